@@ -86,7 +86,7 @@ export class Derivation {
     this.tally.note(record, this.kinds === "" ? verdict : { ...verdict, kind: `${this.kinds}${verdict.kind}` });
   }
 
-  /** Takes the next record, and returns whether it is whole; `bytes` may be overwritten afterwards. */
+  /** Takes the next record; returns false, and does nothing, for one that is no JSON. `bytes` may be overwritten afterwards. */
   take(bytes: Uint8Array, number: number): boolean {
     if (isBlank(bytes)) {
       this.note(number, { kind: "(blank line)", fate: "dropped" });
@@ -97,7 +97,6 @@ export class Derivation {
     try {
       value = this.parse(bytes);
     } catch {
-      this.keepDamaged(bytes, number);
       return false;
     }
     const record = { bytes, value, number };
@@ -167,7 +166,13 @@ export class Derivation {
     return this.translation.about();
   }
 
-  private keepDamaged(bytes: Uint8Array, number: number): void {
+  /** Counts further lines of a record that was written in several, beginning with `number`. */
+  noteContinued(number: number, lines: number): void {
+    for (let n = 1; n < lines; n++) this.note(number + n, { kind: "(continued line)", fate: "preserved" });
+  }
+
+  /** Keeps bytes that are no record. */
+  keepDamaged(bytes: Uint8Array, number: number): void {
     const kind = "(damaged line)";
     if (bytes.length > MOST_KEPT) {
       const warning = `The record is damaged. Its ${bytes.length} bytes are only in the agent's own file.`;

@@ -77,7 +77,10 @@ export interface SourceBase {
   readonly isOwn: boolean;
 }
 
-/** Returns the name of the session within a file that its next line belongs to; undefined for the file's own session. */
+/**
+ * Returns the name of the session within a file that its next line belongs to; undefined for the file's own session.
+ * Throws for a damaged line.
+ */
 export type InnerSessionOf = (line: Uint8Array, number: number) => string | undefined;
 
 /** The work on one file. */
@@ -150,6 +153,8 @@ export interface Translator {
   readonly form: SourceForm;
   /** Whether a file that begins so is one of this agent's: by what is in it, never by its name or a version. */
   recognises(beginning: Beginnings): boolean;
+  /** Whether an object is a record, and not a part of one: by this, records are found in damaged lines. */
+  isRecord?(value: Readonly<Record<string, unknown>>): boolean;
   /** Returns what a file continues whose first record has this value; undefined for a file that has all itself. */
   base?(first: unknown): SourceBase | undefined;
   /**

@@ -4,6 +4,7 @@ import { basename, sep } from "node:path";
 import { Derivation, type EntrySink, MOST_KEPT, type WaitingLines } from "../../core/foreign/derivation.ts";
 import { nameInFolders } from "../../core/foreign/file-name.ts";
 import { Ids } from "../../core/foreign/ids.ts";
+import { LineMender, type SourceLine } from "../../core/foreign/mending.ts";
 import type { AboutSession, SourceBase, TranslatedEntry, Translator } from "../../core/foreign/translator.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { headerOf, type SessionHeader } from "../../core/format/entry.ts";
@@ -61,11 +62,12 @@ export class Derived {
       return;
     }
     if (translator.base && this.reach.offset === 0) this.readBases(fd);
+    const mender = this.mender((line, mended) => this.noteDamage(line, mended));
     const take = (bytes: Uint8Array, number: number, offset: number): void => {
-      if (skips?.(bytes, offset)) return;
-      if (!this.derivation.take(bytes, number)) this.noteDamage(number, offset, bytes.length);
+      if (!skips?.(bytes, offset)) mender.line({ bytes, number, offset });
     };
-    if (translator.form.kind === "lines") readLines(disk, fd, this.reach, take);
+    if (translator.form.kind === "lines")
+      readLines(disk, fd, this.reach, take, { hasEnd: (rest) => mender.hasEnd(rest) });
     else {
       const { size } = disk.infoOf(fd);
       if (size > LARGEST_DOCUMENT) throw new RangeError("The file is larger than one JSON document can be read.");
@@ -74,16 +76,36 @@ export class Derived {
       this.reach.offset = size;
       this.reach.lines = number;
     }
+    mender.end();
     this.edges = this.edgesOf(fd);
   }
 
   private gather(gathered: GatheredSession): void {
     const { records, warnings } = gathered.read();
+    const mender = this.mender((line, mended) => this.noteDamage({ ...line, offset: 0 }, mended));
     for (const { bytes, number } of records) {
-      if (!this.derivation.take(bytes, number)) this.noteDamage(number, 0, bytes.length);
+      mender.line({ bytes, number, offset: 0 });
       this.reach.lines = number;
     }
+    mender.end();
     for (const sentence of warnings) this.derivation.warn(sentence);
+  }
+
+  /** Returns what takes the records of lines to the derivation; `note` reports what had to be mended. */
+  private mender(note: (line: SourceLine, mended?: string) => void): LineMender {
+    const { derivation } = this;
+    return new LineMender(this.options.translator, {
+      take: ({ bytes, number }) => derivation.take(bytes, number),
+      lose(line) {
+        derivation.keepDamaged(line.bytes, line.number);
+        note(line);
+      },
+      join(record, lines) {
+        derivation.take(record.bytes, record.number);
+        derivation.noteContinued(record.number, lines);
+        note(record, `line feeds were written into the record; it is read from ${lines} lines`);
+      },
+    });
   }
 
   /** Reads what the file continues: the beginnings of other files, the first of all first. */
@@ -110,12 +132,16 @@ export class Derived {
   private readBase({ file, end, isOwn }: SourceBase & { readonly file: string }): void {
     const { disk } = this.options;
     const reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
-    const take = (bytes: Uint8Array, number: number): void => void this.derivation.take(bytes, number);
+    const mender = this.mender(() => {});
+    const read = (fd: number, past?: number): void => {
+      readLines(disk, fd, reach, (bytes, number, offset) => mender.line({ bytes, number, offset }), { past });
+      mender.end();
+    };
     withFile(disk, disk.openRead(file), (fd) => {
-      readLines(disk, fd, reach, take, end);
+      read(fd, end);
       this.derivation.mark();
       if (!isOwn) return;
-      readLines(disk, fd, reach, take);
+      read(fd);
       this.derivation.back();
     });
   }
@@ -167,9 +193,9 @@ export class Derived {
     return first && last ? { first, last } : undefined;
   }
 
-  private noteDamage(line: number, byteOffset: number, length: number): void {
-    const salvaged = length <= MOST_KEPT;
-    const reason = `the line is no JSON${salvaged ? "; its bytes are kept as an entry" : ""}`;
+  private noteDamage({ bytes: { length }, number: line, offset: byteOffset }: SourceLine, mended?: string): void {
+    const salvaged = mended !== undefined || length <= MOST_KEPT;
+    const reason = mended ?? `bytes that are no JSON${salvaged ? "; they are kept as an entry" : ""}`;
     this.damage.push({ kind: "bad_line", line, byteOffset, length, reason, salvaged });
   }
 }

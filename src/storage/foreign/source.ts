@@ -50,8 +50,15 @@ export interface Reach {
 
 export type TakeRecord = (bytes: Uint8Array, number: number, offset: number) => void;
 
+export interface ReadingOptions {
+  /** Offset at which the reading ends. */
+  readonly past?: number | undefined;
+  /** Whether a last line without a line feed has the end of a record, though it is no object. */
+  readonly hasEnd?: (line: Buffer) => boolean;
+}
+
 /**
- * Reads the lines after `reach`, and moves it. A last line without a line feed counts if it is whole JSON. The bytes of
+ * Reads the lines after `reach`, and moves it. A last line without a line feed counts if it is whole. The bytes of
  * a line may be overwritten when the next one is read.
  */
 export function readLines(
@@ -59,7 +66,7 @@ export function readLines(
   fd: number,
   reach: Reach,
   take: TakeRecord,
-  past = Number.POSITIVE_INFINITY,
+  { past = Number.POSITIVE_INFINITY, hasEnd }: ReadingOptions = {},
 ): void {
   const size = Math.min(disk.infoOf(fd).size, past);
   let held: Buffer[] = [];
@@ -101,7 +108,7 @@ export function readLines(
   reach.offset = start;
   const rest = heldBytes === 0 || heldBytes > LONGEST_LINE ? undefined : begun();
   reach.isUnfinished = heldBytes > 0;
-  if (!rest || !isWholeObject(rest)) return;
+  if (!rest || !(isWholeObject(rest) || hasEnd?.(rest))) return;
   line(rest);
   reach.offset = start + rest.length;
   reach.isUnterminated = true;
