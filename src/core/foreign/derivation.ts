@@ -47,7 +47,14 @@ export class Derivation {
   /** Returns the value of a record. */
   private readonly parse: (bytes: Uint8Array) => unknown;
 
-  constructor(translator: Translator, env: Pick<Env, "sha256">, name: string, sink: EntrySink) {
+  /** `comesLater`: see TranslationTools. By default, every record comes after those that it names. */
+  constructor(
+    translator: Translator,
+    env: Pick<Env, "sha256">,
+    name: string,
+    sink: EntrySink,
+    comesLater: (id: string) => boolean = () => false,
+  ) {
     const { agent } = translator;
     const isSurvey = "entry" in sink;
     const sha256 = isSurvey ? quickHash : env.sha256;
@@ -59,7 +66,7 @@ export class Derivation {
     const emit = isSurvey
       ? sink.entry
       : (entry: TranslatedEntry): void => sink.line(this.lines.of(this.sound(entry, this.emitted)));
-    this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, isSurvey, name });
+    this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, isSurvey, name, comesLater });
   }
 
   /** Takes the records of a file that this one continues, up to where it does. */
@@ -75,6 +82,11 @@ export class Derivation {
 
   back(): void {
     this.translation.back?.();
+  }
+
+  /** Whether the file has to be read anew, because its records are in another order than was known. */
+  get isOvertaken(): boolean {
+    return this.translation.isOvertaken?.() === true;
   }
 
   /** Reports something that is about no record. */

@@ -14,6 +14,7 @@ import type { Fidelity } from "../../core/ports/fidelity.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { readAt, readIfThere, withFile } from "../fs/files.ts";
 import type { GatheredSession } from "./gathered.ts";
+import { LaterRecords } from "./later.ts";
 import { firstRecord, LARGEST_DOCUMENT, type Reach, readLines } from "./source.ts";
 
 /** Bytes at the beginning and the end of what was read, by which a file that was rewritten is told. */
@@ -48,8 +49,15 @@ export class Derived {
   constructor(options: DerivedOptions, sink: EntrySink) {
     const { translator, env, file } = options;
     this.options = options;
-    this.derivation = new Derivation(translator, env, nameOfFile(file), sink);
+    const comesLater = (id: string): boolean => this.later?.has(id, this.at) === true;
+    this.derivation = new Derivation(translator, env, nameOfFile(file), sink, comesLater);
   }
+
+  /** The records after the one that is taken, at `at`; undefined where nobody asks, and for lists, which skip some. */
+  private later: LaterRecords | undefined;
+  private at = 0;
+  /** Whether records were read in another order than they name each other, when all of it was read at once. */
+  private isOutOfOrder = false;
 
   /** Whether other files have a part in it, whose changes the stamp of this one does not show. */
   hasOthers = false;
@@ -63,6 +71,8 @@ export class Derived {
     }
     if (translator.base && this.reach.offset === 0) this.readBases(fd);
     const mender = this.mender((line, mended) => this.noteDamage(line, mended));
+    const { idMember } = translator;
+    this.later = idMember === undefined || skips ? undefined : new LaterRecords(disk, fd, idMember);
     const take = (bytes: Uint8Array, number: number, offset: number): void => {
       if (!skips?.(bytes, offset)) mender.line({ bytes, number, offset });
     };
@@ -77,6 +87,7 @@ export class Derived {
       this.reach.lines = number;
     }
     mender.end();
+    if (!this.edges) this.isOutOfOrder = this.derivation.isOvertaken;
     this.edges = this.edgesOf(fd);
   }
 
@@ -95,7 +106,10 @@ export class Derived {
   private mender(note: (line: SourceLine, mended?: string) => void): LineMender {
     const { derivation } = this;
     return new LineMender(this.options.translator, {
-      take: ({ bytes, number }) => derivation.take(bytes, number),
+      take: ({ bytes, number, offset }) => {
+        this.at = offset;
+        return derivation.take(bytes, number);
+      },
       lose(line) {
         derivation.keepDamaged(line.bytes, line.number);
         note(line);
@@ -159,6 +173,11 @@ export class Derived {
   /** Whether what is new is read alone. Anything but lines is read anew as a whole. */
   get isFollowed(): boolean {
     return this.options.translator.form.kind === "lines" && !this.options.gathered;
+  }
+
+  /** Whether all of it has to be read anew, because records came that others before them had named. */
+  get isOvertaken(): boolean {
+    return this.derivation.isOvertaken && !this.isOutOfOrder;
   }
 
   waitingEntries(): readonly TranslatedEntry[] {

@@ -19,6 +19,7 @@ export const claude: Translator = {
   title: "Claude Code",
   form: { kind: "lines" },
   recognises,
+  idMember: "uuid",
   // Records of other sessions are within some, without a sessionId.
   isRecord: (record) =>
     typeof record.type === "string" &&

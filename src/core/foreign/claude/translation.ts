@@ -76,6 +76,13 @@ export class ClaudeTranslation implements Translation {
   /** The name of the subagent, in a file of one. */
   private agentName: string | undefined;
 
+  /** Records that wait for the one that they continue, which comes later in the file, by its uuid. */
+  private readonly early = new Map<string, SourceRecord[]>();
+  private readonly earlyUuids = new Set<string>();
+  /** The uuids of records that others continue and that were not there. */
+  private readonly missing = new Set<string>();
+  private isBehind = false;
+
   /** `isAgents`: see SideChains. */
   constructor(tools: TranslationTools, isAgents?: boolean) {
     this.tools = tools;
@@ -98,6 +105,20 @@ export class ClaudeTranslation implements Translation {
     if (this.isAgents) this.agentName ??= chainName(record, uuid, source.number);
     const length = source.bytes.length;
     if (this.places.has(uuid) && this.lengths.get(uuid) === length) return { kind: type, fate: "preserved" };
+    const before = this.laterParent(record, uuid);
+    if (before !== undefined) {
+      this.hold(source, uuid, before);
+      return { kind: type, fate: "preserved" };
+    }
+    try {
+      return this.takeSpoken(source, record, uuid, type);
+    } finally {
+      this.release(uuid);
+    }
+  }
+
+  private takeSpoken(source: SourceRecord, record: JsonObject, uuid: string, type: string): RecordVerdict {
+    const { length } = source.bytes;
     this.time = timeIn(record.timestamp, this.time);
     const node: NodeRecord = { source, record, uuid, at: this.time };
     const again = this.places.has(uuid)
@@ -163,6 +184,53 @@ export class ClaudeTranslation implements Translation {
     const verdict = this.aside.take({ ...source, value });
     const many = `The file has more than ${MOST_CHAINS} side chains. Open this one and those after it by their paths.`;
     return { ...verdict, kind: `sidechain/${verdict.kind}`, ...(isKnown ? {} : { warning: many }) };
+  }
+
+  // --- the order ---------------------------------------------------------------------------------------------
+
+  isOvertaken(): boolean {
+    return this.isBehind;
+  }
+
+  /** Returns the uuid of the record that one continues, where that comes later in the file. */
+  private laterParent({ parentUuid, logicalParentUuid }: JsonObject, uuid: string): string | undefined {
+    const parent = textIn(parentUuid) ?? textIn(logicalParentUuid);
+    if (parent === undefined || parent === uuid || this.places.has(parent)) return undefined;
+    if (this.isAgents && this.places.size === 0 && this.earlyUuids.size === 0) return undefined;
+    if (parent === this.boundary?.uuid || this.boundary?.after.some((one) => one.uuid === parent)) return undefined;
+    if (this.earlyUuids.has(parent) || this.tools.comesLater(parent)) return parent;
+    this.missing.add(parent);
+    return undefined;
+  }
+
+  private hold(source: SourceRecord, uuid: string, parent: string): void {
+    const copy = { ...source, bytes: Uint8Array.from(source.bytes) };
+    this.earlyUuids.add(uuid);
+    const others = this.early.get(parent);
+    if (others) others.push(copy);
+    else this.early.set(parent, [copy]);
+  }
+
+  /** Takes those that waited for a record, and those that waited for these. */
+  private release(uuid: string): void {
+    if (this.missing.has(uuid)) this.isBehind = true;
+    const next = [uuid];
+    for (let one = next.pop(); one !== undefined; one = next.pop()) {
+      const waiting = this.early.get(one) ?? [];
+      this.early.delete(one);
+      for (const source of waiting) {
+        const record = source.value as JsonObject;
+        const type = textIn(record.type) ?? "(no type)";
+        const own = uuidIn(source, record, type) as string;
+        this.earlyUuids.delete(own);
+        try {
+          this.takeSpoken(source, record, own, type);
+        } catch {
+          this.keepRaw(source, type);
+        }
+        next.push(own);
+      }
+    }
   }
 
   // --- the tree ------------------------------------------------------------------------------------------------
