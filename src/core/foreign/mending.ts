@@ -3,7 +3,7 @@
  * line feeds were written into are put together again. The bytes between them are damage.
  */
 
-import { type Piece, piecesOf } from "../format/salvage.ts";
+import { type LinePiece, piecesOf } from "../format/salvage.ts";
 import { bytesOf, concat, isJson, parse } from "../json/json.ts";
 import { isObject } from "./messages.ts";
 import type { Translator } from "./translator.ts";
@@ -36,7 +36,7 @@ export interface MendedRecords {
 }
 
 /** Lines that may be one record. */
-interface HeldLines {
+interface OpenLines {
   readonly lines: SourceLine[];
   /** Their bytes, with the line feeds between them. */
   readonly parts: Uint8Array[];
@@ -49,7 +49,7 @@ export class LineMender {
   private readonly isByLine: boolean;
   private readonly isRecord: (bytes: Uint8Array) => boolean;
   private readonly to: MendedRecords;
-  private held: HeldLines | null = null;
+  private held: OpenLines | null = null;
 
   constructor({ isRecord }: Translator, to: MendedRecords) {
     this.isRecord = (bytes) => isRecord !== undefined && holdsRecord(bytes, isRecord);
@@ -62,7 +62,7 @@ export class LineMender {
     if (held && !this.isRecord(line.bytes)) return this.goOn(held, line);
     this.end();
     if (to.take(line)) return;
-    const begun: HeldLines = { lines: [], parts: [], bytes: 0, depth: 0, isInString: false };
+    const begun: OpenLines = { lines: [], parts: [], bytes: 0, depth: 0, isInString: false };
     if (this.isByLine && line.bytes[0] === OPEN_BRACE && addLine(begun, line)) this.held = begun;
     else this.takePieces(line);
   }
@@ -82,7 +82,7 @@ export class LineMender {
   }
 
   /** Takes a line that is no record, after others that may be the beginning of one. */
-  private goOn(held: HeldLines, line: SourceLine): void {
+  private goOn(held: OpenLines, line: SourceLine): void {
     if (addLine(held, line)) {
       if (held.bytes > MOST_HELD) this.end();
       return;
@@ -93,7 +93,7 @@ export class LineMender {
     this.to.join({ ...held.lines[0], bytes }, held.lines.length);
   }
 
-  private piecesOf(bytes: Uint8Array): Piece[] {
+  private piecesOf(bytes: Uint8Array): LinePiece[] {
     const isAlone = (start: number, end: number): boolean => isZeros(bytes, 0, start) && isZeros(bytes, end);
     return [...piecesOf(bytes, (piece, start) => isAlone(start, start + piece.length) || this.isRecord(piece))];
   }
@@ -118,7 +118,7 @@ function holdsRecord(bytes: Uint8Array, isRecord: NonNullable<Translator["isReco
 }
 
 /** Adds a line. Returns whether a string or an object is open at its end. */
-function addLine(held: HeldLines, line: SourceLine): boolean {
+function addLine(held: OpenLines, line: SourceLine): boolean {
   const bytes = Uint8Array.from(line.bytes);
   if (held.lines.length > 0) held.parts.push(held.isInString ? ESCAPED : LINE_FEED);
   held.lines.push({ ...line, bytes });
@@ -134,7 +134,7 @@ function addLine(held: HeldLines, line: SourceLine): boolean {
   return held.isInString || held.depth > 0;
 }
 
-function joined({ parts, isInString }: HeldLines, bytes: Uint8Array): Uint8Array {
+function joined({ parts, isInString }: OpenLines, bytes: Uint8Array): Uint8Array {
   return concat([...parts, isInString ? ESCAPED : LINE_FEED, bytes]);
 }
 

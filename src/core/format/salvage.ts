@@ -7,7 +7,7 @@ const OBJECT_BEGINS = Buffer.from('{"');
 const PASSES = 16;
 const MIN_SEARCHED = 1 << 22;
 
-export interface Piece extends Range {
+export interface LinePiece extends Range {
   readonly isRecord: boolean;
 }
 
@@ -15,7 +15,10 @@ export interface Piece extends Range {
  * Yields a damaged line in pieces, in order: the records in it, and what lies between them. `isRecord` tells a whole
  * object that was written on its own from a part of a record.
  */
-export function* piecesOf(line: Uint8Array, isRecord: (piece: Uint8Array, start: number) => boolean): Generator<Piece> {
+export function* piecesOf(
+  line: Uint8Array,
+  isRecord: (piece: Uint8Array, start: number) => boolean,
+): Generator<LinePiece> {
   const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
   let past = 0;
   let budget = Math.max(MIN_SEARCHED, PASSES * bytes.length);

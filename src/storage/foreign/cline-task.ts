@@ -14,7 +14,7 @@ import { LARGEST_DOCUMENT } from "./source.ts";
 
 /** The messages of a task. */
 export const TASK_MESSAGES = "api_conversation_history.json";
-/** What is shown of a task. */
+/** The list of all that is shown of a task. */
 export const TASK_SCREEN = "ui_messages.json";
 const CHANGES = "context_history.json";
 

@@ -46,7 +46,7 @@ const isMessages = (name: string): boolean => name.endsWith(".messages.json");
 
 /** Tells the messages of a task of Cline, Roo Code or Kilo Code, and what is shown of it. */
 const isTask = (name: string): boolean => name === TASK_MESSAGES || name === TASK_SCREEN;
-/** What is shown of a task says less than its messages. */
+/** A task's screen says less than its messages. */
 const TASK = { fits: isTask, better: { [TASK_SCREEN]: TASK_MESSAGES } };
 
 /** Editors in which Cline and its relatives run, by the names of their folders. */

@@ -112,7 +112,8 @@ export class LineScanner {
     } else if (isLegible) {
       // An entry with a legible head and a damaged body keeps its place in the tree.
       this.add(start, line.length, 0);
-    } else this.entries.report("bad_line", start, line.length, `the line is ${fault}`, false, number);
+    } else if (!this.entries.isNewer || !isSound(line))
+      this.entries.report("bad_line", start, line.length, `the line is ${fault}`, false, number);
   }
 
   /** Adds the entry of a line. Returns what the line is instead, or null. */
@@ -243,6 +244,7 @@ export class LineScanner {
       throw notASession(path, `line ${number} is not a header with type session and an id`);
     this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.cwd, this.env.sha256);
     const { damage } = this.stored;
+    this.entries.isNewer = this.version > CURRENT_VERSION;
     const { length } = parsed ? line : bytes;
     if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
     if (!parsed) this.addUnusual(number, start, bytes);

@@ -30,7 +30,7 @@ const GIVEN = new Set(["message", "custom_message"]);
 /** Kinds of messages that the program wrote in a person's place. */
 const SYSTEM = new Set(["system", "status", "error"]);
 
-/** What the model sees of a list of messages, as the program says it beside the list. */
+/** How the model sees a list of messages, as the program says it beside the list. */
 interface SeenMessages {
   /** The first and the last of the messages that are left out. */
   readonly leftOut: readonly [number, number] | undefined;
