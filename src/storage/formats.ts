@@ -54,14 +54,20 @@ export function formatOf(bytes: Uint8Array, isWhole: boolean): StrangeFormat | u
   if (!isWhole) lines.pop();
   const records = lines.map(valueIn);
   const areRecords = records.length > 0 && records.every((one) => typeof one === "object" && one !== null);
-  if (!areRecords || records.some(isOfOurs)) return undefined;
+  const [first] = records;
+  const isOther = typeof (first as { type?: unknown })?.type === "string" && !isOfOurs(first);
+  if (!areRecords || records.some(isHeader) || (!isOther && records.some(isOfOurs))) return undefined;
   return { name: "jsonl", is: "has lines of JSON, of no agent that is known here", next };
+}
+
+function isHeader(record: unknown): boolean {
+  return (record as { type?: unknown } | null)?.type === "session";
 }
 
 /** Whether a record may be one of a session of ours that lost something. */
 function isOfOurs(record: unknown): boolean {
   const { type } = (record ?? {}) as { type?: unknown };
-  return type === "session" || KNOWN_TYPES.includes(type as never);
+  return isHeader(record) || KNOWN_TYPES.includes(type as never);
 }
 
 function valueIn(text: string): unknown {

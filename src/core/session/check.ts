@@ -2,7 +2,7 @@
 
 import { keptFrom } from "../context/context.ts";
 import { type Damage, damageOfEntry } from "../format/damage.ts";
-import { CURRENT_VERSION, type Entry, RUST_TYPES } from "../format/entry.ts";
+import { type Entry, RUST_TYPES } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
 import { parseAbridged } from "../json/json.ts";
 import { completedDraft, gapOf, speakerAt } from "./message-defaults.ts";
@@ -64,7 +64,7 @@ export function* verifying(session: Session): Generator<number, Verdict> {
   const found: Damage[] = [];
   const unreadableForRust: { entryId: string; reason: string }[] = [];
   // What entries of a newer version have and lack is not known.
-  const count = log.version > CURRENT_VERSION ? 0 : log.nodes.count;
+  const count = log.readOnly?.name === "unsupported_version" ? 0 : log.nodes.count;
   for (let position = 0; position < count; position++) {
     if (position > 0 && position % AT_ONCE === 0) yield position;
     const entry = entryAt(session, position);

@@ -10,10 +10,8 @@ import { bytesOf, parse } from "../../core/json/json.ts";
 import { type Disk, type FileInfo, readWhole } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { type GatheredRecords, type GatheredSession, joined } from "./gathered.ts";
-import { LARGEST_DOCUMENT } from "./source.ts";
+import { LARGEST_DOCUMENT, TASK_MESSAGES } from "./source.ts";
 
-/** The messages of a task. */
-export const TASK_MESSAGES = "api_conversation_history.json";
 /** The list of all that is shown of a task. */
 export const TASK_SCREEN = "ui_messages.json";
 const CHANGES = "context_history.json";

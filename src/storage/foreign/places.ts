@@ -9,8 +9,9 @@ import { type Disk, exists, type Named } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { agentRoots, type Variables } from "../fs/paths.ts";
-import { TASK_MESSAGES, TASK_SCREEN } from "./cline-task.ts";
+import { TASK_SCREEN } from "./cline-task.ts";
 import type { ListFolder } from "./known-folders.ts";
+import { TASK_MESSAGES } from "./source.ts";
 
 /** A folder in which an agent keeps session files. */
 export interface AgentPlace {

@@ -1,11 +1,16 @@
 /** Another agent's file: recognised by its beginning, and read as records. Nothing is ever written to it. */
 
+import { basename } from "node:path";
+import { ofTask } from "../../core/foreign/cline/cline.ts";
 import { BYTES_SEEN, type Translator } from "../../core/foreign/translator.ts";
 import { translatorOf } from "../../core/foreign/translators.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 import { beginningOf, ifPresent, readAt } from "../fs/files.ts";
 import { beginsAsOurs } from "../fs/header.ts";
+
+/** The file of a task of Cline's or a relative's that has its messages. */
+export const TASK_MESSAGES = "api_conversation_history.json";
 
 /** Bytes of one read. */
 const CHUNK = 1 << 20;
@@ -22,7 +27,8 @@ export function recognised(disk: Disk, file: string): Translator | undefined {
   // One byte more shows whether this is all.
   const bytes = ifPresent(() => beginningOf(disk, file, BYTES_SEEN + 1));
   if (!bytes || bytes.length === 0) return undefined;
-  return translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
+  const found = translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
+  return found ?? (basename(file) === TASK_MESSAGES ? ofTask(bytes) : undefined);
 }
 
 /** Returns the value of the first line of a file; undefined where that is no JSON, or longer than is read of it. */

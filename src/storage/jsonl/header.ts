@@ -17,7 +17,7 @@ export interface FileHeader {
   /** Whether the file must be published anew before anything is appended: an old version, or a header with a leaf. */
   readonly isOutdated?: boolean;
   /** Why the session cannot be written, and the damage that this is. */
-  readonly readOnly?: Failure;
+  readOnly?: Failure;
   readonly damage?: Pick<Damage, "kind" | "reason" | "salvaged">;
 }
 

@@ -31,10 +31,10 @@ export const geminiDocument: Translator = {
 };
 
 function isOfGemini(record: JsonObject): boolean {
-  const { $rewindTo, $set, sessionId, projectHash, id, timestamp, type, content } = record;
+  const { $rewindTo, $set, sessionId, projectHash, startTime, id, timestamp, type, content } = record;
   if (typeof $rewindTo === "string") return true;
   if (isObject($set)) return SET.some((name) => name in $set);
-  if (typeof sessionId === "string" && typeof projectHash === "string") return true;
+  if (typeof sessionId === "string" && [projectHash, startTime].some((one) => typeof one === "string")) return true;
   return type === "gemini" && typeof id === "string" && typeof timestamp === "string" && content !== undefined;
 }
 
