@@ -38,7 +38,10 @@ export function formatOf(bytes: Uint8Array, isWhole: boolean): StrangeFormat | u
     return {
       name,
       is: `is compressed with ${name}`,
-      next: `Decompress a copy of it and open that`,
+      next:
+        name === "zstd"
+          ? "Codex compresses sessions that were idle for a week. Node 22.15 or newer reads those; or decompress a copy and open that"
+          : "Decompress a copy of it and open that",
     };
   const text = new TextDecoder().decode(bytes);
   const value = isWhole ? valueIn(text) : undefined;

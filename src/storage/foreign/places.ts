@@ -39,9 +39,11 @@ export interface AgentPlace {
 
 /** Returns the thread of a rollout file, which has several when something was taken back. */
 function threadIn(name: string): string | undefined {
-  return /^rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?\.jsonl$/.exec(name)?.[1];
+  return /^rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?\.jsonl(?:\.zst)?$/.exec(name)?.[1];
 }
 
+/** Codex compresses rollouts after a while, and then removes the plain ones. */
+const isRollout = (name: string): boolean => isLines(name) || name.endsWith(".jsonl.zst");
 const isLines = (name: string): boolean => name.endsWith(".jsonl");
 const isMessages = (name: string): boolean => name.endsWith(".messages.json");
 
@@ -154,8 +156,8 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
       registry: join(claude, "sessions"),
     },
     // <year>/<month>/<day>/rollout-<time>-<id>.jsonl
-    { agent: "codex", folder: join(codex, "sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
-    { agent: "codex", folder: join(codex, "archived_sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
+    { agent: "codex", folder: join(codex, "sessions"), depth: 3, fits: isRollout, sessionIn: threadIn },
+    { agent: "codex", folder: join(codex, "archived_sessions"), depth: 3, fits: isRollout, sessionIn: threadIn },
     // <id>/events.jsonl, and <id>.jsonl of older versions
     { agent: "copilot", folder: join(within("COPILOT_HOME", ".copilot"), "session-state"), depth: 1, fits: isLines },
     // <project>/chats/session-<time>-<id>.jsonl, and chats/<id>/<id>.jsonl of subagents
@@ -215,7 +217,7 @@ export function* filesIn(
         const { session } = found;
         if (place.better && !isBest(disk, found, files, place.better)) continue;
         if (session === undefined) yield found.path;
-        else if (found.name > (last.get(session)?.name ?? "")) last.set(session, found);
+        else if (isAfter(found.name, last.get(session)?.name)) last.set(session, found);
       }
     for (const { path } of last.values()) yield path;
   }
@@ -248,6 +250,13 @@ function holdsAnything(disk: Disk, path: string): boolean {
 export function extensionOf(file: string): string | undefined {
   const folders = file.split(sep);
   return EXTENSIONS.find(({ extension }) => folders.includes(extension))?.agent;
+}
+
+/** Whether a file is that of a later segment, or the plain one of the same. */
+function isAfter(name: string, other: string | undefined): boolean {
+  if (other === undefined) return true;
+  const [own, before] = [name, other].map((one) => one.replace(/\.zst$/, ""));
+  return own > before || (own === before && name === own);
 }
 
 /** Yields what is in the folders of a place. */

@@ -11,6 +11,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { clineTask } from "./cline-task.ts";
+import { compressedRollout, surveyedByName } from "./compressed.ts";
 import { besideInDatabase, sessionInDatabase } from "./databases.ts";
 import type { GatheredSession } from "./gathered.ts";
 import { geminiProject } from "./gemini-projects.ts";
@@ -61,7 +62,7 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
         return { translator, gathered: isForList ? undefined : clineTask(disk, file, translator) };
       if (translator === opencodeFacts) return { translator, gathered: sessionInFolder(disk, file, translator) };
       if (translator) return { translator };
-      const gathered = inner.session(file) ?? sessionInDatabase(disk, file);
+      const gathered = compressedRollout(disk, file) ?? inner.session(file) ?? sessionInDatabase(disk, file);
       return gathered && { translator: gathered.translator, gathered };
     } catch (error) {
       // Those who open it as a session say why it cannot be read.
@@ -83,7 +84,8 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
     },
     survey(file) {
       const found = known(file, true);
-      return found && survey({ ...found, disk, env, file, baseOf, cwdOf }, parentOf);
+      if (!found) return surveyedByName(disk, env, file);
+      return survey({ ...found, disk, env, file, baseOf, cwdOf }, parentOf);
     },
   };
 }
