@@ -35,19 +35,19 @@ export function markLength(b: Uint8Array, at = 0): number {
   return b[at] === 0xef && b[at + 1] === 0xbb && b[at + 2] === 0xbf ? 3 : 0;
 }
 
-/** The beginning of the line with the title that oh-my-pi has before the header, and its length with the line feed. */
+/** The beginning of the line with the title that oh-my-pi has before the header. It has 256 bytes, as oh-my-pi writes it. */
 const TITLE = bytesOf('{"type":"title","v":');
-const TITLE_BYTES = 256;
+const LONGEST_TITLE = 1 << 10;
 
 /** Whether a line is the title that oh-my-pi writes before the header. */
 export function isTitleSlot(line: Uint8Array): boolean {
-  return line.length === TITLE_BYTES - 1 && holdsAt(line, 0, TITLE);
+  return line.length <= LONGEST_TITLE && holdsAt(line, 0, TITLE);
 }
 
 /** Returns where the line after a title begins; `start` where none is. */
 function afterTitle(b: Uint8Array, start: number): number {
-  const isTitle = b[start + TITLE_BYTES - 1] === 0x0a && isTitleSlot(b.subarray(start, start + TITLE_BYTES - 1));
-  return isTitle ? skipSpace(b, start + TITLE_BYTES, b.length) : start;
+  const feed = b.indexOf(0x0a, start);
+  return feed >= 0 && isTitleSlot(b.subarray(start, feed)) ? skipSpace(b, feed + 1, b.length) : start;
 }
 
 /**
@@ -102,15 +102,22 @@ export function hasEntriesNearby(disk: Disk, fd: number): boolean {
   const bytes = Buffer.alloc(HEADERLESS_SEARCH_BYTES);
   const count = disk.read(fd, bytes, 0, bytes.length, 0);
   const records = bytes.toString("latin1", 0, count).split("\n").map(recordIn);
-  if (records.some((record) => record?.type === "session")) return true;
+  if (records.some((record) => record?.type === "session" && typeof record.id === "string" && record.id !== ""))
+    return true;
   const [first] = records;
-  if (typeof first?.type === "string" && !KNOWN_TYPES.includes(first.type as never)) return false;
+  if (first && isOfAnother(first)) return false;
   return records.some(
     (record) =>
       KNOWN_TYPES.includes(record?.type as never) &&
       typeof record?.id === "string" &&
       typeof record.timestamp === "string",
   );
+}
+
+/** Whether a record is neither an entry of ours nor a damaged header. */
+function isOfAnother({ type, timestamp, cwd }: StoredHeader): boolean {
+  const isHeader = typeof timestamp === "string" && typeof cwd === "string";
+  return typeof type === "string" && type !== "session" && !KNOWN_TYPES.includes(type as never) && !isHeader;
 }
 
 function recordIn(line: string): StoredHeader | undefined {
