@@ -223,17 +223,19 @@ export function* filesIn(
   }
 }
 
-/** Whether no better file than this one is beside it that holds anything, or else this one does. */
+/** Whether no better file than this one is beside it that holds anything; of empty ones, the better one counts. */
 function isBest(
   disk: Disk,
-  { name, path }: FoundFile,
+  own: FoundFile,
   files: readonly FoundFile[],
   better: NonNullable<AgentPlace["better"]>,
 ): boolean {
+  const { name } = own;
+  const holds = (one: FoundFile): boolean => holdsAnything(disk, one.path);
   const other = files.find((one) => one.name === better[name]);
-  if (other) return !holdsAnything(disk, other.path);
-  const isOnly = !files.some((one) => better[one.name] === name);
-  return isOnly || holdsAnything(disk, path);
+  if (other) return !holds(other) && holds(own);
+  const worse = files.find((one) => better[one.name] === name);
+  return !worse || holds(own) || !holds(worse);
 }
 
 /** Bytes of a document that may have nothing but white space in it. */

@@ -116,8 +116,9 @@ export function hasEntriesNearby(disk: Disk, fd: number): boolean {
 
 /** Whether a record is neither an entry of ours nor a damaged header. */
 function isOfAnother({ type, timestamp, cwd }: StoredHeader): boolean {
-  const isHeader = typeof timestamp === "string" && typeof cwd === "string";
-  return typeof type === "string" && type !== "session" && !KNOWN_TYPES.includes(type as never) && !isHeader;
+  if (typeof type !== "string" || type === "session" || KNOWN_TYPES.includes(type as never)) return false;
+  // A header with a changed letter is no other record.
+  return type.length !== "session".length || typeof timestamp !== "string" || typeof cwd !== "string";
 }
 
 function recordIn(line: string): StoredHeader | undefined {
