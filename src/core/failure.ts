@@ -51,7 +51,11 @@ export const FAILURES = {
     meaning:
       "The agent behind this server could not be started, has ended, or does not answer. The next prompt starts it again.",
   },
-  not_a_session: { ...REFUSED, meaning: "The file is not a session: its first line must have the type session." },
+  not_a_session: {
+    ...REFUSED,
+    meaning:
+      "The file is not a session: its first line must have the type session. `format` names what it is, where that is known.",
+  },
   not_a_user_message: {
     ...REFUSED,
     meaning: "The entry is not a user message. get_fork_messages lists those; position at accepts any entry.",

@@ -9,6 +9,7 @@ import { concat } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Log, type Store } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
 import type { ForeignStore } from "./foreign/store.ts";
+import { type StrangeFormat, strangeFormat } from "./formats.ts";
 import { isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
 import { guarded, infoOrNull } from "./fs/files.ts";
@@ -82,11 +83,11 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
     try {
       return openActive(disk, at, meant, file, asReader);
     } catch (error) {
-      if (!(error instanceof Failure) || error.name !== "not_a_session" || !isDatabase(disk, file)) throw error;
+      if (!(error instanceof Failure) || error.name !== "not_a_session") throw error;
+      if (!isDatabase(disk, file)) throw named(disk, file) ?? error;
       const database = foreign().open(file);
       if (database) return database;
-      const sentence = `${file} is an SQLite database, of no agent that is known here.`;
-      throw new Failure("not_a_session", sentence, error.details);
+      throw strange(file, { name: "sqlite", is: "is an SQLite database, of no agent that is known here", next: NEWER });
     }
   };
   const stores: SessionStores = {
@@ -120,6 +121,19 @@ function isBelowFile(disk: Disk, path: string): boolean {
     if (found !== null) return found.kind !== "folder";
   }
   return false;
+}
+
+const NEWER = "A newer version of this program may read it";
+
+/** Returns the failure of a file that is something else than a damaged session; undefined where that is not known. */
+function named(disk: Disk, file: string): Failure | undefined {
+  const format = isContainerName(file) ? undefined : strangeFormat(disk, file);
+  return format && strange(file, format);
+}
+
+function strange(file: string, { name, is, next }: StrangeFormat): Failure {
+  const sentence = `${file} ${is}. Nothing is wrong with it. ${next}.`;
+  return new Failure("not_a_session", sentence, { sessionPath: file, format: name });
 }
 
 /** Opens what is now the session: hosts may still use the path from before a migration or rollback. */

@@ -1,12 +1,14 @@
 /** Sessions of Claude Code: their tree, messages, compactions, and the count of what became of each record. */
 
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Session } from "../../src/core/session/session.ts";
 import {
+  diskWithForeign,
   entriesOf,
   FOREIGN_FILE,
   fidelityOf,
   foreignSession,
+  foreignSessionOn,
   readDamaged,
   requireContinued,
   requirePairedAtEveryLeaf,
@@ -265,4 +267,56 @@ test("lines that are longer than what is read at once are there, in the middle a
   }
   const cut = fidelityOf(foreignSession(w.text.slice(0, -9)).log);
   expect(cut.kinds).toContainEqual(expect.objectContaining({ kind: "(unfinished line)", first: 3, dropped: 1 }));
+});
+
+/** Returns a conversation in which a hook's attachment names a prompt, and the answer names the attachment. */
+function hookedConversation(): ClaudeWriter {
+  const w = new ClaudeWriter();
+  w.human("First");
+  w.answer([said("Yes.")]);
+  const prompt = w.human("Second");
+  w.node("attachment", { attachment: { type: "hook_additional_context", content: ["context"] } }, prompt);
+  w.answer([said("Done.")]);
+  return w;
+}
+
+describe("the order of records in the file does not matter", () => {
+  const texts = (session: Session): unknown[] =>
+    strictContext(session).map(({ content }) => (Array.isArray(content) ? content[0].text : content));
+
+  test("an attachment before the prompt that it continues", () => {
+    const { lines } = hookedConversation();
+    const swapped = [lines[0], lines[1], lines[3], lines[2], lines[4]];
+    const session = foreignSession(`${swapped.join("\n")}\n`);
+    requireSound(session);
+    expect(texts(session)).toEqual(["First", "Yes.", "Second", "Done."]);
+    expect(fidelityOf(session.log).warnings).toEqual([]);
+  });
+
+  test("any order", () => {
+    forSeeds(20, (random) => {
+      const { lines } = hookedConversation();
+      const mixed = lines.map((line) => ({ line, key: random.int(1000) })).sort((a, b) => a.key - b.key);
+      const session = foreignSession(`${mixed.map(({ line }) => line).join("\n")}\n`);
+      requireSound(session);
+      expect(texts(session)).toEqual(["First", "Yes.", "Second", "Done."]);
+    });
+  });
+
+  test("a prompt that comes while the file is followed, after the attachment that names it", () => {
+    const { lines } = hookedConversation();
+    const disk = diskWithForeign(`${[lines[0], lines[1], lines[3]].join("\n")}\n`);
+    const { log } = foreignSessionOn(disk);
+    disk.put(FOREIGN_FILE, Buffer.from(`${[lines[0], lines[1], lines[3], lines[2], lines[4]].join("\n")}\n`));
+    expect(log.refresh()).toEqual({ kind: "replaced" });
+    expect(texts(foreignSessionOn(disk))).toEqual(["First", "Yes.", "Second", "Done."]);
+  });
+
+  test("a parent that is nowhere: the record continues the one before it, and the report says so", () => {
+    const { records } = hookedConversation();
+    const lines = records.map((record, n) => JSON.stringify(n === 2 ? { ...record, parentUuid: "gone" } : record));
+    const session = foreignSession(`${lines.join("\n")}\n`);
+    expect(texts(session)).toEqual(["First", "Yes.", "Second", "Done."]);
+    expect(fidelityOf(session.log).warningCount).toBe(1);
+  });
 });

@@ -1,8 +1,8 @@
 /** Sessions in other agents' databases: many in one file, read without SQLite while the agent writes, and never written. */
 
 import { mkdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
-import { expect, test } from "vitest";
+import { dirname, join } from "node:path";
+import { describe, expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import {
@@ -20,6 +20,7 @@ import {
   gooseDatabase,
   opencodeDatabase,
   rustDatabase,
+  SQLITE,
 } from "../support/foreign/databases.ts";
 import { GOOSE_SESSION, GooseWriter, said, wholeGooseExport } from "../support/foreign/goose.ts";
 import { OPENCODE_SESSION, OpencodeWriter, wholeOpencodeExport, words } from "../support/foreign/opencode.ts";
@@ -362,3 +363,67 @@ acrossTiers(test, [5, 15])(
     database.close();
   },
 );
+
+describe("opencode 2, which has tables of its own", () => {
+  const TABLES = `
+    CREATE TABLE session_v2 (id text PRIMARY KEY, project_id text NOT NULL, parent_id text, fork_session_id text,
+      directory text NOT NULL, title text, version text NOT NULL, time_created integer NOT NULL,
+      time_updated integer NOT NULL);
+    DROP TABLE IF EXISTS session_message;
+    CREATE TABLE session_message (id text PRIMARY KEY, session_id text NOT NULL, type text NOT NULL,
+      seq integer NOT NULL, time_created integer NOT NULL, time_updated integer NOT NULL, data text NOT NULL)`;
+  const FIRST = 1_784_094_000_000;
+
+  function addSession(database: ReturnType<typeof SQLITE>, id: string, fork: string | null = null): void {
+    const put = database.prepare(
+      "INSERT INTO session_v2 VALUES (?, 'p', NULL, ?, '/home/me/project', ?, '2.0.3', ?, ?)",
+    );
+    put.run(id, fork, `About ${id}`, FIRST, FIRST + 9000);
+  }
+
+  function add(database: ReturnType<typeof SQLITE>, session: string, id: string, seq: number, text: string): void {
+    const time = { created: FIRST + seq * 1000, completed: FIRST + seq * 1000 + 500 };
+    const model = { id: "m", providerID: "p" };
+    const data = seq % 2 === 1 ? { time, text } : { time, model, content: [{ type: "text", text }], finish: "stop" };
+    database
+      .prepare("INSERT INTO session_message VALUES (?, ?, ?, ?, ?, ?, ?)")
+      .run(id, session, seq % 2 === 1 ? "user" : "assistant", seq, time.created, time.completed, JSON.stringify(data));
+  }
+
+  const said = (path: string): unknown[] =>
+    strictContext(foreignSessionOn(realDisk, path)).map(({ content }) => (content as Json[])[0]?.text);
+
+  test("a fresh database has only these", async () => {
+    const place = temporaryPlace();
+    const file = join(place.home, ".local/share/opencode/opencode.db");
+    mkdirSync(dirname(file), { recursive: true });
+    const database = SQLITE(file);
+    database.exec(TABLES);
+    addSession(database, "ses_a");
+    addSession(database, "ses_b", "ses_a");
+    for (const [n, text] of ["One", "Two", "Three", "Four"].entries()) add(database, "ses_a", `msg_${n}`, n + 1, text);
+    expect(said(join(file, "ses_a"))).toEqual(["One", "Two", "Three", "Four"]);
+    const fork = foreignSessionOn(realDisk, join(file, "ses_b"));
+    expect(fork.log.header.parentSession).toBe(join(file, "ses_a"));
+    const { sessions } = await serveLibrary(place).result("list_sessions", { agents: ["opencode"], headerOnly: true });
+    expect(sessions.map(({ name }: Json) => name).sort()).toEqual(["About ses_a", "About ses_b"]);
+    database.close();
+  });
+
+  test("one that was taken over: the new tables first, and of the old ones what is not in them", () => {
+    const place = temporaryPlace();
+    const file = join(place.home, "opencode.db");
+    const database = opencodeDatabase(file, [small("ses_a", "the older"), small("ses_old", "another")]);
+    const [frozen] = database.prepare("SELECT id FROM message WHERE session_id = 'ses_a' ORDER BY id").all() as Json[];
+    database.exec(TABLES);
+    addSession(database, "ses_a");
+    const before = said(join(file, "ses_old")).length;
+    add(database, "ses_a", frozen.id, 1, "Taken over");
+    for (const [n, text] of ["Two", "Three", "Four"].entries()) add(database, "ses_a", `msg_new_${n}`, n + 2, text);
+    const texts = said(join(file, "ses_a"));
+    expect(texts.filter((text) => ["Taken over", "Two", "Three", "Four"].includes(text as string))).toHaveLength(4);
+    expect(texts).toHaveLength(4 + before - 1);
+    expect(fidelityOf(foreignSessionOn(realDisk, join(file, "ses_a")).log).warnings).toEqual([]);
+    database.close();
+  });
+});

@@ -177,7 +177,15 @@ test("what was settled of a file is what a longer one begins with", () => {
       const { sha256 } = testEnv();
       const ids = new Ids("gemini", sha256);
       const emit = (entry: object): unknown => settled.push(JSON.stringify(entry));
-      const translation = translator.begin({ agent: "gemini", ids, sha256, emit, isSurvey: false, name: "x" });
+      const translation = translator.begin({
+        agent: "gemini",
+        ids,
+        sha256,
+        emit,
+        isSurvey: false,
+        comesLater: () => false,
+        name: "x",
+      });
       for (const [n, line] of taken.entries())
         translation.take({ bytes: Buffer.from(line), value: JSON.parse(line), number: n + 1 });
       return settled;

@@ -6,6 +6,7 @@
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { claudeSkim } from "../../src/core/foreign/claude/skim.ts";
 import { randomClaudeSession } from "../support/foreign/claude.ts";
 import { CODEX_SESSION, randomCodexSession } from "../support/foreign/codex.ts";
 import { GEMINI_SESSION, randomGeminiSession } from "../support/foreign/gemini.ts";
@@ -46,3 +47,22 @@ test.each(LONG)(
     expect(Math.abs(listed.messageCount - exact.messageCount) / exact.messageCount).toBeLessThan(OFF[agent]);
   },
 );
+
+test("Claude Code's records about a subagent's progress are no messages, in whatever order their members are", () => {
+  const skim = claudeSkim();
+  const base = { parentUuid: "a", isSidechain: false, cwd: "/x", sessionId: "s", version: "2", uuid: "u" };
+  const message = { role: "assistant", id: "msg_1", content: [{ type: "text", text: "x" }] };
+  const data = { message: { type: "assistant", message, uuid: "n" }, normalizedMessages: [], type: "agent_progress" };
+  const counted = (record: object) => skim(Buffer.from(JSON.stringify(record)));
+  expect(counted({ ...base, type: "progress", data })).toBe(0);
+  expect(counted({ ...base, data, type: "progress" })).toBe(0);
+  expect(counted({ type: "progress", ...base, data })).toBe(0);
+  expect(counted({ ...base, message, type: "assistant" })).toBe(1);
+  expect(counted({ ...base, type: "user", message: { content: "Hello", role: "user" } })).toBe(1);
+  expect(counted({ message: { content: 'Hello "{', role: "user" }, ...base, type: "user" })).toBe(1);
+  expect(counted({ ...base, type: "user", isSidechain: true, message })).toBeUndefined();
+  // What is not among the first bytes has to be read.
+  expect(counted({ ...base, data: { ...data, long: "x".repeat(5000) }, type: "progress" })).toBeUndefined();
+  expect(skim(Buffer.from('{"type":7,"message":{}}'))).toBeUndefined();
+  expect(skim(Buffer.from('no JSON "message":{'))).toBeUndefined();
+});

@@ -11,7 +11,15 @@ const MODEL = { api: "a", provider: "p", model: "m", usage: NO_USAGE, at: AT };
 
 function turnsInto(entries: TranslatedEntry[]): Turns {
   const emit = (entry: TranslatedEntry): void => void entries.push(entry);
-  return new Turns({ agent: "test", ids: { entry: (id) => id }, sha256: () => "", emit, isSurvey: false, name: "" });
+  return new Turns({
+    agent: "test",
+    ids: { entry: (id) => id },
+    sha256: () => "",
+    emit,
+    isSurvey: false,
+    comesLater: () => false,
+    name: "",
+  });
 }
 
 function resultOf(toolCallId: string) {

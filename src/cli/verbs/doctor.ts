@@ -163,7 +163,11 @@ const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>>
   empty_file: ["are empty files", "nothing was ever said in them"],
   no_header: ["have no header", "repair <id> gives one a header"],
   older_version: ["have an older version, which pi_agent_rust does not read", "Pi raises it when it opens one"],
-  newer_version: ["have a newer version than agents know", "use a newer agent"],
+  newer_version: [
+    "have a newer version than it and this program know",
+    "nothing is wrong with them; use a newer version of this program",
+  ],
+  unknown_format: ["have a format that is not known here", "nothing is wrong with them; show <file> says what each is"],
   no_cwd: ["name no working directory", "relocate <id> <dir> gives one a directory"],
   cwd_missing: ["were in a directory that does not exist any more", "relocate <id> <dir> gives one another"],
   other_folder: ["are not in the folder of their directory", "relocate <id> <dir> moves one there"],

@@ -1,8 +1,9 @@
 import { entryLines, messageLines } from "../conversation.ts";
 import { withEntry } from "../entries.ts";
 import { numberAbove0 } from "../options.ts";
-import { inert } from "../terminal/text.ts";
-import { open, type Verb } from "../verb.ts";
+import { inert, wrap } from "../terminal/text.ts";
+import { open, type Result, type Verb } from "../verb.ts";
+import { newerText } from "./verify.ts";
 
 export default {
   name: "show",
@@ -17,17 +18,22 @@ export default {
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   async run(asking, { operands, flags }) {
-    await open(asking, operands[0]);
+    const { readOnly } = await open(asking, operands[0]);
     const page = { limit: numberAbove0(flags, "--limit"), cursor: flags.get("--cursor") };
     const entryId = flags.get("--entry");
-    if (entryId === undefined && !flags.has("--path")) return asking.ask("get_messages", page);
-    if (entryId === undefined) return asking.ask("get_path", page);
-    return withEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page }));
+    const { diagnostics } = readOnly ? await asking.ask("get_state") : { diagnostics: [] };
+    const newer = diagnostics.find(({ kind }: Result) => kind === "newer_version");
+    if (entryId === undefined && !flags.has("--path")) return { ...(await asking.ask("get_messages", page)), newer };
+    if (entryId === undefined) return { ...(await asking.ask("get_path", page)), newer };
+    const shown = await withEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page }));
+    return { ...shown, newer };
   },
-  *print({ messages, entries, nextCursor }, { flags }, page) {
+  *print({ messages, entries, nextCursor, newer }, { flags }, page) {
     const isWhole = flags.has("--full");
     const items = messages ?? entries;
-    if (items.length === 0) yield "Nothing was said yet.";
+    if (newer) yield* [...wrap(newerText(newer), page.width), ""];
+    if (newer && items.length === 0) yield "Nothing in it is known here.";
+    else if (items.length === 0) yield "Nothing was said yet.";
     for (const [i, item] of items.entries()) {
       if (i > 0) yield "";
       yield* messages ? messageLines(item, page, isWhole) : entryLines(item, page, isWhole);

@@ -47,9 +47,16 @@ export function fidelityLines(fidelity: Result | undefined, one = "record", many
   ];
 }
 
-function verdictLines({ ok, damage, unreadableForRust, fidelity }: Result): string[] {
+function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: Result): string[] {
+  const newer = found.find(({ kind }: Result) => kind === "newer_version");
+  const damage = found.filter((one: Result) => one !== newer);
   return [
-    ok ? "The session is sound." : `${count(damage.length, "damaged place", "damaged places")}:`,
+    ...(newer ? [newerText(newer)] : []),
+    ok && newer
+      ? "Nothing is wrong with it, as far as that can be said."
+      : ok
+        ? "The session is sound."
+        : `${count(damage.length, "damaged place", "damaged places")}:`,
     ...damage.map(damageLine),
     // Another agent's file is none that pi_agent_rust looks for.
     ...(fidelity || unreadableForRust.length === 0
@@ -57,6 +64,11 @@ function verdictLines({ ok, damage, unreadableForRust, fidelity }: Result): stri
       : [`pi_agent_rust skips ${count(unreadableForRust.length, "entry", "entries")} of it and does not write to it.`]),
     ...fidelityLines(fidelity),
   ];
+}
+
+/** Returns what is said of a session that is of a newer version. */
+export function newerText({ reason }: Result): string {
+  return `The session has ${inert(reason)}. A newer version of this program reads all of it.`;
 }
 
 /** Damaged places that are printed of one session. */

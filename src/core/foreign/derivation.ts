@@ -47,7 +47,14 @@ export class Derivation {
   /** Returns the value of a record. */
   private readonly parse: (bytes: Uint8Array) => unknown;
 
-  constructor(translator: Translator, env: Pick<Env, "sha256">, name: string, sink: EntrySink) {
+  /** `comesLater`: see TranslationTools. By default, every record comes after those that it names. */
+  constructor(
+    translator: Translator,
+    env: Pick<Env, "sha256">,
+    name: string,
+    sink: EntrySink,
+    comesLater: (id: string) => boolean = () => false,
+  ) {
     const { agent } = translator;
     const isSurvey = "entry" in sink;
     const sha256 = isSurvey ? quickHash : env.sha256;
@@ -59,7 +66,7 @@ export class Derivation {
     const emit = isSurvey
       ? sink.entry
       : (entry: TranslatedEntry): void => sink.line(this.lines.of(this.sound(entry, this.emitted)));
-    this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, isSurvey, name });
+    this.translation = translator.begin({ agent, ids: this.ids, sha256, emit, isSurvey, name, comesLater });
   }
 
   /** Takes the records of a file that this one continues, up to where it does. */
@@ -77,6 +84,11 @@ export class Derivation {
     this.translation.back?.();
   }
 
+  /** Whether the file has to be read anew, because its records are in another order than was known. */
+  get isOvertaken(): boolean {
+    return this.translation.isOvertaken?.() === true;
+  }
+
   /** Reports something that is about no record. */
   warn(sentence: string): void {
     this.tally.warn(0, sentence);
@@ -86,7 +98,7 @@ export class Derivation {
     this.tally.note(record, this.kinds === "" ? verdict : { ...verdict, kind: `${this.kinds}${verdict.kind}` });
   }
 
-  /** Takes the next record, and returns whether it is whole; `bytes` may be overwritten afterwards. */
+  /** Takes the next record; returns false, and does nothing, for one that is no JSON. `bytes` may be overwritten afterwards. */
   take(bytes: Uint8Array, number: number): boolean {
     if (isBlank(bytes)) {
       this.note(number, { kind: "(blank line)", fate: "dropped" });
@@ -97,7 +109,6 @@ export class Derivation {
     try {
       value = this.parse(bytes);
     } catch {
-      this.keepDamaged(bytes, number);
       return false;
     }
     const record = { bytes, value, number };
@@ -167,7 +178,13 @@ export class Derivation {
     return this.translation.about();
   }
 
-  private keepDamaged(bytes: Uint8Array, number: number): void {
+  /** Counts further lines of a record that was written in several, beginning with `number`. */
+  noteContinued(number: number, lines: number): void {
+    for (let n = 1; n < lines; n++) this.note(number + n, { kind: "(continued line)", fate: "preserved" });
+  }
+
+  /** Keeps bytes that are no record. */
+  keepDamaged(bytes: Uint8Array, number: number): void {
     const kind = "(damaged line)";
     if (bytes.length > MOST_KEPT) {
       const warning = `The record is damaged. Its ${bytes.length} bytes are only in the agent's own file.`;

@@ -13,3 +13,46 @@ const LOOKED_AT = 1024;
 export function beginningIn(line: Uint8Array): string {
   return Buffer.from(line.buffer, line.byteOffset, Math.min(line.length, LOOKED_AT)).toString("latin1");
 }
+
+/** The members of a line itself, as far as they begin among the characters that are looked at, in any order. */
+export interface BegunMembers {
+  /** Texts, numbers and words, as they are written. */
+  readonly values: ReadonlyMap<string, string>;
+  /** Where objects and lists begin. */
+  readonly starts: ReadonlyMap<string, number>;
+}
+
+const MEMBER = /\s*[{,]\s*"([^"\\]*)"\s*:\s*(?:("(?:[^"\\]|\\.)*"|[^"{[\s,}]+)|(?=[{[]))/y;
+
+/** Returns the members of an object whose beginning this is. Those of objects within it are passed over. */
+export function begunMembers(begun: string): BegunMembers {
+  const values = new Map<string, string>();
+  const starts = new Map<string, number>();
+  MEMBER.lastIndex = 0;
+  for (let found = MEMBER.exec(begun); found !== null; found = MEMBER.exec(begun)) {
+    const [, name, value] = found;
+    if (value !== undefined) values.set(name, value);
+    else {
+      const end = nestedEnd(begun, MEMBER.lastIndex);
+      starts.set(name, MEMBER.lastIndex);
+      if (end < 0) break;
+      MEMBER.lastIndex = end;
+    }
+  }
+  return { values, starts };
+}
+
+const MARKS = /"(?:[^"\\]|\\.)*"|[{}[\]]|"/g;
+
+/** Returns where an object or list ends; -1 where it is cut off. */
+function nestedEnd(begun: string, at: number): number {
+  MARKS.lastIndex = at;
+  let depth = 0;
+  for (let found = MARKS.exec(begun); found !== null; found = MARKS.exec(begun)) {
+    const [mark] = found;
+    if (mark === '"') return -1;
+    if (mark === "{" || mark === "[") depth++;
+    else if ((mark === "}" || mark === "]") && --depth === 0) return MARKS.lastIndex;
+  }
+  return -1;
+}

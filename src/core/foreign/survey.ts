@@ -36,7 +36,9 @@ export class SurveyFacts {
     this.messages++;
     const { role, content, timestamp: at } = message;
     if (role !== "user" && role !== "assistant") return;
-    this.activity = (typeof at === "number" && Number.isFinite(at) ? at : momentOf(timestamp)) ?? this.activity;
+    const moment = typeof at === "number" && Number.isFinite(at) ? at : momentOf(timestamp);
+    // Where no record says a time, entries have the first of all.
+    if (moment !== null && moment > 0) this.activity = moment;
     if (role !== "user" || this.first !== null) return;
     const text = contentText(content).trim();
     this.first = text === "" ? null : text.slice(0, FIRST_MESSAGE);

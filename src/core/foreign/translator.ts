@@ -77,7 +77,10 @@ export interface SourceBase {
   readonly isOwn: boolean;
 }
 
-/** Returns the name of the session within a file that its next line belongs to; undefined for the file's own session. */
+/**
+ * Returns the name of the session within a file that its next line belongs to; undefined for the file's own session.
+ * Throws for a damaged line.
+ */
 export type InnerSessionOf = (line: Uint8Array, number: number) => string | undefined;
 
 /** The work on one file. */
@@ -97,6 +100,8 @@ export interface Translation {
   mark?(): void;
   /** Goes back to the place that was noted. */
   back?(): void;
+  /** Whether a record came that others before it had named, when it was not in the file yet: it has to be read anew. */
+  isOvertaken?(): boolean;
   /** Returns what is known of the session so far. */
   about(): AboutSession;
 }
@@ -112,6 +117,8 @@ export interface TranslationTools {
   readonly emit: (entry: TranslatedEntry) => void;
   /** Whether nothing becomes a line (`survey.ts`), so that members are values and never texts. */
   readonly isSurvey: boolean;
+  /** Whether a record with this id comes later in the file than the one that is taken ({@link Translator.idMember}). */
+  readonly comesLater: (id: string) => boolean;
   /**
    * The name of the file without its ending, after the names of the last folders that it is in, with `/` between them: a
    * hint where records leave something open (`file-name.ts`).
@@ -150,6 +157,10 @@ export interface Translator {
   readonly form: SourceForm;
   /** Whether a file that begins so is one of this agent's: by what is in it, never by its name or a version. */
   recognises(beginning: Beginnings): boolean;
+  /** The member that is a record's id, where others may name it that come before it in the file. */
+  readonly idMember?: string;
+  /** Whether an object is a record, and not a part of one: by this, records are found in damaged lines. */
+  isRecord?(value: Readonly<Record<string, unknown>>): boolean;
   /** Returns what a file continues whose first record has this value; undefined for a file that has all itself. */
   base?(first: unknown): SourceBase | undefined;
   /**

@@ -32,6 +32,7 @@ export const HIDDEN_REASONS = [
   "no_header",
   "older_version",
   "newer_version",
+  "unknown_format",
   "no_cwd",
   "cwd_missing",
   "other_folder",

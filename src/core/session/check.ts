@@ -20,7 +20,7 @@ export interface Verdict {
 const BREAKS = {
   bad_header: "headerValid",
   extra_header: "headerValid",
-  newer_version: "headerValid",
+  newer_version: null,
   bad_line: "linesReadable",
   bad_body: "linesReadable",
   torn_tail: "linesReadable",
@@ -65,7 +65,9 @@ export function* verifying(session: Session): Generator<number, Verdict> {
   const { log, tree } = session;
   const found: Damage[] = [];
   const unreadableForRust: { entryId: string; reason: string }[] = [];
-  for (let position = 0; position < log.nodes.count; position++) {
+  // What entries of a newer version have and lack is not known.
+  const count = log.readOnly?.name === "unsupported_version" ? 0 : log.nodes.count;
+  for (let position = 0; position < count; position++) {
     if (position > 0 && position % AT_ONCE === 0) yield position;
     const entry = entryAt(session, position);
     const reason = rustRefusal(entry);
@@ -88,7 +90,7 @@ function entryAt({ log }: Session, position: number): Entry {
 
 /** Returns whether a session that is whole can have such a diagnostic. */
 function isNoFault({ kind }: Damage): boolean {
-  return kind === "diverged" || kind === "newer_branch";
+  return kind === "diverged" || kind === "newer_branch" || kind === "newer_version";
 }
 
 function messageFault(entry: Entry, entryId: string): Damage | null {

@@ -14,7 +14,7 @@ import { momentOf } from "../../core/search/listing.ts";
 import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
-import { hasEntriesNearby, headerOfLine, idInName, markLength } from "../fs/header.ts";
+import { hasEntriesNearby, headerOfLine, idInName, isTitleSlot, markLength } from "../fs/header.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
@@ -202,7 +202,7 @@ class Scanner {
 
   private readHeader(start: number, b: Uint8Array, at: number, past: number): void {
     const bom = start === 0 ? markLength(b, at) : 0;
-    if (skipSpace(b, at + bom, past) === past) return;
+    if (skipSpace(b, at + bom, past) === past || (start === 0 && isTitleSlot(b.subarray(at, past)))) return;
     const header = headerOfLine(b.subarray(at + bom, past));
     const { f } = this;
     this.hasHeader = true;

@@ -4,6 +4,7 @@ import { basename, sep } from "node:path";
 import { Derivation, type EntrySink, MOST_KEPT, type WaitingLines } from "../../core/foreign/derivation.ts";
 import { nameInFolders } from "../../core/foreign/file-name.ts";
 import { Ids } from "../../core/foreign/ids.ts";
+import { LineMender, type SourceLine } from "../../core/foreign/mending.ts";
 import type { AboutSession, SourceBase, TranslatedEntry, Translator } from "../../core/foreign/translator.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import { headerOf, type SessionHeader } from "../../core/format/entry.ts";
@@ -13,6 +14,7 @@ import type { Fidelity } from "../../core/ports/fidelity.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { readAt, readIfThere, withFile } from "../fs/files.ts";
 import type { GatheredSession } from "./gathered.ts";
+import { LaterRecords } from "./later.ts";
 import { firstRecord, LARGEST_DOCUMENT, type Reach, readLines } from "./source.ts";
 
 /** Bytes at the beginning and the end of what was read, by which a file that was rewritten is told. */
@@ -47,8 +49,15 @@ export class Derived {
   constructor(options: DerivedOptions, sink: EntrySink) {
     const { translator, env, file } = options;
     this.options = options;
-    this.derivation = new Derivation(translator, env, nameOfFile(file), sink);
+    const comesLater = (id: string): boolean => this.later?.has(id, this.at) === true;
+    this.derivation = new Derivation(translator, env, nameOfFile(file), sink, comesLater);
   }
+
+  /** The records after the one that is taken, at `at`; undefined where nobody asks, and for lists, which skip some. */
+  private later: LaterRecords | undefined;
+  private at = 0;
+  /** Whether records were read in another order than they name each other, when all of it was read at once. */
+  private isOutOfOrder = false;
 
   /** Whether other files have a part in it, whose changes the stamp of this one does not show. */
   hasOthers = false;
@@ -61,11 +70,14 @@ export class Derived {
       return;
     }
     if (translator.base && this.reach.offset === 0) this.readBases(fd);
+    const mender = this.mender((line, mended) => this.noteDamage(line, mended));
+    const { idMember } = translator;
+    this.later = idMember === undefined || skips ? undefined : new LaterRecords(disk, fd, idMember);
     const take = (bytes: Uint8Array, number: number, offset: number): void => {
-      if (skips?.(bytes, offset)) return;
-      if (!this.derivation.take(bytes, number)) this.noteDamage(number, offset, bytes.length);
+      if (!skips?.(bytes, offset)) mender.line({ bytes, number, offset });
     };
-    if (translator.form.kind === "lines") readLines(disk, fd, this.reach, take);
+    if (translator.form.kind === "lines")
+      readLines(disk, fd, this.reach, take, { hasEnd: (rest) => mender.hasEnd(rest) });
     else {
       const { size } = disk.infoOf(fd);
       if (size > LARGEST_DOCUMENT) throw new RangeError("The file is larger than one JSON document can be read.");
@@ -74,16 +86,40 @@ export class Derived {
       this.reach.offset = size;
       this.reach.lines = number;
     }
+    mender.end();
+    if (!this.edges) this.isOutOfOrder = this.derivation.isOvertaken;
     this.edges = this.edgesOf(fd);
   }
 
   private gather(gathered: GatheredSession): void {
     const { records, warnings } = gathered.read();
+    const mender = this.mender((line, mended) => this.noteDamage({ ...line, offset: 0 }, mended));
     for (const { bytes, number } of records) {
-      if (!this.derivation.take(bytes, number)) this.noteDamage(number, 0, bytes.length);
+      mender.line({ bytes, number, offset: 0 });
       this.reach.lines = number;
     }
+    mender.end();
     for (const sentence of warnings) this.derivation.warn(sentence);
+  }
+
+  /** Returns what takes the records of lines to the derivation; `note` reports what had to be mended. */
+  private mender(note: (line: SourceLine, mended?: string) => void): LineMender {
+    const { derivation } = this;
+    return new LineMender(this.options.translator, {
+      take: ({ bytes, number, offset }) => {
+        this.at = offset;
+        return derivation.take(bytes, number);
+      },
+      lose(line) {
+        derivation.keepDamaged(line.bytes, line.number);
+        note(line);
+      },
+      join(record, lines) {
+        derivation.take(record.bytes, record.number);
+        derivation.noteContinued(record.number, lines);
+        note(record, `line feeds were written into the record; it is read from ${lines} lines`);
+      },
+    });
   }
 
   /** Reads what the file continues: the beginnings of other files, the first of all first. */
@@ -110,12 +146,16 @@ export class Derived {
   private readBase({ file, end, isOwn }: SourceBase & { readonly file: string }): void {
     const { disk } = this.options;
     const reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
-    const take = (bytes: Uint8Array, number: number): void => void this.derivation.take(bytes, number);
+    const mender = this.mender(() => {});
+    const read = (fd: number, past?: number): void => {
+      readLines(disk, fd, reach, (bytes, number, offset) => mender.line({ bytes, number, offset }), { past });
+      mender.end();
+    };
     withFile(disk, disk.openRead(file), (fd) => {
-      readLines(disk, fd, reach, take, end);
+      read(fd, end);
       this.derivation.mark();
       if (!isOwn) return;
-      readLines(disk, fd, reach, take);
+      read(fd);
       this.derivation.back();
     });
   }
@@ -133,6 +173,11 @@ export class Derived {
   /** Whether what is new is read alone. Anything but lines is read anew as a whole. */
   get isFollowed(): boolean {
     return this.options.translator.form.kind === "lines" && !this.options.gathered;
+  }
+
+  /** Whether all of it has to be read anew, because records came that others before them had named. */
+  get isOvertaken(): boolean {
+    return this.derivation.isOvertaken && !this.isOutOfOrder;
   }
 
   waitingEntries(): readonly TranslatedEntry[] {
@@ -167,9 +212,9 @@ export class Derived {
     return first && last ? { first, last } : undefined;
   }
 
-  private noteDamage(line: number, byteOffset: number, length: number): void {
-    const salvaged = length <= MOST_KEPT;
-    const reason = `the line is no JSON${salvaged ? "; its bytes are kept as an entry" : ""}`;
+  private noteDamage({ bytes: { length }, number: line, offset: byteOffset }: SourceLine, mended?: string): void {
+    const salvaged = mended !== undefined || length <= MOST_KEPT;
+    const reason = mended ?? `bytes that are no JSON${salvaged ? "; they are kept as an entry" : ""}`;
     this.damage.push({ kind: "bad_line", line, byteOffset, length, reason, salvaged });
   }
 }

@@ -1,6 +1,7 @@
 /** Sessions within the file of another one: some lines of it, such as Claude Code's side chains. */
 
 import { dirname } from "node:path";
+import { LineMender } from "../../core/foreign/mending.ts";
 import type { Translator } from "../../core/foreign/translator.ts";
 import { Column } from "../../core/tree/nodes.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
@@ -91,17 +92,26 @@ export class InnerSessions {
       if (last?.file === file && isSameStamp(last.info, info) && (last.isSure || isNow)) return last;
       const sessions = new Map<string, LinePlaces>();
       const nameOf = translator.inner?.(nameOfFile(file));
-      const reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
-      readLines(disk, fd, reach, (bytes, number, offset) => {
-        const name = nameOf?.(bytes, number);
-        if (name === undefined) return;
-        let places = sessions.get(name);
-        if (!places) {
-          places = new LinePlaces();
-          sessions.set(name, places);
-        }
-        places.add(number, offset, bytes.length);
+      const mender = new LineMender(translator, {
+        take({ bytes, number, offset }) {
+          try {
+            const name = nameOf?.(bytes, number);
+            if (name === undefined) return true;
+            const places = sessions.get(name) ?? new LinePlaces();
+            sessions.set(name, places);
+            places.add(number, offset, bytes.length);
+            return true;
+          } catch {
+            return false;
+          }
+        },
+        // What is damaged belongs to the session itself; so does a record in several lines, which have no one place.
+        lose() {},
+        join() {},
       });
+      const reach: Reach = { offset: 0, lines: 0, isUnterminated: false, isUnfinished: false };
+      readLines(disk, fd, reach, (bytes, number, offset) => mender.line({ bytes, number, offset }));
+      mender.end();
       this.last = { file, info, sessions, isSure: !isNow };
       return this.last;
     });

@@ -170,6 +170,7 @@ export class ForeignLog implements Log {
       if (!this.derived?.isFollowed) return this.readAnew(fd, now);
       if (!isSameFile(now, this.seen) || !this.derived.isContinuedBy(fd, now)) return false;
       this.derived.read(fd);
+      if (this.derived.isOvertaken) return false;
       this.seen = now;
       // Of what was read before, only the edges were looked at again.
       this.isSure = false;

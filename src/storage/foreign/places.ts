@@ -1,7 +1,7 @@
 /** Where other agents keep their sessions on this machine. */
 
 import { homedir } from "node:os";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, dirname, join, resolve, sep } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { SourceBase } from "../../core/foreign/translator.ts";
@@ -9,7 +9,9 @@ import { type Disk, exists, type Named } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { agentRoots, type Variables } from "../fs/paths.ts";
+import { TASK_SCREEN } from "./cline-task.ts";
 import type { ListFolder } from "./known-folders.ts";
+import { TASK_MESSAGES } from "./source.ts";
 
 /** A folder in which an agent keeps session files. */
 export interface AgentPlace {
@@ -20,7 +22,9 @@ export interface AgentPlace {
   /** Folders between it and a file at least; by default none. */
   readonly least?: number;
   /** Whether a file of this name may be a session, among others in its folder. Its content says whether it is one. */
-  readonly fits: (name: string, beside: ReadonlySet<string>) => boolean;
+  readonly fits: (name: string) => boolean;
+  /** Files that count in the place of another one in their folder, if they hold anything; that one by its name. */
+  readonly better?: Readonly<Record<string, string>>;
   /** Whether a folder within may have sessions; `level` is 1 for those in the place itself. By default, each may. */
   readonly enters?: (name: string, level: number) => boolean;
   /** Folder in which the agent notes its processes, with the sessions that these have open (`live.ts`). */
@@ -35,18 +39,18 @@ export interface AgentPlace {
 
 /** Returns the thread of a rollout file, which has several when something was taken back. */
 function threadIn(name: string): string | undefined {
-  return /^rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?\.jsonl$/.exec(name)?.[1];
+  return /^rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?\.jsonl(?:\.zst)?$/.exec(name)?.[1];
 }
 
+/** Codex compresses rollouts after a while, and then removes the plain ones. */
+const isRollout = (name: string): boolean => isLines(name) || name.endsWith(".jsonl.zst");
 const isLines = (name: string): boolean => name.endsWith(".jsonl");
 const isMessages = (name: string): boolean => name.endsWith(".messages.json");
 
-/** Tells the messages of a task of Cline, Roo Code or Kilo Code; where these are missing, all that is shown of it. */
-function isTask(name: string, beside: ReadonlySet<string>): boolean {
-  return name === TASK_MESSAGES || (name === "ui_messages.json" && !beside.has(TASK_MESSAGES));
-}
-
-const TASK_MESSAGES = "api_conversation_history.json";
+/** Tells the messages of a task of Cline, Roo Code or Kilo Code, and what is shown of it. */
+const isTask = (name: string): boolean => name === TASK_MESSAGES || name === TASK_SCREEN;
+/** A task's screen says less than its messages. */
+const TASK = { fits: isTask, better: { [TASK_SCREEN]: TASK_MESSAGES } };
 
 /** Editors in which Cline and its relatives run, by the names of their folders. */
 const EDITORS = ["Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf"];
@@ -74,7 +78,7 @@ function extensionPlaces(home: string, variables: Variables): AgentPlace[] {
   return users.flatMap((user) =>
     EXTENSIONS.map(({ agent, extension }) => {
       const folder = resolve(user, "globalStorage", extension, "tasks");
-      return { agent, folder, depth: 1, fits: isTask };
+      return { agent, folder, depth: 1, ...TASK };
     }),
   );
 }
@@ -152,8 +156,8 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
       registry: join(claude, "sessions"),
     },
     // <year>/<month>/<day>/rollout-<time>-<id>.jsonl
-    { agent: "codex", folder: join(codex, "sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
-    { agent: "codex", folder: join(codex, "archived_sessions"), depth: 3, fits: isLines, sessionIn: threadIn },
+    { agent: "codex", folder: join(codex, "sessions"), depth: 3, fits: isRollout, sessionIn: threadIn },
+    { agent: "codex", folder: join(codex, "archived_sessions"), depth: 3, fits: isRollout, sessionIn: threadIn },
     // <id>/events.jsonl, and <id>.jsonl of older versions
     { agent: "copilot", folder: join(within("COPILOT_HOME", ".copilot"), "session-state"), depth: 1, fits: isLines },
     // <project>/chats/session-<time>-<id>.jsonl, and chats/<id>/<id>.jsonl of subagents
@@ -172,7 +176,7 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
       depth: 3,
       fits: isMessages,
     },
-    { agent: "cline", folder: resolve(clineData, "tasks"), depth: 1, fits: isTask },
+    { agent: "cline", folder: resolve(clineData, "tasks"), depth: 1, ...TASK },
     ...opencodePlaces(home, variables),
     ...goosePlaces(home, variables),
     ...rustPlaces(variables),
@@ -211,11 +215,50 @@ export function* filesIn(
     for (const { files } of listingsOf(place, list))
       for (const found of files) {
         const { session } = found;
+        if (place.better && !isBest(disk, found, files, place.better)) continue;
         if (session === undefined) yield found.path;
-        else if (found.name > (last.get(session)?.name ?? "")) last.set(session, found);
+        else if (isAfter(found.name, last.get(session)?.name)) last.set(session, found);
       }
     for (const { path } of last.values()) yield path;
   }
+}
+
+/** Whether no better file than this one is beside it that holds anything; of empty ones, the better one counts. */
+function isBest(
+  disk: Disk,
+  own: FoundFile,
+  files: readonly FoundFile[],
+  better: NonNullable<AgentPlace["better"]>,
+): boolean {
+  const { name } = own;
+  const holds = (one: FoundFile): boolean => holdsAnything(disk, one.path);
+  const other = files.find((one) => one.name === better[name]);
+  if (other) return !holds(other) && holds(own);
+  const worse = files.find((one) => better[one.name] === name);
+  return !worse || holds(own) || !holds(worse);
+}
+
+/** Bytes of a document that may have nothing but white space in it. */
+const HARDLY_ANYTHING = 64;
+
+/** Whether a document is more than an empty list or object. */
+function holdsAnything(disk: Disk, path: string): boolean {
+  const bytes = ifAllowed(() => beginningOf(disk, path, HARDLY_ANYTHING) ?? undefined);
+  const text = bytes && Buffer.from(bytes).toString("latin1");
+  return text !== undefined && !/^\s*(?:\[\s*\]|\{\s*\}|null)?\s*$/.test(text);
+}
+
+/** The agent whose extension of an editor has a file in its folder. */
+export function extensionOf(file: string): string | undefined {
+  const folders = file.split(sep);
+  return EXTENSIONS.find(({ extension }) => folders.includes(extension))?.agent;
+}
+
+/** Whether a file is that of a later segment, or the plain one of the same. */
+function isAfter(name: string, other: string | undefined): boolean {
+  if (other === undefined) return true;
+  const [own, before] = [name, other].map((one) => one.replace(/\.zst$/, ""));
+  return own > before || (own === before && name === own);
 }
 
 /** Yields what is in the folders of a place. */
@@ -242,8 +285,7 @@ function listingOf(
   level: number,
   entries: readonly Named[],
 ): FolderListing {
-  const beside = new Set(entries.filter(({ kind }) => kind === "file").map(({ name }) => name));
-  const files = entries.filter(({ name, kind }) => kind === "file" && level >= least && fits(name, beside));
+  const files = entries.filter(({ name, kind }) => kind === "file" && level >= least && fits(name));
   const folders = entries.filter(
     ({ name, kind }) => kind === "folder" && level < depth && enters?.(name, level + 1) !== false,
   );

@@ -1,11 +1,16 @@
 /** Another agent's file: recognised by its beginning, and read as records. Nothing is ever written to it. */
 
+import { basename } from "node:path";
+import { ofTask } from "../../core/foreign/cline/cline.ts";
 import { BYTES_SEEN, type Translator } from "../../core/foreign/translator.ts";
 import { translatorOf } from "../../core/foreign/translators.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 import { beginningOf, ifPresent, readAt } from "../fs/files.ts";
 import { beginsAsOurs } from "../fs/header.ts";
+
+/** The file of a task of Cline's or a relative's that has its messages. */
+export const TASK_MESSAGES = "api_conversation_history.json";
 
 /** Bytes of one read. */
 const CHUNK = 1 << 20;
@@ -22,7 +27,8 @@ export function recognised(disk: Disk, file: string): Translator | undefined {
   // One byte more shows whether this is all.
   const bytes = ifPresent(() => beginningOf(disk, file, BYTES_SEEN + 1));
   if (!bytes || bytes.length === 0) return undefined;
-  return translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
+  const found = translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
+  return found ?? (basename(file) === TASK_MESSAGES ? ofTask(bytes) : undefined);
 }
 
 /** Returns the value of the first line of a file; undefined where that is no JSON, or longer than is read of it. */
@@ -50,8 +56,15 @@ export interface Reach {
 
 export type TakeRecord = (bytes: Uint8Array, number: number, offset: number) => void;
 
+export interface ReadingOptions {
+  /** Offset at which the reading ends. */
+  readonly past?: number | undefined;
+  /** Whether a last line without a line feed has the end of a record, though it is no object. */
+  readonly hasEnd?: (line: Buffer) => boolean;
+}
+
 /**
- * Reads the lines after `reach`, and moves it. A last line without a line feed counts if it is whole JSON. The bytes of
+ * Reads the lines after `reach`, and moves it. A last line without a line feed counts if it is whole. The bytes of
  * a line may be overwritten when the next one is read.
  */
 export function readLines(
@@ -59,7 +72,7 @@ export function readLines(
   fd: number,
   reach: Reach,
   take: TakeRecord,
-  past = Number.POSITIVE_INFINITY,
+  { past = Number.POSITIVE_INFINITY, hasEnd }: ReadingOptions = {},
 ): void {
   const size = Math.min(disk.infoOf(fd).size, past);
   let held: Buffer[] = [];
@@ -101,7 +114,7 @@ export function readLines(
   reach.offset = start;
   const rest = heldBytes === 0 || heldBytes > LONGEST_LINE ? undefined : begun();
   reach.isUnfinished = heldBytes > 0;
-  if (!rest || !isWholeObject(rest)) return;
+  if (!rest || !(isWholeObject(rest) || hasEnd?.(rest))) return;
   line(rest);
   reach.offset = start + rest.length;
   reach.isUnterminated = true;

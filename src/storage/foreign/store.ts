@@ -3,12 +3,15 @@
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import type { Failure } from "../../core/failure.ts";
+import { asOfRoo, clineHistory, rooHistory } from "../../core/foreign/cline/cline.ts";
 import { opencodeFacts } from "../../core/foreign/opencode/opencode.ts";
 import type { SourceBase, Translator } from "../../core/foreign/translator.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
+import { clineTask } from "./cline-task.ts";
+import { compressedRollout, surveyedByName } from "./compressed.ts";
 import { besideInDatabase, sessionInDatabase } from "./databases.ts";
 import type { GatheredSession } from "./gathered.ts";
 import { geminiProject } from "./gemini-projects.ts";
@@ -16,7 +19,7 @@ import { InnerSessions } from "./inner.ts";
 import { KeptDerivations } from "./kept.ts";
 import { ForeignLog, readOnlyOf } from "./log.ts";
 import { sessionInFolder } from "./opencode-folder.ts";
-import { type AgentPlace, baseFile, ifAllowed, parentFile } from "./places.ts";
+import { type AgentPlace, baseFile, extensionOf, ifAllowed, parentFile } from "./places.ts";
 import { recognised } from "./source.ts";
 import { type Surveyed, survey } from "./survey.ts";
 
@@ -47,13 +50,19 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
   const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));
   const cwdOf = (file: string): string | undefined => ifAllowed(() => geminiProject(disk, file));
   const inner = new InnerSessions(disk);
-  const known = (file: string): { translator: Translator; gathered?: GatheredSession } | undefined => {
+  const known = (
+    file: string,
+    isForList = false,
+  ): { translator: Translator; gathered?: GatheredSession } | undefined => {
     if (isContainerName(file)) return undefined;
     try {
-      const translator = recognised(disk, file);
+      const found = recognised(disk, file);
+      const translator = found && extensionOf(file) === rooHistory.agent ? asOfRoo(found) : found;
+      if (translator === clineHistory || translator === rooHistory)
+        return { translator, gathered: isForList ? undefined : clineTask(disk, file, translator) };
       if (translator === opencodeFacts) return { translator, gathered: sessionInFolder(disk, file, translator) };
       if (translator) return { translator };
-      const gathered = inner.session(file) ?? sessionInDatabase(disk, file);
+      const gathered = compressedRollout(disk, file) ?? inner.session(file) ?? sessionInDatabase(disk, file);
       return gathered && { translator: gathered.translator, gathered };
     } catch (error) {
       // Those who open it as a session say why it cannot be read.
@@ -74,8 +83,9 @@ export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore 
       return found && found.translator.agent !== but ? readOnlyOf(found.translator) : undefined;
     },
     survey(file) {
-      const found = known(file);
-      return found && survey({ ...found, disk, env, file, baseOf, cwdOf }, parentOf);
+      const found = known(file, true);
+      if (!found) return surveyedByName(disk, env, file);
+      return survey({ ...found, disk, env, file, baseOf, cwdOf }, parentOf);
     },
   };
 }

@@ -1,6 +1,6 @@
 /** Finds the header line of a session file, which a byte order mark and blank lines may come before. */
 
-import { bytesOf, parse, sameBytes, skipSpace } from "../../core/json/json.ts";
+import { bytesOf, holdsAt, parse, sameBytes, skipSpace } from "../../core/json/json.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import { headerFile, isContainerName } from "./container-paths.ts";
 import type { Disk } from "./disk.ts";
@@ -35,12 +35,27 @@ export function markLength(b: Uint8Array, at = 0): number {
   return b[at] === 0xef && b[at + 1] === 0xbb && b[at + 2] === 0xbf ? 3 : 0;
 }
 
+/** The beginning of the line with the title that oh-my-pi has before the header. It has 256 bytes, as oh-my-pi writes it. */
+const TITLE = bytesOf('{"type":"title","v":');
+const LONGEST_TITLE = 1 << 10;
+
+/** Whether a line is the title that oh-my-pi writes before the header. */
+export function isTitleSlot(line: Uint8Array): boolean {
+  return line.length <= LONGEST_TITLE && holdsAt(line, 0, TITLE);
+}
+
+/** Returns where the line after a title begins; `start` where none is. */
+function afterTitle(b: Uint8Array, start: number): number {
+  const feed = b.indexOf(0x0a, start);
+  return feed >= 0 && isTitleSlot(b.subarray(start, feed)) ? skipSpace(b, feed + 1, b.length) : start;
+}
+
 /**
  * Returns the first line that is not blank in the first bytes of a file, without its line end, and its offset; undefined
  * when its line feed is not among these bytes. `isWhole`: the bytes are the whole file, whose last line may have none.
  */
 export function firstLineIn(b: Uint8Array, isWhole: boolean): { start: number; line: Uint8Array } | undefined {
-  const start = skipSpace(b, markLength(b), b.length);
+  const start = afterTitle(b, skipSpace(b, markLength(b), b.length));
   const feed = b.indexOf(0x0a, start);
   if (feed < 0 && !isWhole) return undefined;
   const end = feed < 0 ? b.length : feed;
@@ -79,19 +94,39 @@ export function readHeader(disk: Disk, session: string): StoredHeader | undefine
   }
 }
 
-/** Whether a file without a header is a session all the same: its beginning has an entry that only sessions have. */
+/**
+ * Whether a file without a header is a session all the same: its beginning has an entry that only sessions have, and it
+ * does not begin with a whole record of another kind, as the files of other agents do.
+ */
 export function hasEntriesNearby(disk: Disk, fd: number): boolean {
   const bytes = Buffer.alloc(HEADERLESS_SEARCH_BYTES);
   const count = disk.read(fd, bytes, 0, bytes.length, 0);
-  const lines = bytes.toString("latin1", 0, count).split("\n");
-  return lines.some((line) => {
-    try {
-      const { type, id, timestamp } = JSON.parse(line) as StoredHeader;
-      return KNOWN_TYPES.includes(type as never) && typeof id === "string" && typeof timestamp === "string";
-    } catch {
-      return false;
-    }
-  });
+  const records = bytes.toString("latin1", 0, count).split("\n").map(recordIn);
+  if (records.some((record) => record?.type === "session" && typeof record.id === "string" && record.id !== ""))
+    return true;
+  const [first] = records;
+  if (first && isOfAnother(first)) return false;
+  return records.some(
+    (record) =>
+      KNOWN_TYPES.includes(record?.type as never) &&
+      typeof record?.id === "string" &&
+      typeof record.timestamp === "string",
+  );
+}
+
+/** Whether a record is neither an entry of ours nor a damaged header. */
+function isOfAnother({ type, timestamp, cwd }: StoredHeader): boolean {
+  if (typeof type !== "string" || type === "session" || KNOWN_TYPES.includes(type as never)) return false;
+  // A header with a changed letter is no other record.
+  return type.length !== "session".length || typeof timestamp !== "string" || typeof cwd !== "string";
+}
+
+function recordIn(line: string): StoredHeader | undefined {
+  try {
+    return (JSON.parse(line) as StoredHeader | null) ?? undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Returns the session id that the name of a session file ends with; undefined when it has none. */

@@ -75,6 +75,8 @@ export function sessionKeys(deps: SessionsDeps): Map<string, string> {
   return found;
 }
 
+const AGENTS = ["pi", "pi_agent_rust"] as const;
+
 /** Opens all sessions, one at a time. */
 export async function survey(deps: SessionsDeps, progress?: Progress): Promise<Survey> {
   const found: Survey = {
@@ -141,8 +143,7 @@ function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Surv
   const info = infoOrNull(deps.disk, lockedFileOf(file));
   const known: KnownSession = { sessionPath: file, sessionId: storedId(deps.disk, file), name: null, archived };
   if (info?.kind === "file" && info.size === 0 && !isContainerName(file)) {
-    const agents = ["pi", "pi_agent_rust"] as const;
-    if (!archived) found.hidden.push({ ...known, reason: "empty_file", text: "it has no bytes", agents });
+    if (!archived) found.hidden.push({ ...known, reason: "empty_file", text: "it has no bytes", agents: AGENTS });
     return;
   }
   try {
@@ -151,7 +152,9 @@ function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Surv
     if (!(error instanceof Failure)) throw error;
     // It was removed meanwhile.
     if (error.name === "session_not_found") return;
-    found.damaged.push({ ...known, reasons: [error.message], damageCount: 1, remedy: "none" });
+    const isStrange = error.name === "not_a_session" && "format" in error.details;
+    if (!isStrange) found.damaged.push({ ...known, reasons: [error.message], damageCount: 1, remedy: "none" });
+    else if (!archived) found.hidden.push({ ...known, reason: "unknown_format", text: error.message, agents: AGENTS });
   }
   if (archived) found.archived++;
   else found.sessions++;

@@ -27,7 +27,11 @@ export function hiddenBecause(disk: Disk, paths: StoragePaths, file: string): Hi
     };
   const { version = 1, cwd } = header;
   if (typeof version !== "number" || version > CURRENT_VERSION)
-    return { reason: "newer_version", text: `its version is ${String(version)}, newer than agents know`, agents: BOTH };
+    return {
+      reason: "newer_version",
+      text: `its version is ${String(version)}, newer than this program and pi_agent_rust know`,
+      agents: ["pi_agent_rust"],
+    };
   const place = placeProblem(disk, paths, file, cwd);
   if (place !== null || version === CURRENT_VERSION) return place;
   const text = `its version is ${version}, which pi_agent_rust does not read; Pi, or an append here, raises it`;

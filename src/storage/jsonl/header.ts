@@ -17,7 +17,7 @@ export interface FileHeader {
   /** Whether the file must be published anew before anything is appended: an old version, or a header with a leaf. */
   readonly isOutdated?: boolean;
   /** Why the session cannot be written, and the damage that this is. */
-  readonly readOnly?: Failure;
+  readOnly?: Failure;
   readonly damage?: Pick<Damage, "kind" | "reason" | "salvaged">;
 }
 
@@ -28,12 +28,16 @@ export function parseHeader(line: Uint8Array): FileHeader | null {
   const header = headerOf(found);
   const version = versionOf(found.version);
   if (version > CURRENT_VERSION || version < 1) {
-    const reason = `format version ${JSON.stringify(found.version)}; this server writes version ${CURRENT_VERSION}`;
+    const which = version < 1 ? "no version that this program knows" : `newer than version ${CURRENT_VERSION}`;
+    const reason = `format version ${JSON.stringify(found.version)}, which is ${which}`;
     return {
       header,
       headerLine: line,
       version: version < 1 ? CURRENT_VERSION : version,
-      readOnly: new Failure("unsupported_version", `The session has ${reason}. It can be read, not written.`),
+      readOnly: new Failure(
+        "unsupported_version",
+        `The session has ${reason}. Nothing is wrong with it. What is known of it can be read, and nothing can be written; a newer version of this program reads all of it.`,
+      ),
       damage: { kind: "newer_version", reason, salvaged: true },
     };
   }

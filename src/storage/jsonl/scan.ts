@@ -4,13 +4,15 @@
  */
 
 import { isUtf8 } from "node:buffer";
+import { Failure } from "../../core/failure.ts";
 import { CURRENT_VERSION, patchMembers, withMember } from "../../core/format/entry.ts";
 import { HEAD_BYTES } from "../../core/format/head.ts";
 import { idOfLine, legacyIdOf, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
+import { piecesOf } from "../../core/format/salvage.ts";
 import { bytesOf, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
-import { hasEntriesNearby, markLength } from "../fs/header.ts";
+import { hasEntriesNearby, isTitleSlot, markLength } from "../fs/header.ts";
 import { notASession } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
@@ -20,10 +22,8 @@ import type { FileEnd, SessionFile } from "./session-file.ts";
 
 /** Number of entries from which the number of all is estimated. */
 const SAMPLED = 512;
-const OBJECT_BEGINS = Buffer.from('{"');
-/** Most bytes read in search of entries in a damaged line: this many times its length, and `MIN_SALVAGED`. */
-const SALVAGE_PASSES = 16;
-const MIN_SALVAGED = 1 << 22;
+
+const OMP = "This session is oh-my-pi's own file, which is only read. fork, clone or import_session makes it yours.";
 
 /** The parts of a log that a scan fills. */
 export interface ScannedParts {
@@ -37,6 +37,8 @@ export class LineScanner {
   stored: FileHeader | null = null;
   /** Whether every line is parsed whole while the file is opened. */
   readonly thorough: boolean;
+  /** Whether the file begins with a title, as those of oh-my-pi do, which writes that anew in its place. */
+  private isOfOmp = false;
   /** Whether new lines are being read: another program may have glued one to what a dead writer left. */
   isGrowing = false;
   /** Parents, packed, of damaged lines that are no entries any more but have a legible head; by the id in that head. */
@@ -115,7 +117,8 @@ export class LineScanner {
     } else if (isLegible) {
       // An entry with a legible head and a damaged body keeps its place in the tree.
       this.add(start, line.length, 0);
-    } else this.entries.report("bad_line", start, line.length, `the line is ${fault}`, false, number);
+    } else if (!this.entries.isNewer || !isSound(line))
+      this.entries.report("bad_line", start, line.length, `the line is ${fault}`, false, number);
   }
 
   /** Adds the entry of a line. Returns what the line is instead, or null. */
@@ -145,33 +148,20 @@ export class LineScanner {
     this.records.reader.report("missing_id", position, "the entry has no id; it got one from its line", true);
   }
 
-  /** Adds every whole entry of a damaged line, to which a torn write can be glued. Returns whether it found any. */
+  /** Adds every whole entry of a damaged line. Returns whether it found any. */
   private salvage(number: number, start: number, line: Uint8Array): boolean {
-    const bytes = Buffer.from(line.buffer, line.byteOffset, line.byteLength);
     const { entries } = this;
     const before = entries.damage.length;
-    let lost = 0;
+    const add = (piece: Uint8Array, at: number): boolean =>
+      this.isEntry(piece) && this.addEntry(number, start + at, piece) === null;
     let found = false;
-    let budget = Math.max(MIN_SALVAGED, SALVAGE_PASSES * bytes.length);
-    for (let at = bytes.indexOf(OBJECT_BEGINS); at >= 0; at = bytes.indexOf(OBJECT_BEGINS, at)) {
-      const end = valueEnd(bytes, at, bytes.length);
-      budget -= (end < 0 ? bytes.length : end) - at;
-      if (budget < 0) break;
-      const piece = bytes.subarray(at, Math.max(at, end));
-      if (!this.isEntry(piece) || this.addEntry(number, start + at, piece) !== null) {
-        // A whole object is skipped: no part of it was written on its own.
-        at = Math.max(at + 1, end);
-        continue;
-      }
-      if (at > lost) entries.report("bad_line", start + lost, at - lost, "bytes that are not an entry", false, number);
-      found = true;
-      lost = end;
-      at = end;
+    for (const { start: at, end, isRecord } of piecesOf(line, add)) {
+      if (isRecord) found = true;
+      else if (at > 0 || end < line.length)
+        entries.report("bad_line", start + at, end - at, "bytes that are not an entry", false, number);
     }
-    if (found && lost < bytes.length)
-      entries.report("bad_line", start + lost, bytes.length - lost, "bytes that are not an entry", false, number);
-    else if (found && entries.damage.length === before)
-      entries.report("bad_line", start, bytes.length, "several entries in one line", true, number);
+    if (found && entries.damage.length === before)
+      entries.report("bad_line", start, line.length, "several entries in one line", true, number);
     return found;
   }
 
@@ -254,11 +244,15 @@ export class LineScanner {
     const line = Uint8Array.from(bytes.subarray(start === 0 ? markLength(bytes) : 0));
     if (isBlank(line)) return;
     const { disk, fd, path, seen } = this.file;
+    this.isOfOmp ||= start === 0 && isTitleSlot(line);
+    if (start === 0 && this.isOfOmp) return;
     const parsed = parseHeader(line);
     if (!parsed && !hasEntriesNearby(disk, fd))
       throw notASession(path, `line ${number} is not a header with type session and an id`);
+    if (parsed && this.isOfOmp) parsed.readOnly ??= new Failure("read_only", OMP);
     this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.cwd, this.env.sha256);
     const { damage } = this.stored;
+    this.entries.isNewer = damage?.kind === "newer_version";
     const { length } = parsed ? line : bytes;
     if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
     if (!parsed) this.addUnusual(number, start, bytes);

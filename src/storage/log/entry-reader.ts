@@ -395,7 +395,7 @@ export class EntryReader {
   /** Reports damage in the record of an entry. */
   report(kind: Damage["kind"], position: number, reason: string, salvaged: boolean): void {
     const { entries, source } = this;
-    entries.damage.push({
+    entries.addDamage({
       kind,
       line: 0,
       byteOffset: source.starts.values[position],

@@ -13,10 +13,15 @@ export function placeholder(type: string, id: string, parentId: string | null): 
   return bytesOf(JSON.stringify({ type, id, parentId, timestamp: new Date(0).toISOString(), damaged: true }));
 }
 
+/** Kinds of damage that are told by bytes, whatever entries are. */
+const OF_BYTES: ReadonlySet<Damage["kind"]> = new Set(["newer_version", "bad_line", "torn_tail"] as const);
+
 export class KnownEntries {
   readonly nodes = new Nodes();
   readonly heads = new HeadReader(this.nodes);
   readonly damage: Damage[] = [];
+  /** Whether the session is of a newer version: what its entries have and lack is not known, and no damage. */
+  isNewer = false;
   /** 1 for each entry whose bytes were found whole, for as long as nothing can have changed them. */
   readonly checked: Column<Uint8Array> = new Column(new Uint8Array(16));
   /** Lines that are not stored in this form: migrated, given an id, or waiting for the first append. */
@@ -37,7 +42,11 @@ export class KnownEntries {
 
   /** Reports damage that is not about one entry. `line` counts from 1. */
   report(kind: Damage["kind"], byteOffset: number, length: number, reason: string, salvaged = false, line = 0): void {
-    this.damage.push({ kind, line, byteOffset, length, reason, salvaged });
+    this.addDamage({ kind, line, byteOffset, length, reason, salvaged });
+  }
+
+  addDamage(damage: Damage): void {
+    if (!this.isNewer || OF_BYTES.has(damage.kind)) this.damage.push(damage);
   }
 
   /** Removes damage of these kinds, which a repair took out of the session. */

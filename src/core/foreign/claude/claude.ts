@@ -19,6 +19,11 @@ export const claude: Translator = {
   title: "Claude Code",
   form: { kind: "lines" },
   recognises,
+  idMember: "uuid",
+  // Records of other sessions are within some, without a sessionId.
+  isRecord: (record) =>
+    typeof record.type === "string" &&
+    (typeof record.sessionId === "string" || (isOfClaude(record) && !("message" in record))),
   inner: innerSessions,
   skim: claudeSkim,
   begin: (tools) => new ClaudeTranslation(tools),

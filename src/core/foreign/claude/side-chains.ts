@@ -88,12 +88,7 @@ export function innerSessions(file: string): InnerSessionOf {
   const chains = new SideChains(file);
   return (bytes, number) => {
     if (chains.isAgents !== undefined && !saysSidechain(bytes)) return undefined;
-    try {
-      return chains.of({ bytes, value: parse(bytes), number })?.name;
-    } catch {
-      // A damaged line belongs to the session itself.
-      return undefined;
-    }
+    return chains.of({ bytes, value: parse(bytes), number })?.name;
   };
 }
 

@@ -1,6 +1,6 @@
 /** Counts the messages of Claude Code's lines by how these begin. */
 
-import { beginningIn, type Skim } from "../skim.ts";
+import { beginningIn, begunMembers, type Skim } from "../skim.ts";
 
 /** Types of records about the session that lists do not show. */
 const ASIDE = new Set([
@@ -17,14 +17,14 @@ export function claudeSkim(): Skim {
   let answer = "";
   return (line) => {
     const begun = beginningIn(line);
-    const [, type] = /^\{"type":"([a-z-]+)"/.exec(begun) ?? [];
-    if (type !== undefined && ASIDE.has(type)) return 0;
+    const { values, starts } = begunMembers(begun);
     // It belongs to a session of its own.
-    if (begun.includes('"isSidechain":true')) return undefined;
-    const at = begun.indexOf('"message":{');
-    if (at < 0) return undefined;
-    if (begun.startsWith('"role":"user"', at + 11)) return begun.includes('"isMeta":true') ? 0 : 1;
-    if (!begun.includes('"role":"assistant"', at)) return undefined;
+    if (values.get("isSidechain") === "true") return undefined;
+    const type = values.get("type")?.slice(1, -1) ?? "";
+    if (ASIDE.has(type)) return 0;
+    const at = starts.get("message");
+    if (at === undefined || (type !== "user" && type !== "assistant")) return undefined;
+    if (type === "user") return begun.includes('"isMeta":true') ? 0 : 1;
     const [, id = ""] = /"id":"(msg_[^"]*)"/.exec(begun.slice(at)) ?? [];
     if (id !== "" && id === answer) return 0;
     answer = id;

@@ -24,7 +24,9 @@ import type {
 import { chained } from "../turns.ts";
 import { answerBlock, blocksOf, givenBlock, textOfBlocks } from "./blocks.ts";
 import { boundaryIn, type CompactBoundary, compactionItem, keptIn } from "./compaction.ts";
+import { ClaudeFacts, ClaudeLeaf } from "./facts.ts";
 import { harnessOf } from "./harness.ts";
+import { EarlyRecords } from "./order.ts";
 import { chainName, type SideChain, SideChains, SPOKEN, uuidIn } from "./side-chains.ts";
 import { type AnswerStep, answersOf, itemsOf, type RecordPlace, type StepItem, usageIn } from "./step.ts";
 import { Titles } from "./titles.ts";
@@ -60,13 +62,10 @@ export class ClaudeTranslation implements Translation {
   /** Records about the session that were kept, the last of each type. */
   private readonly latest = new Map<string, string>();
   private readonly copies = new Map<string, number>();
-  private newest: { readonly at: string; readonly place: RecordPlace } | null = null;
-  private explicitLeaf: string | null = null;
+  private readonly leaf = new ClaudeLeaf(this.places);
   private lastId: string | null = null;
   private time = NO_TIME;
-  private session: { nativeIds: Set<string>; cwd?: string; started?: string } = {
-    nativeIds: new Set(),
-  };
+  private readonly facts = new ClaudeFacts();
   /** Whether records name the one that they continue; undefined as long as that is open. */
   private namesParents: boolean | undefined;
   private readonly chains: SideChains;
@@ -76,10 +75,13 @@ export class ClaudeTranslation implements Translation {
   /** The name of the subagent, in a file of one. */
   private agentName: string | undefined;
 
+  private readonly early: EarlyRecords;
+
   /** `isAgents`: see SideChains. */
   constructor(tools: TranslationTools, isAgents?: boolean) {
     this.tools = tools;
     this.chains = new SideChains(tools.name, isAgents);
+    this.early = new EarlyRecords(tools);
   }
 
   private get isAgents(): boolean {
@@ -90,7 +92,7 @@ export class ClaudeTranslation implements Translation {
     const record = source.value;
     if (!isObject(record)) return this.keepRaw(source, "(no object)");
     const type = textIn(record.type) ?? "(no type)";
-    this.noteFacts(record);
+    this.facts.note(record);
     const uuid = uuidIn(source, record, type);
     if (uuid === undefined) return this.takeMetadata(source, record, type);
     const chain = this.chains.of(source);
@@ -98,6 +100,22 @@ export class ClaudeTranslation implements Translation {
     if (this.isAgents) this.agentName ??= chainName(record, uuid, source.number);
     const length = source.bytes.length;
     if (this.places.has(uuid) && this.lengths.get(uuid) === length) return { kind: type, fate: "preserved" };
+    if (this.early.hold(source, record, uuid, (parent) => this.isKnown(parent)))
+      return { kind: type, fate: "preserved" };
+    try {
+      return this.takeSpoken(source, record, uuid, type);
+    } finally {
+      for (const one of this.early.after(uuid))
+        try {
+          this.takeSpoken(one.source, one.record, one.uuid, one.type);
+        } catch {
+          this.keepRaw(one.source, one.type);
+        }
+    }
+  }
+
+  private takeSpoken(source: SourceRecord, record: JsonObject, uuid: string, type: string): RecordVerdict {
+    const { length } = source.bytes;
     this.time = timeIn(record.timestamp, this.time);
     const node: NodeRecord = { source, record, uuid, at: this.time };
     const again = this.places.has(uuid)
@@ -105,7 +123,7 @@ export class ClaudeTranslation implements Translation {
       : undefined;
     const verdict = this.takeNode(node, type);
     this.lengths.set(uuid, length);
-    if (SPOKEN.has(type)) this.noteLeaf(node);
+    if (SPOKEN.has(type)) this.leaf.note(uuid, node.at);
     return again === undefined || verdict.warning !== undefined ? verdict : { ...verdict, warning: again };
   }
 
@@ -125,19 +143,12 @@ export class ClaudeTranslation implements Translation {
 
   about(): AboutSession {
     const { agentName, chainNames } = this;
-    const { nativeIds, cwd, started } = this.session;
-    const name = ownName(this.tools.name);
-    const own = nativeIds.has(name) ? name : nativeIds.values().next().value;
-    const isAgents = agentName !== undefined && own !== undefined;
     const waiting = this.waiting().entries;
     const lastId = waiting.at(-1)?.id ?? this.lastId;
-    const leaf = this.leafPlace();
+    const leaf = this.leaf.place;
     const leafId = leaf !== null && leaf === this.step?.place ? lastId : leaf?.end;
     return {
-      ...(own === undefined ? {} : { nativeId: isAgents ? `${own}/${agentName}` : own }),
-      ...(isAgents ? { nativeParentId: own } : {}),
-      ...(cwd === undefined ? {} : { cwd }),
-      ...(started === undefined ? {} : { started }),
+      ...this.facts.about(ownName(this.tools.name), agentName),
       ...(leaf === null || leafId === lastId ? {} : { leafId: leafId ?? null }),
       ...(chainNames.length === 0 ? {} : { inner: [...chainNames] }),
     };
@@ -163,6 +174,22 @@ export class ClaudeTranslation implements Translation {
     const verdict = this.aside.take({ ...source, value });
     const many = `The file has more than ${MOST_CHAINS} side chains. Open this one and those after it by their paths.`;
     return { ...verdict, kind: `sidechain/${verdict.kind}`, ...(isKnown ? {} : { warning: many }) };
+  }
+
+  isOvertaken(): boolean {
+    return this.early.isOvertaken;
+  }
+
+  /** Whether a record is known that others continue. */
+  private isKnown(uuid: string): boolean {
+    const { boundary, places } = this;
+    const isFirst = this.isAgents && places.size === 0;
+    return (
+      isFirst ||
+      places.has(uuid) ||
+      uuid === boundary?.uuid ||
+      boundary?.after.some((one) => one.uuid === uuid) === true
+    );
   }
 
   // --- the tree ------------------------------------------------------------------------------------------------
@@ -387,9 +414,7 @@ export class ClaudeTranslation implements Translation {
       raw,
       after: [],
     };
-    // Whatever the agent continued before it is compacted now.
-    this.explicitLeaf = null;
-    this.newest = null;
+    this.leaf.noteCompaction();
     const lost = logical !== undefined && !named;
     const warning =
       "The record that was compacted last is not in the file. The compaction continues what is written before it.";
@@ -431,13 +456,11 @@ export class ClaudeTranslation implements Translation {
     if (summaryUuid !== null) this.places.set(summaryUuid, place);
     this.last = place;
     this.lastId = place.end;
-    this.newest = { at: boundary.at, place };
+    this.leaf.noteCompaction(boundary.at, place);
   }
 
-  // --- about the session ---------------------------------------------------------------------------------------
-
   private takeMetadata(source: SourceRecord, record: JsonObject, type: string): RecordVerdict {
-    if (type === "last-prompt" && record.explicit === true) this.explicitLeaf = textIn(record.leafUuid) ?? null;
+    if (type === "last-prompt") this.leaf.noteNamed(record);
     const title = this.titles.take(type, record, (uuid) => this.places.has(uuid));
     if (title !== undefined) {
       if (title !== null) this.add(this.rawItem(source, { name: title }, undefined, "session_info"));
@@ -473,26 +496,5 @@ export class ClaudeTranslation implements Translation {
     const [uuid] = nativeId.split("/");
     const id = this.places.has(uuid) ? `${nativeId}#${this.tools.sha256(bytesOf(JSON.stringify(members)))}` : nativeId;
     return { type, id: this.tools.ids.entry(id), timestamp, members };
-  }
-
-  private noteFacts({ sessionId, cwd, timestamp }: JsonObject): void {
-    const { session } = this;
-    if (typeof sessionId === "string" && sessionId !== "" && session.nativeIds.size < 1000)
-      session.nativeIds.add(sessionId);
-    if (typeof cwd === "string" && cwd !== "") session.cwd ??= cwd;
-    if (session.started === undefined && typeof timestamp === "string") {
-      const at = timeIn(timestamp, "");
-      if (at !== "") session.started = at;
-    }
-  }
-
-  private noteLeaf({ uuid, at }: NodeRecord): void {
-    const place = this.places.get(uuid);
-    if (place && (this.newest === null || at >= this.newest.at)) this.newest = { at, place };
-  }
-
-  private leafPlace(): RecordPlace | null {
-    const explicit = this.explicitLeaf === null ? undefined : this.places.get(this.explicitLeaf);
-    return explicit ?? this.newest?.place ?? null;
   }
 }

@@ -46,6 +46,16 @@ export const rooScreen: Translator = {
   recognises: isScreenOfRoo,
 };
 
+/** Returns the translator of a list of messages that lies where tasks have theirs, though it says nothing of whose it is. */
+export function ofTask(bytes: Uint8Array): Translator | undefined {
+  return listOfMessages(bytes) === null ? undefined : clineHistory;
+}
+
+/** Returns the translator of the same files of Roo Code and Kilo Code, for a file of theirs that says nothing of whose it is. */
+export function asOfRoo(translator: Translator): Translator {
+  return translator === clineHistory ? rooHistory : translator === clineScreen ? rooScreen : translator;
+}
+
 function recordsOfList(document: Uint8Array): Iterable<Uint8Array> {
   return listRecords(document, wholeOf(document));
 }

@@ -1,7 +1,7 @@
 /** Texts that Cline and its relatives put where a person's would be, and what they say of the session. */
 
 import { folderName, ownName } from "../file-name.ts";
-import { type JsonObject, textIn } from "../messages.ts";
+import { type JsonObject, textIn, timeIn } from "../messages.ts";
 
 const ENVIRONMENT = "<environment_details>";
 /** Beginnings of texts that the program wrote. */
@@ -27,6 +27,13 @@ const TASK_ID = /^(?:\d{10,16}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i;
 export function taskIdIn(name: string): string | undefined {
   const folder = folderName(name);
   return TASK_FILES.has(ownName(name)) && folder !== undefined && TASK_ID.test(folder) ? folder : undefined;
+}
+
+/** Returns when the task of a file began, where its id says it. */
+export function taskTimeIn(name: string): string | undefined {
+  const id = taskIdIn(name);
+  const at = id !== undefined && /^\d{13}$/.test(id) ? timeIn(Number(id), "") : "";
+  return at === "" ? undefined : at;
 }
 
 /** Returns what the program wrote a text for; undefined for a person's. */

@@ -27,7 +27,7 @@ import type {
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
 import { modelOf } from "./blocks.ts";
-import { taskIdIn } from "./harness.ts";
+import { taskIdIn, taskTimeIn } from "./harness.ts";
 
 /** Kinds of records that a person said. */
 const GIVEN = new Set(["say/task", "say/user_feedback"]);
@@ -44,7 +44,7 @@ const SPOKEN = new Set([
 export class ScreenTranslation implements Translation {
   private readonly tools: TranslationTools;
   private readonly turns: Turns;
-  private time = NO_TIME;
+  private time: string;
   private readonly copies = new Map<string, number>();
   private isBegun = false;
   private isPartial = false;
@@ -56,6 +56,7 @@ export class ScreenTranslation implements Translation {
 
   constructor(tools: TranslationTools) {
     this.tools = tools;
+    this.time = taskTimeIn(tools.name) ?? NO_TIME;
     this.turns = new Turns(tools);
   }
 
@@ -85,7 +86,7 @@ export class ScreenTranslation implements Translation {
   }
 
   about(): AboutSession {
-    const { first, started } = this.session;
+    const { first, started = taskTimeIn(this.tools.name) } = this.session;
     const nativeId = taskIdIn(this.tools.name) ?? first;
     return {
       ...(nativeId === undefined ? {} : { nativeId }),

@@ -9,13 +9,14 @@ import type {
   AboutSession,
   RecordVerdict,
   SourceRecord,
+  TranslatedEntry,
   Translation,
   TranslationTools,
   Unsettled,
 } from "../translator.ts";
 import { Turns } from "../turns.ts";
 import { clineBlocks, clineUsage, givenOf, haveMore, modelOf, resultOf, spokenBlocks, thoughtOf } from "./blocks.ts";
-import { environmentFacts, harnessIn, taskIdIn, unwrapped } from "./harness.ts";
+import { environmentFacts, harnessIn, taskIdIn, taskTimeIn, unwrapped } from "./harness.ts";
 
 /** Members of a message whose content is in its entries, or in the compaction that it is marked for. */
 const SAID = new Set(
@@ -24,13 +25,23 @@ const SAID = new Set(
 const MARKS = new Set(
   "condenseParent condenseId truncationParent truncationId isSummary isTruncationMarker".split(" "),
 );
+/** Types of entries that the model sees. */
+const GIVEN = new Set(["message", "custom_message"]);
 /** Kinds of messages that the program wrote in a person's place. */
 const SYSTEM = new Set(["system", "status", "error"]);
+
+/** How the model sees a list of messages, as the program says it beside the list. */
+interface SeenMessages {
+  /** The first and the last of the messages that are left out. */
+  readonly leftOut: readonly [number, number] | undefined;
+  /** Texts in the place of those of blocks, by the numbers of messages and of their blocks. */
+  readonly texts: ReadonlyMap<number, ReadonlyMap<number, string>>;
+}
 
 export class ClineTranslation implements Translation {
   private readonly tools: TranslationTools;
   private readonly turns: Turns;
-  private time = NO_TIME;
+  private time: string;
   private readonly copies = new Map<string, number>();
   private readonly toolNames = new Map<string, string>();
   /** Whether the current answer has only a thought, to which the next record belongs. */
@@ -38,15 +49,47 @@ export class ClineTranslation implements Translation {
   /** The text of the first message, which stays when those after it are hidden. */
   private task: string | undefined;
   private model: string | undefined;
+  private seen: SeenMessages = { leftOut: undefined, texts: new Map() };
+  /** The number of the message that is taken. */
+  private index = -1;
+  private isLeftOut = false;
+  /** Entries of messages that are left out, and their calls. */
+  private readonly leftOut: string[] = [];
+  private readonly leftOutCalls = new Set<string>();
+  /** Blocks of the message as the model sees them, where that is otherwise. */
+  private readonly seenBlocks = new Map<JsonObject, JsonObject>();
   private session: { own?: string; parent?: string; derived?: string; cwd?: string; started?: string } = {};
 
   constructor(tools: TranslationTools) {
-    this.tools = tools;
-    this.turns = new Turns(tools);
+    const emit = (entry: TranslatedEntry): void => {
+      if (this.isLeftOut && GIVEN.has(entry.type)) this.leftOut.push(entry.id);
+      tools.emit(entry);
+    };
+    this.time = taskTimeIn(tools.name) ?? NO_TIME;
+    this.tools = { ...tools, emit };
+    this.turns = new Turns(this.tools);
   }
 
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
+    if (
+      isObject(value) &&
+      !("role" in value) &&
+      ("conversationHistoryDeletedRange" in value || "contextHistory" in value)
+    )
+      return this.takeSeen(value);
+    const [first, last] = this.seen.leftOut ?? [];
+    this.index++;
+    if (this.index === first) {
+      this.turns.settle();
+      this.isLeftOut = true;
+    }
+    const verdict = this.takeRecord(source, value);
+    if (this.index === last) this.leaveOut();
+    return verdict;
+  }
+
+  private takeRecord(source: SourceRecord, value: unknown): RecordVerdict {
     if (!isObject(value)) return this.keepRaw(source, "(no object)");
     const { role, ts } = value;
     if (role === undefined && value.content === undefined && value.type === undefined) return this.takeFacts(value);
@@ -67,7 +110,7 @@ export class ClineTranslation implements Translation {
   }
 
   about(): AboutSession {
-    const { own, parent, derived, cwd, started } = this.session;
+    const { own, parent, derived, cwd, started = taskTimeIn(this.tools.name) } = this.session;
     const nativeId = own ?? taskIdIn(this.tools.name) ?? derived;
     return {
       ...(nativeId === undefined ? {} : { nativeId }),
@@ -75,6 +118,42 @@ export class ClineTranslation implements Translation {
       ...(cwd === undefined ? {} : { cwd }),
       ...(started === undefined ? {} : { started }),
     };
+  }
+
+  // --- what the model sees -------------------------------------------------------------------------------------
+
+  private takeSeen({ conversationHistoryDeletedRange: range, contextHistory }: JsonObject): RecordVerdict {
+    const texts = new Map<number, Map<number, string>>();
+    for (const [index, changed] of pairsIn(contextHistory))
+      for (const [block, changes] of pairsIn(Array.isArray(changed) ? changed[1] : undefined)) {
+        const last = Array.isArray(changes) ? changes.at(-1) : undefined;
+        const text = Array.isArray(last) && last[1] === "text" && Array.isArray(last[2]) ? last[2][0] : undefined;
+        if (typeof text !== "string") continue;
+        const known = texts.get(index) ?? new Map<number, string>();
+        texts.set(index, known.set(block, text));
+      }
+    const leftOut = Array.isArray(range) ? ([Number(range[0]), Number(range[1])] as const) : undefined;
+    this.seen = { leftOut, texts };
+    return { kind: "(what the model sees)", fate: "derived" };
+  }
+
+  /** Returns the blocks of a message, and notes how the model sees them. */
+  private blocksOf(message: JsonObject): readonly JsonObject[] {
+    const blocks = clineBlocks(message.content);
+    this.seenBlocks.clear();
+    const texts = this.isLeftOut ? undefined : this.seen.texts.get(this.index);
+    for (const [n, text] of texts ?? []) if (blocks[n]) this.seenBlocks.set(blocks[n], withText(blocks[n], text));
+    return blocks;
+  }
+
+  private leaveOut(): void {
+    this.turns.settle();
+    this.isLeftOut = false;
+    for (const id of this.leftOut) this.edit(id, null);
+  }
+
+  private edit(targetId: string, replacement: null | { readonly content: unknown }): void {
+    this.turns.note("context_edit", this.unique(`edit:${targetId}`), this.time, { targetId, replacement });
   }
 
   // --- messages ------------------------------------------------------------------------------------------------
@@ -88,8 +167,18 @@ export class ClineTranslation implements Translation {
       current.usage = clineUsage(metrics);
     } else this.begin(message, blocks);
     this.isThought = false;
-    for (const { type, id, name } of blocks) if (type === "toolCall") this.toolNames.set(id as string, name as string);
+    for (const { type, id, name } of blocks) {
+      if (type !== "toolCall") continue;
+      this.toolNames.set(id as string, name as string);
+      if (this.isLeftOut) this.leftOutCalls.add(id as string);
+    }
     this.noteRest(message);
+    const given = this.blocksOf(message);
+    const answer = this.turns.current;
+    if (this.seenBlocks.size > 0 && answer) {
+      const seen = spokenBlocks({ ...message, content: given.map((block) => this.seenBlocks.get(block) ?? block) });
+      this.edit(answer.id, { content: [...answer.content.slice(0, answer.content.length - blocks.length), ...seen] });
+    }
     const isLess = isObject(modelInfo) && ("family" in modelInfo || "mode" in modelInfo);
     return { kind: "assistant", fate: isLess || haveMore(clineBlocks(message.content)) ? "derived" : "preserved" };
   }
@@ -116,7 +205,7 @@ export class ClineTranslation implements Translation {
 
   private takeGiven(message: JsonObject): RecordVerdict {
     const nativeId = this.nativeId(message);
-    const blocks = clineBlocks(message.content);
+    const blocks = this.blocksOf(message);
     for (const block of blocks)
       if (harnessIn(block) === "environment") this.noteEnvironment(textIn(block.text) ?? "", message.ts === undefined);
     if (message.isSummary === true) return this.takeSummary(nativeId, message, blocks, "user/summary");
@@ -138,13 +227,17 @@ export class ClineTranslation implements Translation {
 
   private takeResult(nativeId: string, block: JsonObject): void {
     const toolCallId = textIn(block.tool_use_id) ?? "";
-    this.turns.result(nativeId, {
+    const id = this.turns.result(nativeId, {
       toolCallId,
       toolName: this.toolNames.get(toolCallId) ?? textIn(block.name) ?? "",
       content: resultOf(block.content),
       isError: block.is_error === true,
       at: this.time,
     });
+    const seen = this.seenBlocks.get(block);
+    // Its call is left out.
+    if (!this.isLeftOut && this.leftOutCalls.has(toolCallId)) this.edit(id, null);
+    else if (seen) this.edit(id, { content: resultOf(seen.content) });
   }
 
   /** Adds what a message says besides results. Returns whether entries say it in another way. */
@@ -157,18 +250,24 @@ export class ClineTranslation implements Translation {
     let isLess = false;
     let made = 0;
     let said: JsonObject[] = [];
-    const flush = (): void => {
-      if (said.length === 0) return;
-      this.addSaid(made === 0 ? nativeId : `${nativeId}/${made}`, said, isOutput ? "tool-output" : undefined);
+    let seen: JsonObject[] = [];
+    const add = (content: readonly JsonObject[], kind: string | undefined): void => {
+      const id = this.addSaid(made === 0 ? nativeId : `${nativeId}/${made}`, content, kind);
+      if (seen.some((block, n) => block !== content[n])) this.edit(id, { content: seen });
       made++;
+      seen = [];
+    };
+    const flush = (): void => {
+      if (said.length > 0) add(said, isOutput ? "tool-output" : undefined);
       said = [];
     };
     for (const [n, block] of blocks.entries()) {
       const kind = kinds[n];
       if (kind === "environment" || kind === "notice") {
         flush();
-        this.addSaid(made === 0 ? nativeId : `${nativeId}/${made}`, [givenOf(block)], kind);
-        made++;
+        const given = givenOf(block);
+        seen.push(this.seenOf(block) ?? given);
+        add([given], kind);
         continue;
       }
       const given = givenOf(block);
@@ -176,19 +275,28 @@ export class ClineTranslation implements Translation {
       const person = text === undefined || isOutput ? text : unwrapped(text);
       isLess ||= person !== text || block.type === "file";
       said.push(person === undefined ? given : { ...given, text: person });
+      seen.push(this.seenOf(block) ?? said[said.length - 1]);
     }
     flush();
     return isLess;
   }
 
-  private addSaid(nativeId: string, content: readonly JsonObject[], kind: string | undefined): void {
+  private seenOf(block: JsonObject): JsonObject | undefined {
+    const seen = this.seenBlocks.get(block);
+    return seen && givenOf(seen);
+  }
+
+  private addSaid(nativeId: string, content: readonly JsonObject[], kind: string | undefined): string {
     if (kind === undefined) {
       this.task ??= textOfGiven(content);
-      this.turns.user(nativeId, content, this.time);
-      return;
+      return this.turns.user(nativeId, content, this.time);
     }
     const customType = `${this.tools.agent}:${kind}`;
-    this.turns.add("custom_message", nativeId, this.time, { customType, content, display: kind !== "environment" });
+    return this.turns.add("custom_message", nativeId, this.time, {
+      customType,
+      content,
+      display: kind !== "environment",
+    });
   }
 
   // --- compactions ---------------------------------------------------------------------------------------------
@@ -291,6 +399,21 @@ export class ClineTranslation implements Translation {
     this.copies.set(nativeId, nth);
     return nth === 1 ? nativeId : `${nativeId}#${nth}`;
   }
+}
+
+/** Returns the pairs of a number and a value that a list has. */
+function pairsIn(list: unknown): [number, unknown][] {
+  const pairs = Array.isArray(list) ? list.filter((pair) => Array.isArray(pair) && Number.isSafeInteger(pair[0])) : [];
+  return pairs as [number, unknown][];
+}
+
+/** Returns a block with another text: its own, or the first of a result. */
+function withText(block: JsonObject, text: string): JsonObject {
+  const { type, content } = block;
+  if (type !== "tool_result") return { ...block, text };
+  if (!Array.isArray(content)) return { ...block, content: text };
+  const first = content.findIndex((part) => isObject(part) && part.type === "text");
+  return { ...block, content: content.map((part, n) => (n === first ? { ...part, text } : part)) };
 }
 
 /** Characters of a first text, and of what is around it, by which a task without an id is told. Lists read no more. */

@@ -15,6 +15,8 @@ export const codex: Translator = {
   title: "Codex",
   form: { kind: "lines" },
   recognises,
+  isRecord: ({ timestamp, type, payload }) =>
+    typeof timestamp === "string" && typeof type === "string" && isObject(payload),
   base,
   skim: codexSkim,
   begin: (tools) => new CodexTranslation(tools),

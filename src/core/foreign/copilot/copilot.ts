@@ -12,6 +12,7 @@ export const copilot: Translator = {
   title: "GitHub Copilot CLI",
   form: { kind: "lines" },
   recognises: ({ lines }: Beginnings) => lines.some(isEvent),
+  isRecord: isEvent,
   begin: (tools) => new CopilotTranslation(tools),
 };
 

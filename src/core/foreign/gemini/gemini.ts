@@ -19,6 +19,7 @@ export const geminiLines: Translator = {
   title: "Gemini CLI",
   form: { kind: "lines" },
   recognises: ({ lines }) => lines.some(isOfGemini),
+  isRecord: (record) => isOfGemini(record) || isMessageRecord(record),
   skim: geminiSkim,
   begin: (tools) => new GeminiTranslation(tools),
 };
@@ -30,10 +31,10 @@ export const geminiDocument: Translator = {
 };
 
 function isOfGemini(record: JsonObject): boolean {
-  const { $rewindTo, $set, sessionId, projectHash, id, timestamp, type, content } = record;
+  const { $rewindTo, $set, sessionId, projectHash, startTime, id, timestamp, type, content } = record;
   if (typeof $rewindTo === "string") return true;
   if (isObject($set)) return SET.some((name) => name in $set);
-  if (typeof sessionId === "string" && typeof projectHash === "string") return true;
+  if (typeof sessionId === "string" && [projectHash, startTime].some((one) => typeof one === "string")) return true;
   return type === "gemini" && typeof id === "string" && typeof timestamp === "string" && content !== undefined;
 }
 
@@ -60,14 +61,12 @@ function isIndented(bytes: Uint8Array): boolean {
 function isMessage(bytes: Uint8Array): boolean {
   try {
     const value = parse(bytes);
-    return (
-      isObject(value) &&
-      TYPES.has(String(value.type)) &&
-      typeof value.id === "string" &&
-      typeof value.timestamp === "string" &&
-      "content" in value
-    );
+    return isObject(value) && isMessageRecord(value);
   } catch {
     return false;
   }
+}
+
+function isMessageRecord({ type, id, timestamp, content }: JsonObject): boolean {
+  return TYPES.has(String(type)) && typeof id === "string" && typeof timestamp === "string" && content !== undefined;
 }

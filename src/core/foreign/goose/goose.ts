@@ -16,6 +16,9 @@ export const goose: Translator = {
   title: "Goose",
   form: { kind: "document", records },
   recognises,
+  // The older versions' lines.
+  isRecord: ({ role, created, content }) =>
+    typeof role === "string" && typeof created === "number" && Array.isArray(content),
   begin: (tools) => new GooseTranslation(tools),
 };
 

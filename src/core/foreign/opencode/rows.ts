@@ -1,7 +1,8 @@
 /**
  * opencode's database (`opencode.db`, measured with 1.18.34): `session` has the facts, `message` and `part` have what an
- * export has of each but for the ids, which are columns of their own. `todo` has the list of what is to be done. Newer
- * versions have a row of `session_message` for each message; where a session is in both, the older tables have all of it.
+ * export has of each but for the ids, which are columns of their own. `todo` has the list of what is to be done. Version
+ * 2 has `session_v2`, and a row of `session_message` for each message, also of those that it took over; the older tables
+ * stay as they were. Before it, `session_message` had some of what is in the older tables, which have all.
  */
 
 import { bytesOf, concat, parse } from "../../json/json.ts";
@@ -21,28 +22,46 @@ import { exportedMessage } from "./session-messages.ts";
 export const opencodeTables: TableFormat = {
   translator: opencode,
   recognises: (tables) =>
-    hasColumns(tables, "session", "id", "directory", "title") &&
-    hasColumns(tables, "message", "id", "session_id", "data") &&
-    hasColumns(tables, "part", "id", "message_id", "data"),
+    isOfVersion2(tables) ||
+    (hasColumns(tables, "session", "id", "directory", "title") &&
+      hasColumns(tables, "message", "id", "session_id", "data") &&
+      hasColumns(tables, "part", "id", "message_id", "data")),
   sessions,
   has: (tables, id) =>
-    hasRow(tables, id, ["session", "id"], ["message", "session_id"], ["session_message", "session_id"]),
+    hasRow(
+      tables,
+      id,
+      ["session_v2", "id"],
+      ["session", "id"],
+      ["message", "session_id"],
+      ["session_message", "session_id"],
+    ),
   records,
   warnings: (tables, id) =>
-    hasRow(tables, id, ["message", "session_id"]) && hasRow(tables, id, ["session_message", "session_id"])
+    !hasRow(tables, id, ["session_v2", "id"]) &&
+    hasRow(tables, id, ["message", "session_id"]) &&
+    hasRow(tables, id, ["session_message", "session_id"])
       ? ["The session is in the tables of older versions and in session_message. Only the older ones are read."]
       : [],
 };
 
+function isOfVersion2(tables: SourceTables): boolean {
+  return (
+    hasColumns(tables, "session_v2", "id", "directory") &&
+    hasColumns(tables, "session_message", "id", "session_id", "type", "data")
+  );
+}
+
 function sessions(tables: SourceTables): StoredSession[] {
   const sums = new RowSums();
   const ids: string[] = [];
-  for (const row of tables.rows("session")) {
-    const id = row.text("id");
-    if (id === undefined) continue;
-    ids.push(id);
-    sums.add(id, row, row.count("time_updated"));
-  }
+  for (const table of ["session_v2", "session"])
+    for (const row of tables.rows(table)) {
+      const id = row.text("id");
+      if (id === undefined) continue;
+      ids.push(id);
+      sums.add(id, row, row.count("time_updated"));
+    }
   // A session whose own row is damaged still has its messages.
   for (const table of ["message", "part", "session_message"])
     for (const row of tables.rows(table)) {
@@ -54,7 +73,8 @@ function sessions(tables: SourceTables): StoredSession[] {
 }
 
 function records(tables: SourceTables, id: string): Uint8Array[] {
-  const [facts] = tables.rows("session", { column: "id", is: id });
+  const [newer] = tables.rows("session_v2", { column: "id", is: id });
+  const [facts = newer] = newer ? [newer] : tables.rows("session", { column: "id", is: id });
   const found: Uint8Array[] = facts ? [bytesOf(JSON.stringify(factsOf(facts)))] : [];
   const of = (table: string, order: (row: SourceRow) => string): SourceRow[] =>
     inOrder(tables.rows(table, { column: "session_id", is: id }), order);
@@ -66,19 +86,41 @@ function records(tables: SourceTables, id: string): Uint8Array[] {
     else parts.set(message, [row]);
   }
   const messages = of("message", (message) => `${timeKey(message)} ${message.text("id") ?? ""}`);
-  if (messages.length === 0)
-    for (const row of of("session_message", (message) => `${paddedCount(message, "seq")} ${timeKey(message)}`))
+  const rows =
+    newer || messages.length === 0
+      ? of("session_message", (message) => `${paddedCount(message, "seq")} ${timeKey(message)}`)
+      : [];
+  const own = new Set(rows);
+  const there = new Set(rows.map((row) => row.text("id")));
+  for (const row of merged(
+    rows,
+    messages.filter((message) => !there.has(message.text("id"))),
+  )) {
+    if (own.has(row)) {
       found.push(...wholeMessage(row));
-  for (const row of messages) {
+      parts.delete(row.text("id") ?? "");
+      continue;
+    }
     found.push(recordOf(row, [["sessionID", "session_id"]]));
-    const own = row.text("id") ?? "";
-    for (const part of parts.get(own) ?? []) found.push(recordOf(part, PART_IDS));
-    parts.delete(own);
+    const id = row.text("id") ?? "";
+    for (const part of parts.get(id) ?? []) found.push(recordOf(part, PART_IDS));
+    parts.delete(id);
   }
   for (const rest of parts.values()) for (const part of rest) found.push(recordOf(part, PART_IDS));
   for (const row of of("todo", (todo) => paddedCount(todo, "position")))
     found.push(bytesOf(JSON.stringify({ todo: valuesOf(tables, "todo", row) })));
   return found;
+}
+
+/** Returns rows in their order, with those of the older table among them before the first that is later. */
+function merged(rows: readonly SourceRow[], older: readonly SourceRow[]): SourceRow[] {
+  const all: SourceRow[] = [];
+  let next = 0;
+  for (const row of rows) {
+    while (next < older.length && timeKey(older[next]) < timeKey(row)) all.push(older[next++]);
+    all.push(row);
+  }
+  return [...all, ...older.slice(next)];
 }
 
 const PART_IDS = [
@@ -134,7 +176,7 @@ function factsOf(row: SourceRow): JsonObject {
     workspaceID: row.text("workspace_id"),
     directory: row.text("directory"),
     path: row.text("path"),
-    parentID: row.text("parent_id"),
+    parentID: row.text("parent_id") ?? row.text("fork_session_id"),
     title: row.text("title"),
     agent: row.text("agent"),
     model: json("model"),

@@ -1,0 +1,72 @@
+/**
+ * Codex's rollouts that were idle for seven days, which it compresses: `rollout-<time>-<thread>.jsonl.zst`. They are read
+ * where Node has zstd (22.15 and newer); elsewhere lists have what their names tell.
+ */
+
+import { basename } from "node:path";
+import * as zlib from "node:zlib";
+import { codex } from "../../core/foreign/codex/codex.ts";
+import { SurveyFacts } from "../../core/foreign/survey.ts";
+import { BYTES_SEEN } from "../../core/foreign/translator.ts";
+import { translatorOf } from "../../core/foreign/translators.ts";
+import type { Env } from "../../core/ports/env.ts";
+import { type Disk, readWhole } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
+import { foreignHeader } from "./derived.ts";
+import { type GatheredSession, numbered } from "./gathered.ts";
+import type { Surveyed } from "./survey.ts";
+
+type Decompress = (bytes: Uint8Array, options: { readonly maxOutputLength: number }) => Uint8Array;
+
+const LARGEST = 1 << 28;
+const NAME = /^rollout-(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-([0-9a-f-]{36})(?:_[0-9a-f-]+)?\.jsonl\.zst$/;
+
+/** The function of Node that decompresses zstd; undefined where there is none. */
+export const zstd = (zlib as { readonly zstdDecompressSync?: Decompress }).zstdDecompressSync;
+
+/** Whether a file has the name of a compressed rollout. */
+export function isCompressed(file: string): boolean {
+  return NAME.test(basename(file));
+}
+
+/** Returns a compressed rollout; undefined where it cannot be decompressed, or holds something else. Throws errno errors. */
+export function compressedRollout(disk: Disk, file: string, decompress = zstd): GatheredSession | undefined {
+  const lines = (): Uint8Array => (decompress as Decompress)(readWhole(disk, file), { maxOutputLength: LARGEST });
+  const info = () => {
+    const found = infoOrNull(disk, file);
+    return found?.kind === "file" ? found : null;
+  };
+  if (!decompress || !isCompressed(file) || !info()) return undefined;
+  let begun: Uint8Array;
+  try {
+    begun = lines();
+  } catch {
+    return undefined;
+  }
+  const translator = translatorOf(begun.subarray(0, BYTES_SEEN), begun.length <= BYTES_SEEN);
+  return translator && { translator, info, read: () => ({ records: numbered(linesOf(lines())), warnings: [] }) };
+}
+
+function linesOf(bytes: Uint8Array): Uint8Array[] {
+  const lines: Uint8Array[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const feed = bytes.indexOf(0x0a, at);
+    const end = feed < 0 ? bytes.length : feed;
+    lines.push(bytes.subarray(at, end));
+    at = end + 1;
+  }
+  return lines;
+}
+
+/** Returns what the name of a compressed rollout tells; undefined for any other file. */
+export function surveyedByName(disk: Disk, env: Env, file: string): Surveyed | undefined {
+  const [, day, hour, minute, second, nativeId] = NAME.exec(basename(file)) ?? [];
+  if (nativeId === undefined || infoOrNull(disk, file)?.kind !== "file") return undefined;
+  const facts = new SurveyFacts();
+  facts.entries = 1;
+  facts.name = "(compressed with zstd, which this version of Node cannot read)";
+  const moment = new Date(`${day}T${hour}:${minute}:${second}`);
+  const started = Number.isNaN(moment.getTime()) ? {} : { started: moment.toISOString() };
+  const { header } = foreignHeader({ file, translator: codex, env }, { nativeId, ...started }, undefined);
+  return { agent: codex.agent, header, facts };
+}

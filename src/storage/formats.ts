@@ -1,0 +1,82 @@
+/** Names what a file is that is no session as we read it, so that nobody takes it for a damaged one. */
+
+import { parse } from "../core/json/json.ts";
+import { KNOWN_TYPES } from "../core/tree/nodes.ts";
+import type { Disk } from "./fs/disk.ts";
+import { beginningOf, ifPresent } from "./fs/files.ts";
+
+export interface StrangeFormat {
+  readonly name: string;
+  /** A clause after the name of the file, and one about the next thing to do. */
+  readonly is: string;
+  readonly next: string;
+}
+
+const ZSTD = "28b52ffd";
+/** First bytes of compressed files, in hexadecimal digits. */
+const COMPRESSED: Readonly<Record<string, string>> = {
+  [ZSTD]: "zstd",
+  "1f8b": "gzip",
+  "425a68": "bzip2",
+  fd377a58: "xz",
+  "504b0304": "zip",
+};
+
+/** Bytes that are looked at. A document may be longer. */
+const SEEN = 1 << 16;
+
+/** Returns what a file is by its first bytes; undefined for what may be a damaged session, and what is not text. */
+export function strangeFormat(disk: Disk, file: string): StrangeFormat | undefined {
+  const bytes = ifPresent(() => beginningOf(disk, file, SEEN));
+  return bytes ? formatOf(bytes, bytes.length < SEEN) : undefined;
+}
+
+export function formatOf(bytes: Uint8Array, isWhole: boolean): StrangeFormat | undefined {
+  const begun = Buffer.from(bytes.subarray(0, 4)).toString("hex");
+  const [, name] = Object.entries(COMPRESSED).find(([magic]) => begun.startsWith(magic)) ?? [];
+  if (name !== undefined)
+    return {
+      name,
+      is: `is compressed with ${name}`,
+      next:
+        name === "zstd"
+          ? "Codex compresses sessions that were idle for a week. Node 22.15 or newer reads those; or decompress a copy and open that"
+          : "Decompress a copy of it and open that",
+    };
+  const text = new TextDecoder().decode(bytes);
+  const value = isWhole ? valueIn(text) : undefined;
+  const isEmpty = value === null || (typeof value === "object" && Object.keys(value as object).length === 0);
+  if (value !== undefined && isEmpty)
+    return { name: "empty", is: "is a JSON document with nothing in it", next: "Its agent said nothing in it yet" };
+  const next = "A newer version of this program may read it";
+  if (value !== undefined || /^\s*(?:\[\s*\{|\{\s*\n\s*")/.test(text))
+    return isOfOurs(value)
+      ? undefined
+      : { name: "json", is: "is a JSON document of no agent that is known here", next };
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  if (!isWhole) lines.pop();
+  const records = lines.map(valueIn);
+  const areRecords = records.length > 0 && records.every((one) => typeof one === "object" && one !== null);
+  const [first] = records;
+  const isOther = typeof (first as { type?: unknown })?.type === "string" && !isOfOurs(first);
+  if (!areRecords || records.some(isHeader) || (!isOther && records.some(isOfOurs))) return undefined;
+  return { name: "jsonl", is: "has lines of JSON, of no agent that is known here", next };
+}
+
+function isHeader(record: unknown): boolean {
+  return (record as { type?: unknown } | null)?.type === "session";
+}
+
+/** Whether a record may be one of a session of ours that lost something. */
+function isOfOurs(record: unknown): boolean {
+  const { type } = (record ?? {}) as { type?: unknown };
+  return isHeader(record) || KNOWN_TYPES.includes(type as never);
+}
+
+function valueIn(text: string): unknown {
+  try {
+    return parse(Buffer.from(text));
+  } catch {
+    return undefined;
+  }
+}

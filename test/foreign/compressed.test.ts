@@ -1,0 +1,53 @@
+/** Rollouts that Codex has compressed: named everywhere, and read where Node has zstd. */
+
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { compressedRollout } from "../../src/storage/foreign/compressed.ts";
+import { agentPlaces, filesIn } from "../../src/storage/foreign/places.ts";
+import { diskWithForeign } from "../support/foreign/checks.ts";
+import { CODEX_SESSION, wholeCodexSession } from "../support/foreign/codex.ts";
+import { put, serveLibrary } from "../support/lifecycle.ts";
+import { temporaryPlace } from "../support/server.ts";
+
+const PLAIN = `.codex/sessions/2026/09/14/rollout-2026-09-14T08-00-00-${CODEX_SESSION}.jsonl`;
+
+test("of a plain and a compressed file of one session, the plain one is found", () => {
+  const found = (...names: string[]): string[] => {
+    const disk = diskWithForeign("x", "/other");
+    for (const name of names) disk.put(join("/home/me", name), Buffer.from("x"));
+    return [
+      ...filesIn(
+        disk,
+        agentPlaces({ HOME: "/home/me" }).filter(({ agent }) => agent === "codex"),
+      ),
+    ];
+  };
+  const [plain, packed] = [PLAIN, `${PLAIN}.zst`].map((name) => join("/home/me", name));
+  expect(found(PLAIN, `${PLAIN}.zst`)).toEqual([plain]);
+  expect(found(`${PLAIN}.zst`, PLAIN)).toEqual([plain]);
+  expect(found(`${PLAIN}.zst`)).toEqual([packed]);
+});
+
+test("what is decompressed is a session like any other; what cannot be is none", () => {
+  const { text } = wholeCodexSession();
+  const file = `/home/me/${PLAIN}.zst`;
+  const disk = diskWithForeign("packed", file);
+  const session = compressedRollout(disk, file, () => Buffer.from(text));
+  const { records } = session?.read() ?? { records: [] };
+  expect([...records].map(({ bytes }) => Buffer.from(bytes).toString())).toEqual(text.trimEnd().split("\n"));
+  expect(session?.translator.agent).toBe("codex");
+  const fails = (): never => {
+    throw new Error("no zstd");
+  };
+  expect(compressedRollout(disk, file, fails)).toBeUndefined();
+  expect(compressedRollout(disk, file.replace("rollout-", "other-"), () => Buffer.from(text))).toBeUndefined();
+});
+
+test("a list has what its name tells, and opening says what it is", async () => {
+  const place = temporaryPlace();
+  const file = put(join(place.home, `${PLAIN}.zst`), "(\u00b5");
+  const server = serveLibrary(place);
+  const { sessions } = await server.result("list_sessions", { agents: ["codex"] });
+  expect(sessions).toMatchObject([{ sessionPath: file, agent: "codex", name: expect.stringMatching(/zstd/) }]);
+  expect(sessions[0].created).toMatch(/^2026-09-1[345]T/);
+});

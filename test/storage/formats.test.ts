@@ -1,0 +1,125 @@
+/** Files that are no session as we read it are named, and never called damaged. */
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { formatOf } from "../../src/storage/formats.ts";
+import { put, serveLibrary } from "../support/lifecycle.ts";
+import { temporaryPlace } from "../support/server.ts";
+
+const LINE = '{"kind":"x","v":1}\n';
+const ENTRY =
+  '{"type":"message","id":"aaaaaaaa","parentId":null,"timestamp":"2026-01-01T00:00:00.000Z","message":{}}\n';
+
+describe("what a file is follows from its first bytes", () => {
+  test.each([
+    ["zstd", Buffer.from("28b52ffd04006100", "hex")],
+    ["gzip", Buffer.from("1f8b0800", "hex")],
+    ["zip", Buffer.from("504b0304", "hex")],
+    ["empty", "[]"],
+    ["empty", " {}\n"],
+    ["empty", "null"],
+    ["json", '{"chats":[1]}'],
+    ["json", '[{"a":1}]'],
+    ["jsonl", LINE + LINE],
+    [undefined, ""],
+    [undefined, "some words"],
+    [undefined, LINE + ENTRY],
+    [undefined, `{"type":"session","version":3}\n${LINE}`],
+    [undefined, `half a line\n${LINE}`],
+    [undefined, Buffer.from([0, 1, 2, 3])],
+  ])("%s", (name, bytes) => {
+    expect(formatOf(Buffer.from(bytes), true)?.name).toBe(name);
+  });
+
+  test("a document that is longer than what is looked at", () => {
+    const long = JSON.stringify([{ a: "x".repeat(100_000) }]).slice(0, 1 << 16);
+    expect(formatOf(Buffer.from(long), false)?.name).toBe("json");
+    expect(formatOf(Buffer.from(`${LINE.repeat(3)}{"half`), false)?.name).toBe("jsonl");
+  });
+});
+
+const HEADER = { type: "session", id: "5f0c8a52-4f1a-4a3c-9d1e-0123456789ab", timestamp: "2026-01-01T00:00:00.000Z" };
+
+describe("a session of a newer version", () => {
+  test.each([
+    ["entries of another shape", ['{"type":"entry","seq":1,"data":{}}', '{"type":"leaf","target":null}'], 0],
+    ["an entry that is torn", ['{"type":"entry","seq":1,"data":{}}', '{"type":"entry","se', "{}"], 1],
+  ])("%s", async (_, lines, faults) => {
+    const place = temporaryPlace();
+    const header = JSON.stringify({ ...HEADER, version: 4, cwd: place.home });
+    const file = put(join(place.home, "x.jsonl"), `${[header, ...lines].join("\n")}\n`);
+    const server = serveLibrary(place);
+    const { damage, ok } = await server.result("verify_session", { sessionPath: file });
+    expect(damage[0]).toMatchObject({ kind: "newer_version", reason: expect.stringMatching(/newer than version 3/) });
+    expect(damage).toHaveLength(1 + faults);
+    expect(ok).toBe(faults === 0);
+  });
+});
+
+test("what cannot be opened is named with what to do, and no list of damage has it", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const { sessionFile } = await server.result("get_state");
+  const folder = join(sessionFile, "..");
+  const zst = put(join(folder, "rollout.jsonl.zst"), "");
+  writeFileSync(zst, Buffer.from("28b52ffd04006100", "hex"));
+  const other = put(join(folder, "other.jsonl"), LINE + LINE);
+  const newer = put(join(folder, "newer.jsonl"), `${JSON.stringify({ ...HEADER, version: 4, cwd: place.home })}\n`);
+  const { error: refused } = await server.request("switch_session", { sessionPath: other });
+  expect(refused.data).toMatchObject({ name: "not_a_session", format: "jsonl" });
+  expect(refused.message).toMatch(/of no agent that is known here\. Nothing is wrong with it\./);
+  expect((await server.request("switch_session", { sessionPath: zst })).error.message).not.toMatch(/header/);
+  const { damaged, hidden } = await server.result("get_health");
+  expect(damaged).toEqual([]);
+  const reasons = hidden.map(({ sessionPath, reason }: { sessionPath: string; reason: string }) => [
+    sessionPath,
+    reason,
+  ]);
+  expect(reasons).toContainEqual([other, "unknown_format"]);
+  expect(reasons).toContainEqual([newer, "newer_version"]);
+});
+
+const SAID = ENTRY.replace('"message":{}', '"message":{"role":"user","content":"Hello","timestamp":1}');
+
+test("a session of oh-my-pi, which begins with a title, is sound, is listed, and is only read", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const { sessionFile } = await server.result("get_state");
+  const title = { type: "title", v: 1, title: "My title", updatedAt: HEADER.timestamp, pad: "" };
+  const slot = JSON.stringify({ ...title, pad: " ".repeat(255 - JSON.stringify(title).length) });
+  const header = JSON.stringify({ ...HEADER, version: 3, cwd: place.home });
+  const file = put(join(sessionFile, "..", "omp.jsonl"), `${slot}\n${header}\n${SAID}`);
+  const { damage, ok } = await server.result("verify_session", { sessionPath: file });
+  expect([damage, ok]).toEqual([[], true]);
+  const { sessions } = await server.result("list_sessions", { query: "Hello" });
+  expect(sessions).toMatchObject([{ sessionPath: file, sessionId: HEADER.id, cwd: place.home, messageCount: 1 }]);
+  expect((await server.result("get_health")).damaged).toEqual([]);
+  await server.result("switch_session", { sessionPath: file });
+  const refused = await server.failure("append", { entries: [JSON.parse(SAID)] });
+  expect(refused).toMatchObject({ message: expect.stringMatching(/oh-my-pi/), data: { name: "read_only" } });
+  expect(readFileSync(file, "utf8")).toBe(`${slot}\n${header}\n${SAID}`);
+});
+
+test("a version that is none of ours, and another agent's entries of our types, are no damage", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const header = JSON.stringify({ ...HEADER, version: 0, cwd: place.home });
+  const other = put(join(place.home, "other.jsonl"), `${header}\n{"type":"turn","seq":1}\n`);
+  expect((await server.result("verify_session", { sessionPath: other })).ok).toBe(true);
+  const droid = put(join(place.home, "droid.jsonl"), `{"type":"session_start","id":"x","title":"y"}\n${SAID}`);
+  const refused = await server.failure("switch_session", { sessionPath: droid });
+  expect(refused.data).toMatchObject({ name: "not_a_session", format: "jsonl" });
+  // A session that lost its header is one all the same.
+  const lost = put(join(place.home, "lost.jsonl"), `{"type":"sess\n${SAID}`);
+  expect((await server.result("verify_session", { sessionPath: lost })).ok).toBe(false);
+});
+
+test("messages of a task are Cline's where they say nothing of whose they are", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const plain = JSON.stringify([{ role: "user", content: [{ type: "text", text: "Do it" }] }]);
+  const file = put(join(place.home, "tasks", "t1", "api_conversation_history.json"), plain);
+  await server.result("switch_session", { sessionPath: file });
+  expect(await server.result("get_state")).toMatchObject({ store: "foreign", readOnly: true });
+});
