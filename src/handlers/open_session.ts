@@ -30,8 +30,9 @@ export default command({
       if (session !== workspace.current) workspace.keep(session);
       return openedAs(session);
     };
-    const isPath = one.sessionPath !== undefined;
-    if (workspace.stores.arrive === undefined && isPath) return open(workspace.reopened(one, readOnly));
+    // What is known here is answered at once, with the state that is durable.
+    const isKnown = one.sessionId === undefined || workspace.has(one.sessionId);
+    if (workspace.stores.arrive === undefined && isKnown) return open(workspace.reopened(one, readOnly));
     if (readOnly) return workspace.openedWhole(one, true).then(open);
     return workspace.opened(one, mayBeEarly(workspace, { leaf, head })).then(open);
   },

@@ -23,10 +23,12 @@ export default {
     const entryId = flags.get("--entry");
     const { diagnostics } = readOnly ? await asking.ask("get_state") : { diagnostics: [] };
     const newer = diagnostics.find(({ kind }: Result) => kind === "newer_version");
-    if (entryId === undefined && !flags.has("--path")) return { ...(await asking.ask("get_messages", page)), newer };
-    if (entryId === undefined) return { ...(await asking.ask("get_path", page)), newer };
-    const shown = await withEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page }));
-    return { ...shown, newer };
+    const isPath = entryId === undefined && flags.has("--path");
+    const shown = await (entryId === undefined
+      ? asking.ask(isPath ? "get_path" : "get_messages", page)
+      : withEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page })));
+    // A result that is not copied is printed as it came.
+    return newer ? { ...shown, newer } : shown;
   },
   *print({ messages, entries, nextCursor, newer }, { flags }, page) {
     const isWhole = flags.has("--full");

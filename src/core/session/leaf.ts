@@ -128,7 +128,8 @@ export class LeafTracker {
     const given = known === undefined ? this.ofEntries() : undefined;
     this.at = known ?? (given as LeafOfEntries).leaf;
     this.durable = this.at;
-    if (given) this.damage = this.doubtsAbout(given);
+    // What entries of a newer version mean is not known.
+    if (given && log.readOnly?.name !== "unsupported_version") this.damage = this.doubtsAbout(given);
   }
 
   /** Returns why the leaf that the entries give may be another one than the person expects. */
