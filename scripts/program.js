@@ -107,6 +107,7 @@ export const OPTIONS = {
   charset: "ascii",
   external: ["vscode-jsonrpc", "vscode-jsonrpc/*"],
   logLevel: "warning",
+  logOverride: { "import-is-undefined": "error" },
 };
 
 /** The parts beside the program that share nothing with it, and what of the sources each is made of. */

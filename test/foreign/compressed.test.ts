@@ -1,13 +1,17 @@
 /** Rollouts that Codex has compressed: named everywhere, and read where Node has zstd. */
 
 import { join } from "node:path";
+import * as zlib from "node:zlib";
 import { expect, test } from "vitest";
 import { compressedRollout } from "../../src/storage/foreign/compressed.ts";
 import { agentPlaces, filesIn } from "../../src/storage/foreign/places.ts";
 import { diskWithForeign } from "../support/foreign/checks.ts";
 import { CODEX_SESSION, wholeCodexSession } from "../support/foreign/codex.ts";
 import { put, serveLibrary } from "../support/lifecycle.ts";
+import { need, needs } from "../support/needs.ts";
 import { temporaryPlace } from "../support/server.ts";
+
+const ZSTD = need("zstd", "Node 22.15 and later", () => "zstdCompressSync" in zlib);
 
 const PLAIN = `.codex/sessions/2026/09/14/rollout-2026-09-14T08-00-00-${CODEX_SESSION}.jsonl`;
 
@@ -41,6 +45,17 @@ test("what is decompressed is a session like any other; what cannot be is none",
   };
   expect(compressedRollout(disk, file, fails)).toBeUndefined();
   expect(compressedRollout(disk, file.replace("rollout-", "other-"), () => Buffer.from(text))).toBeUndefined();
+});
+
+test("is read where Node has zstd", needs(ZSTD), async () => {
+  const place = temporaryPlace();
+  const packed = (zlib as { readonly zstdCompressSync?: (bytes: Uint8Array) => Uint8Array }).zstdCompressSync;
+  const file = put(join(place.home, `${PLAIN}.zst`), packed?.(Buffer.from(wholeCodexSession().text)) ?? "");
+  const server = serveLibrary(place);
+  const { sessions } = await server.result("list_sessions", { agents: ["codex"] });
+  expect(sessions).toMatchObject([{ sessionPath: file, name: expect.not.stringMatching(/zstd/) }]);
+  await server.result("switch_session", { sessionPath: file });
+  expect((await server.result("get_messages")).messages.length).toBeGreaterThan(3);
 });
 
 test("a list has what its name tells, and opening says what it is", async () => {

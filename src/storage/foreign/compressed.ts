@@ -4,7 +4,6 @@
  */
 
 import { basename } from "node:path";
-import * as zlib from "node:zlib";
 import { codex } from "../../core/foreign/codex/codex.ts";
 import { SurveyFacts } from "../../core/foreign/survey.ts";
 import { BYTES_SEEN } from "../../core/foreign/translator.ts";
@@ -22,7 +21,7 @@ const LARGEST = 1 << 28;
 const NAME = /^rollout-(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-([0-9a-f-]{36})(?:_[0-9a-f-]+)?\.jsonl\.zst$/;
 
 /** The function of Node that decompresses zstd; undefined where there is none. */
-export const zstd = (zlib as { readonly zstdDecompressSync?: Decompress }).zstdDecompressSync;
+const zstd = (process.getBuiltinModule("node:zlib") as { readonly zstdDecompressSync?: Decompress }).zstdDecompressSync;
 
 /** Whether a file has the name of a compressed rollout. */
 export function isCompressed(file: string): boolean {
@@ -64,7 +63,9 @@ export function surveyedByName(disk: Disk, env: Env, file: string): Surveyed | u
   if (nativeId === undefined || infoOrNull(disk, file)?.kind !== "file") return undefined;
   const facts = new SurveyFacts();
   facts.entries = 1;
-  facts.name = "(compressed with zstd, which this version of Node cannot read)";
+  facts.name = zstd
+    ? "(compressed with zstd, and damaged)"
+    : "(compressed with zstd, which this version of Node cannot read)";
   const moment = new Date(`${day}T${hour}:${minute}:${second}`);
   const started = Number.isNaN(moment.getTime()) ? {} : { started: moment.toISOString() };
   const { header } = foreignHeader({ file, translator: codex, env }, { nativeId, ...started }, undefined);
