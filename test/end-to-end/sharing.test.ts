@@ -8,10 +8,10 @@ import type { Duplex } from "node:stream";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "../support/attaching.ts";
-import { apart, spawnElsewhere } from "../support/elsewhere.ts";
+import { PID_NAMESPACES, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
-import { need, needs } from "../support/needs.ts";
+import { needs } from "../support/needs.ts";
 import { type HereServer, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import {
   announced,
@@ -421,10 +421,7 @@ describe("at the socket of a holder", () => {
   });
 });
 
-/** Whether a process may be put into namespaces of its own. */
-const NAMESPACES = need("namespaces of Linux", "the right to make them", () => apart("network and pids") !== null);
-
-describe("servers with nothing in common but the session's folder", { ...SYSTEM, ...needs(NAMESPACES) }, () => {
+describe("servers with nothing in common but the session's folder", { ...SYSTEM, ...needs(PID_NAMESPACES) }, () => {
   acrossTiers(test, STORES)("share it (%s)", async (store) => {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "far.v2" : "far.jsonl");
