@@ -138,7 +138,7 @@ acrossTiers(describe, STORES)("an entry on %s whose bytes turn out to be damaged
     for (const { content, summary } of known.messages ?? []) expect(content ?? summary ?? "").not.toHaveLength(0);
   });
 
-  test.each(["kept", "custom_message", "branch_summary", "context_edit", "compaction"])(
+  acrossTiers(test, ["kept", "custom_message", "branch_summary", "context_edit", "compaction"])(
     "(%s) while it is open, after all was read once, makes no command fail, and is told",
     async (kind) => {
       const { server, sessionFile } = await filledServer();
