@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const HEADER =
   '{"type":"session","version":3,"id":"01991f6e-1f1d-7c3e-b0a4-0242ac120002","timestamp":"2026-01-24T16:22:26.831Z","cwd":"/p"}';
@@ -74,7 +74,7 @@ acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
     expect(invariants).toMatchObject({ messagesComplete: false, linesReadable: true });
   });
 
-  test("repair_session puts in what is lacking, and nothing else changes", async () => {
+  test("repair_session puts in what is lacking, and nothing else changes", SYSTEM, async () => {
     const server = await opened();
     const file = await fileOf(server);
     const before = bytesIn(file);
