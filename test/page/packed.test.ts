@@ -2,13 +2,13 @@
 
 import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { packedPieces } from "../../src/page/packed.ts";
 import { fileOf } from "../support/cases.ts";
 import { longConversation } from "../support/long-conversation.ts";
 import { Random } from "../support/random.ts";
 import { type HereServer, serveHere, temporaryPlace } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 /** Returns what a page holds, part by part. */
 function packedIn(html: string): Buffer[] {
@@ -21,13 +21,15 @@ async function exported(server: HereServer, outputPath: string, params: object):
   return readFileSync(path);
 }
 
-acrossTiers(test, ["jsonl", "v2"])(
-  "is the export as JSONL, damage and all: the session, its path, or without secrets (%s)",
-  async (store) => {
+describe.each([
+  { store: "jsonl", tier: SYSTEM },
+  { store: "v2", tier: SWEEP },
+])("of $store", ({ store, tier }) => {
+  test("is the export as JSONL, damage and all: the session, its path, or without secrets", tier, async () => {
     const place = temporaryPlace();
     const token = `ghp_${"a1B2".repeat(9)}`;
     // With branches beside the path, and some bytes that are no text.
-    const whole = longConversation(30, `My token is ${token}.`);
+    const whole = longConversation(55, `My token is ${token}.`);
     // What is damaged is not migrated.
     const damage = store === "jsonl" ? [0x7b, 0xff, 0x7d, 0x0a] : [];
     const bytes = Buffer.concat([Buffer.from(whole), Buffer.from(damage)]);
@@ -48,8 +50,8 @@ acrossTiers(test, ["jsonl", "v2"])(
     if (store === "v2") return;
     const { path } = await server.result("export_html", { jsonl: false });
     expect(readFileSync(path, "utf8")).not.toContain("application/gzip");
-  },
-);
+  });
+});
 
 test("is packed in parts of a megabyte, however it comes", () => {
   const random = new Random(1);
