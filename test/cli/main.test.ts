@@ -382,7 +382,7 @@ describe("the end", () => {
     const file = await persisted(server);
     await server.result("append", { entries: [user("x".repeat(1 << 20), { id: "big" })] });
     server.stall();
-    server.send(...Array.from({ length: 50 }, () => call("get_entries")), append(user("last", { id: "last" })));
+    server.send(...Array.from({ length: 20 }, () => call("get_entries")), append(user("last", { id: "last" })));
     await vi.waitFor(() => expect(server.output.readableLength).toBeGreaterThan(0));
     server.process.stdout.destroy();
     expect(await server.exit).toBe(1);

@@ -199,7 +199,7 @@ describe("Ctrl+C", () => {
 
   test("during a migration lets it end, and the session is whole", async () => {
     const place = temporaryPlace();
-    const file = sessionFile(place, chain(2000), "s.jsonl");
+    const file = sessionFile(place, chain(500), "s.jsonl");
     let press = (): void => {};
     let presses = 0;
     const { stdout, stderr, status } = await runHere(place, ["migrate", file, "--apply"], {

@@ -12,7 +12,7 @@ import { user } from "../support/drafts.ts";
 import { Random } from "../support/random.ts";
 import { type Place, temporaryPlace } from "../support/server.ts";
 import { kill, survivingClient, textsOf, writesUnderKills } from "../support/survival.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 async function spawned(...given: Parameters<typeof survivingClient>): Promise<SpawnedClient> {
   const client = await survivingClient(...given);
@@ -29,46 +29,51 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
     expect(kills).toBeGreaterThan(1);
   });
 
-  test("commands of every kind are sent again in their order, and what they make is made once", async () => {
-    const place = temporaryPlace();
-    const client = await spawned(store, {}, place);
-    await client.request("append", { entries: [user("one", { id: "a" }), user("two", { id: "b" })] });
-    const { sessionId } = await client.request("get_state");
-    const asked = [
-      client.request("branch", { entryId: "a" }),
-      client.request("append", { entries: [user("three", { id: "c" })] }),
-      client.request("set_model", { provider: "p", modelId: "m" }),
-      client.request("set_session_name", { name: "n" }),
-      client.request("branch", { entryId: "b" }),
-      client.request("append", { entries: [user("four", { id: "d" })] }),
-      client.request("fork", { entryId: "d" }),
-      client.request("append", { entries: [user("five", { id: "e" })] }),
-      client.request("get_state"),
-    ] as const;
-    for (const [index, request] of asked.entries()) {
-      // A kill before the answer of every other one, and directly after the others.
-      if (index % 2 === 0 && client.pid !== undefined) kill(client);
-      await request;
-      if (index % 2 === 1 && client.pid !== undefined) kill(client);
-    }
-    const state = await asked[8];
-    expect(state.sessionId).not.toBe(sessionId);
-    expect(await textsOf(client)).toEqual(["one", "two", "five"]);
-    const { sessionFile } = await client.request("switch_session", { sessionId });
-    const { nodes = [] } = await client.request("get_tree", { format: "flat" });
-    const types = (await client.request("get_entries")).entries
-      .map(({ type }) => type)
-      .filter((type) => type !== "custom");
-    expect(
-      nodes
-        .filter(({ parentId }) => parentId === "a")
-        .map(({ id }) => id)
-        .sort(),
-    ).toEqual(["b", "c"]);
-    expect(types.sort()).toEqual(["message", "message", "message", "message", "model_change", "session_info"]);
-    expect(await textsOf(client)).toEqual(["one", "two", "four"]);
-    expect(sessionFilesIn(place, sessionFile as string)).toBe(2);
-  });
+  // A kill after so many answers each time.
+  acrossTiers(test, [3, 1])(
+    "commands of every kind are sent again in their order, and what they make is made once (%i)",
+    async (every) => {
+      const place = temporaryPlace();
+      const client = await spawned(store, {}, place);
+      await client.request("append", { entries: [user("one", { id: "a" }), user("two", { id: "b" })] });
+      const { sessionId } = await client.request("get_state");
+      const asked = [
+        client.request("branch", { entryId: "a" }),
+        client.request("append", { entries: [user("three", { id: "c" })] }),
+        client.request("set_model", { provider: "p", modelId: "m" }),
+        client.request("set_session_name", { name: "n" }),
+        client.request("branch", { entryId: "b" }),
+        client.request("append", { entries: [user("four", { id: "d" })] }),
+        client.request("fork", { entryId: "d" }),
+        client.request("append", { entries: [user("five", { id: "e" })] }),
+        client.request("get_state"),
+      ] as const;
+      for (const [index, request] of asked.entries()) {
+        const isDue = index % every === 0;
+        // A kill before the answer of every other one, and directly after the others.
+        if (isDue && index % 2 === 0 && client.pid !== undefined) kill(client);
+        await request;
+        if (isDue && index % 2 === 1 && client.pid !== undefined) kill(client);
+      }
+      const state = await asked[8];
+      expect(state.sessionId).not.toBe(sessionId);
+      expect(await textsOf(client)).toEqual(["one", "two", "five"]);
+      const { sessionFile } = await client.request("switch_session", { sessionId });
+      const { nodes = [] } = await client.request("get_tree", { format: "flat" });
+      const types = (await client.request("get_entries")).entries
+        .map(({ type }) => type)
+        .filter((type) => type !== "custom");
+      expect(
+        nodes
+          .filter(({ parentId }) => parentId === "a")
+          .map(({ id }) => id)
+          .sort(),
+      ).toEqual(["b", "c"]);
+      expect(types.sort()).toEqual(["message", "message", "message", "message", "model_change", "session_info"]);
+      expect(await textsOf(client)).toEqual(["one", "two", "four"]);
+      expect(sessionFilesIn(place, sessionFile as string)).toBe(2);
+    },
+  );
 
   test("a session that is not on disk yet keeps its id, its name and its model", async () => {
     const client = await spawned(store, { args: ["--name", "first"] });
@@ -96,7 +101,7 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
     expect(await textsOf(client)).toEqual(["x"]);
   });
 
-  test("sessions that are open beside the current one are opened again", async () => {
+  test("sessions that are open beside the current one are opened again", SWEEP, async () => {
     const client = await spawned(store);
     await client.request("append", { entries: [user("in the first")] });
     const first = await client.request("get_state");

@@ -615,7 +615,7 @@ describe("a position", () => {
 
 /** Some of the operations; soak has each of them fail, in every way. */
 acrossTiers(describe, [
-  { store: "jsonl", step: 53 },
+  { store: "jsonl", step: 97 },
   { store: "jsonl", step: 13 },
   { store: "v2", step: 41 },
 ] as const)("whichever operation fails, --store $store (every $step)", ({ store, step }) => {

@@ -42,7 +42,7 @@ function eventNames(wire: Wire): string[] {
 describe("a torn batch", () => {
   const FOLDER = "/sessions";
 
-  acrossTiers(test, [60, 15])(
+  acrossTiers(test, [150, 15])(
     "is not there wherever it is cut, and a retry writes it whole, once (every %ith byte)",
     async (step) => {
       const first = new FaultDisk();

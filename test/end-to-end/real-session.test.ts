@@ -1,4 +1,8 @@
-/** A real session of version 1, from before there were ids: read, continued, and the original kept. */
+/**
+ * A real session of version 1, from before there were ids: read, continued, and the original kept.
+ *
+ * @module-tag system
+ */
 
 import { chmodSync, copyFileSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";

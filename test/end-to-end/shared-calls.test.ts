@@ -47,7 +47,7 @@ test("a holder that says nothing is given up, and what waited for it is not know
   await end();
 });
 
-test("a call that the holder was not asked yet is cancelled without it", async () => {
+test("a call that the holder was not asked yet is cancelled without it", SYSTEM, async () => {
   const { other, asked, end, heard } = await joined();
   await other.result("get_state");
   other.send(...Array.from({ length: 502 }, (_, n) => request(`m${n}`, "append", said(`text ${n}.`))));

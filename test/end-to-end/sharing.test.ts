@@ -8,10 +8,10 @@ import type { Duplex } from "node:stream";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "../support/attaching.ts";
-import { apart, spawnElsewhere } from "../support/elsewhere.ts";
+import { PID_NAMESPACES, spawnElsewhere } from "../support/elsewhere.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
-import { need, needs } from "../support/needs.ts";
+import { needs } from "../support/needs.ts";
 import { type HereServer, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import {
   announced,
@@ -204,11 +204,7 @@ test("who leaves is gone, also when it leaves at once", async () => {
 const LATER = { now: () => Date.UTC(2026, 1) };
 
 describe("a server joins nobody", () => {
-  test.each([
-    ["that lets nobody join", ["--attach", "off"], []],
-    ["if it is to be alone", [], ["--attach", "off"]],
-    ["that promises less than it does itself", ["--durability", "os"], ["--durability", "sync"]],
-  ])("%s", async (_, ofHolder, own) => {
+  const staysAlone = async (_: string, ofHolder: string[], own: string[]): Promise<void> => {
     const place = temporaryPlace();
     const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
     const holder = serveHere(["--session", file, ...QUIET, ...ofHolder], { place });
@@ -218,9 +214,20 @@ describe("a server joins nobody", () => {
     expect((await other.failure("append", said("not"))).data.name).toBe("session_locked");
     expect((await other.result("get_state")).lockedBy).toMatchObject({ pid: process.pid });
     expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
-  });
+  };
 
-  test("that says nonsense, or nothing for long", async () => {
+  test.each<[string, string[], string[]]>([["that lets nobody join", ["--attach", "off"], []]])(
+    "%s",
+    SYSTEM,
+    staysAlone,
+  );
+
+  test.each<[string, string[], string[]]>([
+    ["if it is to be alone", [], ["--attach", "off"]],
+    ["that promises less than it does itself", ["--durability", "os"], ["--durability", "sync"]],
+  ])("%s", staysAlone);
+
+  test("that says nonsense, or nothing for long", SYSTEM, async () => {
     const place = temporaryPlace();
     const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
     const holder = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
@@ -421,10 +428,7 @@ describe("at the socket of a holder", () => {
   });
 });
 
-/** Whether a process may be put into namespaces of its own. */
-const NAMESPACES = need("namespaces of Linux", "the right to make them", () => apart("network and pids") !== null);
-
-describe("servers with nothing in common but the session's folder", { ...SYSTEM, ...needs(NAMESPACES) }, () => {
+describe("servers with nothing in common but the session's folder", { ...SYSTEM, ...needs(PID_NAMESPACES) }, () => {
   acrossTiers(test, STORES)("share it (%s)", async (store) => {
     const place = temporaryPlace();
     const file = join(place.home, store === "v2" ? "far.v2" : "far.jsonl");

@@ -20,11 +20,15 @@ import {
 import type { FaultDisk } from "../support/disk.ts";
 import { user } from "../support/drafts.ts";
 import { id } from "../support/lines.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 describe.each(WAYS)("$name that was cut off", (way) => {
-  test("leads out by what the refused append names", async () => {
-    expect(await leadOutOfAll(way)).toBeGreaterThan(0);
-  });
+  acrossTiers(test, [3, Number.POSITIVE_INFINITY])(
+    "leads out by what the refused append names (%d deaths)",
+    async (most) => {
+      expect(await leadOutOfAll(way, { most })).toBeGreaterThan(0);
+    },
+  );
 });
 
 describe("a cutover that was cut off, with no file to go back to", () => {

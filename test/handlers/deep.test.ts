@@ -1,6 +1,8 @@
 /**
  * A linear session of 13,000 entries: nothing here may depend on the stack, which holds 11,400 calls of the smallest
  * function. The case T1 takes 100,000.
+ *
+ * @module-tag system
  */
 
 import { statSync, writeFileSync } from "node:fs";

@@ -4,14 +4,14 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const HEADER =
   '{"type":"session","version":3,"id":"01991f6e-1f1d-7c3e-b0a4-0242ac120002","timestamp":"2026-01-24T16:22:26.831Z","cwd":"/p"}';
 const COST = '"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.5}';
 const WHOLE = `"api":"x-api","provider":"x","model":"y","usage":{"input":1.0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":1,${COST}},"stopReason":"stop","timestamp":5`;
 
-const LONG = "\\u0043 and ".repeat(1 << 18);
+const LONG = "\\u0043 and ".repeat(1 << 17);
 
 /** Each entry's message, and what is said of it: what it lacks, that it is none, or nothing. */
 const MESSAGES: [id: string, message: string | undefined, said: string | null][] = [
@@ -74,7 +74,7 @@ acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
     expect(invariants).toMatchObject({ messagesComplete: false, linesReadable: true });
   });
 
-  test("repair_session puts in what is lacking, and nothing else changes", async () => {
+  test("repair_session puts in what is lacking, and nothing else changes", SYSTEM, async () => {
     const server = await opened();
     const file = await fileOf(server);
     const before = bytesIn(file);

@@ -54,7 +54,7 @@ async function shown(path: string): Promise<unknown> {
 }
 
 acrossTiers(test, [
-  { kind: "jsonl", count: 4 },
+  { kind: "jsonl", count: 1 },
   { kind: "jsonl", count: 25 },
   { kind: "v2", count: 8 },
 ] as const)("whatever the lines are, on $kind ($count)", async ({ kind, count }) => {

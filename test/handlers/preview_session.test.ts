@@ -22,7 +22,7 @@ async function session(place: Place): Promise<string> {
   const file = sessionFile(place, LINES);
   const server = serveHere(["--session", file, "--events", "none"], { place });
   await server.result("branch", { entryId: id(8) });
-  await server.result("shutdown");
+  await server.finish();
   return file;
 }
 

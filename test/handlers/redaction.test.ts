@@ -128,7 +128,7 @@ describe("planted secrets", () => {
     expect(new Set(planted.map(({ kind }) => kind)).size).toBeGreaterThanOrEqual(60);
   });
 
-  acrossTiers(test, [6, Number.POSITIVE_INFINITY])(
+  acrossTiers(test, [4, Number.POSITIVE_INFINITY])(
     "none is left in any place of any format, and the counts are those of the marks (of up to %i)",
     async (count) => {
       const missed: string[] = [];

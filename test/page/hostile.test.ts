@@ -31,7 +31,7 @@ test("there are enough payloads, and no two are the same", () => {
 });
 
 describe.each(["html", "markdown"] as const)("in %s", (format) => {
-  acrossTiers(test, [8, 48])("none of %i payloads acts or breaks out, wherever a session says it", async (count) => {
+  acrossTiers(test, [3, 48])("none of %i payloads acts or breaks out, wherever a session says it", async (count) => {
     const payloads = share(PAYLOADS, count);
     const content = await exported(temporaryPlace(), sessionSaying(...payloads), format);
     const { text, addresses } = LOOKS[format](content);
@@ -42,7 +42,7 @@ describe.each(["html", "markdown"] as const)("in %s", (format) => {
     }
   });
 
-  test("bytes that are no text, and long lines", async () => {
+  test("bytes that are no text, and long lines", SYSTEM, async () => {
     const line = userText(id(0), null, "MARK <script>alert(1)</script> \u202eMARK");
     const [before, between, after] = line.split("MARK").map((part) => Buffer.from(part));
     const bad = Buffer.from([0xff, 0xfe, 0xc0, 0xaf, 0xed, 0xa0, 0x80, 0xf4, 0x90, 0x80, 0x80, 0xe2, 0x80]);

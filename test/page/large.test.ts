@@ -6,7 +6,7 @@ import { noCounts, noUsage } from "../../src/core/session/stats.ts";
 import { htmlPieces } from "../../src/page/main.ts";
 
 /** They are many blocks, each of which has some dozens. */
-const COUNT = 1000;
+const COUNT = 300;
 
 /** Returns a question, an answer with a call, and the result, over and over. */
 function entryAt(number: number): PageEntry {
@@ -58,7 +58,7 @@ function largePage(read: (number: number) => void): ExportPage {
   };
 }
 
-test("of 1,000 entries, no more are read than the next block needs", () => {
+test("of 300 entries, no more are read than the next block needs", () => {
   let read = 0;
   let drawn = 0;
   let largest = 0;

@@ -73,7 +73,7 @@ const PIECES = [
   "\u0000",
 ];
 
-acrossTiers(test, [300, 1000])("random marks make nothing but text, and places on the web: %i", (rounds) => {
+acrossTiers(test, [100, 1000])("random marks make nothing but text, and places on the web: %i", (rounds) => {
   const random = new Random(7);
   for (let round = 0; round < (isEvery() ? 60_000 : rounds); round++) {
     const text = Array.from({ length: 1 + random.int(24) }, () => random.pick(PIECES)).join("");
@@ -110,8 +110,8 @@ test("code that an extension of Obsidian's would run, and prose that is too deep
 });
 
 /** Writes a piece over and over, and takes the time. */
-async function writeOften(piece: string): Promise<void> {
-  const text = piece.repeat(180_000 / piece.length);
+async function writeOften(piece: string, characters = 180_000): Promise<void> {
+  const text = piece.repeat(characters / piece.length);
   let written = "";
   const took = await processorTimeOf(() => {
     written = proseMarkdown(text);
@@ -122,6 +122,10 @@ async function writeOften(piece: string): Promise<void> {
 
 const OFTEN = "%j over and over takes no time that grows with its square";
 
-test.each(["[a](https://b) ", "> ".repeat(38), "**a ", "`a ", "<b ", "www.a ", "#a @b %%"])(OFTEN, writeOften);
+const PIECES_OFTEN = ["[a](https://b) ", "> ".repeat(38), "**a ", "`a ", "<b ", "www.a ", "#a @b %%"];
 
-test.each(["|a|\n|-|\n\n", "- a\n\n* b\n\n"])(OFTEN, SWEEP, writeOften);
+test.each(PIECES_OFTEN)(`${OFTEN} (45,000 characters)`, (piece) => writeOften(piece, 45_000));
+
+test.each(PIECES_OFTEN)(OFTEN, SWEEP, (piece) => writeOften(piece));
+
+test.each(["|a|\n|-|\n\n", "- a\n\n* b\n\n"])(OFTEN, SWEEP, (piece) => writeOften(piece));

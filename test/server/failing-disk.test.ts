@@ -1,4 +1,8 @@
-/** A disk that fails anywhere, under every command there is: each request is answered once and the server lives. */
+/**
+ * A disk that fails anywhere, under every command there is: each request is answered once and the server lives.
+ *
+ * @module-tag system
+ */
 
 import { expect, test } from "vitest";
 import { converse, MOST_OPERATIONS, randomTrial } from "../support/every-command.ts";

@@ -147,7 +147,7 @@ describe("a reader that stalls", () => {
     const server = serveHere(["--no-session", "--events", "none"]);
     await server.result("append", { entries: [user("x".repeat(1 << 20))] });
     server.stall();
-    const count = 24;
+    const count = 14;
     const requests: string[] = [];
     for (let i = 0; i < count; i++) requests.push(frame("lines", RPC(1000 + i, "get_entries")));
     // Each in a chunk of its own, so that what is not taken stays in the stream.
@@ -164,7 +164,7 @@ describe("a reader that stalls", () => {
     const { disk, waits } = gatedDisk();
     const server = serveHere(["--events", "none"], { disk });
     server.stall();
-    const count = 20;
+    const count = 14;
     const entries = [user("x".repeat(1 << 20), { id: "big" })];
     server.send(
       { ...RPC(1, "append"), params: { entries } },

@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { user } from "../support/drafts.ts";
 import { type Framing, frame, type Json, serveHere } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const ASK = '{"jsonrpc":"2.0","id":1,"method":"get_state"}';
 
@@ -182,9 +183,8 @@ describe("a mistake gets a sentence that says what to send", () => {
     expect(refused.error).toMatch(/speaks Pi's dialect.*first message.*--dialect jsonrpc/);
   });
 
-  test("a hint takes bounded work, whatever is sent", async () => {
+  acrossTiers(test, [1 << 18, 1 << 20])("a hint takes bounded work, whatever is sent, of %i bytes", async (most) => {
     const server = serveHere(["--no-session", "--events", "none"]);
-    const most = 1 << 20;
     for (const text of [",", ", ", "[", "{", '"', "None", ": ", "x"])
       server.write(`[${text.repeat(most / text.length)}!\n`);
     for (const { error } of await server.take(8)) expect(error.code).toBe(-32700);

@@ -9,7 +9,7 @@ import { user } from "../support/drafts.ts";
 import { LOOKS_EVERY } from "../support/open-sessions.ts";
 import { otherName } from "../support/other-programs.ts";
 import { type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const idOf = (n: number): string => `01991f6e-aaaa-7000-8000-${String(n).padStart(12, "0")}`;
 
@@ -160,7 +160,7 @@ acrossTiers(test, ["jsonl", "v2"])(
   },
 );
 
-test("a write to one that got another id is durable when it is acknowledged", async () => {
+test("a write to one that got another id is durable when it is acknowledged", SYSTEM, async () => {
   let syncs = 0;
   const counted = <T>(sync: (fd: number) => T) => {
     return (fd: number): T => {

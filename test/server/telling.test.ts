@@ -6,7 +6,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { failingDisk, type Stroke } from "../support/failing.ts";
 import { type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { type Framing, type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
@@ -138,7 +138,7 @@ acrossTiers(describe, STORES)("an entry on %s whose bytes turn out to be damaged
     for (const { content, summary } of known.messages ?? []) expect(content ?? summary ?? "").not.toHaveLength(0);
   });
 
-  test.each(["kept", "custom_message", "branch_summary", "context_edit", "compaction"])(
+  acrossTiers(test, ["kept", "custom_message", "branch_summary", "context_edit", "compaction"])(
     "(%s) while it is open, after all was read once, makes no command fail, and is told",
     async (kind) => {
       const { server, sessionFile } = await filledServer();
@@ -223,9 +223,11 @@ acrossTiers(describe, STORES)("a reply on %s that is not held in memory", (store
   });
 });
 
-acrossTiers(test, [undefined, 1000])(
-  "what was received is kept though the reader is gone (replies of %s held)",
-  async (held) => {
+describe.each([
+  { held: undefined, tier: SYSTEM },
+  { held: 1000, tier: SWEEP },
+])("where replies of $held are held", ({ held, tier }) => {
+  test("what was received is kept though the reader is gone", tier, async () => {
     const server = serveHere(["--durability", "os"], { heldReplyBytes: held });
     await append(server, user("x".repeat(6 << 20)));
     const { sessionFile } = await server.result("get_state");
@@ -239,5 +241,5 @@ acrossTiers(test, [undefined, 1000])(
     server.output.destroy(Object.assign(new Error("EPIPE: write"), { code: "EPIPE" }));
     expect(await server.done).toBe(1);
     expect(readFileSync(sessionFile, "utf8")).toContain("the last");
-  },
-);
+  });
+});

@@ -5,6 +5,6 @@ import { leadOutOfAll, WAYS } from "../support/cut-off.ts";
 
 describe.each(WAYS)("$name that was cut off", (way) => {
   test("leads out by what the refused append names", { timeout: 600_000 }, async () => {
-    expect(await leadOutOfAll(way, true)).toBeGreaterThan(0);
+    expect(await leadOutOfAll(way, { all: true })).toBeGreaterThan(0);
   });
 });

@@ -26,7 +26,8 @@ class Rules {
   constructor(name: string) {
     this.name = name;
     this.schema = JSON.parse(readFileSync(require.resolve(`@agentclientprotocol/sdk/schema/${name}`), "utf8"));
-    this.ajv.addSchema(this.schema, name);
+    // Without what the whole is, of which every definition would be compiled with the first.
+    this.ajv.addSchema({ $defs: this.schema.$defs }, name);
   }
 
   /** Throws unless a value is of a definition. */

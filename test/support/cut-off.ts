@@ -15,6 +15,7 @@ import { CHANGES, FaultDisk } from "./disk.ts";
 import { user } from "./drafts.ts";
 import { testEnv } from "./env.ts";
 import { chain, fileText, headerText, id, SESSION, userText } from "./lines.ts";
+import { share } from "./random.ts";
 import { type HereServer, type Json, serveHere } from "./server.ts";
 
 export const FOLDER = "/home/me/sessions";
@@ -215,12 +216,15 @@ function pathsOn(disk: FaultDisk): string[] {
 
 /**
  * Leads out of whatever the deaths in a way leave; returns how often an append was refused. Of each state one of the paths
- * and one of the commands are taken in turn, with `all` every one of every death.
+ * and one of the commands are taken in turn, with `all` every one of every death; of the states `most` are taken.
  */
-export async function leadOutOfAll(way: Way, all = false): Promise<number> {
+export async function leadOutOfAll(
+  way: Way,
+  { all = false, most = Number.POSITIVE_INFINITY }: { all?: boolean; most?: number } = {},
+): Promise<number> {
   let stuck = 0;
   let turn = 0;
-  for (const { disk, at } of await cutOffs(way, all)) {
+  for (const { disk, at } of share(await cutOffs(way, all), most)) {
     const choices = pathsOn(disk).flatMap((path) =>
       (["rollback_migration", "migrate_session"] as const).flatMap((command) =>
         (["current", "named"] as const).map((how) => ({ path, command, how })),

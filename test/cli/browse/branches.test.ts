@@ -7,6 +7,7 @@ import { coloured, type OutputStyle, plain } from "../../../src/cli/terminal/pag
 import { widthOf } from "../../../src/cli/terminal/text.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
 import type { Json } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const PAGE: OutputStyle = { width: 80, paint: plain, now: 0, home: "", isTerminal: false };
 
@@ -233,16 +234,19 @@ describe("20,000 entries", () => {
     expect([branches.rows, branches.level(SIZE - 1)]).toEqual([SIZE, 0]);
   });
 
-  test("that branch at every step are indented once, wherever the leaf is", () => {
-    const nodes = Array.from({ length: SIZE }, (_, i) => node(`${i}`, i === 0 ? null : `${i - 1 - ((i - 1) % 2)}`));
-    for (const leafId of [null, "0", `${SIZE - 1}`, `${SIZE / 2}`]) {
-      const branches = new Branches(nodes, leafId);
-      let deepest = 0;
-      for (let row = 0; row < branches.rows; row++) deepest = Math.max(deepest, branches.level(row));
-      expect(branches.rows).toBe(SIZE);
-      expect(deepest).toBeLessThanOrEqual(2);
-    }
-  });
+  acrossTiers(test, [{ leaves: [`${SIZE / 2}`] }, { leaves: [null, "0", `${SIZE - 1}`] }])(
+    "that branch at every step are indented once, with the leaf at $leaves",
+    ({ leaves }) => {
+      const nodes = Array.from({ length: SIZE }, (_, i) => node(`${i}`, i === 0 ? null : `${i - 1 - ((i - 1) % 2)}`));
+      for (const leafId of leaves) {
+        const branches = new Branches(nodes, leafId);
+        let deepest = 0;
+        for (let row = 0; row < branches.rows; row++) deepest = Math.max(deepest, branches.level(row));
+        expect(branches.rows).toBe(SIZE);
+        expect(deepest).toBeLessThanOrEqual(2);
+      }
+    },
+  );
 
   test("in a whole binary tree are indented by its height, and the page keeps room for the text", () => {
     const nodes = Array.from({ length: SIZE }, (_, i) => node(`${i}`, i === 0 ? null : `${(i - 1) >> 1}`));

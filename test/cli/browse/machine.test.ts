@@ -701,13 +701,16 @@ const KEYS = [
   ...["ctrl+d", "ctrl+u", "ctrl+w", "ctrl+r", "enter", "enter"],
 ].map((name) => `<${name}>`);
 
-acrossTiers(test, [1, 4])(
-  "whatever is pressed and answered, the screen is full, no line is wider, and nothing in it acts (%i)",
-  (count) => {
+acrossTiers(test, [
+  { count: 1, presses: 25 },
+  { count: 4, presses: 60 },
+])(
+  "whatever is pressed and answered, the screen is full, no line is wider, and nothing in it acts ($count)",
+  ({ count, presses }) => {
     forSeeds(count, (random) => {
       const size = (): [number, number] => [1 + random.int(40), 1 + random.int(200)];
       const browsing = new Browsing(...size());
-      for (let i = 0; i < 60; i++) {
+      for (let i = 0; i < presses; i++) {
         for (const effect of browsing.asked.splice(0)) answer(browsing, effect, random);
         if (random.chance(0.05)) {
           const [rows, columns] = size();

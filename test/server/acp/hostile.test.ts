@@ -8,6 +8,7 @@ import { editorHere, ours } from "../../support/acp.ts";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 async function madeIn(place: Place, entries: Json[] = [user("Name a colour."), assistant("Blue.")]): Promise<string> {
   const server = serveHere([], { place });
@@ -208,7 +209,7 @@ async function turns(count: number): Promise<void> {
 
 test("a session is loaded while it is loaded, and both get all of it", async () => {
   const place = temporaryPlace();
-  const id = await madeIn(place, long(20));
+  const id = await madeIn(place, long(8));
   const editor = await editorHere([], { place });
   const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
   const both = [editor.ask("session/load", params), editor.ask("session/load", params)];
@@ -217,10 +218,10 @@ test("a session is loaded while it is loaded, and both get all of it", async () 
     expect(await editor.reply(request)).toHaveProperty("result");
     counts.push(editor.take(id).filter(({ messageId }) => messageId).length);
   }
-  expect(counts).toEqual([20, 20]);
+  expect(counts).toEqual([8, 8]);
 });
 
-test("a client that does not read is not fed, and one that closes what is loaded is heard", async () => {
+test("a client that does not read is not fed, and one that closes what is loaded is heard", SYSTEM, async () => {
   const place = temporaryPlace();
   const id = await madeIn(place, long(60));
   const editor = await editorHere([], { place });
@@ -243,7 +244,7 @@ test("a client that does not read is not fed, and one that closes what is loaded
   expect(updates.filter(({ messageId }) => messageId)).toHaveLength(60);
 });
 
-test("a load that is cancelled ends, and the session can be loaded again", async () => {
+test("a load that is cancelled ends, and the session can be loaded again", SYSTEM, async () => {
   const place = temporaryPlace();
   const id = await madeIn(place, long(45));
   const editor = await editorHere([], { place });
@@ -275,11 +276,11 @@ test("everything is answered that was asked before the end of the input", async 
   expect(answered.filter(({ error }) => error)).toEqual([]);
 });
 
-test("thousands of requests at once are all answered, each once", async () => {
+acrossTiers(test, [200, 2000])("%i requests at once are all answered, each once", async (length) => {
   const place = temporaryPlace();
   const id = await madeIn(place);
   const editor = await editorHere([], { place });
-  const asked = Array.from({ length: 800 }, (_, n) =>
+  const asked = Array.from({ length }, (_, n) =>
     editor.ask("session/status", { sessionId: n % 3 === 0 ? "none" : id }),
   );
   const seen = new Map<number, number>();
@@ -290,8 +291,8 @@ test("thousands of requests at once are all answered, each once", async () => {
   expect([...seen.values()].every((count) => count === 1)).toBe(true);
 });
 
-test("random bytes between requests do not keep these from being answered", async () => {
-  await forSeedsAsync(3, async (random) => {
+acrossTiers(test, [1, 3])("random bytes between requests do not keep these from being answered (%i)", async (count) => {
+  await forSeedsAsync(count, async (random) => {
     const place = temporaryPlace();
     const id = await madeIn(place);
     const editor = await editorHere([], { place });

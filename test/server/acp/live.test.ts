@@ -18,7 +18,7 @@ import {
   temporaryPlace,
   type Wire,
 } from "../../support/server.ts";
-import { SYSTEM } from "../../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const CWD = "/home/me/project";
 
@@ -99,26 +99,29 @@ test("other hosts see which editor shares the session", async () => {
   expect(clients.map(({ name }: Json) => name)).toContain("test-editor");
 });
 
-test("a session that grows under an editor, by a program without locks, is shown once, in order", async () => {
-  stopTimers();
-  await forSeedsAsync(2, async (random) => {
-    const place = temporaryPlace();
-    const { text, entries } = randomSession(random, 60, 0);
-    const lines = text.split("\n");
-    const begun = 2 + random.int(20);
-    const path = await storedIn(place, "jsonl", `${lines.slice(0, begun).join("\n")}\n`);
-    const editor = await editorHere([], { place });
-    await editor.result("session/load", { sessionId: SESSION, cwd: CWD, mcpServers: [] });
-    for (let at = begun; at < lines.length - 1; ) {
-      const past = Math.min(at + 10 + random.int(30), lines.length - 1);
-      appendFileSync(path, `${lines.slice(at, past).join("\n")}\n`);
-      at = past;
-      await editor.until((update) => ours(update)?.entryId === entries[at - 2].id);
-    }
-    const shown = editor.take(SESSION).flatMap((update) => ours(update)?.entryId ?? []);
-    expect([...new Set(shown)]).toEqual(entries.map(({ id }) => id));
-    const { updates } = await editor.load(SESSION, CWD);
-    requireShown(entries, updates);
-    await editor.server.finish();
-  });
-});
+acrossTiers(test, [1, 2])(
+  "what grows under an editor, by a program without locks, is shown once, in order (%i)",
+  async (count) => {
+    stopTimers();
+    await forSeedsAsync(count, async (random) => {
+      const place = temporaryPlace();
+      const { text, entries } = randomSession(random, 60, 0);
+      const lines = text.split("\n");
+      const begun = 2 + random.int(20);
+      const path = await storedIn(place, "jsonl", `${lines.slice(0, begun).join("\n")}\n`);
+      const editor = await editorHere([], { place });
+      await editor.result("session/load", { sessionId: SESSION, cwd: CWD, mcpServers: [] });
+      for (let at = begun; at < lines.length - 1; ) {
+        const past = Math.min(at + 10 + random.int(30), lines.length - 1);
+        appendFileSync(path, `${lines.slice(at, past).join("\n")}\n`);
+        at = past;
+        await editor.until((update) => ours(update)?.entryId === entries[at - 2].id);
+      }
+      const shown = editor.take(SESSION).flatMap((update) => ours(update)?.entryId ?? []);
+      expect([...new Set(shown)]).toEqual(entries.map(({ id }) => id));
+      const { updates } = await editor.load(SESSION, CWD);
+      requireShown(entries, updates);
+      await editor.server.finish();
+    });
+  },
+);

@@ -158,7 +158,7 @@ describe("an agent hangs nobody", () => {
     expect(await shownBy(editor, sessionId)).toContain("user: one");
   });
 
-  test("that reads nothing more, and other sessions can be read meanwhile", async () => {
+  test("that reads nothing more, and other sessions can be read meanwhile", SYSTEM, async () => {
     const editor = await behind({
       onOther: `if (params.prompt?.[0].text === "stop") { lines.pause(); setInterval(() => {}, 1000); }`,
     });
@@ -171,7 +171,7 @@ describe("an agent hangs nobody", () => {
     expect((await editor.result("session/list", {})).sessions).toHaveLength(2);
   });
 
-  test("that reads late: the editor is read again", async () => {
+  test("that reads late: the editor is read again", SYSTEM, async () => {
     const editor = await behind({
       onOther: `if (method !== "session/prompt") return;
         if (params.prompt[0].text === "stop") { lines.pause(); await pause(100); lines.resume(); }

@@ -330,7 +330,7 @@ describe("an agent that ends", () => {
   });
 });
 
-test("an old agent that never says that it has settled, and tells whole answers, ends its turns", async () => {
+test("an old agent that never says that it has settled, and tells whole answers, ends its turns", SYSTEM, async () => {
   const place = temporaryPlace();
   const agent = ownAgent(
     place,

@@ -6,14 +6,14 @@ import { pathTo, randomSession, requireLoaded, requireShown, storedIn } from "..
 import { entryText, headerText, SESSION } from "../../support/lines.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { type Json, serveHere, temporaryPlace } from "../../support/server.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 const CWD = "/home/me/project";
 
 acrossTiers(describe, STORES)("on %s", (store) => {
-  test("each entry is shown, once, in order", async () => {
-    await forSeedsAsync(4, async (random) => {
+  acrossTiers(test, [1, 4])("each entry is shown, once, in order, of %i sessions", async (count) => {
+    await forSeedsAsync(count, async (random) => {
       const place = temporaryPlace();
       const { text, entries } = randomSession(random, 1 + random.int(120));
       await storedIn(place, store, text);
@@ -136,7 +136,7 @@ test("a text that is long comes in pieces, of which none cuts a character", asyn
   for (const { content } of updates) expect(content.text.isWellFormed()).toBe(true);
 });
 
-test("what no client takes is cut, and says so", async () => {
+test("what no client takes is cut, and says so", SYSTEM, async () => {
   const large = "x".repeat(9 << 20);
   const updates = await shownOf(
     called(["1", "write", { path: "a.txt", content: large }]),

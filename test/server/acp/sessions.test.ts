@@ -219,7 +219,8 @@ test("a list comes page by page, and each session once", async () => {
     const { sessionId, sessionFile } = await server.result("get_state");
     const text = readFileSync(sessionFile, "utf8");
     for (let n = 1; n < (cwd === place.home ? 23 : 207); n++) {
-      const id = `${sessionId.slice(0, -4)}${cwd === place.home ? 1 : 0}${String(n).padStart(3, "0")}`;
+      // Ids are counted, and these stay clear of them.
+      const id = `${sessionId.slice(0, -5)}${cwd === place.home ? "fb" : "fa"}${String(n).padStart(3, "0")}`;
       writeFileSync(sessionFile.replace(sessionId, id), text.replace(sessionId, id));
     }
   }

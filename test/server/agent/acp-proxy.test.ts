@@ -220,7 +220,7 @@ test("every byte of both sides goes on as it came, in its order", SYSTEM, async 
   await server.finish();
 });
 
-acrossTiers(test, [5000, 60_000])(
+acrossTiers(test, [2000, 60_000])(
   "a host that does not read stops the agent, and misses nothing of %i",
   async (count) => {
     const place = temporaryPlace();

@@ -81,6 +81,7 @@ describe("an agent like Pi", () => {
   }
 
   test("has its turns in the fleet, while it rests there and when it has ended", async () => {
+    stopTimers();
     const table = new FleetTable();
     const one = machine(table, "one");
     const { wire, sessionFile, sessionId } = await working(one, "one tools 1");
@@ -121,6 +122,7 @@ describe("an agent like Pi", () => {
   });
 
   test("hears what another machine wrote between two of its prompts, and is refused where that one has the session", async () => {
+    stopTimers();
     const table = new FleetTable();
     let now = 0;
     const one = machine(table, "one", () => now);
@@ -179,6 +181,7 @@ describe("an agent like Pi", () => {
   });
 
   test("has its turn as a branch that it took where the database was away from the start, and another machine wrote", async () => {
+    stopTimers();
     const table = new FleetTable();
     const one = machine(table, "one", () => 0, true);
     const { sessionId } = await working(one);
@@ -203,6 +206,7 @@ describe("an agent like Pi", () => {
   });
 
   test("hears what another machine wrote also while a command of the host runs for long", async () => {
+    stopTimers();
     const table = new FleetTable();
     let now = 0;
     const one = machine(table, "one", () => now);

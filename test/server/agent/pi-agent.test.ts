@@ -274,7 +274,7 @@ describe("an agent that ends", () => {
     expect(server.events.filter(({ id }) => [1, 2, 3].includes(id))).toEqual([]);
   });
 
-  test("or is not there at all, or says nothing, is told of in a sentence", async () => {
+  test("or is not there at all, or says nothing, is told of in a sentence", SYSTEM, async () => {
     const absent = serveWithAgent("/nowhere/agent --mode rpc");
     const refused = await absent.command("prompt", { message: "hello" });
     expect(refused).toMatchObject({ success: false, code: "agent_failed" });
@@ -291,7 +291,7 @@ describe("an agent that ends", () => {
 });
 
 describe("limits", () => {
-  test("an agent that reads nothing gets no more than a few megabytes, and is ended", async () => {
+  test("an agent that reads nothing gets no more than a few megabytes, and is ended", SYSTEM, async () => {
     const server = serveWithAgent(piLike("--mute"), ["--agent-timeout", "100"]);
     const text = "x".repeat(1 << 20);
     for (let i = 0; i < 12; i++) server.send({ id: `big ${i}`, type: "set_auto_retry", enabled: true, text });

@@ -4,6 +4,7 @@ import { describe, expect, test } from "vitest";
 import { AutoDecoder, type Cut, type Decoder, type FramingName } from "../../../src/server/connection/framing.ts";
 import { inFrame } from "../../support/frames.ts";
 import { collectGarbage } from "../../support/garbage.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 const MIB = 1 << 20;
 
@@ -257,7 +258,7 @@ describe("the beginning of a stream", () => {
   });
 });
 
-describe("memory stays bounded", () => {
+describe("memory stays bounded", SYSTEM, () => {
   /** Pieces of a MiB that come. */
   const COUNT = 16;
 

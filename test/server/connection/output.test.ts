@@ -11,6 +11,7 @@ import { type FailingDisk, failingDisk, type Stroke } from "../../support/failin
 import { inFrame } from "../../support/frames.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { temporaryFolder } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 type Pieces = (string | Uint8Array)[];
 
@@ -63,9 +64,9 @@ const textOf = (framing: FramingName, pieces: Pieces): string =>
   Buffer.concat(inFrame(framing, pieces).map((piece) => Buffer.from(piece as string))).toString();
 
 describe.each(["lines", "headers"] as const)("%s", (framing) => {
-  test("hold what was sent, large or small", async () => {
+  acrossTiers(test, [1, 4])("hold what was sent, large or small (%i)", async (count) => {
     const { spool, disk, folder } = spoolHere();
-    await forSeedsAsync(4, async (random) => {
+    await forSeedsAsync(count, async (random) => {
       const reader = new SlowReader();
       const output = new Output(reader, () => {});
       output.frameWith(frames[framing]);
