@@ -626,7 +626,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
   test("a session that was begun and never finished goes when nobody has it, and whoever goes on begins it again", async () => {
     const { wire, place, make } = await machine("jsonl");
     const ids = [await make("held"), await make("left")];
-    server.sql("update pi_fleet.session set state = 0, changed_at = now() - interval '40 days'");
+    server.sql("update pi_fleet.session set state = 0, holder = null, changed_at = now() - interval '40 days'");
     server.sql(
       `update pi_fleet.session set holder = 'somebody', lease_until = now() + interval '1 minute' where id = '${ids[0]}'`,
     );
