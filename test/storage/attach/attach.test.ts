@@ -585,43 +585,48 @@ describe("a disk that fails", () => {
     }
   }
 
-  acrossTiers(test, ["ENOSPC", "ENOENT"])("with %s at any operation leaves nothing that lies", async (code) => {
-    // By what they lead to: what earlier tests had open in this process may be closed meanwhile.
-    const descriptors = (): string[] => readdirSync("/proc/self/fd").flatMap(leadsTo);
-    const met = new Set<string>();
-    for (let at = 1; ; at++) {
-      const folder = temporaryFolder();
-      const session = sessionIn(folder);
-      const temporary = temporaryFolder();
-      dieHolding(session);
-      const { disk, count, met: where } = striking(at, code);
-      const before = new Set(descriptors());
-      const entrance = opened(attachmentsWith({ disk, ownDisk: disk, temporary }), session);
-      const during = count();
-      const found = attachmentsWith({ temporary }).find(session);
-      if (entrance) {
-        expect([at, found?.announcement]).toEqual([at, entrance.announcement]);
-        expect([at, await saidTo(found)]).toEqual([at, HEARD]);
-      } else expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(found));
-      entrance?.close();
-      const after = attachmentsWith({ temporary }).find(session);
-      expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(after));
-      met.add(where());
-      // Whatever was left, the next holder works and takes it away.
-      const next = opened(attachmentsWith({ temporary }), session);
-      expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
-      next?.close();
-      expect([at, readdirSync(folder), readdirSync(temporary)]).toEqual([at, ["session.jsonl"], []]);
-      const added = (): string[] => descriptors().filter((one) => !before.has(one));
-      // Both ends of a connection close in turns of their own.
-      for (let turns = 0; turns < 100 && added().length > 0; turns++) await new Promise(setImmediate);
-      expect([at, added()]).toEqual([at, []]);
-      if (at > during && at > count()) break;
-    }
-    expect([...met]).toEqual(
-      expect.arrayContaining(["inFolder", "create", "write", "rename", "setMode", "names", "remove"]),
-    );
-  });
+  acrossTiers(test, ["ENOSPC 4", "ENOSPC 1", "ENOENT 1"])(
+    "with %s at each so many operations leaves nothing that lies",
+    async (given) => {
+      const [code, step] = given.split(" ");
+      // By what they lead to: what earlier tests had open in this process may be closed meanwhile.
+      const descriptors = (): string[] => readdirSync("/proc/self/fd").flatMap(leadsTo);
+      const met = new Set<string>();
+      for (let at = 1; ; at += Number(step)) {
+        const folder = temporaryFolder();
+        const session = sessionIn(folder);
+        const temporary = temporaryFolder();
+        dieHolding(session);
+        const { disk, count, met: where } = striking(at, code);
+        const before = new Set(descriptors());
+        const entrance = opened(attachmentsWith({ disk, ownDisk: disk, temporary }), session);
+        const during = count();
+        const found = attachmentsWith({ temporary }).find(session);
+        if (entrance) {
+          expect([at, found?.announcement]).toEqual([at, entrance.announcement]);
+          expect([at, await saidTo(found)]).toEqual([at, HEARD]);
+        } else expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(found));
+        entrance?.close();
+        const after = attachmentsWith({ temporary }).find(session);
+        expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(after));
+        met.add(where());
+        // Whatever was left, the next holder works and takes it away.
+        const next = opened(attachmentsWith({ temporary }), session);
+        expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
+        next?.close();
+        expect([at, readdirSync(folder), readdirSync(temporary)]).toEqual([at, ["session.jsonl"], []]);
+        const added = (): string[] => descriptors().filter((one) => !before.has(one));
+        // Both ends of a connection close in turns of their own.
+        for (let turns = 0; turns < 100 && added().length > 0; turns++) await new Promise(setImmediate);
+        expect([at, added()]).toEqual([at, []]);
+        if (at > during && at > count()) break;
+      }
+      if (step === "1")
+        expect([...met]).toEqual(
+          expect.arrayContaining(["inFolder", "create", "write", "rename", "setMode", "names", "remove"]),
+        );
+    },
+  );
 
   test("while looking finds the holder or nobody", () => {
     const { session } = held();
