@@ -31,7 +31,7 @@ import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../..
 import { PID_NAMESPACES } from "../../support/elsewhere.ts";
 import { needs, ROOT } from "../../support/needs.ts";
 import { temporaryFolder } from "../../support/server.ts";
-import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../../support/tiers.ts";
 
 const HEARD = "heard this";
 const modeOf = (path: string): string => (lstatSync(path).mode & 0o777).toString(8);
@@ -88,34 +88,38 @@ describe.each(["jsonl", "v2"] as const)("the holder of a %s session", (store) =>
     expect(await saidTo(found)).toBe(HEARD);
   });
 
-  test("that was killed refuses at once, and only the next one clears up after it", async () => {
-    const folder = temporaryFolder();
-    const session = sessionIn(folder, store);
-    const { child, told } = await other("hold", session);
-    const found = attachmentsWith().find(session);
-    // One that is stopped lets in, and answers when it goes on.
-    child.kill("SIGSTOP");
-    const said = saidTo(found);
-    const stream = (await found?.connect()) as Duplex;
-    stream.destroy();
-    child.kill("SIGCONT");
-    expect(await said).toBe(HEARD);
-    child.kill("SIGKILL");
-    await once(child, "exit");
-    const left = beside(folder);
-    expect([await saidTo(found), await saidTo(attachmentsWith().find(session))]).toEqual([
-      "ECONNREFUSED",
-      "ECONNREFUSED",
-    ]);
-    expect([left?.length, beside(folder)]).toEqual([2, left]);
-    const entrance = opened(attachmentsWith(), session) as Entrance;
-    expect(entrance.announcement.epoch).toBeGreaterThan((told as Entrance["announcement"]).epoch);
-    expect(beside(folder)?.filter((name) => left?.includes(name) && name.endsWith(".sock"))).toEqual([]);
-    expect(beside(folder)?.length).toBe(2);
-    expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
-    entrance.close();
-    expect(beside(folder)).toBeNull();
-  });
+  test(
+    "that was killed refuses at once, and only the next one clears up after it",
+    store === "jsonl" ? SYSTEM : SWEEP,
+    async () => {
+      const folder = temporaryFolder();
+      const session = sessionIn(folder, store);
+      const { child, told } = await other("hold", session);
+      const found = attachmentsWith().find(session);
+      // One that is stopped lets in, and answers when it goes on.
+      child.kill("SIGSTOP");
+      const said = saidTo(found);
+      const stream = (await found?.connect()) as Duplex;
+      stream.destroy();
+      child.kill("SIGCONT");
+      expect(await said).toBe(HEARD);
+      child.kill("SIGKILL");
+      await once(child, "exit");
+      const left = beside(folder);
+      expect([await saidTo(found), await saidTo(attachmentsWith().find(session))]).toEqual([
+        "ECONNREFUSED",
+        "ECONNREFUSED",
+      ]);
+      expect([left?.length, beside(folder)]).toEqual([2, left]);
+      const entrance = opened(attachmentsWith(), session) as Entrance;
+      expect(entrance.announcement.epoch).toBeGreaterThan((told as Entrance["announcement"]).epoch);
+      expect(beside(folder)?.filter((name) => left?.includes(name) && name.endsWith(".sock"))).toEqual([]);
+      expect(beside(folder)?.length).toBe(2);
+      expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
+      entrance.close();
+      expect(beside(folder)).toBeNull();
+    },
+  );
 
   test("may repair or move the session, and is found where it is then", async () => {
     const { folder, session, entrance, find } = held(store);
