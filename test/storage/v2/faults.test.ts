@@ -231,6 +231,8 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
               expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
             }
           },
+          undefined,
+          ofMany,
         );
       },
     ),
