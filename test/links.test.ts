@@ -209,4 +209,5 @@ testWrong(
     expect((await next.result("verify_session")).damage.filter(({ kind }: Json) => kind !== "bad_index")).toEqual([]);
     await next.finish();
   },
+  "nothing header.jsonl",
 );

@@ -20,7 +20,7 @@ import {
 } from "../support/lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 /** A file that comes from elsewhere. */
 function incoming(place: Place, name: string, lines: readonly string[], header: Record<string, unknown> = {}): string {
@@ -202,7 +202,7 @@ for (const [when, at, text] of [
 ] as const)
   test.each([[when, at]])(
     "what another program appends %s piece %d of a copy stays, and all of the copy comes",
-    at === 2 && !(when === "after" && text !== THEIRS) ? {} : SWEEP,
+    at === 2 && !(when === "after" && text !== THEIRS) ? SYSTEM : SWEEP,
     async () => {
       const place = temporaryPlace();
       const file = putSession(place, 1, { lines: LONG.slice(0, 1) });
