@@ -354,7 +354,7 @@ test("text that SQLite does not keep as it is does no harm", needs(SQLITE), asyn
 
 test("it is removed, or a folder stands in its place", needs(SQLITE), async () => {
   await forSeedsAsync(1, async (random) => {
-    const library = fill(random);
+    const library = fill(random, 8);
     const open = catalogOn(library);
     await listed(open);
     for (const path of databases(library)) rmSync(path);
@@ -373,7 +373,7 @@ test("it is removed, or a folder stands in its place", needs(SQLITE), async () =
 
 test("it is of a newer version: that stays, and one of our own is made beside it", needs(SQLITE), async () => {
   await forSeedsAsync(1, async (random) => {
-    const library = fill(random);
+    const library = fill(random, 8);
     await isRight(library);
     const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
     const db = sqlite!(path);
@@ -391,7 +391,7 @@ test("it is of a newer version: that stays, and one of our own is made beside it
 
 test("it is locked by another program for all the time", needs(SQLITE), async () => {
   await forSeedsAsync(1, async (random) => {
-    const library = fill(random);
+    const library = fill(random, 8);
     await isRight(library);
     const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
     const db = sqlite!(path);

@@ -187,11 +187,11 @@ describe.each(VARIANTS)("%s", (variant) => {
       { command: "\ud800needle 4\udc00" },
       { command: "\0needle\0 5" },
       "DEEP",
-      { content: `needle 7 ${"x".repeat(1 << 20)} hidden`, path: "src/large.ts" },
+      { content: `needle 7 ${"x".repeat(1 << 18)} hidden`, path: "src/large.ts" },
       { path: "src/\ud800.ts", command: "needle 8" },
     ];
     const bad: unknown[] = [null, 5, true, [], {}, [[[]]], "{", ""];
-    const tools = ["\0", "\ud800", "t".repeat(1 << 20), "'\"; DROP TABLE said", ""];
+    const tools = ["\0", "\ud800", "t".repeat(1 << 18), "'\"; DROP TABLE said", ""];
     const file = put(
       place,
       "a",

@@ -41,13 +41,14 @@ test("every kind of record is counted, and all leaves have a context that provid
 });
 
 acrossTiers(test, [1, 3])("a longer file has the entries of the shorter one (%i)", (count) => {
-  forSeeds(count, (random) => requireContinued(randomClaudeSession(random, 5).lines, FOREIGN_FILE));
+  const turns = count === 1 ? 3 : 5;
+  forSeeds(count, (random) => requireContinued(randomClaudeSession(random, turns).lines, FOREIGN_FILE));
 });
 
-test("files that were damaged at random", () => {
+acrossTiers(test, [8, 30])("files that were damaged at random (%i)", (count) => {
   const whole = wholeClaudeSession().lines;
   const { made, read } = readDamaged(
-    30,
+    count,
     (random) => (random.chance(0.5) ? whole : randomClaudeSession(random, 6).lines),
     { isByLine: true },
   );
@@ -255,19 +256,22 @@ test("files of the oldest versions, whose records have neither uuid nor parent, 
   expect(session.cwd).toBe("/home/me/app");
 });
 
-test("lines that are longer than what is read at once are there, in the middle and at the end", () => {
-  const w = new ClaudeWriter();
-  const texts = [5 << 18, 10, 2_250_001].map((length, n) => `${n} ${"x".repeat(length)}`);
-  for (const text of texts) w.human(text);
-  for (const content of [w.text, w.text.trimEnd()]) {
-    const session = foreignSession(content);
-    // A difference of texts this long would take minutes to be shown.
-    expect(strictContext(session).map(({ content: found }) => texts.indexOf(found as string))).toEqual([0, 1, 2]);
-    expect(fidelityOf(session.log)).toMatchObject({ records: 3, warnings: [] });
-  }
-  const cut = fidelityOf(foreignSession(w.text.slice(0, -9)).log);
-  expect(cut.kinds).toContainEqual(expect.objectContaining({ kind: "(unfinished line)", first: 3, dropped: 1 }));
-});
+acrossTiers(test, [1_150_001, 2_250_001])(
+  "lines that are longer than what is read at once are there, the last of %i",
+  (last) => {
+    const w = new ClaudeWriter();
+    const texts = [(1 << 20) + 9, 10, last].map((length, n) => `${n} ${"x".repeat(length)}`);
+    for (const text of texts) w.human(text);
+    for (const content of [w.text, w.text.trimEnd()]) {
+      const session = foreignSession(content);
+      // A difference of texts this long would take minutes to be shown.
+      expect(strictContext(session).map(({ content: found }) => texts.indexOf(found as string))).toEqual([0, 1, 2]);
+      expect(fidelityOf(session.log)).toMatchObject({ records: 3, warnings: [] });
+    }
+    const cut = fidelityOf(foreignSession(w.text.slice(0, -9)).log);
+    expect(cut.kinds).toContainEqual(expect.objectContaining({ kind: "(unfinished line)", first: 3, dropped: 1 }));
+  },
+);
 
 /** Returns a conversation in which a hook's attachment names a prompt, and the answer names the attachment. */
 function hookedConversation(): ClaudeWriter {

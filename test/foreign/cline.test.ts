@@ -23,6 +23,7 @@ import {
 } from "../support/foreign/cline.ts";
 import { geminiDocumentText, wholeGeminiSession } from "../support/foreign/gemini.ts";
 import { forSeeds } from "../support/random.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 const FORMS = ["contract", "cline", "roo"] as const;
 const HISTORY = "/elsewhere/tasks/1784094124598/api_conversation_history.json";
@@ -131,7 +132,7 @@ test("a document that was written anew with more messages has grown", () => {
   }
 });
 
-test.each(FORMS)(
+acrossTiers(test, FORMS)(
   "wherever a task of the form %s is cut, no entry of it has the id of another one of the whole task",
   (form) => {
     const w = wholeClineSession(form);
@@ -219,28 +220,34 @@ test("each format is recognised by what is in it, and by its own translator", ()
   }
 });
 
-test.each(["contract", "cline", "roo", "screen"] as const)("%s: files that were damaged at random", (form) => {
-  const indented = (w: ClineWriter): string => (form === "contract" ? w.text : JSON.stringify(w.messages, null, 1));
-  const whole = form === "screen" ? "" : indented(wholeClineSession(form));
-  let recognised = 0;
-  forSeeds(20, (random) => {
-    const text =
-      form === "screen"
-        ? JSON.stringify(wholeClineScreen(), null, 1)
-        : random.chance(0.5)
-          ? whole
-          : indented(randomClineSession(random, form, 4));
-    // Some are on one line, as the programs write them.
-    const lines = random.chance(0.3) ? [JSON.stringify(JSON.parse(text))] : text.split("\n");
-    const bytes = damagedLines(random, lines);
-    if (!translatorOf(bytes, true)) return;
-    recognised++;
-    const session = foreignSession(bytes, HISTORY);
-    requireSound(session);
-    session.close();
+const DAMAGED = (["contract", "cline", "roo", "screen"] as const).flatMap((form) => [
+  [form, 6] as const,
+  [form, 20] as const,
+]);
+
+for (const [form, count] of DAMAGED)
+  test.each([[form, count]] as const)("%s: files that were damaged at random (%i)", count === 6 ? {} : SWEEP, () => {
+    const indented = (w: ClineWriter): string => (form === "contract" ? w.text : JSON.stringify(w.messages, null, 1));
+    const whole = form === "screen" ? "" : indented(wholeClineSession(form));
+    let recognised = 0;
+    forSeeds(count, (random) => {
+      const text =
+        form === "screen"
+          ? JSON.stringify(wholeClineScreen(), null, 1)
+          : random.chance(0.5)
+            ? whole
+            : indented(randomClineSession(random, form, 4));
+      // Some are on one line, as the programs write them.
+      const lines = random.chance(0.3) ? [JSON.stringify(JSON.parse(text))] : text.split("\n");
+      const bytes = damagedLines(random, lines);
+      if (!translatorOf(bytes, true)) return;
+      recognised++;
+      const session = foreignSession(bytes, HISTORY);
+      requireSound(session);
+      session.close();
+    });
+    expect(recognised).toBeGreaterThan(0.6 * count);
   });
-  expect(recognised).toBeGreaterThan(12);
-});
 
 test("what is shown of a task is Roo Code's where it says what only that says", () => {
   const shown = (...more: object[]): string => {

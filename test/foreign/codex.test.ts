@@ -59,13 +59,14 @@ test("usage is counted once, and what was read from the cache is told from the r
 });
 
 acrossTiers(test, [1, 3])("a longer file has the entries of the shorter one (%i)", (count) => {
-  forSeeds(count, (random) => requireContinued(randomCodexSession(random, 5).lines, CODEX_FILE));
+  const turns = count === 1 ? 3 : 5;
+  forSeeds(count, (random) => requireContinued(randomCodexSession(random, turns).lines, CODEX_FILE));
 });
 
-test("files that were damaged at random", () => {
+acrossTiers(test, [8, 30])("files that were damaged at random (%i)", (count) => {
   const whole = wholeCodexSession().lines;
   const { made, read } = readDamaged(
-    30,
+    count,
     (random) => (random.chance(0.5) ? whole : randomCodexSession(random, 6).lines),
     { file: CODEX_FILE, isByLine: true },
   );

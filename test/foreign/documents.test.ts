@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { documentRecords, partsOf, wholeOf } from "../../src/core/foreign/documents.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 /** The parts of a text as texts, those that are no JSON with a mark. */
 function partsIn(text: string): string[] {
@@ -97,22 +97,25 @@ test("documents that look unclosed in each of their parts are read in linear tim
   }
 });
 
-test("a byte of any value, anywhere in a document, costs no more than the part that it is in", () => {
-  const text = JSON.stringify({ a: 1, list: [{ n: 1 }, { n: 2 }] }, null, 2);
-  for (const document of [text, text.replaceAll(/\n */g, "")])
-    for (let at = 0; at <= document.length; at++)
-      for (const byte of [0x00, 0x1c, 0x22, 0x2c, 0x3a, 0x5b, 0x5c, 0x5d, 0x7b, 0x7d, 0x7f, 0xff])
-        for (const removed of [0, 1]) {
-          const bytes = Buffer.concat([
-            Buffer.from(document.slice(0, at)),
-            Buffer.of(byte),
-            Buffer.from(document.slice(at + removed)),
-          ]);
-          let count = 0;
-          for (const record of documentRecords(bytes, "list")) {
-            expect(record.length).toBeGreaterThan(0);
-            count++;
+acrossTiers(test, [5, 1])(
+  "a byte of any value, at each %ith place of a document, costs no more than the part that it is in",
+  (step) => {
+    const text = JSON.stringify({ a: 1, list: [{ n: 1 }, { n: 2 }] }, null, 2);
+    for (const document of [text, text.replaceAll(/\n */g, "")])
+      for (let at = 0; at <= document.length; at += step)
+        for (const byte of [0x00, 0x1c, 0x22, 0x2c, 0x3a, 0x5b, 0x5c, 0x5d, 0x7b, 0x7d, 0x7f, 0xff])
+          for (const removed of [0, 1]) {
+            const bytes = Buffer.concat([
+              Buffer.from(document.slice(0, at)),
+              Buffer.of(byte),
+              Buffer.from(document.slice(at + removed)),
+            ]);
+            let count = 0;
+            for (const record of documentRecords(bytes, "list")) {
+              expect(record.length).toBeGreaterThan(0);
+              count++;
+            }
+            expect(count, `${byte} at ${at}`).toBeLessThan(bytes.length);
           }
-          expect(count, `${byte} at ${at}`).toBeLessThan(bytes.length);
-        }
-});
+  },
+);

@@ -11,6 +11,7 @@ import { FORMATS } from "../support/foreign/formats.ts";
 import { GEMINI_SESSION, GeminiWriter } from "../support/foreign/gemini.ts";
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 const INSTALLED = FORMATS.filter(({ isExport }) => !isExport);
 
@@ -22,7 +23,7 @@ function pathsOf({ sessions }: Json): string[] {
   return sessions.map(({ sessionPath }: Json) => sessionPath);
 }
 
-test("all are listed in one list, and each agent's alone; searches find what was said there", async () => {
+test("all are listed in one list, and each agent's alone; searches find what was said there", SYSTEM, async () => {
   const place = temporaryPlace();
   const files = putAll(place);
   const server = serveLibrary(place);

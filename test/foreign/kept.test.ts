@@ -21,10 +21,13 @@ import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const PARTS = 45;
 
-/** A session of 4.5 MB, whose last answer waits, with a damaged line. */
-function large(): ClaudeWriter {
+/** Bytes of a file from which on it is kept; a tenth of what is worth it otherwise. */
+const LONG = 400_000;
+
+/** A session of 450 kB, or of 4.5 MB, whose last answer waits. */
+function large(repeats = 900): ClaudeWriter {
   const w = new ClaudeWriter();
-  const text = "a long text ".repeat(9000);
+  const text = "a long text ".repeat(repeats);
   for (let n = 0; n < PARTS; n++) {
     w.human(`Turn ${n} ${text}`);
     w.answer([said("I look."), call(`toolu_${n}`)]);
@@ -42,7 +45,8 @@ interface Kept {
   open(): ReturnType<typeof foreignSessionOn>;
 }
 
-function placed(text: string): Kept {
+/** `worthKeeping`: bytes of a file from which on it is kept. */
+function placed(text: string, worthKeeping: number | undefined = LONG): Kept {
   const home = temporaryFolder();
   const file = put(join(home, "session.jsonl"), text);
   // What changed in this moment may change again under the same stamp.
@@ -57,7 +61,7 @@ function placed(text: string): Kept {
       const name = names.find((one) => one.endsWith(".kept"));
       return name && join(folder, name);
     },
-    open: () => foreignSessionOn(realDisk, file, state),
+    open: () => foreignSessionOn(realDisk, file, state, worthKeeping),
   };
 }
 
@@ -130,7 +134,7 @@ test(
 );
 
 test("what is damaged or cut off is made anew", SWEEP, () => {
-  const place = placed(large().text);
+  const place = placed(large(9000).text, 4 << 20);
   const first = seen(place);
   const kept = place.kept() as string;
   const whole = readFileSync(kept);
@@ -172,11 +176,11 @@ test("it is what the file gives, where that changed again in the moment in which
     info: (path, plain) => still(realDisk.info(path, plain)),
     infoOf: (fd) => still(realDisk.infoOf(fd)),
   };
-  const session = foreignSessionOn(disk, place.file, place.state);
+  const session = foreignSessionOn(disk, place.file, place.state, LONG);
   writeFileSync(place.file, large().text.replace("Turn 20", "Torn 20"));
   now += 100;
   session.close();
-  expect(JSON.stringify(entriesOf(foreignSessionOn(disk, place.file, place.state)))).toContain("Torn 20");
+  expect(JSON.stringify(entriesOf(foreignSessionOn(disk, place.file, place.state, LONG)))).toContain("Torn 20");
 });
 
 test("a last line that goes on after it was whole is another one", () => {
@@ -209,7 +213,7 @@ test("what was kept of a file that is gone goes when the next one is kept", () =
   writeFileSync(damaged, "cut");
   renameSync(place.file, `${place.file}.else`);
   age(`${place.file}.else`);
-  const other = foreignSessionOn(realDisk, `${place.file}.else`, place.state);
+  const other = foreignSessionOn(realDisk, `${place.file}.else`, place.state, LONG);
   other.close();
   const now = place.kept();
   expect(existsSync(damaged)).toBe(false);

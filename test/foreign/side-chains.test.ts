@@ -109,7 +109,7 @@ test("one that continues a record of the session begins there, and a path that n
     expect(() => chainOf(w.text, none)).toThrow("not recognised");
 });
 
-acrossTiers(test, [8, 30])(
+acrossTiers(test, [3, 30])(
   "in files that were damaged at random, each record is in one session, and each session is found (%i)",
   (count) => {
     forSeeds(count, (random) => {

@@ -5,6 +5,7 @@ import { Derivation } from "../../src/core/foreign/derivation.ts";
 import { NO_USAGE, textBlock } from "../../src/core/foreign/messages.ts";
 import type { TranslatedEntry, Translator } from "../../src/core/foreign/translator.ts";
 import { Turns } from "../../src/core/foreign/turns.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const AT = "2026-09-14T08:00:00.000Z";
 const MODEL = { api: "a", provider: "p", model: "m", usage: NO_USAGE, at: AT };
@@ -65,7 +66,7 @@ test("calls that come between results are known, those of an earlier answer are 
   expect(entries.map(({ id }) => id)).toEqual(["first", "result a", "result b", "second", "again"]);
 });
 
-test("of entries with one id, each has its own, in their order", () => {
+acrossTiers(test, [4000, 20_000])("of %i entries with one id, each has its own, in their order", (count) => {
   const translator: Translator = {
     agent: "test",
     title: "Test",
@@ -86,7 +87,7 @@ test("of entries with one id, each has its own, in their order", () => {
   const derivation = new Derivation(translator, { sha256: () => "" }, "name", { line });
   for (const [n, id] of ["x", "x-3", "x", "x", "x", "y"].entries()) derivation.take(Buffer.from(`"${id}"`), n + 1);
   expect(lines).toEqual(["x", "x-3", "x-2", "x-4", "x-5", "y"]);
-  // Trying each number again would be 200 million looks.
-  for (let n = 0; n < 20_000; n++) derivation.take(Buffer.from('"x"'), n + 7);
-  expect(lines.at(-1)).toBe("x-20005");
+  // Trying each number again would be millions of looks.
+  for (let n = 0; n < count; n++) derivation.take(Buffer.from('"x"'), n + 7);
+  expect(lines.at(-1)).toBe(`x-${count + 5}`);
 });

@@ -13,7 +13,7 @@ import { acrossTiers } from "../support/tiers.ts";
 const AGENTS = ["claude", "codex"] as const;
 
 for (const agent of AGENTS)
-  acrossTiers(test, [6, 20])(`to ${agent} and back: the same messages, at the leaf and in the tree (%i)`, (count) => {
+  acrossTiers(test, [3, 20])(`to ${agent} and back: the same messages, at the leaf and in the tree (%i)`, (count) => {
     forSeeds(count, (random) => {
       const session = openText(new SessionMaker(random, agent, false).make(4 + random.int(30)).text);
       const made = requireResumable(agent, session);
@@ -34,7 +34,7 @@ for (const agent of AGENTS)
   });
 
 for (const agent of AGENTS)
-  acrossTiers(test, [8, 30])(`to ${agent}, of sessions with what it cannot have (%i)`, (count) => {
+  acrossTiers(test, [3, 30])(`to ${agent}, of sessions with what it cannot have (%i)`, (count) => {
     forSeeds(count, (random) => {
       const session = openText(new SessionMaker(random, agent, true).make(3 + random.int(30)).text);
       const { nodes } = session.log;
@@ -44,7 +44,7 @@ for (const agent of AGENTS)
   });
 
 for (const agent of AGENTS)
-  acrossTiers(test, [6, 20])(`to ${agent}, of damaged sessions (%i)`, (count) => {
+  acrossTiers(test, [3, 20])(`to ${agent}, of damaged sessions (%i)`, (count) => {
     forSeeds(count, (random) => {
       const { lines } = new SessionMaker(random, agent, random.chance(0.5)).make(15);
       const [header, ...entries] = lines;

@@ -6,9 +6,10 @@
 
 import { describe, test } from "vitest";
 import { checkErrors, checkInterrupted, SCENARIOS } from "../support/lifecycle-faults.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
-const places = new Set<string>();
+/** The places that each of the tiers knows. */
+const PLACES = { few: new Set<string>(), all: new Set<string>() };
 
 /** One of each kind of move, and of each kind of undo; the others are the same moves from elsewhere, or of a container. */
 const REPRESENTATIVES = [
@@ -20,7 +21,15 @@ const REPRESENTATIVES = [
 
 for (const scenario of SCENARIOS)
   describe.each([scenario])("$name", REPRESENTATIVES.includes(scenario.name) ? {} : SWEEP, () => {
-    test("interrupted keeps everything, and asked for again comes to its end", () => checkInterrupted(scenario));
+    const isRepresentative = REPRESENTATIVES.includes(scenario.name);
 
-    test("fails as if it had not been asked for, or is done", () => checkErrors(scenario, places));
+    acrossTiers(test, isRepresentative ? [2, 5] : [5])(
+      "interrupted keeps everything, and asked for again comes to its end (%i)",
+      (count) => checkInterrupted(scenario, count),
+    );
+
+    acrossTiers(test, isRepresentative ? [8, 2] : [2])(
+      "fails as if it had not been asked for, or is done (one of %i)",
+      (ofMany) => checkErrors(scenario, ofMany === 8 ? PLACES.few : PLACES.all, ofMany),
+    );
   });

@@ -2,6 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { forSeedsAsync, Random } from "../support/random.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 import { Runner, type Setup } from "./runner.ts";
 import { FOUND, walk } from "./traces.ts";
 
@@ -14,14 +15,18 @@ async function run(setup: Setup, trace: readonly string[], random: Random): Prom
 }
 
 describe.each(["jsonl", "v2"] as const)("with a %s log", (store) => {
-  test.each(Object.entries(FOUND))("nothing is lost when %s", async (_name, trace) => {
-    for (const durability of ["sync", "os"] as const)
+  for (const [name, trace] of Object.entries(FOUND)) {
+    acrossTiers(test, ["sync", "os"] as const)(`nothing is lost when ${name} (%s)`, async (durability) => {
       for (const pauseAt of PAUSES)
         await run({ store, durability, asSession: durability === "sync", pauseAt }, trace, new Random(1));
+    });
+
     // Two records of a batch in two segments.
     if (store === "v2")
-      await run({ store, durability: "sync", asSession: true, segmentBytes: 1200 }, trace, new Random(1));
-  });
+      test(`nothing is lost in small segments when ${name}`, SWEEP, () =>
+        run({ store, durability: "sync", asSession: true, segmentBytes: 1200 }, trace, new Random(1)),
+      );
+  }
 
   test("nothing is lost in traces at random", async () => {
     await forSeedsAsync(2, async (random) => {

@@ -12,20 +12,20 @@ import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { serveHere, temporaryPlace } from "../support/server.ts";
 import { diskWith, FILE, idsOf, kindsOf, openOn, textsOf } from "../support/sessions.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 describe.each(DAMAGES)("%s", (kind) => {
-  test("in the last four records costs what it touches", async () => {
+  acrossTiers(test, [3, 1])("in the last four records costs what it touches (in steps of %i)", async (steps) => {
     await forSeedsAsync(1, async (random) => {
       const file = sample(random, 5 + random.int(12));
       const from = file.starts[file.starts.length - 4];
-      for (let at = from; at < file.bytes.length; at += 1 + random.int(36))
+      for (let at = from; at < file.bytes.length; at += 1 + random.int(36 * steps))
         await checkDamaged(file, damaged(file.bytes, kind, at, random));
     });
   });
 
-  test("anywhere costs what it touches", async () => {
-    await forSeedsAsync(8, async (random) => {
+  acrossTiers(test, [3, 8])("anywhere costs what it touches (%i)", async (count) => {
+    await forSeedsAsync(count, async (random) => {
       const file = sample(random, 5 + random.int(random.chance(0.2) ? 200 : 20));
       await checkDamaged(file, damaged(file.bytes, kind, random.int(file.bytes.length), random));
     });
@@ -113,7 +113,7 @@ test("a large line that is nothing but beginnings is given up in linear time", S
 
 test.each([
   ["a torn tail", (file: string) => `${file}{"type":"mess`],
-  ["more than is read at a time", (file: string) => `${file}${userText(id(8), id(1), "x".repeat(3 << 20))}\n}{\n`],
+  ["more than is read at a time", (file: string) => `${file}${userText(id(8), id(1), "x".repeat(5 << 18))}\n}{\n`],
 ])("repairing keeps the header as it is behind %s", async (_what, damage) => {
   const header = headerText({ extra: 1.5 });
   const disk = diskWith(damage(fileText(header, ...chain(2), "}{")));

@@ -197,27 +197,32 @@ describe.each([
 
   const tier = kind === "v2" ? SWEEP : {};
 
-  test("leaves what another process wrote to it, and says that it is there; else nothing", tier, async () => {
-    const source = new FaultDisk();
-    source.put(blobOf(SOURCE), bytesOf("of the source"));
-    const { first, last } = await publishOn(source.after(), 0, 0);
-    expect(last - first).toBeGreaterThan(3);
-    const seen = new Set<string>();
-    for (const failing of share(range(first, last + 1), 24)) {
-      const alone = await publishOn(source.after(), failing, 0);
-      for (let at = first; at <= Math.max(last, alone.last); at++) {
-        const disk = source.after();
-        const { acknowledged, failure, other } = await publishOn(disk, failing, at);
-        const there = acknowledged || failure === undefined;
-        seen.add(`${failure === undefined ? "made" : "failed"}${acknowledged ? ", written by another" : ""}`);
-        const told = `operation ${failing} fails, another comes before ${at}`;
-        if (acknowledged) expect(idsOf(other.open(MADE)), told).toEqual([id(9)]);
-        expect(disk.content(blobOf(MADE)) !== undefined, told).toBe(there);
-        if (failure !== undefined) expect(failure.message.includes("all the same"), told).toBe(acknowledged);
-      }
-    }
-    expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
-  });
+  describe("where others write", tier, () =>
+    acrossTiers(test, kind === "v2" ? [24] : [5, 24])(
+      "leaves what another process wrote to it, and says that it is there; else nothing (%i)",
+      async (count) => {
+        const source = new FaultDisk();
+        source.put(blobOf(SOURCE), bytesOf("of the source"));
+        const { first, last } = await publishOn(source.after(), 0, 0);
+        expect(last - first).toBeGreaterThan(3);
+        const seen = new Set<string>();
+        for (const failing of share(range(first, last + 1), count)) {
+          const alone = await publishOn(source.after(), failing, 0);
+          for (let at = first; at <= Math.max(last, alone.last); at++) {
+            const disk = source.after();
+            const { acknowledged, failure, other } = await publishOn(disk, failing, at);
+            const there = acknowledged || failure === undefined;
+            seen.add(`${failure === undefined ? "made" : "failed"}${acknowledged ? ", written by another" : ""}`);
+            const told = `operation ${failing} fails, another comes before ${at}`;
+            if (acknowledged) expect(idsOf(other.open(MADE)), told).toEqual([id(9)]);
+            expect(disk.content(blobOf(MADE)) !== undefined, told).toBe(there);
+            if (failure !== undefined) expect(failure.message.includes("all the same"), told).toBe(acknowledged);
+          }
+        }
+        expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
+      },
+    ),
+  );
 
   /** The deeds of another program to the new session, and the text of the file that has its header then, if any. */
   const DEEDS: Record<string, string | undefined> = {

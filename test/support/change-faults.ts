@@ -9,6 +9,7 @@ import type { Store } from "../../src/core/ports/store.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import { type Fault, FaultDisk, faultPoints } from "./disk.ts";
 import { headerText, id, userText } from "./lines.ts";
+import { share } from "./random.ts";
 import { beginning, idsOf } from "./sessions.ts";
 
 export interface Scenario {
@@ -61,6 +62,7 @@ export async function withFaults(
   faultAt: (at: number) => Fault,
   check: (left: Left) => Promise<void>,
   seen?: Set<string>,
+  ofMany = 1,
 ): Promise<void> {
   const whole = scenario.disk();
   const unharmed = scenario.open(whole);
@@ -70,7 +72,7 @@ export async function withFaults(
   expect(whole.operations.length).toBeGreaterThanOrEqual(kind === "short" ? 1 : scenario.atLeast);
   const points = faultPoints(kind, whole, seen);
   if (seen === undefined || kind !== "fail") expect(points).not.toEqual([]);
-  for (const at of points) {
+  for (const at of share(points, Math.ceil(points.length / ofMany))) {
     const disk = scenario.disk();
     const session = scenario.open(disk);
     let failure: unknown;

@@ -441,7 +441,7 @@ function checkStays({ stays, places = ROOT }: Scenario, disk: FaultDisk, what: s
 }
 
 /** Interrupts a scenario by death and power cuts at some of its disk operations, or at all ({@link share}). */
-export async function checkInterrupted(scenario: Scenario): Promise<void> {
+export async function checkInterrupted(scenario: Scenario, count = 5): Promise<void> {
   const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
   const beginning = await prepared(scenario);
   const before = contents(beginning);
@@ -449,7 +449,7 @@ export async function checkInterrupted(scenario: Scenario): Promise<void> {
   const wanted = shape(whole);
   for (const cut of POWER_CUTS) expect(shape(whole.after(cut)), `done, then ${JSON.stringify(cut)}`).toEqual(wanted);
   const seen = new Set<string>();
-  for (const at of share(faultPoints("die", whole), 5)) {
+  for (const at of share(faultPoints("die", whole), count)) {
     const disk = beginning.after();
     disk.set({ kind: "die", at });
     await outcome(() => run(lifeOn(disk, places, isApart)));
@@ -469,17 +469,17 @@ export async function checkInterrupted(scenario: Scenario): Promise<void> {
 }
 
 /**
- * Lets the disk operations of a scenario fail, one at a time; those at places that `seen` knows are left out. Every other
- * one of the rest, or all ({@link share}).
+ * Lets the disk operations of a scenario fail, one at a time; those at places that `seen` knows are left out. One of
+ * `ofMany` of the rest, or all ({@link share}).
  */
-export async function checkErrors(scenario: Scenario, seen: Set<string>): Promise<void> {
+export async function checkErrors(scenario: Scenario, seen: Set<string>, ofMany = 2): Promise<void> {
   const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
   const beginning = await prepared(scenario);
   const before = contents(beginning);
   const whole = await recorded(scenario, beginning);
   const errnos = ["EIO", "ENOSPC"];
   const points = faultPoints("fail", whole, seen);
-  for (const at of share(points, Math.ceil(points.length / 2)))
+  for (const at of share(points, Math.ceil(points.length / ofMany)))
     for (const errno of isEvery() ? errnos : [errnos[at % 2]]) {
       const disk = beginning.after();
       disk.set({ kind: "fail", at, errno });

@@ -23,7 +23,7 @@ import type { Stamp } from "../fs/stamps.ts";
 import { readIndexSnapshot, writeIndexSnapshot } from "../log/snapshot-cache.ts";
 
 /** Bytes of an agent's file from which on it is worth it: less is translated in a tenth of a second. */
-export const WORTH_KEEPING = 4 << 20;
+const WORTH_KEEPING = 4 << 20;
 /** Bytes that are kept of one session, and of all. */
 const MOST = 256 << 20;
 const MOST_OF_ALL = 512 << 20;
@@ -84,11 +84,13 @@ export class KeptDerivations {
   private readonly disk: Disk;
   private readonly folder: string;
   private readonly sha256: Env["sha256"];
+  private readonly worthKeeping: number;
 
-  constructor(disk: Disk, folder: string, sha256: Env["sha256"]) {
+  constructor(disk: Disk, folder: string, sha256: Env["sha256"], worthKeeping = WORTH_KEEPING) {
     this.disk = disk;
     this.folder = folder;
     this.sha256 = sha256;
+    this.worthKeeping = worthKeeping;
   }
 
   private pathOf(file: string): string {
@@ -97,7 +99,7 @@ export class KeptDerivations {
 
   /** Reads what is kept of a file that has this stamp into the empty `nodes`; null where nothing whole is. Never throws. */
   open(file: string, stamp: Stamp, nodes: Nodes): (KeptSession & KeptLines) | null {
-    if (stamp.size < WORTH_KEEPING || buildOf() === null) return null;
+    if (stamp.size < this.worthKeeping || buildOf() === null) return null;
     const { disk } = this;
     let fd: number;
     try {
@@ -125,7 +127,7 @@ export class KeptDerivations {
   /** Keeps what was derived from a file that had this stamp. Never throws: it can be made again. */
   keep(file: string, stamp: Stamp, lines: LinesToKeep, nodes: Nodes, session: KeptSession): void {
     const build = buildOf();
-    if (build === null || stamp.size < WORTH_KEEPING || lines.size > MOST) return;
+    if (build === null || stamp.size < this.worthKeeping || lines.size > MOST) return;
     const { disk } = this;
     const path = this.pathOf(file);
     try {

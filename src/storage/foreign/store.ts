@@ -41,10 +41,13 @@ export interface AgentSessions {
   readonly store: ForeignStore;
 }
 
-/** `state`: our state folder, in which what is derived is kept meanwhile. */
-export function foreignStore(disk: Disk, env: Env, state: string): ForeignStore {
+/**
+ * `state`: our state folder, in which what is derived is kept meanwhile. `worthKeeping`: bytes of a file from which on it
+ * is.
+ */
+export function foreignStore(disk: Disk, env: Env, state: string, worthKeeping?: number): ForeignStore {
   const folder = join(state, "foreign");
-  const kept = new KeptDerivations(disk, folder, env.sha256);
+  const kept = new KeptDerivations(disk, folder, env.sha256, worthKeeping);
   const parentOf = (file: string, nativeId: string): string | undefined =>
     ifAllowed(() => parentFile(disk, file, nativeId) ?? besideInDatabase(disk, file, nativeId));
   const baseOf = (file: string, base: SourceBase): string | undefined => ifAllowed(() => baseFile(disk, file, base));

@@ -292,8 +292,8 @@ describe("leaf markers", () => {
   });
 });
 
-test("a fork of 20,000 entries reads no bodies and copies in large pieces", async () => {
-  const lines = Array.from({ length: 20_000 }, (_, n) =>
+test("a fork of 8,000 entries reads no bodies and copies in large pieces", async () => {
+  const lines = Array.from({ length: 8000 }, (_, n) =>
     n % 2 ? assistantText(id(n), id(n - 1)) : userText(id(n), n === 0 ? null : id(n - 1)),
   );
   const disk = diskWith(fileText(headerText(), ...lines));
@@ -301,9 +301,9 @@ test("a fork of 20,000 entries reads no bodies and copies in large pieces", asyn
   const source = new Session(log, testEnv());
   disk.set(undefined);
   const fork = await workspaceOn(disk, "jsonl").fork(source, source.tree.leaf);
-  expect(fork.log.nodes.count).toBe(20_000);
-  expect(disk.operations.filter((operation) => operation === "write").length).toBeLessThan(20);
-  expect(disk.operations.length).toBeLessThan(200);
+  expect(fork.log.nodes.count).toBe(8000);
+  expect(disk.operations.filter((operation) => operation === "write").length).toBeLessThan(8);
+  expect(disk.operations.length).toBeLessThan(80);
 });
 
 test("a name that is taken is not overwritten", async () => {

@@ -334,10 +334,10 @@ describe("entries of heads in a file", () => {
   });
 
   test("are found in a session of many heads, the last of each", () => {
-    const lines = Array.from({ length: 10_000 }, (_, n) => message(3 + n, 2, by(`h${n % 5000}`)));
+    const lines = Array.from({ length: 2000 }, (_, n) => message(3 + n, 2, by(`h${n % 1000}`)));
     const session = open(...chain(3), ...lines);
-    expect([session.leafId, leafOf(session, "h17"), leafOf(session, "none")]).toEqual([id(2), id(3 + 5017), id(2)]);
-    expect(session.heads.list()).toHaveLength(5000);
+    expect([session.leafId, leafOf(session, "h17"), leafOf(session, "none")]).toEqual([id(2), id(3 + 1017), id(2)]);
+    expect(session.heads.list()).toHaveLength(1000);
   });
 
   test("are marked as the append of this session, by this head", () => {

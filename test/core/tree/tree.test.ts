@@ -207,7 +207,7 @@ describe("labels", () => {
 });
 
 describe("size", () => {
-  acrossTiers(test, [10_000, 40_000])("a chain and a fan of %i are linear", (count) => {
+  acrossTiers(test, [6000, 40_000])("a chain and a fan of %i are linear", (count) => {
     const chain = grown();
     const fan = grown();
     for (let n = 0; n < count; n++) {
@@ -222,8 +222,7 @@ describe("size", () => {
     expect(wide.branchCount).toBe(1);
   });
 
-  test("a chain that stands the wrong way round is read", () => {
-    const count = 20_000;
+  acrossTiers(test, [8000, 20_000])("a chain of %i that stands the wrong way round is read", (count) => {
     const { nodes, add } = grown();
     for (let n = count - 1; n >= 0; n--) add({ id: id(n), parentId: n === 0 ? null : id(n - 1) });
     expect(nodes.cutCycles()).toEqual([]);

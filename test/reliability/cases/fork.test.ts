@@ -11,6 +11,7 @@ import { randomModel } from "../../support/model.ts";
 import { imprint, sessionFiles } from "../../support/proof.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../../support/server.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 const QUIET = ["--events", "none"];
 
@@ -46,6 +47,7 @@ cases("K", [
   {
     id: "K2",
     fault: "forks at and before every kind of entry of random trees",
+    options: SYSTEM,
     async run() {
       await forSeedsAsync(1, async (random) => {
         const model = randomModel(random, { entries: 25 });

@@ -199,7 +199,7 @@ cases("R", [
     fault: "a host that vetoes, fails or does not answer a hook",
     async run() {
       const hooks = ["session_before_switch", "session_before_fork", "session_before_tree"].map((name) => ({ name }));
-      const { server, file, place } = serveLines(chain(3), { args: ["--hook-timeout", "60"] });
+      const { server, file, place } = serveLines(chain(3), { args: ["--hook-timeout", "20"] });
       const other = sessionFile(place, chain(2), "other.jsonl", userHeader("other"));
       await server.result("initialize", { capabilities: { hooks, events: [] } });
       // Whether the lock is taken before the host is asked or after it is no matter of the session.
@@ -279,9 +279,9 @@ cases("R", [
     fault: "messages of more than one reply may hold",
     async run() {
       const text = "x".repeat(10_000);
-      const lines = Array.from({ length: 300 }, (_, n) => userText(id(n), n === 0 ? null : id(n - 1), text));
+      const lines = Array.from({ length: 60 }, (_, n) => userText(id(n), n === 0 ? null : id(n - 1), text));
       const { server } = serveLines(lines, { args: ["--events", "none"] });
-      expect((await server.result("get_messages")).messages).toHaveLength(300);
+      expect((await server.result("get_messages")).messages).toHaveLength(60);
       await server.result("initialize", { maxReplyBytes: 100_000 });
       let cursor: string | undefined;
       let count = 0;
@@ -291,7 +291,7 @@ cases("R", [
         count += page.messages.length;
         cursor = page.nextCursor;
       } while (cursor !== undefined);
-      expect(count).toBe(300);
+      expect(count).toBe(60);
     },
   },
   {

@@ -31,7 +31,7 @@ import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../..
 import { PID_NAMESPACES } from "../../support/elsewhere.ts";
 import { needs, ROOT } from "../../support/needs.ts";
 import { temporaryFolder } from "../../support/server.ts";
-import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../../support/tiers.ts";
 
 const HEARD = "heard this";
 const modeOf = (path: string): string => (lstatSync(path).mode & 0o777).toString(8);
@@ -88,34 +88,38 @@ describe.each(["jsonl", "v2"] as const)("the holder of a %s session", (store) =>
     expect(await saidTo(found)).toBe(HEARD);
   });
 
-  test("that was killed refuses at once, and only the next one clears up after it", async () => {
-    const folder = temporaryFolder();
-    const session = sessionIn(folder, store);
-    const { child, told } = await other("hold", session);
-    const found = attachmentsWith().find(session);
-    // One that is stopped lets in, and answers when it goes on.
-    child.kill("SIGSTOP");
-    const said = saidTo(found);
-    const stream = (await found?.connect()) as Duplex;
-    stream.destroy();
-    child.kill("SIGCONT");
-    expect(await said).toBe(HEARD);
-    child.kill("SIGKILL");
-    await once(child, "exit");
-    const left = beside(folder);
-    expect([await saidTo(found), await saidTo(attachmentsWith().find(session))]).toEqual([
-      "ECONNREFUSED",
-      "ECONNREFUSED",
-    ]);
-    expect([left?.length, beside(folder)]).toEqual([2, left]);
-    const entrance = opened(attachmentsWith(), session) as Entrance;
-    expect(entrance.announcement.epoch).toBeGreaterThan((told as Entrance["announcement"]).epoch);
-    expect(beside(folder)?.filter((name) => left?.includes(name) && name.endsWith(".sock"))).toEqual([]);
-    expect(beside(folder)?.length).toBe(2);
-    expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
-    entrance.close();
-    expect(beside(folder)).toBeNull();
-  });
+  test(
+    "that was killed refuses at once, and only the next one clears up after it",
+    store === "jsonl" ? SYSTEM : SWEEP,
+    async () => {
+      const folder = temporaryFolder();
+      const session = sessionIn(folder, store);
+      const { child, told } = await other("hold", session);
+      const found = attachmentsWith().find(session);
+      // One that is stopped lets in, and answers when it goes on.
+      child.kill("SIGSTOP");
+      const said = saidTo(found);
+      const stream = (await found?.connect()) as Duplex;
+      stream.destroy();
+      child.kill("SIGCONT");
+      expect(await said).toBe(HEARD);
+      child.kill("SIGKILL");
+      await once(child, "exit");
+      const left = beside(folder);
+      expect([await saidTo(found), await saidTo(attachmentsWith().find(session))]).toEqual([
+        "ECONNREFUSED",
+        "ECONNREFUSED",
+      ]);
+      expect([left?.length, beside(folder)]).toEqual([2, left]);
+      const entrance = opened(attachmentsWith(), session) as Entrance;
+      expect(entrance.announcement.epoch).toBeGreaterThan((told as Entrance["announcement"]).epoch);
+      expect(beside(folder)?.filter((name) => left?.includes(name) && name.endsWith(".sock"))).toEqual([]);
+      expect(beside(folder)?.length).toBe(2);
+      expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
+      entrance.close();
+      expect(beside(folder)).toBeNull();
+    },
+  );
 
   test("may repair or move the session, and is found where it is then", async () => {
     const { folder, session, entrance, find } = held(store);
@@ -585,43 +589,48 @@ describe("a disk that fails", () => {
     }
   }
 
-  acrossTiers(test, ["ENOSPC", "ENOENT"])("with %s at any operation leaves nothing that lies", async (code) => {
-    // By what they lead to: what earlier tests had open in this process may be closed meanwhile.
-    const descriptors = (): string[] => readdirSync("/proc/self/fd").flatMap(leadsTo);
-    const met = new Set<string>();
-    for (let at = 1; ; at++) {
-      const folder = temporaryFolder();
-      const session = sessionIn(folder);
-      const temporary = temporaryFolder();
-      dieHolding(session);
-      const { disk, count, met: where } = striking(at, code);
-      const before = new Set(descriptors());
-      const entrance = opened(attachmentsWith({ disk, ownDisk: disk, temporary }), session);
-      const during = count();
-      const found = attachmentsWith({ temporary }).find(session);
-      if (entrance) {
-        expect([at, found?.announcement]).toEqual([at, entrance.announcement]);
-        expect([at, await saidTo(found)]).toEqual([at, HEARD]);
-      } else expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(found));
-      entrance?.close();
-      const after = attachmentsWith({ temporary }).find(session);
-      expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(after));
-      met.add(where());
-      // Whatever was left, the next holder works and takes it away.
-      const next = opened(attachmentsWith({ temporary }), session);
-      expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
-      next?.close();
-      expect([at, readdirSync(folder), readdirSync(temporary)]).toEqual([at, ["session.jsonl"], []]);
-      const added = (): string[] => descriptors().filter((one) => !before.has(one));
-      // Both ends of a connection close in turns of their own.
-      for (let turns = 0; turns < 100 && added().length > 0; turns++) await new Promise(setImmediate);
-      expect([at, added()]).toEqual([at, []]);
-      if (at > during && at > count()) break;
-    }
-    expect([...met]).toEqual(
-      expect.arrayContaining(["inFolder", "create", "write", "rename", "setMode", "names", "remove"]),
-    );
-  });
+  acrossTiers(test, ["ENOSPC 4", "ENOSPC 1", "ENOENT 1"])(
+    "with %s at each so many operations leaves nothing that lies",
+    async (given) => {
+      const [code, step] = given.split(" ");
+      // By what they lead to: what earlier tests had open in this process may be closed meanwhile.
+      const descriptors = (): string[] => readdirSync("/proc/self/fd").flatMap(leadsTo);
+      const met = new Set<string>();
+      for (let at = 1; ; at += Number(step)) {
+        const folder = temporaryFolder();
+        const session = sessionIn(folder);
+        const temporary = temporaryFolder();
+        dieHolding(session);
+        const { disk, count, met: where } = striking(at, code);
+        const before = new Set(descriptors());
+        const entrance = opened(attachmentsWith({ disk, ownDisk: disk, temporary }), session);
+        const during = count();
+        const found = attachmentsWith({ temporary }).find(session);
+        if (entrance) {
+          expect([at, found?.announcement]).toEqual([at, entrance.announcement]);
+          expect([at, await saidTo(found)]).toEqual([at, HEARD]);
+        } else expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(found));
+        entrance?.close();
+        const after = attachmentsWith({ temporary }).find(session);
+        expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(after));
+        met.add(where());
+        // Whatever was left, the next holder works and takes it away.
+        const next = opened(attachmentsWith({ temporary }), session);
+        expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
+        next?.close();
+        expect([at, readdirSync(folder), readdirSync(temporary)]).toEqual([at, ["session.jsonl"], []]);
+        const added = (): string[] => descriptors().filter((one) => !before.has(one));
+        // Both ends of a connection close in turns of their own.
+        for (let turns = 0; turns < 100 && added().length > 0; turns++) await new Promise(setImmediate);
+        expect([at, added()]).toEqual([at, []]);
+        if (at > during && at > count()) break;
+      }
+      if (step === "1")
+        expect([...met]).toEqual(
+          expect.arrayContaining(["inFolder", "create", "write", "rename", "setMode", "names", "remove"]),
+        );
+    },
+  );
 
   test("while looking finds the holder or nobody", () => {
     const { session } = held();

@@ -228,7 +228,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     },
   );
 
-  acrossTiers(test, strides(17, 17))(
+  acrossTiers(test, strides(41, 17))(
     "a conflict is settled once, at whichever operation the disk fails (each of %i)",
     async (ofMany) => {
       for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), ofMany);
@@ -237,7 +237,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   );
 
   describe.each([true, false])("with a journal: %s", (isJournaled) => {
-    acrossTiers(test, strides(5, 3))(
+    acrossTiers(test, strides(11, 3))(
       "a commit is told as it is, at whichever operation the disk fails (each of %i)",
       async (ofMany) => {
         for (const fault of FAULTS)

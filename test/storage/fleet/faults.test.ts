@@ -598,40 +598,43 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(textsOf(other)).toHaveLength(2);
   });
 
-  test("a commit that is sent in parts is there as a whole, with the facts of each line once, whatever fails", async () => {
+  describe("a commit that is sent in parts", () => {
     const big = (n: number): string => userText(id(n), n === 0 ? null : id(n - 1), `${n} ${"x".repeat(9000)}`);
     const all = [0, 1, 2, 3, 4].map(big);
-    for (const [fault, at] of [
+    test.each([
       ["before", 1],
       ["before", 3],
       ["after", 3],
       ["late", 3],
       ["after", 1],
       ["late", 0],
-    ] as const) {
-      const machine = new Machine(kind, undefined, "one", { tries: 2, partBytes: 20_000 });
-      const { fleet } = machine;
-      let calls = 0;
-      fleet.faultAt = (_, name) => (["keepPart", "append"].includes(name) && calls++ === at ? fault : undefined);
-      const parts = vi.spyOn(fleet, "keepPart");
-      const batches = vi.spyOn(fleet, "append");
-      const log = machine.create();
-      log.append(all.map((text) => bytesOf(text)));
-      await log.commit();
-      expect(fleet.table.linesOf(SESSION).map((text) => text.length)).toEqual(all.map(({ length }) => length));
-      expect(fleet.table.linesOf(SESSION)).toEqual(all);
-      expect(new Set(parts.mock.calls.map(([part]) => part.from.entries))).toEqual(new Set([0, 2, 4]));
-      // What lists show is right at once, and what is found comes behind.
-      const shown = { counts: { messages: 5, modified: expect.any(Number), isPlain: true }, areBehind: true };
-      const description = expect.objectContaining({ firstMessage: expect.any(String) });
-      for (const [{ facts }] of batches.mock.calls) expect(facts).toMatchObject({ ...shown, description });
-      const row = fleet.table.rows.get(SESSION);
-      await vi.waitFor(() => expect(row?.indexed).toBe(5), { timeout: 20_000 });
-      await written(log, 5);
-      expect(row?.indexed).toBe(6);
-      log.close();
-      fleet.table.check();
-    }
+    ] as const)(
+      "is there as a whole, with the facts of each line once, whatever fails (%s call %i)",
+      async (fault, at) => {
+        const machine = new Machine(kind, undefined, "one", { tries: 2, partBytes: 20_000 });
+        const { fleet } = machine;
+        let calls = 0;
+        fleet.faultAt = (_, name) => (["keepPart", "append"].includes(name) && calls++ === at ? fault : undefined);
+        const parts = vi.spyOn(fleet, "keepPart");
+        const batches = vi.spyOn(fleet, "append");
+        const log = machine.create();
+        log.append(all.map((text) => bytesOf(text)));
+        await log.commit();
+        expect(fleet.table.linesOf(SESSION).map((text) => text.length)).toEqual(all.map(({ length }) => length));
+        expect(fleet.table.linesOf(SESSION)).toEqual(all);
+        expect(new Set(parts.mock.calls.map(([part]) => part.from.entries))).toEqual(new Set([0, 2, 4]));
+        // What lists show is right at once, and what is found comes behind.
+        const shown = { counts: { messages: 5, modified: expect.any(Number), isPlain: true }, areBehind: true };
+        const description = expect.objectContaining({ firstMessage: expect.any(String) });
+        for (const [{ facts }] of batches.mock.calls) expect(facts).toMatchObject({ ...shown, description });
+        const row = fleet.table.rows.get(SESSION);
+        await vi.waitFor(() => expect(row?.indexed).toBe(5), { timeout: 20_000 });
+        await written(log, 5);
+        expect(row?.indexed).toBe(6);
+        log.close();
+        fleet.table.check();
+      },
+    );
   });
 
   test("facts that were left behind are added by who takes the session next, each once", async () => {

@@ -337,7 +337,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
 
     test("is tried at once where something has changed", async () => {
       const { one, log, tries } = await refusing();
-      await tries(600_000);
+      await tries(200_000);
       // Another server.
       one.fleet.table.promote(0);
       expect(await tries(2000)).toBe(1);
@@ -354,7 +354,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
 
     test("is tried by who gives all, who is told why", async () => {
       const { one, tries, unfit } = await refusing();
-      await tries(600_000);
+      await tries(200_000);
       const push = new Machine(kind, one.fleet.table, "push", { ...journaled, disk: one.disk });
       push.fleet.leasesEnd = true;
       push.fleet.append = unfit;

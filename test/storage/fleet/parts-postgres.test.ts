@@ -220,7 +220,7 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
     });
 
     // The sweep goes through every third statement after which it ends; parts.test.ts goes through all, in memory.
-    acrossTiers(test, where === WHERE[0] ? [30, 3] : [3])(
+    acrossTiers(test, where === WHERE[0] ? [60, 3] : [3])(
       "what is long and was acknowledged without the database is given as a whole, whichever part is the last that arrives (in steps of %i)",
       async (step) => {
         for (const isBranched of [false, true])

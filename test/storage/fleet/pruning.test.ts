@@ -452,7 +452,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
     });
   });
 
-  acrossTiers(test, [9, 3])(
+  acrossTiers(test, [16, 3])(
     "nothing is lost when it ends at any step, and the next one finishes it (each of %i)",
     async (stride) => {
       const { wire, place, make } = await machine("jsonl");
@@ -488,7 +488,7 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
   );
 
   describe.each(["it ends", "it is taken"])("of what nobody writes to, where %s", (befalls) => {
-    acrossTiers(test, [4, 1])(
+    acrossTiers(test, [5, 1])(
       "ends at any step, and races with whoever takes it: it is there, or can be restored (each of %i)",
       async (stride) => {
         const { wire, make, place } = await machine("jsonl");

@@ -24,6 +24,7 @@ import { grown } from "../../support/nodes.ts";
 import { outcome } from "../../support/outcome.ts";
 import { forSeeds, forSeedsAsync, type Random } from "../../support/random.ts";
 import { diskWith, FILE, FOLDER, jsonlOn, QUARANTINE, STATE } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import { type Files, keepsTheContract } from "../contract.ts";
 
 function indexedOn(
@@ -132,9 +133,9 @@ function meddle(random: Random, disk: FaultDisk, path: string): string {
 const spines = (disk: FaultDisk): string[] => disk.paths().filter((path) => path.startsWith(`${STATE}/spines/`));
 
 describe("an index cache", () => {
-  test("answers as a scan does, whatever happens to it or to the file", () => {
+  acrossTiers(test, [16, 52])("answers as a scan does, whatever happens to it or to the file (%i)", (count) => {
     let used = 0;
-    forSeeds(52, (random) => {
+    forSeeds(count, (random) => {
       const disk = diskWith(randomSession(random));
       // With a session on it, what its tree has worked out is kept, too.
       if (random.chance(0.7)) outcome(() => indexedOn(disk).open(FILE));
@@ -157,7 +158,7 @@ describe("an index cache", () => {
         happened.join(", "),
       ).toEqual(scanned);
     });
-    expect(used).toBeGreaterThan(4);
+    expect(used).toBeGreaterThan(count / 13);
   });
 
   test("lets appends go on where a scan would", async () => {

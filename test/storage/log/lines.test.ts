@@ -19,7 +19,7 @@ import {
   QUARANTINE,
   textsOf,
 } from "../../support/sessions.ts";
-import { SWEEP } from "../../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
 /** Opens a file and reads all of it, which must leave it as it was. */
 function read(content: string | Uint8Array): Log {
@@ -91,37 +91,40 @@ describe("line ends", () => {
     expect(textsOf(read(file(...texts)))).toEqual(texts);
   });
 
-  test("lines of any length are found, wherever the pieces in which the file is read end", () => {
-    forSeeds(2, (random) => {
-      const lines: string[] = [];
-      let size = HEADER.length + 1;
-      const end = random.pick(["\n", "\r\n"]);
-      while (size < CHUNK * 2.2) {
-        const n = lines.length;
-        const toBoundary = CHUNK - (size % CHUNK);
-        const base = userText(id(n), n === 0 ? null : id(n - 1), "").length + end.length;
-        const wanted = random.pick([
-          200,
-          5000,
-          toBoundary,
-          toBoundary + 1,
-          toBoundary - 1,
-          toBoundary + CHUNK,
-          toBoundary + 2,
-        ]);
-        let line = userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(Math.max(0, wanted - base)));
-        // Some that the quick reading leaves alone.
-        if (random.chance(0.2)) line = line.replace('"type":"message"', '"type":"odd_type"');
-        lines.push(line);
-        size += line.length + end.length;
-      }
-      const log = read([HEADER, ...lines, ""].join(end));
-      expect(idsOf(log)).toEqual(lines.map((_, n) => id(n)));
-      expect(textsOf(log).map((text) => text.length)).toEqual(lines.map((line) => line.length));
-      expect(textsOf(log).every((text, n) => text === lines[n])).toBe(true);
-      expect(log.damage).toEqual([]);
-    });
-  });
+  acrossTiers(test, [1, 2])(
+    "lines of any length are found, wherever the pieces in which the file is read end (%i)",
+    (count) => {
+      forSeeds(count, (random) => {
+        const lines: string[] = [];
+        let size = HEADER.length + 1;
+        const end = random.pick(["\n", "\r\n"]);
+        while (size < CHUNK * 2.2) {
+          const n = lines.length;
+          const toBoundary = CHUNK - (size % CHUNK);
+          const base = userText(id(n), n === 0 ? null : id(n - 1), "").length + end.length;
+          const wanted = random.pick([
+            200,
+            5000,
+            toBoundary,
+            toBoundary + 1,
+            toBoundary - 1,
+            toBoundary + CHUNK,
+            toBoundary + 2,
+          ]);
+          let line = userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(Math.max(0, wanted - base)));
+          // Some that the quick reading leaves alone.
+          if (random.chance(0.2)) line = line.replace('"type":"message"', '"type":"odd_type"');
+          lines.push(line);
+          size += line.length + end.length;
+        }
+        const log = read([HEADER, ...lines, ""].join(end));
+        expect(idsOf(log)).toEqual(lines.map((_, n) => id(n)));
+        expect(textsOf(log).map((text) => text.length)).toEqual(lines.map((line) => line.length));
+        expect(textsOf(log).every((text, n) => text === lines[n])).toBe(true);
+        expect(log.damage).toEqual([]);
+      });
+    },
+  );
 
   test("a file that grows while it is read is read to its end", () => {
     const disk = diskWith("short");

@@ -25,6 +25,7 @@ import { assistantText, chain, entryText, headerText, id, SESSION, userText } fr
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { beginning, FOLDER, idsOf, kindsOf, textsOf } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import {
   CONTAINER,
   containerWith,
@@ -544,36 +545,39 @@ describe("what is no container of ours", () => {
     },
   );
 
-  test("a pointer that comes back while its container is written is not moved away, whenever it comes", async () => {
-    const beginning = made.after();
-    const pointer = beginning.content(pointerFile(CONTAINER)) as Uint8Array;
-    beginning.remove(pointerFile(CONTAINER));
-    let calls = 0;
-    for (let at = 1; at === 1 || calls >= at - 1; at++) {
-      calls = 0;
-      const disk = beginning.after();
-      const watched = new Proxy(disk, {
-        get(target, name) {
-          const member = Reflect.get(target, name, target);
-          if (typeof member !== "function") return member;
-          return (...given: unknown[]) => {
-            if (++calls === at && target.content(pointerFile(CONTAINER)) === undefined)
-              target.put(pointerFile(CONTAINER), pointer);
-            return member.apply(target, given);
-          };
-        },
-      });
-      const log = open(watched);
-      try {
-        log.append(bytes(userText(id(50), id(11))));
-      } catch (error) {
-        // It came between two looks.
-        expect((error as Error).name).toBe("storage_failed");
+  acrossTiers(test, [3, 1])(
+    "a pointer that comes back while its container is written is not moved away, at each of %i calls",
+    async (step) => {
+      const beginning = made.after();
+      const pointer = beginning.content(pointerFile(CONTAINER)) as Uint8Array;
+      beginning.remove(pointerFile(CONTAINER));
+      let calls = 0;
+      for (let at = 1; at === 1 || calls >= at - step; at += step) {
+        calls = 0;
+        const disk = beginning.after();
+        const watched = new Proxy(disk, {
+          get(target, name) {
+            const member = Reflect.get(target, name, target);
+            if (typeof member !== "function") return member;
+            return (...given: unknown[]) => {
+              if (++calls === at && target.content(pointerFile(CONTAINER)) === undefined)
+                target.put(pointerFile(CONTAINER), pointer);
+              return member.apply(target, given);
+            };
+          },
+        });
+        const log = open(watched);
+        try {
+          log.append(bytes(userText(id(50), id(11))));
+        } catch (error) {
+          // It came between two looks.
+          expect((error as Error).name).toBe("storage_failed");
+        }
+        log.close();
+        expect(disk.content(`${pointerFile(CONTAINER)}.damaged.bak`), `before call ${at}`).toBeUndefined();
       }
-      log.close();
-      expect(disk.content(`${pointerFile(CONTAINER)}.damaged.bak`), `before call ${at}`).toBeUndefined();
-    }
-  });
+    },
+  );
 
   test.each(["{}\n", "", '{"type":"session","id":', "\u0000"])(
     "one whose header is %j is read, and repaired to be written",

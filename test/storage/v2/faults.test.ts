@@ -31,7 +31,7 @@ import { type LockTable, locksOf } from "../../support/locks.ts";
 import { share } from "../../support/random.ts";
 import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
 import { beginning, FOLDER, idsOf, QUARANTINE, STATE, textsOf } from "../../support/sessions.ts";
-import { SWEEP } from "../../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 import { CONTAINER, containerWith, cutFile, faultsOf, openV2, v2On } from "../../support/v2.ts";
 
 const NEW = id(30);
@@ -142,7 +142,7 @@ function found(disk: FaultDisk): string[] {
 }
 
 /** Places at which a change failed: the next one fails at those of its own only, and at all in the long runs. */
-const PLACES = new Set<string>();
+const PLACES = { few: new Set<string>(), all: new Set<string>() };
 
 const FAULTS: [string, (at: number) => Fault][] = [
   ["ENOSPC", (at) => ({ kind: "fail", at, errno: "ENOSPC" })],
@@ -157,76 +157,86 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
     const tier = name === "ENOSPC" || isRepresentative ? {} : SWEEP;
 
     describe.each([name])("with %s", tier, () => {
-      test("is done or not done, memory is what the container is, and the next change works", async () => {
-        const check = async (left: Left): Promise<void> => {
-          const { disk, session, operation, at } = left;
-          const ids = known(session);
-          requireOutcome(left, scenario, ids);
-          if (session.log.persisted) expect(found(disk), at).toEqual(ids);
-          // A removal that fails may leave what it was to remove.
-          else if (operation !== "remove") expect(isThere(disk), at).toBe(false);
-          await appendMessages(session, id(50));
-          await appendMessages(session, id(51), id(52));
-          const after = [...ids, id(50), id(51), id(52)];
-          expect(known(session), at).toEqual(after);
-          for (const { disk: next } of disk.lasting()) expect(found(next), at).toEqual(after);
-          session.close();
-          expect(disk.openCount, at).toBe(0);
-          expect(faultsOf(disk, CONTAINER, true), at).toEqual([]);
-          if (operation === "remove") return;
-          for (const path of disk.paths()) {
-            expect(path, at).not.toMatch(/\.staging|\.bak|\/\.[^/]*\.tmp$/);
-            if (!path.startsWith(`${CONTAINER}/`) && !path.startsWith("/elsewhere") && !path.startsWith(QUARANTINE))
-              expect([`${FOLDER}/x`, `${FOLDER}/${SESSION}.store.json`], at).toContain(path);
-          }
-        };
-        await withFaults(scenario, faultAt, check, PLACES);
-      });
+      acrossTiers(test, name === "ENOSPC" ? [3, 1] : [1])(
+        "is done or not done, memory is what the container is, and the next change works (one of %i)",
+        async (ofMany) => {
+          const check = async (left: Left): Promise<void> => {
+            const { disk, session, operation, at } = left;
+            const ids = known(session);
+            requireOutcome(left, scenario, ids);
+            if (session.log.persisted) expect(found(disk), at).toEqual(ids);
+            // A removal that fails may leave what it was to remove.
+            else if (operation !== "remove") expect(isThere(disk), at).toBe(false);
+            await appendMessages(session, id(50));
+            await appendMessages(session, id(51), id(52));
+            const after = [...ids, id(50), id(51), id(52)];
+            expect(known(session), at).toEqual(after);
+            for (const { disk: next } of disk.lasting()) expect(found(next), at).toEqual(after);
+            session.close();
+            expect(disk.openCount, at).toBe(0);
+            expect(faultsOf(disk, CONTAINER, true), at).toEqual([]);
+            if (operation === "remove") return;
+            for (const path of disk.paths()) {
+              expect(path, at).not.toMatch(/\.staging|\.bak|\/\.[^/]*\.tmp$/);
+              if (!path.startsWith(`${CONTAINER}/`) && !path.startsWith("/elsewhere") && !path.startsWith(QUARANTINE))
+                expect([`${FOLDER}/x`, `${FOLDER}/${SESSION}.store.json`], at).toContain(path);
+            }
+          };
+          await withFaults(scenario, faultAt, check, ofMany === 1 ? PLACES.all : PLACES.few, ofMany);
+        },
+      );
     });
   }
 
   const tier = isRepresentative ? {} : SWEEP;
 
-  test("by dying keeps what was acknowledged, and the next process goes on", tier, async () => {
-    const seen = new Set<string>();
-    await withFaults(
-      scenario,
-      (at) => ({ kind: "die", at }),
-      async ({ disk, acknowledged, at }) => {
-        for (const { disk: after, cut } of disk.remains(seen, acknowledged.join())) {
-          const where = `${at}, ${JSON.stringify(cut)}`;
-          if (!isThere(after)) {
-            expect([scenario.before, acknowledged], where).toEqual([[], []]);
-            continue;
-          }
-          let session: Session;
-          try {
-            session = openV2(after, {}, 5);
-          } catch (error) {
-            // A session that was being made, and of which a power cut left the name alone.
-            expect([scenario.before, acknowledged], `${where} ${error}`).toEqual([[], []]);
-            expect(error, where).toBeInstanceOf(Failure);
-            continue;
-          }
-          const ids = known(session);
-          for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, where).toContain(entryId);
-          requireKept(after, scenario, where);
-          const extra = ids.filter((entryId) => !scenario.before.includes(entryId));
-          // All of an append or nothing of it.
-          expect([0, scenario.ids.length], where).toContain(extra.length);
-          await requireLasting(after, (disk) => openV2(disk, {}, 6), known, where);
-          await appendMessages(session, id(50));
-          // What the dead one left is as durable now as what came after it.
-          for (const { disk: last } of after.lasting()) {
-            expect(found(last), where).toEqual([...ids, id(50)]);
-            requireKept(last, scenario, where);
-          }
-          session.close();
-          expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
-        }
+  describe("by dying", tier, () =>
+    acrossTiers(test, isRepresentative ? [4, 1] : [1])(
+      "keeps what was acknowledged, and the next process goes on (one of %i)",
+      async (ofMany) => {
+        const seen = new Set<string>();
+        await withFaults(
+          scenario,
+          (at) => ({ kind: "die", at }),
+          async ({ disk, acknowledged, at }) => {
+            for (const { disk: after, cut } of disk.remains(seen, acknowledged.join())) {
+              const where = `${at}, ${JSON.stringify(cut)}`;
+              if (!isThere(after)) {
+                expect([scenario.before, acknowledged], where).toEqual([[], []]);
+                continue;
+              }
+              let session: Session;
+              try {
+                session = openV2(after, {}, 5);
+              } catch (error) {
+                // A session that was being made, and of which a power cut left the name alone.
+                expect([scenario.before, acknowledged], `${where} ${error}`).toEqual([[], []]);
+                expect(error, where).toBeInstanceOf(Failure);
+                continue;
+              }
+              const ids = known(session);
+              for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, where).toContain(entryId);
+              requireKept(after, scenario, where);
+              const extra = ids.filter((entryId) => !scenario.before.includes(entryId));
+              // All of an append or nothing of it.
+              expect([0, scenario.ids.length], where).toContain(extra.length);
+              await requireLasting(after, (disk) => openV2(disk, {}, 6), known, where);
+              await appendMessages(session, id(50));
+              // What the dead one left is as durable now as what came after it.
+              for (const { disk: last } of after.lasting()) {
+                expect(found(last), where).toEqual([...ids, id(50)]);
+                requireKept(last, scenario, where);
+              }
+              session.close();
+              expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
+            }
+          },
+          undefined,
+          ofMany,
+        );
       },
-    );
-  });
+    ),
+  );
 });
 
 describe("opening", () => {

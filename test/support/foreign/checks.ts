@@ -25,8 +25,9 @@ export function diskWithForeign(content: string | Uint8Array, file = FOREIGN_FIL
   return disk;
 }
 
-export function foreignSessionOn(disk: Disk, file = FOREIGN_FILE, state = "/state"): Session {
-  const log = foreignStore(disk, { ...testEnv(), now: () => Date.now() }, state).open(file);
+export function foreignSessionOn(disk: Disk, file = FOREIGN_FILE, state = "/state", worthKeeping?: number): Session {
+  const env = { ...testEnv(), now: () => Date.now() };
+  const log = foreignStore(disk, env, state, worthKeeping).open(file);
   if (!log) throw new Error("the file is not recognised");
   return new Session(log, testEnv());
 }
