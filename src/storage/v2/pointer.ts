@@ -83,6 +83,25 @@ function hasOwnFile(disk: Disk, container: string, { source }: Pointer): boolean
 }
 
 /**
+ * Returns a sentence where a program that knows no pointer wrote to a session file whose container is the session: what it
+ * wrote is in that file alone.
+ */
+export function writtenBeside(
+  disk: Disk,
+  container: string,
+  { source, phase, snapshotId }: Pointer,
+): string | undefined {
+  if (source === null) return undefined;
+  const file = join(dirname(container), source);
+  const frozen = snapshotOf(file);
+  if (exists(disk, file))
+    return `${file} is there again, beside the container that took its place: a program that does not know the container wrote it, or somebody put it back. What only that file has is not in the session. Close the session in that program and move the file away; it is kept as it is until then, and rollback_migration is refused`;
+  const isChanged = phase === "cutover_commit" && exists(disk, frozen) && hashOf(disk, frozen) !== snapshotId;
+  if (!isChanged) return undefined;
+  return `${frozen} has more than the container: a program wrote to it while it was migrated. rollback_migration makes it the session, with everything in it`;
+}
+
+/**
  * Returns the paths of the session files that containers among these stand for: where a rollback or migration was cut
  * off, both are there, and they are one session.
  */

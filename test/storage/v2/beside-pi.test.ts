@@ -6,12 +6,14 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { migrate } from "../../../src/storage/v2/migration.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
-import { CONTAINER, cutOffs, FILE, FOLDER, optionsOn, serveOn, WAYS } from "../../support/cut-off.ts";
-import { CHANGES, type FaultDisk } from "../../support/disk.ts";
+import { CONTAINER, cutOffs, FILE, FOLDER, optionsOn, serveOn, TEXT, WAYS, type Way } from "../../support/cut-off.ts";
+import { CHANGES, FaultDisk } from "../../support/disk.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
-import type { Json } from "../../support/server.ts";
+import { type HereServer, type Json, type Place, serveHere } from "../../support/server.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
 /** Id of the entry that the other program writes. */
 const THEIRS = "7e117e11";
@@ -57,25 +59,64 @@ async function findOn(disk: FaultDisk): Promise<Found> {
   }
 }
 
-/** Checks the rule on a disk: `ids` are of the entries that were there before. */
-async function checkRule(disk: FaultDisk, ids: readonly string[], isDone: boolean): Promise<void> {
+/**
+ * Checks the rule on a disk. What a program wrote that opened the file is in the session at once; one that made the file
+ * anew has written no session, so that file is named.
+ */
+async function checkRule(disk: FaultDisk, { ids }: Way, program: Program, isDone: boolean): Promise<void> {
   const found = await findOn(disk);
   expect(found.sessions).toEqual([SESSION]);
   expect(found.ids.slice(0, ids.length)).toEqual(ids);
   expect(found.ids.slice(ids.length).filter((one) => one !== THEIRS)).toEqual([]);
   expect(found.ids.filter((one) => one === THEIRS).length).toBeLessThan(2);
-  if (isDone && !found.ids.includes(THEIRS)) expect(found.said).toContain(FILE);
+  if (isDone && !found.ids.includes(THEIRS))
+    expect([program, found.said]).toEqual(["has open", expect.stringContaining(FILE)]);
 }
 
 /** Checks it again after each way out, with what that says where it is refused. */
-async function checkWaysOut(disk: FaultDisk, ids: readonly string[], isDone: boolean): Promise<void> {
+async function checkWaysOut(disk: FaultDisk, way: Way, program: Program, isDone: boolean): Promise<void> {
   for (const go of [rollBack, migrate]) {
     const next = disk.after();
     const known = next.content(FILE) === undefined ? CONTAINER : FILE;
     await go(optionsOn(next), known).catch(() => {});
-    await checkRule(next, ids, isDone);
+    await checkRule(next, way, program, isDone);
   }
 }
+
+/** The same for each server: the record of operations is found again on the disk. */
+const PLACE: Place = {
+  home: "/home/me",
+  state: "/state",
+  cwd: "/home/me",
+  variables: { HOME: "/home/me", PI_SESSION_SERVER_STATE_DIR: "/state" },
+};
+
+const serveAgain = (disk: FaultDisk, session: string): HereServer =>
+  serveHere(["--events", "none", "--session-dir", FOLDER, "--session", session], {
+    disk,
+    locks: noLocks,
+    place: PLACE,
+  });
+
+/** Taking a migration back by its operation. */
+const UNDO: Way = {
+  name: "the undo of a migration",
+  begin: async () => {
+    const disk = new FaultDisk();
+    disk.put(FILE, bytesOf(TEXT));
+    const server = serveAgain(disk, FILE);
+    await server.result("migrate_session");
+    await server.finish();
+    return disk.after();
+  },
+  go: async (disk) => {
+    const server = serveAgain(disk, CONTAINER);
+    const { error } = await server.request("undo");
+    await server.finish();
+    if (error) throw new Error(error.message);
+  },
+  ids: [id(0), id(1)],
+};
 
 /** Returns the names and contents on a disk, without the parts of names that differ in each run. */
 function markOf(disk: FaultDisk): string {
@@ -98,7 +139,11 @@ async function atEach<T>(cases: Iterable<T>, nameOf: (one: T) => string, check: 
   return count;
 }
 
-describe.each(WAYS)("beside a program that knows no pointer, $name", (way) => {
+/** The way whose middle shows most comes first, and is in the tier of this file. */
+const ORDERED = [...WAYS].sort((a, b) => Number(b.name.includes("later")) - Number(a.name.includes("later")));
+
+acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointer, $name", (given) => {
+  const way = given as Way;
   // Nobody has a file open that never was.
   const programs = PROGRAMS.filter((program) => program === "opens" || !way.name.includes("began in V2"));
 
@@ -108,10 +153,10 @@ describe.each(WAYS)("beside a program that knows no pointer, $name", (way) => {
         await cutOffs(way),
         ({ at }) => at,
         async ({ disk }) => {
-          await checkRule(disk, way.ids, false);
+          await checkRule(disk, way, program, false);
           const isDone = appendBeside(disk, program);
-          await checkRule(disk, way.ids, isDone);
-          await checkWaysOut(disk, way.ids, isDone);
+          await checkRule(disk, way, program, isDone);
+          await checkWaysOut(disk, way, program, isDone);
         },
       );
       expect(count).toBeGreaterThan(4);
@@ -151,10 +196,32 @@ describe.each(WAYS)("beside a program that knows no pointer, $name", (way) => {
           const mark = markOf(disk);
           if (seen.has(mark)) return;
           seen.add(mark);
-          await checkRule(disk, way.ids, isDone);
-          await checkWaysOut(disk, way.ids, isDone);
+          await checkRule(disk, way, program, isDone);
+          await checkWaysOut(disk, way, program, isDone);
         },
       );
     });
+
+    test(
+      "and is cut off, as what takes it to its end is again: one session, which has or names every line",
+      SWEEP,
+      async () => {
+        for (const { disk, at } of await cutOffs(way)) {
+          const isDone = appendBeside(disk, program);
+          for (const go of [rollBack, migrate]) {
+            const known = disk.content(FILE) === undefined ? CONTAINER : FILE;
+            const again = {
+              begin: async () => disk.after(),
+              go: (next: FaultDisk) => go(optionsOn(next), known).catch(() => {}),
+            };
+            await atEach(
+              await cutOffs(again),
+              (one) => `${at}, then ${go.name}, ${one.at}`,
+              async (one) => checkRule(one.disk, way, program, isDone),
+            );
+          }
+        }
+      },
+    );
   });
 });
