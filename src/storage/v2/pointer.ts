@@ -1,4 +1,4 @@
-/** Locates the parts of a session, and finds out which of them is the session: the pointer file says it (INV-007). */
+/** Locates the parts of a session, and finds out which of them is the session: the pointer file says it (INV-007), once settled. */
 
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";

@@ -282,6 +282,8 @@ function isRehoused({ run, log, before }: Pick<Rollback, "run" | "log" | "before
 async function putBack(going: Rollback, check: (written: string) => Promise<void>): Promise<void> {
   const { run, before, later, file } = going;
   const { disk } = run;
+  // Where there are no hard links, an attempt that was cut off leaves an empty file.
+  if (going.pointer.phase === "rollback" && infoIfPresent(disk, file)?.size === 0) disk.remove(file);
   if (run.format === "jsonl_v3") await shareBack(going);
   if (before && later.length === 0 && !isRehoused(going)) {
     await check(snapshotOf(file));

@@ -525,6 +525,16 @@ describe("failure semantics of the seed", () => {
     expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
   });
 
+  test("a rollback that was cut off while it took the name without hard links goes on over the empty file", async () => {
+    const disk = await migrated();
+    const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
+    disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify({ ...pointer, phase: "rollback" })));
+    disk.put(FILE, new Uint8Array(0));
+    expect(activeOn(disk)).toBe("native_v2");
+    await expect(rollBack(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ state: "ROLLED_BACK" });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+  });
+
   test("a commit marker whose migration is asked for again is rolled back, then migrated", async () => {
     const disk = await halfway();
     await expect(migrate(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ state: "MIGRATED", entryCount: 5 });
