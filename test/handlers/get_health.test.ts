@@ -294,8 +294,8 @@ test("a session whose rollback was interrupted is one, though it has a file and 
   const pointer = container.replace(/\.v2$/, ".store.json");
   writeFileSync(pointer, readFileSync(pointer, "utf8").replace('"completed"', '"rollback"'));
   const { counts, damaged } = await health(server);
-  expect([counts.sessions, counts.containers]).toEqual([2, 1]);
-  expect(damaged).toMatchObject([{ sessionPath: container, remedy: "finish" }]);
+  expect([counts.sessions, counts.containers]).toEqual([2, 0]);
+  expect(damaged).toMatchObject([{ sessionPath: file, remedy: "finish" }]);
   const offered = (await runHere(place, ["complete", "--", "show", ""])).stdout.trimEnd().split("\n");
   expect(offered.map((line) => line.split("\t")[0]).sort()).toEqual([sessionId(1), sessionId(2)]);
 });

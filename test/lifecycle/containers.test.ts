@@ -327,7 +327,7 @@ describe("a container whose snapshot was deleted by hand is the session", () => 
   });
 });
 
-describe("a rollback that was cut off with its file made, and the container still the session", () => {
+describe("a rollback that was cut off with its file made, and the pointer still naming the container", () => {
   const begin = async (): Promise<Made & { readonly source: string }> => {
     const made = await migrated();
     const source = join(dirname(made.file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
@@ -338,9 +338,9 @@ describe("a rollback that was cut off with its file made, and the container stil
   };
 
   test("is listed once", async () => {
-    const { server, file } = await begin();
+    const { server, source } = await begin();
     const { sessions } = await server.result("list_sessions");
-    expect(sessions.map(({ sessionPath }: Json) => sessionPath)).toEqual([file]);
+    expect(sessions.map(({ sessionPath }: Json) => sessionPath)).toEqual([source]);
   });
 
   for (const [method, back] of [

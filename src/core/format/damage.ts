@@ -22,7 +22,8 @@ export interface Damage {
     | "lost_entries"
     | "missing_blob"
     | "bad_index"
-    | "diverged";
+    | "diverged"
+    | "file_beside";
   /** 1-based; 0 when it is not about one line. */
   readonly line: number;
   readonly byteOffset: number;

@@ -40,6 +40,7 @@ const BREAKS = {
   lost_entries: null,
   bad_index: null,
   diverged: null,
+  file_beside: null,
 } as const satisfies Record<Damage["kind"], string | null>;
 
 const INVARIANTS = [...new Set(Object.values(BREAKS))].filter((invariant) => invariant !== null);

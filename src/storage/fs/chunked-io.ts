@@ -208,16 +208,6 @@ export async function cutBack(
   }
 }
 
-/** Whether a file begins with all the bytes of another. */
-export async function beginsWith(disk: Disk, file: string, other: string): Promise<boolean> {
-  return withFile(disk, disk.openRead(file), (whole) =>
-    withFile(disk, disk.openRead(other), async (part) => {
-      const { size } = disk.infoOf(part);
-      return size <= disk.infoOf(whole).size && (await sameStretch(disk, [whole, 0], [part, 0], size));
-    }),
-  );
-}
-
 /** Returns the SHA-256 of a file's bytes as lower-case hex. */
 export async function hashOf(disk: Disk, file: string, progress?: (bytes: number) => void): Promise<string> {
   return withFile(disk, disk.openRead(file), async (fd) => {

@@ -8,7 +8,7 @@ import type { DamagedSession, HiddenSession, KnownSession } from "../../core/por
 import type { Log } from "../../core/ports/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isBelow } from "../fs/confined-disk.ts";
-import { isContainerName } from "../fs/container-paths.ts";
+import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing, guarded, infoOrNull } from "../fs/files.ts";
 import { entriesIfListed, entriesIn } from "../fs/folders.ts";
@@ -189,7 +189,8 @@ function damageOf(
   const reasons = damage
     .slice(0, MOST_REASONS)
     .map(({ line, reason }) => (line > 0 ? `line ${line}: ${reason}` : reason));
-  return { reasons, damageCount: damage.length, remedy: "repair" };
+  const isRepairable = damage.some(({ kind }) => kind !== "file_beside");
+  return { reasons, damageCount: damage.length, remedy: isRepairable ? "repair" : "none" };
 }
 
 /** The phase of a pointer behind which nothing is left to do, and the reason that any other phase is. */
@@ -202,7 +203,11 @@ const CUT_OFF =
 function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): string | null {
   if (readOnly?.name === "migration_failed") return readOnly.message;
   if (isContainerName(file)) return (pointerOf(disk, file)?.phase ?? DONE) === DONE ? null : CUT_OFF;
-  const staging = join(dirname(file), `${header.id}.v2.staging`);
-  if (infoOrNull(disk, staging) === null || !status(disk, file).interrupted) return null;
-  return "A migration of this session was interrupted; its file is the session still. migrate_session does it anew.";
+  const container = join(dirname(file), `${header.id}${CONTAINER}`);
+  if ([container, `${container}.staging`].every((path) => infoOrNull(disk, path) === null)) return null;
+  const { interrupted, state } = status(disk, file);
+  if (!interrupted) return null;
+  return state === "ROLLED_BACK"
+    ? "A rollback of this session was interrupted; its file is the session again. rollback_migration puts the rest in order."
+    : "A migration of this session was interrupted; its file is the session still. migrate_session does it anew.";
 }

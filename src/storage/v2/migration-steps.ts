@@ -27,6 +27,7 @@ import {
   type SourceFormat,
 } from "./documents.ts";
 import {
+  isContainer,
   isLeftOver,
   isOfAnother,
   isRenamedCopy,
@@ -190,7 +191,7 @@ export class MigrationRun {
       };
     }
     const isSame = now === null || (found !== null && encodePointer(now) === encodePointer(found));
-    if (now !== null && now.active === "native_v2") {
+    if (now !== null && isContainer(disk, container, now)) {
       if (now.phase !== "completed")
         return { sentence: "The session can only be read until rollback_migration makes its file the session again." };
       return { sentence: isSame ? null : `The session is ${container}.`, settledAs: "container" };

@@ -1,15 +1,15 @@
 /**
  * Migrates a session from a JSONL file or a database into a container (seed 003, "Migration and rollback contract").
  *
- * The pointer file alone says which store is the session, and the one rename that publishes it changes that. These are
- * the steps; each is durable before the next.
+ * The pointer file says which store is the session; while a migration or a rollback is under way, the name of the session
+ * file does, by which other programs go (`isContainer` of pointer.ts). These are the steps; each is durable before the next.
  *
  * Ledger `planned`; frames, rows and documents under `<id>.v2.staging`, `staging_copy`; all of it read back,
- * `integrity_check`; staging renamed to `<id>.v2`, `cutover_commit`; pointer published with that phase (the commit
- * marker); the session file renamed to `<file>.migrated` and compared with what was read; `completed`; pointer
- * published as completed. After a crash before the marker the session file is active, and the next migration starts
- * again. After a crash between the marker and the end the store is FAILED: nothing may be written to it, and the next
- * migration or rollback rolls it back. That loses nothing, because nothing was served from it.
+ * `integrity_check`; staging renamed to `<id>.v2`, `cutover_commit`; pointer published with that phase; the session file
+ * renamed to `<file>.migrated` (the commit marker) and compared with what was read; `completed`; pointer published as
+ * completed. After a crash before the marker the session file is active, and the next migration starts again. After a
+ * crash between the marker and the end the store is FAILED: nothing may be written to it, and the next migration or
+ * rollback rolls it back. That loses nothing, because nothing was served from it.
  */
 
 import { basename, dirname, join } from "node:path";

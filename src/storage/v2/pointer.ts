@@ -1,4 +1,4 @@
-/** Locates the parts of a session, and finds out which of them is the session: the pointer file says it (INV-007). */
+/** Locates the parts of a session, and finds out which of them is the session: the pointer file says it (INV-007), once settled. */
 
 import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
@@ -57,9 +57,48 @@ export function isActive(disk: Disk, container: string): boolean {
 /** Returns the name of the file that a container was migrated from, or null; undefined when it is not the session. */
 export function activeSource(disk: Disk, container: string): string | null | undefined {
   const pointer = pointerOf(disk, container);
-  if (pointer !== null) return pointer.active === "native_v2" ? pointer.source : undefined;
+  if (pointer !== null) return isContainer(disk, container, pointer) ? pointer.source : undefined;
   const origin = originOf(disk, container);
   return typeof origin === "string" ? undefined : origin.source;
+}
+
+/**
+ * Whether a container is the session by its pointer. Until a migration or a rollback has come to its end, the name of the
+ * session file decides, which is the last step of each: a program that knows no pointer goes on with that file.
+ */
+export function isContainer(disk: Disk, container: string, pointer: Pointer): boolean {
+  return pointer.active === "native_v2" && (pointer.phase === "completed" || !hasOwnFile(disk, container, pointer));
+}
+
+/** Whether the session file that a pointer names is there, and is that of its session. */
+function hasOwnFile(disk: Disk, container: string, { source }: Pointer): boolean {
+  if (source === null) return false;
+  try {
+    return headerAt(disk, join(dirname(container), source))?.id === basename(container, CONTAINER);
+  } catch (error) {
+    // It cannot be read, so it is no session.
+    if (error instanceof Failure || isErrno(error)) return false;
+    throw error;
+  }
+}
+
+/**
+ * Returns a sentence where a program that knows no pointer wrote to a session file whose container is the session: what it
+ * wrote is in that file alone.
+ */
+export function writtenBeside(
+  disk: Disk,
+  container: string,
+  { source, phase, snapshotId }: Pointer,
+): string | undefined {
+  if (source === null) return undefined;
+  const file = join(dirname(container), source);
+  const frozen = snapshotOf(file);
+  if (exists(disk, file))
+    return `${file} is there again, beside the container that took its place: a program that does not know the container wrote it, or somebody put it back. What only that file has is not in the session. Close the session in that program and move the file away; it is kept as it is until then, and rollback_migration is refused`;
+  const isChanged = phase === "cutover_commit" && exists(disk, frozen) && hashOf(disk, frozen) !== snapshotId;
+  if (!isChanged) return undefined;
+  return `${frozen} has more than the container: a program wrote to it while it was migrated. rollback_migration makes it the session, with everything in it`;
 }
 
 /**
@@ -362,7 +401,7 @@ export function locationIn(folder: string, sessionId: string, source: string | n
 export function currentPathOf(disk: Disk, path: string): string {
   if (isContainerName(path)) {
     const pointer = guarded("opening the session", () => pointerOf(disk, path));
-    if (pointer === null || pointer.active === "native_v2" || pointer.source === null) return path;
+    if (pointer === null || pointer.source === null || isContainer(disk, path, pointer)) return path;
     return join(dirname(path), pointer.source);
   }
   const found = headerAt(disk, path) ?? headerAt(disk, snapshotOf(path));
@@ -421,6 +460,12 @@ export function status(disk: Disk, path: string): Status {
     const last = lastName(disk, (n) => rolledBackName(location, n));
     return { ...back, events: last === undefined ? [] : readLedger(disk, ledgerFile(last)).events };
   }
+  if (!isContainer(disk, location.container, pointer))
+    return as(
+      pointer.sourceFormat ?? "jsonl_v3",
+      pointer.phase === "rollback" ? "ROLLED_BACK" : "MIGRATION_STAGING",
+      true,
+    );
   if (pointer.phase !== "completed") return as("native_v2", "FAILED", true);
   const untouched =
     readManifest(disk, manifestFile(location.container))?.integrity.manifestHash === pointer.manifestHash;

@@ -1,30 +1,29 @@
 /**
  * Rolls a session back from a container to a session file or database (seed 003, "Migration and rollback contract").
- * As in a migration, publishing the pointer changes which store is the session, and each step is durable before the next.
+ * Each step is durable before the next.
  *
- * Pointer published with the phase `rollback` and its reason, the container still active; the session file put in its
- * place, durable and verified; pointer published with `jsonl_v3` or `sqlite_v1` active (the commit marker); ledger
- * `rollback`; the snapshot's second name removed, the container renamed to `<id>.v2.rolled-back`. After a crash before
- * the marker the same steps finish the rollback, because nothing is written to the container meanwhile. After a later
- * crash only names remain to be removed or changed.
+ * Pointer published with the phase `rollback` and its reason, the container still the session; the session file written
+ * under another name, durable and verified; its own name given to it (the commit marker, because a program that knows no
+ * pointer goes on with it from then on); pointer published with `jsonl_v3` or `sqlite_v1` active; ledger `rollback`; the
+ * snapshot's second name removed, the container renamed to `<id>.v2.rolled-back`. After a crash before the marker the
+ * same steps finish the rollback, because nothing is written to the container meanwhile. After a later crash the file is
+ * the session, with whatever was written to it, and only the pointer and names remain to be changed.
  */
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import { concat, payloadOf, sameBytes } from "../../core/json/json.ts";
+import { concat, payloadOf } from "../../core/json/json.ts";
 import type { Migrated, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { beginsWith, copyFile, copyLines, giveName, hashOf, nameExclusive } from "../fs/chunked-io.ts";
+import { copyFile, copyLines, giveName, hashOf, nameExclusive } from "../fs/chunked-io.ts";
 import { BLOBS, headerFile, ledgerFile } from "../fs/container-paths.ts";
 import {
   closeQuietly,
   type Disk,
   exists,
-  type FileInfo,
   infoIfPresent,
   isAbsent,
   readWhole,
-  removeIfSame,
   removeQuietly,
   temporaryName,
   writeAll,
@@ -50,7 +49,7 @@ import {
   stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { headerAt, locationOf, pointerAt, snapshotOf } from "./pointer.ts";
+import { headerAt, isContainer, locationOf, pointerAt, snapshotOf } from "./pointer.ts";
 import { writeDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -75,9 +74,9 @@ async function back(run: MigrationRun): Promise<Migrated> {
     await finishRollback(run, pointer);
     return isBack(run, pointer);
   }
-  if (pointer.phase !== "cutover_commit")
+  if (pointer.phase !== "cutover_commit" && isContainer(disk, location.container, pointer))
     return restore(run, pointer, wishes.reason ?? pointer.reason ?? "rollback was asked for");
-  await forceBack(run, wishes.reason ?? UNFINISHED);
+  await forceBack(run, wishes.reason ?? pointer.reason ?? UNFINISHED);
   return isBack(run, pointerAt(disk, location.pointer) as Pointer);
 }
 
@@ -86,13 +85,17 @@ export async function finishInterrupted(run: MigrationRun): Promise<void> {
   const pointer = run.pointer();
   if (pointer === null || pointer.phase === "completed") return;
   if (pointer.active !== "native_v2") await finishRollback(run, pointer);
-  else if (pointer.phase === "cutover_commit") await forceBack(run, UNFINISHED);
+  else if (pointer.phase === "cutover_commit" || !isContainer(run.disk, run.location.container, pointer))
+    await forceBack(run, pointer.reason ?? UNFINISHED);
   else if (pointer.phase === "rollback") await restore(run, pointer, pointer.reason ?? "rollback was asked for");
   else throw operatorNeeded(pointer);
   run.release();
 }
 
-/** Rolls back a cutover that was not verified: nothing was written to its container. `isHeld`: this has its locks. */
+/**
+ * Rolls back a cutover that was not verified, or finishes a rollback whose file has its name: nothing was written to the
+ * container since. `isHeld`: this has its locks.
+ */
 export async function forceBack(run: MigrationRun, reason: string, isHeld = false): Promise<void> {
   const { disk, location } = run;
   const pointer = pointerAt(disk, location.pointer);
@@ -150,10 +153,9 @@ async function findSnapshot(run: MigrationRun, { snapshotId, phase }: Pointer, s
   const found = infoIfPresent(disk, source);
   if (!isNamed) {
     if (!found || (await hashOf(disk, source)) !== snapshotId) return false;
-    const named: Pick<Rollback, "made"> = { made: null };
     run.begin();
-    await nameAgain(disk, source, snapshot, named).finally(() => {
-      if (named.made !== null) run.moved.push(`The snapshot is at ${snapshot}.`);
+    await nameAgain(disk, source, snapshot).finally(() => {
+      if (exists(disk, snapshot)) run.moved.push(`The snapshot is at ${snapshot}.`);
     });
   }
   // Who named it may have died with both names there. A rollback that was cut off later has both, too, and goes on.
@@ -176,7 +178,7 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
       const file = named ?? options.fileFor(log.header, dirname(location.container));
       const { nodes } = log;
       const later = range(0, nodes.count).filter((p) => before !== null && before.nodes.position(nodes.id(p)) < 0);
-      return await takeBack({ run, pointer, reason, log, before, later, file, made: null });
+      return await takeBack({ run, pointer, reason, log, before, later, file });
     } finally {
       before?.close();
     }
@@ -195,8 +197,6 @@ interface Rollback {
   readonly later: Int32Array;
   /** Path of the session file that is to become active. */
   readonly file: string;
-  /** The file that was made in its place, as it was then; null while none was. */
-  made: FileInfo | null;
 }
 
 async function takeBack(going: Rollback): Promise<Migrated> {
@@ -213,6 +213,8 @@ async function takeBack(going: Rollback): Promise<Migrated> {
       "Entries that no snapshot has are damaged. repair_session rebuilds the session; then roll back.",
     );
   }
+  // Only where an attempt was cut off, a file in that place may be ours.
+  if (pointer.phase !== "rollback" && !isAbsent(disk, file)) throw inTheWay(file);
   const machine = run.machine(stateBefore(pointer, found, isSound));
   if (machine.state === "CLEAN" || machine.state === "MIGRATED") {
     await log.checkpointNow?.("pre_migration");
@@ -221,25 +223,27 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const ours = pointer.phase === "rollback" ? pointer.correlationId : run.correlationId;
   const correlationId = wishes.correlationId ?? ours;
   const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };
-  let verification: Verification;
-  try {
-    await run.publish(intent);
-    await putBack(going);
-    // Whoever finds the marker may write to the file, and migrate it anew, only when the rollback has come to its end.
-    run.lockPaths(file, snapshotOf(file));
-    verification = await verify(going, found.chainHash, whole);
+  let verification = NONE_VALID;
+  const check = async (written: string): Promise<void> => {
+    // Whoever finds the file may write to it, and migrate it anew, only when the rollback has come to its end.
+    run.lockPaths(written);
+    verification = await verify(going, written, found.chainHash, whole);
     if (!holds(verification))
       throw migrationFailed(
         "The session file does not have what the store has. The store stays active; check the disk and roll back again.",
         { verification },
       );
+    await keepLeaf(leaves, leaves?.recall(log), () => openFile(written, true));
+  };
+  try {
+    await run.publish(intent);
+    await putBack(going, check);
   } catch (error) {
-    await withdraw(going);
+    if (isContainer(disk, location.container, intent)) await withdraw(going);
     throw error;
   }
   const after: Pointer = { ...intent, active: run.format };
   await run.publish(after);
-  await keepLeaf(leaves, leaves?.recall(log), () => openFile(file, true));
   log.close();
   await finishRollback(run, after, { verification, version: before?.version });
   machine.to("ROLLED_BACK", reason);
@@ -257,10 +261,9 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   });
 }
 
-/** Undoes a rollback that failed before its marker, as far as the disk allows. Removes only what it made. */
-async function withdraw({ run, pointer, file, made }: Rollback): Promise<void> {
+/** Undoes a rollback that failed before its marker, as far as the disk allows. */
+async function withdraw({ run, pointer }: Rollback): Promise<void> {
   try {
-    if (made !== null) removeIfSame(run.disk, file, made);
     await run.publish(pointer);
   } catch {
     // Rolling back again goes on from here, and the failure says so.
@@ -272,43 +275,44 @@ function isRehoused({ run, log, before }: Pick<Rollback, "run" | "log" | "before
   return run.format === "jsonl_v3" && before !== null && before.header.cwd !== log.header.cwd;
 }
 
-/** Puts the session file in its place, durably. Throws already_exists when another file is there. */
-async function putBack(going: Rollback): Promise<void> {
-  const { run, pointer, log, before, later, file } = going;
+/**
+ * Gives the session file its name, durably, when it is whole and `check` has found it so. Throws already_exists when
+ * another file has the name.
+ */
+async function putBack(going: Rollback, check: (written: string) => Promise<void>): Promise<void> {
+  const { run, before, later, file } = going;
   const { disk } = run;
-  const isThere = !isAbsent(disk, file);
-  // Only where an attempt was cut off, a file in that place is ours.
-  if (isThere && pointer.phase !== "rollback") throw inTheWay(file);
+  // Where there are no hard links, an attempt that was cut off leaves an empty file.
+  if (going.pointer.phase === "rollback" && infoIfPresent(disk, file)?.size === 0) disk.remove(file);
   if (run.format === "jsonl_v3") await shareBack(going);
   if (before && later.length === 0 && !isRehoused(going)) {
-    if (!isThere) return nameAgain(disk, snapshotOf(file), file, going);
-    if ((await hashOf(disk, file)) === (await hashOf(disk, snapshotOf(file)))) return;
-    throw inTheWay(file);
+    await check(snapshotOf(file));
+    return nameAgain(disk, snapshotOf(file), file);
   }
-  if (run.format === "sqlite_v1") {
-    if (!isThere) return putDatabaseBack(going);
-    if (await holdsAll(going)) return;
-    throw inTheWay(file);
-  }
-  const fill = async (fd: number): Promise<void> => {
-    // A leaf in the snapshot's header is not that of a session that was continued.
-    const isUsable = before !== null && before.version >= 3 && before.header.leafId === undefined;
-    const isContinued = isUsable && !isRehoused(going);
-    if (isContinued) {
-      disk.copyMode(snapshotOf(file), fd);
-      await copyLines(disk, snapshotOf(file), fd);
-    } else writeAll(disk, fd, concat([log.headerLine, LF]));
-    for (const piece of log.copy(isContinued ? later : range(0, log.nodes.count))) writeAll(disk, fd, piece);
+  const name = async (temporary: string): Promise<void> => {
+    await check(temporary);
+    nameExclusive(disk, temporary, file);
   };
-  await writeTemporary(disk, file, fill, { sync: true }, async (temporary) => {
-    if (!isThere) {
-      going.made = nameExclusive(disk, temporary, file);
-      return;
-    }
-    if (!(await beginsWith(disk, temporary, file))) throw inTheWay(file);
-    disk.rename(temporary, file);
-  });
+  try {
+    if (run.format === "sqlite_v1") await writeDatabaseBack(going, name);
+    else await writeTemporary(disk, file, (fd) => writeLines(going, fd), { sync: true }, name);
+  } catch (error) {
+    throw isNameTaken(error) ? inTheWay(file) : error;
+  }
   await disk.syncFolder(dirname(file));
+}
+
+async function writeLines(going: Rollback, fd: number): Promise<void> {
+  const { run, log, before, later, file } = going;
+  const { disk } = run;
+  // A leaf in the snapshot's header is not that of a session that was continued.
+  const isUsable = before !== null && before.version >= 3 && before.header.leafId === undefined;
+  const isContinued = isUsable && !isRehoused(going);
+  if (isContinued) {
+    disk.copyMode(snapshotOf(file), fd);
+    await copyLines(disk, snapshotOf(file), fd);
+  } else writeAll(disk, fd, concat([log.headerLine, LF]));
+  for (const piece of log.copy(isContinued ? later : range(0, log.nodes.count))) writeAll(disk, fd, piece);
 }
 
 /** Shares the attachments of the container with the session file, durably, before that gets its name. */
@@ -329,18 +333,8 @@ function hasAttachments({ run, file }: Rollback): boolean {
   return ours.every((name) => there.has(name));
 }
 
-/** Whether the session file has the entries of the container and no others. */
-function holdsAll({ run, log, file }: Rollback): Promise<boolean> {
-  return closing(run.options.openFile(file, true), async (there) => {
-    if (there.nodes.count !== log.nodes.count) return false;
-    for await (const positions of stretchesOf(log))
-      if (!positions.every((p) => sameBytes(there.read(p), log.read(p)))) return false;
-    return true;
-  });
-}
-
-/** Writes a copy of the snapshot with the later rows, or a new database. It is complete before it gets its name. */
-async function putDatabaseBack(going: Rollback): Promise<void> {
+/** Writes a copy of the snapshot with the later rows, or a new database, which `name` then names. */
+async function writeDatabaseBack(going: Rollback, name: (temporary: string) => Promise<void>): Promise<void> {
   const { run, log, before, file } = going;
   const { disk, location } = run;
   const temporary = temporaryName(file);
@@ -350,18 +344,17 @@ async function putDatabaseBack(going: Rollback): Promise<void> {
     const lines = log.readMany(range(0, log.nodes.count));
     const blobs = blobsIn(disk, join(location.container, BLOBS));
     writeDatabase(disk, temporary, log, lines, before?.nodes.count ?? 0, blobs);
-    going.made = nameExclusive(disk, temporary, file);
+    await name(temporary);
   } catch (error) {
     removeQuietly(disk, temporary);
     throw error;
   }
-  await disk.syncFolder(dirname(file));
 }
 
 /** Reads the session file that is to become active as any other program would. */
-function verify(going: Rollback, chainHash: string, whole: boolean): Promise<Verification> {
-  const { run, log, later, file } = going;
-  return closing(run.options.openFile(file, true), async (there) => {
+function verify(going: Rollback, written: string, chainHash: string, whole: boolean): Promise<Verification> {
+  const { run, log, later } = going;
+  return closing(run.options.openFile(written, true), async (there) => {
     const indexConsistent = there.repairable.length === 0 && hasAttachments(going);
     if (later.length === 0 && !whole) return { ...ALL_VALID, indexConsistent };
     const [ours, theirs] = [log.nodes, there.nodes];
@@ -451,15 +444,10 @@ function inTheWay(file: string): Failure {
   );
 }
 
-/** Gives a file a second name durably. `going`: is told what was made. Throws already_exists. */
-async function nameAgain(
-  disk: Disk,
-  file: string,
-  name: string,
-  going: Pick<Rollback, "made"> = { made: null },
-): Promise<void> {
+/** Gives a file a second name durably. Throws already_exists. */
+async function nameAgain(disk: Disk, file: string, name: string): Promise<void> {
   try {
-    going.made = await giveName(disk, file, name);
+    await giveName(disk, file, name);
   } catch (error) {
     throw isNameTaken(error) ? inTheWay(name) : error;
   }

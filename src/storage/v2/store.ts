@@ -20,7 +20,7 @@ import { requireFree, unpublish } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { openLog, V2Backend } from "./log.ts";
-import { folderOf, newPointer, originOf, pointerOf, publishPointer } from "./pointer.ts";
+import { folderOf, isContainer, newPointer, originOf, pointerOf, publishPointer, writtenBeside } from "./pointer.ts";
 
 export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
   Partial<Pick<SegmentedOptions, "segmentBytes" | "checkpointEvery">>;
@@ -127,10 +127,15 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
     if (typeof origin === "string") throw exists(disk, file) ? notASession(file, origin) : noSession(file);
     return found;
   });
-  if (pointer !== null && pointer.active !== "native_v2")
+  if (pointer !== null && !isContainer(disk, file, pointer))
     throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
   const unfinished = pointer !== null && pointer.phase !== "completed" ? unsettled(pointer) : undefined;
-  return openLog(options, writers, file, folderOf(disk, file), false, unfinished);
+  const log = openLog(options, writers, file, folderOf(disk, file), false, unfinished);
+  const beside =
+    pointer === null ? undefined : guarded("opening the session", () => writtenBeside(disk, file, pointer));
+  if (beside !== undefined)
+    log.addDamage({ kind: "file_beside", line: 0, byteOffset: 0, length: 0, reason: beside, salvaged: true });
+  return log;
 }
 
 /** Returns why a session whose migration or rollback was cut off cannot be written, and how to finish that. */

@@ -18,7 +18,7 @@ import { audit } from "../../../src/storage/v2/audit.ts";
 import { readLedger, readPointer } from "../../../src/storage/v2/documents.ts";
 import { migrate, plan } from "../../../src/storage/v2/migration.ts";
 import type { MigrationOptions } from "../../../src/storage/v2/migration-steps.ts";
-import { status } from "../../../src/storage/v2/pointer.ts";
+import { isContainer, status } from "../../../src/storage/v2/pointer.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
 import { segmentedStore } from "../../../src/storage/v2/store.ts";
 import { CHANGES, type Fault, FaultDisk, faultPoints } from "../../support/disk.ts";
@@ -68,9 +68,11 @@ function diskWith(content: string | Uint8Array, file = FILE): FaultDisk {
   return disk;
 }
 
-/** What is active, by the pointer alone. */
+/** What is active, by the pointer, and by the name of the file while that is not settled. */
 function activeOn(disk: FaultDisk): "jsonl_v3" | "sqlite_v1" | "native_v2" {
-  return readPointer(disk, pointerFile(CONTAINER))?.active ?? "jsonl_v3";
+  const pointer = readPointer(disk, pointerFile(CONTAINER));
+  if (pointer?.active !== "native_v2") return pointer?.active ?? "jsonl_v3";
+  return isContainer(disk, CONTAINER, pointer) ? "native_v2" : "jsonl_v3";
 }
 
 /** The lines of the session as whoever opens it now reads them; throws when it cannot be opened. */
@@ -476,11 +478,10 @@ describe("failure semantics of the seed", () => {
   };
 
   /** The pointer as a crash between the commit marker and the end of the cutover leaves it. */
-  const halfway = async (source: "frozen" | "in place") => {
+  const halfway = async () => {
     const disk = await migrated();
     const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
     disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify({ ...pointer, phase: "cutover_commit" })));
-    if (source === "in place") disk.rename(SNAPSHOT, FILE);
     return disk;
   };
 
@@ -502,23 +503,40 @@ describe("failure semantics of the seed", () => {
     await expect(migrate(optionsOn(next), FILE)).resolves.toMatchObject({ state: "MIGRATED" });
   });
 
-  test.each(["frozen", "in place"] as const)(
-    "cutover fails after the commit marker, the file %s: FAILED, read-only, and rolled back before writes",
-    async (source) => {
-      const disk = await halfway(source);
-      expect(stateOn(disk)).toBe("FAILED");
-      expect(linesOn(disk)).toEqual(FIVE_LINES);
-      await expect(appendTo(disk, userText(id(5), id(4)))).rejects.toMatchObject({ name: "migration_failed" });
-      const done = await rollBack(optionsOn(disk), CONTAINER);
-      expect(done).toMatchObject({ state: "ROLLED_BACK", sessionPath: FILE });
-      expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
-      expect(disk.content(SNAPSHOT)).toBeUndefined();
-      expect(stateOn(disk)).toBe("ROLLED_BACK");
-    },
-  );
+  test("cutover fails after the commit marker: FAILED, read-only, and rolled back before writes", async () => {
+    const disk = await halfway();
+    expect(stateOn(disk)).toBe("FAILED");
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+    await expect(appendTo(disk, userText(id(5), id(4)))).rejects.toMatchObject({ name: "migration_failed" });
+    const done = await rollBack(optionsOn(disk), CONTAINER);
+    expect(done).toMatchObject({ state: "ROLLED_BACK", sessionPath: FILE });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+    expect(disk.content(SNAPSHOT)).toBeUndefined();
+    expect(stateOn(disk)).toBe("ROLLED_BACK");
+  });
+
+  test("cutover fails between the pointer and the name of the file: the source remains active", async () => {
+    const disk = await halfway();
+    disk.rename(SNAPSHOT, FILE);
+    expect(status(disk, FILE)).toMatchObject({ active: "jsonl_v3", state: "MIGRATION_STAGING", interrupted: true });
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+    await expect(appendTo(disk, userText(id(5), id(4)))).rejects.toMatchObject({ name: "not_a_session" });
+    await expect(rollBack(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ state: "ROLLED_BACK" });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+  });
+
+  test("a rollback that was cut off while it took the name without hard links goes on over the empty file", async () => {
+    const disk = await migrated();
+    const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
+    disk.put(pointerFile(CONTAINER), bytesOf(JSON.stringify({ ...pointer, phase: "rollback" })));
+    disk.put(FILE, new Uint8Array(0));
+    expect(activeOn(disk)).toBe("native_v2");
+    await expect(rollBack(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ state: "ROLLED_BACK" });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+  });
 
   test("a commit marker whose migration is asked for again is rolled back, then migrated", async () => {
-    const disk = await halfway("frozen");
+    const disk = await halfway();
     await expect(migrate(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ state: "MIGRATED", entryCount: 5 });
     expect(linesOn(disk)).toEqual(FIVE_LINES);
     expect(readLedger(disk, ledgerFile(`${CONTAINER}.rolled-back`)).events.at(-1)).toMatchObject({
@@ -528,7 +546,7 @@ describe("failure semantics of the seed", () => {
   });
 
   test("a cutover that another process takes back meanwhile is left to that process", async () => {
-    const disk = await halfway("frozen");
+    const disk = await halfway();
     const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
     const theirs = { ...pointer, active: "jsonl_v3", phase: "rollback" };
     const inContainer = () => disk.paths().filter((path) => path.startsWith(`${CONTAINER}/`));
@@ -591,7 +609,7 @@ describe("failure semantics of the seed", () => {
   });
 
   test("a cutover that is brought to its end before its locks are free is not taken back", async () => {
-    const disk = await halfway("frozen");
+    const disk = await halfway();
     const pointer = JSON.parse(textOf(disk.content(pointerFile(CONTAINER)) as Uint8Array));
     const locks = locksOf("us", new Map());
     const acquire: Locks["acquire"] = (file, place) => {
@@ -641,29 +659,26 @@ describe("failure semantics of the seed", () => {
     expect(await migrate(optionsOn(disk), CONTAINER)).toMatchObject({ migrationId: null, correlationId: CORRELATION });
   });
 
-  test.each(["frozen", "in place"] as const)(
-    "a cutover that was cut off, the file %s and gone: FAILED, and an operator must act",
-    async (source) => {
-      const disk = await halfway(source);
-      disk.remove(source === "frozen" ? SNAPSHOT : FILE);
-      expect(linesOn(disk)).toEqual(FIVE_LINES);
-      await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject({
-        name: "migration_failed",
-        details: { state: "FAILED" },
-      });
-      expect(status(disk, CONTAINER)).toMatchObject({ state: "FAILED", active: "native_v2", interrupted: true });
-      expect(readLedger(disk, ledgerFile(CONTAINER)).events.at(-1)).toMatchObject({
-        phase: "failed",
-        outcome: "fatal_error",
-        errorClass: "atomicity_violation",
-      });
-      await expect(migrate(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ name: "migration_failed" });
-      // The operator puts it back.
-      disk.put(SNAPSHOT, bytesOf(FIVE));
-      await expect(rollBack(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ rebuilt: false });
-      expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
-    },
-  );
+  test("a cutover that was cut off, the file gone: FAILED, and an operator must act", async () => {
+    const disk = await halfway();
+    disk.remove(SNAPSHOT);
+    expect(linesOn(disk)).toEqual(FIVE_LINES);
+    await expect(rollBack(optionsOn(disk), CONTAINER)).rejects.toMatchObject({
+      name: "migration_failed",
+      details: { state: "FAILED" },
+    });
+    expect(status(disk, CONTAINER)).toMatchObject({ state: "FAILED", active: "native_v2", interrupted: true });
+    expect(readLedger(disk, ledgerFile(CONTAINER)).events.at(-1)).toMatchObject({
+      phase: "failed",
+      outcome: "fatal_error",
+      errorClass: "atomicity_violation",
+    });
+    await expect(migrate(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ name: "migration_failed" });
+    // The operator puts it back.
+    disk.put(SNAPSHOT, bytesOf(FIVE));
+    await expect(rollBack(optionsOn(disk), CONTAINER)).resolves.toMatchObject({ rebuilt: false });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(FIVE);
+  });
 
   test("a snapshot that was removed: the container is the session, and the file is written from it", async () => {
     const disk = await migrated();
