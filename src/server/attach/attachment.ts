@@ -299,8 +299,9 @@ export class Attachment {
     this.heardAt = performance.now();
     requireSound(message.value);
     this.note(message);
-    const { reply, event, ask, withdraw, lost, bye } = message.value;
-    if (typeof reply === "number") this.receiveReply(reply, message.value);
+    const { reply, event, ask, withdraw, lost, ping, bye } = message.value;
+    if (ping === true) this.pipe?.send('{"pong":true}');
+    else if (typeof reply === "number") this.receiveReply(reply, message.value);
     else if (typeof event === "string" && isKnown(event)) this.receiveEvent(event, message);
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
     else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
