@@ -25,7 +25,7 @@ import type { Prepared } from "./sink.ts";
 export type Payload = Readonly<Record<string, unknown>>;
 
 /** A question: to whom, by which hook, and about what. */
-type Asking = readonly [hooks: Caller["hooks"], name: HookName, payload: Payload];
+type HookQuestion = readonly [hooks: Caller["hooks"], name: HookName, payload: Payload];
 
 /** The log that a read was answered from, with the losses that were known then. */
 export interface ReadSource {
@@ -148,7 +148,7 @@ export class Lane {
   }
 
   /** Asks for consent for a call. The lane waits meanwhile; where others share the session, it is free for their calls. */
-  async ask(call: Call, [hooks, name, payload]: Asking, freed: () => void): Promise<HookAnswer> {
+  async ask(call: Call, [hooks, name, payload]: HookQuestion, freed: () => void): Promise<HookAnswer> {
     const question = this.questionTo(hooks, name, payload);
     if (question.asks) return this.askAside(call, question, freed);
     this.question = question;
