@@ -426,3 +426,18 @@ describe("a host is told once of an entry", () => {
     expect(last?.params.entries).toEqual([{ id: second }]);
   });
 });
+
+test("a payload of a holder ends no line, and takes the place of nothing that the server says", async () => {
+  const payload = '{"newLeafId":"a",\n\r\n"oldLeafId":null,"seq":-1,"leafId":"no","sessionId":"no","type":"no"}';
+  const { other, asked, end } = await joined({
+    answer: framed(`{"event":"session_tree","leafId":null,"payload":${payload}}`),
+  });
+  const write = other.request("append", said("joined"));
+  await asked("joined");
+  for (let turns = 0; turns < 20; turns++) await turn();
+  await end();
+  await write;
+  const { params } = other.events.find(({ params: { newLeafId } }) => newLeafId === "a") as Json;
+  expect(params).toMatchObject({ oldLeafId: null, leafId: null, sessionId: "s", seq: expect.any(Number) });
+  expect([params.seq > 0, params.type]).toEqual([true, undefined]);
+});

@@ -6,7 +6,7 @@
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, elements, knownValueEnd, members } from "../../core/json/json.ts";
+import { bytesOf, elements, knownValueEnd, members, oneLine } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import {
   ATTACH_PROTOCOL,
@@ -33,6 +33,8 @@ import { HOOKS } from "./words.ts";
 
 /** Milliseconds in which a holder must let us in. */
 const LETS_IN_WITHIN = 1000;
+/** Members of an event that this server says, whatever the holder does. */
+const OURS: ReadonlySet<string> = new Set(["type", "sessionId", "seq", "leafId"]);
 /** Milliseconds for which a dead holder's place is fought for. */
 const RECOVERS_WITHIN = 15_000;
 
@@ -335,13 +337,12 @@ export class Attachment {
       const news = this.clients.take(name, message.value.payload);
       return this.tellPresence(news ? [news] : []);
     }
-    const bytes = message.text("payload") ?? bytesOf("{}");
-    // What is stored is passed on as it is.
+    // What is stored is passed on as it is, but ends no line of ours.
+    const bytes = oneLine(message.text("payload") ?? bytesOf("{}"));
     const payload: Record<string, unknown> = Object.fromEntries(
-      (members(bytes, 0, bytes.length, knownValueEnd) ?? []).map((member) => [
-        member.name,
-        Raw.of(bytes.subarray(member.start, member.end)),
-      ]),
+      (members(bytes, 0, bytes.length, knownValueEnd) ?? [])
+        .filter((member) => !OURS.has(member.name))
+        .map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
     );
     if (name === "session_append" && !this.leaveNew(payload, message.value.payload)) return;
     if (payload.client) payload.client = clientIn(message.value.payload);
