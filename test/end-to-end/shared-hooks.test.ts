@@ -1,8 +1,8 @@
 /** Whom hooks ask where several hosts share a session. */
 
-import { expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { type HereServer, type Json, serveHere, spawnServer } from "../support/server.ts";
-import { held, QUIET, request, said } from "../support/shared-session.ts";
+import { announced, held, knock, QUIET, request, said, sendTo, texts, turn, WISH } from "../support/shared-session.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 const TREE = { capabilities: { hooks: [{ name: "session_before_tree" }] } };
@@ -128,4 +128,83 @@ test("who joined and is asked can read at once, also behind writes of its own th
   answer(asked, question, {});
   expect((await moved).result).toMatchObject({ cancelled: false });
   expect((await asked.reply(5)).result.entryIds).toHaveLength(1);
+});
+
+/** A process that joined, registered for the hook and says nothing any more. */
+async function stopped(file: string): Promise<{ heard: () => string }> {
+  const announcement = await announced(file);
+  const socket = await knock(announcement, file);
+  onTestFinished(() => void socket.destroy());
+  let heard = "";
+  socket.on("data", (bytes) => {
+    heard += bytes;
+  });
+  sendTo(socket, { attach: { ...WISH, token: announcement.token, hooks: ["session_before_tree"] } });
+  while (!heard.includes('"attached"')) await turn();
+  return { heard: () => heard };
+}
+
+const LIMIT = ["--holder-timeout", "60"];
+
+describe("of those who joined, one that is stopped", () => {
+  test("is passed over like one that is gone, until it says a word", async () => {
+    const { file, holder, place } = await held([...QUIET, ...LIMIT]);
+    const { heard } = await stopped(file);
+    const next = await guest(file, place, TREE);
+    const [{ id }] = (await holder.result("get_entries")).entries;
+    const moved = holder.request("branch", { entryId: id });
+    answer(next, await next.next(), {});
+    expect((await moved).result).toMatchObject({ cancelled: false, leafId: id });
+    expect(heard()).toMatch(/"ping":true.*"withdraw":1/s);
+    // The next time, it is not waited for at all.
+    const again = holder.request("branch", { entryId: null });
+    answer(next, await next.next(), {});
+    expect((await again).result).toMatchObject({ cancelled: false, leafId: null });
+    expect(heard().split('"ask"')).toHaveLength(2);
+  });
+
+  test("and was asked alone leaves the command undone", async () => {
+    const { file, holder } = await held([...QUIET, ...LIMIT]);
+    await stopped(file);
+    const { entries } = await holder.result("get_entries");
+    expect(await holder.result("branch", { entryId: entries[0].id })).toMatchObject({ reason: "host_gone" });
+  });
+
+  test("holds up nobody but the host whose command it is asked about", async () => {
+    const { file, holder, place } = await held();
+    const caller = await guest(file, place);
+    const third = await guest(file, place, { leaf: "own", head: "third" });
+    const { heard } = await stopped(file);
+    const { entries } = await holder.result("get_entries");
+    caller.send(request("moves", "branch", { entryId: entries[0].id }), request("waits", "append", said("after")));
+    while (!heard().includes('"ask":1')) await turn();
+    expect((await third.result("append", said("third"))).entryIds).toHaveLength(1);
+    expect((await holder.result("append", said("holder"))).entryIds).toHaveLength(1);
+    expect((await texts(holder)).slice(-2)).toEqual(["third", "holder"]);
+  });
+});
+
+test("a host that takes its time is waited for while its server says that it lives", async () => {
+  const { file, holder, place } = await held([...QUIET, ...LIMIT]);
+  const asked = await guest(file, place, TREE);
+  const [{ id }] = (await holder.result("get_entries")).entries;
+  const moved = holder.request("branch", { entryId: id });
+  const question = await asked.next();
+  await new Promise((resolve) => setTimeout(resolve, 90));
+  answer(asked, question, {});
+  expect((await moved).result).toMatchObject({ cancelled: false, leafId: id });
+});
+
+test("while a host is asked about its own command, the others' are done, and a move from where the leaf was is not", async () => {
+  const { file, holder, place } = await held();
+  await holder.result("initialize", TREE);
+  const other = await guest(file, place);
+  const [{ id }] = (await holder.result("get_entries")).entries;
+  holder.send(request(5, "branch", { entryId: id }), request(6, "append", said("behind")));
+  const question = await holder.next();
+  const { leafId } = await other.result("append", said("meanwhile"));
+  answer(holder, question, {});
+  expect((await holder.reply(5)).error.data).toMatchObject({ name: "content_modified", leafId });
+  expect((await holder.reply(6)).result.entryIds).toHaveLength(1);
+  expect((await texts(other)).slice(-2)).toEqual(["meanwhile", "behind"]);
 });

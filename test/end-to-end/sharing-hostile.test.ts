@@ -1,6 +1,6 @@
 /** Shared sessions whose holders die at the worst moment, stop, lie, or hear from those who do. */
 
-import { readdirSync, readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
@@ -387,4 +387,69 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (st
     await late.result("append", said("last"));
     expect(await texts(guest)).toEqual(["held", "shared", "late", "last"]);
   });
+});
+
+describe("a host is told once of an entry", () => {
+  /** A server that was told of an entry by a false holder, which another program has written. */
+  async function told() {
+    const { other, lock, say, end, succeed } = await joined();
+    await other.result("initialize");
+    const write = async (text: string): Promise<string> => (await lock.result("append", said(text))).entryIds[0];
+    const tell = (...entryIds: string[]): void => {
+      const entries = entryIds.map((id) => ({ id }));
+      say({ event: "session_append", leafId: entryIds.at(-1), payload: { entryIds, origin: "peer", entries } });
+    };
+    const heard = (): string[] =>
+      other.events.filter(({ method }) => method === "session_append").flatMap(({ params }) => params.entryIds);
+    const until = async (isSo: (state: Json) => boolean): Promise<void> => {
+      while (!isSo(await other.result("get_state"))) await turn();
+    };
+    await until(({ holder }) => holder !== undefined);
+    return { other, lock, write, tell, heard, end, succeed, until };
+  }
+
+  test("of which a holder told that dies while the file has another name", async () => {
+    const { other, lock, write, tell, heard, end, until } = await told();
+    const { sessionFile } = await lock.result("get_state");
+    const id = await write("told");
+    tell(id);
+    // It is told of, and not read here yet.
+    for (let turns = 0; turns < 50; turns++) await turn();
+    renameSync(sessionFile, `${sessionFile}.away`);
+    await end();
+    await until(({ holder }) => holder === undefined);
+    renameSync(`${sessionFile}.away`, sessionFile);
+    const { entryIds } = await other.result("append", said("mine"));
+    await other.result("get_state");
+    expect(heard()).toEqual([id, ...entryIds]);
+  });
+
+  test("of which an event of the next holder tells with others", async () => {
+    const { other, write, tell, heard, succeed, until } = await told();
+    const first = await write("one");
+    tell(first);
+    await until(() => heard().length === 1);
+    await succeed();
+    const second = await write("two");
+    tell(first, second);
+    await until(() => heard().length > 1);
+    expect(heard()).toEqual([first, second]);
+    const last = other.events.findLast(({ method }) => method === "session_append");
+    expect(last?.params.entries).toEqual([{ id: second }]);
+  });
+});
+
+test("a payload of a holder ends no line, and takes the place of nothing that the server says", async () => {
+  const payload = '{"newLeafId":"a",\n\r\n"oldLeafId":null,"seq":-1,"leafId":"no","sessionId":"no","type":"no"}';
+  const { other, asked, end } = await joined({
+    answer: framed(`{"event":"session_tree","leafId":null,"payload":${payload}}`),
+  });
+  const write = other.request("append", said("joined"));
+  await asked("joined");
+  for (let turns = 0; turns < 20; turns++) await turn();
+  await end();
+  await write;
+  const { params } = other.events.find(({ params: { newLeafId } }) => newLeafId === "a") as Json;
+  expect(params).toMatchObject({ oldLeafId: null, leafId: null, sessionId: "s", seq: expect.any(Number) });
+  expect([params.seq > 0, params.type]).toEqual([true, undefined]);
 });

@@ -7,6 +7,9 @@ import type { SessionEntries } from "./entries.ts";
 import type { SessionHeads } from "./heads.ts";
 import type { LeafTracker } from "./leaf.ts";
 
+/** Entries that are remembered as reported. */
+const MOST_TOLD = 10_000;
+
 /** Changes by other programs that were found since they were last requested. */
 export interface Foreign {
   readonly positions: readonly number[];
@@ -21,6 +24,8 @@ export class ForeignChanges {
   /** Ids of entries that were not requested yet; positions change with the log. */
   private untoldIds = new Set<string>();
   private untoldLost = 0;
+  /** Ids of entries of others that were reported last, whether they were found here or another process told of them. */
+  private readonly toldIds = new Set<string>();
   /** Number of items of the log's damage that were reported, and earlier items that are still to be reported. */
   private reportedDamage: number;
   private untoldDamage: Damage[] = [];
@@ -42,7 +47,17 @@ export class ForeignChanges {
 
   note(position: number): void {
     const { nodes } = this.entries.log;
-    if (!nodes.isMarker(position)) this.untoldIds.add(nodes.id(position));
+    if (nodes.isMarker(position)) return;
+    this.toldIds.delete(nodes.id(position));
+    this.untoldIds.add(nodes.id(position));
+  }
+
+  /** Notes that an entry is reported. Returns whether it was not before. */
+  tell(id: string): boolean {
+    if (this.toldIds.has(id)) return false;
+    this.toldIds.add(id);
+    if (this.toldIds.size > MOST_TOLD) this.toldIds.delete(this.toldIds.values().next().value as string);
+    return true;
   }
 
   /** Notes entries again that were to be told with a change that failed, as far as they are still there. */
@@ -79,10 +94,18 @@ export class ForeignChanges {
     const { log, tree } = this.entries;
     const known = Array.from(this.untoldIds, (id) => log.nodes.position(id));
     const positions = known.filter((position) => position >= 0 && tree.isVisible(position));
+    const untold = positions.filter((position) => this.tell(log.nodes.id(position)));
     const lost = this.untoldLost;
     this.untoldIds = new Set();
     this.untoldLost = 0;
-    return { positions, lost };
+    return { positions: untold, lost };
+  }
+
+  /** Takes in what is found, of which the process that holds the session tells. Throws what Session.refresh throws. */
+  readAlong(): void {
+    this.checkForChanges();
+    this.untoldIds = new Set();
+    this.untoldLost = 0;
   }
 
   /** Does what Session.refresh says. Returns whether there was anything. */
@@ -165,8 +188,12 @@ export class ForeignChanges {
     this.entries.replace(next);
     this.noteCome(positionsMissingIn(before, next), follows);
     const damaged = stillDamaged(before, next);
-    for (const position of positionsMissingIn(next, before))
-      if (!isRepair && !damaged.has(before.nodes.id(position))) this.untoldLost++;
+    for (const position of positionsMissingIn(next, before)) {
+      const id = before.nodes.id(position);
+      // It is reported again if it comes back.
+      this.toldIds.delete(id);
+      if (!isRepair && !damaged.has(id)) this.untoldLost++;
+    }
     this.noteDamageSince(before);
     this.heads.replaced(kept);
     try {

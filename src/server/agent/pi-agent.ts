@@ -20,6 +20,8 @@ import { SeenTurn, type TurnRest } from "./seen-turn.ts";
 
 /** Milliseconds for which a reply about the state is waited for, from an agent that has answered before. */
 const STATE_WITHIN = 5000;
+/** Bytes of a line that are shown where it is no message. */
+const SHOWN = 4096;
 /** Entries at the end of the path among which a message of the turn is looked for. */
 const LOOKED_AT = 500;
 
@@ -311,7 +313,7 @@ export class PiAgent implements AgentSink {
 
   line(bytes: Buffer): void {
     if (!isObject(bytes)) {
-      const text = bytes.toString("utf8").trim();
+      const text = bytes.toString("utf8", 0, SHOWN).trim();
       if (text !== "") this.launch.complain(text);
       return;
     }
@@ -322,7 +324,10 @@ export class PiAgent implements AgentSink {
       const reply = membersOfLine(bytes) as unknown as PiReply;
       this.hasNews = true;
       if (this.questions.take(reply, !this.requests.has(new Set([reply.command ?? ""])))) return;
-      this.requests.answered(reply);
+      if (!this.requests.answered(reply)) {
+        this.launch.complain(`a reply to nothing that it was asked: ${bytes.toString("utf8", 0, SHOWN).trim()}`);
+        return;
+      }
     } else if (type !== undefined) {
       this.hasNews = true;
       if (type === "agent_start") this.mayWork = true;

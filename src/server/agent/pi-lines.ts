@@ -1,6 +1,6 @@
 /** Knows the lines of an agent that speaks Pi's dialect, without parsing those that need not be understood. */
 
-import { parse } from "../../core/json/json.ts";
+import { isJson, parse, skipSpace } from "../../core/json/json.ts";
 
 /** A reply of the agent. */
 export interface PiReply {
@@ -28,11 +28,9 @@ export function typeOf(line: Buffer): string | undefined {
   return typeof type === "string" ? type : undefined;
 }
 
-/** Whether a line is an object, as far as its first character tells. */
+/** Whether a line is a JSON object. */
 export function isObject(line: Buffer): boolean {
-  let at = 0;
-  while (line[at] === 0x20 || line[at] === 0x09) at++;
-  return line[at] === 0x7b;
+  return line[skipSpace(line, 0, line.length)] === 0x7b && isJson(line);
 }
 
 /** Returns the members of a line that is an object, else none. */

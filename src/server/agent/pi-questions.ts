@@ -80,9 +80,14 @@ export interface ForwardedRequest {
   readonly idText: string | undefined;
 }
 
+/** Requests that are remembered when they are answered. */
+const MOST_DONE = 100;
+
 /** The requests of the host that the agent has and has not answered. */
 export class ForwardedRequests {
   private waiting: ForwardedRequest[] = [];
+  /** Those that were answered last. */
+  private readonly done: ForwardedRequest[] = [];
   private watchers: (() => void)[] = [];
 
   add(request: ForwardedRequest): void {
@@ -98,17 +103,23 @@ export class ForwardedRequests {
     return this.waiting.some(({ command }) => commands.has(command));
   }
 
-  /** Notes a reply: to the request with its id, or the oldest of its command where it has none. */
-  answered({ id, command }: PiReply): void {
+  /**
+   * Notes a reply: to the request with its id, or the oldest of its command where it has none, as in the refusals of old
+   * versions. Returns whether the agent was asked that, which it may answer twice: first that it begins, then that it failed.
+   */
+  answered({ id, command }: PiReply): boolean {
     const idText = id === undefined ? undefined : JSON.stringify(id);
-    const isMeant = (one: ForwardedRequest): boolean => one.idText === idText && one.command === command;
+    // A large number may be written in two ways.
+    const hasId = (one: ForwardedRequest): boolean =>
+      one.idText === idText || (typeof id === "number" && Number(one.idText) === id);
+    const isMeant = (one: ForwardedRequest): boolean => hasId(one) && one.command === command;
     let at = this.waiting.findIndex(isMeant);
-    // Old versions leave the id out of a refusal, and a number may be written in two ways.
-    if (at < 0)
-      at = this.waiting.findIndex((one) => one.idText === idText || (id === undefined && one.command === command));
-    if (at < 0) return;
-    this.waiting.splice(at, 1);
+    if (at < 0) at = this.waiting.findIndex((one) => (id === undefined ? one.command === command : hasId(one)));
+    if (at < 0) return this.done.some(isMeant);
+    this.done.push(...this.waiting.splice(at, 1));
+    if (this.done.length > MOST_DONE) this.done.shift();
     for (const wake of this.watchers.splice(0)) wake();
+    return true;
   }
 
   /** Resolves when none of these commands waits any more, and to false when that takes longer than so many milliseconds. */

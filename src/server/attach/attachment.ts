@@ -6,7 +6,7 @@
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, knownValueEnd, members } from "../../core/json/json.ts";
+import { bytesOf, elements, knownValueEnd, members, oneLine } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import {
   ATTACH_PROTOCOL,
@@ -33,6 +33,8 @@ import { HOOKS } from "./words.ts";
 
 /** Milliseconds in which a holder must let us in. */
 const LETS_IN_WITHIN = 1000;
+/** Members of an event that this server says, whatever the holder does. */
+const OURS: ReadonlySet<string> = new Set(["type", "sessionId", "seq", "leafId"]);
 /** Milliseconds for which a dead holder's place is fought for. */
 const RECOVERS_WITHIN = 15_000;
 
@@ -59,9 +61,6 @@ export interface AttachmentOptions {
   readonly self: (session: Session) => SharedClient;
 }
 
-/** Events whose entries are remembered. */
-const MAX_TOLD = 10_000;
-
 export class Attachment {
   private readonly session: Session;
   private readonly options: AttachmentOptions;
@@ -75,8 +74,6 @@ export class Attachment {
   /** Whether the holder told of something that was not read here yet. */
   private isBehind = false;
   private readonly asked = new AskedCalls();
-  /** Entries that our host was told of lately; where one of them is the last of an event, it has heard of that. */
-  private readonly told = new Set<string>();
   /** Everybody who shares the session, as far as we were told. */
   readonly clients = new ToldClients();
   /** Whether the holder has said that it leaves. */
@@ -299,8 +296,9 @@ export class Attachment {
     this.heardAt = performance.now();
     requireSound(message.value);
     this.note(message);
-    const { reply, event, ask, withdraw, lost, bye } = message.value;
-    if (typeof reply === "number") this.receiveReply(reply, message.value);
+    const { reply, event, ask, withdraw, lost, ping, bye } = message.value;
+    if (ping === true) this.pipe?.send('{"pong":true}');
+    else if (typeof reply === "number") this.receiveReply(reply, message.value);
     else if (typeof event === "string" && isKnown(event)) this.receiveEvent(event, message);
     else if (typeof ask === "number") this.receiveQuestion(ask, message.value);
     else if (typeof withdraw === "number") this.questions.get(withdraw)?.cancel();
@@ -339,16 +337,14 @@ export class Attachment {
       const news = this.clients.take(name, message.value.payload);
       return this.tellPresence(news ? [news] : []);
     }
-    // Another holder may tell once more of what the one before had told, or what was read here.
-    if (!this.isNew(name, message.value.payload as PendingEvent["payload"])) return;
-    const bytes = message.text("payload") ?? bytesOf("{}");
-    // What is stored is passed on as it is.
+    // What is stored is passed on as it is, but ends no line of ours.
+    const bytes = oneLine(message.text("payload") ?? bytesOf("{}"));
     const payload: Record<string, unknown> = Object.fromEntries(
-      (members(bytes, 0, bytes.length, knownValueEnd) ?? []).map((member) => [
-        member.name,
-        Raw.of(bytes.subarray(member.start, member.end)),
-      ]),
+      (members(bytes, 0, bytes.length, knownValueEnd) ?? [])
+        .filter((member) => !OURS.has(member.name))
+        .map((member) => [member.name, Raw.of(bytes.subarray(member.start, member.end))]),
     );
+    if (name === "session_append" && !this.leaveNew(payload, message.value.payload)) return;
     if (payload.client) payload.client = clientIn(message.value.payload);
     const leafId = this.toldLeafId;
     const told = { name, sessionId: this.session.id, leafId, payload };
@@ -357,17 +353,21 @@ export class Attachment {
     else this.options.passOn(this.session, [told]);
   }
 
-  private isNew(name: EventName, payload: PendingEvent["payload"]): boolean {
-    const lastId = lastOf(name, payload);
-    if (lastId === undefined) return true;
-    const isNew = !this.told.has(lastId);
-    this.noteTold(lastId);
-    return isNew;
-  }
-
-  private noteTold(id: string): void {
-    this.told.add(id);
-    if (this.told.size > MAX_TOLD) this.told.delete(this.told.values().next().value as string);
+  /**
+   * Leaves of entries that the holder tells of those of which our host has not heard: another holder may have told of them,
+   * or they were read here. Returns whether there are any.
+   */
+  private leaveNew(payload: Record<string, unknown>, said: unknown): boolean {
+    const { entryIds } = said as { entryIds: string[] };
+    const isNew = entryIds.map((id) => this.session.foreign.tell(id));
+    if (isNew.every(Boolean)) return true;
+    payload.entryIds = entryIds.filter((_, at) => isNew[at]);
+    if (payload.entries instanceof Raw) {
+      const bytes = payload.entries.bytes();
+      const entries = (elements(bytes, 0, bytes.length, knownValueEnd) ?? []).filter((_, at) => isNew[at]);
+      payload.entries = entries.map(({ start, end }) => Raw.of(bytes.subarray(start, end)));
+    }
+    return isNew.includes(true);
   }
 
   private receiveQuestion(number: number, { hook, payload }: PipeMessage["value"]): void {
@@ -398,7 +398,7 @@ export class Attachment {
     const { session } = this;
     // The holder tells of everything that is found now.
     try {
-      session.refresh();
+      session.foreign.readAlong();
     } catch (error) {
       // What was read before is still known when the file is gone, as it is to the holder.
       if (error instanceof Failure && error.details.errno === "ENOENT") return;
@@ -458,7 +458,7 @@ export class Attachment {
   /** Goes on as the holder: what was not answered is run here, in its order. */
   private async takeOver(known: ToldPlace): Promise<void> {
     const { session, options } = this;
-    session.refresh();
+    session.foreign.readAlong();
     // What the dead holder wrote may be what we are about to answer for.
     session.log.settle?.();
     this.catchUp(known);
@@ -489,7 +489,6 @@ export class Attachment {
     const caught = catchUp(session, told, keys, wish);
     this.isBehind = false;
     if (!caught) return false;
-    for (const id of caught.entryIds) this.noteTold(id);
     if (caught.place) this.place = caught.place;
     if (caught.events.length > 0) options.passOn(session, caught.events);
     return true;

@@ -25,6 +25,9 @@ const MAX_WAITING = 1000;
 /** Characters of what a guest says that are repeated. */
 const SHOWN = 500;
 
+/** Times that a guest is asked for a word, before it counts as stopped. */
+const PINGS = 6;
+
 /** The decision of a guest that is gone. */
 const GONE: HookAnswer = { cancelled: true, reason: "host_gone" };
 
@@ -47,6 +50,8 @@ export interface GuestRoom {
   clientsOf(session: Session): readonly SharedClient[];
   /** Notes what a guest says of itself. */
   introduce(guest: Guest, self: unknown): void;
+  /** Milliseconds without a word after which a guest that is asked counts as stopped. */
+  readonly answersWithin: number;
 }
 
 export class Guest implements CallingPeer {
@@ -71,6 +76,10 @@ export class Guest implements CallingPeer {
   private questions = 0;
   private readonly asked = new Map<number, (answer: HookAnswer | Failure) => void>();
   isGone = false;
+  private heardAt = 0;
+  private watch: NodeJS.Timeout | undefined;
+  /** Whether it said nothing while it was asked, and has said nothing since. */
+  private isSilent = false;
   /** The head at which it stands; null for the shared leaf. */
   private head: string | null = null;
   /** Whether it has said that it leaves. */
@@ -102,6 +111,8 @@ export class Guest implements CallingPeer {
   // --- what comes in -------------------------------------------------------------------------------------------
 
   receive(message: PipeMessage): void {
+    this.heardAt = performance.now();
+    this.isSilent = false;
     const { call, answer, hooks, cancel, ping, stand, self, bye } = message.value;
     if (ping === true) this.pipe.send('{"pong":true}');
     else if (typeof call === "number") this.receiveCall(call, message);
@@ -121,8 +132,8 @@ export class Guest implements CallingPeer {
    * next is asked the rest.
    */
   receiveAtEnd(message: PipeMessage): void {
-    const { answer, ping, bye } = message.value;
-    if (typeof answer === "number" || ping === true || bye === true) this.receive(message);
+    const { answer, ping, pong, bye } = message.value;
+    if (typeof answer === "number" || [ping, pong, bye].includes(true)) this.receive(message);
   }
 
   /** Stops reading what a guest asks that does not read its answers. */
@@ -264,7 +275,7 @@ export class Guest implements CallingPeer {
   // --- hooks ---------------------------------------------------------------------------------------------------
 
   has(name: HookName): boolean {
-    return this.hooksAsked.has(name) && !this.isGone;
+    return this.hooksAsked.has(name) && !this.isGone && !this.isSilent;
   }
 
   ask(name: HookName, payload: Readonly<Record<string, unknown>>): Question {
@@ -281,6 +292,7 @@ export class Guest implements CallingPeer {
     answer.catch(() => {});
     pipe.send(JSON.stringify({ ask: number, hook: name, payload }));
     if (this.isGone) asked.get(number)?.(GONE);
+    else this.requireWords();
     return {
       answer,
       cancel() {
@@ -290,11 +302,41 @@ export class Guest implements CallingPeer {
     };
   }
 
+  /** Asks the guest for a word from time to time while it is asked: one that was stopped would be waited for without end. */
+  private requireWords(): void {
+    if (this.watch) return;
+    const { answersWithin } = this.room;
+    this.heardAt = performance.now();
+    this.watch = setInterval(() => {
+      // While we read nothing of it, the silence is ours.
+      if (this.waiting >= MAX_WAITING) this.heardAt = performance.now();
+      if (this.asked.size === 0) this.endWatch();
+      else if (performance.now() - this.heardAt < answersWithin) this.pipe.send('{"ping":true}');
+      else this.passOver();
+    }, answersWithin / PINGS).unref();
+  }
+
+  private endWatch(): void {
+    clearInterval(this.watch);
+    this.watch = undefined;
+  }
+
+  /** Gives the answers of a guest that is silent in its place. */
+  private passOver(): void {
+    this.endWatch();
+    this.isSilent = true;
+    for (const [number, settle] of [...this.asked]) {
+      this.pipe.send(JSON.stringify({ withdraw: number }));
+      settle(GONE);
+    }
+  }
+
   // --- the end -------------------------------------------------------------------------------------------------
 
   /** Notes that nobody hears the guest's replies any more; what it asked for is done all the same. */
   gone(): void {
     this.isGone = true;
+    this.endWatch();
     this.stand(null);
     for (const settle of [...this.asked.values()]) settle(GONE);
   }

@@ -36,6 +36,8 @@ export interface HostingOptions {
   readonly host: HostingHost;
   readonly durability: "sync" | "os";
   readonly presence: OwnPresence;
+  /** Milliseconds without a word after which a guest that is asked counts as stopped. */
+  readonly answersWithin: number;
 }
 
 /** The dispatcher, as the holder's side needs it. */
@@ -61,6 +63,10 @@ export class Hosting implements GuestRoom {
 
   constructor(options: HostingOptions) {
     this.options = options;
+  }
+
+  get answersWithin(): number {
+    return this.options.answersWithin;
   }
 
   /** Opens an entrance for each of these sessions that we hold, and closes those of the others among them. */

@@ -92,7 +92,7 @@ function missedBy(
   session: Session,
   { from, end, own, isFirst }: Missed,
   { head: mine, ...known }: ToldPlace,
-): { events: PendingEvent[]; entryIds: string[]; place: ToldPlace } {
+): { events: PendingEvent[]; place: ToldPlace } {
   const { nodes } = session.log;
   const runs: TellingRun[] = [];
   let { leafId, sharedLeafId, headLastId } = known;
@@ -109,7 +109,7 @@ function missedBy(
       headLastId = id;
     }
     if (mine === null) leafId = sharedLeafId;
-    if (!isShown) continue;
+    if (!isShown || !session.foreign.tell(id)) continue;
     let run = runs.at(-1);
     if (run?.isOwn !== isOwn || run.head !== head) {
       run = { isOwn, head, positions: [], leafId };
@@ -119,8 +119,7 @@ function missedBy(
     run.leafId = leafId;
   }
   const events = runs.map((run) => appended(session, run, run.isOwn ? "self" : isFirst ? "foreign" : "peer"));
-  const entryIds = runs.flatMap(({ positions }) => positions.map((position) => nodes.id(position)));
-  return { events, entryIds, place: { ...known, head: mine, leafId, sharedLeafId, headLastId } };
+  return { events, place: { ...known, head: mine, leafId, sharedLeafId, headLastId } };
 }
 
 /** Returns the event about entries that no holder has told of. */
@@ -144,11 +143,9 @@ export interface CatchingUp {
   readonly isRead?: boolean;
 }
 
-/** Events and entries that our host did not hear of until now. */
+/** Events that our host did not hear of until now. */
 interface CaughtUp {
   readonly events: PendingEvent[];
-  /** Entries that it was told of, or is by these events. */
-  readonly entryIds: string[];
   /** Where the session is, if the holder's word on that leads further than its entries do. */
   readonly place?: ToldPlace;
 }
@@ -165,7 +162,7 @@ export function catchUp(
 ): CaughtUp | undefined {
   const known = told.head === session.heads.own ? told : { ...placeOf(session), lastId: told.lastId };
   const before = session.log.nodes.count;
-  if (!isRead) session.refresh();
+  if (!isRead) session.foreign.readAlong();
   const { nodes } = session.log;
   if (next?.lastId && nodes.position(next.lastId) < 0) return undefined;
   const own = new Set(keys.flatMap((key) => session.repeated(key)?.ids ?? []).map((id) => nodes.position(id)));
@@ -174,9 +171,8 @@ export function catchUp(
   // A file in which the last known entry is not was replaced; the refresh has read it anew.
   const from = known.lastId === null || first > 0 ? first : end;
   const missed = missedBy(session, { from, end, own, isFirst }, found(session, known));
-  const entryIds = [...missed.entryIds];
-  // By their ids, because those that were not acknowledged may be gone and others in their places.
-  for (let position = end; isFirst && position < before; position++) entryIds.push(nodes.id(position));
+  // What was read before is known to our host, though the holder may tell of it.
+  for (let position = end; isFirst && position < before; position++) session.foreign.tell(nodes.id(position));
   // The holder may have told of a head that our host has left meanwhile.
   const isOwn = next?.head === session.heads.own;
   const now = next && isOwn && isTold(session, next, end) ? next : missed.place;
@@ -186,5 +182,5 @@ export function catchUp(
   const { events } = missed;
   const by = now.head === null ? {} : { head: now.head };
   if (newLeafId !== oldLeafId) events.push(eventOf(session, "session_tree", { newLeafId, oldLeafId, ...by }));
-  return { events, entryIds, place: next && isOwn && now !== next ? { ...now, lastId: next.lastId } : undefined };
+  return { events, place: next && isOwn && now !== next ? { ...now, lastId: next.lastId } : undefined };
 }

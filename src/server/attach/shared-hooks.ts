@@ -3,6 +3,7 @@
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
+import { Guest } from "./guest.ts";
 import { HOOKS } from "./words.ts";
 
 export type AskedHost = Pick<Hooks, "has" | "ask">;
@@ -33,8 +34,10 @@ export class SharedHooks implements AskedHost {
   ask(name: HookName, payload: Readonly<Record<string, unknown>>, onId: (id: string) => void): Question {
     const tried = new Set<AskedHost>();
     let question: Question | undefined;
+    let asked = this.caller;
     const answerOf = async (host: AskedHost): Promise<HookAnswer> => {
       tried.add(host);
+      asked = host;
       question = host.ask(name, host === this.caller ? payload : { ...payload, client: this.client }, onId);
       const answer = await question.answer;
       // Nobody waits for the command of a host that is gone. In the place of another, the next one is asked.
@@ -43,6 +46,10 @@ export class SharedHooks implements AskedHost {
     };
     const answer = answerOf(this.nextFor(name, tried) ?? this.caller);
     answer.catch(() => {});
-    return { answer, cancel: () => question?.cancel() };
+    return {
+      answer,
+      cancel: () => question?.cancel(),
+      asks: (peer) => (asked instanceof Guest ? asked : undefined) === peer,
+    };
   }
 }

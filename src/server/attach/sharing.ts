@@ -17,7 +17,7 @@ import type { OwnPresence } from "./presence.ts";
 import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
 import { isDoneByHolder } from "./words.ts";
 
-/** Milliseconds without a word from a holder after which what it was asked fails, where nothing else was set. */
+/** Milliseconds without a word from a process after which nobody waits for it, where nothing else was set. */
 const ANSWERS_WITHIN = 30_000;
 
 /** Commands in whose place others are done by whoever has joined. */
@@ -29,7 +29,7 @@ export interface SharingOptions {
   readonly client: string;
   /** The event that an acknowledged change survives. */
   readonly durability: "sync" | "os";
-  /** Milliseconds without a word from a holder after which what it was asked fails, if not the usual ones. */
+  /** Milliseconds without a word from a process after which nobody waits for it, if not the usual ones. */
   readonly holderTimeout?: number;
 }
 
@@ -56,16 +56,16 @@ export class Sharing {
   private planned: Set<Session> | "all" | undefined;
   private isClosed = false;
 
-  constructor({ attachments, client, durability, holderTimeout }: SharingOptions, host: SharingHost) {
+  constructor({ attachments, client, durability, holderTimeout = ANSWERS_WITHIN }: SharingOptions, host: SharingHost) {
     const { presence } = host;
     const keys = host.workspace.env.sessionId();
     let keyed = 0;
     this.host = host;
-    this.hosting = new Hosting({ attachments, durability, host, presence });
+    this.hosting = new Hosting({ attachments, durability, host, presence, answersWithin: holderTimeout });
     this.attaching = new Attaching({
       client,
       durability,
-      answersWithin: holderTimeout ?? ANSWERS_WITHIN,
+      answersWithin: holderTimeout,
       hooks: host.hooks,
       newKey: () => `${keys}-${++keyed}`,
       now: () => host.workspace.env.now(),

@@ -3,6 +3,7 @@
 import type { MessageConnection } from "vscode-jsonrpc/node";
 import { Failure } from "../../core/failure.ts";
 import type { HookAnswer, HookName, HookRegistration } from "../../handlers/shared/hooks.ts";
+import type { Peer } from "./call.ts";
 import type { Dialect, HookMessage, Pieces } from "./dialect.ts";
 
 /** Milliseconds that the host has for an answer; there is no limit where a model may be at work. */
@@ -18,6 +19,11 @@ export interface Question {
   readonly answer: Promise<HookAnswer>;
   /** Ends the wait; the answer rejects with `cancelled`. */
   cancel(): void;
+  /**
+   * Whether it is a host's turn to answer: that of the process `peer`, or our own. Missing where no other process shares
+   * the session.
+   */
+  asks?(peer: Peer | undefined): boolean;
 }
 
 export class Hooks {

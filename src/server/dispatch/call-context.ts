@@ -26,7 +26,7 @@ export function inPlace<T>({ peer, target, head = null }: Call, run: () => T): T
 /** The hosts that a call may have to ask. */
 export interface CallHooks {
   has(hook: HookName): boolean;
-  /** Asks for consent; the call's lane waits meanwhile. */
+  /** Asks for consent. Meanwhile the calls of who asked and who is asked wait, and where nobody shares the session, all. */
   ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
 }
 
@@ -92,11 +92,17 @@ export class CallContext implements CommandContext {
   }
 
   async ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
+    const { peer, head } = this.call;
+    const { leafId } = this.session;
+    const answer = this.hooks.ask(hook, payload);
+    // Meanwhile nobody stands where a peer does; its call goes on there.
+    if (peer) this.session.heads.resume();
     try {
-      return await this.hooks.ask(hook, payload);
+      return await answer;
     } finally {
-      // Meanwhile nobody stands where a peer does; its call goes on there.
-      if (this.call.peer) this.session.heads.resume(this.call.head);
+      if (peer) this.session.heads.resume(head);
+      // Other hosts may have written meanwhile, and the move was prepared and judged from where the leaf was.
+      if (hook === "session_before_tree") this.session.guard(leafId, true);
     }
   }
 

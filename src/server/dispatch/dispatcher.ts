@@ -138,13 +138,15 @@ export class Dispatcher implements ReplyHost {
   private enqueue(call: Call, batch?: BatchReply): void {
     const lane = this.lanes.ofCall(call);
     lane.touched = this.workspace.env.now();
-    if (!asksWhile(call, lane.questionIds) && (lane.calls.length > 0 || !this.isNext(lane, call)))
-      lane.calls.push({ call, batch });
-    else this.run(lane, call, batch);
+    if (asksWhile(call, lane.questionIds) || (lane.calls.length === 0 && this.isNext(lane, call)))
+      return this.run(lane, call, batch);
+    lane.calls.push({ call, batch });
+    if (lane.hasAside) this.pump(lane);
   }
 
   /** Whether a call may run now: while the holder of the session is asked, only what it is asked too. */
   private isNext(lane: Lane, call: Call): boolean {
+    if (!lane.isFreeFor(call)) return false;
     if (lane.busy || lane.passed === 0) return !lane.busy;
     // What was asked of a holder that is gone is run here first.
     return !isAlone(call.command) && isDoneByHolder(call.command, call.params) && this.attachmentOf(lane) !== undefined;
@@ -163,7 +165,7 @@ export class Dispatcher implements ReplyHost {
   cancel(idText: string, peer?: Peer): void {
     const isMeant = (call: Call | undefined): boolean => call?.idText === idText && call.peer === peer;
     for (const lane of this.lanes) {
-      if (isMeant(lane.running)) lane.question?.cancel();
+      lane.cancelQuestions(isMeant);
       if (lane.passed > 0) this.attachmentOf(lane)?.cancel(isMeant);
       const waiting = [...lane.lacking, ...lane.calls].find(({ call }) => isMeant(call));
       if (!waiting) continue;
@@ -254,11 +256,8 @@ export class Dispatcher implements ReplyHost {
   }
 
   tellPresence(session: Session, events: readonly PresenceEvent[]): void {
-    if (this.workspace.isOpen(session))
-      this.passOn(
-        session,
-        events.map(({ name, payload }) => eventOf(session, name, payload)),
-      );
+    const told = events.map(({ name, payload }) => eventOf(session, name, payload));
+    if (this.workspace.isOpen(session)) this.passOn(session, told);
   }
 
   clientsOf(session: Session): readonly PresentClient[] {
@@ -298,18 +297,17 @@ export class Dispatcher implements ReplyHost {
     const slot = lane.reserve({ call, batch, events });
     lane.passed++;
     if (isAlone(call.command)) lane.running = call;
-    let isHere = false;
+    let running = call;
     const here = (keyed: Call): unknown => {
-      isHere = true;
-      lane.running = call;
+      lane.running = running = keyed;
       return this.perform(lane, keyed, events);
     };
     const settle = (outcome: Outcome): void => {
       if ("result" in outcome && outcome.result instanceof Attachment)
         return outcome.result.pass({ call, events, here, settle });
       lane.passed--;
-      if (lane.running === call) lane.running = undefined;
-      if (isHere) this.noteApplied(lane, outcome);
+      if (lane.running === running) lane.running = undefined;
+      if (running !== call) this.noteApplied(lane, outcome);
       if ("error" in outcome) events.splice(0, events.length, ...stillFound(this.lanes.sessionOf(lane), events));
       lane.fill(slot, this.replies.shaped(call, outcome));
       this.replies.flush(lane);
@@ -338,7 +336,7 @@ export class Dispatcher implements ReplyHost {
     if (!(result instanceof Promise)) return this.settle(lane, call, batch, { result }, events, readFrom);
     const isRead = lane.running !== undefined;
     if (isRead) lane.reads++;
-    else lane.running = call;
+    else if (!lane.isAside(call)) lane.running = call;
     result
       .then(
         (value): Outcome => ({ result: value }),
@@ -380,8 +378,10 @@ export class Dispatcher implements ReplyHost {
   }
 
   private pump(lane: Lane): void {
-    while (lane.calls.length > 0 && this.isNext(lane, lane.calls[0].call))
-      this.runQueued(lane, lane.calls.shift() as QueuedCall);
+    lane.runWaiting(
+      (call) => this.isNext(lane, call),
+      (next) => this.runQueued(lane, next),
+    );
   }
 
   private runQueued(lane: Lane, next: QueuedCall): void {
@@ -466,7 +466,7 @@ export class Dispatcher implements ReplyHost {
     const hooks = this.sharing?.hooksOf(this.lanes.sessionOf(lane), caller.hooks) ?? caller.hooks;
     const callHooks: CallHooks = {
       has: (name) => hooks.has(name),
-      ask: (name, payload) => lane.ask(hooks, name, payload),
+      ask: (name, payload) => lane.ask(call, [hooks, name, payload], () => this.goOn(lane)),
     };
     return new CallContext(caller, call, events, callHooks, this.lanes.ownerOf(lane));
   }

@@ -13,7 +13,8 @@
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
-import type { Call, Outcome } from "../connection/call.ts";
+import { isBeside } from "../attach/words.ts";
+import type { Call, Outcome, Peer } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import type { Pieces } from "../connection/dialect.ts";
 import type { Question } from "../connection/hooks.ts";
@@ -22,6 +23,9 @@ import type { Prepared } from "./sink.ts";
 
 /** The parameters of a question to the host. */
 export type Payload = Readonly<Record<string, unknown>>;
+
+/** A question: to whom, by which hook, and about what. */
+type HookQuestion = readonly [hooks: Caller["hooks"], name: HookName, payload: Payload];
 
 /** The log that a read was answered from, with the losses that were known then. */
 export interface ReadSource {
@@ -84,7 +88,11 @@ export class Lane {
   /** Number of reads that the host makes while it is asked, and that take their time. */
   reads = 0;
   /** The question to the host that the call waits for. */
-  question: Question | undefined;
+  private question: Question | undefined;
+  /** Calls of a session that several hosts share, which wait for a host's answer: those of other hosts run meanwhile. */
+  private readonly aside = new Map<Call, Question>();
+  /** Those of them that were answered, and go on in their turn. */
+  private readonly returning: { readonly call: Call; readonly goOn: () => void }[] = [];
   /** Ids, as JSON text, of the requests by which the host is asked, also for the holder of the session. */
   readonly questionIds = new Set<string>();
   /** Calls that wait for what they ask for to come here: one in its turn, and reads that the host makes while it is asked. */
@@ -130,7 +138,7 @@ export class Lane {
   }
 
   get idle(): boolean {
-    return !this.busy && this.pending === 0;
+    return !this.busy && this.pending === 0 && this.aside.size === 0;
   }
 
   /** Whether nothing is under way, and nothing noted until the input chunk ends. */
@@ -139,9 +147,10 @@ export class Lane {
     return !isUsed && this.idle && this.isDurable;
   }
 
-  /** Asks for consent; the lane waits meanwhile. */
-  async ask(hooks: Caller["hooks"], name: HookName, payload: Payload): Promise<HookAnswer> {
+  /** Asks for consent for a call. The lane waits meanwhile; where others share the session, it is free for their calls. */
+  async ask(call: Call, [hooks, name, payload]: HookQuestion, freed: () => void): Promise<HookAnswer> {
     const question = this.questionTo(hooks, name, payload);
+    if (question.asks) return this.askAside(call, question, freed);
     this.question = question;
     try {
       return await question.answer;
@@ -150,14 +159,80 @@ export class Lane {
     }
   }
 
+  /** Waits for an answer beside the lane, and then for the lane. */
+  private async askAside(call: Call, question: Question, freed: () => void): Promise<HookAnswer> {
+    this.aside.set(call, question);
+    if (this.running === call) {
+      this.running = undefined;
+      queueMicrotask(freed);
+    }
+    try {
+      return await question.answer;
+    } finally {
+      await new Promise<void>((goOn) => {
+        this.returning.push({ call, goOn });
+        freed();
+      });
+    }
+  }
+
+  /** Lets a call go on that waited for an answer, if the lane is free. Returns whether one does. */
+  private takeBack(): boolean {
+    const next = this.busy || this.entered > 0 ? undefined : this.returning.shift();
+    if (!next) return false;
+    this.aside.delete(next.call);
+    this.running = next.call;
+    next.goOn();
+    return true;
+  }
+
+  isAside(call: Call): boolean {
+    return this.aside.has(call);
+  }
+
+  /** Whether any call waits for an answer while others run. */
+  get hasAside(): boolean {
+    return this.aside.size > 0;
+  }
+
+  /** Whether a call need not wait for an answer: its host neither asked for that nor has to give it. */
+  isFreeFor(call: Call): boolean {
+    const waits = ([{ peer }, question]: [Call, Question]): boolean =>
+      peer === call.peer || question.asks?.(call.peer) === true;
+    return !this.hasAside || (isBeside(call) && ![...this.aside].some(waits));
+  }
+
+  /** Lets a call go on that waited for an answer, or runs the waiting calls that may run now, one after the other. */
+  runWaiting(mayRun: (call: Call) => boolean, run: (next: QueuedCall) => void): void {
+    if (this.takeBack()) return;
+    for (let next = this.takeNext(mayRun); next; next = this.takeNext(mayRun)) run(next);
+  }
+
+  /** Takes out the waiting call that may run now: the first, or while one waits for an answer, the first of a host. */
+  private takeNext(mayRun: (call: Call) => boolean): QueuedCall | undefined {
+    const waiting = new Set<Peer | undefined>();
+    const found = this.calls.findIndex(({ call }, at) => {
+      if (at > 0 && (!this.hasAside || waiting.has(call.peer))) return false;
+      waiting.add(call.peer);
+      return mayRun(call);
+    });
+    return found < 0 ? undefined : this.calls.splice(found, 1)[0];
+  }
+
+  /** Cancels the questions of calls that are meant. */
+  cancelQuestions(isMeant: (call: Call | undefined) => boolean): void {
+    if (isMeant(this.running)) this.question?.cancel();
+    for (const [call, question] of this.aside) if (isMeant(call)) question.cancel();
+  }
+
   /** Asks, and has reads that the asked host makes meanwhile answered at once. */
   questionTo(hooks: Caller["hooks"], name: HookName, payload: Payload): Question {
     let id = "";
-    const { answer, cancel } = hooks.ask(name, payload, (asked) => {
+    const question = hooks.ask(name, payload, (asked) => {
       id = asked;
       this.questionIds.add(id);
     });
-    return { answer: answer.finally(() => this.questionIds.delete(id)), cancel };
+    return { ...question, answer: question.answer.finally(() => this.questionIds.delete(id)) };
   }
 
   /** Counts a write that has run. A failed one, too, may have left something to make durable: what it restored. */

@@ -3,6 +3,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { isObject } from "../../../src/server/agent/pi-lines.ts";
+import { ForwardedRequests } from "../../../src/server/agent/pi-questions.ts";
 import {
   data,
   event,
@@ -374,5 +376,38 @@ describe("the end", SYSTEM, () => {
     const next = serveWithAgent(piLike(), ["--session", file], server.place);
     await turn(next, "after");
     expect((await said(next)).at(-1)).toBe("assistant: You said: after");
+  });
+});
+
+describe("the lines of an agent", () => {
+  test.each(["{not JSON", '{"type":"message_update","text":"cut', '{"type":"agent_end"} {}', "{'type':'agent_end'}"])(
+    "are objects: %s is none",
+    (line) => expect(isObject(Buffer.from(`${line}\n`))).toBe(false),
+  );
+
+  test("that reply are to what it was asked, also a second time", () => {
+    const requests = new ForwardedRequests();
+    for (const idText of ["7", '"x"', undefined, "100000000000000000000"]) requests.add({ command: "prompt", idText });
+    const answered = (id: unknown, command = "prompt"): boolean => requests.answered({ id, command, type: "response" });
+    expect([8, "7", "y", null].map((id) => answered(id))).toEqual([false, false, false, false]);
+    expect(answered(undefined, "get_state")).toBe(false);
+    expect([7, 7, "x", undefined, 1e20].map((id) => answered(id))).toEqual(Array(5).fill(true));
+    expect(requests.count).toBe(0);
+    expect(answered("x", "bash")).toBe(false);
+  });
+
+  test("that are neither do not reach the host", async () => {
+    const place = temporaryPlace();
+    const agent = ownAgent(
+      place,
+      `process.stdout.write("{not JSON\\n");
+       say({ id: 99, type: "response", command: type, success: true });
+       say({ id, type: "response", command: type, success: true });`,
+    );
+    const server = serveHere(["--mode", "rpc", "--agent", agent], { place });
+    server.send({ id: 99, type: "get_tree" }, { id: 1, type: "new_in_pi_2" });
+    await until(server, ({ id }) => id === 1);
+    await server.finish();
+    expect(server.said.join("\n")).toMatch(/\{not JSON[\s\S]*a reply to nothing that it was asked/);
   });
 });
