@@ -282,12 +282,7 @@ export class V2Backend implements Backend {
     this.commits.frames.cutTornTail();
     if (!rebuilt) return;
     this.commits.frames.noteFound(end.base?.tail.segmentSeq ?? 1);
-    try {
-      recordRepair(this.container, "index_corruption");
-    } catch (error) {
-      // A damaged ledger must not block appends; verifying the session reports it.
-      if (!(error instanceof Failure)) throw error;
-    }
+    recordRepair(this.container, "index_corruption");
     end.replayed = 0;
   }
 
