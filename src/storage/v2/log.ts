@@ -353,8 +353,8 @@ export class V2Backend implements Backend {
     return this.commits.keepAll();
   }
 
-  rollBack(): void {
-    this.commits.rollBack();
+  rollBack(): boolean {
+    return this.commits.rollBack();
   }
 
   get isCheckpointDue(): boolean {
