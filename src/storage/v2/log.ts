@@ -28,6 +28,7 @@ import { type NextFrame, nextFrame } from "./builder.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
 import { createContainer, missingPartsOf, REPAIRABLE, rebuild, recordRepair, requireFree } from "./create.ts";
+import { documentFaultsOf } from "./document-faults.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
 import { FrameRecords } from "./records.ts";
@@ -374,7 +375,8 @@ export class V2Backend implements Backend {
   // --- repairing -----------------------------------------------------------------------------------------------
 
   get missingParts(): readonly Damage[] {
-    return this.persisted ? missingPartsOf(this.container) : [];
+    const { container } = this;
+    return this.persisted ? [...missingPartsOf(container), ...documentFaultsOf(container)] : [];
   }
 
   requireRepairable(): void {

@@ -20,6 +20,7 @@ import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { noLocks, sharedLocks } from "../../../src/storage/locks/locks.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
+import { audit } from "../../../src/storage/v2/audit.ts";
 import { sha256 } from "../../../src/storage/v2/frame.ts";
 import type { V2Backend } from "../../../src/storage/v2/log.ts";
 import type { FaultDisk } from "../../support/disk.ts";
@@ -969,5 +970,33 @@ describe("what is left of containers that were being built", () => {
     const wanted = beginning(headerText(), `${FOLDER}/other.v2`);
     (await v2On(disk).publish(wanted, [])).close();
     expect(disk.names(FOLDER).filter((name) => name.startsWith("."))).toEqual([".mine"]);
+  });
+});
+
+describe("what verifying a container finds in its documents", () => {
+  const put = (path: string, text: string) => (disk: FaultDisk) => disk.put(`${CONTAINER}/${path}`, bytesOf(text));
+  const other = (digit: string) => (digit === "1" ? "2" : "1");
+
+  test.each<[string, (disk: FaultDisk) => void]>([
+    ["half a checkpoint", put("checkpoints/0000000000000002.json", '{"half')],
+    ["half a manifest", (disk) => rewrite(disk, manifestFile(CONTAINER), (text) => text.slice(0, 200))],
+    [
+      "a row behind the cache",
+      (disk) => rewrite(disk, indexFile(CONTAINER), (text) => text.replace(/(?<="crc32c":")./, other)),
+    ],
+    ["a line of the ledger", put("migrations/ledger.jsonl", "nonsense\n")],
+    ["another file among the segments", put("segments/notes.seg", "x")],
+  ])("a repair names and mends, and keeps what was there: %s", async (_what, harm) => {
+    const disk = made.after();
+    harm(disk);
+    expect((await audit(disk, CONTAINER, { staging: true })).ok).toBe(false);
+    const log = open(disk);
+    expect(textsOf(log)).toEqual(chain(COUNT));
+    expect(log.repairable).toHaveLength(1);
+    const backup = log.repair();
+    log.close();
+    expect(disk.paths().some((path) => path.startsWith(`${backup}/`))).toBe(true);
+    expect(await audit(disk, CONTAINER, { staging: true })).toMatchObject({ findings: [] });
+    expect(textsOf(open(disk))).toEqual(chain(COUNT));
   });
 });
