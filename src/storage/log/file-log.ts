@@ -413,8 +413,7 @@ export class FileLog implements CopiedLog {
     const { count } = this.nodes;
     if (this.durableCount >= count) return error;
     const stays = this.keepAll();
-    const isLeft = !stays && !this.backend.rollBack();
-    const failure = isLeft && error !== undefined ? maybeThere(error) : error;
+    const failure = stays || this.backend.rollBack() || error === undefined ? error : maybeThere(error);
     this.commits.invalidate(count, failure, stays);
     return failure;
   }
@@ -444,8 +443,10 @@ export class FileLog implements CopiedLog {
   // --- repairing -----------------------------------------------------------------------------------------------
 
   get repairable(): readonly Damage[] {
-    const { repairable, missingParts = [] } = this.backend;
-    return [...this.damage.filter(({ kind }) => repairable.has(kind)), ...missingParts];
+    return [
+      ...this.damage.filter(({ kind }) => this.backend.repairable.has(kind)),
+      ...(this.backend.missingParts ?? []),
+    ];
   }
 
   repair(repairs: Repairs = new Map()): string | null {
