@@ -410,10 +410,9 @@ export class FileLog implements CopiedLog {
 
   rollBack(error?: unknown): unknown {
     if (error === undefined) this.commits.told();
-    const { count } = this.nodes;
-    if (this.durableCount >= count) return error;
-    const stays = this.keepAll();
-    const failure = stays || this.backend.rollBack() || error === undefined ? error : maybeThere(error);
+    if (this.durableCount >= this.nodes.count) return error;
+    const [{ count }, stays] = [this.nodes, this.keepAll()];
+    const failure = stays || this.backend.rollBack() || !error ? error : maybeThere(error);
     this.commits.invalidate(count, failure, stays);
     return failure;
   }
@@ -443,10 +442,8 @@ export class FileLog implements CopiedLog {
   // --- repairing -----------------------------------------------------------------------------------------------
 
   get repairable(): readonly Damage[] {
-    return [
-      ...this.damage.filter(({ kind }) => this.backend.repairable.has(kind)),
-      ...(this.backend.missingParts ?? []),
-    ];
+    const { repairable, missingParts = [] } = this.backend;
+    return [...this.damage.filter(({ kind }) => repairable.has(kind)), ...missingParts];
   }
 
   repair(repairs: Repairs = new Map()): string | null {
