@@ -73,6 +73,15 @@ export function notUndone(error: unknown): Failure {
   return new Failure("outcome_unknown", sentence, details, { cause: error, retryable: true });
 }
 
+/** Returns the failure for an error of a commit whose entries could not be taken away again, and may be there. */
+export function maybeThere(error: unknown): Failure {
+  const { name, details } = storageFailure(error, "making the changes durable");
+  if (name === "outcome_unknown") return error as Failure;
+  const sentence =
+    "The changes could not be made durable, and could not be taken back either: the disk refused, or another program moved the session's files. They may be there, now or after the next opening. Read the state and decide again.";
+  return new Failure("outcome_unknown", sentence, details, { cause: error, retryable: true });
+}
+
 /** Returns whether an error says that nothing exists at the path. */
 export function isMissing(error: unknown): boolean {
   const { code } = (error ?? {}) as { code?: unknown };

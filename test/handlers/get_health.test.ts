@@ -299,3 +299,18 @@ test("a session whose rollback was interrupted is one, though it has a file and 
   const offered = (await runHere(place, ["complete", "--", "show", ""])).stdout.trimEnd().split("\n");
   expect(offered.map((line) => line.split("\t")[0]).sort()).toEqual([sessionId(1), sessionId(2)]);
 });
+
+test("damage to a document of a container that costs no entry is told with its remedy, which mends it", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const container = await migrated(server, seen(place, 1));
+  writeFileSync(join(container, "checkpoints", "0000000000000009.json"), '{"half');
+  const [{ reasons, remedy }] = (await health(server)).damaged;
+  expect([reasons, remedy]).toEqual([
+    ["checkpoints/0000000000000009.json is damaged; no entry depends on it"],
+    "repair",
+  ]);
+  await server.result("open_session", { sessionPath: container });
+  await server.result("repair_session", { sessionId: sessionId(1) });
+  expect(await health(server)).toMatchObject({ ok: true, damaged: [] });
+});

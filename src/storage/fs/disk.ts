@@ -474,13 +474,15 @@ export function removeQuietly(disk: Disk, path: string): void {
   }
 }
 
-/** Removes a file if it is still the one that is meant: another program may have replaced it. */
-export function removeIfSame(disk: Disk, path: string, meant: FileInfo): void {
+/** Removes a file if it is still the one that is meant: another program may have replaced it. Returns whether it did. */
+export function removeIfSame(disk: Disk, path: string, meant: FileInfo): boolean {
   try {
     const { device, inode, size } = disk.info(path);
-    if (device === meant.device && inode === meant.inode && size === meant.size) disk.remove(path);
+    if (device !== meant.device || inode !== meant.inode || size !== meant.size) return false;
+    disk.remove(path);
+    return true;
   } catch {
-    // Another program removed it.
+    return false;
   }
 }
 

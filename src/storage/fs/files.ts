@@ -82,6 +82,15 @@ export function infoOrNull(disk: Disk, path: string, plain?: boolean): FileInfo 
   }
 }
 
+/** Whether an open file has no name any more, as far as the disk tells. */
+export function hasNoName(disk: Disk, fd: number): boolean {
+  try {
+    return disk.infoOf(fd).links === 0;
+  } catch {
+    return false;
+  }
+}
+
 /** Returns what `read` returns; null when nothing has the path that it reads. */
 export function ifPresent<T>(read: () => T): T | null {
   try {

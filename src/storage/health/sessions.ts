@@ -182,7 +182,7 @@ function damageOf(
   const unfinished = unfinishedIn(disk, file, log);
   if (unfinished !== null) return { reasons: [unfinished], damageCount: 1, remedy: "finish" };
   // A version that nobody here knows is no damage, and the last line of one that is being written may be on its way.
-  const damage = log.damage.filter(
+  const damage = [...new Set([...log.damage, ...log.repairable])].filter(
     ({ kind }) => kind !== "newer_version" && !(kind === "torn_tail" && log.lockedBy !== null),
   );
   if (damage.length === 0) return null;

@@ -398,13 +398,12 @@ export class JsonlBackend implements Backend {
     return true;
   }
 
-  rollBack(): void {
+  rollBack(): boolean {
     const { end, state, file } = this;
     this.others.forgetFrom(state.durableCount);
     const isOurs = this.tail.givePendingUp();
     if (state.created) {
-      this.unmake(state.created, isOurs);
-      return;
+      return this.unmake(state.created, isOurs);
     }
     Object.assign(end, end.durable);
     try {
@@ -412,20 +411,23 @@ export class JsonlBackend implements Backend {
       this.disk.truncate(file.fd, end.size);
     } catch {
       this.tail.giveUpFrom(end.size);
-      return;
+      return file.isDeleted;
     }
     file.noteOwn(end.size);
     this.file.readEdges(this.end.known);
+    return true;
   }
 
   /** Removes the file of a session whose first entries did not become durable, if it is still as we wrote it. */
-  private unmake(held: readonly Uint8Array[], isOurs: boolean): void {
+  private unmake(held: readonly Uint8Array[], isOurs: boolean): boolean {
     const { file, state } = this;
+    let isGone = false;
     try {
-      if (isOurs) removeIfSame(this.disk, this.path, file.info());
+      isGone = isOurs && removeIfSame(this.disk, this.path, file.info());
     } catch {
       // It may be the file of another program by now.
     }
+    isGone ||= file.isDeleted;
     state.lock.release();
     file.close();
     this.distrust();
@@ -434,6 +436,7 @@ export class JsonlBackend implements Backend {
     for (const [position, line] of held.entries()) this.entries.overrides.set(position, line);
     state.created = null;
     state.unsynced.clear();
+    return isGone;
   }
 
   // --- repairing -----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { sameBytes } from "../../core/json/json.ts";
 import { closeQuietly, type Disk, type FileInfo } from "../fs/disk.ts";
-import { readAt, readIfThere } from "../fs/files.ts";
+import { hasNoName, readAt, readIfThere } from "../fs/files.ts";
 import { isSameFile, isUnchanged, Watched } from "../fs/stamps.ts";
 import { changedByAnother, notASession } from "../log/failures.ts";
 
@@ -33,6 +33,11 @@ export class SessionFile {
 
   get isOpen(): boolean {
     return this.fd >= 0;
+  }
+
+  /** Whether the open file has no name any more. */
+  get isDeleted(): boolean {
+    return hasNoName(this.disk, this.fd);
   }
 
   /** The stamp of the file when it was read. Any other stamp means that another program changed the file. */

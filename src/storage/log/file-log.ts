@@ -3,7 +3,7 @@
  * lock, group commit, the durable mark, the frame of a repair. A backend reads and writes the stored bytes.
  */
 
-import { notUndone, storageFailure, unfinished } from "../../core/errno.ts";
+import { maybeThere, notUndone, storageFailure, unfinished } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
@@ -82,8 +82,8 @@ export interface Backend {
   commitNothing?(): Promise<void>;
   /** Makes everything durable instead of removing it, if that cannot be removed alone. Returns whether it did. */
   keepAll?(): boolean;
-  /** Removes what is not durable. */
-  rollBack(): void;
+  /** Removes what is not durable. Returns whether none of it is left in the files. */
+  rollBack(): boolean;
 
   /** Throws unless a damaged session may be repaired. */
   requireRepairable(): void;
@@ -408,12 +408,13 @@ export class FileLog implements CopiedLog {
     await this.commits.run(this.nodes.count, (requireCurrent) => this.backend.makeDurable(requireCurrent));
   }
 
-  rollBack(error?: unknown): void {
+  rollBack(error?: unknown): unknown {
     if (error === undefined) this.commits.told();
-    if (this.durableCount >= this.nodes.count) return;
-    const stays = this.keepAll();
-    this.commits.invalidate(this.nodes.count, error, stays);
-    if (!stays) this.backend.rollBack();
+    if (this.durableCount >= this.nodes.count) return error;
+    const [{ count }, stays] = [this.nodes, this.keepAll()];
+    const failure = stays || this.backend.rollBack() || !error ? error : maybeThere(error);
+    this.commits.invalidate(count, failure, stays);
+    return failure;
   }
 
   /** Keeps what is not durable where it cannot be taken away. Returns whether it does. */

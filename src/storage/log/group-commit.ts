@@ -10,8 +10,8 @@ export interface CommittedLog {
   makeDurable(requireCurrent: () => void): Promise<void>;
   /** Called after that, successful or not. */
   committed(): void;
-  /** Gives up what is not durable, because of an error. */
-  rollBack(error?: unknown): void;
+  /** Gives up what is not durable, because of an error. Returns the error that whoever waits gets. */
+  rollBack(error?: unknown): unknown;
 }
 
 /** Group commit: commits that arrive while a disk operation runs share the next operation. */
@@ -94,8 +94,8 @@ export class GroupCommit {
       try {
         await operation(() => this.requireCurrent(generation));
       } catch (error) {
-        if (generation === this.generation) this.log.rollBack(error);
-        throw storageFailure(error, "making the changes durable");
+        const failure = generation === this.generation ? this.log.rollBack(error) : error;
+        throw storageFailure(failure, "making the changes durable");
       } finally {
         this.running = null;
         ended();
@@ -112,9 +112,9 @@ export class GroupCommit {
     throw this.reason ?? new Failure("storage_failed", "The changes were given up before they were durable.");
   }
 
-  /** Gives up what is not durable, because of an error of what was to make it so at once. */
-  giveUp(error: unknown): void {
-    this.log.rollBack(error);
+  /** Gives up what is not durable, because of an error of what was to make it so at once. Returns the failure. */
+  giveUp(error: unknown): unknown {
+    return this.log.rollBack(error);
   }
 
   /** Notes that all `count` entries stay after an error of the operation, also those of which nobody is told by it. Returns it. */

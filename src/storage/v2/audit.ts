@@ -61,6 +61,8 @@ const INVARIANTS = {
 export type InvariantId = keyof typeof INVARIANTS;
 
 export interface Audit extends StoreAudit {
+  /** Whether every frame is whole, in its place and bound to its entry, and no row or mark names one that is missing. */
+  readonly hasAllEntries: boolean;
   /** Counters of whole frames. */
   readonly counters: Counters;
   readonly chainHash: string;
@@ -125,6 +127,7 @@ class Auditor {
   private readonly staging: boolean;
   private readonly found: StoreFinding[] = [];
   private readonly broken = new Set<string>();
+  private hasAllEntries = true;
   private findings = 0;
 
   private manifest: Manifest | null = null;
@@ -155,6 +158,12 @@ class Auditor {
   /** Goes over a container of this many bytes. Small ones are done before the fast memory would be made. */
   expect(bytes: number): void {
     if (bytes > 4 * CHUNK) this.memory = fastMemory();
+  }
+
+  /** Reports what costs entries. */
+  private findLoss(invariant: InvariantId, file: string, reason: string, spot?: Spot): void {
+    this.hasAllEntries = false;
+    this.find(invariant, file, reason, spot);
   }
 
   private find(invariant: InvariantId | null, file: string, reason: string, spot: Spot = {}): void {
@@ -224,7 +233,8 @@ class Auditor {
       });
     const ledger = "migrations/ledger.jsonl";
     this.reading(null, ledger, () => {
-      const { torn } = readLedger(this.disk, ledgerFile(this.container));
+      const { torn, fault } = readLedger(this.disk, ledgerFile(this.container));
+      if (fault) this.find(null, ledger, `line ${fault.line} is no event: ${fault.reason}`, { recoverable: true });
       if (torn > 0) this.find(null, ledger, "its last event was cut off", { length: torn, recoverable: true });
     });
   }
@@ -316,8 +326,10 @@ class Auditor {
     const place = this.frameCount;
     const hasRow = place < rows.count;
     let entryId: string | undefined = rows.ids[place];
-    const report: FrameReport = (invariant, reason, more) =>
-      this.find(invariant, file, reason, { byteOffset: start, length, entryId, ...more });
+    const spot = (): Spot => ({ byteOffset: start, length, entryId });
+    const report: FrameReport = (invariant, reason) => this.findLoss(invariant, file, reason, spot());
+    const reportRow: FrameReport = (invariant, reason, more) =>
+      this.find(invariant, file, reason, { ...spot(), ...more });
     const entrySeq = ++this.frameCount;
     let frame: Frame;
     try {
@@ -334,11 +346,11 @@ class Auditor {
       report("INV-002", `frame sequence is not contiguous: ${frame.frameSeq} instead of ${frameSeq}`);
     if (frame.entrySeq !== entrySeq)
       report("INV-002", `entry sequence is not contiguous: ${frame.entrySeq} instead of ${entrySeq}`);
-    if (!hasRow) report("INV-006", "the frame has no index row", { recoverable: true });
+    if (!hasRow) reportRow("INV-006", "the frame has no index row", { recoverable: true });
     else if (!rows.isOf(place, frame, start, length))
-      report("INV-003", "index/frame mismatch: the row names another place or entry");
+      reportRow("INV-003", "index/frame mismatch: the row names another place or entry");
     else if (rows.crcs.values[place] !== crc)
-      report(
+      reportRow(
         "INV-003",
         `checksum mismatch: the row says ${crcText(rows.crcs.values[place])}, the frame has ${crcText(crc)}`,
       );
@@ -425,12 +437,15 @@ class Auditor {
       this.find("INV-003", "index/offsets.jsonl", `index out of bounds: no frame for entry ${place + 1}`, {
         entryId: rows.ids[place],
       });
+    // A row that is damaged moves the places of those after it.
+    if (rows.ids.some((id) => tree.positionOf(id) < 0)) this.hasAllEntries = false;
     tree.checkParents(
       (position, parentId) =>
-        this.find("INV-001", "segments/", `missing parent entry detected: ${parentId}`, {
+        this.findLoss("INV-001", "segments/", `missing parent entry detected: ${parentId}`, {
           entryId: tree.ids[position],
         }),
-      (position) => this.find("INV-001", "segments/", "cyclic parent chain detected", { entryId: tree.ids[position] }),
+      (position) =>
+        this.findLoss("INV-001", "segments/", "cyclic parent chain detected", { entryId: tree.ids[position] }),
     );
     // Frames without a row were reported already; these are heads whose row names another entry.
     for (const position of tree.branchHeads()) {
@@ -449,7 +464,11 @@ class Auditor {
       const report = (name: string, invariant: InvariantId = "INV-004"): void =>
         this.find(invariant, "manifest.json", `${name} is not that of entry ${head.entrySeq}`);
       if (head.entrySeq > this.frameCount)
-        this.find("INV-004", "manifest.json", `its head is entry ${head.entrySeq}, and there are ${this.frameCount}`);
+        this.findLoss(
+          "INV-004",
+          "manifest.json",
+          `its head is entry ${head.entrySeq}, and there are ${this.frameCount}`,
+        );
       else if (then) {
         if (then.entryId !== head.entryId || then.segmentSeq !== head.segmentSeq) report("head");
         if (then.chain !== integrity.chainHash) report("chainHash", "INV-005");
@@ -463,10 +482,11 @@ class Auditor {
     for (const checkpoint of this.checkpoints) {
       const { headEntrySeq, headEntryId, chainHash } = checkpoint;
       const then = this.marks.get(headEntrySeq);
+      const spot = { entryId: headEntryId };
       const addFinding = (invariant: InvariantId, reason: string): void =>
-        this.find(invariant, checkpoint.snapshotRef, reason, { entryId: headEntryId });
+        this.find(invariant, checkpoint.snapshotRef, reason, spot);
       if (headEntrySeq > this.frameCount)
-        addFinding("INV-004", `its head is entry ${headEntrySeq}, which is not there`);
+        this.findLoss("INV-004", checkpoint.snapshotRef, `its head is entry ${headEntrySeq}, which is not there`, spot);
       else if (then && then.entryId !== headEntryId) addFinding("INV-004", `entry ${headEntrySeq} is ${then.entryId}`);
       else if (then && then.chain !== chainHash) addFinding("INV-005", "its chain is not the one up to its head");
       if (
@@ -506,6 +526,7 @@ class Auditor {
       ok: this.findings === 0,
       invariants: Object.fromEntries(Object.keys(INVARIANTS).map((id) => [id, !this.broken.has(id)])),
       findings: this.found,
+      hasAllEntries: this.hasAllEntries,
       counters,
       chainHash: chain,
       manifest: this.manifest,

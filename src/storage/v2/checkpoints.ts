@@ -197,6 +197,7 @@ export class Checkpoints {
     this.forget();
     renameExclusive(disk, mark, checkpointFile(container.folder, seq));
     this.known = { seq, tail };
+    container.end.chains.set(tail.entrySeq, tail.chainHash);
     try {
       const path = await this.writeSynced("manifest.json.tmp", encodeManifest(manifest));
       disk.rename(path, manifestFile(container.folder));

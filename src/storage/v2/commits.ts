@@ -145,8 +145,7 @@ export class ContainerCommits {
       this.markDurable(entries.nodes.count, tail);
       if (!isCommitting) states.to("INDEXED", "the index rows are written");
     } catch (error) {
-      state.commits?.giveUp(error);
-      throw error;
+      throw state.commits?.giveUp(error) ?? error;
     }
   }
 
@@ -204,7 +203,8 @@ export class ContainerCommits {
     }
   }
 
-  rollBack(): void {
+  /** Returns whether none of what is given up is left in the files, wherever these are by now. */
+  rollBack(): boolean {
     const { frames, index, states, writers } = this;
     const { entries, extents, end, state, identity } = this.container;
     const { durableCount, created } = state;
@@ -215,15 +215,18 @@ export class ContainerCommits {
     entries.forgetFrom(durableCount);
     writers.delete(identity);
     if (states.state === "SEGMENT_SEALED") states.to("FAILED", "the index could not be written");
-    if (created) this.unmake(created);
+    let isUndone: boolean;
+    if (created) isUndone = this.unmake(created);
     else {
       end.rows.length = first - indexed;
       end.tail = end.durable.tail;
       // No row may name a missing frame: the frames stay as long as their rows do.
       const isNamed = !index.cut();
       frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start), isNamed);
+      isUndone = end.tornTail === null ? !frames.isElsewhere : frames.isDeleted;
     }
     if (states.state === "FAILED") states.to("DIRTY", "what was not durable is given up");
+    return isUndone;
   }
 
   /** Whether a segment holds, from `from` on, these frames and nothing else. */
@@ -239,12 +242,14 @@ export class ContainerCommits {
   }
 
   /** Removes the container of a session whose first entries did not become durable. Its earlier lines wait again. */
-  private unmake(held: readonly Uint8Array[]): void {
+  private unmake(held: readonly Uint8Array[]): boolean {
     const { container } = this;
     const { disk, entries, end, state, file } = container;
+    const { isDeleted } = this.frames;
     this.closeFiles();
     // Another program may have put its own container there.
-    if (this.isOursStill) {
+    const { isOursStill } = this;
+    if (isOursStill) {
       removeQuietly(disk, pointerFile(file));
       removeTree(disk, file);
     }
@@ -259,6 +264,7 @@ export class ContainerCommits {
     container.markDurable(state.durableCount);
     state.unsynced.clear();
     this.checkpoints.manifestDue = false;
+    return isOursStill ? !this.isOursStill : isDeleted;
   }
 
   private get isOursStill(): boolean {

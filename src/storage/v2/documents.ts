@@ -6,10 +6,10 @@
 
 import { dirname } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
-import { Failure } from "../../core/failure.ts";
-import { bytesOf, parse } from "../../core/json/json.ts";
-import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
-import { ifFile, withFile } from "../fs/files.ts";
+import { bytesOf, concat, parse } from "../../core/json/json.ts";
+import { closeQuietly, type Disk, isAbsent, publishNew, readWhole, writeAll } from "../fs/disk.ts";
+import { ifFile, publishBytes, withFile } from "../fs/files.ts";
+import { backupName } from "../fs/quarantine.ts";
 import { CRC, GENESIS, ifSound, Malformed, NO_CRC, SHA256, sha256, TIME } from "./frame.ts";
 
 const MANIFEST_SCHEMA = "pi.session_store_v2.manifest.v1";
@@ -304,49 +304,61 @@ export function parseEvent(line: Uint8Array): MigrationEvent {
 
 /**
  * The migration ledger of a container (session-store-v2 reference, section 3.6): an append-only file, an event on a
- * line. A torn write at its end was never acknowledged, and the next event replaces it. Any other bad line is refused.
+ * line. A torn write at its end was never acknowledged, and the next event replaces it.
  */
 interface Ledger {
+  /** The events that can be read. */
   readonly events: readonly MigrationEvent[];
-  /** Bytes that whole events take. */
+  /** Bytes of each line that is an event, line feed included. */
+  readonly lines: readonly Uint8Array[];
+  /** Bytes of whole lines. */
   readonly size: number;
   /** Bytes after them that a torn write left. */
   readonly torn: number;
+  /** The first line that is no event; null where every line is one. */
+  readonly fault: { readonly line: number; readonly reason: string } | null;
 }
 
-/** Reads all events, oldest first; none when there is no file. Throws corrupt, naming the line. */
+/** Reads all events, oldest first; none when there is no file. */
 export function readLedger(disk: Disk, file: string): Ledger {
-  const bytes = ifFile(() => readWhole(disk, file));
-  if (bytes === null) return { events: [], size: 0, torn: 0 };
+  const bytes = ifFile(() => readWhole(disk, file)) ?? new Uint8Array(0);
   const events: MigrationEvent[] = [];
+  const lines: Uint8Array[] = [];
+  let fault: Ledger["fault"] = null;
   let start = 0;
-  try {
-    for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
-      if (end > start) events.push(parseEvent(bytes.subarray(start, end)));
-      start = end + 1;
+  let line = 0;
+  for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
+    line++;
+    try {
+      if (end > start) {
+        events.push(parseEvent(bytes.subarray(start, end)));
+        lines.push(bytes.subarray(start, end + 1));
+      }
+    } catch (error) {
+      if (!(error instanceof Malformed)) throw error;
+      fault ??= { line, reason: error.message };
     }
-  } catch (error) {
-    if (!(error instanceof Malformed)) throw error;
-    const line = events.length + 1;
-    throw new Failure(
-      "corrupt",
-      `The migration ledger is damaged in line ${line}: ${error.message}. Move ${file} away to go on without it.`,
-      { line },
-      { cause: error },
-    );
+    start = end + 1;
   }
-  return { events, size: start, torn: bytes.length - start };
+  return { events, lines, size: start, torn: bytes.length - start, fault };
 }
 
-/** Appends an event durably, unless the ledger is damaged, which is left as it is. Throws corrupt, and errno errors. */
+/** Appends an event durably. Throws errno errors. */
 export async function appendEvent(disk: Disk, file: string, event: MigrationEvent): Promise<void> {
   if (appendEventNow(disk, file, event)) await disk.syncFolder(dirname(file));
 }
 
-/** Does the same synchronously. Returns whether the file is new; then the caller must fsync its folder. */
+/**
+ * Does the same synchronously. Returns whether a file is new; then the caller must fsync its folder. A ledger with a
+ * damaged line is kept beside the new one, which has the events that can be read.
+ */
 export function appendEventNow(disk: Disk, file: string, event: MigrationEvent): boolean {
-  const { size, torn } = readLedger(disk, file);
+  const { lines, size, torn, fault } = readLedger(disk, file);
   const line = bytesOf(encodeEvent(event));
+  if (fault !== null) {
+    replaceLedger(disk, file, concat([...lines, line]));
+    return true;
+  }
   const isNew = isAbsent(disk, file);
   if (isNew) disk.makeFolder(dirname(file));
   withFile(disk, isNew ? disk.create(file) : disk.openAppend(file), (fd) => {
@@ -355,6 +367,19 @@ export function appendEventNow(disk: Disk, file: string, event: MigrationEvent):
     disk.syncNow(fd);
   });
   return isNew;
+}
+
+/** Puts a ledger of these bytes in the place of a damaged one, which is kept as `*.damaged.bak`. */
+function replaceLedger(disk: Disk, file: string, bytes: Uint8Array): void {
+  publishBytes(disk, backupName(disk, file, "damaged"), readWhole(disk, file), { sync: true });
+  const fill = (fd: number): void => {
+    writeAll(disk, fd, bytes);
+    disk.syncNow(fd);
+  };
+  closeQuietly(
+    disk,
+    publishNew(disk, file, fill, (temporary) => disk.rename(temporary, file)),
+  );
 }
 
 // --- pointer -----------------------------------------------------------------------------------------------------

@@ -182,6 +182,10 @@ export class ContainerEnd implements StoreEnd {
   replayed = 0;
   /** The part that need not be examined again; null while entries are known that the index does not name. */
   base: Base | null = null;
+  /** Numbers of the entries at which a reading has to note the chain, because a mark names them. */
+  readonly awaited = new Set<number>();
+  /** The hash chain at durable entries, by their numbers. */
+  readonly chains = new Map<number, string>();
   durable: StoreEnd = EMPTY_END;
 
   goTo({ tail, indexEnd, lastRow }: StoreEnd): void {

@@ -9,7 +9,20 @@ import type { KnownEntries } from "../log/known-entries.ts";
 import type { Container } from "./container.ts";
 import { crcText } from "./crc32c.ts";
 import { tailAfter } from "./extents.ts";
-import { encodeRow, type Frame, type IndexRow, Malformed, PAYLOAD, sha256 } from "./frame.ts";
+import {
+  chained,
+  decodeFrame,
+  decodeHead,
+  encodeRow,
+  FRAME_HEAD_BYTES,
+  type Frame,
+  GENESIS,
+  type IndexRow,
+  ifSound,
+  Malformed,
+  PAYLOAD,
+  sha256,
+} from "./frame.ts";
 
 /** Reads the head of the entry in a whole frame. Throws {@link Malformed}. */
 export function readEntry(heads: HeadReader, b: Uint8Array, frame: Frame): void {
@@ -72,6 +85,7 @@ export function addFrame(
   extents.set(position, { segmentSeq, start, length, payloadStart, payloadLength, crc });
   entries.checked.set(position, 0);
   end.tail = tailAfter(tail, frame, frame.payloadSha256, start, length, crc);
+  if (end.awaited.has(end.tail.entrySeq)) end.chains.set(end.tail.entrySeq, end.tail.chainHash);
   if (nodes.isBatch(position)) end.batch.push({ position, tail, indexEnd: end.indexEnd, rows: end.rows.length });
   else end.batch.length = 0;
   if (nodes.aliases > aliases) {
@@ -97,6 +111,23 @@ export function addUnindexed(
   container.entries.checked.set(position, 1);
   const row = { entrySeq, entryId, segmentSeq, frameSeq, byteOffset, byteLength, crc32c: crcText(crc) };
   container.end.rows.push(encodeRow(row));
+}
+
+/** Returns the hash chain at a known entry; null where the head of a frame before it cannot be read. */
+export function chainAt({ end, extents, reader }: Container, entrySeq: number): string | null {
+  let at = 0;
+  for (const seq of end.chains.keys()) if (seq > at && seq <= entrySeq) at = seq;
+  let chain = end.chains.get(at) ?? GENESIS;
+  for (; at < entrySeq; at++) {
+    const { segmentSeq, start, length } = extents.at(at);
+    const head = reader.bytes(segmentSeq, start, Math.min(length, FRAME_HEAD_BYTES));
+    const frame =
+      decodeHead(head, 0, head.length) ??
+      ifSound(() => decodeFrame(reader.bytes(segmentSeq, start, length), 0, length - 1, false));
+    if (frame === null) return null;
+    chain = chained(chain, frame.payloadSha256);
+  }
+  return chain;
 }
 
 /**

@@ -28,6 +28,7 @@ import { type NextFrame, nextFrame } from "./builder.ts";
 import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
 import { createContainer, missingPartsOf, REPAIRABLE, rebuild, recordRepair, requireFree } from "./create.ts";
+import { documentFaultsOf } from "./document-faults.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
 import { FrameRecords } from "./records.ts";
@@ -282,12 +283,7 @@ export class V2Backend implements Backend {
     this.commits.frames.cutTornTail();
     if (!rebuilt) return;
     this.commits.frames.noteFound(end.base?.tail.segmentSeq ?? 1);
-    try {
-      recordRepair(this.container, "index_corruption");
-    } catch (error) {
-      // A damaged ledger must not block appends; verifying the session reports it.
-      if (!(error instanceof Failure)) throw error;
-    }
+    recordRepair(this.container, "index_corruption");
     end.replayed = 0;
   }
 
@@ -358,8 +354,8 @@ export class V2Backend implements Backend {
     return this.commits.keepAll();
   }
 
-  rollBack(): void {
-    this.commits.rollBack();
+  rollBack(): boolean {
+    return this.commits.rollBack();
   }
 
   get isCheckpointDue(): boolean {
@@ -379,7 +375,8 @@ export class V2Backend implements Backend {
   // --- repairing -----------------------------------------------------------------------------------------------
 
   get missingParts(): readonly Damage[] {
-    return this.persisted ? missingPartsOf(this.container) : [];
+    const { container } = this;
+    return this.persisted ? [...missingPartsOf(container), ...documentFaultsOf(container)] : [];
   }
 
   requireRepairable(): void {

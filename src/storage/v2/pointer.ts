@@ -182,14 +182,9 @@ function hasSessionFile(disk: Disk, folder: string, id: string): boolean {
 
 /** Returns the last event of a migration or a rollback in a ledger; undefined when it has none or is damaged. */
 function lastMigration(disk: Disk, container: string): MigrationEvent | undefined {
-  try {
-    const { events } = readLedger(disk, ledgerFile(container));
-    // Events of a repair have the same format on both sides.
-    return events.findLast(({ sourceFormat, targetFormat }) => sourceFormat !== targetFormat);
-  } catch (error) {
-    if (error instanceof Failure) return undefined;
-    throw error;
-  }
+  const { events, fault } = readLedger(disk, ledgerFile(container));
+  // Events of a repair have the same format on both sides.
+  return fault ? undefined : events.findLast(({ sourceFormat, targetFormat }) => sourceFormat !== targetFormat);
 }
 
 /** Returns the name of the session file that a container was made from, or rolled back to, as its ledger says. */

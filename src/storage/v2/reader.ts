@@ -14,7 +14,7 @@ import { isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { CHECKED_LINE, type Container } from "./container.ts";
 import type { Base, TornTail } from "./extents.ts";
 import { IndexRows, rowMark } from "./index-rows.ts";
-import { Replay } from "./replay.ts";
+import { marksOf, Replay } from "./replay.ts";
 import type { Segment } from "./segments.ts";
 import type { Snapshots } from "./snapshots.ts";
 
@@ -73,6 +73,8 @@ export class ContainerReader {
     // A damaged header does not influence what is found here.
     if (container.state.readOnly === headerFault) container.state.readOnly = null;
     const { readOnly } = container.state;
+    // While another process is the writer, nothing is compared with its marks.
+    if (!live) for (const { entrySeq } of marksOf(container)) end.awaited.add(entrySeq);
     const rest = new IndexRows(container, segments).read(live, forgetRecalled);
     end.seen = seen;
     container.noteBase();
@@ -90,6 +92,7 @@ export class ContainerReader {
       replay.compareWithMarks();
     }
     end.batch = [];
+    end.awaited.clear();
     this.judgements = entries.damage.slice(known);
     this.refusedByJudgement = readOnly === null && container.state.readOnly !== null;
     container.state.readOnly ??= headerFault;

@@ -7,7 +7,7 @@ import { crc32c } from "./crc32c.ts";
 import { readManifest } from "./documents.ts";
 import { EMPTY_END, type TornTail } from "./extents.ts";
 import { decodeFrame, decodeHead, ifSound, Malformed } from "./frame.ts";
-import { addDamaged, addUnindexed, requireBound } from "./frame-entries.ts";
+import { addDamaged, addUnindexed, chainAt, requireBound } from "./frame-entries.ts";
 import type { Rest } from "./index-rows.ts";
 import { type Bad, type FoundFrame, Salvage } from "./salvage.ts";
 import type { Segment } from "./segments.ts";
@@ -21,7 +21,7 @@ interface Mark {
 }
 
 /** Returns the durable ends that the manifest and the last checkpoint name. */
-function marksOf({ disk, folder }: Container): Mark[] {
+export function marksOf({ disk, folder }: Container): Mark[] {
   const marks: Mark[] = [];
   const manifest = readManifest(disk, manifestFile(folder));
   if (manifest) marks.push({ name: "manifest", ...manifest.head, chainHash: manifest.integrity.chainHash });
@@ -182,6 +182,21 @@ export class Replay {
     if (end.base && end.base.count > first) container.noteBase();
   }
 
+  private chainAt(entrySeq: number): string | null {
+    const { chains, tail } = this.container.end;
+    if (entrySeq === tail.entrySeq) return tail.chainHash;
+    const chain = chainAt(this.container, entrySeq);
+    if (chain !== null) chains.set(entrySeq, chain);
+    return chain;
+  }
+
+  /** Whether the bytes of an entry are not those that were written. Reads them all, and reports it. */
+  private hasDamagedEntry(): boolean {
+    const { entries, reader } = this.container;
+    for (let position = 0; position < entries.nodes.count; position++) reader.read(position);
+    return entries.damage.some(({ kind }) => kind === "bad_body");
+  }
+
   /**
    * Compares the entries with the manifest and the last checkpoint, which mark a durable end. Both are written after
    * the entries that they name: where these are missing, acknowledged entries were lost (seed 003, "Recovery").
@@ -196,7 +211,7 @@ export class Replay {
           entries.report("lost_entries", 0, 0, `${missing} entries that the ${name} counts are in no segment`, false);
       } else if (entrySeq > 0 && entries.nodes.position(entryId) < 0)
         entries.report("bad_line", 0, 0, `the ${name} ends with the entry ${entryId}, which is not there`, false);
-      else if (missing === 0 && chainHash !== end.tail.chainHash)
+      else if (chainHash !== this.chainAt(entrySeq) && !this.hasDamagedEntry())
         entries.report("bad_line", 0, 0, `the chain of payload hashes is not the one of the ${name}`, false);
       else continue;
       this.container.refuseWrites();

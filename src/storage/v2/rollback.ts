@@ -204,9 +204,11 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const { disk, location, wishes } = run;
   const { leaves, openFile } = run.options;
   const found = await audit(disk, location.container, { progress: wishes.progress });
-  const whole = Object.entries(found.invariants).every(([id, holds]) => holds || id === "INV-007");
-  const isSound = whole && log.repairable.length === 0;
-  if ((before === null || later.length > 0 || isRehoused(going)) && !isSound) {
+  // Damage to documents that hold no entries keeps nobody from going back.
+  const isKnown =
+    log.nodes.count === found.counters.entriesTotal && !log.damage.some(({ kind }) => kind === "bad_header");
+  const whole = found.hasAllEntries && isKnown;
+  if ((before === null || later.length > 0 || isRehoused(going)) && !whole) {
     // Nothing was written to the container: it is the session as before, and can be repaired.
     if (pointer.phase === "rollback") await run.publish({ ...pointer, phase: "completed", reason: null });
     throw migrationFailed(
@@ -215,7 +217,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   }
   // Only where an attempt was cut off, a file in that place may be ours.
   if (pointer.phase !== "rollback" && !isAbsent(disk, file)) throw inTheWay(file);
-  const machine = run.machine(stateBefore(pointer, found, isSound));
+  const machine = run.machine(stateBefore(pointer, found, whole && log.readOnly === null));
   if (machine.state === "CLEAN" || machine.state === "MIGRATED") {
     await log.checkpointNow?.("pre_migration");
     machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");

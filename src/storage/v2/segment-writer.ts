@@ -1,11 +1,12 @@
 /** Writes the segments of a container: appends frames, and cuts off what must not stay after them. */
 
-import { notUndone } from "../../core/errno.ts";
+import { maybeThere, notUndone } from "../../core/errno.ts";
 import { concat } from "../../core/json/json.ts";
 import { segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, writeAll } from "../fs/disk.ts";
-import { readAt, withFile } from "../fs/files.ts";
+import { hasNoName, infoOrNull, readAt, withFile } from "../fs/files.ts";
 import { quarantine } from "../fs/quarantine.ts";
+import { isSameFile } from "../fs/stamps.ts";
 import type { NextFrame } from "./builder.ts";
 import type { Container } from "./container.ts";
 import type { Tail, TornTail } from "./extents.ts";
@@ -39,6 +40,7 @@ export class SegmentWriter {
     const { segments } = container;
     /** Bytes that each segment is to hold, and where they begin. */
     const attempted = new Map<number, Attempt>();
+    let isWritten = false;
     try {
       for (let from = 0; from < frames.length; ) {
         let past = from + 1;
@@ -50,6 +52,7 @@ export class SegmentWriter {
         const bytes = concat(frames.slice(from, past).map(({ bytes }) => bytes));
         attempted.set(segmentSeq, { start, bytes, first: frames[from].bytes });
         container.requireEnd(path, fd, start);
+        isWritten = true;
         writeAll(container.disk, fd, bytes);
         const { size } = container.disk.infoOf(fd);
         // What another program wrote behind the last of them is found by the commit, which keeps both and says so.
@@ -66,7 +69,9 @@ export class SegmentWriter {
         return segments.holds(seq, start, tried.bytes.subarray(0, size - start));
       };
       this.cutTo(container.end.tail, isOurs);
-      throw this.leavesAny(attempted, isOurs) ? notUndone(error) : error;
+      if (!isWritten) throw error;
+      if (this.leavesAny(attempted, isOurs)) throw notUndone(error);
+      throw this.isElsewhere || (container.end.tornTail && this.holdsWhole(attempted)) ? maybeThere(error) : error;
     }
   }
 
@@ -77,7 +82,15 @@ export class SegmentWriter {
   private leavesAny(attempted: ReadonlyMap<number, Attempt>, isOurs: TornTail["isAsJudged"]): boolean {
     if (attempted.size === 0 || !this.container.end.tornTail) return false;
     try {
-      if (this.others(isOurs).length === 0) return false;
+      return this.others(isOurs).length > 0 && this.holdsWhole(attempted);
+    } catch {
+      return true;
+    }
+  }
+
+  /** Whether a segment holds a whole frame of a write that failed, or may. */
+  private holdsWhole(attempted: ReadonlyMap<number, Attempt>): boolean {
+    try {
       return this.container.segments.list().some((segment) => this.holdsAny(segment, attempted.get(segment.seq)));
     } catch {
       return true;
@@ -224,6 +237,19 @@ export class SegmentWriter {
     const { damage } = entries;
     const index = damage.findIndex(({ kind, keptAt }) => kind === "torn_tail" && keptAt === undefined);
     if (index >= 0) damage[index] = { ...damage[index], keptAt };
+  }
+
+  /** Whether the segment that is written is not where its name is, but is somewhere. */
+  get isElsewhere(): boolean {
+    const { disk, folder } = this.container;
+    if (!this.writer || this.isDeleted) return false;
+    const named = infoOrNull(disk, segmentFile(folder, this.writer.segmentSeq));
+    return named === null || !isSameFile(named, disk.infoOf(this.writer.fd));
+  }
+
+  /** Whether the segment that is written has no name any more. */
+  get isDeleted(): boolean {
+    return this.writer !== null && hasNoName(this.container.disk, this.writer.fd);
   }
 
   private dropWriter(): void {

@@ -23,6 +23,8 @@ const MAGIC = bytesOf("PSSpine2");
 const FIXED = 24;
 /** Bytes of one entry in all columns; the four-byte columns come first, so that each is aligned. */
 const ENTRY = 4 * 6 + 2 + 1 + 1;
+/** Number of latest entries whose hash chain is kept: marks name some of them. */
+const KEPT_CHAINS = 64;
 
 /** The part of a container that an index snapshot covers. */
 interface Coverage {
@@ -168,6 +170,8 @@ interface KeptContainer extends Coverage {
   /** Bytes of the container's own index snapshot that were valid, and the number of entries in them. */
   readonly spineEnd: number;
   readonly spineCount: number;
+  /** The hash chain at some of the entries. */
+  readonly chains: readonly (readonly [number, string])[];
 }
 
 export class Snapshots {
@@ -199,12 +203,13 @@ export class Snapshots {
   /** Loads the index snapshot that the state folder keeps. Returns whether there was one that fits. */
   private recall(fits: (covered: Coverage) => boolean): boolean {
     const { key, header, entries } = this.container;
-    const isOurs = ({ id, ...covered }: KeptContainer): boolean => id === header.id && fits(covered);
+    const isOurs = ({ id, chains, ...covered }: KeptContainer): boolean =>
+      id === header.id && Array.isArray(chains) && fits(covered);
     const kept = key && this.kept?.load(key, entries.nodes, (facts) => isOurs(facts as KeptContainer));
     if (!kept) return false;
     this.container.extents.load(kept.columns);
-    const { spineEnd: snapshotEnd, spineCount: snapshotCount, ...covered } = kept.facts as KeptContainer;
-    this.resumeAt(covered, snapshotEnd, snapshotCount);
+    const { spineEnd: snapshotEnd, spineCount: snapshotCount, chains, ...covered } = kept.facts as KeptContainer;
+    this.resumeAt(covered, snapshotEnd, snapshotCount, chains);
     this.keptCount = covered.count;
     return true;
   }
@@ -220,13 +225,21 @@ export class Snapshots {
       const { details, end } = last;
       if (!fits(details)) continue;
       if (!loadBlocks(file, [...blocks, last], entries.nodes, extents)) return false;
-      this.resumeAt(details, end, details.count);
+      const chains = blocks.map(({ details }) => [details.count, details.tail.chainHash] as const);
+      this.resumeAt(details, end, details.count, chains);
       return true;
     }
     return false;
   }
 
-  private resumeAt({ count, tail, indexEnd, rowLength, rowCrc }: Coverage, ownEnd: number, ownCount: number): void {
+  private resumeAt(
+    { count, tail, indexEnd, rowLength, rowCrc }: Coverage,
+    ownEnd: number,
+    ownCount: number,
+    chains: KeptContainer["chains"],
+  ): void {
+    for (const [entrySeq, chain] of [...chains, [count, tail.chainHash] as const])
+      this.container.end.chains.set(entrySeq, chain);
     this.container.entries.checked.set(count, 0);
     this.container.end.goTo({ tail, indexEnd, lastRow: { length: rowLength, crc: rowCrc } });
     this.ownEnd = ownEnd;
@@ -261,6 +274,7 @@ export class Snapshots {
     entries.nodes.aliases = 0;
     this.container.reader.doubt();
     end.goTo(EMPTY_END);
+    end.chains.clear();
     Object.assign(this, { ownEnd: 0, count: 0, keptCount: 0 });
   }
 
@@ -273,7 +287,8 @@ export class Snapshots {
     if (!this.kept || !key || !plain || state.readOnly || end.tornTail || nodes.aliases > 0) return;
     if (count === this.keptCount || count !== end.tail.entrySeq || end.tail.bytesTotal < this.kept.minBytes) return;
     const own = { spineEnd: this.ownEnd, spineCount: this.count };
-    const facts: KeptContainer = { ...coverageOf(end), id: header.id, ...own };
+    const chains = [...end.chains].slice(-KEPT_CHAINS);
+    const facts: KeptContainer = { ...coverageOf(end), id: header.id, ...own, chains };
     this.kept.store(key, nodes, { columns: extents.columns(count), facts }, true);
     this.keptCount = count;
   }

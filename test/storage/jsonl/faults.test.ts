@@ -772,3 +772,25 @@ describe("opening", () => {
 });
 
 lastsInFolderOfTheDead(`${FOLDER}/new/session.jsonl`, (disk) => jsonlOn(disk));
+
+test("entries that cannot be cut off after a commit that failed are not said to be nowhere", async () => {
+  const disk = diskWith(THREE);
+  const { log } = openOn(disk);
+  const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
+  const { sync, truncate } = disk;
+  disk.sync = async () => {
+    throw broken();
+  };
+  disk.truncate = () => {
+    throw broken();
+  };
+  log.append([bytesOf(userText(NEW, id(2)))]);
+  const failure = await log.commit().catch((error) => error);
+  expect(failure).toMatchObject({ name: "outcome_unknown", retryable: true });
+  expect(failure.message).not.toContain("Nothing was changed");
+  Object.assign(disk, { sync, truncate });
+  log.append([bytesOf(userText(id(31), id(2)))]);
+  await log.commit();
+  expect(idsOf(log).at(-1)).toBe(id(31));
+  expect(idsOf(openOn(disk.after()).log)).toEqual(idsOf(log));
+});

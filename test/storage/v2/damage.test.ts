@@ -19,12 +19,16 @@ import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { noLocks, sharedLocks } from "../../../src/storage/locks/locks.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
+import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
+import { audit } from "../../../src/storage/v2/audit.ts";
+import { sha256 } from "../../../src/storage/v2/frame.ts";
 import type { V2Backend } from "../../../src/storage/v2/log.ts";
 import type { FaultDisk } from "../../support/disk.ts";
+import { testEnv } from "../../support/env.ts";
 import { assistantText, chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { forSeedsAsync } from "../../support/random.ts";
-import { beginning, FOLDER, idsOf, kindsOf, textsOf } from "../../support/sessions.ts";
+import { beginning, FOLDER, idsOf, kindsOf, STATE, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import {
   CONTAINER,
@@ -353,6 +357,64 @@ describe("a manifest or checkpoint", () => {
     expect([log.nodes.count, log.readOnly?.name]).toEqual([COUNT, "corrupt"]);
     expect(log.damage.at(-1)?.reason).toContain("chain");
     log.close();
+  });
+});
+
+describe("a mark before the end", () => {
+  const other = (digit: string) => (digit === "1" ? "2" : "1");
+  const harms: Record<string, (disk: FaultDisk) => void> = {
+    "a checkpoint with another chain": (disk) =>
+      rewrite(disk, checkpointFile(CONTAINER, 1), (text) => text.replace(/(?<="chainHash": ")./, other)),
+    "a checkpoint with another number": (disk) =>
+      rewrite(disk, checkpointFile(CONTAINER, 1), (text) =>
+        text.replace(`"headEntrySeq": ${COUNT}`, '"headEntrySeq": 9'),
+      ),
+    "a manifest with another chain": (disk) => {
+      const manifest = JSON.parse(textOf(disk.content(manifestFile(CONTAINER)) as Uint8Array));
+      Object.assign(manifest.integrity, { chainHash: "1".repeat(64), manifestHash: "" });
+      manifest.integrity.manifestHash = sha256(bytesOf(JSON.stringify(manifest)));
+      disk.put(manifestFile(CONTAINER), bytesOf(JSON.stringify(manifest)));
+    },
+  };
+  const opened = (disk: FaultDisk, more: Options = {}) => {
+    const log = open(disk, more);
+    log.close();
+    return [log.readOnly?.name, kindsOf(log)];
+  };
+
+  for (const [what, harm] of Object.entries(harms))
+    test.each([
+      ["no cache", false, false],
+      ["the container's cache", true, false],
+      ["the cache of the state folder", true, true],
+    ])(`that contradicts the frames makes the session read-only, read with %s: ${what}`, async (_, own, isKept) => {
+      const disk = made.after();
+      const more = isKept ? { snapshots: snapshotCache(disk, STATE, 1) } : {};
+      const manifest = disk.content(manifestFile(CONTAINER)) as Uint8Array;
+      const log = open(disk, more);
+      log.append(bytes(userText(id(12), id(11))));
+      await log.commit();
+      log.close();
+      // As if the writer had been killed.
+      disk.put(manifestFile(CONTAINER), manifest);
+      if (!own) disk.remove(indexSnapshotFile(CONTAINER));
+      expect(opened(disk, more)).toEqual([undefined, []]);
+      harm(disk);
+      expect(opened(disk, more)).toEqual(["corrupt", ["bad_line"]]);
+      const later = { ...testEnv(), now: () => Date.parse("2027-01-01T00:00:00Z") };
+      const repairing = open(disk, { ...more, env: later });
+      repairing.repair();
+      repairing.close();
+      expect(opened(disk, more)).toEqual([undefined, []]);
+    });
+
+  test("says nothing where a frame that it covers is damaged: that is told of its entry alone", () => {
+    const disk = made.after();
+    lines(disk, segmentFile(CONTAINER, 1), (found) =>
+      found.map((line, n) => (n === 2 ? line.replace(/(?<="payloadSha256":")./, other) : line)),
+    );
+    disk.remove(indexSnapshotFile(CONTAINER));
+    expect(kindsOf(open(disk))).toEqual(["bad_body"]);
   });
 });
 
@@ -912,5 +974,33 @@ describe("what is left of containers that were being built", () => {
     const wanted = beginning(headerText(), `${FOLDER}/other.v2`);
     (await v2On(disk).publish(wanted, [])).close();
     expect(disk.names(FOLDER).filter((name) => name.startsWith("."))).toEqual([".mine"]);
+  });
+});
+
+describe("what verifying a container finds in its documents", () => {
+  const put = (path: string, text: string) => (disk: FaultDisk) => disk.put(`${CONTAINER}/${path}`, bytesOf(text));
+  const other = (digit: string) => (digit === "1" ? "2" : "1");
+
+  test.each<[string, (disk: FaultDisk) => void]>([
+    ["half a checkpoint", put("checkpoints/0000000000000002.json", '{"half')],
+    ["half a manifest", (disk) => rewrite(disk, manifestFile(CONTAINER), (text) => text.slice(0, 200))],
+    [
+      "a row behind the cache",
+      (disk) => rewrite(disk, indexFile(CONTAINER), (text) => text.replace(/(?<="crc32c":")./, other)),
+    ],
+    ["a line of the ledger", put("migrations/ledger.jsonl", "nonsense\n")],
+    ["another file among the segments", put("segments/notes.seg", "x")],
+  ])("a repair names and mends, and keeps what was there: %s", async (_what, harm) => {
+    const disk = made.after();
+    harm(disk);
+    expect((await audit(disk, CONTAINER, { staging: true })).ok).toBe(false);
+    const log = open(disk);
+    expect(textsOf(log)).toEqual(chain(COUNT));
+    expect(log.repairable).toHaveLength(1);
+    const backup = log.repair();
+    log.close();
+    expect(disk.paths().some((path) => path.startsWith(`${backup}/`))).toBe(true);
+    expect(await audit(disk, CONTAINER, { staging: true })).toMatchObject({ findings: [] });
+    expect(textsOf(open(disk))).toEqual(chain(COUNT));
   });
 });

@@ -300,12 +300,13 @@ describe("ledger", () => {
     ["no JSON", "nonsense\n"],
     ["an unknown member", LINE.replace('"outcome"', '"more":1,"outcome"')],
     ["an unknown phase", LINE.replace('"completed"', '"done"')],
-  ])("a ledger that holds %s refuses, and stays as it is", async (_name, line) => {
+  ])("a ledger that holds %s tells it, and is kept beside the one that the next event begins", async (_name, line) => {
     const disk = new FaultDisk();
     disk.put(FILE, bytesOf(LINE + line + LINE));
     const before = disk.content(FILE);
-    expect(() => readLedger(disk, FILE)).toThrow("line 2");
-    await expect(appendEvent(disk, FILE, EVENT)).rejects.toMatchObject({ name: "corrupt", details: { line: 2 } });
-    expect(disk.content(FILE)).toEqual(before);
+    expect(readLedger(disk, FILE)).toMatchObject({ events: [EVENT, EVENT], fault: { line: 2 } });
+    await appendEvent(disk, FILE, EVENT);
+    expect(readLedger(disk, FILE)).toMatchObject({ events: [EVENT, EVENT, EVENT], fault: null });
+    expect(disk.content(`${FILE}.damaged.bak`)).toEqual(before);
   });
 });

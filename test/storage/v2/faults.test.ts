@@ -12,6 +12,7 @@ import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
+import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
 import {
@@ -382,11 +383,67 @@ describe("a commit that fails", () => {
         throw broken();
       };
     });
-    expect(failure).toMatchObject({ name: "storage_failed" });
+    // Who dies here leaves them to the next writer.
+    expect(failure).toMatchObject({ name: "outcome_unknown", retryable: true });
     const next = v2On(disk.after()).open(CONTAINER);
     expect([next.damage, next.readOnly]).toEqual([[], null]);
     next.close();
     await goesOn(disk, log, THREE_IDS);
+  });
+
+  describe.each(["sync", "os"] as const)("is refused as nowhere only where it is, with %s,", (durability) => {
+    const elsewhere = `${FOLDER}/elsewhere.v2`;
+    const rename = (disk: FaultDisk) => disk.rename(CONTAINER, elsewhere);
+    const harms: [string, (disk: FaultDisk) => void][] = [
+      ["another program renames the folder", rename],
+      [
+        "another program deletes the folder",
+        (disk) => {
+          removeTree(disk, CONTAINER);
+          const { infoOf } = disk;
+          disk.infoOf = (fd) => ({ ...infoOf.call(disk, fd), links: 0 });
+        },
+      ],
+      [
+        "the disk takes nothing back",
+        (disk) => {
+          disk.truncate = () => {
+            throw broken();
+          };
+        },
+      ],
+    ];
+    for (const [what, harm] of harms)
+      test.each([1, 2, 3, 4])(`when ${what} before step %i`, async (n) => {
+        const disk = three.after();
+        const log = v2On(disk, { durability }).open(CONTAINER);
+        const { sync, write } = disk;
+        let step = 0;
+        const isDue = (): boolean => {
+          if (++step !== n) return false;
+          harm(disk);
+          return what.startsWith("the disk");
+        };
+        disk.write = (fd, bytes) => {
+          if (isDue()) throw broken();
+          return write.call(disk, fd, bytes);
+        };
+        disk.sync = async (fd) => {
+          if (isDue()) throw broken();
+          return sync.call(disk, fd);
+        };
+        const failure = await (async () => {
+          log.append(ours());
+          await log.commit();
+        })().catch((error) => error);
+        const left = disk.after();
+        const folder = [CONTAINER, elsewhere].find((path) => left.content(segmentFile(path, 1)) !== undefined);
+        if (folder === elsewhere) left.rename(elsewhere, CONTAINER);
+        const isThere = folder !== undefined && idsOf(v2On(left).open(CONTAINER)).includes(NEW);
+        if (failure === undefined) expect(isThere || folder !== CONTAINER).toBe(true);
+        else if (isThere) expect(failure.name).toBe("outcome_unknown");
+        if (folder === undefined && failure) expect(failure.name).toBe("storage_failed");
+      });
   });
 });
 

@@ -8,7 +8,14 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
-import { checkpointFile, ledgerFile, pointerFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
+import {
+  checkpointFile,
+  indexFile,
+  ledgerFile,
+  manifestFile,
+  pointerFile,
+  segmentFile,
+} from "../../../src/storage/fs/container-paths.ts";
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import type { Locks } from "../../../src/storage/locks/locks.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
@@ -1076,5 +1083,64 @@ describe("round trips", () => {
     expect((await audit(disk, container)).findings).toEqual([]);
     await rollBack(options, container);
     expect(Buffer.compare(disk.content(file) as Uint8Array, content)).toBe(0);
+  });
+});
+
+describe("damage to documents that hold no entries", () => {
+  const CHECKPOINT = checkpointFile(CONTAINER, 2);
+  const rewrite = (path: string, change: (text: string) => string) => (disk: FaultDisk) => {
+    disk.put(path, bytesOf(change(textOf(disk.content(path) as Uint8Array))));
+  };
+  const put = (path: string, text: string) => (disk: FaultDisk) => disk.put(`${CONTAINER}/${path}`, bytesOf(text));
+  const otherDigit = (digit: string) => (digit === "1" ? "2" : "1");
+  const SIX = userText(id(5), id(4));
+  const SEVEN = userText(id(6), id(5));
+
+  /** A container with two entries that the snapshot lacks, the last of them after its last checkpoint. */
+  async function continued(): Promise<FaultDisk> {
+    const disk = diskWith(FIVE);
+    await migrate(optionsOn(disk), FILE);
+    await appendTo(disk, SIX);
+    const log = optionsOn(disk).openContainer(CONTAINER);
+    await log.checkpointNow?.();
+    log.close();
+    await appendTo(disk, SEVEN);
+    return disk.after();
+  }
+
+  test.each<[string, (disk: FaultDisk) => void]>([
+    ["half a checkpoint", put("checkpoints/0000000000000003.json", '{"half')],
+    ["a chain with another digit", rewrite(CHECKPOINT, (text) => text.replace(/(?<="chainHash": ")./, otherDigit))],
+    ["a head with another id", rewrite(CHECKPOINT, (text) => text.replace(id(5), id(3)))],
+    [
+      "a head with another number",
+      rewrite(CHECKPOINT, (text) => text.replace('"headEntrySeq": 6', '"headEntrySeq": 4')),
+    ],
+    ["half a manifest", rewrite(manifestFile(CONTAINER), (text) => text.slice(0, 200))],
+    ["no manifest", (disk) => disk.remove(manifestFile(CONTAINER))],
+    [
+      "a row with another checksum",
+      rewrite(indexFile(CONTAINER), (text) => text.replace(/(?<="crc32c":")./, otherDigit)),
+    ],
+    [
+      "a row with another place",
+      rewrite(indexFile(CONTAINER), (text) => text.replace(/(?<="byteOffset":)[1-9]\d/, "99")),
+    ],
+    ["a row that is none", rewrite(indexFile(CONTAINER), (text) => text.replace("{", "["))],
+    ["no index", (disk) => disk.remove(indexFile(CONTAINER))],
+    ["half a row", rewrite(indexFile(CONTAINER), (text) => text.slice(0, -9))],
+    ["half a frame", rewrite(segmentFile(CONTAINER, 1), (text) => `${text}{"schema":"pi.session`)],
+    ["another file among the segments", put("segments/notes.seg", "x")],
+    ["another folder", put("segments/old/0000000000000001.seg", "x")],
+    ["a bad line in the ledger", rewrite(ledgerFile(CONTAINER), (text) => `nonsense\n${text}`)],
+    ["half a line in the ledger", rewrite(ledgerFile(CONTAINER), (text) => `${text}{"schema"`)],
+    ["no ledger", (disk) => disk.remove(ledgerFile(CONTAINER))],
+    ["a damaged cache", put("index-snapshot.bin", "x")],
+  ])("leaves the way back open: %s", async (_what, harm) => {
+    const disk = await continued();
+    harm(disk);
+    expect(await rollBack(optionsOn(disk), CONTAINER)).toMatchObject({ active: "jsonl_v3", laterEntries: 2 });
+    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(`${FIVE}${SIX}\n${SEVEN}\n`);
+    expect(stateOn(disk)).toBe("ROLLED_BACK");
   });
 });

@@ -1,0 +1,81 @@
+/** Finds damage to the documents of a container that costs no entry, and that opening the container passes over. */
+
+import { basename, join } from "node:path";
+import type { Damage } from "../../core/format/damage.ts";
+import {
+  checkpointFile,
+  checkpointFolder,
+  indexFile,
+  ledgerFile,
+  manifestFile,
+  numberOf,
+  segmentFolder,
+} from "../fs/container-paths.ts";
+import { exists, openFile, readWhole } from "../fs/disk.ts";
+import { guarded, withFile } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+import { scanLines } from "../log/lines.ts";
+import type { Container } from "./container.ts";
+import { parseCheckpoint, readLedger, readManifest, snapshotRef } from "./documents.ts";
+import { decodeRow, ifSound } from "./frame.ts";
+
+/** Returns what a repair puts in order by building the container anew. Throws storage_failed. */
+export function documentFaultsOf(container: Container): Damage[] {
+  return guarded("looking at the session", () => [...faultsOf(container)]).map((fault) => ({
+    kind: "bad_index",
+    line: 0,
+    byteOffset: 0,
+    length: 0,
+    reason: `${fault}; no entry depends on it`,
+    salvaged: true,
+  }));
+}
+
+function* faultsOf(container: Container): Generator<string> {
+  const { disk, folder, end } = container;
+  const manifest = manifestFile(folder);
+  if (exists(disk, manifest) && readManifest(disk, manifest) === null) yield "manifest.json is damaged";
+  for (const name of namesIn(disk, checkpointFolder(folder))) {
+    const seq = numberOf(name, "json");
+    if (seq > 0 && ifSound(() => parseCheckpoint(readWhole(disk, checkpointFile(folder, seq)), seq)) === null)
+      yield `${snapshotRef(seq)} is damaged`;
+  }
+  const { fault } = readLedger(disk, ledgerFile(folder));
+  if (fault) yield `line ${fault.line} of ${join("migrations", basename(ledgerFile(folder)))} is damaged`;
+  for (const name of namesIn(disk, segmentFolder(folder)))
+    if (name.endsWith(".seg") && numberOf(name, "seg") === 0) yield `segments/${name} is no part of the session`;
+  // What is told of the index already need not be found again.
+  const row = end.indexFault === null && exists(disk, indexFile(folder)) ? wrongRow(container) : 0;
+  if (row > 0) yield `row ${row} of index/offsets.jsonl is not that of its entry`;
+}
+
+/** Returns the number of the first row of the index that is not that of its entry, which a cache told of; 0 for none. */
+function wrongRow({ disk, folder, extents, entries, end }: Container): number {
+  let wrong = 0;
+  let count = 0;
+  const check = (b: Uint8Array, at: number, to: number): void => {
+    const place = count++;
+    if (wrong > 0 || place >= entries.nodes.count) return;
+    const row = ifSound(() => decodeRow(b, at, to));
+    const { segmentSeq, start, length, crc } = extents.at(place);
+    const isRight =
+      row?.entrySeq === place + 1 &&
+      row.segmentSeq === segmentSeq &&
+      row.byteOffset === start &&
+      row.byteLength === length &&
+      Number.parseInt(row.crc32c, 16) === crc;
+    if (!isRight) wrong = count;
+  };
+  withFile(disk, openFile(disk, indexFile(folder)), (fd) =>
+    scanLines(
+      disk,
+      fd,
+      0,
+      0,
+      { line: (_n, _start, b, at, to) => check(b, at, to), long: () => count++ },
+      undefined,
+      end.indexEnd,
+    ),
+  );
+  return wrong;
+}
