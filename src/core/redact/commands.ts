@@ -144,6 +144,37 @@ const SHAPES: readonly SecretShape[] = (
       "red login account",
       "(?<![A-Za-z])(?:credentials?|creds?|login|logins|account)\\\\{0,3}[\"']?(?:[ \\t]?[:=]|[ \\t]is|[ \\t]are)[ \\t]{1,4}[\"'`]?[\\w.@+-]{2,64}[ \\t]?[:/][ \\t]?((?=[^\\s]{0,64}\\d)[^\\s\"'`/$<]{5,128})",
     ],
+    [
+      "secret",
+      "alias set host add",
+      `mc[ \\t](?:alias[ \\t]set|config[ \\t]host[ \\t]add)(?:[ \\t]{1,4}\\S{1,128}){3}[ \\t]{1,4}${VALUE}`,
+    ],
+    [
+      "password",
+      "@",
+      "(?:^|\\n)(?:\\[?[\\w.-]{1,128}\\]?(?::\\d{1,5})?[ \\t]{1,8})?[\\w.+-]{1,64}@[\\w-]{1,63}(?:\\.[\\w-]{1,63}){1,4}:(?=\\S{0,128}\\d)(?=\\S{0,128}[A-Za-z])([^\\s/:]{8,128})(?=\\r?\\n|$)",
+    ],
+    // what a line says of the next, or at its end
+    [
+      "password",
+      "assword assphrase",
+      "pass(?:word|phrase)[^\\n]{0,120}(?:[:=][ \\t]{1,8}|(?::[ \\t]{0,4}\\r?\\n[ \\t]{0,8}(?:\\r?\\n[ \\t]{0,8}){0,2}|\\n(?:New |Generated |Your |The )?[Vv]alue[ \\t]{0,4}:[ \\t]{1,8}))(?=[^\\s/]{0,64}[A-Za-z])(?=[^\\s/]{0,64}\\d)(?=[^\\s/]{0,64}\\d[^\\s/]{0,64}\\d|[^\\s/]{0,64}[A-Z])(?![\\w-]{1,40}(?:\\.\\w{1,10})+(?::\\d{1,9}){0,2}\\s)([^\\s/()]{8,128})(?=[ \\t]{0,4}(?:\\r?\\n|$))",
+    ],
+    [
+      "secret",
+      "Unseal Recovery Share",
+      "(?:Unseal|Recovery|Share)(?: Key| Token)?[ \\t]{0,2}\\d{0,2}:[ \\t]{1,8}([A-Za-z0-9+/]{20,128}={0,2})(?![\\w/])",
+    ],
+    [
+      "password",
+      "random_",
+      '"random_(?:password|string)"[\\s\\S]{1,400}?"(?:result|value)"[ \\t]{0,4}:[ \\t]{0,4}"([^"\\n]{6,256})"',
+    ],
+    [
+      "secret",
+      "reset invit activat verif confirm recover magic",
+      "https?://[^\\s?#]{1,160}/[\\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)[\\w-]{0,24}(?:/[\\w=-]{1,24})?/(?=[\\w.-]{0,64}\\d)([A-Za-z0-9_.=-]{16,512})",
+    ],
     // SQL
     [
       "password",
@@ -170,8 +201,13 @@ const SHAPES: readonly SecretShape[] = (
     ],
     [
       "password",
-      "connect PDO mysqli getConnection ldap_bind",
-      "(?:mysqli?_connect|pg_connect|new (?:mysqli|PDO)|getConnection|ldap_bind)\\([^,\\n]{1,256},[ \\t]{0,4}[\"'][^\"'\\n]{1,128}[\"'],[ \\t]{0,4}[\"']([^\"'\\n]{5,128})[\"']",
+      "connect PDO mysqli getConnection ldap_bind .open(",
+      "(?:mysqli?_connect|pg_connect|new (?:mysqli|PDO)|getConnection|ldap_bind|DBI->connect|\\w\\.(?:open|connect))\\([^,\\n]{1,256},[ \\t]{0,4}[\"'][^\"'\\n]{1,128}[\"'],[ \\t]{0,4}[\"']([^\"'\\n]{5,128})[\"']",
+    ],
+    [
+      "secret",
+      "lient( earch( Api( API( connect( init(",
+      "(?:[Cc]lient|[Ss]earch|A[Pp][Ii]|connect|init)\\([ \\t]{0,4}[\"'][\\w.-]{4,64}[\"'],[ \\t]{0,4}[\"'](?=[^\"'\\n]{0,64}\\d[^\"'\\n]{0,64}\\d)([A-Za-z0-9+/_=-]{20,256})[\"']",
     ],
     [
       "secret",
@@ -233,8 +269,9 @@ const COMBO =
 const CODE =
   /(?<![A-Za-z])(?:pin(?:[ \t]code)?|otp|passcode|(?:verification|one-time|login|authentication|sign-in|2fa|mfa|otp|sms)[ \t](?:pass)?code)[ \t]?(?:is|:|=)[ \t]?(\d{4,8})(?!\d)/dgi;
 const CODES = /(?:recovery|backup|scratch|rescue)[ _-]?codes?\b[^\n]{0,80}?[:=\n]/gi;
+/** A line with one code, or one word of a list. */
 const ONE_CODE =
-  /(?:[\s,;"'`[\]*•-]|\d{1,2}[.)][ \t]){0,12}((?=[a-zA-Z-]{0,24}\d)[A-Za-z0-9]{3,12}(?:[- ]?[A-Za-z0-9]{3,12}){0,7}?)(?=[\s,;"'`\]]|$)/dy;
+  /(?:[\s,;"'`[\]*•-]|\d{1,2}[.)][ \t]){0,12}(?:((?<=\n[ \t*•-]{0,8})[A-Za-z0-9]{3,12}(?:[- ][A-Za-z0-9]{3,12}){0,7}(?=[ \t]*(?:\r?\n|$)))|([A-Za-z0-9]{3,12}(?:[- ]?[A-Za-z0-9]{3,12}){0,7}?))(?=[\s,;"'`\]]|$)/dy;
 
 /** Yields what commands and the like take as secrets. */
 export function* loginsIn(text: string): Generator<SecretSpan> {
@@ -259,16 +296,21 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
   for (const { 0: found, index } of text.matchAll(CODES)) yield* codesFrom(text, index + found.length);
 }
 
+/** Yields the codes of a list: those with a digit, and those that look like one with a digit. */
 function* codesFrom(text: string, at: number): Generator<SecretSpan> {
+  const codes: { readonly start: number; readonly end: number; readonly shape: string }[] = [];
   for (let count = 0; count < 32; count++) {
     ONE_CODE.lastIndex = at;
     const match = ONE_CODE.exec(text);
-    const [start, end] = match?.indices?.[1] ?? [0, 0];
+    const [start, end] = match?.indices?.[1] ?? match?.indices?.[2] ?? [0, 0];
     // A year and a number are none.
-    if (!match || end - start < 6) return;
-    yield { start, end, kind: "code" };
+    if (!match || end - start < 6) break;
+    codes.push({ start, end, shape: text.slice(start, end).replace(/[A-Za-z0-9]/g, "x") });
     at = end;
   }
+  const hasDigit = ({ start, end }: { start: number; end: number }): boolean => /\d/.test(text.slice(start, end));
+  const shapes = new Set(codes.filter(hasDigit).map(({ shape }) => shape));
+  for (const { start, end, shape } of codes) if (shapes.has(shape)) yield { start, end, kind: "code" };
 }
 
 /** Yields the groups of a match as secrets, but for what stands for one. */
