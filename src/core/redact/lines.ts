@@ -17,6 +17,8 @@ const STRUCTURE: readonly (readonly [depth: number, above: string, names: Readon
 
 /** Members with text that only its maker can read, and that may say again what was removed elsewhere. */
 const OPAQUE = /^(?:(?:thinking|thought|text|reasoning)_?signature|signature|encrypted_?content|redacted_?thinking)$/i;
+/** Members with what a tool printed or is to write. */
+const PRINTED = /^(?:text|content|output|stdout|new_?(?:text|string)|file_?text)$/i;
 const LONG_SIGNATURE = 64;
 
 /** The beginning of a line that keeps a record of another agent's as it is, which may say whose account was used. */
@@ -187,7 +189,8 @@ export class LineRedactor {
     const whole = secretNamed(inside, name, value) ?? (isTheirs ? accountNamed(name, value) : undefined);
     const isCommand = /^(?:command|cmd|(?:file_?)?path)$/i.test(name);
     if (isCommand && this.call !== "" && tellsSecret(value)) this.telling.add(this.call);
-    const findings = this.texts.find(value, whole, isTheirs, !isCommand && this.telling.has(this.call));
+    const isPrinted = PRINTED.test(name) && this.telling.has(this.call);
+    const findings = this.texts.find(value, whole, isTheirs, isPrinted);
     // A key is no binary data any more once it is replaced.
     const binary = holdsBinary(replaced(value, findings));
     if (inside && name === "data") inside.data = binary || inside.data === "binary" ? "binary" : "text";

@@ -34,7 +34,7 @@ export const ABROAD = new RegExp(
 const ABROAD_END = new RegExp(`(?:(${PASSWORD_ABROAD})|${SECRET_ABROAD})$`, "iu");
 /** Words that may follow. */
 const TRAILING =
-  /^(?:prod|production|dev|test|staging|live|value|new|old|b64|base64|base|default|string|text|plain|plaintext|raw|\d+)$/;
+  /^(?:prod|production|dev|test|staging|live|value|new|old|b64|base64|base|data|default|string|text|plain|plaintext|raw|\d+)$/;
 /** Words before `token` that make it something to be shown: of a page, or of a text. */
 const HARMLESS =
   /(?:page|next|continuation|sync|prev|previous|max|min|stop|eos|bos|pad|unk|special|first|last|current|total|cancellation|start|end|mask|image)$/;

@@ -5,7 +5,7 @@ import type { SecretSpan } from "./tokens.ts";
 
 /** A first line: names with one sign between them, of which one may be that of a secret. */
 const HEAD =
-  /(?<=^|\n)[ \t>]{0,8}(?=[^\n]{0,400}(?:pass|pwd|secret|token|key))(?:["\w .*`-]{0,48}([,;|\t]))(?:["\w .*`-]{0,48}\1){0,24}["\w .*`-]{0,48}\r?\n/gi;
+  /(?<=^|[\n"])[ \t>]{0,8}(?=[^\n]{0,400}(?:pass|pwd|secret|token|key))(?:["\w .*`-]{0,48}([,;|\t]))(?:["\w .*`-]{0,48}\1){0,24}["\w .*`-]{0,48}\r?\n/gi;
 const MOST_ROWS = 2000;
 
 /** Yields the secrets in the columns that a table names. */
