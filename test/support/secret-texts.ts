@@ -411,7 +411,7 @@ const TEMPLATES: readonly string[] = [
   'resource "x" "y" {\n  password = "{p}"\n}',
   'db_password = "{w}"',
   '{"db_password": {"value": "{p}", "sensitive": true}}',
-  "apiVersion: v1\nkind: Secret\ndata:\n  smtp: {b24}\n  username: {b16}",
+  "apiVersion: v1\nkind: Secret\ndata:\n  smtp: {b24}\n  relay: {b16}",
   "kind: Secret\nstringData:\n  smtp: {p}\n",
   "users:\n- name: a\n  user:\n    token: {l40}",
   "    client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQo{b200}",

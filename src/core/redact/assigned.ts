@@ -61,7 +61,8 @@ export function* assignedIn(text: string): Generator<SecretSpan> {
     while (start > 0 && index - start < 48 && NAME_CHARACTER.test(text[start - 1])) start--;
     const kind = secretKind(text.slice(start, nameEnd));
     // The login of an address, and the type of a resource.
-    if (/:\/\/[^\s/;?&@]{0,64}$|(?:^|[^A-Za-z])arn:\S{0,200}:$/.test(text.slice(Math.max(0, start - 210), start))) continue;
+    if (/:\/\/[^\s/;?&@]{0,64}$|(?:^|[^A-Za-z])arn:\S{0,200}:$/.test(text.slice(Math.max(0, start - 210), start)))
+      continue;
     const span = kind && valueAfter(text, start, nameEnd, kind);
     if (!span) continue;
     yield span;
@@ -75,7 +76,6 @@ export function* assignedIn(text: string): Generator<SecretSpan> {
     past += rest[0].length;
   }
   for (const { 0: found, 1: isPassword, index } of unmarked(text).matchAll(ABROAD)) {
-    if (index < past && index + found.length <= past) continue;
     const kind = isPassword ? "password" : "secret";
     const span =
       valueAfter(text, index, index + found.length, kind) ?? oddAfter(text, index + found.length, kind, true);
@@ -181,7 +181,11 @@ const PIECES =
   /(["'`])(?! )[^"'`\n]{4,80}(?<! )\1|[«“„「][^«»“”„「」\n]{4,80}[»”“」]|[!-~\u00c0-\u024f]+|[^\s!-~\u00c0-\u024f«“„「]+/gu;
 /** Words between a name and what it is, in languages that need one. */
 const LINK =
-  /^(?:is|are|was|be|to|on|lautet|ist|war|heißt|es|era|est|é|è|jest|är|er|bylo|je|olarak|[=–—-]|->|=>)$|[:：是为為はが는은→]$/i;
+  /^(?:is|are|was|be|to|lautet|ist|war|heißt|es|era|est|é|è|jest|är|er|bylo|je|olarak|[=–—-]|->|=>)$|[:：是为為はが는은→]$/i;
+
+/** What a word for a password is only the first part of. */
+const ANOTHER =
+  /^s?[ \t-](?:hash|prompt|field|manager|dialog|reset|check|test|polic|length|hint|file|form|page|box|input|valid|screen|error|stor|strength|generat|column|variable|rule|rate|label)/i;
 
 /**
  * Returns the first word after a name that is like no other word, within the same sentence. After a word that links it to
@@ -190,6 +194,7 @@ const LINK =
 function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): SecretSpan | undefined {
   if (kind === "cookie") return undefined;
   const line = /^[^\n]{0,160}/.exec(text.slice(at, at + 160))?.[0] ?? "";
+  const isNoun = !ANOTHER.test(line) && !/pass$/i.test(text.slice(at - 4, at));
   let words = 0;
   let isLinked = false;
   for (const { 0: word, index } of line.matchAll(PIECES)) {
@@ -199,7 +204,8 @@ function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): S
     const span = { start: at + index + from, end: at + index + from + value.length, kind: labelOf(kind) };
     if (kind === "pin") {
       if (isLinked && /^\d{4,8}$/.test(value)) return span;
-    } else if (kind === "password" && (isLinked || isAbroad) && isTold(value, isLinked, from > 0)) return span;
+    } else if (kind === "password" && isNoun && (isLinked || isAbroad) && isTold(value, isLinked, from > 0))
+      return span;
     const isSecret =
       kind !== "pin" &&
       (isOdd(value, kind) || (kind === "secret" && words === 1 && index < 4 && value.length >= 32 && isChance(value)));

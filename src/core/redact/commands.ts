@@ -1,6 +1,6 @@
 /** Secrets that a command, a statement or a call takes at a known place. All expressions are bounded. */
 
-import { canBeSecret, isOdd } from "./names.ts";
+import { canBeSecret, isChance, isJumpy, isOdd, UUID, WORDS } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** A value in quotes or without. */
@@ -154,12 +154,6 @@ const SHAPES: readonly SecretShape[] = (
       "@",
       "(?:^|\\n)(?:\\[?[\\w.-]{1,128}\\]?(?::\\d{1,5})?[ \\t]{1,8})?[\\w.+-]{1,64}@[\\w-]{1,63}(?:\\.[\\w-]{1,63}){1,4}:(?=\\S{0,128}\\d)(?=\\S{0,128}[A-Za-z])([^\\s/:]{8,128})(?=\\r?\\n|$)",
     ],
-    // what a line says of the next, or at its end
-    [
-      "password",
-      "assword assphrase",
-      "[Pp]ass(?:word|phrase)[^\\n]{0,120}(?:[:=][ \\t]{1,8}|(?::[ \\t]{0,4}\\r?\\n[ \\t]{0,8}(?:\\r?\\n[ \\t]{0,8}){0,2}|\\n(?:New |Generated |Your |The )?[Vv]alue[ \\t]{0,4}:[ \\t]{1,8}))(?=[^\\s/]{0,64}[A-Za-z])(?=[^\\s/]{0,64}\\d)(?=[^\\s/]{0,64}\\d[^\\s/]{0,64}\\d|[^\\s/]{0,64}[A-Z])(?![\\w-]{1,40}(?:\\.\\w{1,10})+(?::\\d{1,9}){0,2}\\s)([^\\s/()]{8,128})(?=[ \\t]{0,4}(?:\\r?\\n|$))",
-    ],
     [
       "secret",
       "Unseal Recovery Share",
@@ -265,6 +259,10 @@ interface SecretShape {
 const COMBO =
   /(?<![\w/.@-])(?:[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}|admin|root|administrator|sa|postgres|(?:user|login|log[ \t]?in[ \t]as|sign[ \t]?in[ \t]as)[ \t][\w.-]{1,32})[ \t]?[:/][ \t]?([!-.0-~][!-~]{5,63})/gi;
 
+/** A word at the end of a line that is about a password, or alone on a line after it. */
+const ANNOUNCED =
+  /pass(?:word|phrase)[^\n]{0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})([^\s/()]{8,128})(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
+
 /** Sentences and lists of codes that let in once. */
 const CODE =
   /(?<![A-Za-z])(?:pin(?:[ \t]code)?|otp|passcode|(?:verification|one-time|login|authentication|sign-in|2fa|mfa|otp|sms)[ \t](?:pass)?code)[ \t]?(?:is|:|=)[ \t]?(\d{4,8})(?!\d)/dgi;
@@ -291,6 +289,10 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
     const start = index + found.length - value.length;
     if (isOdd(secret, "password") && /[!#$%^&*?]/.test(secret))
       yield { start, end: start + secret.length, kind: "password" };
+  }
+  for (const match of text.matchAll(ANNOUNCED)) {
+    const isMade = isJumpy(match[1]) || isChance(match[1]) || /\d.*[!#$%^&*?<>]|[!#$%^&*?<>].*\d/.test(match[1]);
+    if (isMade && !UUID.test(match[1])) yield* groupsOf(match, "password", 0);
   }
   for (const match of text.matchAll(CODE)) yield* groupsOf(match, "code", 0);
   for (const { 0: found, index } of text.matchAll(CODES)) yield* codesFrom(text, index + found.length);
@@ -323,7 +325,7 @@ function* groupsOf(match: RegExpExecArray, kind: string, from: number): Generato
       continue;
     if (kind === "password" && /^(?:pass(?:word)?|secret|token|user|string|null|none|true|false|\$\w+)$/i.test(value))
       continue;
-    if (kind === "secret" && !/\d/.test(value) && value.length < 20) continue;
+    if (kind === "secret" && (WORDS.test(value) || (!/\d/.test(value) && value.length < 20))) continue;
     yield { start: from + start, end: from + end, kind };
   }
 }

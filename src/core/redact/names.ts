@@ -122,7 +122,7 @@ const NUMBERED =
 export const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const VERSION = /^v?\d+\.\d/;
 /** Words and numbers with signs between, which name something. */
-const WORDS = /^[a-z]+\d{0,2}(?:[./_-](?:[a-z]+\d{0,2}|v?\d{1,4}))+$/;
+export const WORDS = /^[a-z]+\d{0,2}(?:[./_-](?:[a-z]+\d{0,2}|v?\d{1,4}))+$/;
 /** Groups of four characters, as programs show what people have to copy. */
 const GROUPED = /^(?:[a-z0-9]{4} ){3,15}[a-z0-9]{4}$/i;
 /** Words of sentences about passwords, which no passphrase has. */
@@ -218,13 +218,14 @@ export function isOdd(value: string, kind: NameKind): boolean {
 
 /** Names of what keeps, hashes or writes passwords, numbers with a unit, and numbers of tickets. */
 const TERM =
-  /sha-?\d|md[45]|aes|rsa|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ISO|RFC|ntlm|1password|^\d+(?:-?[a-z]+)*$|^[A-Z]{2,6}-\d+$|^[a-z]+(?:Password|Token|Secret)\w*$/i;
+  /sha-?\d|md[45]|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ntlm|(?:^|[^a-z])(?:aes|rsa|iso|rfc)[-_]?\d|^\d+(?:[.,]\d+)?(?:-?[a-z]+)*$|^[a-z]{2,6}-\d+$/i;
 
 /** Returns whether a word that a sentence says to be a password is no usual one. `isLinked`: it says so by a word for that. */
 export function isTold(value: string, isLinked: boolean, isQuoted: boolean): boolean {
   if (/\s/.test(value)) return isLinked && isQuoted && canBeSecret(value, "password", "quoted");
   if (value.length < 6 || /[/\\(){}<>=|]|^[@#.-]/.test(value) || TERM.test(value) || UUID.test(value)) return false;
-  if (!isLinked && !/\d\D*\d\D*\d|\d.*[!#$%^&*]|[A-Z].*\d.*[A-Z]/.test(value)) return false;
+  if (ABOUT.test(value) || /^[A-Z][A-Z\d]*_[A-Z\d_]+$/.test(value)) return false;
+  if (!isLinked && !/\d\D*\d\D*\d|\d.*[!#$%^&*]/.test(value)) return false;
   return canBeSecret(value, "password", "bare") || (value.length >= 8 && isJumpy(value));
 }
 
