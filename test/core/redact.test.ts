@@ -206,6 +206,11 @@ test("texts that are made to take long take a moment", SWEEP, () => {
     "$ANSIBLE_VAULT;1.1;AES256\n6162",
     "密码是",
     "ａ：",
+    "password,a\n",
+    "$ cat a.key\n",
+    "echo a > ",
+    "password ",
+    "recovery codes:\nabcde1\n",
   ];
   const redactor = new LineRedactor();
   const begun = process.cpuUsage();

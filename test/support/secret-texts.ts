@@ -861,6 +861,11 @@ const TEMPLATES: readonly string[] = [
   "https://app.example.org/invitations/{l32}",
   "sonar.login=sqp_{h40}",
   "client-key-data: {b200}",
+  "use {p} as the password, please",
+  "The root password on db2 is now {p}",
+  "Salasana testipalvelimelle on {p}, kiitos",
+  "rclone obscure {p}",
+  "PS C:\\> Get-Content .\\api_token.txt\n{h32}\n",
 ];
 
 const hexOf = (text: string): string => Buffer.from(text).toString("hex");

@@ -194,11 +194,17 @@ const ANOTHER =
 function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): SecretSpan | undefined {
   if (kind === "cookie") return undefined;
   const line = /^[^\n]{0,160}/.exec(text.slice(at, at + 160))?.[0] ?? "";
-  const isNoun = !ANOTHER.test(line) && !/pass$/i.test(text.slice(at - 4, at));
+  const isNoun = (isAbroad || !ANOTHER.test(line)) && !/pass$/i.test(text.slice(at - 4, at));
   let words = 0;
   let isLinked = false;
   for (const { 0: word, index } of line.matchAll(PIECES)) {
     if (words++ > (kind === "password" || kind === "pin" ? 9 : 3)) return undefined;
+    if (/^[^!-~«“„「\u00c0-\u024f]/.test(word)) {
+      // Letters of other scripts are no part of a value.
+      isLinked = LINK.test(word.slice(-16));
+      if (/[。！？、，]/.test(word)) return undefined;
+      continue;
+    }
     const from = /^["'`([{«“„「]*\s?/.exec(word)?.[0].length ?? 0;
     const value = word.slice(from).replace(/\s?["'`)\]}».,;:”“」]+$/, "");
     const span = { start: at + index + from, end: at + index + from + value.length, kind: labelOf(kind) };
@@ -210,8 +216,8 @@ function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): S
       kind !== "pin" &&
       (isOdd(value, kind) || (kind === "secret" && words === 1 && index < 4 && value.length >= 32 && isChance(value)));
     if (isSecret && words < 7 && canBeSecret(value, kind, "loose")) return span;
-    if (/[.!?,;。！？、，]["'`)]?$/.test(word)) return undefined;
-    isLinked = LINK.test(word);
+    if (/[.!?,;]["'`)]?$/.test(word)) return undefined;
+    isLinked = LINK.test(word) || (isLinked && /^(?:now|still|just|currently|jetzt|ahora|agora|nu)$/i.test(word));
   }
   return undefined;
 }

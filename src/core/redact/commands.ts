@@ -50,7 +50,6 @@ const SHAPES: readonly SecretShape[] = (
       "(?<![A-Za-z0-9-])(?:-u[ =]?|--(?:proxy-)?user[ =])[\"']?[A-Za-z0-9_.@\\\\-]{1,64}:([^\\s\"'$:/][^\\s\"']{3,128})",
     ],
     ["password", "login", "(?<![A-Za-z])login[ \\t]{1,4}\\S{1,64}\\s{1,4}password[ \\t]{1,4}(\\S{4,128})"],
-    ["password", "machine", "(?<![A-Za-z])machine[ \\t]{1,4}\\S{1,128}\\s{1,4}password[ \\t]{1,4}(\\S{4,128})"],
     [
       "password",
       "AUTH",
@@ -94,7 +93,6 @@ const SHAPES: readonly SecretShape[] = (
     ["secret", "secret", `secret[ \\t]set[ \\t]\\S{1,64}[ \\t](?:--body|-b)[ \\t=]{0,4}["']?([^\\s"'$]{6,512})`],
     ["password", "bw", `(?<![\\w-])bw[ \\t](?:unlock|login[ \\t]\\S{1,64})[ \\t]${VALUE}`],
     ["password", "isql", `isql[ \\t]\\w{1,64}[ \\t]\\w{1,64}[ \\t]${VALUE}`],
-    ["password", "<<<", `--with-token[ \\t]{0,4}<<<[ \\t]{0,4}${VALUE}`],
     ["password", "htpasswd", `htpasswd[ \\t]{1,4}-\\w{0,6}n\\w{0,4}[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}${VALUE}`],
     [
       "password",
@@ -113,7 +111,16 @@ const SHAPES: readonly SecretShape[] = (
     ],
     ["password", "http-basic", `http-basic\\S{0,64}[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}${VALUE}`],
     ["password", "wpa_passphrase", `wpa_passphrase[ \\t]{1,4}(?:"[^"\\n]{1,64}"|\\S{1,64})[ \\t]{1,4}${VALUE}`],
-    ["password", "wifi", `(?:wifi|--wifi)[ \\t]connect[^\\n]{1,80}[ \\t]password[ \\t]{1,4}${VALUE}`],
+    [
+      "password",
+      "obscure smbclient iwconfig",
+      `(?:rclone[ \\t]obscure|smbclient[ \\t]\\S{1,128}|iwconfig[ \\t]\\S{1,32}[ \\t](?:key|enc))[ \\t]{1,4}${VALUE}`,
+    ],
+    [
+      "password",
+      "assword assphrase",
+      "(?<![A-Za-z])(?:use|with|try|set|enter)[ \\t][\"'`]?(?=\\S{0,64}\\d)(?=\\S{0,64}[A-Za-z])([^\\s\"'`/()]{6,128})[\"'`]?[ \\t]as[ \\t](?:\\w{1,8}[ \\t])?[Pp]ass(?:word|phrase)",
+    ],
     ["password", "WIFI:", "WIFI:[^\\n]{0,128}?(?<=[:;])P:([^;\\n]{4,128});"],
     ["password", "lftp", "(?<![\\w-])lftp[^\\n]{0,64}[ \\t]-u[ \\t]{1,4}[\\w.@-]{1,64},([^\\s\"'$]{4,128})"],
     [

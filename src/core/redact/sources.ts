@@ -5,7 +5,7 @@ import type { SecretSpan } from "./tokens.ts";
 
 /** A file by its name: one of a key, or one of a secret that is no program and no document. */
 const FILE =
-  /(?:^|[\s"'=:/\\<>])[\w.-]{0,64}(?:\.key|(?:pass(?:word|phrase|wd)|secret|token|credential)[\w-]{0,32}(?:\.(?:txt|key|b64|bin|enc|gpg|hex|dat))?|(?:master|aes|encryption|private|signing|hmac|jwt|api|access|session)[_-]?key(?:\.(?:txt|b64|bin|hex))?)(?=$|[\s"';|&)>])/i;
+  /(?:^|[\s"'=:/\\<>])(?:[\w.-]{0,64}(?:\.key|[_-]pass|(?:pass(?:word|phrase|wd)|secret|token|credential)[\w-]{0,32}(?:\.(?:txt|key|b64|bin|enc|gpg|hex|dat))?|(?:master|aes|encryption|private|signing|hmac|jwt|api|access|session)[_-]?key(?:\.(?:txt|b64|bin|hex))?)|run\/secrets\/[\w.-]{1,64})(?=$|[\s"';|&)>])/i;
 const PASSWD = /\/etc\/passwd/;
 const READER = /(?:^|[\s;&|($])(?:cat|bat|less|more|head|tail|xxd|od|hexdump|base64|strings|type|Get-Content)[ \t]/;
 /** Commands that print nothing but a secret. */
@@ -41,7 +41,7 @@ export function* printedIn(text: string): Generator<SecretSpan> {
 
 /** A command with its prompt, and what it printed: up to the next prompt. */
 const PROMPT =
-  /(?<=^|\n)[^\s$#%>]{0,64}[ \t]?[$#%>][ \t]([^\n]{4,1024})\n((?:(?![^\s$#%>]{0,64}[ \t]?[$#%>][ \t])[^\n]{0,1024}(?:\n|$)){1,64})/dg;
+  /(?<=^|\n)(?:PS )?[^\s$#%>]{0,64}[ \t]?[$#%>][ \t]([^\n]{4,1024})\n((?:(?!(?:PS )?[^\s$#%>]{0,64}[ \t]?[$#%>][ \t])[^\n]{0,1024}(?:\n|$)){1,64})/dg;
 /** What a command writes into a file that has the name of a secret. */
 const WRITTEN =
   /(?:echo|printf)[ \t]{1,4}(?:-n[ \t]{1,4})?["']?([^\s"'$<>|;&]{6,1024})["']?[ \t]{0,4}(?:\|[^\n>]{0,80})?>>?[ \t]{0,4}([^\s;&|<>]{4,256})/dg;

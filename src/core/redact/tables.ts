@@ -10,7 +10,9 @@ const MOST_ROWS = 2000;
 
 /** Yields the secrets in the columns that a table names. */
 export function* tablesIn(text: string): Generator<SecretSpan> {
+  let past = 0;
   for (const { 0: head, 1: sign, index } of text.matchAll(HEAD)) {
+    if (index < past) continue;
     const names = head.split(sign).map((name) => name.replace(/["*`]/g, "").trim());
     const kinds = names.map((name) => secretKind(name.replaceAll(" ", "_")));
     // A column of tests that pass has one beside it of those that fail.
@@ -25,6 +27,7 @@ export function* tablesIn(text: string): Generator<SecretSpan> {
       if (!isRule) yield* secretsOf(cells, kinds, at, sign);
       at = end + 1;
     }
+    past = at;
   }
 }
 
