@@ -33,7 +33,7 @@ const SIGN =
 const WRAPPED =
   /(?:[A-Za-z][\w.<>?[\]]{1,32}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
 const LINE_VALUE = /[^\s"'`]{4,1024}(?=[ \t]*(?:\r?\n|$))/y;
-const PLAIN = /[^\s"'`,;&<>()[\]{}\\|]{4,8192}/y;
+const PLAIN = /[A-Za-z0-9+/=_-]{1024,8192}|[^\s"'`,;&<>()[\]{}\\|]{4,1024}/y;
 /** A value that has a line of its own. */
 const NEXT_LINE = /[|>]?[+-]?[ \t]{0,4}\r?\n[ \t]{0,16}(?:["'`])?([^\s"'`:]{6,128})["'`]?[ \t]{0,4}(?=\r?\n|$)/y;
 const PHRASE = /[a-z]{3,12}(?:[ \t][a-z]{3,12}){3,29}(?=[ \t]*(?:\r?\n|$|\.))/y;

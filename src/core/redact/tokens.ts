@@ -413,7 +413,7 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, word?: string])[]
   // Keys of two factors as forms show them: groups of base32, in which a word has no part.
   [
     "totp_secret",
-    /(?<![\w-][ ]?)(?=[a-z2-7 ]{0,38}[2-7])(?=[a-z2-7 ]{0,38}[g-z])(?:[a-z2-7]{4} ){7}[a-z2-7]{4}(?![\w-])/g,
+    /(?<![\w-] ?)(?:[a-z2-7]{4} ){7}[a-z2-7]{4}(?![\w-])(?<=[2-7][a-z2-7 ]{0,38})(?<=[g-z][a-z2-7 ]{0,38})/g,
   ],
   // mailchimp.com/developer: the data center comes last.
   ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g, "-us"],
