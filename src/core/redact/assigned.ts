@@ -83,7 +83,7 @@ export function* assignedIn(text: string): Generator<SecretSpan> {
   }
 }
 
-/** What a plan says that a value becomes. */
+/** The sign of a plan before the new value. */
 const CHANGED = /["'`][ \t]{1,4}(?:->|→|=>)[ \t]{1,4}(?=["'`])/y;
 
 function changedTo(text: string, at: number): { readonly start: number; readonly end: number } | undefined {
@@ -183,7 +183,7 @@ const PIECES =
 const LINK =
   /^(?:is|are|was|be|to|lautet|ist|war|heißt|es|era|est|é|è|jest|är|er|bylo|je|olarak|[=–—-]|->|=>)$|[:：是为為はが는은→]$/i;
 
-/** What a word for a password is only the first part of. */
+/** Second words that make another thing of a password: its prompt, its hash. */
 const ANOTHER =
   /^s?[ \t-](?:hash|prompt|field|manager|dialog|reset|check|test|polic|length|hint|file|form|page|box|input|valid|screen|error|stor|strength|generat|column|variable|rule|rate|label)/i;
 

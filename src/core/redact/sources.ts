@@ -42,7 +42,7 @@ export function* printedIn(text: string): Generator<SecretSpan> {
 /** A command with its prompt, and what it printed: up to the next prompt. */
 const PROMPT =
   /(?<=^|\n)(?:PS )?[^\s$#%>]{0,64}[ \t]?[$#%>][ \t]([^\n]{4,1024})\n((?:(?!(?:PS )?[^\s$#%>]{0,64}[ \t]?[$#%>][ \t])[^\n]{0,1024}(?:\n|$)){1,64})/dg;
-/** What a command writes into a file that has the name of a secret. */
+/** A command that writes a value into a file. */
 const WRITTEN =
   /(?:echo|printf)[ \t]{1,4}(?:-n[ \t]{1,4})?["']?([^\s"'$<>|;&]{6,1024})["']?[ \t]{0,4}(?:\|[^\n>]{0,80})?>>?[ \t]{0,4}([^\s;&|<>]{4,256})/dg;
 
