@@ -79,6 +79,76 @@ test("numbers are replaced where their member has the name of a password, and no
   });
 });
 
+describe("what a tool printed, or is to write", () => {
+  /** The result of a call, or what the call writes, once both were read. */
+  const shown = (call: Record<string, string>, printed: string): string => {
+    const at = '"parentId":null,"timestamp":"2026-01-01T00:00:00Z"';
+    const block = { type: "toolCall", id: "call_1", name: "tool", arguments: { ...call, content: printed } };
+    const result = { role: "toolResult", toolCallId: "call_1", content: [{ type: "text", text: printed }] };
+    const lines = [{ role: "assistant", content: [block], model: "some-model-4-5" }, result].map((message, n) =>
+      bytes.encode(`{"type":"message","id":"${id(n)}",${at},"message":${JSON.stringify(message)}}`),
+    );
+    const redactor = new LineRedactor();
+    for (const line of lines) redactor.learn(line, new Map());
+    const [first, second] = lines.map((line) => JSON.parse(chars.decode(redactor.redact(line, new Map()))).message);
+    expect(first.model).toBe("some-model-4-5");
+    expect(first.content[0].arguments.content).toBe(second.content[0].text);
+    return second.content[0].text;
+  };
+  const hex = "4c33a91f74d6741a136f5ccf0774b068";
+
+  test.each([
+    ["cat a file of a key", { command: "cat config/credentials/production.key" }, hex],
+    ["a file of a secret", { path: "/run/secrets/api_token" }, "Zk3vQ9tLm2Xw8RbN\n"],
+    [
+      "a value in base64",
+      { command: "kubectl get secret x -o jsonpath='{.data.password}' | base64 -d" },
+      "0V4aPCiheQOr",
+    ],
+    ["a key of a wallet", { command: "bitcoin-cli dumpprivkey bc1qx" }, "LNRbiwKcPtXEB1KzKLTG5RRNYjnRVus2Eh"],
+    ["a dump", { command: "xxd hmac.key" }, "00000000: 387e fe7c 5e5d bdb4 e098 db55 983c c47c  8~.|^]...."],
+  ])("%s is a secret", (_, call, printed) => {
+    expect(shown(call, printed)).toMatch(/^(?:00000000: )?\[redacted:\w+:1\]\n?$/);
+  });
+
+  test.each([
+    [{ command: "cat src/token.ts" }, hex],
+    [{ command: "cat /etc/passwd" }, "root:x:0:0:root:/:/bin/sh4"],
+    [{ command: "git rev-parse HEAD" }, hex],
+    [{ path: "src/secret-store.test.ts" }, "export2"],
+    [{ command: "cat config/master.key" }, "cat: config/master.key: No such file or directory"],
+  ])("%j prints none", (call, printed) => {
+    expect(shown(call as Record<string, string>, printed)).toBe(printed);
+  });
+});
+
+test.each([
+  [
+    "https://x-access-token:Zk3vQ9tLm2Xw8RbN@github.com/a/b.git",
+    "https://x-access-token:[redacted:url_password:1]@github.com/a/b.git",
+  ],
+  ["パスワードはpebble-vortex-52です。ログを", "パスワードは[redacted:password:1]です。ログを"],
+  [
+    "kind: Secret\ndata:\n  username: YWRtaW4x\n  x: Zk3vQ9tL",
+    "kind: Secret\ndata:\n  username: YWRtaW4x\n  x: [redacted:secret:1]",
+  ],
+])("no more than the secret goes from %s", (text, without) => {
+  expect(redacted(text)).toBe(without);
+});
+
+test("a certificate is no binary data", () => {
+  const body = Buffer.from(Array.from({ length: 900 }, (_, at) => (at * 89 + (at >> 3)) % 256)).toString("base64");
+  const lines = body.replace(/(.{64})/g, "$1\n");
+  const unjudged = new Map();
+  for (const kind of ["CERTIFICATE", "PUBLIC KEY"]) {
+    const block = `-----BEGIN ${kind}-----\n${lines}\n-----END ${kind}-----`;
+    new LineRedactor().learn(bytes.encode(userText(id(0), null, `${block}\n${block}`)), unjudged);
+  }
+  expect([...unjudged]).toEqual([]);
+  new LineRedactor().learn(bytes.encode(userText(id(0), null, lines)), unjudged);
+  expect([...unjudged]).toEqual([["binary", 1]]);
+});
+
 describe("homes", () => {
   const without = (text: string, cwd: string, home?: string): string => {
     const redactor = new LineRedactor();
@@ -136,6 +206,11 @@ test("texts that are made to take long take a moment", SWEEP, () => {
     "$ANSIBLE_VAULT;1.1;AES256\n6162",
     "密码是",
     "ａ：",
+    "password,a\n",
+    "$ cat a.key\n",
+    "echo a > ",
+    "password ",
+    "recovery codes:\nabcde1\n",
   ];
   const redactor = new LineRedactor();
   const begun = process.cpuUsage();

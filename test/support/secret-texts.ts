@@ -2,7 +2,7 @@
 /**
  * Secrets as people leave them in texts, and texts that have none. A value stands where its place-holder is, made when it is
  * needed: {p} a password of letters and digits, {s} one with other signs, {w} one of letters only, {v} one of four words,
- * {l20} letters and digits, {h32} hex, {n8} digits, {b44} base64, {u20} base32, {uuid}. Each of them is a secret.
+ * {l20} letters and digits, {h32} hex, {n8} digits, {b44} base64, {u20} base32, {g} base32 in groups, {c} five letters, {k} a key of a wallet, {uuid}. Each of them is a secret.
  */
 
 import { Random } from "./random.ts";
@@ -14,9 +14,11 @@ const SETS: Readonly<Record<string, string>> = {
   n: "123456789",
   b: `${LETTERS}${LETTERS.toUpperCase()}0123456789+/`,
   u: "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567",
+  g: "abcdefghijklmnopqrstuvwxyz234567",
+  k: "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz",
 };
 /** What each begins with, so that chance leaves none without a digit or a capital. */
-const BEGINS: Readonly<Record<string, string>> = { l: "aB3", h: "a1", n: "4", b: "aB3", u: "Q2" };
+const BEGINS: Readonly<Record<string, string>> = { l: "aB3", h: "a1", n: "4", b: "aB3", u: "Q2", g: "n6", k: "aB3" };
 const WORDS = "copper lantern walrus biscuit orchid hammer pigeon velvet turnip canyon saddle mitten".split(" ");
 
 function run(random: Random, set: string, length: number): string {
@@ -30,11 +32,14 @@ function madeFor(random: Random, name: string): string {
   if (name === "s") return `${run(random, "l", 6)}!${run(random, "l", 2)}#Zk`;
   if (name === "w") return `zugplomkrav${random.pick(WORDS)}`;
   if (name === "v") return Array.from({ length: 4 }, (_, at) => WORDS[3 * at + random.int(3)]).join(" ");
+  if (name === "c") return Array.from({ length: 5 }, () => random.pick([..."bcdfghjkmnpqrstvwxyz"])).join("");
+  if (name === "g") return run(random, "g", 32).replace(/(.{4})(?=.)/g, "$1 ");
+  if (name === "k") return `K${run(random, "k", 51)}`;
   if (name === "uuid") return [8, 4, 4, 4, 12].map((digits) => random.hex(digits)).join("-");
   return run(random, name[0], Number(name.slice(1)));
 }
 
-const HOLE = /\{(p|s|w|v|uuid|[lhnbu]\d+)\}/g;
+const HOLE = /\{(p|s|w|v|c|g|k|uuid|[lhnbu]\d+)\}/g;
 
 /** A text with secrets in it. */
 export interface SecretText {
@@ -406,7 +411,7 @@ const TEMPLATES: readonly string[] = [
   'resource "x" "y" {\n  password = "{p}"\n}',
   'db_password = "{w}"',
   '{"db_password": {"value": "{p}", "sensitive": true}}',
-  "apiVersion: v1\nkind: Secret\ndata:\n  smtp: {b24}\n  username: {b16}",
+  "apiVersion: v1\nkind: Secret\ndata:\n  smtp: {b24}\n  relay: {b16}",
   "kind: Secret\nstringData:\n  smtp: {p}\n",
   "users:\n- name: a\n  user:\n    token: {l40}",
   "    client-key-data: LS0tLS1CRUdJTiBSU0EgUFJJVkFURSBLRVktLS0tLQo{b200}",
@@ -793,6 +798,74 @@ const TEMPLATES: readonly string[] = [
   "-DAPI_KEY={l32}",
   "-var api_key={l32}",
   "-P password={w}",
+  // sentences with words between the name and the value
+  "Das Kennwort des Routers im Keller ist {p}, bitte nicht ändern.",
+  "das Datenbankpasswort auf dem neuen Server lautet: {s}",
+  "Le mot de passe du serveur de test est « {p} », merci",
+  "la contraseña de la base de datos de pruebas es {p}.",
+  "a senha do usuário do banco é {p}, pode testar",
+  "la password del database di prova è {p}, grazie",
+  "het wachtwoord van de testserver is {p} en de gebruiker is root",
+  "Hasło do panelu to {p}, sprawdź logi",
+  "пароль от базы на стенде {p}, логин admin",
+  "пароль для тестового сервера: {s}",
+  "heslo k databázi je {p}, díky",
+  "adgangskoden til serveren er {p} lige nu",
+  "yönetici parolası {s}, kullanıcı adı admin",
+  "测试服务器的密码是 {p} ，请检查日志",
+  "登录密码为{p}。",
+  "データベースのパスワードは{p}です。",
+  "서버 비밀번호는 {p} 입니다.",
+  "The password of the second admin account is {p}",
+  "the passphrase of the old backup is '{v}' (four words)",
+  "The PIN for my token on the desk is {n6}, three tries",
+  'my password for the wiki is "{v}"',
+  // the line before, or the end of the line
+  "Please sign in with the password below:\n\n{h32}\n\nand change it.",
+  "Password of user admin was changed.\nNew value: {l20}\n",
+  "A random password was generated for admin@localhost: {s}",
+  "$ cat config/credentials.key\n{h32}\n$ ls",
+  "# xxd /etc/app/hmac.key\n00000000: a7b1 fe7c 5e5d {h4} e098 db55 983c c47c  8~.|^].....U.<.|\n",
+  "$ kubectl get secret grafana -o jsonpath='{.data.admin-password}' | base64 --decode\n{l24}\n",
+  "-----BEGIN Static shared KEY-----\n{h32}\n{h32}\n{h32}\n-----END Static shared KEY-----",
+  'variable "smtp_password" {\n  description = "of the relay"\n  type        = string\n  default     = "{s}"\n}',
+  '  ~ admin_password = "{p}" -> "{p}"',
+  '  ~ auth_token     = "{l32}" => "{l32}"',
+  '"type": "random_password",\n"instances": [{"attributes": {"length": 20,\n"result": "{s}"\n}}]',
+  // columns
+  "name,email,password\nann,ann@example.org,{p}\nbob,bob@example.org,{p}\n",
+  "user;passwd;role\nann;{s};admin\n",
+  '"id","api_token"\n"1","{l32}"\n"2","{l32}"\n',
+  "| Host | Login | Password |\n|:--|:--|--:|\n| db1 | ann | `{p}` |\n| db2 | bob | {s} |",
+  " login | token\n-------+------\n ann   | {l32}\n",
+  "host\tuser\tpassword\ndb1\tann\t{p}\n",
+  // values with blanks
+  'password "qwzz xbva {h4} stvk"',
+  "smtp_pass: 'qwzz xbva {h4} stvk'",
+  "enter this key in the app: {g} by hand",
+  "Backup codes:\n{h5}-{h5}\n{c}-{c}\n{h5}-{h5}\n",
+  // arguments by their place
+  "mc alias set prod https://s3.example.org ann {l32}",
+  "mc config host add prod https://s3.example.org ann {l32}",
+  'my $db = DBI->connect("dbi:mysql:shop", "shop", "{p}");',
+  "const index = searchClient('B7K1ML9XQ2', '{h32}');",
+  "echo -n {b32} | base64 -d > /run/secrets/api_token",
+  "echo {p} > secrets/db_password.txt",
+  "[smtp.example.org]:587 relay@example.org:{p}\n",
+  // the rest
+  "SERVICE_TOKEN={l44}\n{l18}\n\nis it valid?",
+  "Unseal Key 1: {b44}\nUnseal Key 2: {b44}",
+  "Recovery Key 3: {b44}",
+  "key of the wallet: {k}",
+  "https://app.example.org/password-reset/MTI/{l6}-{h32}/",
+  "https://app.example.org/invitations/{l32}",
+  "sonar.login=sqp_{h40}",
+  "client-key-data: {b200}",
+  "use {p} as the password, please",
+  "The root password on db2 is now {p}",
+  "Salasana testipalvelimelle on {p}, kiitos",
+  "rclone obscure {p}",
+  "PS C:\\> Get-Content .\\api_token.txt\n{h32}\n",
 ];
 
 const hexOf = (text: string): string => Buffer.from(text).toString("hex");

@@ -4,8 +4,10 @@ import {
   ABROAD,
   canBeSecret,
   isChance,
+  isJumpy,
   isOdd,
   isOpenKey,
+  isTold,
   labelOf,
   type NameKind,
   secretKind,
@@ -31,7 +33,7 @@ const SIGN =
 const WRAPPED =
   /(?:[A-Za-z][\w.<>?[\]]{1,32}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
 const LINE_VALUE = /[^\s"'`]{4,1024}(?=[ \t]*(?:\r?\n|$))/y;
-const PLAIN = /[^\s"'`,;&<>()[\]{}\\|]{4,1024}/y;
+const PLAIN = /[A-Za-z0-9+/=_-]{1024,8192}|[^\s"'`,;&<>()[\]{}\\|]{4,1024}/y;
 /** A value that has a line of its own. */
 const NEXT_LINE = /[|>]?[+-]?[ \t]{0,4}\r?\n[ \t]{0,16}(?:["'`])?([^\s"'`:]{6,128})["'`]?[ \t]{0,4}(?=\r?\n|$)/y;
 const PHRASE = /[a-z]{3,12}(?:[ \t][a-z]{3,12}){3,29}(?=[ \t]*(?:\r?\n|$|\.))/y;
@@ -58,17 +60,39 @@ export function* assignedIn(text: string): Generator<SecretSpan> {
     let start = index;
     while (start > 0 && index - start < 48 && NAME_CHARACTER.test(text[start - 1])) start--;
     const kind = secretKind(text.slice(start, nameEnd));
+    // The login of an address, and the type of a resource.
+    if (/:\/\/[^\s/;?&@]{0,64}$|(?:^|[^A-Za-z])arn:\S{0,200}:$/.test(text.slice(Math.max(0, start - 210), start)))
+      continue;
     const span = kind && valueAfter(text, start, nameEnd, kind);
     if (!span) continue;
     yield span;
+    const after = changedTo(text, span.end);
+    if (after) yield { ...after, kind: span.kind };
     past = span.end;
+    REST.lastIndex = past;
+    const rest = isChance(text.slice(span.start, past)) ? REST.exec(text) : null;
+    if (!rest || !/\d/.test(rest[1]) || !isJumpy(rest[1])) continue;
+    yield { ...span, start: past + rest[0].length - rest[1].length, end: past + rest[0].length };
+    past += rest[0].length;
   }
   for (const { 0: found, 1: isPassword, index } of unmarked(text).matchAll(ABROAD)) {
-    if (index < past && index + found.length <= past) continue;
-    const span = valueAfter(text, index, index + found.length, isPassword ? "password" : "secret");
+    const kind = isPassword ? "password" : "secret";
+    const span =
+      valueAfter(text, index, index + found.length, kind) ?? oddAfter(text, index + found.length, kind, true);
     if (span) yield span;
   }
 }
+
+/** The sign of a plan before the new value. */
+const CHANGED = /["'`][ \t]{1,4}(?:->|→|=>)[ \t]{1,4}(?=["'`])/y;
+
+function changedTo(text: string, at: number): { readonly start: number; readonly end: number } | undefined {
+  const sign = afterOf(CHANGED, text, at);
+  return sign > at ? quotedAt(text, sign) : undefined;
+}
+
+/** A line that has nothing but the rest of a value. */
+const REST = /\r?\n([A-Za-z0-9+/_.-]{6,256}={0,2})(?=[ \t]*(?:\r?\n|$))/y;
 
 function afterOf(part: RegExp, text: string, at: number): number {
   part.lastIndex = at;
@@ -152,19 +176,48 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
   return (isSentence ? accept({ ...found, writing: "loose" }) : undefined) ?? odd();
 }
 
-/** Returns the first word after a name that is like no other word, within the same line. */
-function oddAfter(text: string, at: number, kind: NameKind): SecretSpan | undefined {
-  if (kind !== "password" && kind !== "secret" && kind !== "key") return undefined;
-  const line = /^[^\n]{0,120}/.exec(text.slice(at, at + 120))?.[0] ?? "";
+/** Pieces of a sentence: what is in quotes, words, and stretches of letters that need no blanks. */
+const PIECES =
+  /(["'`])(?! )[^"'`\n]{4,80}(?<! )\1|[«“„「][^«»“”„「」\n]{4,80}[»”“」]|[!-~\u00c0-\u024f]+|[^\s!-~\u00c0-\u024f«“„「]+/gu;
+/** Words between a name and what it is, in languages that need one. */
+const LINK =
+  /^(?:is|are|was|be|to|lautet|ist|war|heißt|es|era|est|é|è|jest|är|er|bylo|je|olarak|[=–—-]|->|=>)$|[:：是为為はが는은→]$/i;
+
+/** Second words that make another thing of a password: its prompt, its hash. */
+const ANOTHER =
+  /^s?[ \t-](?:hash|prompt|field|manager|dialog|reset|check|test|polic|length|hint|file|form|page|box|input|valid|screen|error|stor|strength|generat|column|variable|rule|rate|label)/i;
+
+/**
+ * Returns the first word after a name that is like no other word, within the same sentence. After a word that links it to
+ * the name, or if the language of the name needs none (`isAbroad`), less tells it.
+ */
+function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): SecretSpan | undefined {
+  if (kind === "cookie") return undefined;
+  const line = /^[^\n]{0,160}/.exec(text.slice(at, at + 160))?.[0] ?? "";
+  const isNoun = (isAbroad || !ANOTHER.test(line)) && !/pass$/i.test(text.slice(at - 4, at));
   let words = 0;
-  for (const { 0: word, index } of line.matchAll(/[!-~]+/g)) {
-    if (words++ > (kind === "password" ? 5 : 3)) return undefined;
-    const from = /^["'`([{«]*/.exec(word)?.[0].length ?? 0;
-    const value = word.slice(from).replace(/["'`)\]}».,;:]+$/, "");
+  let isLinked = false;
+  for (const { 0: word, index } of line.matchAll(PIECES)) {
+    if (words++ > (kind === "password" || kind === "pin" ? 9 : 3)) return undefined;
+    if (/^[^!-~«“„「\u00c0-\u024f]/.test(word)) {
+      // Letters of other scripts are no part of a value.
+      isLinked = LINK.test(word.slice(-16));
+      if (/[。！？、，]/.test(word)) return undefined;
+      continue;
+    }
+    const from = /^["'`([{«“„「]*\s?/.exec(word)?.[0].length ?? 0;
+    const value = word.slice(from).replace(/\s?["'`)\]}».,;:”“」]+$/, "");
+    const span = { start: at + index + from, end: at + index + from + value.length, kind: labelOf(kind) };
+    if (kind === "pin") {
+      if (isLinked && /^\d{4,8}$/.test(value)) return span;
+    } else if (kind === "password" && isNoun && (isLinked || isAbroad) && isTold(value, isLinked, from > 0))
+      return span;
     const isSecret =
-      isOdd(value, kind) || (kind === "secret" && words === 1 && index < 4 && value.length >= 32 && isChance(value));
-    if (isSecret && canBeSecret(value, kind, "loose"))
-      return { start: at + index + from, end: at + index + from + value.length, kind: labelOf(kind) };
+      kind !== "pin" &&
+      (isOdd(value, kind) || (kind === "secret" && words === 1 && index < 4 && value.length >= 32 && isChance(value)));
+    if (isSecret && words < 7 && canBeSecret(value, kind, "loose")) return span;
+    if (/[.!?,;]["'`)]?$/.test(word)) return undefined;
+    isLinked = LINK.test(word) || (isLinked && /^(?:now|still|just|currently|jetzt|ahora|agora|nu)$/i.test(word));
   }
   return undefined;
 }
@@ -211,7 +264,10 @@ function valueAt(text: string, at: number, plain: Writing, isWholeLine: boolean)
     if (line && !/\$[({]|\(\)/.test(line)) return { start: at, end: at + line.length, writing: plain };
   }
   PLAIN.lastIndex = at;
-  const found = PLAIN.exec(text)?.[0].replace(/[.:]+$/, "");
+  const found = PLAIN.exec(text)?.[0].replace(
+    /(?<=^[!-~]{5,64})[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef].*$|[.:]+$/,
+    "",
+  );
   if (!found) return undefined;
   const next = text[at + found.length] ?? "";
   // A call or an index: an expression of a program.

@@ -1,6 +1,6 @@
 /** Secrets that a command, a statement or a call takes at a known place. All expressions are bounded. */
 
-import { canBeSecret, isOdd } from "./names.ts";
+import { canBeSecret, isChance, isJumpy, isOdd, UUID, WORDS } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** A value in quotes or without. */
@@ -50,7 +50,6 @@ const SHAPES: readonly SecretShape[] = (
       "(?<![A-Za-z0-9-])(?:-u[ =]?|--(?:proxy-)?user[ =])[\"']?[A-Za-z0-9_.@\\\\-]{1,64}:([^\\s\"'$:/][^\\s\"']{3,128})",
     ],
     ["password", "login", "(?<![A-Za-z])login[ \\t]{1,4}\\S{1,64}\\s{1,4}password[ \\t]{1,4}(\\S{4,128})"],
-    ["password", "machine", "(?<![A-Za-z])machine[ \\t]{1,4}\\S{1,128}\\s{1,4}password[ \\t]{1,4}(\\S{4,128})"],
     [
       "password",
       "AUTH",
@@ -94,7 +93,6 @@ const SHAPES: readonly SecretShape[] = (
     ["secret", "secret", `secret[ \\t]set[ \\t]\\S{1,64}[ \\t](?:--body|-b)[ \\t=]{0,4}["']?([^\\s"'$]{6,512})`],
     ["password", "bw", `(?<![\\w-])bw[ \\t](?:unlock|login[ \\t]\\S{1,64})[ \\t]${VALUE}`],
     ["password", "isql", `isql[ \\t]\\w{1,64}[ \\t]\\w{1,64}[ \\t]${VALUE}`],
-    ["password", "<<<", `--with-token[ \\t]{0,4}<<<[ \\t]{0,4}${VALUE}`],
     ["password", "htpasswd", `htpasswd[ \\t]{1,4}-\\w{0,6}n\\w{0,4}[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}${VALUE}`],
     [
       "password",
@@ -113,7 +111,16 @@ const SHAPES: readonly SecretShape[] = (
     ],
     ["password", "http-basic", `http-basic\\S{0,64}[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}${VALUE}`],
     ["password", "wpa_passphrase", `wpa_passphrase[ \\t]{1,4}(?:"[^"\\n]{1,64}"|\\S{1,64})[ \\t]{1,4}${VALUE}`],
-    ["password", "wifi", `(?:wifi|--wifi)[ \\t]connect[^\\n]{1,80}[ \\t]password[ \\t]{1,4}${VALUE}`],
+    [
+      "password",
+      "obscure smbclient iwconfig",
+      `(?:rclone[ \\t]obscure|smbclient[ \\t]\\S{1,128}|iwconfig[ \\t]\\S{1,32}[ \\t](?:key|enc))[ \\t]{1,4}${VALUE}`,
+    ],
+    [
+      "password",
+      "assword assphrase",
+      "(?<![A-Za-z])(?:use|with|try|set|enter)[ \\t][\"'`]?(?=\\S{0,64}\\d)(?=\\S{0,64}[A-Za-z])([^\\s\"'`/()]{6,128})[\"'`]?[ \\t]as[ \\t](?:\\w{1,8}[ \\t])?[Pp]ass(?:word|phrase)",
+    ],
     ["password", "WIFI:", "WIFI:[^\\n]{0,128}?(?<=[:;])P:([^;\\n]{4,128});"],
     ["password", "lftp", "(?<![\\w-])lftp[^\\n]{0,64}[ \\t]-u[ \\t]{1,4}[\\w.@-]{1,64},([^\\s\"'$]{4,128})"],
     [
@@ -144,6 +151,31 @@ const SHAPES: readonly SecretShape[] = (
       "red login account",
       "(?<![A-Za-z])(?:credentials?|creds?|login|logins|account)\\\\{0,3}[\"']?(?:[ \\t]?[:=]|[ \\t]is|[ \\t]are)[ \\t]{1,4}[\"'`]?[\\w.@+-]{2,64}[ \\t]?[:/][ \\t]?((?=[^\\s]{0,64}\\d)[^\\s\"'`/$<]{5,128})",
     ],
+    [
+      "secret",
+      "alias set host add",
+      `mc[ \\t](?:alias[ \\t]set|config[ \\t]host[ \\t]add)(?:[ \\t]{1,4}\\S{1,128}){3}[ \\t]{1,4}${VALUE}`,
+    ],
+    [
+      "password",
+      "@",
+      "(?:^|\\n)(?:\\[?[\\w.-]{1,128}\\]?(?::\\d{1,5})?[ \\t]{1,8})?[\\w.+-]{1,64}@[\\w-]{1,63}(?:\\.[\\w-]{1,63}){1,4}:(?=\\S{0,128}\\d)(?=\\S{0,128}[A-Za-z])([^\\s/:]{8,128})(?=\\r?\\n|$)",
+    ],
+    [
+      "secret",
+      "Unseal Recovery Share",
+      "(?:Unseal|Recovery|Share)(?: Key| Token)?[ \\t]{0,2}\\d{0,2}:[ \\t]{1,8}([A-Za-z0-9+/]{20,128}={0,2})(?![\\w/])",
+    ],
+    [
+      "password",
+      "random_",
+      '"random_(?:password|string)"[\\s\\S]{1,400}?"(?:result|value)"[ \\t]{0,4}:[ \\t]{0,4}"([^"\\n]{6,256})"',
+    ],
+    [
+      "secret",
+      "reset invit activat verif confirm recover magic",
+      "https?://[^\\s?#]{1,160}/[\\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)[\\w-]{0,24}(?:/[\\w=-]{1,24})?/(?=[\\w.-]{0,64}\\d)([A-Za-z0-9_.=-]{16,512})",
+    ],
     // SQL
     [
       "password",
@@ -170,8 +202,13 @@ const SHAPES: readonly SecretShape[] = (
     ],
     [
       "password",
-      "connect PDO mysqli getConnection ldap_bind",
-      "(?:mysqli?_connect|pg_connect|new (?:mysqli|PDO)|getConnection|ldap_bind)\\([^,\\n]{1,256},[ \\t]{0,4}[\"'][^\"'\\n]{1,128}[\"'],[ \\t]{0,4}[\"']([^\"'\\n]{5,128})[\"']",
+      "connect PDO mysqli getConnection ldap_bind .open(",
+      "(?:mysqli?_connect|pg_connect|new (?:mysqli|PDO)|getConnection|ldap_bind|DBI->connect|\\w\\.(?:open|connect))\\([^,\\n]{1,256},[ \\t]{0,4}[\"'][^\"'\\n]{1,128}[\"'],[ \\t]{0,4}[\"']([^\"'\\n]{5,128})[\"']",
+    ],
+    [
+      "secret",
+      "lient( earch( Api( API( connect( init(",
+      "(?:[Cc]lient|[Ss]earch|A[Pp][Ii]|connect|init)\\([ \\t]{0,4}[\"'][\\w.-]{4,64}[\"'],[ \\t]{0,4}[\"'](?=[^\"'\\n]{0,64}\\d[^\"'\\n]{0,64}\\d)([A-Za-z0-9+/_=-]{20,256})[\"']",
     ],
     [
       "secret",
@@ -229,12 +266,17 @@ interface SecretShape {
 const COMBO =
   /(?<![\w/.@-])(?:[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}|admin|root|administrator|sa|postgres|(?:user|login|log[ \t]?in[ \t]as|sign[ \t]?in[ \t]as)[ \t][\w.-]{1,32})[ \t]?[:/][ \t]?([!-.0-~][!-~]{5,63})/gi;
 
+/** A word at the end of a line that is about a password, or alone on a line after it. */
+const ANNOUNCED =
+  /pass(?:word|phrase)[^\n]{0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})([^\s/()]{8,128})(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
+
 /** Sentences and lists of codes that let in once. */
 const CODE =
   /(?<![A-Za-z])(?:pin(?:[ \t]code)?|otp|passcode|(?:verification|one-time|login|authentication|sign-in|2fa|mfa|otp|sms)[ \t](?:pass)?code)[ \t]?(?:is|:|=)[ \t]?(\d{4,8})(?!\d)/dgi;
 const CODES = /(?:recovery|backup|scratch|rescue)[ _-]?codes?\b[^\n]{0,80}?[:=\n]/gi;
+/** A line with one code, or one word of a list. */
 const ONE_CODE =
-  /(?:[\s,;"'`[\]*•-]|\d{1,2}[.)][ \t]){0,12}((?=[a-zA-Z-]{0,24}\d)[A-Za-z0-9]{3,12}(?:[- ]?[A-Za-z0-9]{3,12}){0,7}?)(?=[\s,;"'`\]]|$)/dy;
+  /(?:[\s,;"'`[\]*•-]|\d{1,2}[.)][ \t]){0,12}(?:((?<=\n[ \t*•-]{0,8})[A-Za-z0-9]{3,12}(?:[- ][A-Za-z0-9]{3,12}){0,7}(?=[ \t]*(?:\r?\n|$)))|([A-Za-z0-9]{3,12}(?:[- ]?[A-Za-z0-9]{3,12}){0,7}?))(?=[\s,;"'`\]]|$)/dy;
 
 /** Yields what commands and the like take as secrets. */
 export function* loginsIn(text: string): Generator<SecretSpan> {
@@ -255,20 +297,29 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
     if (isOdd(secret, "password") && /[!#$%^&*?]/.test(secret))
       yield { start, end: start + secret.length, kind: "password" };
   }
+  for (const match of text.matchAll(ANNOUNCED)) {
+    const isMade = isJumpy(match[1]) || isChance(match[1]) || /\d.*[!#$%^&*?<>]|[!#$%^&*?<>].*\d/.test(match[1]);
+    if (isMade && !UUID.test(match[1])) yield* groupsOf(match, "password", 0);
+  }
   for (const match of text.matchAll(CODE)) yield* groupsOf(match, "code", 0);
   for (const { 0: found, index } of text.matchAll(CODES)) yield* codesFrom(text, index + found.length);
 }
 
+/** Yields the codes of a list: those with a digit, and those that look like one with a digit. */
 function* codesFrom(text: string, at: number): Generator<SecretSpan> {
+  const codes: { readonly start: number; readonly end: number; readonly shape: string }[] = [];
   for (let count = 0; count < 32; count++) {
     ONE_CODE.lastIndex = at;
     const match = ONE_CODE.exec(text);
-    const [start, end] = match?.indices?.[1] ?? [0, 0];
+    const [start, end] = match?.indices?.[1] ?? match?.indices?.[2] ?? [0, 0];
     // A year and a number are none.
-    if (!match || end - start < 6) return;
-    yield { start, end, kind: "code" };
+    if (!match || end - start < 6) break;
+    codes.push({ start, end, shape: text.slice(start, end).replace(/[A-Za-z0-9]/g, "x") });
     at = end;
   }
+  const hasDigit = ({ start, end }: { start: number; end: number }): boolean => /\d/.test(text.slice(start, end));
+  const shapes = new Set(codes.filter(hasDigit).map(({ shape }) => shape));
+  for (const { start, end, shape } of codes) if (shapes.has(shape)) yield { start, end, kind: "code" };
 }
 
 /** Yields the groups of a match as secrets, but for what stands for one. */
@@ -281,7 +332,7 @@ function* groupsOf(match: RegExpExecArray, kind: string, from: number): Generato
       continue;
     if (kind === "password" && /^(?:pass(?:word)?|secret|token|user|string|null|none|true|false|\$\w+)$/i.test(value))
       continue;
-    if (kind === "secret" && !/\d/.test(value) && value.length < 20) continue;
+    if (kind === "secret" && (WORDS.test(value) || (!/\d/.test(value) && value.length < 20))) continue;
     yield { start: from + start, end: from + end, kind };
   }
 }

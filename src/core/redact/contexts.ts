@@ -4,6 +4,8 @@ import { assignedIn, namedKeysIn, queriesIn } from "./assigned.ts";
 import { loginsIn } from "./commands.ts";
 import { documentsIn } from "./documents.ts";
 import { canBeSecret } from "./names.ts";
+import { shownIn } from "./sources.ts";
+import { tablesIn } from "./tables.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** Yields all of them in a text. */
@@ -17,10 +19,14 @@ export function* contextsIn(text: string): Generator<SecretSpan> {
   yield* namedKeysIn(text);
   yield* loginsIn(text);
   yield* documentsIn(text);
+  yield* tablesIn(text);
+  yield* shownIn(text);
 }
 
-const KEY_BEGINS = /-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-\d/g;
-const KEY_ENDS = /-----END (?:[A-Z0-9]+ ){0,3}PRIVATE KEY(?: BLOCK)?-----|\nPrivate-MAC: [0-9a-f]+/g;
+/** Keys of any program, but for those that everybody may know. */
+const KEY_BEGINS =
+  /-----BEGIN (?:(?!PUBLIC)[A-Za-z0-9]{1,16} ){1,4}KEY(?: (?:BLOCK|V\d))?-----|PuTTY-User-Key-File-\d/gi;
+const KEY_ENDS = /-----END (?:(?!PUBLIC)[A-Za-z0-9]{1,16} ){1,4}KEY(?: (?:BLOCK|V\d))?-----|\nPrivate-MAC: [0-9a-f]+/gi;
 /** The characters of a key that lacks its last line. */
 const KEY_BODY = /[A-Za-z0-9+/=\s\\:,]{0,32768}/y;
 

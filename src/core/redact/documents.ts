@@ -44,7 +44,7 @@ function* valueNamed(name: string, value: string, start: number, writing: Writin
 
 /** A name that is a value, and a value that follows it: of YAML, JSON, HCL, XML, forms. */
 const PAIR =
-  /(?<![A-Za-z])(?:name|key|id|variable|parameter_?key|option_?name|field|header)\\{0,3}["']?[ \t]{0,4}[:= ][ \t]{0,4}\\{0,3}["']?([\w.-]{2,64})\\{0,3}["']?[\s,;/{]{1,40}(?:(?:type|description|sensitive|secret|secure|namespace|in)\\{0,3}["']?[ \t]{0,4}[:=][ \t]{0,4}[^\n,]{1,80}[\n,]\s{0,32}\\{0,3}["']?){0,3}\\{0,3}["']?(?:value|default|parameter_?value|content|text)\\{0,3}["']?[ \t]{0,4}[:=][ \t]{0,4}/gi;
+  /(?<![A-Za-z])(?:name|key|id|variable|parameter_?key|option_?name|field|header)\\{0,3}["']?[ \t]{0,4}[:= ][ \t]{0,4}\\{0,3}["']?([\w.-]{2,64})\\{0,3}["']?[\s,;/{]{1,40}(?:(?:type|description|sensitive|secret|secure|namespace|in)\\{0,3}["']?[ \t]{0,12}[:=][ \t]{0,4}[^\n,]{1,80}[\n,]\s{0,32}\\{0,3}["']?){0,3}\\{0,3}["']?(?:value|default|parameter_?value|content|text)\\{0,3}["']?[ \t]{0,12}[:=][ \t]{0,4}/gi;
 const FORM = /form-data;[ \t]{0,4}name=\\{0,3}"([\w.-]{2,64})\\{0,3}"(?:\r?\n){2}([^\r\n]{4,4096})/g;
 const WORD = /[^\s"'`,;<>{}]{4,1024}/y;
 
@@ -77,9 +77,11 @@ function* secretsOfKubernetes(text: string): Generator<SecretSpan> {
           MEMBER.lastIndex = at;
           const member = MEMBER.exec(document);
           if (!member || member[1].length <= indent.length) break;
-          const start = from + at + member[0].indexOf(member[3], member[1].length + member[2].length + 1);
-          yield { start, end: start + member[3].length, kind: "secret" };
           at += member[0].length;
+          if (/user(?:_?name)?$|^(?:host|port|namespace|type)$/i.test(member[2])) continue;
+          const shift = member[0].indexOf(member[3], member[1].length + member[2].length + 1);
+          const start = from + at - member[0].length + shift;
+          yield { start, end: start + member[3].length, kind: "secret" };
         }
       }
     from += document.length + 3;

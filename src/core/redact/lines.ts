@@ -4,6 +4,7 @@
  */
 
 import { canBeSecret, isAccountName, labelOf, secretKind } from "./names.ts";
+import { tellsSecret } from "./sources.ts";
 import { type Finding, holdsBinary, replaced, TextRedactor } from "./text.ts";
 
 /** Members that tie entries together or say what they are: they stay as they are. By depth, and by the member above. */
@@ -16,6 +17,8 @@ const STRUCTURE: readonly (readonly [depth: number, above: string, names: Readon
 
 /** Members with text that only its maker can read, and that may say again what was removed elsewhere. */
 const OPAQUE = /^(?:(?:thinking|thought|text|reasoning)_?signature|signature|encrypted_?content|redacted_?thinking)$/i;
+/** Members with what a tool printed or is to write. */
+const PRINTED = /^(?:text|content|output|stdout|new_?(?:text|string)|file_?text)$/i;
 const LONG_SIGNATURE = 64;
 
 /** The beginning of a line that keeps a record of another agent's as it is, which may say whose account was used. */
@@ -57,6 +60,9 @@ interface Judged {
 
 export class LineRedactor {
   readonly texts: TextRedactor;
+  /** Calls of tools that print or write what is a secret as a whole, and the call that the walk is in. */
+  private readonly telling = new Set<string>();
+  private call = "";
 
   constructor(emails = false) {
     this.texts = new TextRedactor(emails);
@@ -97,6 +103,7 @@ export class LineRedactor {
     const unjudged: string[] = [];
     const open: Nesting[] = [];
     const isForeign = FOREIGN.test(text);
+    this.call = "";
     for (let at = 0; at < text.length; ) {
       const c = text.charCodeAt(at);
       const inside = open.at(-1);
@@ -151,6 +158,7 @@ export class LineRedactor {
   /** Keeps of a string what its neighbours need. */
   private passed(inside: Nesting | undefined, value: string): void {
     if (!inside) return;
+    if (inside.isObject && /^(?:id|toolCallId|tool_use_id|call_id)$/.test(inside.name ?? "")) this.call = value;
     if (!inside.isObject) inside.before = value.length <= 64 ? value : "";
     else if (/^(?:name|key|id|parameterKey|field)$/i.test(inside.name ?? "")) inside.before = value.slice(0, 64);
     else if (/^(?:type|mimeType|mime_type|media_type)$/.test(inside.name ?? "") && !/^image/i.test(inside.type))
@@ -179,7 +187,10 @@ export class LineRedactor {
     }
     const isTheirs = isForeign && top === "data";
     const whole = secretNamed(inside, name, value) ?? (isTheirs ? accountNamed(name, value) : undefined);
-    const findings = this.texts.find(value, whole, isTheirs);
+    const isCommand = /^(?:command|cmd|(?:file_?)?path)$/i.test(name);
+    if (isCommand && this.call !== "" && tellsSecret(value)) this.telling.add(this.call);
+    const isPrinted = PRINTED.test(name) && this.telling.has(this.call);
+    const findings = this.texts.find(value, whole, isTheirs, isPrinted);
     // A key is no binary data any more once it is replaced.
     const binary = holdsBinary(replaced(value, findings));
     if (inside && name === "data") inside.data = binary || inside.data === "binary" ? "binary" : "text";

@@ -24,7 +24,7 @@ const NO_PASSWORDS =
   /^(?:all|any|first|second|third|last|next|single|multi|two|one|render|low|high|band|by|over|under|dry|shadow|color|depth|did|does|is|must|should|will|can|not|expected|optimization|compiler)$/;
 const SECRET_END = /(?:secrets?|token|api_?key|secretkey|accesskey|privatekey|credentials?|authorization)$/;
 /** Words for a password and for another secret in other languages, without the marks of their letters. */
-const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelszo|sifre|parola|lozinka|geslo|slaptazodis|parool|kata sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パスワード|ハスワート|비밀번호|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
+const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelszo|sifre|parola|lozinka|geslo|slaptazodis|parool|(?:kata )?sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パスワード|ハスワート|비밀번호|비번|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
 const SECRET_ABROAD = `geheimnis|schlussel|clave|chave|jeton|cle api|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|秘密鍵|토큰|비밀키`;
 /** With what may be added to them at their end. */
 export const ABROAD = new RegExp(
@@ -34,7 +34,7 @@ export const ABROAD = new RegExp(
 const ABROAD_END = new RegExp(`(?:(${PASSWORD_ABROAD})|${SECRET_ABROAD})$`, "iu");
 /** Words that may follow. */
 const TRAILING =
-  /^(?:prod|production|dev|test|staging|live|value|new|old|b64|base64|base|default|string|text|plain|plaintext|raw|\d+)$/;
+  /^(?:prod|production|dev|test|staging|live|value|new|old|b64|base64|base|data|default|string|text|plain|plaintext|raw|\d+)$/;
 /** Words before `token` that make it something to be shown: of a page, or of a text. */
 const HARMLESS =
   /(?:page|next|continuation|sync|prev|previous|max|min|stop|eos|bos|pad|unk|special|first|last|current|total|cancellation|start|end|mask|image)$/;
@@ -122,7 +122,9 @@ const NUMBERED =
 export const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const VERSION = /^v?\d+\.\d/;
 /** Words and numbers with signs between, which name something. */
-const WORDS = /^[a-z]+\d{0,2}(?:[./_-](?:[a-z]+\d{0,2}|v?\d{1,4}))+$/;
+export const WORDS = /^[a-z]+\d{0,2}(?:[./_-](?:[a-z]+\d{0,2}|v?\d{1,4}))+$/;
+/** Groups of four characters, as programs show what people have to copy. */
+const GROUPED = /^(?:[a-z0-9]{4} ){3,15}[a-z0-9]{4}$/i;
 /** Words of sentences about passwords, which no passphrase has. */
 const SENTENCE =
   /\b(?:the|your|a|an|is|are|was|must|be|at|least|have|has|for|to|of|please|enter|and|or|with|not|no|required|invalid|incorrect|expired|minimum|characters|digits?|forgot|reset|confirm|new|old|current|should|can|this|that|type|use|de|la|das|der|ist|es|le|du|user|data)\b|['’]s\b|[.:?!]$/i;
@@ -146,7 +148,8 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
       : isChance(value);
   const isMixed = /\d/.test(value) && /[A-Za-z]/.test(value);
   if (kind === "cookie") return value.includes("=") || (isMixed && value.length >= 12);
-  if (/\s/.test(value)) return kind === "password" && writing !== "loose" && isPhrase(value, isVariable);
+  if (/\s/.test(value))
+    return kind === "password" && (GROUPED.test(value) || (writing !== "loose" && isPhrase(value, isVariable)));
   const isExpression = EXPRESSION.test(value);
   return kind === "password"
     ? canBePassword(value, writing, isMixed, isExpression)
@@ -180,7 +183,7 @@ function canBeToken(value: string, writing: Writing, isMixed: boolean, isExpress
 }
 
 /** Returns whether the kind of character changes as often as in no word. */
-function isJumpy(value: string): boolean {
+export function isJumpy(value: string): boolean {
   return (value.match(/[a-z](?=[A-Z0-9])|[A-Z](?=\d)|\d(?=[A-Za-z])/g) ?? []).length * 4 >= value.length;
 }
 
@@ -211,6 +214,19 @@ export function isOdd(value: string, kind: NameKind): boolean {
     return (hasSign && has[2] && (has[0] || has[1])) || (has[0] && has[1] && has[2] && isJumpy(value));
   }
   return value.length >= 24 && has[0] && has[1] && has[2] && isJumpy(value) && isChance(value);
+}
+
+/** Names of what keeps, hashes or writes passwords, numbers with a unit, and numbers of tickets. */
+const TERM =
+  /sha-?\d|md[45]|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ntlm|(?:^|[^a-z])(?:aes|rsa|iso|rfc)[-_]?\d|^\d+(?:[.,]\d+)?(?:-?[a-z]+)*$|^[a-z]{2,6}-\d+$/i;
+
+/** Returns whether a word that a sentence says to be a password is no usual one. `isLinked`: it says so by a word for that. */
+export function isTold(value: string, isLinked: boolean, isQuoted: boolean): boolean {
+  if (/\s/.test(value)) return isLinked && isQuoted && canBeSecret(value, "password", "quoted");
+  if (value.length < 6 || /[/\\(){}<>=|]|^[@#.-]/.test(value) || TERM.test(value) || UUID.test(value)) return false;
+  if (ABOUT.test(value) || /^[A-Z][A-Z\d]*_[A-Z\d_]+$/.test(value)) return false;
+  if (!isLinked && !/\d\D*\d\D*\d|\d.*[!#$%^&*]/.test(value)) return false;
+  return canBeSecret(value, "password", "bare") || (value.length >= 8 && isJumpy(value));
 }
 
 /** Returns whether words are those of a passphrase and not of a sentence. */

@@ -3,6 +3,7 @@
 import { contextsIn, emailsIn } from "./contexts.ts";
 import { dumpsIn } from "./dumps.ts";
 import { Homes } from "./homes.ts";
+import { printedIn } from "./sources.ts";
 import { type SecretSpan, shapesIn, tokensIn } from "./tokens.ts";
 import { encodedIn, LONG, viewsOf } from "./views.ts";
 
@@ -38,6 +39,9 @@ const STRING = /"([^"]{8,65536})(?=")/g;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
 const NOT_TEXT = /[\u0000-\u0006\u000e-\u001a\ufffd]/g;
 
+const OPEN_BLOCK =
+  /-----BEGIN ([A-Z0-9 ]{0,32}(?:CERTIFICATE|PUBLIC KEY|PARAMETERS|CRL|REQUEST)(?: BLOCK)?)-----[^-]{0,65536}-----END \1-----/g;
+
 export class TextRedactor {
   readonly homes = new Homes();
   private readonly emails: boolean;
@@ -51,14 +55,16 @@ export class TextRedactor {
 
   /**
    * Returns the findings in a text, in their order, none of which overlap; `whole` is what all of it is by its name.
-   * `isAccount`: whether addresses in it are those of a person's account.
+   * `isAccount`: whether addresses in it are those of a person's account. `isPrinted`: whether a command printed it that
+   * prints secrets.
    */
-  find(text: string, whole?: { readonly kind: string }, isAccount = false): Finding[] {
+  find(text: string, whole?: { readonly kind: string }, isAccount = false, isPrinted = false): Finding[] {
     const found: Finding[] = whole ? [this.finding({ start: 0, end: text.length, kind: whole.kind }, text)] : [];
     if (text.length < 6 && !whole) return found;
     if (isAccount)
       for (const span of emailsIn(text))
         found.push(this.finding({ ...span, kind: "account_email" }, text.slice(span.start, span.end)));
+    if (isPrinted) for (const span of printedIn(text)) found.push(this.finding(span, text.slice(span.start, span.end)));
     const isJson = /^\s{0,64}[[{]/.test(text);
     for (const view of [{ text, origin: (span: SecretSpan) => span }, ...viewsOf(text)]) {
       this.read(view.text, view.origin, found);
@@ -194,6 +200,7 @@ export function holdsBinary(text: string): boolean {
   const odd = text.search(NOT_TEXT) < 0 ? 0 : (text.match(NOT_TEXT) ?? []).length;
   if (odd > text.length * BINARY_SHARE) return true;
   if (text.length < LONG) return false;
-  for (const { text: inner } of encodedIn(text, LONG)) if (inner === undefined) return true;
+  // What everybody may know is judged by its first line.
+  for (const { text: inner } of encodedIn(text.replace(OPEN_BLOCK, ""), LONG)) if (inner === undefined) return true;
   return false;
 }

@@ -94,6 +94,7 @@ const RULES: readonly TokenRule[] = [
   rule("npm_token", "npm_", "letters", 36, "docs.npmjs.com: access tokens"),
   rule("pypi_token", "pypi-AgE", "dashed", 50, "pypi.org/help: API tokens"),
   rule("rubygems_key", "rubygems_", "hex", 48, "guides.rubygems.org: API key scopes"),
+  rule("sonar_token", "sqp_ squ_ sqa_", "hex", 40, "docs.sonarsource.com: tokens"),
   rule("nuget_key", "oy2", "letters", 43, "learn.microsoft.com/nuget: API keys", exactly(43)),
   rule("crates_token", "cio", "letters", 32, "crates.io: tokens", exactly(32)),
   rule("clojars_token", "CLOJARS_", "hex", 60, "github.com/clojars: deploy tokens"),
@@ -403,6 +404,16 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, word?: string])[]
   [
     "totp_secret",
     /(?<![A-Za-z])(?:[Oo]tp|OTP|[Tt]otp|TOTP|2[Ff][Aa]|MFA|mfa|[Aa]uthenticator)[ _-]{0,2}(?:[A-Za-z]{2,8})?[ :=]{1,3}(?:[A-Z2-7]{16,64}|(?:[A-Z2-7]{4} ){3,15}[A-Z2-7]{4})(?![A-Za-z0-9])/g,
+  ],
+  // The Bitcoin wiki: private keys of wallets, compressed or not, by the characters that they begin with.
+  [
+    "wallet_key",
+    /(?<![A-Za-z0-9+/=_-])(?:5[1-9A-HJ-NP-Za-km-z]{50}|[KLc][1-9A-HJ-NP-Za-km-z]{51})(?![A-Za-z0-9+/=_-])/g,
+  ],
+  // Keys of two factors as forms show them: groups of base32, in which a word has no part.
+  [
+    "totp_secret",
+    /(?<![\w-] ?)(?:[a-z2-7]{4} ){7}[a-z2-7]{4}(?![\w-])(?<=[2-7][a-z2-7 ]{0,38})(?<=[g-z][a-z2-7 ]{0,38})/g,
   ],
   // mailchimp.com/developer: the data center comes last.
   ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g, "-us"],

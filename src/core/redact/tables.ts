@@ -1,0 +1,51 @@
+/** Secrets in tables: of CSV, Markdown, and programs that print rows, whose first line names the columns. */
+
+import { canBeSecret, isJumpy, labelOf, secretKind } from "./names.ts";
+import type { SecretSpan } from "./tokens.ts";
+
+/** A first line: names with one sign between them, one of which may be that of a secret. */
+const HEAD = /(?<=^|[\n"])[ \t>]{0,8}(?:["\w .*`-]{0,48}([,;|\t]))(?:["\w .*`-]{0,48}\1){0,24}["\w .*`-]{0,48}\r?\n/gi;
+const MOST_ROWS = 2000;
+
+/** Yields the secrets in the columns that a table names. */
+export function* tablesIn(text: string): Generator<SecretSpan> {
+  if (!/pass|pwd|secret|token|key/i.test(text)) return;
+  let past = 0;
+  for (const { 0: head, 1: sign, index } of text.matchAll(HEAD)) {
+    if (index < past) continue;
+    const names = head.split(sign).map((name) => name.replace(/["*`]/g, "").trim());
+    const kinds = names.map((name) => secretKind(name.replaceAll(" ", "_")));
+    // A column of tests that pass has one beside it of those that fail.
+    if (/fail/i.test(head) || !kinds.some((kind) => kind !== undefined)) continue;
+    let at = index + head.length;
+    for (let row = 0; row < MOST_ROWS && at < text.length; row++) {
+      const end = text.indexOf("\n", at) < 0 ? text.length : text.indexOf("\n", at);
+      const cells = text.slice(at, end).split(sign);
+      // A line of signs is below the head; another number of cells is no row.
+      const isRule = /^[\s|+:-]+$/.test(text.slice(at, end));
+      if (!isRule && cells.length !== names.length) break;
+      if (!isRule) yield* secretsOf(cells, kinds, at, sign);
+      at = end + 1;
+    }
+    past = at;
+  }
+}
+
+function* secretsOf(
+  cells: readonly string[],
+  kinds: readonly ReturnType<typeof secretKind>[],
+  from: number,
+  sign: string,
+): Generator<SecretSpan> {
+  let at = from;
+  for (const [column, cell] of cells.entries()) {
+    const value = cell.trim().replace(/^["'`*]+|["'`*]+$/g, "");
+    const kind = kinds[column];
+    const isKnown = kind && value !== "" && canBeSecret(value, kind, sign === "|" ? "bare" : "setting");
+    if (kind && (isKnown || (kind !== "key" && value.length >= 8 && isJumpy(value)))) {
+      const start = at + cell.indexOf(value);
+      yield { start, end: start + value.length, kind: labelOf(kind) };
+    }
+    at += cell.length + sign.length;
+  }
+}
