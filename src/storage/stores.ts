@@ -25,7 +25,7 @@ import { pause } from "./fs/chunked-io.ts";
 import { type Confines, isBelow, knownPath } from "./fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
-import { infoOrNull } from "./fs/files.ts";
+import { guarded, infoOrNull } from "./fs/files.ts";
 import { sameFolderAs } from "./fs/folders.ts";
 import { readHeader, type StoredHeader } from "./fs/header.ts";
 import {
@@ -162,11 +162,12 @@ export function makeStores(options: StoresOptions): Stores {
     allowed,
     find: findAnywhere,
     requireFree: inFleet.requireFree,
-    withId(id) {
-      const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
-      const found = exact.filter((file) => (readId(disk, file) ?? id) === id);
-      return found.length < 2 ? found : [...new Set(found.map((file) => nowAt(disk, file)))];
-    },
+    withId: (id) =>
+      guarded("looking for sessions with the id", () => {
+        const { exact } = filesOf(disk, allFolders(paths, disk), stemOf(env, id));
+        const found = exact.filter((file) => (readId(disk, file) ?? id) === id);
+        return found.length < 2 ? found : [...new Set(found.map((file) => nowAt(disk, file)))];
+      }),
   };
   const catalog: CatalogOptions = {
     ...options,

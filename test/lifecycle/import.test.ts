@@ -188,7 +188,7 @@ function writingSlowly(when: "before" | "after", at: number, meanwhile: () => Er
 /** The lines of a session that takes several writes, of which one is longer than the others take. */
 const LONG = [
   ...chain(1),
-  ...Array.from({ length: 20 }, (_, n) => userText(id(n + 1), id(n), "x".repeat(n === 6 ? 1_100_000 : 100_000))),
+  ...Array.from({ length: 32 }, (_, n) => userText(id(n + 1), id(n), "x".repeat(n === 6 ? 1_100_000 : 100_000))),
 ];
 const THEIRS = userText("b0000000", id(0), "theirs");
 

@@ -375,10 +375,15 @@ export function isOfAnother(
   return isAnother(named) && isThere(named);
 }
 
-/** Whether a container is a copy under another name: its header has the id of another session. */
+/**
+ * Returns whether a container is a copy under another name: the container of its id is beside it, or its pointer names the
+ * file of a session. A session may begin in a container of any name, whose pointer names none.
+ */
 export function isRenamedCopy(disk: Disk, container: string): boolean {
   const id = readHeader(disk, container)?.id;
-  return typeof id === "string" && id !== basename(container, CONTAINER);
+  if (typeof id !== "string" || id === basename(container, CONTAINER)) return false;
+  const isNamed = guarded("looking for the session", () => pointerOf(disk, container))?.source !== null;
+  return isNamed || exists(disk, join(dirname(container), `${id}${CONTAINER}`));
 }
 
 export function locationIn(folder: string, sessionId: string, source: string | null): SessionLocation {

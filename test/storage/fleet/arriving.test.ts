@@ -129,7 +129,11 @@ function questions(random: Random, ids: readonly string[]): [string, Json][] {
   ];
 }
 
-const answer = ({ result, error }: Json): string => JSON.stringify(result ?? error);
+/** Returns an answer as text, without what only an opening says: whether a newer conversation is on another branch. */
+const answer = ({ result, error }: Json): string =>
+  JSON.stringify(result ?? error, (key, value) =>
+    key === "diagnostics" ? value.filter(({ kind }: Json) => kind !== "newer_branch") : value,
+  );
 
 acrossTiers(test, sessions(1, 6))(
   "what is answered of a session that is on its way is what is answered when it is here ($store, $count)",
