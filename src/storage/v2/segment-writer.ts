@@ -1,6 +1,6 @@
 /** Writes the segments of a container: appends frames, and cuts off what must not stay after them. */
 
-import { maybeThere, notUndone } from "../../core/errno.ts";
+import { isErrno, maybeThere, notUndone } from "../../core/errno.ts";
 import { concat } from "../../core/json/json.ts";
 import { segmentFile, segmentFolder } from "../fs/container-paths.ts";
 import { closeQuietly, writeAll } from "../fs/disk.ts";
@@ -239,17 +239,27 @@ export class SegmentWriter {
     if (index >= 0) damage[index] = { ...damage[index], keptAt };
   }
 
-  /** Whether the segment that is written is not where its name is, but is somewhere. */
+  /** Whether the segment that is written exists under another name, or the disk does not answer that. */
   get isElsewhere(): boolean {
     const { disk, folder } = this.container;
-    if (!this.writer || this.isDeleted) return false;
-    const named = infoOrNull(disk, segmentFile(folder, this.writer.segmentSeq));
-    return named === null || !isSameFile(named, disk.infoOf(this.writer.fd));
+    try {
+      if (!this.writer || this.isDeleted) return false;
+      const named = infoOrNull(disk, segmentFile(folder, this.writer.segmentSeq));
+      return named === null || !isSameFile(named, disk.infoOf(this.writer.fd));
+    } catch (error) {
+      if (!isErrno(error)) throw error;
+      return true;
+    }
   }
 
-  /** Whether the segment that is written has no name any more. */
+  /** Whether the disk says that the segment that is written has no name any more. */
   get isDeleted(): boolean {
-    return this.writer !== null && hasNoName(this.container.disk, this.writer.fd);
+    try {
+      return this.writer !== null && hasNoName(this.container.disk, this.writer.fd);
+    } catch (error) {
+      if (!isErrno(error)) throw error;
+      return false;
+    }
   }
 
   private dropWriter(): void {
