@@ -2,6 +2,8 @@
  * A program that knows no pointer (Pi has the session open, or opens it by the name of its file) writes to the session file
  * while a migration or a rollback is under way, or after its process died in the middle. At each moment there is one
  * session, and it has every line whose write that program reported as done, or names the file that has it.
+ *
+ * @module-tag system
  */
 
 import { describe, expect, test } from "vitest";
