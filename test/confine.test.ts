@@ -9,11 +9,17 @@ import { acrossTiers, SYSTEM } from "./support/tiers.ts";
 
 /** Of the soak, which tries every component before every operation: one of them for each command. */
 describe("on every store", SYSTEM, () => {
-  acrossTiers(test, ["jsonl", "v2"] as const)(
-    "on %s, a link that comes before any operation leads nowhere",
-    async (store) => {
+  const cases = [
+    { store: "jsonl", ofMany: 5 },
+    { store: "jsonl", ofMany: 1 },
+    { store: "v2", ofMany: 1 },
+  ] as const;
+
+  acrossTiers(test, cases)(
+    "on $store, a link that comes before any operation leads nowhere (one of $ofMany)",
+    async ({ store, ofMany }) => {
       const ground = await makeGround(store);
-      for (const attempt of ATTEMPTS)
+      for (const attempt of ATTEMPTS.filter((_, n) => n % ofMany === 0))
         await forSeedsAsync(1, async (random) => {
           await tryAll(ground, attempt, { random, count: 1 });
         });

@@ -389,7 +389,7 @@ test("it is of a newer version: that stays, and one of our own is made beside it
   });
 });
 
-test("it is locked by another program for all the time", needs(SQLITE), async () => {
+test("it is locked by another program for all the time", { ...SYSTEM, ...needs(SQLITE) }, async () => {
   await forSeedsAsync(1, async (random) => {
     const library = fill(random, 8);
     await isRight(library);

@@ -256,7 +256,7 @@ test("files of the oldest versions, whose records have neither uuid nor parent, 
   expect(session.cwd).toBe("/home/me/app");
 });
 
-acrossTiers(test, [1_150_001, 2_250_001])(
+acrossTiers(test, [20, 1_150_001, 2_250_001])(
   "lines that are longer than what is read at once are there, the last of %i",
   (last) => {
     const w = new ClaudeWriter();

@@ -224,7 +224,7 @@ acrossTiers(test, [4, 25])(
   },
 );
 
-acrossTiers(test, [10, 40])("files of lines that were damaged at random (%i)", (count) => {
+acrossTiers(test, [4, 40])("files of lines that were damaged at random (%i)", (count) => {
   const whole = wholeGeminiSession().lines;
   const { made, read } = readDamaged(
     count,

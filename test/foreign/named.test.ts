@@ -11,7 +11,7 @@ import { opencodeDatabase } from "../support/foreign/databases.ts";
 import { wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put, putSession, serveLibrary } from "../support/lifecycle.ts";
 import { type Json, type Place, temporaryPlace } from "../support/server.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const CLAUDE_ID = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11";
 
@@ -38,19 +38,24 @@ function namesOf({ sessionId, sessionPath, name }: Json): string[] {
   return [sessionPath, sessionId, sessionId.slice(0, -1), ...(name === null ? [] : [name])];
 }
 
-test("--session opens every session that a list shows: by its path, its id, and its name", async () => {
-  const { place } = placeOfOthers();
-  putSession(place, 1);
-  const sessions = await listedIn(place);
-  expect(sessions.map(({ agent = "ours" }) => agent).sort()).toEqual(["claude", "opencode", "ours"]);
-  for (const session of sessions)
-    for (const given of namesOf(session)) {
-      const server = serveLibrary(place, ["--session", given]);
-      const state = await server.result("get_state");
-      expect([given, state.sessionFile, state.sessionId]).toEqual([given, session.sessionPath, session.sessionId]);
-      await server.finish();
-    }
-});
+for (const given of ["one of them for each", "all for each"])
+  test.each([given])(
+    "--session opens every session that a list shows: by its path, its id, and its name (%s)",
+    given === "one of them for each" ? SYSTEM : SWEEP,
+    async (which) => {
+      const { place } = placeOfOthers();
+      putSession(place, 1);
+      const sessions = await listedIn(place);
+      expect(sessions.map(({ agent = "ours" }) => agent).sort()).toEqual(["claude", "opencode", "ours"]);
+      for (const [n, session] of sessions.entries())
+        for (const given of namesOf(session).filter((_, at) => which === "all for each" || at === n % 3)) {
+          const server = serveLibrary(place, ["--session", given]);
+          const state = await server.result("get_state");
+          expect([given, state.sessionFile, state.sessionId]).toEqual([given, session.sessionPath, session.sessionId]);
+          await server.finish();
+        }
+    },
+  );
 
 test("--fork forks them, named in the same ways", SWEEP, async () => {
   const { place } = placeOfOthers();
@@ -84,7 +89,7 @@ test("commands open other agents' sessions by their ids, and refuse to change th
   expect((await server.failure("open_session", { sessionId: "nothing-like-it" })).data.name).toBe("session_not_found");
 });
 
-test("an editor loads them by their ids", async () => {
+test("an editor loads them by their ids", SYSTEM, async () => {
   const { place, claude } = placeOfOthers();
   const [{ sessionId }] = (await listedIn(place)).filter(({ agent }) => agent === "claude");
   const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");

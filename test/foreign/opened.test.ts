@@ -75,35 +75,39 @@ test("one opens like any other, and nothing is written beside it", async () => {
   expect(withoutTimes(file)).toEqual(before);
 });
 
-test("a migration of one is refused with what to do, wherever its session is", async () => {
-  const place = temporaryPlace();
-  const database = join(place.home, ".local/share/opencode/opencode.db");
-  mkdirSync(dirname(database), { recursive: true });
-  opencodeDatabase(database, [wholeOpencodeExport()]).close();
-  const files = [claudeFile(place, wholeClaudeSession().text), join(database, OPENCODE_SESSION)];
-  const server = serveLibrary(place);
-  const asks = [
-    ["migrate_session", {}],
-    ["migrate_session", { dryRun: true }],
-    ["migrate_session", { to: "jsonl" }],
-    ["migrate_session", { to: "jsonl", dryRun: true }],
-    ["rollback_migration", {}],
-    ["migration_status", {}],
-  ] as const;
-  for (const sessionPath of files) {
-    const told = async (more: object): Promise<void> => {
-      for (const [method, params] of asks) {
-        const { data, message } = await server.failure(method, { ...params, ...more });
-        expect([method, params, data.name]).toEqual([method, params, "read_only"]);
-        expect(message).toContain("import_session makes it yours");
-      }
-    };
-    await told({ sessionPath });
-    await server.result("switch_session", { sessionPath });
-    await told({ sessionPath });
-    await told({});
-  }
-});
+acrossTiers(test, ["each method", "all parameters"])(
+  "a migration of one is refused with what to do, wherever its session is (%s)",
+  async (which) => {
+    const place = temporaryPlace();
+    const database = join(place.home, ".local/share/opencode/opencode.db");
+    mkdirSync(dirname(database), { recursive: true });
+    opencodeDatabase(database, [wholeOpencodeExport()]).close();
+    const files = [claudeFile(place, wholeClaudeSession().text), join(database, OPENCODE_SESSION)];
+    const server = serveLibrary(place);
+    const asks = [
+      ["migrate_session", {}],
+      ["migrate_session", { dryRun: true }],
+      ["migrate_session", { to: "jsonl" }],
+      ["migrate_session", { to: "jsonl", dryRun: true }],
+      ["rollback_migration", {}],
+      ["migration_status", {}],
+    ] as const;
+    for (const sessionPath of files) {
+      const told = async (more: object): Promise<void> => {
+        for (const [n, [method, params]] of asks.entries()) {
+          if (which === "each method" && method === asks[n - 1]?.[0]) continue;
+          const { data, message } = await server.failure(method, { ...params, ...more });
+          expect([method, params, data.name]).toEqual([method, params, "read_only"]);
+          expect(message).toContain("import_session makes it yours");
+        }
+      };
+      await told({ sessionPath });
+      await server.result("switch_session", { sessionPath });
+      if (which === "all parameters") await told({ sessionPath });
+      await told({});
+    }
+  },
+);
 
 test("a clone and a fork are ours, in the folder of the session's directory", async () => {
   const place = temporaryPlace();

@@ -7,7 +7,7 @@ import { folderName } from "../../src/storage/fs/paths.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 interface Made {
   readonly place: Place;
@@ -347,8 +347,9 @@ describe("a rollback that was cut off with its file made, and the pointer still 
     ["delete_session", "restore_session"],
     ["archive_session", "unarchive_session"],
   ] as const)
-    test(`${method} takes all of it along, by either path, and ${back} brings it back`, async () => {
-      for (const which of ["file", "source"] as const) {
+    acrossTiers(test, ["file", "source"] as const)(
+      `${method} takes all of it along, by either path, and ${back} brings it back (%s)`,
+      async (which) => {
         const made = await begin();
         const { place, server, id } = made;
         const before = contentsOf(rootOf(place));
@@ -358,8 +359,8 @@ describe("a rollback that was cut off with its file made, and the pointer still 
         expect(contentsOf(rootOf(place))).toEqual(before);
         await server.result("rollback_migration", { sessionPath: made.file });
         expect((await said(server, made.source)).length).toBeGreaterThan(0);
-      }
-    });
+      },
+    );
 });
 
 describe("the frozen file of a migrated session", () => {

@@ -23,6 +23,7 @@ import { sessionId } from "../support/lifecycle.ts";
 import { chain, fileBytes, headerText } from "../support/lines.ts";
 import { share } from "../support/random.ts";
 import { beginning } from "../support/sessions.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const FOLDER = "/sessions/--home-me-project--";
 const FILE = `${FOLDER}/2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
@@ -93,38 +94,43 @@ function checkSessions(before: FaultDisk, disk: FaultDisk, what: string): void {
 
 const leftIn = (disk: FaultDisk): string[] => disk.paths().filter((path) => LEFT.includes(path));
 
-test("whatever fails on the way, and wherever it dies, nothing is lost", async () => {
-  const before = await prepared();
-  const whole = before.after();
-  whole.record();
-  await prune(whole);
-  expect(leftIn(whole)).toEqual([]);
-  checkKept(before, whole, "done");
-  for (const at of share(faultPoints("fail", whole), 12)) {
-    const disk = before.after();
-    disk.set({ kind: "fail", at, errno: at % 2 === 0 ? "EIO" : "ENOSPC" });
-    await attempted(() => prune(disk));
-    disk.set(undefined);
-    checkKept(before, disk, `fails at ${at}`);
-    expect(disk.openCount, `fails at ${at}: ${whole.operations[at - 1]} ${whole.places?.[at - 1]}`).toBe(0);
-    await prune(disk);
-    checkKept(before, disk, `fails at ${at}, again`);
-    expect(leftIn(disk), `fails at ${at}, again`).toEqual([]);
-  }
-  const seen = new Set<string>();
-  for (const at of share(faultPoints("die", whole), 4)) {
-    const disk = before.after();
-    disk.set({ kind: "die", at });
-    await attempted(() => prune(disk));
-    for (const { disk: next, cut } of disk.remains(seen)) {
-      const what = `dies at ${at}, ${JSON.stringify(cut)}`;
-      checkKept(before, next, what);
-      await prune(next);
-      checkKept(before, next, `${what}, again`);
-      expect(leftIn(next), what).toEqual([]);
-    }
-  }
-});
+for (const given of [4, 12])
+  test.each([given])(
+    "whatever fails on the way, and wherever it dies, nothing is lost (at %i places)",
+    given === 4 ? SYSTEM : SWEEP,
+    async (places) => {
+      const before = await prepared();
+      const whole = before.after();
+      whole.record();
+      await prune(whole);
+      expect(leftIn(whole)).toEqual([]);
+      checkKept(before, whole, "done");
+      for (const at of share(faultPoints("fail", whole), places)) {
+        const disk = before.after();
+        disk.set({ kind: "fail", at, errno: at % 2 === 0 ? "EIO" : "ENOSPC" });
+        await attempted(() => prune(disk));
+        disk.set(undefined);
+        checkKept(before, disk, `fails at ${at}`);
+        expect(disk.openCount, `fails at ${at}: ${whole.operations[at - 1]} ${whole.places?.[at - 1]}`).toBe(0);
+        await prune(disk);
+        checkKept(before, disk, `fails at ${at}, again`);
+        expect(leftIn(disk), `fails at ${at}, again`).toEqual([]);
+      }
+      const seen = new Set<string>();
+      for (const at of share(faultPoints("die", whole), places / 4)) {
+        const disk = before.after();
+        disk.set({ kind: "die", at });
+        await attempted(() => prune(disk));
+        for (const { disk: next, cut } of disk.remains(seen)) {
+          const what = `dies at ${at}, ${JSON.stringify(cut)}`;
+          checkKept(before, next, what);
+          await prune(next);
+          checkKept(before, next, `${what}, again`);
+          expect(leftIn(next), what).toEqual([]);
+        }
+      }
+    },
+  );
 
 test("removed for good, only leftovers go, whatever fails", async () => {
   const before = await prepared();
@@ -169,7 +175,7 @@ test("an item of the trash is there as a whole or not at all, wherever its remov
   }
 });
 
-describe.each(WAYS)("$name that was cut off", (way) => {
+acrossTiers(describe, WAYS)("$name that was cut off", (way) => {
   test("is completed with every entry, though all leftovers were removed before, even for good", async () => {
     for (const { disk, at } of await cutOffs(way)) {
       const stores = storesOn(disk, 11, { flat: CUT_FOLDER, state: "/state" });

@@ -1,18 +1,23 @@
 /** The rule "what was learned without the lock is a guess", checked in every state of small worlds (docs/model.md). */
 
 import { describe, expect, test } from "vitest";
+import { SYSTEM } from "../support/tiers.ts";
 import { explore } from "./explorer.ts";
 import { noteOf } from "./note.ts";
 import { ruleOf } from "./rule.ts";
 import { inWords, MUTANTS, SMALL } from "./worlds.ts";
 
 describe("the rule", () => {
-  test.each(SMALL.map((world) => [inWords(world), world] as const))("holds in every state: %s", (_words, world) => {
-    const explored = explore(ruleOf(world));
-    expect(explored.found).toBeNull();
-    expect(explored.isWhole).toBe(true);
-    noteOf("suite").row(inWords(world), [explored.states, explored.steps, explored.depth]);
-  });
+  test.each(SMALL.map((world) => [inWords(world), world] as const))(
+    "holds in every state: %s",
+    SYSTEM,
+    (_words, world) => {
+      const explored = explore(ruleOf(world));
+      expect(explored.found).toBeNull();
+      expect(explored.isWhole).toBe(true);
+      noteOf("suite").row(inWords(world), [explored.states, explored.steps, explored.depth]);
+    },
+  );
 
   const small = MUTANTS.filter(({ isLarge }) => !isLarge);
 

@@ -13,6 +13,7 @@ import { assistantText, chain, entryText, fileText, headerText, id, userText } f
 import { MKFIFO, needs } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { beginning, idsOf, kindsOf, textsOf } from "../support/sessions.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 export interface Harness {
   readonly store: Store;
@@ -184,26 +185,31 @@ export function keepsTheContract(name: string, make: () => Harness): void {
   });
 
   describe(`${name}: reading`, () => {
-    test("many, one by one and as bytes is the same, in any order and as often as asked", async () => {
-      await forSeedsAsync(3, async (random) => {
-        const lines = randomLines(random);
-        const log = await published(
-          lines,
-          beginning(headerText({ id: `01991f6e-1f1d-7c3e-b0a4-${random.seed.toString(16).padStart(12, "0")}` })),
-        );
-        // What reads a line of many pieces differs by the line, not by how often it is asked for.
-        const isLarge = lines.some((line) => line.length > 1_000_000);
-        for (let n = 0; n < (isLarge ? 1 : 5); n++) {
-          const positions = randomPositions(random, lines.length);
-          const wanted = [...positions].map((position) => lines[position]);
-          expect([...positions].map((position) => textOf(log.read(position)))).toEqual(wanted);
-          expect([...log.readMany(positions)].map((line) => textOf(line))).toEqual(wanted);
-          expect(textOf(Buffer.concat([...log.copy(positions)]))).toBe(fileText(...wanted));
-          expect(positions.map((position) => log.length(position))).toEqual(wanted.map((line) => bytesOf(line).length));
-        }
-        log.close();
-      });
-    });
+    acrossTiers(test, [1, 3])(
+      "many, one by one and as bytes is the same, in any order and as often as asked (%i)",
+      async (count) => {
+        await forSeedsAsync(count, async (random) => {
+          const lines = randomLines(random);
+          const log = await published(
+            lines,
+            beginning(headerText({ id: `01991f6e-1f1d-7c3e-b0a4-${random.seed.toString(16).padStart(12, "0")}` })),
+          );
+          // What reads a line of many pieces differs by the line, not by how often it is asked for.
+          const isLarge = lines.some((line) => line.length > 1_000_000);
+          for (let n = 0; n < (isLarge ? 1 : 5); n++) {
+            const positions = randomPositions(random, lines.length);
+            const wanted = [...positions].map((position) => lines[position]);
+            expect([...positions].map((position) => textOf(log.read(position)))).toEqual(wanted);
+            expect([...log.readMany(positions)].map((line) => textOf(line))).toEqual(wanted);
+            expect(textOf(Buffer.concat([...log.copy(positions)]))).toBe(fileText(...wanted));
+            expect(positions.map((position) => log.length(position))).toEqual(
+              wanted.map((line) => bytesOf(line).length),
+            );
+          }
+          log.close();
+        });
+      },
+    );
 
     test("of nothing is nothing", async () => {
       const log = await published();

@@ -1,4 +1,4 @@
-/** Sessions in memory keep the contract. */
+/** Sessions in memory keep the contract, which has a test in SWEEP. */
 
 import { memoryStore } from "../../src/storage/memory.ts";
 import { keepsTheContract } from "./contract.ts";

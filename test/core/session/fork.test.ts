@@ -21,6 +21,7 @@ import {
   textsOf,
   workspaceOn,
 } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 function memoryWorkspace(): Workspace {
   return workspaceOn(new FaultDisk(), "memory");
@@ -79,9 +80,9 @@ async function checkFork(workspace: Workspace, source: Session, model: Model, en
 }
 
 describe("random sessions", () => {
-  test("forked at every entry, and before it", async () => {
-    await forSeedsAsync(2, async (random) => {
-      const model = randomModel(random, { entries: 10 + random.int(40) });
+  acrossTiers(test, [5, 40])("forked at every entry, and before it (of up to %i more)", async (most) => {
+    await forSeedsAsync(most === 40 ? 2 : 1, async (random) => {
+      const model = randomModel(random, { entries: 10 + random.int(most) });
       const source = await sessionOf(model.lines());
       const workspace = memoryWorkspace();
       for (const { id, parentId } of model.entries) {
@@ -92,19 +93,22 @@ describe("random sessions", () => {
     });
   });
 
-  test("from a file into a file, whose source stays as it is", async () => {
-    await forSeedsAsync(1, async (random) => {
-      const model = randomModel(random, { entries: 10 + random.int(40) });
-      const disk = diskWith(fileText(headerText(), ...model.lines()));
-      const before = disk.info(FILE);
-      const content = disk.content(FILE);
-      const workspace = workspaceOn(disk, "jsonl");
-      const source = openOn(disk);
-      for (const { id } of model.entries) await checkFork(workspace, source, model, id);
-      expect(disk.content(FILE)).toEqual(content);
-      expect(disk.info(FILE)).toEqual(before);
-    });
-  });
+  acrossTiers(test, [5, 40])(
+    "from a file into a file, whose source stays as it is (of up to %i more)",
+    async (most) => {
+      await forSeedsAsync(1, async (random) => {
+        const model = randomModel(random, { entries: 10 + random.int(most) });
+        const disk = diskWith(fileText(headerText(), ...model.lines()));
+        const before = disk.info(FILE);
+        const content = disk.content(FILE);
+        const workspace = workspaceOn(disk, "jsonl");
+        const source = openOn(disk);
+        for (const { id } of model.entries) await checkFork(workspace, source, model, id);
+        expect(disk.content(FILE)).toEqual(content);
+        expect(disk.info(FILE)).toEqual(before);
+      });
+    },
+  );
 
   test("from a file into memory", async () => {
     await forSeedsAsync(1, async (random) => {

@@ -101,6 +101,10 @@ acrossTiers(describe, STORES)("on %s, what comes of a session", (store) => {
     const folder = dirname(file);
     const confined = serving(["--store", store, "--confine", "--allow-path", folder, "--session", file]);
     expect(new Set(await foldersOf(confined, file))).toEqual(new Set([folder]));
+  });
+
+  test("lies where a server that is confined to its own folder may write", async () => {
+    const file = await make(outside());
     const link = join(rootOf(place), "link", basename(file));
     mkdirSync(dirname(link), { recursive: true });
     const within = serving(["--store", store, "--confine", "--session", await make(link)]);

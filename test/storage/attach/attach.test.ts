@@ -206,7 +206,7 @@ test("looking makes nothing, and a path without a session finds nobody", () => {
   expect([readdirSync(folder), readdirSync(temporary)]).toEqual([["session.jsonl"], []]);
 });
 
-test("a holder with nothing else to do ends, and more than 64 at a time are not let in", async () => {
+test("a holder with nothing else to do ends, and more than 64 at a time are not let in", SYSTEM, async () => {
   const { child } = await other("pass", sessionIn(temporaryFolder()));
   if (child.exitCode === null) await once(child, "exit");
   expect(child.exitCode).toBe(0);

@@ -1,6 +1,6 @@
 /** Addresses of databases, and what answers of a database are taken for. */
 
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { AddressError, addressOf } from "../../../src/storage/fleet/address.ts";
@@ -351,6 +351,9 @@ describe("an answer", () => {
   });
 
   test("that came too late for a serial order is asked for again, a few times", async () => {
+    // It waits for a random time before it asks again.
+    const random = vi.spyOn(Math, "random").mockReturnValue(0);
+    onTestFinished(() => random.mockRestore());
     let asked = 0;
     const { connections } = databaseThat(() => (++asked < 3 ? errorOf("40001") : { rows: [] }));
     expect(await connections.run({ text: "append" })).toMatchObject({ kind: "done" });

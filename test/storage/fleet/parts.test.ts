@@ -94,7 +94,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     ["of a session that is there", FIRST],
     ["of a new session", []],
   ] as const)("a long commit %s", (_, before) => {
-    acrossTiers(test, kind === "jsonl" ? [5, 1] : [1])(
+    acrossTiers(test, kind === "jsonl" ? [13, 1] : [1])(
       "is there as a whole or not at all, whatever call fails (each of %i)",
       async (ofMany) => {
         let first = 0;
@@ -236,36 +236,39 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     }
   });
 
-  test("what was acknowledged while the fleet was away, and is long, is given as a whole, whatever call fails", async () => {
-    for (const fault of ["before", "after", "late"] as const)
-      for (let at = 0, isStruck = true; isStruck; at++) {
-        const machine = new Machine(kind, undefined, "one", { ...PART, isJournaled: true });
-        const { fleet, journal } = machine;
-        const log = machine.create();
-        await written(log, ...FIRST);
-        fleet.faultAt = () => "before";
-        await written(log, ...BIG);
-        expect(log.durability).toBe("local");
-        const all = [...FIRST, ...BIG].map(line);
-        watch(fleet.table, FIRST.length, all.length, all.length + 1);
-        let calls = 0;
-        fleet.faultAt = () => (calls++ === at ? fault : undefined);
-        let now = await found(log);
-        isStruck = calls > at;
-        fleet.faultAt = () => undefined;
-        now = await found(now);
-        await written(now, 9);
-        now = await found(now);
-        expect([fleet.table.linesOf(SESSION), textsOf(now)]).toEqual([
-          [...all, line(9)],
-          [...all, line(9)],
-        ]);
-        expect([machine.aside, journal.of(SESSION, machine.file)?.from ?? null]).toEqual([[], null]);
-        await factsFinished(fleet.table);
-        fleet.table.check();
-        now.close();
-      }
-  });
+  acrossTiers(test, [5, 1])(
+    "what was acknowledged while the fleet was away, and is long, is given as a whole, whatever call fails (each of %i)",
+    async (ofMany) => {
+      for (const [n, fault] of (["before", "after", "late"] as const).entries())
+        for (let at = n % ofMany, isStruck = true; isStruck; at += ofMany) {
+          const machine = new Machine(kind, undefined, "one", { ...PART, isJournaled: true });
+          const { fleet, journal } = machine;
+          const log = machine.create();
+          await written(log, ...FIRST);
+          fleet.faultAt = () => "before";
+          await written(log, ...BIG);
+          expect(log.durability).toBe("local");
+          const all = [...FIRST, ...BIG].map(line);
+          watch(fleet.table, FIRST.length, all.length, all.length + 1);
+          let calls = 0;
+          fleet.faultAt = () => (calls++ === at ? fault : undefined);
+          let now = await found(log);
+          isStruck = calls > at;
+          fleet.faultAt = () => undefined;
+          now = await found(now);
+          await written(now, 9);
+          now = await found(now);
+          expect([fleet.table.linesOf(SESSION), textsOf(now)]).toEqual([
+            [...all, line(9)],
+            [...all, line(9)],
+          ]);
+          expect([machine.aside, journal.of(SESSION, machine.file)?.from ?? null]).toEqual([[], null]);
+          await factsFinished(fleet.table);
+          fleet.table.check();
+          now.close();
+        }
+    },
+  );
 
   test("one of many parts that is refused at its end is begun anew, and comes to its end", async () => {
     const machine = new Machine(kind, undefined, "one", PART);

@@ -9,7 +9,7 @@ import { fleetLifeCycle } from "../../../src/storage/fleet/life-cycle.ts";
 import { Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { textsOf } from "../../support/sessions.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 /** The operations of a machine, and what its fleet and its disk were told to do. */
 function lifeCycleOf(machine: Machine, locate: (where: Where) => string = () => machine.file) {
@@ -95,7 +95,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test.each([
     ["relocated", relocated],
     ["taken back", takenBack],
-  ])("a long copy with lines that the fleet never got gives way before it is %s for all", async (_, of) => {
+  ])("a long copy with lines that the fleet never got gives way before it is %s for all", SYSTEM, async (_, of) => {
     const machine = await differing(kind, [long(0, "a"), long(1, "a"), long(2, "b")]);
     const { run, kept } = of(machine);
     await run();

@@ -37,7 +37,7 @@ import {
   textsOf,
   workspaceOn,
 } from "../../support/sessions.ts";
-import { SWEEP } from "../../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
 const label = (entryId: string, targetId: string): Draft => ({
   type: "label",
@@ -264,7 +264,11 @@ describe.each([
     readonly again: () => Promise<string>;
   }
 
-  async function eachFault(faultAt: (at: number) => Fault, check: (left: Forked) => Promise<void>): Promise<void> {
+  async function eachFault(
+    faultAt: (at: number) => Fault,
+    check: (left: Forked) => Promise<void>,
+    ofMany = 1,
+  ): Promise<void> {
     let file: string | undefined;
     let workspace: Workspace;
     const disk = (): FaultDisk => {
@@ -281,29 +285,38 @@ describe.each([
       file = undefined;
       file = await fork(session);
     };
-    await withFaults({ ...scenario, disk, change }, faultAt, (left) =>
-      check({ ...left, file, again: () => fork(left.session) }),
-    );
+    const checkForked = (left: Left) => check({ ...left, file, again: () => fork(left.session) });
+    await withFaults({ ...scenario, disk, change }, faultAt, checkForked, undefined, ofMany);
   }
 
-  test.each([...ERRORS, ["a short write", (at: number): Fault => ({ kind: "short", at, errno: "EIO" })]])(
-    "with %s is there, whole, or leaves nothing, and can be tried again",
-    async (_, faultAt) => {
-      await eachFault(faultAt, async ({ disk, session, file, operation, again, at }) => {
-        expect(others(disk), at).toEqual(file === undefined ? [] : [file]);
-        if (file !== undefined) checkWhole(disk, file, at);
-        expect(textOf(disk.content(FILE) as Uint8Array), at).toBe(THREE);
-        checkWhole(disk, await again(), at);
-        session.close();
-        expect(disk.openCount, at).toBe(0);
-        if (operation !== "remove")
-          expect(
-            disk.paths().filter((path) => path.endsWith(".tmp")),
-            at,
-          ).toEqual([]);
-      });
-    },
-  );
+  const FORK_FAULTS = [
+    ...ERRORS,
+    ["a short write", (at: number): Fault => ({ kind: "short", at, errno: "EIO" })],
+  ] as const;
+
+  for (const [name, faultAt] of FORK_FAULTS)
+    acrossTiers(test, name === "a short write" ? [1] : [4, 1])(
+      `with ${name} is there, whole, or leaves nothing, and can be tried again (one of %i)`,
+      async (ofMany) => {
+        await eachFault(
+          faultAt,
+          async ({ disk, session, file, operation, again, at }) => {
+            expect(others(disk), at).toEqual(file === undefined ? [] : [file]);
+            if (file !== undefined) checkWhole(disk, file, at);
+            expect(textOf(disk.content(FILE) as Uint8Array), at).toBe(THREE);
+            checkWhole(disk, await again(), at);
+            session.close();
+            expect(disk.openCount, at).toBe(0);
+            if (operation !== "remove")
+              expect(
+                disk.paths().filter((path) => path.endsWith(".tmp")),
+                at,
+              ).toEqual([]);
+          },
+          ofMany,
+        );
+      },
+    );
 
   test("by dying is there, whole, or not at all, and what was acknowledged is there", async () => {
     await eachFault(

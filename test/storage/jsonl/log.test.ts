@@ -1,4 +1,4 @@
-/** Sessions as JSONL files keep the contract, on the disk and on the disk that the fault tests use. */
+/** Sessions as JSONL files keep the contract, on the disk and on the disk that the fault tests use. The contract has a test in SWEEP. */
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";

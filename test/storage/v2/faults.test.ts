@@ -158,7 +158,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
     const tier = name === "ENOSPC" || isRepresentative ? {} : SWEEP;
 
     describe.each([name])("with %s", tier, () => {
-      acrossTiers(test, name === "ENOSPC" ? [3, 1] : [1])(
+      acrossTiers(test, name === "ENOSPC" ? [7, 1] : [1])(
         "is done or not done, memory is what the container is, and the next change works (one of %i)",
         async (ofMany) => {
           const check = async (left: Left): Promise<void> => {
@@ -709,50 +709,56 @@ describe("a repair", () => {
   const backups = (disk: FaultDisk) =>
     new Set(disk.paths().flatMap((path) => /^.*\.damaged\.bak(\.\d+)?(?=\/)/.exec(path)?.[0] ?? []));
 
-  test.each([...FAULTS, ["death", (at: number): Fault => ({ kind: "die", at })] as const])(
-    "with %s is done, or can be done by whoever comes next, and nothing that is legible is lost",
-    async (_, faultAt) => {
-      const whole = damaged();
-      const unharmed = openV2(whole);
-      whole.record();
-      unharmed.repair(false);
-      expect(whole.operations.length).toBeGreaterThan(20);
-      const seen = new Set<string>();
-      for (const at of share(faultPoints(faultAt(1).kind, whole), 12)) {
-        const disk = damaged();
-        const session = openV2(disk);
-        disk.set(faultAt(at));
-        let failure: unknown;
-        try {
-          session.repair(false);
-        } catch (error) {
-          failure = error;
-          expect(error).toBeInstanceOf(Failure);
-        }
-        const where = `operation ${at} of ${disk.operations.join(" ")}`;
-        expect(disk.struck, where).toBe(true);
-        const died = faultAt(at).kind === "die";
-        disk.set(undefined);
-        if (!died) {
-          session.close();
-          expect(disk.openCount, where).toBe(0);
-        }
-        for (const { disk: after } of died ? disk.remains(seen) : [{ disk: disk.after() }]) {
-          const next = openV2(after);
-          expect(known(next), where).toEqual(THREE_IDS);
-          if (next.log.damage.length > 0) next.repair(false);
-          next.close();
-          const last = openV2(after);
-          expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
-          await appendMessages(last, id(50));
-          last.close();
-          expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
-          expect(backups(after).size, where).toBe(1);
-        }
-        if (failure === undefined) expect(backups(disk).size, where).toBe(1);
-      }
-    },
+  const cases = [...FAULTS, ["death", (at: number): Fault => ({ kind: "die", at })] as const].flatMap(
+    ([name, faultAt]) => [3, 12].map((places) => ({ name, faultAt, places })),
   );
+
+  for (const given of cases)
+    test.each([given])(
+      "with $name is done, or can be done by whoever comes next, and nothing that is legible is lost (at $places places)",
+      given.places === 3 ? {} : SWEEP,
+      async ({ faultAt, places }) => {
+        const whole = damaged();
+        const unharmed = openV2(whole);
+        whole.record();
+        unharmed.repair(false);
+        expect(whole.operations.length).toBeGreaterThan(20);
+        const seen = new Set<string>();
+        for (const at of share(faultPoints(faultAt(1).kind, whole), places)) {
+          const disk = damaged();
+          const session = openV2(disk);
+          disk.set(faultAt(at));
+          let failure: unknown;
+          try {
+            session.repair(false);
+          } catch (error) {
+            failure = error;
+            expect(error).toBeInstanceOf(Failure);
+          }
+          const where = `operation ${at} of ${disk.operations.join(" ")}`;
+          expect(disk.struck, where).toBe(true);
+          const died = faultAt(at).kind === "die";
+          disk.set(undefined);
+          if (!died) {
+            session.close();
+            expect(disk.openCount, where).toBe(0);
+          }
+          for (const { disk: after } of died ? disk.remains(seen) : [{ disk: disk.after() }]) {
+            const next = openV2(after);
+            expect(known(next), where).toEqual(THREE_IDS);
+            if (next.log.damage.length > 0) next.repair(false);
+            next.close();
+            const last = openV2(after);
+            expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
+            await appendMessages(last, id(50));
+            last.close();
+            expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
+            expect(backups(after).size, where).toBe(1);
+          }
+          if (failure === undefined) expect(backups(disk).size, where).toBe(1);
+        }
+      },
+    );
 
   test("whose swap of folders is refused, and cannot be taken back, says where the session is", async () => {
     const disk = damaged();

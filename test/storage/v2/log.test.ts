@@ -1,4 +1,4 @@
-/** Sessions as Session Store V2 containers keep the contract, on the disk and on the disk that the fault tests use. */
+/** Sessions as Session Store V2 containers keep the contract, on the disk and on the disk that the fault tests use. The contract has a test in SWEEP. */
 
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

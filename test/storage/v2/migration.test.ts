@@ -891,9 +891,9 @@ describe("every disk operation", () => {
   ];
 
   /** Runs a test for each way: the first of each direction always, and the others in the sweep. */
-  /** Describes a test for each way: a third of the operations of two of them, and in the sweep all of each. */
+  /** Describes a test for each way: a sixth of the operations of two of them, and in the sweep all of each. */
   const testWays = (title: string, run: (way: Way, ofMany: number) => Promise<void>): void => {
-    for (const n of [0, 2]) test.each([ways[n]])(`$name: ${title} (a third)`, (way) => run(way, 3));
+    for (const n of [0, 2]) test.each([ways[n]])(`$name: ${title} (a sixth)`, (way) => run(way, 6));
     for (const way of ways) test.each([way])(`$name: ${title}`, { timeout: 60_000, ...SWEEP }, () => run(way, 1));
   };
 
@@ -944,7 +944,7 @@ describe("every disk operation", () => {
   });
 
   /** Places of the sources at which one of the ways met an error. */
-  const places: Record<number, Set<string>> = { 1: new Set(), 3: new Set() };
+  const places: Record<number, Set<string>> = { 1: new Set(), 6: new Set() };
 
   test("a segment that is full and cannot be synced while others are written makes nothing the session", async () => {
     // As long as what is handled without a pause: each has a segment of its own.
