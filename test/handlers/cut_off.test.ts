@@ -23,7 +23,7 @@ import { id } from "../support/lines.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 describe.each(WAYS)("$name that was cut off", (way) => {
-  acrossTiers(test, [5, Number.POSITIVE_INFINITY])(
+  acrossTiers(test, [3, Number.POSITIVE_INFINITY])(
     "leads out by what the refused append names (%d deaths)",
     async (most) => {
       expect(await leadOutOfAll(way, { most })).toBeGreaterThan(0);
