@@ -137,10 +137,10 @@ describe("no reply is larger than the host allows", () => {
   }
 
   acrossTiers(test, [
-    ["lines", 60],
-    ["lines", 150],
-    ["headers", 150],
-  ] as const)("%s: lists come in pages that fit, and joined are the whole (%i)", async ([framing, most]) => {
+    { framing: "lines", most: 60 },
+    { framing: "lines", most: 150 },
+    { framing: "headers", most: 150 },
+  ] as const)("$framing: lists come in pages that fit, and joined are the whole ($most)", async ({ framing, most }) => {
     const lives = new HereLives({ framing });
     const wire = await lives.start(["--events", "none"]);
     await grown(lives, wire, most);

@@ -122,10 +122,10 @@ function questions([file, other]: readonly string[], home: string, random: Rando
 }
 
 acrossTiers(test, [
-  ["jsonl", 4],
-  ["jsonl", 1],
-  ["v2", 1],
-] as const)("on %s (one question in %i)", async ([kind, each]) => {
+  { kind: "jsonl", each: 4 },
+  { kind: "jsonl", each: 1 },
+  { kind: "v2", each: 1 },
+] as const)("on $kind, one question in $each", async ({ kind, each }) => {
   const spy = vi.spyOn(process.stderr, "write").mockImplementation(() => true);
   const found: string[] = [];
   await forSeedsAsync(SEEDS, async (random) => {

@@ -139,11 +139,11 @@ acrossTiers(describe, STORES)("an entry on %s whose bytes turn out to be damaged
   });
 
   acrossTiers(test, [
-    ["kept", 3] as const,
-    ...["kept", "custom_message", "branch_summary", "context_edit", "compaction"].map((kind) => [kind, 1] as const),
+    { kind: "kept", each: 3 },
+    ...["kept", "custom_message", "branch_summary", "context_edit", "compaction"].map((kind) => ({ kind, each: 1 })),
   ])(
-    "(%s) while it is open, after all was read once (each %i. way), makes no command fail, and is told",
-    async ([kind, each]) => {
+    "($kind) while it is open, after all was read once, makes no command fail, and is told, one way in $each",
+    async ({ kind, each }) => {
       const { server, sessionFile } = await filledServer();
       const reads = READS.filter((_, n) => n % each === 0);
       for (const [method, params] of reads) await server.request(method, params);
