@@ -63,7 +63,7 @@ async function pages(
 }
 
 describe("pages joined are the whole", () => {
-  acrossTiers(test, [{ ...LISTS[0], most: 50 }, ...LISTS.map((list) => ({ ...list, most: 150 }))])(
+  acrossTiers(test, [{ ...LISTS[0], most: 15 }, ...LISTS.map((list) => ({ ...list, most: 150 }))])(
     "$method $member $params, with any limit ($most)",
     async ({ method, member, params, most }) => {
       const lives = new HereLives();
@@ -137,7 +137,7 @@ describe("no reply is larger than the host allows", () => {
   }
 
   acrossTiers(test, [
-    { framing: "lines", most: 60 },
+    { framing: "lines", most: 30 },
     { framing: "lines", most: 150 },
     { framing: "headers", most: 150 },
   ] as const)("$framing: lists come in pages that fit, and joined are the whole ($most)", async ({ framing, most }) => {

@@ -110,7 +110,7 @@ describe("a message that waits in a file", () => {
     return { spool, disk, fault, reader, output, reads: () => disk.countOf("read"), roomTold: () => told };
   }
 
-  acrossTiers(test, [280, 400])("is read as it is taken, and what follows it waits (%i pieces)", async (count) => {
+  acrossTiers(test, [200, 400])("is read as it is taken, and what follows it waits (%i pieces)", async (count) => {
     const { disk, reader, output, reads, roomTold } = flowing(count);
     expect(reads()).toBeLessThan(readsOf(count) / 3);
     expect(output.hasRoom).toBe(false);
