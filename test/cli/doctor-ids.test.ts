@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { put, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, userText } from "../support/lines.ts";
 import { type Json, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 test("doctor names damaged sessions so that show and verify find them, whatever their ids are", async () => {
@@ -34,16 +35,24 @@ test("doctor names damaged sessions so that show and verify find them, whatever 
   }
 });
 
-test("the candidates of an ambiguous id say what was said in a session of many bytes, and its name", async () => {
-  const place = temporaryPlace();
-  const long = "x".repeat(3 << 20);
-  const lines = [userText("u1", null, "Mend the parser"), ...["u2", "u3", "u4"].map((id) => userText(id, "u1", long))];
-  const [one, two] = [1, 2].map((n) => putSession(place, n, { lines }));
-  writeFileSync(
-    two,
-    `${readFileSync(two, "utf8")}${JSON.stringify({ type: "session_info", id: "n1", parentId: "u4", timestamp: "2026-01-24T16:22:26.831Z", name: "The parser" })}\n`,
-  );
-  const { data } = await serveLibrary(place).failure("open_session", { sessionId: sessionId(1).slice(0, 12) });
-  const found = Object.fromEntries(data.candidates.map((one: Json) => [one.sessionPath, [one.firstMessage, one.name]]));
-  expect(found).toEqual({ [one]: ["Mend the parser", null], [two]: ["Mend the parser", "The parser"] });
-});
+acrossTiers(test, [1 << 18, 3 << 20])(
+  "the candidates of an ambiguous id say what was said in a session of many bytes, and its name (%i)",
+  async (bytes) => {
+    const place = temporaryPlace();
+    const long = "x".repeat(bytes);
+    const lines = [
+      userText("u1", null, "Mend the parser"),
+      ...["u2", "u3", "u4"].map((id) => userText(id, "u1", long)),
+    ];
+    const [one, two] = [1, 2].map((n) => putSession(place, n, { lines }));
+    writeFileSync(
+      two,
+      `${readFileSync(two, "utf8")}${JSON.stringify({ type: "session_info", id: "n1", parentId: "u4", timestamp: "2026-01-24T16:22:26.831Z", name: "The parser" })}\n`,
+    );
+    const { data } = await serveLibrary(place).failure("open_session", { sessionId: sessionId(1).slice(0, 12) });
+    const found = Object.fromEntries(
+      data.candidates.map((one: Json) => [one.sessionPath, [one.firstMessage, one.name]]),
+    );
+    expect(found).toEqual({ [one]: ["Mend the parser", null], [two]: ["Mend the parser", "The parser"] });
+  },
+);

@@ -23,7 +23,7 @@ import {
   temporaryPlace,
   type Wire,
 } from "../support/server.ts";
-import { acrossTiers, SYSTEM } from "../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 let ids = 0;
 
@@ -105,19 +105,27 @@ describe("one request and the end of input", () => {
 });
 
 describe("the command line", () => {
-  test.each([["--version"], ["-v"]])("answers %s", SYSTEM, async (option) => {
-    expect(await runProgram("", [option])).toEqual({ stdout: `${VERSION}\n`, stderr: "", status: 0 });
-  });
+  for (const option of ["--version", "-v"])
+    test(`answers ${option}`, option === "--version" ? SYSTEM : SWEEP, async () => {
+      expect(await runProgram("", [option])).toEqual({ stdout: `${VERSION}\n`, stderr: "", status: 0 });
+    });
 
   // Clients of Pi ask so, by the command alone that stands in Pi's place, and warn of versions that are too old for them.
-  test.each([
-    ["that of the agent behind", ["--agent", piLike()], "1.5.2"],
+  const expectVersion = async (_whose: string, args: string[], version: string): Promise<void> => {
+    expect(await runProgram("", [...args, "--version"])).toEqual({ stdout: `${version}\n`, stderr: "", status: 0 });
+  };
+
+  test.each<[string, string[], string]>([["that of the agent behind", ["--agent", piLike()], "1.5.2"]])(
+    "answers --version with %s",
+    SYSTEM,
+    expectVersion,
+  );
+
+  test.each<[string, string[], string]>([
     ["its own, where the agent cannot be asked", ["--agent", "'/no such/agent' --mode rpc"], VERSION],
     ["its own, where the agent has none", ["--agent", acpLike()], VERSION],
     ["its own, where the agent is none of Pi's", ["--agent", piLike(), "--agent-protocol", "acp"], VERSION],
-  ])("answers --version with %s", SYSTEM, async (_whose, args, version) => {
-    expect(await runProgram("", [...args, "--version"])).toEqual({ stdout: `${version}\n`, stderr: "", status: 0 });
-  });
+  ])("answers --version with %s", SWEEP, expectVersion);
 
   test("answers --help with every option", SYSTEM, async () => {
     const { stdout, stderr, status } = await runProgram("", ["--help"]);
@@ -327,7 +335,7 @@ describe("the end", () => {
     expect({ status, stderr: server.stderr }).toEqual({ status: 0, stderr: "" });
   });
 
-  acrossTiers(test, ["SIGTERM", "SIGHUP", "SIGINT"] as const)("by %s does so too", async (signal) => {
+  async function expectAllKept(signal: NodeJS.Signals): Promise<void> {
     const server = spawnServer(["--events", "none"]);
     const file = await persisted(server);
     // One write arrives as one: with the first reply, the server has them all.
@@ -344,7 +352,10 @@ describe("the end", () => {
     expect({ status: await server.exit, stderr: server.stderr }).toEqual({ status: 0, stderr: "" });
     // The input was still open.
     expect(server.input.writableEnded).toBe(false);
-  });
+  }
+
+  test.each(["SIGTERM"] as const)("by %s does so too", SYSTEM, expectAllKept);
+  test.each(["SIGHUP", "SIGINT"] as const)("by %s does so too", SWEEP, expectAllKept);
 
   test("by a signal comes although nobody reads", SYSTEM, async () => {
     const server = spawnServer(["--no-session", "--events", "none"]);
@@ -377,7 +388,7 @@ describe("the end", () => {
     expect(server.stderr).toBe("");
   });
 
-  test("of a reader who is far behind comes too", SYSTEM, async () => {
+  test("of a reader who is far behind comes too", SWEEP, async () => {
     const server = spawnServer(["--events", "none"]);
     const file = await persisted(server);
     await server.result("append", { entries: [user("x".repeat(1 << 20), { id: "big" })] });

@@ -14,6 +14,7 @@ import { PROGRAM } from "../support/build.ts";
 import { user } from "../support/drafts.ts";
 import { forSeeds } from "../support/random.ts";
 import { spawnServer, temporaryPlace } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const REQUEST = `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "list_open_sessions", params: {} })}\n`;
 
@@ -49,27 +50,30 @@ const kept = (cache: string): string[] => {
   return existsSync(folder) ? readdirSync(folder).map((name) => join(folder, name)) : [];
 };
 
-test("code is kept by the first run, used by the next, and not trusted when it is spoiled", () => {
-  const cache = join(temporaryPlace().home, "cache");
-  const told = start(cache);
-  expect(kept(cache)).toHaveLength(1);
-  const [file] = kept(cache);
-  const whole = readFileSync(file);
-  expect(start(cache)).toBe(told);
-  expect(readFileSync(file).equals(whole)).toBe(true);
-  forSeeds(3, (random) => {
-    const spoiled = Buffer.from(whole);
-    if (random.chance(0.3)) writeFileSync(file, spoiled.subarray(0, random.int(whole.length)));
-    else {
-      spoiled[random.int(whole.length)] ^= 1 << random.int(8);
-      writeFileSync(file, spoiled);
-    }
+acrossTiers(test, [1, 3])(
+  "code is kept by the first run, used by the next, and not trusted when it is spoiled (%i times)",
+  (times) => {
+    const cache = join(temporaryPlace().home, "cache");
+    const told = start(cache);
+    expect(kept(cache)).toHaveLength(1);
+    const [file] = kept(cache);
+    const whole = readFileSync(file);
     expect(start(cache)).toBe(told);
-  });
-  // What was spoiled was made anew.
-  expect(readFileSync(file).length).toBeGreaterThan(whole.length / 2);
-  expect(kept(cache)).toHaveLength(1);
-});
+    expect(readFileSync(file).equals(whole)).toBe(true);
+    forSeeds(times, (random) => {
+      const spoiled = Buffer.from(whole);
+      if (random.chance(0.3)) writeFileSync(file, spoiled.subarray(0, random.int(whole.length)));
+      else {
+        spoiled[random.int(whole.length)] ^= 1 << random.int(8);
+        writeFileSync(file, spoiled);
+      }
+      expect(start(cache)).toBe(told);
+    });
+    // What was spoiled was made anew.
+    expect(readFileSync(file).length).toBeGreaterThan(whole.length / 2);
+    expect(kept(cache)).toHaveLength(1);
+  },
+);
 
 test("what is loaded when it is needed is loaded with kept code, too", async () => {
   const place = temporaryPlace();
@@ -119,12 +123,11 @@ test("code that only later requests needed is added by a server that goes on", a
   expect(kept(cache)).toEqual([file]);
 });
 
-test("each command is there, whichever is asked for first", () => {
+acrossTiers(test, ["first", "last"])("each command is there, whichever is asked for first (the %s)", (asked) => {
   const cache = join(temporaryPlace().home, "cache");
   const requests = commandNames.map((method, id) => ({ jsonrpc: "2.0", id, method, params: { "no such member": 1 } }));
-  for (const ordered of [requests, requests.toReversed()]) {
-    const replies = run(cache, ordered.map((request) => `${JSON.stringify(request)}\n`).join(""));
-    const refused = replies.split("\n", ordered.length).map((line) => JSON.parse(line).error?.data?.name);
-    expect(refused).toEqual(ordered.map(() => "invalid_params"));
-  }
+  const ordered = asked === "first" ? requests : requests.toReversed();
+  const replies = run(cache, ordered.map((request) => `${JSON.stringify(request)}\n`).join(""));
+  const refused = replies.split("\n", ordered.length).map((line) => JSON.parse(line).error?.data?.name);
+  expect(refused).toEqual(ordered.map(() => "invalid_params"));
 });

@@ -22,9 +22,13 @@ const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     list: ["", "--sort size", "--sort cost", "--archived", "--trash"],
     search: ["say", "say --sessions", "say --count", "nothing-at-all"],
+  },
+  {
     show: [ONE, `${ONE} --path`],
     tree: [ONE],
     compare: [`${ONE} ${id(2)} cafe0002`],
+  },
+  {
     stats: ["", ONE, "--by day", "--by model", "--by project", "--by session,model", "--by session"],
   },
   {
@@ -44,9 +48,13 @@ const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
     import: ["brought.jsonl"],
     verify: [sessionId(4), "--all"],
     repair: [`${sessionId(4)} --dry-run`, sessionId(4)],
+  },
+  {
     doctor: [""],
     recover: [""],
     prune: ["", "--apply", "--trash"],
+  },
+  {
     migrate: [sessionId(5), `${sessionId(5)} --apply`],
     status: [sessionId(5)],
     rollback: [`${sessionId(5)} --reason because-it-was-tried-and-found-to-be-of-no-use-here`],

@@ -13,7 +13,7 @@ import { user } from "../support/drafts.ts";
 import { ScriptedServer, STATE, scriptedClient, settled } from "../support/scripted.ts";
 import { temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { kill, survivingClient, textsOf } from "../support/survival.ts";
-import { acrossTiers, UNIT } from "../support/tiers.ts";
+import { acrossTiers, SWEEP, UNIT } from "../support/tiers.ts";
 
 async function spawned(...given: Parameters<typeof survivingClient>): Promise<SpawnedClient> {
   const client = await survivingClient(...given);
@@ -27,7 +27,7 @@ async function entriesOf(client: SpawnedClient) {
 }
 
 acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
-  test("without a current session there is none after a restart", async () => {
+  test("without a current session there is none after a restart", SWEEP, async () => {
     const client = await spawned(store);
     const restarts: Restart[] = [];
     client.onRestart((restart) => restarts.push(restart));

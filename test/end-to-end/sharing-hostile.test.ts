@@ -31,6 +31,7 @@ import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 test.each(["os", "sync"])(
   "what a dead holder left outside the index can be read by those who join the next (%s)",
+  SYSTEM,
   async (durability) => {
     const place = temporaryPlace();
     const file = join(place.home, "dead.v2");

@@ -19,7 +19,7 @@ import {
   temporaryFolder,
   temporaryPlace,
 } from "../support/server.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 function open(place: Place, file: string, args: string[] = []): HereServer {
   return serveHere(["--session", file, "--events", "none", ...args], { place });
@@ -496,34 +496,38 @@ describe("markdown", () => {
   });
 });
 
-test("the head names the session that one was forked from, and its forks; a redacted one tells only ids", async () => {
-  const server = serveHere(["--events", "none"]);
-  await server.result("append", { entries: [user("which <way>?"), assistant("this | that"), user("more")] });
-  const parent = await server.result("get_state");
-  const { entryIds } = await server.result("append", { entries: [user("end")] });
-  const forks = [];
-  for (const name of ["a `fork`", undefined]) {
-    await server.result("switch_session", { sessionId: parent.sessionId });
-    await server.result("fork", { entryId: entryIds[0] });
-    await server.result("append", { entries: [user("other")] });
-    if (name !== undefined) await server.result("set_session_name", { name });
-    forks.push(await server.result("get_state"));
-  }
-  const told = async ({ sessionFile }: Json, format: string, more: object = {}): Promise<string> => {
-    const params = { sessionPath: sessionFile, format, ...more };
-    const { content } = await server.result("export_session", params);
-    const fact = /Fork(?:s|ed from)?(?: \||<\/dt>)(.*)$/m.exec(content);
-    return fact?.[1].replace(/<[^>]*>| \|$/g, "").trim() ?? "";
-  };
-  const [first, second] = forks.map(({ sessionId }) => sessionId);
-  expect(await told(parent, "html")).toBe(`a \`fork\` ${first}, which &lt;way&gt;? ${second}`);
-  expect(await told(parent, "markdown")).toBe(`a \\\`fork\\\` \`${first}\`, which &lt;way>? \`${second}\``);
-  expect(await told(forks[0], "html")).toBe(`which &lt;way&gt;? ${parent.sessionId}`);
-  expect(await told(forks[0], "markdown", { redact: true })).toBe(`\`${parent.sessionId}\``);
-  await server.result("archive_session", { sessionPath: parent.sessionFile });
-  expect((await server.result("list_sessions", { archived: true })).sessions).toHaveLength(1);
-  expect(await told(forks[1], "markdown")).toContain(parent.sessionId);
-});
+test(
+  "the head names the session that one was forked from, and its forks; a redacted one tells only ids",
+  SYSTEM,
+  async () => {
+    const server = serveHere(["--events", "none"]);
+    await server.result("append", { entries: [user("which <way>?"), assistant("this | that"), user("more")] });
+    const parent = await server.result("get_state");
+    const { entryIds } = await server.result("append", { entries: [user("end")] });
+    const forks = [];
+    for (const name of ["a `fork`", undefined]) {
+      await server.result("switch_session", { sessionId: parent.sessionId });
+      await server.result("fork", { entryId: entryIds[0] });
+      await server.result("append", { entries: [user("other")] });
+      if (name !== undefined) await server.result("set_session_name", { name });
+      forks.push(await server.result("get_state"));
+    }
+    const told = async ({ sessionFile }: Json, format: string, more: object = {}): Promise<string> => {
+      const params = { sessionPath: sessionFile, format, ...more };
+      const { content } = await server.result("export_session", params);
+      const fact = /Fork(?:s|ed from)?(?: \||<\/dt>)(.*)$/m.exec(content);
+      return fact?.[1].replace(/<[^>]*>| \|$/g, "").trim() ?? "";
+    };
+    const [first, second] = forks.map(({ sessionId }) => sessionId);
+    expect(await told(parent, "html")).toBe(`a \`fork\` ${first}, which &lt;way&gt;? ${second}`);
+    expect(await told(parent, "markdown")).toBe(`a \\\`fork\\\` \`${first}\`, which &lt;way>? \`${second}\``);
+    expect(await told(forks[0], "html")).toBe(`which &lt;way&gt;? ${parent.sessionId}`);
+    expect(await told(forks[0], "markdown", { redact: true })).toBe(`\`${parent.sessionId}\``);
+    await server.result("archive_session", { sessionPath: parent.sessionFile });
+    expect((await server.result("list_sessions", { archived: true })).sessions).toHaveLength(1);
+    expect(await told(forks[1], "markdown")).toContain(parent.sessionId);
+  },
+);
 
 // --- training --------------------------------------------------------------------------------------------------------
 

@@ -128,7 +128,7 @@ describe("planted secrets", () => {
     expect(new Set(planted.map(({ kind }) => kind)).size).toBeGreaterThanOrEqual(60);
   });
 
-  acrossTiers(test, [4, Number.POSITIVE_INFINITY])(
+  acrossTiers(test, [2, Number.POSITIVE_INFINITY])(
     "none is left in any place of any format, and the counts are those of the marks (of up to %i)",
     async (count) => {
       const missed: string[] = [];
@@ -308,17 +308,20 @@ test("the verb writes the file, tells what it replaced, and names the option tha
   expect(refused.stderr).toContain("--allow-unjudged");
 });
 
-acrossTiers(test, [25_000, 200_000])("hostile lines of %i characters take a moment, not minutes", async (length) => {
-  const hostile = ["a", "password=", "-----BEGIN PRIVATE KEY-----\n", "cookie: a=", "eyJ.", "\\\\u0041", "://a:b@"];
-  const lines = hostile.map((text, n) =>
-    userText(id(n), n === 0 ? null : id(n - 1), text.repeat(length / text.length)),
-  );
-  const { server } = opened(lines);
-  const begun = process.cpuUsage();
-  await exported(server, "jsonl", { allowUnjudged: true });
-  const { user } = process.cpuUsage(begun);
-  expect(user / 1e6).toBeLessThan(length / 20_000);
-});
+acrossTiers(test, [8000, 25_000, 200_000])(
+  "hostile lines of %i characters take a moment, not minutes",
+  async (length) => {
+    const hostile = ["a", "password=", "-----BEGIN PRIVATE KEY-----\n", "cookie: a=", "eyJ.", "\\\\u0041", "://a:b@"];
+    const lines = hostile.map((text, n) =>
+      userText(id(n), n === 0 ? null : id(n - 1), text.repeat(length / text.length)),
+    );
+    const { server } = opened(lines);
+    const begun = process.cpuUsage();
+    await exported(server, "jsonl", { allowUnjudged: true });
+    const { user } = process.cpuUsage(begun);
+    expect(user / 1e6).toBeLessThan(length / 20_000);
+  },
+);
 
 test("accounts that records of other agents name are taken out, and their addresses wherever else they are", async () => {
   const mail = "anna.account7@example.com";

@@ -7,6 +7,7 @@ import { jsonrpc } from "../../src/server/connection/jsonrpc.ts";
 import { user } from "../support/drafts.ts";
 import { gatedDisk } from "../support/gated_disk.ts";
 import { type Framing, frame, type Json, kinds, serveHere } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 const RPC = (id: number, method = "get_state"): Json => ({ jsonrpc: "2.0", id, method });
 const PI = (id: number, type = "get_state"): Json => ({ id, type });
@@ -160,7 +161,7 @@ describe("a reader that stalls", () => {
     expect((await server.result("get_state")).entryCount).toBe(1);
   });
 
-  test("is not sent more either of what waited for the disk", async () => {
+  test("is not sent more either of what waited for the disk", SYSTEM, async () => {
     const { disk, waits } = gatedDisk();
     const server = serveHere(["--events", "none"], { disk });
     server.stall();

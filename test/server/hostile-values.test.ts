@@ -1,4 +1,8 @@
-/** Values of a file are never taken for what they should be: whatever they are, every question about them is answered. */
+/**
+ * Values of a file are never taken for what they should be: whatever they are, every question about them is answered.
+ *
+ * @module-tag system
+ */
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

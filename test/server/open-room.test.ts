@@ -30,10 +30,13 @@ async function opened(server: HereServer, count: number): Promise<string[]> {
 /** Has the server look after its sessions until so many are open. Returns their ids. */
 async function openAfterALook(server: HereServer, count: number): Promise<Set<string>> {
   vi.advanceTimersByTime(LOOKS_EVERY);
-  const { sessions } = await vi.waitUntil(async () => {
-    const open = await server.result("list_open_sessions");
-    return open.sessions.length === count && open;
-  });
+  const { sessions } = await vi.waitUntil(
+    async () => {
+      const open = await server.result("list_open_sessions");
+      return open.sessions.length === count && open;
+    },
+    { interval: 2 },
+  );
   return new Set(sessions.map(({ sessionId }: { sessionId: string }) => sessionId));
 }
 

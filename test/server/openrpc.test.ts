@@ -45,10 +45,18 @@ test("every command is there under its name and under its alias", () => {
   expect(commandNames).toContain("compact-append");
 });
 
-test("schemas are sound and refer to nothing that is missing", () => {
-  for (const name of Object.keys(document.components.schemas)) at(`/components/schemas/${name}`);
-  for (const { $ref } of references(document)) expect(() => at($ref.slice(1)), $ref).not.toThrow();
-});
+/** The schemas are compiled in parts. */
+const PARTS = 5;
+
+test.each(Array.from({ length: PARTS }, (_, part) => part))(
+  "schemas are sound and refer to nothing that is missing (%i)",
+  (part) => {
+    const ofPart = (_: unknown, n: number): boolean => n % PARTS === part;
+    for (const name of Object.keys(document.components.schemas).filter(ofPart)) at(`/components/schemas/${name}`);
+    for (const { $ref } of [...references(document)].filter(ofPart))
+      expect(() => at($ref.slice(1)), $ref).not.toThrow();
+  },
+);
 
 test("the codes of a method's errors are unique", () => {
   for (const { errors } of document.methods) {

@@ -7,9 +7,10 @@ import { opencodeDatabase } from "../support/foreign/databases.ts";
 import { OPENCODE_SESSION, wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put } from "../support/lifecycle.ts";
 import { temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
 import { view } from "../support/viewing.ts";
 
-test("their pages are as those of our own", async () => {
+test("their pages are as those of our own", SYSTEM, async () => {
   const place = temporaryPlace();
   const claude = put(
     join(place.home, ".claude/projects/-home-me/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl"),

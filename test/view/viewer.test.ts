@@ -106,7 +106,7 @@ describe("pages", () => {
     expect(readdirSync(place.cwd)).toEqual(before);
   });
 
-  test("search finds names, words and calls, and leads to the entry; forks stand below what they come from", async () => {
+  async function viewedFamily(): Promise<Viewing> {
     const place = temporaryPlace();
     const call = { type: "toolCall", id: "c", name: "bash", arguments: { command: "npm run frobnicate" } };
     const parent = sessionFile(
@@ -122,20 +122,28 @@ describe("pages", () => {
     const child = headerText({ id: "child-1", cwd: "/work/sky", parentSession: parent });
     sessionFile(place, [...chain(1), userText(id(1), id(0), "the fork")], "child.jsonl", child);
     sessionFile(place, chain(1), "other.jsonl", headerText({ id: "other-1", cwd: "/elsewhere" }));
-    const viewing = await viewed(place);
+    return viewed(place);
+  }
+
+  test("forks stand below what they come from", async () => {
+    const viewing = await viewedFamily();
     const all = await pageAt(viewing, "");
     expect(all.text).toMatch(/Heavens.*say a0000000.*fork of Heavens/s);
     expect(all.elements.filter((name) => name === "ul")).toHaveLength(2);
     expect((await pageAt(viewing, "?cwd=/work/sky")).text).not.toContain("/elsewhere");
     expect((await pageAt(viewing, "?named=1")).text).toContain("1 session");
+    const family = await pageAt(viewing, "family?id=child-1");
+    expect(family.text).toMatch(/2 sessions.*Heavens.*say a0000000.*this one/s);
+    expect((await viewing.get("family?id=unknown")).status).toBe(404);
+  });
+
+  test("search finds names, words and calls, and leads to the entry", async () => {
+    const viewing = await viewedFamily();
     const said = await pageAt(viewing, `?q=${encodeURIComponent("<moons>")}`);
     expect(said.text).toContain("about *stars* & <moons>");
     expect(said.links.some((link) => link.endsWith(`#${id(0)}`))).toBe(true);
     expect((await pageAt(viewing, "?q=frobnicate")).links.some((link) => link.endsWith(`#${id(1)}`))).toBe(true);
     expect((await pageAt(viewing, "?q=nowhere+said")).text).toContain("Found nowhere.");
-    const family = await pageAt(viewing, "family?id=child-1");
-    expect(family.text).toMatch(/2 sessions.*Heavens.*say a0000000.*this one/s);
-    expect((await viewing.get("family?id=unknown")).status).toBe(404);
   });
 
   test("costs by day, model and project, with a chart", async () => {

@@ -276,7 +276,7 @@ test("everything is answered that was asked before the end of the input", async 
   expect(answered.filter(({ error }) => error)).toEqual([]);
 });
 
-acrossTiers(test, [200, 2000])("%i requests at once are all answered, each once", async (length) => {
+acrossTiers(test, [80, 2000])("%i requests at once are all answered, each once", async (length) => {
   const place = temporaryPlace();
   const id = await madeIn(place);
   const editor = await editorHere([], { place });

@@ -55,9 +55,12 @@ async function shownBy(editor: Editor, sessionId: string): Promise<string[]> {
 const ENDS = 'say({ id, result: { stopReason: "end_turn" } });';
 
 describe("replies of an agent", () => {
-  test("to a prompt that is over the limit fails the turn, and an own request that is gets an error", async () => {
-    const editor = await behind({
-      onOther: `if (method === "session/prompt" && params.prompt[0].text === "long")
+  test(
+    "to a prompt that is over the limit fails the turn, and an own request that is gets an error",
+    SYSTEM,
+    async () => {
+      const editor = await behind({
+        onOther: `if (method === "session/prompt" && params.prompt[0].text === "long")
           say({ id, result: { stopReason: "end_turn", _meta: { long: "x".repeat(200000) } } });
         else if (method === "session/prompt") {
           globalThis.prompted = { id, sessionId };
@@ -66,13 +69,14 @@ describe("replies of an agent", () => {
           chunk(prompted.sessionId, error ? "refused" : "answered");
           say({ id: prompted.id, result: { stopReason: "end_turn" } });
         }`,
-      more: ["--max-message-bytes", "100000"],
-    });
-    const sessionId = await made(editor);
-    expect((await turn(editor, sessionId, "long")).error.message).toContain("over the limit");
-    expect((await turn(editor, sessionId, "asks")).result.stopReason).toBe("end_turn");
-    expect(await shownBy(editor, sessionId)).toContain("agent: refused");
-  });
+        more: ["--max-message-bytes", "100000"],
+      });
+      const sessionId = await made(editor);
+      expect((await turn(editor, sessionId, "long")).error.message).toContain("over the limit");
+      expect((await turn(editor, sessionId, "asks")).result.stopReason).toBe("end_turn");
+      expect(await shownBy(editor, sessionId)).toContain("agent: refused");
+    },
+  );
 
   test("that come twice, to nobody, or are no messages change nothing", async () => {
     const editor = await behind({

@@ -26,7 +26,7 @@ import {
   serveHere,
   temporaryPlace,
 } from "../../support/server.ts";
-import { SYSTEM } from "../../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 
 /** Waits until a process is gone. */
 async function gone(pid: number): Promise<void> {
@@ -368,7 +368,7 @@ describe("the end", SYSTEM, () => {
     expect(entriesOf(file).at(-1).message).toMatchObject({ role: "assistant" });
   });
 
-  test("of this server by SIGKILL leaves no agent, and a file that the next one opens", async () => {
+  test("of this server by SIGKILL leaves no agent, and a file that the next one opens", SWEEP, async () => {
     const { server, pid, file } = await busy();
     server.process.kill("SIGKILL");
     await server.exit;

@@ -98,30 +98,30 @@ describe.each(["lines", "headers"] as const)("%s", (framing) => {
 describe("a message that waits in a file", () => {
   const PIECE = bytesOf("x".repeat(1 << 16));
   const COUNT = 400;
-  const READS = (PIECE.length * COUNT) / (1 << 18);
+  const readsOf = (count: number): number => (PIECE.length * count) / (1 << 18);
 
-  function flowing() {
+  function flowing(count = COUNT) {
     let told = 0;
     const { spool, disk, fault } = spoolHere();
     const reader = new SlowReader();
     const output = new Output(reader, () => told++);
     output.frameWith(frames.lines);
-    output.send(["[", spool.store(Array.from({ length: COUNT }, () => PIECE)), "]"]);
+    output.send(["[", spool.store(Array.from({ length: count }, () => PIECE)), "]"]);
     return { spool, disk, fault, reader, output, reads: () => disk.countOf("read"), roomTold: () => told };
   }
 
-  test("is read as it is taken, and what follows it waits", async () => {
-    const { disk, reader, output, reads, roomTold } = flowing();
-    expect(reads()).toBeLessThan(READS / 3);
+  acrossTiers(test, [200, 400])("is read as it is taken, and what follows it waits (%i pieces)", async (count) => {
+    const { disk, reader, output, reads, roomTold } = flowing(count);
+    expect(reads()).toBeLessThan(readsOf(count) / 3);
     expect(output.hasRoom).toBe(false);
     output.send(["after"]);
     await reader.takeAll();
-    expect(reads()).toBe(READS);
+    expect(reads()).toBe(readsOf(count));
     expect(output.hasRoom).toBe(true);
     expect(roomTold()).toBe(1);
     output.flush();
     await reader.takeAll();
-    expect(reader.text === `[${"x".repeat(PIECE.length * COUNT)}]\nafter\n`).toBe(true);
+    expect(reader.text === `[${"x".repeat(PIECE.length * count)}]\nafter\n`).toBe(true);
     expect(disk.open()).toBe(0);
   });
 
@@ -147,7 +147,7 @@ describe("a message that waits in a file", () => {
     const drained = output.drained();
     reader.destroy();
     await drained;
-    expect(reads()).toBeLessThan(READS / 3);
+    expect(reads()).toBeLessThan(readsOf(COUNT) / 3);
     expect(roomTold()).toBe(1);
     expect(disk.open()).toBe(0);
   });
