@@ -1,4 +1,8 @@
-/** Sessions of other agents in `view`: listed where a person asks for them, read, searched, and never written. */
+/**
+ * Sessions of other agents in `view`: listed where a person asks for them, read, searched, and never written.
+ *
+ * @module-tag system
+ */
 
 import { join } from "node:path";
 import { expect, test } from "vitest";
