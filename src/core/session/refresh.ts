@@ -8,7 +8,7 @@ import type { SessionHeads } from "./heads.ts";
 import type { LeafTracker } from "./leaf.ts";
 
 /** Entries that are remembered as reported. */
-const MOST_TOLD = 10_000;
+const MOST_REPORTED = 10_000;
 
 /** Changes by other programs that were found since they were last requested. */
 export interface Foreign {
@@ -25,7 +25,7 @@ export class ForeignChanges {
   private untoldIds = new Set<string>();
   private untoldLost = 0;
   /** Ids of entries of others that were reported last, whether they were found here or another process told of them. */
-  private readonly toldIds = new Set<string>();
+  private readonly reportedIds = new Set<string>();
   /** Number of items of the log's damage that were reported, and earlier items that are still to be reported. */
   private reportedDamage: number;
   private untoldDamage: Damage[] = [];
@@ -48,15 +48,16 @@ export class ForeignChanges {
   note(position: number): void {
     const { nodes } = this.entries.log;
     if (nodes.isMarker(position)) return;
-    this.toldIds.delete(nodes.id(position));
+    this.reportedIds.delete(nodes.id(position));
     this.untoldIds.add(nodes.id(position));
   }
 
-  /** Notes that an entry is reported. Returns whether it was not before. */
-  tell(id: string): boolean {
-    if (this.toldIds.has(id)) return false;
-    this.toldIds.add(id);
-    if (this.toldIds.size > MOST_TOLD) this.toldIds.delete(this.toldIds.values().next().value as string);
+  /** Notes that an entry is reported. Returns false if it was reported before. */
+  markReported(id: string): boolean {
+    if (this.reportedIds.has(id)) return false;
+    this.reportedIds.add(id);
+    if (this.reportedIds.size > MOST_REPORTED)
+      this.reportedIds.delete(this.reportedIds.values().next().value as string);
     return true;
   }
 
@@ -94,7 +95,7 @@ export class ForeignChanges {
     const { log, tree } = this.entries;
     const known = Array.from(this.untoldIds, (id) => log.nodes.position(id));
     const positions = known.filter((position) => position >= 0 && tree.isVisible(position));
-    const untold = positions.filter((position) => this.tell(log.nodes.id(position)));
+    const untold = positions.filter((position) => this.markReported(log.nodes.id(position)));
     const lost = this.untoldLost;
     this.untoldIds = new Set();
     this.untoldLost = 0;
@@ -191,7 +192,7 @@ export class ForeignChanges {
     for (const position of positionsMissingIn(next, before)) {
       const id = before.nodes.id(position);
       // It is reported again if it comes back.
-      this.toldIds.delete(id);
+      this.reportedIds.delete(id);
       if (!isRepair && !damaged.has(id)) this.untoldLost++;
     }
     this.noteDamageSince(before);

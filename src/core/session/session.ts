@@ -195,10 +195,8 @@ export class Session implements Bodies {
   contextDamage(): readonly Damage[] {
     const compaction = this.tree.lastCompaction(this.tree.leaf);
     const boundary = compaction === ROOT ? undefined : boundaryDamage(this.tree, this, compaction);
-    return [
-      ...(boundary ? [boundary] : []),
-      ...this.danglingCalls().map((call) => danglingDamage(call, this.log.nodes.id(call.position))),
-    ];
+    const calls = this.danglingCalls().map((call) => danglingDamage(call, this.log.nodes.id(call.position)));
+    return boundary ? [boundary, ...calls] : calls;
   }
 
   /**

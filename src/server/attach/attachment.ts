@@ -359,7 +359,7 @@ export class Attachment {
    */
   private leaveNew(payload: Record<string, unknown>, said: unknown): boolean {
     const { entryIds } = said as { entryIds: string[] };
-    const isNew = entryIds.map((id) => this.session.foreign.tell(id));
+    const isNew = entryIds.map((id) => this.session.foreign.markReported(id));
     if (isNew.every(Boolean)) return true;
     payload.entryIds = entryIds.filter((_, at) => isNew[at]);
     if (payload.entries instanceof Raw) {

@@ -109,7 +109,7 @@ function missedBy(
       headLastId = id;
     }
     if (mine === null) leafId = sharedLeafId;
-    if (!isShown || !session.foreign.tell(id)) continue;
+    if (!isShown || !session.foreign.markReported(id)) continue;
     let run = runs.at(-1);
     if (run?.isOwn !== isOwn || run.head !== head) {
       run = { isOwn, head, positions: [], leafId };
@@ -172,7 +172,7 @@ export function catchUp(
   const from = known.lastId === null || first > 0 ? first : end;
   const missed = missedBy(session, { from, end, own, isFirst }, found(session, known));
   // What was read before is known to our host, though the holder may tell of it.
-  for (let position = end; isFirst && position < before; position++) session.foreign.tell(nodes.id(position));
+  for (let position = end; isFirst && position < before; position++) session.foreign.markReported(nodes.id(position));
   // The holder may have told of a head that our host has left meanwhile.
   const isOwn = next?.head === session.heads.own;
   const now = next && isOwn && isTold(session, next, end) ? next : missed.place;

@@ -256,8 +256,11 @@ export class Dispatcher implements ReplyHost {
   }
 
   tellPresence(session: Session, events: readonly PresenceEvent[]): void {
-    const told = events.map(({ name, payload }) => eventOf(session, name, payload));
-    if (this.workspace.isOpen(session)) this.passOn(session, told);
+    if (this.workspace.isOpen(session))
+      this.passOn(
+        session,
+        events.map(({ name, payload }) => eventOf(session, name, payload)),
+      );
   }
 
   clientsOf(session: Session): readonly PresentClient[] {

@@ -24,6 +24,7 @@ import {
   infoIfPresent,
   isAbsent,
   readWhole,
+  removeIfSame,
   removeQuietly,
   temporaryName,
   writeAll,
@@ -285,7 +286,8 @@ async function putBack(going: Rollback, check: (written: string) => Promise<void
   const { run, before, later, file } = going;
   const { disk } = run;
   // Where there are no hard links, an attempt that was cut off leaves an empty file.
-  if (going.pointer.phase === "rollback" && infoIfPresent(disk, file)?.size === 0) disk.remove(file);
+  const left = going.pointer.phase === "rollback" ? infoIfPresent(disk, file) : null;
+  if (left?.size === 0) removeIfSame(disk, file, left);
   if (run.format === "jsonl_v3") await shareBack(going);
   if (before && later.length === 0 && !isRehoused(going)) {
     await check(snapshotOf(file));
