@@ -471,6 +471,16 @@ function isNamed(b: Uint8Array, at: number, end: number, name: string): boolean 
   return false;
 }
 
+/** Yields the lines of a text without their line feeds; the last need not have one. */
+export function* linesIn(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let at = 0; at < bytes.length; ) {
+    const feed = bytes.indexOf(0x0a, at);
+    const end = feed < 0 ? bytes.length : feed;
+    yield bytes.subarray(at, end);
+    at = end + 1;
+  }
+}
+
 /** Returns the JSON text on one line: line breaks between tokens become spaces, everything else stays as it is. */
 export function oneLine(bytes: Uint8Array): Uint8Array {
   if (!bytes.includes(0x0a) && !bytes.includes(0x0d)) return bytes;

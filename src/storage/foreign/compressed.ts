@@ -8,6 +8,7 @@ import { codex } from "../../core/foreign/codex/codex.ts";
 import { SurveyFacts } from "../../core/foreign/survey.ts";
 import { BYTES_SEEN } from "../../core/foreign/translator.ts";
 import { translatorOf } from "../../core/foreign/translators.ts";
+import { linesIn } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
@@ -43,18 +44,7 @@ export function compressedRollout(disk: Disk, file: string, decompress = zstd): 
     return undefined;
   }
   const translator = translatorOf(begun.subarray(0, BYTES_SEEN), begun.length <= BYTES_SEEN);
-  return translator && { translator, info, read: () => ({ records: numbered(linesOf(lines())), warnings: [] }) };
-}
-
-function linesOf(bytes: Uint8Array): Uint8Array[] {
-  const lines: Uint8Array[] = [];
-  for (let at = 0; at < bytes.length; ) {
-    const feed = bytes.indexOf(0x0a, at);
-    const end = feed < 0 ? bytes.length : feed;
-    lines.push(bytes.subarray(at, end));
-    at = end + 1;
-  }
-  return lines;
+  return translator && { translator, info, read: () => ({ records: numbered([...linesIn(lines())]), warnings: [] }) };
 }
 
 /** Returns what the name of a compressed rollout tells; undefined for any other file. */

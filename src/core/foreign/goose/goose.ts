@@ -3,7 +3,7 @@
  * the first record, each message is one. Older versions kept the same in a file of lines, the facts in the first.
  */
 
-import { valueEnd } from "../../json/json.ts";
+import { linesIn, valueEnd } from "../../json/json.ts";
 import { documentRecords, isArrayAt, isObjectAt, partsOf, wholeOf } from "../documents.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { GooseTranslation } from "./translation.ts";
@@ -23,7 +23,7 @@ export const goose: Translator = {
 };
 
 function records(b: Uint8Array): Iterable<Uint8Array> {
-  return isOlder(b) ? linesOf(b) : documentRecords(b, "conversation");
+  return isOlder(b) ? linesIn(b) : documentRecords(b, "conversation");
 }
 
 /** Returns whether the first line is a whole object, and another one comes after it. */
@@ -31,15 +31,6 @@ function isOlder(b: Uint8Array): boolean {
   const feed = b.indexOf(LINE_FEED);
   if (b[0] !== OPEN_BRACE || feed < 0 || b[feed + 1] !== OPEN_BRACE) return false;
   return valueEnd(b, 0, feed) >= 0;
-}
-
-function* linesOf(b: Uint8Array): Generator<Uint8Array> {
-  for (let at = 0; at < b.length; ) {
-    const feed = b.indexOf(LINE_FEED, at);
-    const end = feed < 0 ? b.length : feed;
-    yield b.subarray(at, end);
-    at = end + 1;
-  }
 }
 
 function recognises({ bytes, lines }: Beginnings): boolean {
