@@ -1,4 +1,4 @@
-/** Names what a file is that is no session as we read it, so that nobody takes it for a damaged one. */
+/** Names the format of a file that is no session of ours, so that it is not taken for a damaged one. */
 
 import { parse } from "../core/json/json.ts";
 import { KNOWN_TYPES } from "../core/tree/nodes.ts";
@@ -25,7 +25,7 @@ const COMPRESSED: Readonly<Record<string, string>> = {
 /** Bytes that are looked at. A document may be longer. */
 const SEEN = 1 << 16;
 
-/** Returns what a file is by its first bytes; undefined for what may be a damaged session, and what is not text. */
+/** Returns the format of a file by its first bytes; undefined for a damaged session and for bytes that are not text. */
 export function strangeFormat(disk: Disk, file: string): StrangeFormat | undefined {
   const bytes = ifPresent(() => beginningOf(disk, file, SEEN));
   return bytes ? formatOf(bytes, bytes.length < SEEN) : undefined;

@@ -25,7 +25,7 @@ export interface SourceLine {
   readonly offset: number;
 }
 
-/** Takes what is found. */
+/** Receives the records and the bytes that a mender finds. */
 export interface MendedRecords {
   /** Takes a line; returns false, and does nothing, where it is no JSON. */
   take(line: SourceLine): boolean;
@@ -67,7 +67,7 @@ export class LineMender {
     else this.takePieces(line);
   }
 
-  /** Takes what is held: it is not one record. */
+  /** Takes the held lines one by one: together they are not one record. */
   end(): void {
     const { held, to } = this;
     this.held = null;

@@ -12,8 +12,8 @@ export interface LinePiece extends Range {
 }
 
 /**
- * Yields a damaged line in pieces, in order: the records in it, and what lies between them. `isRecord` tells a whole
- * object that was written on its own from a part of a record.
+ * Yields a damaged line in pieces, in order: the records in it, and what lies between them. `isRecord` says
+ * whether an object was written on its own or is a part of a record.
  */
 export function* piecesOf(
   line: Uint8Array,

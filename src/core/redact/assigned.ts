@@ -276,7 +276,7 @@ function valueAt(text: string, at: number, plain: Writing, isWholeLine: boolean)
 
 const CONCATENATED = /["'`]\s{0,16}(?:\+|\.\.?|&|\\)\s{0,16}["'`][^"'`\r\n\\]{1,512}(?=["'`])/y;
 
-/** Returns what is between the quotes that open at a place; escapes as the text has them. */
+/** Returns the text between the quotes that open at a place, with its escapes as they stand. */
 export function quotedAt(text: string, at: number): { readonly start: number; readonly end: number } | undefined {
   let start = at;
   while (start - at < 3 && text[start] === "\\") start++;

@@ -18,7 +18,7 @@ const ELEMENT =
   /<([A-Za-z_][\w.:-]{0,63})((?:[ \t\n][^<>]{0,255})?)>(?:\s{0,16}<!\[CDATA\[)?\s{0,16}([^<>\s][^<>]{2,4095})(?=<|\]\]>)/g;
 /** The attribute that names what the element has. */
 const NAME = /(?:^|\s)(?:name|key|id|n)[ \t]?=[ \t]?["']([\w.:-]{2,64})["']/i;
-/** The value within an element that a name tells. */
+/** The value within an element whose name is that of a secret. */
 const WITHIN =
   /(?:name|key)=["']([\w.:-]{2,64})["'][^<>]{0,128}>\s{0,32}<value[^<>]{0,64}>\s{0,16}([^<>\s][^<>]{3,4095})</gi;
 /** Elements of a property list: a key, and what follows it. */

@@ -20,7 +20,7 @@ const SHARED = /^(?:shared|public|default|default user|all users|\.+)$/i;
 
 /** The home within a path of a system that has its homes in another place (`/data/home/ann`, `/home2/ann`). */
 const ELSEWHERE = /^(?:[\\/][^\\/]{1,64}){0,4}?[\\/](?:homes?|users)\d{0,2}[\\/][^\\/]{1,64}/i;
-/** Folders that are somebody's home only where nobody has one. */
+/** Folders that daemons and containers name as HOME, and that are no person's home. */
 const NOBODYS = /^[\\/]?(?:$|(?:tmp|var|usr|etc|opt|dev|bin|sbin|nonexistent|home|Users)$)/;
 
 /** Returns the shapes of a path and of the name of a folder that is made of it. */

@@ -18,7 +18,7 @@ const MOST_KNOWN = 200;
 const MOST_NUMBERED = 10_000;
 /** Lengths of secrets that can be told from other words. */
 const KNOWN_LENGTH = { least: 8, most: 512 };
-/** How often what is encoded is looked at once more. */
+/** How many encodings within each other are undone. */
 const MOST_ENCODED = 2;
 /** Kinds whose stretches are no secret as a whole. */
 const NOT_KNOWN = new Set(["home_path", "email", "cookie", "private_key"]);

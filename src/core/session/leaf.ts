@@ -332,7 +332,7 @@ function unlessUnread(answer: () => boolean): boolean {
   }
 }
 
-/** Returns whether entries of a type are what was said, and not what a program notes beside it. */
+/** Returns whether entries of a type are a part of the conversation, and not a note of a program. */
 function isConversation(type: string): boolean {
   return type === "message" || type === "custom_message" || type === "branch_summary" || type === "compaction";
 }

@@ -102,7 +102,7 @@ export class ForeignChanges {
     return { positions: untold, lost };
   }
 
-  /** Takes in what is found, of which the process that holds the session tells. Throws what Session.refresh throws. */
+  /** Takes in changes that the session's holder reports itself. Throws the failures of Session.refresh. */
   readAlong(): void {
     this.checkForChanges();
     this.untoldIds = new Set();

@@ -17,7 +17,7 @@ import type { OwnPresence } from "./presence.ts";
 import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
 import { isDoneByHolder } from "./words.ts";
 
-/** Milliseconds without a word from a process after which nobody waits for it, where nothing else was set. */
+/** Milliseconds without a word after which a process counts as stopped, by default. */
 const ANSWERS_WITHIN = 30_000;
 
 /** Commands in whose place others are done by whoever has joined. */

@@ -26,7 +26,7 @@ export function inPlace<T>({ peer, target, head = null }: Call, run: () => T): T
 /** The hosts that a call may have to ask. */
 export interface CallHooks {
   has(hook: HookName): boolean;
-  /** Asks for consent. Meanwhile the calls of who asked and who is asked wait, and where nobody shares the session, all. */
+  /** Asks for consent. Meanwhile the calls of the asking and the asked host wait; in a session that is not shared, all wait. */
   ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
 }
 

@@ -24,7 +24,7 @@ import type { Prepared } from "./sink.ts";
 /** The parameters of a question to the host. */
 export type Payload = Readonly<Record<string, unknown>>;
 
-/** A question: to whom, by which hook, and about what. */
+/** A question: the hosts that are asked, the hook, and its parameters. */
 type HookQuestion = readonly [hooks: Caller["hooks"], name: HookName, payload: Payload];
 
 /** The log that a read was answered from, with the losses that were known then. */
@@ -197,9 +197,10 @@ export class Lane {
 
   /** Whether a call need not wait for an answer: its host neither asked for that nor has to give it. */
   isFreeFor(call: Call): boolean {
+    if (!this.hasAside) return true;
     const waits = ([{ peer }, question]: [Call, Question]): boolean =>
       peer === call.peer || question.asks?.(call.peer) === true;
-    return !this.hasAside || (isBeside(call) && ![...this.aside].some(waits));
+    return isBeside(call) && ![...this.aside].some(waits);
   }
 
   /** Lets a call go on that waited for an answer, or runs the waiting calls that may run now, one after the other. */

@@ -21,7 +21,7 @@ type Decompress = (bytes: Uint8Array, options: { readonly maxOutputLength: numbe
 const LARGEST = 1 << 28;
 const NAME = /^rollout-(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-([0-9a-f-]{36})(?:_[0-9a-f-]+)?\.jsonl\.zst$/;
 
-/** The function of Node that decompresses zstd; undefined where there is none. */
+/** The function of Node that decompresses zstd; undefined before Node 22.15. */
 const zstd = (process.getBuiltinModule("node:zlib") as { readonly zstdDecompressSync?: Decompress }).zstdDecompressSync;
 
 /** Whether a file has the name of a compressed rollout. */
@@ -47,7 +47,7 @@ export function compressedRollout(disk: Disk, file: string, decompress = zstd): 
   return translator && { translator, info, read: () => ({ records: numbered([...linesIn(lines())]), warnings: [] }) };
 }
 
-/** Returns what the name of a compressed rollout tells; undefined for any other file. */
+/** Returns the facts in the name of a compressed rollout; undefined for any other file. */
 export function surveyedByName(disk: Disk, env: Env, file: string): Surveyed | undefined {
   const [, day, hour, minute, second, nativeId] = NAME.exec(basename(file)) ?? [];
   if (nativeId === undefined || infoOrNull(disk, file)?.kind !== "file") return undefined;

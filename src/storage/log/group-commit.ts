@@ -10,7 +10,7 @@ export interface CommittedLog {
   makeDurable(requireCurrent: () => void): Promise<void>;
   /** Called after that, successful or not. */
   committed(): void;
-  /** Gives up what is not durable, because of an error. Returns the error that whoever waits gets. */
+  /** Gives up what is not durable, because of an error. Returns the error for the callers that wait. */
   rollBack(error?: unknown): unknown;
 }
 

@@ -44,7 +44,7 @@ function* faultsOf(container: Container): Generator<string> {
   if (fault) yield `line ${fault.line} of ${join("migrations", basename(ledgerFile(folder)))} is damaged`;
   for (const name of namesIn(disk, segmentFolder(folder)))
     if (name.endsWith(".seg") && numberOf(name, "seg") === 0) yield `segments/${name} is no part of the session`;
-  // What is told of the index already need not be found again.
+  // Damage of the index that is reported already need not be found again.
   const row = end.indexFault === null && exists(disk, indexFile(folder)) ? wrongRow(container) : 0;
   if (row > 0) yield `row ${row} of index/offsets.jsonl is not that of its entry`;
 }

@@ -205,7 +205,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
   const { disk, location, wishes } = run;
   const { leaves, openFile } = run.options;
   const found = await audit(disk, location.container, { progress: wishes.progress });
-  // Damage to documents that hold no entries keeps nobody from going back.
+  // Damage to documents that hold no entries does not block the way back.
   const isKnown =
     log.nodes.count === found.counters.entriesTotal && !log.damage.some(({ kind }) => kind === "bad_header");
   const whole = found.hasAllEntries && isKnown;

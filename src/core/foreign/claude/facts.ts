@@ -4,7 +4,7 @@ import { type JsonObject, textIn, timeIn } from "../messages.ts";
 import type { AboutSession } from "../translator.ts";
 import type { RecordPlace } from "./step.ts";
 
-/** Ids of sessions that are told of one file: a hostile one may have as many as it has records. */
+/** Most session ids that one file yields: a hostile file may have as many as it has records. */
 const MOST_IDS = 1000;
 
 export class ClaudeFacts {
