@@ -22,7 +22,7 @@ async function spawned(...given: Parameters<typeof survivingClient>): Promise<Sp
 
 acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   // 10,000 writes at once are the unit of `npm run soak -- --part survival`.
-  test("writes with a kill every few hundred: none is lost, none doubled, and their order stays", async () => {
+  test("writes with a kill every few hundred: none is lost, none doubled, and their order stays", SWEEP, async () => {
     const client = await spawned(store);
     const { kills, ...figures } = await writesUnderKills(client, 900, new Random(20));
     expect(figures).toEqual({ writes: 900, lost: 0, doubled: 0, misplaced: 0 });

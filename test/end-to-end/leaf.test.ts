@@ -18,7 +18,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { assistantText, entryText, fileText, headerText, userText } from "../support/lines.ts";
 import { HereLives, imprint, isMarker, readPlainly, SpawnedLives } from "../support/proof.ts";
 import type { Json, Wire } from "../support/server.ts";
-import { acrossTiers, SYSTEM } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 /** Two turns: u1 a1 u2 a2, in a file of the server's. */
 async function begun(
@@ -63,7 +63,7 @@ function typesIn(file: string): string[] {
 acrossTiers(describe, ["jsonl", "v2"] as const)("a move, --store %s", (store) => {
   const begunHere = () => begun(new HereLives(), ["--store", store]);
 
-  test("survives kill -9 of the program, and not a byte of the file changes", SYSTEM, async () => {
+  test("survives kill -9 of the program, and not a byte of the file changes", SWEEP, async () => {
     const lives = new SpawnedLives();
     let wire = await lives.start(["--store", store]);
     await wire.result("append", { entries: [user("one", { id: "u1" }), user("two", { id: "u2" })] });

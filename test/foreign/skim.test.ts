@@ -31,7 +31,7 @@ test.each(LONG)(
   "%s: title, first message and times are right, and the count of messages nearly",
   async (agent, path, make) => {
     const place = temporaryPlace();
-    const { lines } = make(new Random(5), 300);
+    const { lines } = make(new Random(5), 100);
     const file = put(join(place.home, path), `${lines.join("\n")}\n`);
     const server = serveLibrary(place);
     const { sessions } = await server.result("list_sessions", { agents: [agent] });

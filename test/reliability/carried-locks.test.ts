@@ -32,7 +32,7 @@ import {
   temporaryPlace,
 } from "../support/server.ts";
 import { runWithLocks, takings } from "../support/takings.ts";
-import { acrossTiers, SYSTEM } from "../support/tiers.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 /** Another version of Node, to be mixed with this one. */
 const OTHER_NODE = process.env.PI_TEST_OTHER_NODE;
@@ -331,7 +331,7 @@ describe.each(["jsonl", "v2"])("the lock file of a %s session", needs(LINUX, SQL
   });
 });
 
-const IN_MANY = { ...SYSTEM, ...needs(PID_NAMESPACES, SQLITE) };
+const IN_MANY = { ...SWEEP, ...needs(PID_NAMESPACES, SQLITE) };
 
 describe("of many processes in different namespaces", IN_MANY, () => {
   test("one at a time has the lock, also when they are killed (long form in soak)", async () => {

@@ -1,7 +1,7 @@
 /**
  * Several servers on one session at once (short form; every combination and 20,000 entries in soak).
  *
- * @module-tag system
+ * @module-tag sweep
  */
 
 import { describe, expect, test } from "vitest";
@@ -9,7 +9,7 @@ import { NETWORK_NAMESPACES } from "../support/elsewhere.ts";
 import { expectNothingWrong, type Meeting, meet, OWN_NAMESPACES } from "../support/meeting.ts";
 import { needs } from "../support/needs.ts";
 import { forSeedsAsync } from "../support/random.ts";
-import { acrossTiers, SWEEP } from "../support/tiers.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const SHORT = { servers: 3, wanted: 10, states: "same", namespaces: false, attach: "off" } as const;
 
@@ -27,12 +27,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
     check({ ...SHORT, store, durability: "sync", kills: true }));
 
   // A socket is seen in one network only; the lock has to be one that the file carries.
-  test("and where they share neither network nor state folder", { ...SWEEP, ...needs(NETWORK_NAMESPACES) }, () =>
+  test("and where they share neither network nor state folder", needs(NETWORK_NAMESPACES), () =>
     check({ ...SHORT, store, durability: "os", kills: false, states: "different", namespaces: true }),
   );
 });
 
-test("and where whoever holds the session lets the others join", SWEEP, () =>
+test("and where whoever holds the session lets the others join", () =>
   check({
     ...SHORT,
     store: "v2",

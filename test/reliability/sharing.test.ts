@@ -7,7 +7,7 @@
 import { describe, expect, test } from "vitest";
 import { forSeedsAsync } from "../support/random.ts";
 import { shareAtRandom } from "../support/sharing.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("hosts that share a session of %s", (store) => {
   test("are one tree: nothing acknowledged is lost or doubled, also where servers are killed", () =>
@@ -17,7 +17,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("hosts that share a session of %
       expect(kills).toBeGreaterThan(0);
     }));
 
-  test("or several leaves on it: each host with one of its own is where its acknowledged commands led", () =>
+  test("or several leaves on it: each host with one of its own is where its acknowledged commands led", SWEEP, () =>
     forSeedsAsync(1, async (random) => {
       const options = { store, servers: 3, bursts: 7, kills: 0.3, heads: 1 };
       const { heads } = await shareAtRandom(random, options);

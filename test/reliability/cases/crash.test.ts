@@ -16,7 +16,7 @@ import { killRuns } from "../../support/proof-kill.ts";
 import { Random } from "../../support/random.ts";
 import { type Json, programEnvironment, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
 import { beginning, diskWith, FILE, FOLDER, idsOf, jsonlOn, openOn } from "../../support/sessions.ts";
-import { SYSTEM } from "../../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 
 const QUIET = ["--events", "none"];
 
@@ -28,7 +28,7 @@ cases("S", [
   {
     id: "S1",
     fault: "SIGKILL at any time (10,100 kills in soak)",
-    options: SYSTEM,
+    options: SWEEP,
     async run() {
       const runs = await killRuns(new Random(101), 2);
       expect(runs.filter(({ answered, recovered }) => answered > recovered)).toEqual([]);

@@ -61,6 +61,9 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
       await wire.result("append", { entries: [user(text), assistant(`answer to ${text}`)] });
       const { sessionId } = await wire.result("get_state");
       await wire.result("new_session");
+      // The server gives the lease back after its reply.
+      const held = `select count(*) from pi_fleet.session where id = '${sessionId}' and holder is not null`;
+      await vi.waitFor(() => expect(server.sql(held)).toBe("0"), { timeout: 20_000 });
       return sessionId;
     };
     return { lives, wire, place: lives.place, make };
