@@ -87,7 +87,8 @@ function steps(text: (example: unknown) => string, session: string, store: Trial
 /** Sends all of it; answers how many operations of the disk there were and what the stroke met. */
 export async function converse(trial: Trial): Promise<{ operations: number; met: string }> {
   const { store, dialect, durability, heldReplyBytes, strike } = trial;
-  const { place, session, container, text } = examplePlace();
+  const { place, session, container: make, text } = examplePlace();
+  const container = make();
   const current = store === "v2" ? container : session;
   const files =
     store === "jsonl" ? [session] : [`${container}/segments/0000000000000001.seg`, `${container}/index/offsets.jsonl`];

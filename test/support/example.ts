@@ -65,8 +65,8 @@ function recordOperations({ state }: Place, path: string): void {
 export function examplePlace(): {
   place: Place;
   session: string;
-  /** A session in Session Store V2. */
-  container: string;
+  /** A session in Session Store V2, which is made when it is asked for. */
+  container: () => string;
   text: (example: unknown) => string;
 } {
   const place = temporaryPlace();
@@ -97,21 +97,24 @@ export function examplePlace(): {
     join(place.state, "quarantine", `${ID_OF_CURRENT}.refused.bin`),
     sessionText({ id: ID_OF_CURRENT, cwd: place.cwd }, kept),
   );
-  const container = join(folder, `${idOf(7)}.v2`);
-  const [header, ...lines] = sessionText({ id: idOf(7), cwd: place.cwd }, entriesOf(idOf(7)))
-    .trimEnd()
-    .split("\n")
-    .map(bytesOf);
-  const live = segmentedStore({
-    disk: realDisk,
-    env: testEnv(),
-    locks: noLocks,
-    durability: "os",
-    quarantine: join(place.state, "quarantine"),
-    containerFor: () => container,
-  }).create({ headerLine: header, header: JSON.parse(textOf(header)) });
-  live.append(lines);
-  live.close();
+  const container = (): string => {
+    const made = join(folder, `${ID_IN_CONTAINER}.v2`);
+    const [header, ...lines] = sessionText({ id: ID_IN_CONTAINER, cwd: place.cwd }, entriesOf(ID_IN_CONTAINER))
+      .trimEnd()
+      .split("\n")
+      .map(bytesOf);
+    const live = segmentedStore({
+      disk: realDisk,
+      env: testEnv(),
+      locks: noLocks,
+      durability: "os",
+      quarantine: join(place.state, "quarantine"),
+      containerFor: () => made,
+    }).create({ headerLine: header, header: JSON.parse(textOf(header)) });
+    live.append(lines);
+    live.close();
+    return made;
+  };
   return {
     place,
     container,

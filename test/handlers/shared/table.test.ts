@@ -37,6 +37,20 @@ function refuses(command: Command): boolean {
   return isRefusal(command) || NEED_A_HOOK.includes(command.name);
 }
 
+/** Whether a command fails where no session is open. */
+function needsSession({ name, failures }: Command): boolean {
+  return failures.includes("no_session") && !NEED_NO_SESSION.includes(name);
+}
+
+/** What one rule of the dispatch goes by. */
+function kindOf(command: Command): string {
+  const own = command.params.shape.sessionId === commonParams.sessionId;
+  return [command.effect, needsSession(command), refuses(command), own].join(" ");
+}
+
+/** The first command of each kind; the sweep has the others of it. */
+const OF_EACH_KIND = table.filter((command, n) => n === table.findIndex((other) => kindOf(other) === kindOf(command)));
+
 /** Whether a member of a result may be null, which Pi leaves out, or missing. */
 function mayBeMissing({ result }: Command, member: string): boolean {
   const schema = result instanceof z.ZodObject ? result.shape[member] : undefined;
@@ -55,7 +69,7 @@ function exampleOf(
   isConfined = false,
 ): { server: ReturnType<typeof serveHere>; params: Json } {
   const { place, session, container, text } = examplePlace();
-  const current = NEED_A_CONTAINER.includes(command.name) ? container : session;
+  const current = NEED_A_CONTAINER.includes(command.name) ? container() : session;
   const confined = isConfined ? ["--allow-path", place.home] : [];
   const options = ["--session", current, "--dialect", dialect, "--events", "none", ...confined];
   const server = serveHere(options, { place });
@@ -98,6 +112,7 @@ describe.each(table)("$name", (command) => {
     else expect(command.result.safeParse(command.example.result).error).toBeUndefined();
   });
 
+  const whereAlike = OF_EACH_KIND.includes(command) ? {} : SWEEP;
   // Its example loads all exporters.
   const tier = command.name === "export_session" ? SYSTEM : {};
 
@@ -132,7 +147,7 @@ describe.each(table)("$name", (command) => {
     expect(Object.keys(reply.data ?? {})).toEqual(expect.arrayContaining(always));
   });
 
-  test("refuses a member it does not know in JSON-RPC and ignores it in Pi's dialect", async () => {
+  test("refuses a member it does not know in JSON-RPC and ignores it in Pi's dialect", whereAlike, async () => {
     const strict = exampleOf(command, "jsonrpc");
     const error = await strict.server.failure(command.name, { ...strict.params, no_such_member: 1 });
     expect(error).toMatchObject({ code: -32602, data: { issues: [{ path: "no_such_member" }] } });
@@ -141,26 +156,29 @@ describe.each(table)("$name", (command) => {
     expect(reply.success).toBe(!refuses(command));
   });
 
-  test("fails with no_session when it needs one and there is none", async () => {
+  test("fails with no_session when it needs one and there is none", whereAlike, async () => {
     const { place, text } = examplePlace();
     const server = serveHere(["--session", "no-such-id", "--events", "none"], { place });
     const { error } = await server.request(command.name, JSON.parse(text(command.example.params)));
     // The failure that left us without a session is what every command on it answers.
-    const needs = command.failures.includes("no_session") && !NEED_NO_SESSION.includes(command.name);
-    if (needs) expect(error.data.name).toBe("session_not_found");
+    if (needsSession(command)) expect(error.data.name).toBe("session_not_found");
     else if (refuses(command)) expect(command.failures).toContain(error.data.name);
     else expect(error).toBeUndefined();
   });
 
-  test("fails with session_not_found where it takes the id of an open session and gets another", async () => {
-    if (command.params.shape.sessionId !== commonParams.sessionId || command.name === "new_session") return;
-    const { server, params } = exampleOf(command, "jsonrpc");
-    const error = await server.failure(command.name, { ...params, sessionId: "not-open" });
-    expect(error.data).toMatchObject({ name: "session_not_found", sessionId: "not-open" });
-    const sessionId = NEED_A_CONTAINER.includes(command.name) ? ID_IN_CONTAINER : ID_OF_CURRENT;
-    const reply = await server.request(command.name, { ...params, sessionId });
-    expect(reply.error === undefined).toBe(!refuses(command));
-  });
+  test(
+    "fails with session_not_found where it takes the id of an open session and gets another",
+    whereAlike,
+    async () => {
+      if (command.params.shape.sessionId !== commonParams.sessionId || command.name === "new_session") return;
+      const { server, params } = exampleOf(command, "jsonrpc");
+      const error = await server.failure(command.name, { ...params, sessionId: "not-open" });
+      expect(error.data).toMatchObject({ name: "session_not_found", sessionId: "not-open" });
+      const sessionId = NEED_A_CONTAINER.includes(command.name) ? ID_IN_CONTAINER : ID_OF_CURRENT;
+      const reply = await server.request(command.name, { ...params, sessionId });
+      expect(reply.error === undefined).toBe(!refuses(command));
+    },
+  );
 
   test("refuses a path outside the folders it may use, as it declares", async () => {
     if (command.name === "restore_session") return;

@@ -207,7 +207,12 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
     await lives.end();
   };
 
-  test("of what is kept beside the lines is told, too, in rows", () => besideIsTold("rows", WRONG));
+  // The first of each kind of fault.
+  const REPRESENTATIVES = WRONG.filter(([fault], n) => n === WRONG.findIndex(([other]) => other === fault));
+
+  test("of what is kept beside the lines is told, too, in rows", () => besideIsTold("rows", REPRESENTATIVES));
+
+  test("of everything that is kept beside the lines is told, too, in rows", SWEEP, () => besideIsTold("rows", WRONG));
 
   // Of what is kept in packs, heads are: the rest is where it is with rows.
   test("of what is kept beside the lines is told, too, in packs", () => besideIsTold("packs", WRONG.slice(0, 1)));
