@@ -20,7 +20,7 @@ import {
   withoutSqlite,
 } from "../support/catalog.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
-import { SWEEP, SYSTEM } from "../support/tiers.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 /** The same session as a file in one library and as a container in another. */
 class Twins {
@@ -152,26 +152,28 @@ test("what is no session is not listed, and what went away by hand is gone", asy
   });
 });
 
-test("archived ones are listed when they are asked for", async () => {
+acrossTiers(test, [
+  { how: "with SQLite", options: {} },
+  { how: "without SQLite", options: withoutSqlite },
+  { how: "watched", options: { watchFrom: 1 } },
+])("archived ones are listed when they are asked for ($how)", async ({ options }) => {
   await forSeedsAsync(1, async (random) => {
-    for (const options of [{}, withoutSqlite, { watchFrom: 1 }]) {
-      const twins = new Twins();
-      const kept = await twins.add(random);
-      const moved = await twins.add(random);
-      const { root, state } = twins.containers;
-      const catalog = catalogOn(twins.containers, options);
-      expect((await listed(catalog)).length).toBe(2);
-      const from = twins.logs[1].log.file as string;
-      const to = from.replace(root, archiveFolder({ root, state }));
-      mkdirSync(dirname(to), { recursive: true });
-      renameSync(from, to);
-      renameSync(from.replace(/\.v2$/, ".store.json"), to.replace(/\.v2$/, ".store.json"));
-      for (const any of [catalog, catalogOn(twins.containers, options)]) {
-        expect((await listed(any)).map(({ id }) => id)).toEqual([kept]);
-        expect((await any.list({ headerOnly: true, archived: true })).found).toMatchObject([
-          { id: moved, path: to, archived: true },
-        ]);
-      }
+    const twins = new Twins();
+    const kept = await twins.add(random);
+    const moved = await twins.add(random);
+    const { root, state } = twins.containers;
+    const catalog = catalogOn(twins.containers, options);
+    expect((await listed(catalog)).length).toBe(2);
+    const from = twins.logs[1].log.file as string;
+    const to = from.replace(root, archiveFolder({ root, state }));
+    mkdirSync(dirname(to), { recursive: true });
+    renameSync(from, to);
+    renameSync(from.replace(/\.v2$/, ".store.json"), to.replace(/\.v2$/, ".store.json"));
+    for (const any of [catalog, catalogOn(twins.containers, options)]) {
+      expect((await listed(any)).map(({ id }) => id)).toEqual([kept]);
+      expect((await any.list({ headerOnly: true, archived: true })).found).toMatchObject([
+        { id: moved, path: to, archived: true },
+      ]);
     }
   });
 });

@@ -368,7 +368,7 @@ test("tells how far a cold build is, to those who ask, in either dialect", async
 
 test("a list does not hold up the session", async () => {
   const place = temporaryPlace();
-  for (let n = 0; n < 300; n++) put(place, { id: `s${n}`, entries: [said(n % 60, "x".repeat(20_000))] });
+  for (let n = 0; n < 100; n++) put(place, { id: `s${n}`, entries: [said(n % 60, "x".repeat(20_000))] });
   const server = serveHere(["--no-session", "--events", "none"], { place });
   server.send(
     { jsonrpc: "2.0", id: "list", method: "list_sessions" },

@@ -124,7 +124,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("on a session of %s", (store) =>
     ]);
   });
 
-  test("who missed more than 1,000 entries, or a megabyte, is told where to read them", async () => {
+  test("who missed more than 1,000 entries, or a megabyte, is told where to read them", SYSTEM, async () => {
     const { open } = begin();
     const first = open();
     const { cursor } = await first.result("initialize");

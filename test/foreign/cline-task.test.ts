@@ -7,6 +7,7 @@ import { agentPlaces, filesIn } from "../../src/storage/foreign/places.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { diskWithForeign, foreignSessionOn, requireSound, strictContext } from "../support/foreign/checks.ts";
 import { ClineWriter, use, wholeClineScreen } from "../support/foreign/cline.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const TASK = "1784094124598";
 const FOLDER = `/home/me/.config/Code/User/globalStorage/saoudrizwan.claude-dev/tasks/${TASK}`;
@@ -77,13 +78,16 @@ describe("messages that Cline leaves out are left out of the context", () => {
     expect(seen(disk)).toEqual(["The task", "Answer 1", "Answer 19", "result 19", "Done"]);
   });
 
-  test("a range that ends behind the last message, or is none", () => {
+  test("a range that ends behind the last message, or begins there", () => {
     expect(seen(diskWith(text, { "ui_messages.json": [{ conversationHistoryDeletedRange: [2, 400] }] }))).toEqual([
       "The task",
       "Answer 1",
     ]);
-    for (const range of [[40, 50], [5, 2], [-1, 3], ["2", 3], 7, [2.5, 3]])
-      expect(seen(diskWith(text, { "ui_messages.json": [{ conversationHistoryDeletedRange: range }] }))).toEqual(all);
+    expect(seen(diskWith(text, { "ui_messages.json": [{ conversationHistoryDeletedRange: [40, 50] }] }))).toEqual(all);
+  });
+
+  acrossTiers(test, [[5, 2], ["2", 3], [-1, 3], 7, [2.5, 3]] as const)("what is no range (%j)", (range) => {
+    expect(seen(diskWith(text, { "ui_messages.json": [{ conversationHistoryDeletedRange: range }] }))).toEqual(all);
   });
 
   test("texts that Cline sends in the place of others, of which the last counts", () => {

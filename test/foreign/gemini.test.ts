@@ -195,11 +195,12 @@ acrossTiers(test, [6, 20])("what was settled of a file is what a longer one begi
   });
 });
 
-acrossTiers(test, [1, 4])(
-  "wherever a file is cut, no entry of it has the id of another one of the whole file (%i)",
-  (count) => {
-    forSeeds(count, (random) => {
-      const { lines } = randomGeminiSession(random, 4);
+acrossTiers(test, ["1 of 2 turns", "4 of 4 turns"])(
+  "wherever a file is cut, no entry of it has the id of another one of the whole file (%s)",
+  (given) => {
+    const [count, , turns] = given.split(" ");
+    forSeeds(Number(count), (random) => {
+      const { lines } = randomGeminiSession(random, Number(turns));
       const whole = new Map(entriesOf(foreignSession(`${lines.join("\n")}\n`)).map((entry) => [entry.id, entry]));
       for (let cut = 1; cut < lines.length; cut++)
         for (const entry of entriesOf(foreignSession(`${lines.slice(0, cut).join("\n")}\n`)))

@@ -21,11 +21,11 @@ import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const PARTS = 45;
 
-/** Bytes of a file from which on it is kept; a tenth of what is worth it otherwise. */
-const LONG = 400_000;
+/** Bytes of a file from which on it is kept; much less than what is worth it otherwise. */
+const LONG = 100_000;
 
-/** A session of 450 kB, or of 4.5 MB, whose last answer waits. */
-function large(repeats = 900): ClaudeWriter {
+/** A session of 120 kB, or of 4.5 MB, whose last answer waits. */
+function large(repeats = 200): ClaudeWriter {
   const w = new ClaudeWriter();
   const text = "a long text ".repeat(repeats);
   for (let n = 0; n < PARTS; n++) {

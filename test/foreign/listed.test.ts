@@ -59,7 +59,7 @@ test("only who names agents gets their sessions, in one list with ours", async (
   expect(message).toContain("claude");
 });
 
-test("one search finds what was said to any agent, page by page", async () => {
+test("one search finds what was said to any agent, page by page", SYSTEM, async () => {
   const place = temporaryPlace();
   putSession(place, 1);
   putClaude(place, ONE, "Where is the marmalade?");

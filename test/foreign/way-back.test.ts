@@ -105,10 +105,11 @@ test("to Codex and back, with the models and how much they think", () => {
   ]);
 });
 
-test.each(FORMATS.map((one) => [one.format, one] as const))("of %s, for both", (_, { text, path }) => {
-  for (const agent of AGENTS) {
+test.each(FORMATS.flatMap((one) => AGENTS.map((agent) => [one.format, agent, one] as const)))(
+  "of %s, for %s",
+  (_, agent, { text, path }) => {
     const session = foreignSession(text, `/home/me/${path}`);
     requireResumable(agent, session);
     session.close();
-  }
-});
+  },
+);

@@ -11,7 +11,7 @@ const HEADER =
 const COST = '"cost":{"input":0,"output":0,"cacheRead":0,"cacheWrite":0,"total":0.5}';
 const WHOLE = `"api":"x-api","provider":"x","model":"y","usage":{"input":1.0,"output":0,"cacheRead":0,"cacheWrite":0,"totalTokens":1,${COST}},"stopReason":"stop","timestamp":5`;
 
-const LONG = "\\u0043 and ".repeat(1 << 17);
+const LONG = "\\u0043 and ".repeat(96_000);
 
 /** Each entry's message, and what is said of it: what it lacks, that it is none, or nothing. */
 const MESSAGES: [id: string, message: string | undefined, said: string | null][] = [

@@ -8,7 +8,7 @@ import { assistantText, entryText, fileText, headerText, id, userText } from "..
 import { share } from "../support/random.ts";
 import { harmlessTexts, type Planted, plantedSecrets } from "../support/secrets.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const escaped = (text: string): string =>
@@ -128,32 +128,37 @@ describe("planted secrets", () => {
     expect(new Set(planted.map(({ kind }) => kind)).size).toBeGreaterThanOrEqual(60);
   });
 
-  acrossTiers(test, [2, Number.POSITIVE_INFINITY])(
-    "none is left in any place of any format, and the counts are those of the marks (of up to %i)",
-    async (count) => {
-      const missed: string[] = [];
-      // Every format is made of the same redacted lines, so that a share of the secrets shows that they are.
-      const inAll = new Set(share(planted, 2));
-      for (const one of share(planted, count)) {
-        const lines = everywhere(one.text);
-        const { server } = opened(lines, { cwd: `/home/me/in ${one.text}`, parentSession: `/tmp/of ${one.text}` });
-        const { content: stored } = await server.result("export_session", { format: "jsonl" });
-        expect(isIn(stored, one), one.kind).toBe(true);
-        for (const format of inAll.has(one) ? FORMATS : (["jsonl"] as const)) {
-          const { content, redactions } = await exported(server, format);
-          if (isIn(content, one)) missed.push(`${one.kind} in ${format}: ${placeOf(content, one)}`);
-          if (format !== "jsonl") continue;
-          const { home_path = 0, signature: _, ...others } = redactions;
-          expect(total(others), `${one.kind}: ${JSON.stringify(redactions)}`).toBe(
-            (content.match(/\[redacted:/g) ?? []).length,
-          );
-          expect(home_path).toBeGreaterThan(0);
-          keepsItsShape(lines, content);
+  for (const [count, tier] of [
+    [2, SYSTEM],
+    [Number.POSITIVE_INFINITY, SWEEP],
+  ] as const)
+    test(
+      `none is left in any place of any format, and the counts are those of the marks (of up to ${count})`,
+      tier,
+      async () => {
+        const missed: string[] = [];
+        // Every format is made of the same redacted lines, so that a share of the secrets shows that they are.
+        const inAll = new Set(share(planted, 2));
+        for (const one of share(planted, count)) {
+          const lines = everywhere(one.text);
+          const { server } = opened(lines, { cwd: `/home/me/in ${one.text}`, parentSession: `/tmp/of ${one.text}` });
+          const { content: stored } = await server.result("export_session", { format: "jsonl" });
+          expect(isIn(stored, one), one.kind).toBe(true);
+          for (const format of inAll.has(one) ? FORMATS : (["jsonl"] as const)) {
+            const { content, redactions } = await exported(server, format);
+            if (isIn(content, one)) missed.push(`${one.kind} in ${format}: ${placeOf(content, one)}`);
+            if (format !== "jsonl") continue;
+            const { home_path = 0, signature: _, ...others } = redactions;
+            expect(total(others), `${one.kind}: ${JSON.stringify(redactions)}`).toBe(
+              (content.match(/\[redacted:/g) ?? []).length,
+            );
+            expect(home_path).toBeGreaterThan(0);
+            keepsItsShape(lines, content);
+          }
         }
-      }
-      expect(missed).toEqual([]);
-    },
-  );
+        expect(missed).toEqual([]);
+      },
+    );
 
   test("all of them in one text are found, and each has its number", async () => {
     const { server } = opened([userText(id(0), null, planted.map(({ text }) => text).join("\n\n"))]);

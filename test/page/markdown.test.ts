@@ -124,7 +124,7 @@ const OFTEN = "%j over and over takes no time that grows with its square";
 
 const PIECES_OFTEN = ["[a](https://b) ", "> ".repeat(38), "**a ", "`a ", "<b ", "www.a ", "#a @b %%"];
 
-test.each(PIECES_OFTEN)(`${OFTEN} (45,000 characters)`, (piece) => writeOften(piece, 45_000));
+acrossTiers(test, PIECES_OFTEN)(`${OFTEN} (45,000 characters)`, (piece) => writeOften(piece, 45_000));
 
 test.each(PIECES_OFTEN)(OFTEN, SWEEP, (piece) => writeOften(piece));
 

@@ -100,10 +100,13 @@ test("a draft is checked by its type, a message by its role", () => {
   expect(draft({ type: "something-else", any: "thing" })).toBe(true);
 });
 
-test("rpc.discover answers it, in both dialects", async () => {
+test("rpc.discover answers it in JSON-RPC", async () => {
   const server = serveHere(["--no-session"]);
   const answered = (await server.result("rpc.discover")) as OpenRpcDocument;
   expect(JSON.stringify(answered)).toBe(JSON.stringify(openRpcDocument(declarations, answered.info.version)));
+});
+
+test("rpc.discover answers it in Pi's dialect", async () => {
   const pi = serveHere(["--mode", "rpc", "--no-session"]);
   expect((await pi.command("rpc.discover")).data.methods.length).toBe(document.methods.length);
 });

@@ -176,52 +176,55 @@ function randomNodes(random: Random): Json[] {
   return nodes;
 }
 
-test("each entry stands once, below its parent, on one line of the page, whatever is filtered and folded", () => {
-  forSeeds(40, (random) => {
-    const nodes = randomNodes(random);
-    const width = 20 + random.int(100);
-    const ids = nodes.map(({ id }) => id);
-    const folds: Folds = {
-      isFolding: random.chance(0.5),
-      opened: new Set(ids.filter(() => random.chance(0.2))),
-      closed: new Set(ids.filter(() => random.chance(0.1))),
-    };
-    const branches = new Branches(
-      nodes,
-      random.pick(ids),
-      random.pick(FILTERS),
-      random.chance(0.3) ? undefined : folds,
-    );
-    const rows = new Map<string, number>();
-    let hidden = 0;
-    for (let row = 0; row < branches.rows; row++) {
-      const members = [...branches.entries(row)].map(({ id }) => id);
-      expect(members).toHaveLength(Math.max(1, branches.lineLength(row)));
-      for (const id of members) {
-        expect(rows.has(id)).toBe(false);
-        expect(branches.row(id)).toBe(row);
-        rows.set(id, row);
+acrossTiers(test, [15, 40])(
+  "each entry stands once, below its parent, on one line of the page, whatever is filtered and folded (%i)",
+  (count) => {
+    forSeeds(count, (random) => {
+      const nodes = randomNodes(random);
+      const width = 20 + random.int(100);
+      const ids = nodes.map(({ id }) => id);
+      const folds: Folds = {
+        isFolding: random.chance(0.5),
+        opened: new Set(ids.filter(() => random.chance(0.2))),
+        closed: new Set(ids.filter(() => random.chance(0.1))),
+      };
+      const branches = new Branches(
+        nodes,
+        random.pick(ids),
+        random.pick(FILTERS),
+        random.chance(0.3) ? undefined : folds,
+      );
+      const rows = new Map<string, number>();
+      let hidden = 0;
+      for (let row = 0; row < branches.rows; row++) {
+        const members = [...branches.entries(row)].map(({ id }) => id);
+        expect(members).toHaveLength(Math.max(1, branches.lineLength(row)));
+        for (const id of members) {
+          expect(rows.has(id)).toBe(false);
+          expect(branches.row(id)).toBe(row);
+          rows.set(id, row);
+        }
+        hidden += branches.hiddenBehind(row);
+        const text = treeRow(branches, row, { ...PAGE, width }, { idWidth: random.pick([0, 2, 8]) });
+        expect(widthOf(text)).toBeLessThanOrEqual(width);
+        expect(text).not.toMatch(/[\p{Cc}\u202e]/u);
+        const inColour = treeRow(branches, row, { ...PAGE, width, paint: coloured }, { idWidth: 8 });
+        // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is looked for
+        expect(inColour.replace(/\u001b\[\d+m/g, "")).toBe(treeRow(branches, row, { ...PAGE, width }, { idWidth: 8 }));
       }
-      hidden += branches.hiddenBehind(row);
-      const text = treeRow(branches, row, { ...PAGE, width }, { idWidth: random.pick([0, 2, 8]) });
-      expect(widthOf(text)).toBeLessThanOrEqual(width);
-      expect(text).not.toMatch(/[\p{Cc}\u202e]/u);
-      const inColour = treeRow(branches, row, { ...PAGE, width, paint: coloured }, { idWidth: 8 });
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is looked for
-      expect(inColour.replace(/\u001b\[\d+m/g, "")).toBe(treeRow(branches, row, { ...PAGE, width }, { idWidth: 8 }));
-    }
-    for (const { id, parentId } of nodes)
-      if (parentId !== null && rows.has(id) && rows.has(parentId))
-        expect(rows.get(parentId)).toBeLessThanOrEqual(rows.get(id) as number);
-    expect(rows.size + hidden).toBe(new Branches(nodes, branches.leafId, branches.filter).rows);
-    const whole = new Branches(nodes, branches.leafId, branches.filter);
-    for (const id of ids) {
-      if (whole.row(id) < 0 || whole.node(whole.row(id)).id !== id) continue;
-      const shown = branches.revealing(id);
-      expect(shown.node(shown.row(id)).id).toBe(id);
-    }
-  });
-});
+      for (const { id, parentId } of nodes)
+        if (parentId !== null && rows.has(id) && rows.has(parentId))
+          expect(rows.get(parentId)).toBeLessThanOrEqual(rows.get(id) as number);
+      expect(rows.size + hidden).toBe(new Branches(nodes, branches.leafId, branches.filter).rows);
+      const whole = new Branches(nodes, branches.leafId, branches.filter);
+      for (const id of ids) {
+        if (whole.row(id) < 0 || whole.node(whole.row(id)).id !== id) continue;
+        const shown = branches.revealing(id);
+        expect(shown.node(shown.row(id)).id).toBe(id);
+      }
+    });
+  },
+);
 
 describe("20,000 entries", () => {
   const SIZE = 20_000;

@@ -259,43 +259,47 @@ describe("browse", () => {
     await done;
   });
 
-  test("renames, labels, archives and brings back, forks and exports, and holds no session afterwards", async () => {
-    const place = temporaryPlace();
-    const file = stored(place, "one", "a question", BRANCHES);
-    const { glass, done } = browsing(place);
-    glass.resize(24, 80);
-    await glass.shows("a better answer");
-    glass.send("rFruit\r");
-    await glass.shows("It is named Fruit. u takes it back.");
-    await glass.shows(/> .*Fruit/);
-    glass.send("t");
-    await glass.shows("default");
-    glass.send("lgood\r");
-    await glass.shows("It is labelled good.");
-    glass.send("l\u0015\r");
-    await glass.shows("The label is cleared.");
-    glass.press(ESCAPE);
-    glass.send("a");
-    await glass.shows("It is in the archive");
-    expect(existsSync(file)).toBe(false);
-    glass.send("A");
-    await glass.shows(/Archive(.|\n)*> .*Fruit/);
-    glass.send("a");
-    await glass.shows("It is back from the archive.");
-    glass.send("A");
-    await glass.shows(/Sessions(.|\n)*> .*Fruit/);
-    glass.send("f");
-    await glass.shows("It is copied into a new session.");
-    await glass.shows("2 of 2");
-    glass.send("ke\u0015out.md\r");
-    await glass.shows("It is written to");
-    // Nothing is held: what was touched can be deleted.
-    glass.send("dy");
-    await glass.shows("It is in the trash");
-    glass.send("q");
-    await done;
-    expect([existsSync(file), existsSync(join(place.cwd, "out.md"))]).toEqual([false, true]);
-  });
+  test(
+    "renames, labels, archives and brings back, forks and exports, and holds no session afterwards",
+    SYSTEM,
+    async () => {
+      const place = temporaryPlace();
+      const file = stored(place, "one", "a question", BRANCHES);
+      const { glass, done } = browsing(place);
+      glass.resize(24, 80);
+      await glass.shows("a better answer");
+      glass.send("rFruit\r");
+      await glass.shows("It is named Fruit. u takes it back.");
+      await glass.shows(/> .*Fruit/);
+      glass.send("t");
+      await glass.shows("default");
+      glass.send("lgood\r");
+      await glass.shows("It is labelled good.");
+      glass.send("l\u0015\r");
+      await glass.shows("The label is cleared.");
+      glass.press(ESCAPE);
+      glass.send("a");
+      await glass.shows("It is in the archive");
+      expect(existsSync(file)).toBe(false);
+      glass.send("A");
+      await glass.shows(/Archive(.|\n)*> .*Fruit/);
+      glass.send("a");
+      await glass.shows("It is back from the archive.");
+      glass.send("A");
+      await glass.shows(/Sessions(.|\n)*> .*Fruit/);
+      glass.send("f");
+      await glass.shows("It is copied into a new session.");
+      await glass.shows("2 of 2");
+      glass.send("ke\u0015out.md\r");
+      await glass.shows("It is written to");
+      // Nothing is held: what was touched can be deleted.
+      glass.send("dy");
+      await glass.shows("It is in the trash");
+      glass.send("q");
+      await done;
+      expect([existsSync(file), existsSync(join(place.cwd, "out.md"))]).toEqual([false, true]);
+    },
+  );
 
   test("asks nothing about a session that another program has, in the list and in its tree", SYSTEM, async () => {
     const place = temporaryPlace();

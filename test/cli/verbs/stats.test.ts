@@ -7,6 +7,7 @@ import { widthOf } from "../../../src/cli/terminal/text.ts";
 import { folderName } from "../../../src/storage/fs/paths.ts";
 import { sessionText } from "../../support/example.ts";
 import { type Json, type Place, temporaryPlace } from "../../support/server.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import { type RunOptions, runHere } from "../../support/verbs.ts";
 
 interface Spent {
@@ -88,10 +89,11 @@ test("is by model, project and session, from one day to the beginning of another
   expect(await printed(place, ["--since", "2027-01-01"])).toBe("Nothing was spent in these sessions.\n");
 });
 
-test("fits every page, and prints nothing that a terminal obeys", async () => {
-  const place = filled();
-  put(place, { id: "x".repeat(60), cwd: "/w".repeat(60), name: "很长".repeat(60), spent: [["2026-01-01", 1e14]] });
-  for (const columns of [20, 40, 80, 200, 400])
+acrossTiers(test, [40, 20, 80, 200, 400])(
+  "fits a page of %i columns, and prints nothing that a terminal obeys",
+  async (columns) => {
+    const place = filled();
+    put(place, { id: "x".repeat(60), cwd: "/w".repeat(60), name: "很长".repeat(60), spent: [["2026-01-01", 1e14]] });
     for (const how of [[], ["--chart"], ["--chart", "--plain"], ["--by", "day,model,project,session"]]) {
       const out = await printed(place, how, { terminal: { columns }, variables: { NO_COLOR: "1" } });
       const lines = out.trimEnd().split("\n");
@@ -102,7 +104,8 @@ test("fits every page, and prints nothing that a terminal obeys", async () => {
       }
       if (columns >= 40) expect(lines.join("\n")).toMatch(/total .*\$100,000,000,000,011\.75/);
     }
-});
+  },
+);
 
 test.each([40, 80])(
   "what one session holds fits %i columns, and programs get the path on one line",

@@ -5,8 +5,10 @@ import { expect, test } from "vitest";
 // @ts-expect-error plain JavaScript, for the command line
 import { assembled, fileOf, MODULES } from "../../../scripts/assemble.js";
 import { fastPath } from "../../../src/core/json/fast-path.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
-test("each module is what npm run assemble makes of its source", async () => {
+// The assembler of WebAssembly takes long to load.
+test("each module is what npm run assemble makes of its source", SYSTEM, async () => {
   for (const module of MODULES) expect(readFileSync(fileOf(module), "utf8")).toBe(await assembled(module));
 });
 

@@ -110,9 +110,9 @@ describe("random sessions", () => {
     },
   );
 
-  test("from a file into memory", async () => {
+  acrossTiers(test, [5, 40])("from a file into memory (of up to %i more)", async (most) => {
     await forSeedsAsync(1, async (random) => {
-      const model = randomModel(random, { entries: 10 + random.int(40) });
+      const model = randomModel(random, { entries: 10 + random.int(most) });
       const workspace = memoryWorkspace();
       const source = openOn(diskWith(fileText(headerText(), ...model.lines())));
       for (const { id } of model.entries) await checkFork(workspace, source, model, id);

@@ -119,6 +119,7 @@ cases("P", [
   {
     id: "P3",
     fault: "ids and paths of attackers",
+    options: SYSTEM,
     async run() {
       const place = temporaryPlace();
       const secret = join(place.home, "secret.txt");

@@ -324,16 +324,19 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       return { one, log, unfit, tries, heal };
     };
 
-    test.each([0, 1])("is tried less and less often, and comes there when it is taken (lost: %i)", async (lost) => {
-      const { one, tries, heal } = await refusing(lost);
-      // That it was promoted is known with the first question.
-      expect(await tries(4000)).toBe(1);
-      expect(await tries(600_000)).toBeLessThan(15);
-      heal();
-      await tries(62_000);
-      expect([inFleet(one), notesOn(one.disk)]).toEqual([[0, 1].map(line), []]);
-      one.fleet.table.check();
-    });
+    acrossTiers(test, [0, 1])(
+      "is tried less and less often, and comes there when it is taken (lost: %i)",
+      async (lost) => {
+        const { one, tries, heal } = await refusing(lost);
+        // That it was promoted is known with the first question.
+        expect(await tries(4000)).toBe(1);
+        expect(await tries(600_000)).toBeLessThan(15);
+        heal();
+        await tries(62_000);
+        expect([inFleet(one), notesOn(one.disk)]).toEqual([[0, 1].map(line), []]);
+        one.fleet.table.check();
+      },
+    );
 
     test("is tried at once where something has changed", async () => {
       const { one, log, tries } = await refusing();

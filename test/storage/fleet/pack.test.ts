@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { headsIn, lengthsIn, linesIn, packed, QUALITY, stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 function randomLine(random: Random): Buffer {
   const kind = random.int(8);
@@ -14,8 +15,8 @@ function randomLine(random: Random): Buffer {
   return Buffer.from(`{"text":"${"word ".repeat(random.int(kind === 4 ? 60_000 : 200))}"}`);
 }
 
-test("lines, heads and lengths come out of packs as they went in", async () => {
-  await forSeedsAsync(10, async (random) => {
+acrossTiers(test, [3, 10])("lines, heads and lengths come out of packs as they went in (%i)", async (count) => {
+  await forSeedsAsync(count, async (random) => {
     const lines = Array.from({ length: 1 + random.int(40) }, () => randomLine(random));
     const heads = lines.map((_, n) => JSON.stringify([`id ${n}\n\u0000\ud800`, null, "message", "user"]));
     const before = endAfter(NOTHING, [Buffer.from("{}")]);

@@ -12,7 +12,7 @@ import { failed, found, line, lines, Machine, type MachineKind, written } from "
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { range } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 /** Two lines of about 150 bytes. */
 const PART = { partBytes: 350 };
@@ -270,7 +270,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     },
   );
 
-  test("one of many parts that is refused at its end is begun anew, and comes to its end", async () => {
+  test("one of many parts that is refused at its end is begun anew, and comes to its end", SYSTEM, async () => {
     const machine = new Machine(kind, undefined, "one", PART);
     const { fleet } = machine;
     const log = machine.create();

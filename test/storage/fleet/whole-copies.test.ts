@@ -79,7 +79,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test.each([
     ["relocated", relocated],
     ["taken back", takenBack],
-  ])("another session's long file is %s by itself, and the fleet is told nothing", async (_, of) => {
+  ])("another session's long file is %s by itself, and the fleet is told nothing", SYSTEM, async (_, of) => {
     const texts = [0, 1, 2].map((n) => long(n, "b"));
     const machine = await differing(kind, texts);
     const { run, kept, moved } = of(machine);

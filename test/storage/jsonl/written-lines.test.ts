@@ -13,6 +13,7 @@ import { assistantText, chain, entryText, fileBytes, fileText, headerText, id, u
 import { outcome } from "../../support/outcome.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { beginning, diskWith, FILE, FOLDER, jsonlOn, openOn, textsOf, workspaceOn } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const MARKER = { customType: "pi-session-server.leaf" };
 
@@ -101,8 +102,8 @@ function countReads(disk: FaultDisk): (path: string) => number {
 const contentOf = (disk: FaultDisk, { file }: Session) => disk.content(file as string) as Uint8Array;
 
 describe("a session that was just forked", () => {
-  test("is the one that a scan of its file gives", async () => {
-    await forSeedsAsync(12, async (random) => {
+  acrossTiers(test, [5, 12])("is the one that a scan of its file gives (%i)", async (count) => {
+    await forSeedsAsync(count, async (random) => {
       const disk = diskWith(randomSession(random));
       let source = openOn(disk);
       const workspace = workspaceOn(disk, "jsonl");
