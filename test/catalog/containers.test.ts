@@ -70,17 +70,18 @@ const found = (hits: readonly Hit[]): string[] =>
     )
     .sort();
 
-for (const [name, options, tier] of [
-  ["with SQLite", {}, SYSTEM],
-  ["without SQLite", withoutSqlite, SWEEP],
-  ["with folders that are watched", { watchFrom: 1 }, SWEEP],
+for (const [name, options, steps, tier] of [
+  ["with SQLite", {}, 2, SYSTEM],
+  ["with SQLite, for longer", {}, 4, SWEEP],
+  ["without SQLite", withoutSqlite, 4, SWEEP],
+  ["with folders that are watched", { watchFrom: 1 }, 4, SWEEP],
 ] as const)
   test(`they tell what session files of the same entries tell: ${name}`, tier, async () => {
     await forSeedsAsync(1, async (random) => {
       const twins = new Twins();
-      for (let n = 0; n < 5; n++) await twins.add(random);
+      for (let n = 0; n <= steps; n++) await twins.add(random);
       const [files, containers] = [catalogOn(twins.files, options), catalogOn(twins.containers, options)];
-      for (let step = 0; step < 4; step++) {
+      for (let step = 0; step < steps; step++) {
         const before = fingerprints(twins.containers.root);
         const list = await listed(containers);
         expect(sorted(list)).toEqual(sorted(await listed(files)));

@@ -405,38 +405,44 @@ test("it is locked by another program for all the time", { ...SYSTEM, ...needs(S
   });
 });
 
-test("every operation on it fails in turn", { ...SYSTEM, ...needs(SQLITE) }, async () => {
-  await forSeedsAsync(1, async (random) => {
-    const library = fill(random, 6);
-    let failed = 1;
-    for (let k = 0; failed > 0; k += 1 + random.int(9)) {
-      failed = 0;
-      let calls = 0;
-      const fails = <T extends object>(real: T): T =>
-        new Proxy(real, {
-          get: (target, name) => {
-            const value = Reflect.get(target, name);
-            if (typeof value !== "function") return value;
-            if (name === "close") return value.bind(target);
-            return (...values: unknown[]) => {
-              if (calls++ === k) {
-                failed++;
-                throw Object.assign(new Error("no"), { errcode: random.pick([1, 5, 8, 10, 11, 13, 14, 26, 267, 522]) });
-              }
-              const result = value.apply(target, values);
-              return name === "prepare" ? fails(result) : result;
-            };
-          },
-        });
-      const state = join(library.state, String(k));
-      const catalog = catalogOn({ ...library, state }, { sqlite: () => (path) => fails(sqlite!(path)) });
-      expect(await listed(catalog), `operation ${k}`).toEqual(readList(library.root));
-      const hits = await allHits(catalog, { query: "token" });
-      expect(places(hits), `operation ${k}`).toEqual(readHits(library.root, ["token"]));
-      catalog.close();
-    }
+for (const [most, tier] of [
+  [25, SYSTEM],
+  [9, SWEEP],
+] as const)
+  test(`every operation on it fails in turn (at most each ${most}th)`, { ...tier, ...needs(SQLITE) }, async () => {
+    await forSeedsAsync(1, async (random) => {
+      const library = fill(random, 6);
+      let failed = 1;
+      for (let k = 0; failed > 0; k += 1 + random.int(most)) {
+        failed = 0;
+        let calls = 0;
+        const fails = <T extends object>(real: T): T =>
+          new Proxy(real, {
+            get: (target, name) => {
+              const value = Reflect.get(target, name);
+              if (typeof value !== "function") return value;
+              if (name === "close") return value.bind(target);
+              return (...values: unknown[]) => {
+                if (calls++ === k) {
+                  failed++;
+                  throw Object.assign(new Error("no"), {
+                    errcode: random.pick([1, 5, 8, 10, 11, 13, 14, 26, 267, 522]),
+                  });
+                }
+                const result = value.apply(target, values);
+                return name === "prepare" ? fails(result) : result;
+              };
+            },
+          });
+        const state = join(library.state, String(k));
+        const catalog = catalogOn({ ...library, state }, { sqlite: () => (path) => fails(sqlite!(path)) });
+        expect(await listed(catalog), `operation ${k}`).toEqual(readList(library.root));
+        const hits = await allHits(catalog, { query: "token" });
+        expect(places(hits), `operation ${k}`).toEqual(readHits(library.root, ["token"]));
+        catalog.close();
+      }
+    });
   });
-});
 
 test(
   "a file that is opened while another call still writes to the one before stays, and is used",

@@ -23,7 +23,7 @@ import { fileText, headerText, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { chain, put, serverOn, VARIANTS } from "../support/searching.ts";
 import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import { SYSTEM } from "../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const tool = (text: string): Json => ({
   type: "message",
@@ -283,62 +283,66 @@ test("what fits best comes first", async () => {
   ]);
 });
 
-test("the index and reading give the same hits", SYSTEM, async () => {
-  await forSeedsAsync(1, async (random) => {
-    const library = temporaryLibrary();
-    for (let n = 0; n < 12; n++) {
-      const folder = join(library.root, `--p${n % 3}--`);
-      mkdirSync(folder, { recursive: true });
-      const { id, text } = randomSession(random, "/p");
-      writeFileSync(join(folder, `2026_${id}.jsonl`), text);
-    }
-    const [indexed, reading] = [catalogOn(library), catalogOn(library, withoutSqlite)];
-    for (const query of [
-      "token",
-      "er",
-      "e",
-      "getuser header",
-      "录",
-      "会议 error",
-      "läuft",
-      "zeb xy",
-      "session token",
-      "арр",
-      "поиск",
-      "tokencache",
-    ]) {
-      const limit = 1 + random.int(20);
-      const expected = readHits(library.root, query.split(" "));
-      const found = await allHits(indexed, { query, limit });
-      expect(places(found), query).toEqual(expected);
-      expect(places(await allHits(reading, { query, limit })), query).toEqual(expected);
-      const tools = await allHits(indexed, { query, limit, toolResults: true });
-      expect(places(tools), query).toEqual(
-        readHits(library.root, query.split(" "), ["user", "assistant", "toolResult"]),
-      );
-    }
-    let seen = 0;
-    for (const query of ["token", "er", "录", "getuser header", ""]) {
-      const ways = [{ tool: "edit" }, { file: "src/store.ts" }, { tool: "bash", file: "store.ts" }];
-      // Without words, something else must be asked for.
-      for (const more of query === "" ? ways : [{}, ...ways]) {
-        const { tool, file } = more as { tool?: string; file?: string };
-        const request = {
-          query,
-          limit: 20,
-          parts: ["toolCall"] as const,
-          tools: tool === undefined ? tool : [tool],
-          file,
-        };
-        const calls = readCalls(library.root, query.split(" "), more);
-        expect(places(await allHits(indexed, request)), query).toEqual(calls);
-        expect(places(await allHits(reading, request)), query).toEqual(calls);
-        seen += calls.length;
+for (const [count, tier] of [
+  [9, SYSTEM],
+  [12, SWEEP],
+] as const)
+  test(`the index and reading give the same hits, in ${count} sessions`, tier, async () => {
+    await forSeedsAsync(1, async (random) => {
+      const library = temporaryLibrary();
+      for (let n = 0; n < count; n++) {
+        const folder = join(library.root, `--p${n % 3}--`);
+        mkdirSync(folder, { recursive: true });
+        const { id, text } = randomSession(random, "/p");
+        writeFileSync(join(folder, `2026_${id}.jsonl`), text);
       }
-    }
-    expect(seen).toBeGreaterThan(20);
+      const [indexed, reading] = [catalogOn(library), catalogOn(library, withoutSqlite)];
+      for (const query of [
+        "token",
+        "er",
+        "e",
+        "getuser header",
+        "录",
+        "会议 error",
+        "läuft",
+        "zeb xy",
+        "session token",
+        "арр",
+        "поиск",
+        "tokencache",
+      ]) {
+        const limit = 1 + random.int(20);
+        const expected = readHits(library.root, query.split(" "));
+        const found = await allHits(indexed, { query, limit });
+        expect(places(found), query).toEqual(expected);
+        expect(places(await allHits(reading, { query, limit })), query).toEqual(expected);
+        const tools = await allHits(indexed, { query, limit, toolResults: true });
+        expect(places(tools), query).toEqual(
+          readHits(library.root, query.split(" "), ["user", "assistant", "toolResult"]),
+        );
+      }
+      let seen = 0;
+      for (const query of ["token", "er", "录", "getuser header", ""]) {
+        const ways = [{ tool: "edit" }, { file: "src/store.ts" }, { tool: "bash", file: "store.ts" }];
+        // Without words, something else must be asked for.
+        for (const more of query === "" ? ways : [{}, ...ways]) {
+          const { tool, file } = more as { tool?: string; file?: string };
+          const request = {
+            query,
+            limit: 20,
+            parts: ["toolCall"] as const,
+            tools: tool === undefined ? tool : [tool],
+            file,
+          };
+          const calls = readCalls(library.root, query.split(" "), more);
+          expect(places(await allHits(indexed, request)), query).toEqual(calls);
+          expect(places(await allHits(reading, request)), query).toEqual(calls);
+          seen += calls.length;
+        }
+      }
+      expect(seen).toBeGreaterThan(20);
+    });
   });
-});
 
 test("what was said is indexed after a list, before anybody searches", async () => {
   const library = temporaryLibrary();

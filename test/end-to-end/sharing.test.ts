@@ -414,11 +414,12 @@ describe("at the socket of a holder", () => {
       await turn();
     }
     sendTo(socket, { call: 1, name: "append", params: said("asked"), loose: true });
-    let heard = "";
+    const pieces: string[] = [];
     for await (const piece of socket) {
-      heard += piece;
-      if (heard.includes('"lost":')) break;
+      pieces.push(`${piece}`);
+      if (pieces.slice(-2).join("").includes('"lost":')) break;
     }
+    const heard = pieces.join("");
     expect(heard).toContain('"reply":1,');
     const lost = [...heard.matchAll(/\{"lost":(\d+),/g)].reduce((sum, [, count]) => sum + Number(count), 0);
     const told = [...heard.matchAll(/\{"event":"session_(?:append|compact)"/g)].length;

@@ -10,13 +10,16 @@ import { acrossTiers } from "../support/tiers.ts";
 import { UndoModel, undoTogether } from "../support/undoing.ts";
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("in sessions of %s", (store) => {
-  test("whatever was done, undo leads to what was before, and redo to what was after", async () => {
-    await forSeedsAsync(1, async (random) => {
-      const model = await UndoModel.begin(random, store);
-      while (model.count < 16) await model.step();
-      await model.end();
-    });
-  });
+  acrossTiers(test, [8, 16])(
+    "whatever was done, undo leads to what was before, and redo to what was after (%i)",
+    async (count) => {
+      await forSeedsAsync(1, async (random) => {
+        const model = await UndoModel.begin(random, store);
+        while (model.count < count) await model.step();
+        await model.end();
+      });
+    },
+  );
 });
 
 acrossTiers(test, ["jsonl", "v2"] as const)(

@@ -19,7 +19,7 @@ import { LINUX, needs } from "../support/needs.ts";
 import { isMarker } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
 import { countingEnv, spawnServer, temporaryPlace, Wire } from "../support/server.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 import { simulatedWeeks } from "../support/weeks.ts";
 
 /** One of those in which the input ends, in which the reader goes, and in which a signal comes. */
@@ -100,6 +100,9 @@ test("after five minutes without a command others may write, and the next change
   expect((await wire.result("get_state")).lock).toEqual(expect.any(String));
 });
 
-test("two simulated weeks leave handles and memory as they were (long form in soak)", async () => {
-  await simulatedWeeks(new Random(14), 500);
-});
+acrossTiers(test, [250, 500])(
+  "two simulated weeks leave handles and memory as they were (%i steps, long form in soak)",
+  async (steps) => {
+    await simulatedWeeks(new Random(14), steps);
+  },
+);

@@ -118,7 +118,7 @@ acrossTiers(describe, ["jsonl", "v2"])("a session recorded in %s", (store) => {
       await until(server, ({ params }) => params?.update?.content?.text === "1 ");
       server.process.kill("SIGKILL");
       await server.exit;
-      while (lives(pid)) await new Promise((resolve) => setImmediate(resolve));
+      while (lives(pid)) await new Promise((resolve) => setTimeout(resolve, 2));
       const messages = await recorded(place, sessionId);
       expect(messages.map((message) => message.role ?? message)).toEqual([
         ...["acp", "user", "assistant", "acp_updates", "user", "assistant", "toolResult"],

@@ -30,7 +30,7 @@ import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 
 /** Waits until a process is gone. */
 async function gone(pid: number): Promise<void> {
-  while (lives(pid)) await new Promise((resolve) => setImmediate(resolve));
+  while (lives(pid)) await new Promise((resolve) => setTimeout(resolve, 2));
 }
 
 /** Starts a server in this process, as its agent is. */

@@ -260,7 +260,7 @@ describe("the beginning of a stream", () => {
 
 describe("memory stays bounded", SYSTEM, () => {
   /** Pieces of a MiB that come. */
-  const COUNT = 16;
+  const COUNT = 10;
 
   /** How much more is held after as many of the same byte. */
   function heldAfter(reading: Reading, byte: string): number {
