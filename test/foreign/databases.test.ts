@@ -62,7 +62,7 @@ function opencodeFile(place: Place): string {
   return join(place.home, ".local/share/opencode/opencode.db");
 }
 
-test.each(MAKINGS)("opencode's, as %j: the entries are those of its export, byte for byte", (making) => {
+acrossTiers(test, MAKINGS)("opencode's, as %j: the entries are those of its export, byte for byte", (making) => {
   const file = join(temporaryFolder(), "any name");
   const database = opencodeDatabase(file, [small("ses_other", "else"), wholeOpencodeExport()], making);
   const before = contentsOf(join(file, ".."));
@@ -157,7 +157,7 @@ test("opencode's, of a version that has whole messages in one table", async () =
   database.close();
 });
 
-test.each(MAKINGS)("Goose's, as %j: the entries are those of its export", (making) => {
+acrossTiers(test, MAKINGS)("Goose's, as %j: the entries are those of its export", (making) => {
   const file = join(temporaryFolder(), "any name");
   const database = gooseDatabase(file, [wholeGooseExport()], making);
   const session = foreignSessionOn(realDisk, join(file, GOOSE_SESSION));
@@ -334,7 +334,7 @@ acrossTiers(test, [10, 40])("damaged databases: nothing fails, and what could no
   });
 });
 
-acrossTiers(test, [5, 15])(
+acrossTiers(test, [3, 15])(
   "values of other types than a column should have, and missing tables, are damage as any other (%i)",
   (count) => {
     const file = join(temporaryFolder(), "x.db");

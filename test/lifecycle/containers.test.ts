@@ -26,15 +26,17 @@ async function born(): Promise<Made> {
   return { place, server: serveLibrary(place), file, id };
 }
 
-/** A container that was a session file, with what belonged to that, and one that was rolled back before. */
-async function migrated(): Promise<Made> {
+/** A container that was a session file, with what belonged to that; `again`: and one that was rolled back before. */
+async function migrated(again = true): Promise<Made> {
   const place = temporaryPlace();
   const source = putSession(place, 1);
   put(`${source}.v1.bak`, "backup");
   const server = serveLibrary(place);
-  await server.result("migrate_session", { sessionPath: source, to: "v2" });
-  const { keptAt } = await server.result("rollback_migration", { sessionPath: source });
-  expect(basename(keptAt)).toBe(`${sessionId(1)}.v2.rolled-back`);
+  if (again) {
+    await server.result("migrate_session", { sessionPath: source, to: "v2" });
+    const { keptAt } = await server.result("rollback_migration", { sessionPath: source });
+    expect(basename(keptAt)).toBe(`${sessionId(1)}.v2.rolled-back`);
+  }
   await server.result("migrate_session", { sessionPath: source, to: "v2" });
   const { sessions } = await server.result("list_sessions");
   return { place, server, file: sessions[0].sessionPath, id: sessionId(1) };
@@ -218,7 +220,7 @@ test("a container that was copied without its pointer is the session that began 
 
 describe("a migrated session whose pointer is gone", () => {
   test("is the session that was migrated, by its id and both of its paths, and gets its pointer with the next write", async () => {
-    const { server, file, id } = await migrated();
+    const { server, file, id } = await migrated(false);
     const source = join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
     const texts = await said(server, file);
     rmSync(pointerOf(file));
@@ -241,7 +243,7 @@ describe("a migrated session whose pointer is gone", () => {
   });
 
   test("keeps what is appended after it went, while the session is open", async () => {
-    const { place, server, file } = await migrated();
+    const { place, server, file } = await migrated(false);
     await server.result("switch_session", { sessionPath: file });
     await server.result("append", { entries: [user("before")] });
     rmSync(pointerOf(file));
@@ -254,7 +256,7 @@ describe("a migrated session whose pointer is gone", () => {
   });
 
   test("is not the session where the file that was migrated is there again, and the failure says what to do", async () => {
-    const { server, file } = await migrated();
+    const { server, file } = await migrated(false);
     const source = join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
     rmSync(pointerOf(file));
     renameSync(`${source}.migrated`, source);
@@ -266,13 +268,13 @@ describe("a migrated session whose pointer is gone", () => {
   });
 
   test("is the session where its manifest is gone too, by its ledger alone", async () => {
-    const { server, file } = await migrated();
+    const { server, file } = await migrated(false);
     for (const path of [pointerOf(file), join(file, "manifest.json")]) rmSync(path);
     expect(await server.result("switch_session", { sessionPath: file })).toMatchObject({ sessionFile: file });
   });
 
   test("is none where its ledger is gone too and a session file of its id is there; the failure says what to do", async () => {
-    const { server, file } = await migrated();
+    const { server, file } = await migrated(false);
     cpSync(join(file, "header.jsonl"), join(dirname(file), "other.jsonl"));
     rmSync(pointerOf(file));
     for (const name of ["manifest.json", "migrations"]) rmSync(join(file, name), { recursive: true });
@@ -291,7 +293,7 @@ test("a migrated session is meant by the name of the file that it was", async ()
 
 describe("a container whose snapshot was deleted by hand is the session", () => {
   const begin = async (): Promise<Made & { readonly source: string }> => {
-    const made = await migrated();
+    const made = await migrated(false);
     const source = join(dirname(made.file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
     rmSync(`${source}.migrated`);
     return { ...made, source };
@@ -365,7 +367,7 @@ describe("a rollback that was cut off with its file made, and the pointer still 
 
 describe("the frozen file of a migrated session", () => {
   const begin = async () => {
-    const made = await migrated();
+    const made = await migrated(false);
     return { ...made, snapshot: join(dirname(made.file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl.migrated`) };
   };
 

@@ -7,7 +7,7 @@ import { SessionManager } from "../../src/library/manager.ts";
 import { user } from "../support/drafts.ts";
 import { contentsOf, listed, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
-import { SYSTEM } from "../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 interface Moved {
   readonly place: Place;
@@ -69,7 +69,10 @@ const WAYS: readonly [string, () => Promise<Moved>][] = [
 ];
 
 describe.each(WAYS)("a session that was %s", (_, make) => {
-  test("is opened where it is by --session and --fork", async () => {
+  // Each way to name a session asks the same place where it is.
+  const further = make === WAYS[0][1] ? {} : SWEEP;
+
+  test("is opened where it is by --session and --fork", further, async () => {
     const { place, old, now } = await make();
     const before = contentsOf(rootOf(place));
     const server = serveHere(["--session", old, "--events", "none"], { place });
@@ -96,7 +99,7 @@ describe.each(WAYS)("a session that was %s", (_, make) => {
     expect(await listed(server)).toEqual([first.sessionId]);
   });
 
-  test("is opened where it is by SessionManager.open, setSessionFile and forkFrom", async () => {
+  test("is opened where it is by SessionManager.open, setSessionFile and forkFrom", further, async () => {
     const { place, old, now } = await make();
     const names = readdirSync(dirname(now));
     const manager = SessionManager.open(old);

@@ -21,13 +21,14 @@ function repairTelling(disk: FaultDisk, session: Session): void {
 }
 
 /**
- * Repairs what `damaged` makes with a fault at some of the operations where an error shows something, or at all
+ * Repairs what `damaged` makes with a fault at `count` of the operations where an error shows something, or at all
  * ({@link share}); `check` gets each disk with the story of it.
  */
 export async function repairAgainAfterFaults(
   damaged: () => FaultDisk,
   open: (disk: FaultDisk) => Session,
   check: (disk: FaultDisk, operations: string) => void,
+  count = 12,
 ): Promise<void> {
   const ask = async (disk: FaultDisk, session: Session): Promise<unknown> => {
     try {
@@ -46,7 +47,7 @@ export async function repairAgainAfterFaults(
   unharmed.close();
   const points = faultPoints("fail", whole);
   expect(points.length).toBeGreaterThan(10);
-  for (const at of share(points, 12)) {
+  for (const at of share(points, count)) {
     const disk = damaged();
     const session = open(disk);
     disk.set({ kind: "fail", at, errno: "EIO" });

@@ -158,7 +158,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
     const tier = name === "ENOSPC" || isRepresentative ? {} : SWEEP;
 
     describe.each([name])("with %s", tier, () => {
-      acrossTiers(test, name === "ENOSPC" ? [7, 1] : [1])(
+      acrossTiers(test, name === "ENOSPC" ? [12, 1] : isRepresentative ? [3, 1] : [1])(
         "is done or not done, memory is what the container is, and the next change works (one of %i)",
         async (ofMany) => {
           const check = async (left: Left): Promise<void> => {
@@ -192,7 +192,7 @@ describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("
   const tier = isRepresentative ? {} : SWEEP;
 
   describe("by dying", tier, () =>
-    acrossTiers(test, isRepresentative ? [4, 1] : [1])(
+    acrossTiers(test, isRepresentative ? [10, 1] : [1])(
       "keeps what was acknowledged, and the next process goes on (one of %i)",
       async (ofMany) => {
         const seen = new Set<string>();
@@ -783,74 +783,85 @@ describe("a repair", () => {
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   });
 
-  test("that was answered outlasts a loss of power, and so does one that is asked for again", async () => {
-    const disk = damaged();
-    const session = openV2(disk);
-    expect(session.repair(false).backupPath).not.toBeNull();
-    session.close();
-    const sound = (after: FaultDisk, where: string): void => {
-      const last = openV2(after);
-      expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
-      last.close();
-      expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
-      expect(backups(after).size, where).toBe(1);
-    };
-    const seen = new Set<string>();
-    for (const { disk: after, cut } of disk.remains(seen)) sound(after, JSON.stringify(cut));
-    await repairAgainAfterFaults(damaged, openV2, (failing, operations) => {
-      for (const { disk: after, cut } of failing.remains(seen))
-        sound(after, `${JSON.stringify(cut)} after ${operations}`);
-    });
-  });
+  acrossTiers(test, [4, 12])(
+    "that was answered outlasts a loss of power, and so does one that is asked for again (%i faults)",
+    async (count) => {
+      const disk = damaged();
+      const session = openV2(disk);
+      expect(session.repair(false).backupPath).not.toBeNull();
+      session.close();
+      const sound = (after: FaultDisk, where: string): void => {
+        const last = openV2(after);
+        expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
+        last.close();
+        expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
+        expect(backups(after).size, where).toBe(1);
+      };
+      const seen = new Set<string>();
+      for (const { disk: after, cut } of disk.remains(seen)) sound(after, JSON.stringify(cut));
+      await repairAgainAfterFaults(
+        damaged,
+        openV2,
+        (failing, operations) => {
+          for (const { disk: after, cut } of failing.remains(seen))
+            sound(after, `${JSON.stringify(cut)} after ${operations}`);
+        },
+        count,
+      );
+    },
+  );
 });
 
 describe("a checkpoint that is refused", () => {
   const seqs = (disk: FaultDisk): number[] =>
     disk.paths().flatMap((path) => Number(/\/checkpoints\/0*(\d+)\.json$/.exec(path)?.[1] ?? 0) || []);
 
-  test.each(["asked for", "due"] as const)(
-    "%s, takes its number from no later one, and says that nothing was changed only where it is not there",
-    async (way) => {
-      const isDue = way === "due";
-      const begun = async (disk: FaultDisk): Promise<Log> => {
-        const checkpointEvery = { entries: isDue ? 1 : 100, bytes: 1 << 20 };
-        const log = v2On(disk, { checkpointEvery }).open(CONTAINER);
-        log.append([bytesOf(userText(NEW, id(2)))]);
-        if (!isDue) await log.commit();
-        return log;
-      };
-      const go = async (log: Log): Promise<unknown> => (isDue ? log.commit() : log.checkpointNow?.());
-      const whole = three.after();
-      const unharmed = await begun(whole);
-      whole.record();
-      await go(unharmed);
-      unharmed.close();
-      let left = 0;
-      for (const at of faultPoints("fail", whole)) {
-        const disk = three.after();
-        const log = await begun(disk);
-        const before = seqs(disk).length;
-        disk.set({ kind: "fail", at, errno: "ENOSPC" });
-        const failure = await go(log).then(
-          () => undefined,
-          (error: Error) => error,
-        );
-        const where = `operation ${at} of ${disk.operations.join(" ")}`;
-        disk.set(undefined);
-        if (failure && seqs(disk).length > before) {
-          left++;
-          expect(failure.message, where).not.toContain("Nothing was changed");
+  describe.each(["asked for", "due"] as const)("%s", (way) =>
+    acrossTiers(test, [3, 1])(
+      "takes its number from no later one, and says that nothing was changed only where it is not there (one of %i)",
+      async (ofMany) => {
+        const isDue = way === "due";
+        const begun = async (disk: FaultDisk): Promise<Log> => {
+          const checkpointEvery = { entries: isDue ? 1 : 100, bytes: 1 << 20 };
+          const log = v2On(disk, { checkpointEvery }).open(CONTAINER);
+          log.append([bytesOf(userText(NEW, id(2)))]);
+          if (!isDue) await log.commit();
+          return log;
+        };
+        const go = async (log: Log): Promise<unknown> => (isDue ? log.commit() : log.checkpointNow?.());
+        const whole = three.after();
+        const unharmed = await begun(whole);
+        whole.record();
+        await go(unharmed);
+        unharmed.close();
+        let left = 0;
+        const points = faultPoints("fail", whole);
+        for (const at of share(points, Math.ceil(points.length / ofMany))) {
+          const disk = three.after();
+          const log = await begun(disk);
+          const before = seqs(disk).length;
+          disk.set({ kind: "fail", at, errno: "ENOSPC" });
+          const failure = await go(log).then(
+            () => undefined,
+            (error: Error) => error,
+          );
+          const where = `operation ${at} of ${disk.operations.join(" ")}`;
+          disk.set(undefined);
+          if (failure && seqs(disk).length > before) {
+            left++;
+            expect(failure.message, where).not.toContain("Nothing was changed");
+          }
+          if (log.nodes.count === 3) log.append([bytesOf(userText(NEW, id(2)))]);
+          log.append([bytesOf(userText(id(31), NEW))]);
+          await log.commit();
+          const next = Math.max(...seqs(disk)) + 1;
+          expect(await log.checkpointNow?.(), where).toBe(next);
+          log.close();
+          expect(faultsOf(disk, CONTAINER, true), where).toEqual([]);
         }
-        if (log.nodes.count === 3) log.append([bytesOf(userText(NEW, id(2)))]);
-        log.append([bytesOf(userText(id(31), NEW))]);
-        await log.commit();
-        const next = Math.max(...seqs(disk)) + 1;
-        expect(await log.checkpointNow?.(), where).toBe(next);
-        log.close();
-        expect(faultsOf(disk, CONTAINER, true), where).toEqual([]);
-      }
-      if (!isDue) expect(left).toBeGreaterThan(2);
-    },
+        if (!isDue) expect(left).toBeGreaterThan(2 / ofMany);
+      },
+    ),
   );
 });
 
