@@ -21,6 +21,8 @@ const ONE = sessionId(1);
 const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     list: ["", "--sort size", "--sort cost", "--archived", "--trash"],
+  },
+  {
     search: ["say", "say --sessions", "say --count", "nothing-at-all"],
   },
   {
@@ -34,6 +36,8 @@ const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     rename: [`${ONE} Another name of the session that is as long as the first one was`],
     merge: [`${ONE} a0000002 --summary A-summary-of-what-the-branch-has-found`],
+  },
+  {
     archive: [`${sessionId(2)} ${sessionId(3)}`, "--until 2026-02-01 --dry-run", ONE],
     unarchive: [ONE],
     relocate: [`${ONE} .`],

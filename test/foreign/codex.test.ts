@@ -63,7 +63,7 @@ acrossTiers(test, [1, 3])("a longer file has the entries of the shorter one (%i)
   forSeeds(count, (random) => requireContinued(randomCodexSession(random, turns).lines, CODEX_FILE));
 });
 
-acrossTiers(test, [8, 30])("files that were damaged at random (%i)", (count) => {
+acrossTiers(test, [4, 30])("files that were damaged at random (%i)", (count) => {
   const whole = wholeCodexSession().lines;
   const { made, read } = readDamaged(
     count,

@@ -21,6 +21,10 @@ import {
 } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
+// An export loads them when it is asked for, which takes longer than a test may.
+import "../../src/core/redact/main.ts";
+import "../../src/page/main.ts";
+
 function open(place: Place, file: string, args: string[] = []): HereServer {
   return serveHere(["--session", file, "--events", "none", ...args], { place });
 }

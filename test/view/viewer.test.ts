@@ -18,6 +18,9 @@ import { runHere } from "../support/verbs.ts";
 import { type EventReader, type Viewing, view, watchedThroughKills } from "../support/viewing.ts";
 import { untilSo } from "../support/web.ts";
 
+// The verb loads it when it is asked for, which takes longer than a test may.
+import "../../src/view/main.ts";
+
 /** Characters that act instead of being read. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/;

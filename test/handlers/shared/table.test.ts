@@ -13,6 +13,9 @@ import { examplePlace, ID_IN_CONTAINER, ID_OF_CURRENT } from "../../support/exam
 import { type Json, serveHere } from "../../support/server.ts";
 import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 
+// An export loads it when it is asked for, which takes longer than a test may.
+import "../../../src/page/main.ts";
+
 const FOLDER = fileURLToPath(new URL("../../../src/handlers", import.meta.url));
 
 /** Commands that need a host's hook, and refuse without one. */
