@@ -19,7 +19,7 @@ import {
 } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
 import { beginningOf, guarded, ifPresent, lastName, nth, publishBytes, replaceFile, withFile } from "../fs/files.ts";
-import { headerBytes, headerOfBytes, readHeader, type StoredHeader } from "../fs/header.ts";
+import { begunAt, readHeader, type StoredHeader } from "../fs/header.ts";
 import { backupName, backupsOf } from "../fs/quarantine.ts";
 import { noSession } from "../log/failures.ts";
 import type { Durability } from "../log/write-state.ts";
@@ -350,9 +350,9 @@ export function locationOf(disk: Disk, path: string): SessionLocation {
 
 /** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */
 export function headerAt(disk: Disk, file: string): StoredHeader | undefined {
-  const bytes = ifPresent(() => headerBytes(disk, file));
-  if (bytes && beginsDatabase(bytes)) return { id: idIn(disk, file), version: 3 };
-  return bytes ? headerOfBytes(bytes) : undefined;
+  const begun = ifPresent(() => begunAt(disk, file));
+  if (begun && beginsDatabase(begun.bytes)) return { id: idIn(disk, file), version: 3 };
+  return begun?.header;
 }
 
 /**
