@@ -86,8 +86,14 @@ export function headerPlaceIn(b: Uint8Array, isWhole: boolean): HeaderPlace | un
 function headerPlaceInLine(line: Uint8Array, start: number): HeaderPlace | undefined {
   if (headerIn(line)) return { start, line };
   for (const piece of piecesOf(line, (bytes) => headerIn(bytes) !== null))
-    if (piece.isRecord) return { start: start + piece.start, line: line.subarray(piece.start, piece.end) };
+    if (piece.isRecord && isTornText(line.subarray(0, piece.start)))
+      return { start: start + piece.start, line: line.subarray(piece.start, piece.end) };
   return undefined;
+}
+
+/** Whether bytes are text, or zeros that a power cut left, and not those of a database or another binary file. */
+function isTornText(bytes: Uint8Array): boolean {
+  return bytes.every((c) => c >= 0x20 || c === 0x09 || c === 0);
 }
 
 /** Returns the header that a line is; undefined when it is none. */
