@@ -22,7 +22,7 @@ import type {
 } from "../../core/ports/catalog.ts";
 import { cursorAfter, familyOf, filterOf, parentsOf, unknownId } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import { type CountedSession, usageOf } from "../../core/search/usage.ts";
+import { type CountedSession, usageOf, withHeirs } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
@@ -133,7 +133,8 @@ class Finder implements LocalCatalog {
 
   async usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
     const { sessions, models, ...rest } = await this.counted(request, progress);
-    return { ...usageOf(sessions, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
+    const inherited = withHeirs(sessions, (listed) => this.relations.parentOf(listed) !== undefined);
+    return { ...usageOf(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
   }
 
   /** Returns the sessions that a request is about, with their usage. */
