@@ -566,6 +566,8 @@ test("what a deleted original spent counts once, in the fork that took over most
     ["all", 2],
     ["part", 1],
     ["none", 0],
+    // An imported fork of what was imported, too.
+    ["01991f6e-1f1d-8c3e-b0a4-0242ac120002", 2],
   ] as const)
     put(place, { id, header, entries: begun.slice(0, count) });
   const spent = async (): Promise<unknown[]> => {

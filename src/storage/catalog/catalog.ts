@@ -5,6 +5,7 @@
 
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
+import { isDerivedId } from "../../core/foreign/ids.ts";
 import type {
   Catalog,
   FoundHits,
@@ -133,7 +134,10 @@ class Finder implements LocalCatalog {
 
   async usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
     const { sessions, models, ...rest } = await this.counted(request, progress);
-    const inherited = withHeirs(sessions, (listed) => this.relations.parentOf(listed) !== undefined);
+    // An imported fork names the other agent's file, which does not tell whether the original was imported, too.
+    const hasOriginal = (listed: Listed): boolean =>
+      isDerivedId(listed.id) || this.relations.parentOf(listed) !== undefined;
+    const inherited = withHeirs(sessions, hasOriginal);
     return { ...usageOf(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
   }
 
