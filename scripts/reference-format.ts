@@ -20,7 +20,8 @@ export function formatText({ header, entryTypes, messageRoles }: Declarations, s
     "",
     membersTable(membersOf(schemaOf(header))),
     "",
-    "Every other line is an entry. Entries refer to the one before them by `parentId` and so form a tree; lines are",
+    "Where something else stands before it, the first header counts, and what stands before it is damage (`bad_line`), which",
+    "`repair_session` takes out. Every other line is an entry. Entries refer to the one before them by `parentId` and so form a tree; lines are",
     "added and never changed. Entries that the server writes have all of these members, `type` first:",
     "",
     membersTable([

@@ -26,7 +26,9 @@ const sums = {
   ...spent,
   inherited: z
     .object(spent)
-    .describe("of entries that forks took over; they count in the session where they were made, and nowhere else"),
+    .describe(
+      "of entries that forks took over; they count in the session where they were made, and nowhere else; where that is gone, in the fork that took over most",
+    ),
   unpricedMessages: z.number().int().describe("messages with tokens whose cost is not known or 0"),
 };
 

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { BadParams, Failure } from "../core/failure.ts";
 import { draftOf, setMembers } from "../core/format/entry.ts";
 import { bytesOf } from "../core/json/json.ts";
+import { noteMove } from "../core/session/changes.ts";
 import { type Merged, mergedIn, mergeOf, outlineOf } from "../core/session/compare.ts";
 import { entryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
@@ -88,7 +89,9 @@ export default command({
       usage: context.text("usage"),
       fromHook: params.fromHook,
     });
+    const before = session.leafId;
     const [entryId] = appendEntries(context, [draft]).ids;
+    noteMove(session, "merge", before);
     return { entryId, leafId: entryId, ...provenance };
   },
   repeat(context, entryIds) {

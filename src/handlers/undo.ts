@@ -5,7 +5,8 @@ import { FAILURES_OF_TAKING_BACK, outcome, subjectOf, takeBack, which } from "./
 export default command({
   name: "undo",
   summary:
-    "Takes an operation back: by default the newest that is not undone, so that repeating it walks back. It is an " +
+    "Takes an operation back: by default the newest that is not undone, so that repeating it walks back. Where that has no " +
+    "way back, it refuses, and `next` names the newest that has one. It is an " +
     "operation itself, and redo brings back what it took. Refuses, and says why, when what the operation changed has " +
     "changed since. Of operations that belong together (`group` of archive_session and others), it takes back all of " +
     "which that is possible and names the rest, in `refused`; it refuses when none can be taken back. The id of the first " +

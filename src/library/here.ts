@@ -65,7 +65,7 @@ export function storesFor(folder: string, durability: Durability, kind: "jsonl" 
   return openingOf(
     { disk, paths, durability, cwd, kind },
     {
-      jsonl: jsonlStore({ ...common, cwd, fileFor: (header) => fileFor(paths, header) }),
+      jsonl: jsonlStore({ ...common, fileFor: (header) => fileFor(paths, header) }),
       memory: memoryStore(),
       v2: once(() => segmentedStore({ ...common, containerFor: (header) => containerFor(paths, header) })),
       foreign: once(() => foreignStore(disk, env, state)),
@@ -104,7 +104,7 @@ export function readingStores(): (file: string) => Log {
   const makesNone = (): never => {
     throw new TypeError("a store for reading makes no files");
   };
-  const jsonl = jsonlStore({ ...common, cwd: process.cwd(), fileFor: makesNone });
+  const jsonl = jsonlStore({ ...common, fileFor: makesNone });
   const v2 = once(() => segmentedStore({ ...common, containerFor: makesNone }));
   return (file) => (isContainerName(file) ? v2() : jsonl).open(file);
 }

@@ -1,6 +1,6 @@
 /** get_usage at the wire: what sessions spent, by what it is summed, and what it says of what it cannot know. */
 
-import { appendFileSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { CatalogOptions } from "../../src/storage/catalog/cached-rows.ts";
@@ -552,4 +552,29 @@ test("a session that moves to the archive is counted there without being read ag
   renameSync(file, file.replace(join(library.root, "--p--"), archive));
   expect(await catalog.usage(request)).toMatchObject({ totals: { cost: 0 }, archivedLeftOut: 1 });
   expect(await catalog.usage({ ...request, archived: true })).toMatchObject({ totals: { cost: 1 } });
+});
+
+test("what a deleted original spent counts once, in the fork that took over most of it", async () => {
+  const place = temporaryPlace();
+  const begun = [answer("2026-01-02T00:00:00Z", 100, 1), answer("2026-01-02T01:00:00Z", 100, 2)].map((entry) => ({
+    ...entry,
+    timestamp: "2026-01-02T01:00:00.000Z",
+  }));
+  const original = put(place, { id: "original", entries: begun });
+  const header = { parentSession: original, timestamp: "2026-01-03T00:00:00.000Z" };
+  for (const [id, count] of [
+    ["all", 2],
+    ["part", 1],
+    ["none", 0],
+    // An imported fork of what was imported, too.
+    ["01991f6e-1f1d-8c3e-b0a4-0242ac120002", 2],
+  ] as const)
+    put(place, { id, header, entries: begun.slice(0, count) });
+  const spent = async (): Promise<unknown[]> => {
+    const { rows, totals } = await usage(place, { groupBy: ["session"] });
+    return [totals.cost, rows.filter(({ cost }: Json) => cost > 0).map(({ sessionId }: Json) => sessionId)];
+  };
+  expect(await spent()).toEqual([3, ["original"]]);
+  rmSync(original);
+  expect(await spent()).toEqual([3, ["all"]]);
 });

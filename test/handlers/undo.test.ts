@@ -259,7 +259,7 @@ describe("whole sessions", () => {
     expect(existsSync(file)).toBe(false);
   });
 
-  test("what cannot be taken back says so in the list, and is passed over", async () => {
+  test("what cannot be taken back says so in the list, and nothing older is taken back in its place", async () => {
     const { place, server } = library();
     putSession(place, 1);
     putSession(place, 2);
@@ -268,7 +268,14 @@ describe("whole sessions", () => {
     const [gone] = await operations(server);
     expect(gone).toMatchObject({ kind: "delete", canUndo: false, reason: expect.stringContaining("deleted for good") });
     expect((await server.failure("undo", { operationId: gone.operationId })).data.name).toBe("cannot_undo");
-    expect((await server.result("undo")).kind).toBe("archive");
+    const { message, data } = await server.failure("undo");
+    expect(data).toMatchObject({
+      name: "cannot_undo",
+      operationId: gone.operationId,
+      next: { sessionId: sessionId(2) },
+    });
+    expect(message).toContain(`The newest that can be undone is ${data.next.operationId}: Archived `);
+    expect((await server.result("undo", { operationId: data.next.operationId })).kind).toBe("archive");
   });
 
   test("a restoration of what was there already is not taken back, nor a deletion of it", async () => {
@@ -282,7 +289,7 @@ describe("whole sessions", () => {
     await server.result("restore_session", one);
     const [restored] = await operations(server);
     expect([restored.kind, restored.canUndo]).toEqual(["restore", false]);
-    expect((await server.failure("undo")).data.name).toBe("operation_not_found");
+    expect((await server.failure("undo")).message).toContain("Nothing else can be undone.");
     expect(read(file)).toBe(bytes);
   });
 
@@ -549,5 +556,51 @@ describe("the trash", () => {
     put(join(place.state, "trash", "torn", "record.json"), '{"sessionId":');
     const { items } = await server.result("list_trash");
     expect(items).toMatchObject([{ itemPath: item, sessionPath: path, sessionId: sessionId(3), messageCount: 2 }]);
+  });
+});
+
+describe("undo takes back the last command and no older one", () => {
+  async function named(): Promise<{ server: HereServer; file: string }> {
+    const place = temporaryPlace();
+    const server = serveLibrary(place);
+    const file = putSession(place, 1);
+    await server.result("open_session", { sessionPath: file });
+    await server.result("set_session_name", { ...one, name: "kept" });
+    return { server, file };
+  }
+
+  test.each(["fork", "clone"])("which is a %s: the copy goes to the trash, and comes again", async (method) => {
+    const { server, file } = await named();
+    const entryId = method === "fork" ? id(2) : undefined;
+    const { sessionFile } = await server.result(method, { ...one, entryId });
+    const [forked] = await operations(server);
+    expect(forked).toMatchObject({ kind: "fork", sessionPath: sessionFile, text: 'Forked "kept".', canUndo: true });
+    expect((await server.failure("undo")).data).toMatchObject({ name: "session_locked", sessionPath: sessionFile });
+    await server.result("switch_session", { sessionPath: file });
+    expect(await server.result("undo")).toMatchObject({ kind: "fork", sessionPath: sessionFile });
+    expect(existsSync(sessionFile)).toBe(false);
+    expect((await server.result("get_state")).sessionName).toBe("kept");
+    await server.result("redo");
+    writeFileSync(sessionFile, `${read(sessionFile)}${userText(id(8), null)}\n`);
+    expect((await server.failure("undo")).data).toMatchObject({ name: "ground_moved", added: 1 });
+    expect(existsSync(sessionFile)).toBe(true);
+  });
+
+  test("which is a merge: the leaf goes back to where it was", async () => {
+    const { server } = await named();
+    const { leafId } = await server.result("get_state", one);
+    await server.result("branch", { ...one, entryId: id(0) });
+    await server.result("append", { ...one, entries: [user("otherwise")] });
+    const before = (await server.result("get_state", one)).leafId;
+    await server.result("merge_branch", { ...one, from: leafId, summary: "what it found" });
+    expect((await operations(server))[0]).toMatchObject({ kind: "merge", canUndo: true });
+    expect((await server.result("undo", one)).kind).toBe("merge");
+    expect(await server.result("get_state", one)).toMatchObject({ leafId: before, sessionName: "kept" });
+  });
+
+  test("but not a fork that failed", async () => {
+    const { server } = await named();
+    await server.failure("fork", { ...one, entryId: "nowhere" });
+    expect((await server.result("undo")).kind).toBe("rename");
   });
 });

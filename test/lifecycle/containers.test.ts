@@ -414,3 +414,43 @@ describe("the frozen file of a migrated session", () => {
     });
   });
 });
+
+describe("a migrated session whose pointer and ledger both are lost", () => {
+  async function bare(): Promise<Made & { readonly source: string }> {
+    const made = await migrated();
+    const source = join(dirname(made.file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
+    rmSync(pointerOf(made.file));
+    rmSync(join(made.file, "migrations"), { recursive: true });
+    return { ...made, source };
+  }
+
+  test.each(["with", "without"])("is found by its folder, %s its frozen file", async (how) => {
+    const { server, file, id, source } = await bare();
+    if (how === "without") rmSync(`${source}.migrated`);
+    expect(await listed(server)).toEqual([id]);
+    expect(await server.result("verify_sessions")).toMatchObject({ total: 1, damaged: [{ sessionPath: file }] });
+    for (const where of [{ sessionId: id }, { sessionPath: file }, { sessionPath: source }])
+      expect(await server.result("switch_session", where)).toMatchObject({ sessionFile: file });
+    await server.result("append", { entries: [user("more")] });
+    expect(JSON.parse(readFileSync(pointerOf(file), "utf8"))).toMatchObject({ source: basename(source) });
+    expect(await server.result("verify_session")).toMatchObject({ ok: true });
+    expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK", sessionPath: source });
+    expect((await said(server, source)).at(-1)).toContain("more");
+  });
+
+  test("is none where the file that was migrated is there again", async () => {
+    const { server, file, source } = await bare();
+    renameSync(`${source}.migrated`, source);
+    expect((await server.failure("switch_session", { sessionPath: file })).data.name).toBe("not_a_session");
+    expect(await server.result("switch_session", { sessionPath: source })).toMatchObject({ sessionFile: source });
+  });
+});
+
+test("a rollback keeps the correlation id of its migration", async () => {
+  const { server, file } = await migrated();
+  const { correlationId } = await server.result("migration_status", { sessionPath: file });
+  const back = await server.result("rollback_migration", { sessionPath: file });
+  expect(back.correlationId).toBe(correlationId);
+  const { events } = await server.result("migration_status", { sessionPath: back.sessionPath });
+  expect(new Set(events.map((event: Json) => event.correlationId))).toEqual(new Set([correlationId]));
+});

@@ -110,7 +110,6 @@ export class Runner {
         env: testEnv(),
         locks,
         quarantine: QUARANTINE,
-        cwd: "/",
         durability,
         fileFor: () => FILE,
       });

@@ -144,7 +144,6 @@ test("where no lock can be kept, the first append leaves no file behind", () => 
     env: testEnv(),
     locks,
     quarantine: QUARANTINE,
-    cwd: "/",
     durability: "sync",
     fileFor: () => "/sessions/new.jsonl",
   });

@@ -33,10 +33,12 @@ export function ownAgent(place: Place, onOther: string, heard = ""): string {
     `import { appendFileSync } from "node:fs";
     import { createInterface } from "node:readline";
     const heard = ${JSON.stringify(heard)};
+    let opened;
     const say = (message) => process.stdout.write(JSON.stringify(message) + "\\n");
     createInterface({ input: process.stdin }).on("line", (line) => {
       if (heard) appendFileSync(heard, line + "\\n");
-      const { id, type } = JSON.parse(line);
+      const { id, type, sessionPath } = JSON.parse(line);
+      opened = sessionPath ?? opened;
       if (type === "switch_session") say({ id, type: "response", command: type, success: true, data: { cancelled: false } });
       else { ${onOther} }
     }).on("close", () => process.exit());`,

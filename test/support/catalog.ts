@@ -41,7 +41,6 @@ export function catalogOn({ root, state }: Library, more: Partial<CatalogOptions
     env: realEnv,
     locks: noLocks,
     quarantine: join(state, "quarantine"),
-    cwd: "/",
     durability: "os",
     fileFor: () => "/dev/null/none",
   });

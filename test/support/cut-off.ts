@@ -27,7 +27,7 @@ export const TEXT = fileText(headerText(), ...chain(2));
 export function optionsOn(disk: FaultDisk): MigrationOptions {
   const env = testEnv();
   const common = { disk, env, locks: noLocks, durability: "sync", quarantine: "/state/quarantine" } as const;
-  const files = jsonlStore({ ...common, cwd: "/", fileFor: () => FILE });
+  const files = jsonlStore({ ...common, fileFor: () => FILE });
   const containers = segmentedStore({ ...common, containerFor: () => CONTAINER });
   return {
     disk,

@@ -143,7 +143,7 @@ class HistoryProcess {
     this.copies =
       ending === "v2"
         ? segmentedStore({ ...common, containerFor: fileFor, segmentBytes: 1 << 20 })
-        : jsonlStore({ ...common, cwd: "/root", fileFor });
+        : jsonlStore({ ...common, fileFor });
     this.store = fleetStore(this.copies);
   }
 

@@ -239,7 +239,7 @@ export function toldEntries(lines: readonly Json[]): Json[] {
 /** All session files and containers below a folder, in the order of their names. */
 export function sessionFiles(folder: string): string[] {
   return readdirSync(folder, { recursive: true, encoding: "utf8" })
-    .filter((name) => /\.v2$|\.jsonl$/.test(name) && !/\.v2\b./.test(name))
+    .filter((name) => /\.v2$|\.jsonl$/.test(name) && !/\.v2\b.|\boperations\b/.test(name))
     .sort()
     .map((name) => join(folder, name));
 }

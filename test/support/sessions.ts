@@ -41,7 +41,6 @@ export function jsonlOn(
     env: testEnv(more.seed),
     locks: more.locks ?? noLocks,
     quarantine: QUARANTINE,
-    cwd: "/home/me/project",
     durability: more.durability ?? "sync",
     readOnly: more.readOnly,
     syncedEarly: more.syncedEarly,

@@ -185,9 +185,21 @@ function isSession(container: string, id: string, manifest: Json): boolean {
   const events = pieces.map(({ bytes }) => jsonOf(bytes));
   const isLedger = events.every((event) => event?.schema === "pi.session_store_v2.migration_event.v1");
   const last = isLedger ? events.findLast((event) => event.sourceFormat !== event.targetFormat) : undefined;
-  if (last === undefined) return !manifest && isAlone(container, id);
+  if (last === undefined && manifest?.sourceFormat === "sqlite_v1") return hasFrozenDatabase(container, id);
+  if (last === undefined) return isAlone(container, id);
   const isDone = last.phase === "completed" && last.outcome === "ok";
   return isDone && !existsSync(join(dirname(container), basename(last.sourcePath)));
+}
+
+/** Whether a database of a session was frozen beside its container, and none is in its place. */
+function hasFrozenDatabase(container: string, id: string): boolean {
+  const folder = dirname(container);
+  return readdirSync(folder).some(
+    (name) =>
+      name.endsWith(".migrated") &&
+      !existsSync(join(folder, name.slice(0, -".migrated".length))) &&
+      readFileSync(join(folder, name), "latin1").includes(id),
+  );
 }
 
 /** Whether no session file of an id lies beside a container. */

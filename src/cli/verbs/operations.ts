@@ -4,7 +4,7 @@ import { timeFlag } from "../moments.ts";
 import { numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { ageText, column, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
-import { FAILURE, named, OK, type Result, type Verb } from "../verb.ts";
+import { CommandFailed, FAILURE, named, OK, type Result, type Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 
 /** Operations that are printed on a terminal by default. */
@@ -22,7 +22,8 @@ const IN = { value: "session", meaning: "the last of this session, by its path o
 const BACK =
   "Without an id, it is the last one that is not undone, so that undo again goes further back; redo comes forward again, " +
   "until something else is done. An id that operations prints, or 4 characters of it, names any other. What has changed " +
-  "since is not taken back: undo says what it is. What one command did to several sessions is one operation: of these " +
+  "since is not taken back: undo says what it is. Where the last one cannot be undone, undo says so, and asks before it " +
+  "takes back the one before. What one command did to several sessions is one operation: of these " +
   "undo takes back all it can, and says which are left and why; with the id of one of them, that --json prints, it takes " +
   "only that one. Nothing is lost by either, and what cannot be undone says so before.";
 
@@ -36,7 +37,7 @@ export const operations = {
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   more:
-    "Moves of the leaf, names, labels, archiving, deleting, relocating, migrating, repairing and importing, by any " +
+    "Moves of the leaf, names, labels, forks, merges, archiving, deleting, relocating, migrating, repairing and importing, by any " +
     "process. undo takes one back by its id.",
   run(asking, { operands: [session], flags }) {
     const { ask, isTerminal } = asking;
@@ -79,7 +80,17 @@ export const undo = {
   operands: ["[id]"],
   flags: { "--in": IN },
   more: BACK,
-  run: (asking, given) => asking.ask("undo", wanted(given)),
+  async run(asking, given) {
+    try {
+      return await asking.ask("undo", wanted(given));
+    } catch (error) {
+      // The last operation has no way back, and the error names the one before it.
+      if (!(error instanceof CommandFailed)) throw error;
+      const { next } = error.error.data ?? {};
+      if (!next || !(await asking.confirm(`${error.message}\nUndo it now?`))) throw error;
+      return asking.ask("undo", { operationId: next.operationId });
+    }
+  },
   print: (result, _given, page) => lines(result, page, ["redo brings it back.", "redo brings them back."]),
   status,
 } satisfies Verb;

@@ -42,3 +42,8 @@ export class Ids {
     return this.sha256(Buffer.from(`${this.beginnings[what]}${JSON.stringify(nativeId)}]`));
   }
 }
+
+/** Whether a session id follows from another agent's, as those of imported sessions do: a UUID of version 8. */
+export function isDerivedId(id: string): boolean {
+  return /^[0-9a-f]{8}-[0-9a-f]{4}-8/.test(id);
+}

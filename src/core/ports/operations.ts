@@ -4,6 +4,8 @@ export const OPERATION_KINDS = [
   "branch",
   "rename",
   "label",
+  "merge",
+  "fork",
   "archive",
   "unarchive",
   "delete",
@@ -43,7 +45,7 @@ export type OperationStep =
   | { readonly do: "move"; readonly from: string; readonly to: string }
   /** `item`: the folder in the trash, as soon as it is known. */
   | { readonly do: "trash"; readonly from: string; readonly item?: string }
-  /** A session was imported, or restored from an item of the trash; `count`: how many entries it had then. */
+  /** A session was imported, forked, or restored from an item of the trash; `count`: how many entries it had then. */
   | { readonly do: "appear"; readonly to: string; readonly item?: string; readonly count?: number }
   /** `header`: its line before, a character for each byte. */
   | {

@@ -62,6 +62,42 @@ export function costOf(...figures: readonly (readonly number[])[]): number {
   return cost;
 }
 
+/**
+ * Returns sessions in which what forks took over from an original that is gone counts as spent by one of them: by the one
+ * that took over most. `hasOriginal`: whether the session is there that one was forked from.
+ */
+export function withHeirs(
+  sessions: readonly CountedSession[],
+  hasOriginal: (listed: Listed) => boolean,
+): readonly CountedSession[] {
+  const heirs = new Map<string, { readonly path: string; readonly tokens: number }>();
+  for (const { listed, usage } of sessions) {
+    if (listed.parentSession === null || !usage) continue;
+    const tokens = takenOver(usage);
+    if (tokens === 0 || hasOriginal(listed)) continue;
+    if (tokens > (heirs.get(listed.parentSession)?.tokens ?? 0))
+      heirs.set(listed.parentSession, { path: listed.path, tokens });
+  }
+  if (heirs.size === 0) return sessions;
+  return sessions.map(({ listed, usage }) => {
+    const isHeir = usage && heirs.get(listed.parentSession ?? "")?.path === listed.path;
+    return isHeir ? { listed, usage: { rows: asOwn(usage.rows), tail: asOwn(usage.tail) } } : { listed, usage };
+  });
+}
+
+/** Returns how many tokens, and messages without any, a session took over. */
+function takenOver({ rows, tail }: NonNullable<CountedSession["usage"]>): number {
+  let tokens = 0;
+  for (const list of [rows, tail])
+    for (let at = 0; at < list.length; at += ROW_LENGTH)
+      if (list[at + AT.inherited] !== 0) tokens += list[at + AT.total] + list[at + AT.messages];
+  return tokens;
+}
+
+function asOwn(rows: readonly number[]): number[] {
+  return rows.map((value, i) => (i % ROW_LENGTH === AT.inherited ? 0 : value));
+}
+
 /** Numbers that are summed, of a session's own entries, and then of those that it took over. */
 const SUMMED = ROW_LENGTH - AT.messages;
 const COST = AT.cost - AT.messages;

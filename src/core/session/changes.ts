@@ -56,7 +56,7 @@ export function noteSetting(session: Session, before: Before, entryId: string): 
  */
 export function noteMove(
   session: Session,
-  kind: OperationKind & ("branch" | "repair"),
+  kind: OperationKind & ("branch" | "merge" | "repair"),
   leafId: string | null,
   label?: { readonly before: Before; readonly entryId: string },
 ): void {
@@ -68,11 +68,12 @@ export function noteMove(
   }
   const labels = label?.before.target === undefined ? undefined : [labelOf(label.before.target, label)];
   const step: SessionChange = { do: "change", path: session.file ?? "", leaf: [leafId, after], labels };
-  const text =
-    kind === "branch"
-      ? `Moved the leaf from ${placeOf(leafId)} to ${placeOf(after)}.`
-      : "Added error results for the tool calls that had none.";
-  session.note({ kind, text, step });
+  const texts = {
+    branch: `Moved the leaf from ${placeOf(leafId)} to ${placeOf(after)}.`,
+    merge: `Merged a branch at ${placeOf(leafId)}.`,
+    repair: "Added error results for the tool calls that had none.",
+  };
+  session.note({ kind, text: texts[kind], step });
 }
 
 function labelOf(target: string, { before, entryId }: { readonly before: Before; readonly entryId: string }) {

@@ -126,14 +126,16 @@ export class History {
     return latest.kind === "undo" ? latest : undefined;
   }
 
-  /** Returns the newest operation that stands and can be taken back, among those that `counts` accepts. */
+  /** Returns the newest operation that stands, among those that `counts` accepts. */
+  newest(counts: (operation: Operation) => boolean): Operation | undefined {
+    return this.operations.findLast(
+      (one) => one.kind !== "undo" && one.kind !== "redo" && counts(one) && !this.isUndone(one),
+    );
+  }
+
+  /** Returns the newest of those that can be taken back. */
   nextToUndo(counts: (operation: Operation) => boolean): Operation | undefined {
-    for (let i = this.operations.length - 1; i >= 0; i--) {
-      const operation = this.operations[i];
-      if (operation.kind === "undo" || operation.kind === "redo" || !counts(operation)) continue;
-      if (operation.final === undefined && !this.isUndone(operation)) return operation;
-    }
-    return undefined;
+    return this.newest((one) => one.final === undefined && counts(one));
   }
 
   /** Returns the newest undo that was not brought back, if nothing but undo and redo came after it. */

@@ -38,6 +38,8 @@ export class Workspace {
   private readonly here: SessionTable;
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
+  /** The operations that forks are, by their logs. */
+  private readonly forks = new WeakMap<Log, string>();
   /** Sessions that were opened to be read only. */
   private readonly readers = new WeakSet<Session>();
   private absence = new Failure("no_session");
@@ -360,7 +362,19 @@ export class Workspace {
     if (wanted.id !== undefined) this.requireNew(wanted.id);
     const attachmentsOf = source.file ?? undefined;
     const log = await this.stores.forNew.publish({ ...beginning, attachmentsOf }, forkedLines(source, plan));
+    this.noteFork(source, log);
     return this.sessionOn(log, true);
+  }
+
+  /** Records a fork as an operation, if it outlasts this process. */
+  private noteFork({ title }: Session, log: Log): void {
+    const { file, header, nodes } = log;
+    if (file === null) return;
+    const { operations } = this.stores;
+    const step = { do: "appear" as const, to: file, count: nodes.count };
+    const session = { sessionId: header.id, sessionPath: file, name: null };
+    this.forks.set(log, operations.note({ kind: "fork", ...session, text: `Forked ${title}.`, step }));
+    operations.flush();
   }
 
   /** Does what a new session needs beside its content. Where that fails, it is removed, if it may be, and closed. */
@@ -377,6 +391,8 @@ export class Workspace {
   private discarded(log: Log, error: unknown): unknown {
     if (log.discard) log.discard();
     else log.close();
+    const forked = this.forks.get(log);
+    if (forked !== undefined) this.stores.operations.failed([forked]);
     const { file: sessionPath, header } = log;
     if (sessionPath === null) return error;
     const found = this.stores.exists(sessionPath) ? this.stores.idIn(sessionPath) : null;

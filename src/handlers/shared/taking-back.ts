@@ -224,6 +224,7 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
   const named = wanted.operationId === undefined ? undefined : history.find(wanted.operationId);
   if (named && !counts(named)) throw new Failure("operation_not_found", undefined, { operationId: wanted.operationId });
   const found = named ?? (direction === "undo" ? history.nextToUndo(counts) : history.nextToRedo(counts));
+  if (!named && direction === "undo") requireLast(workspace, history, counts);
   if (!found)
     throw new Failure(
       "operation_not_found",
@@ -243,6 +244,20 @@ function chosen(workspace: Workspace, history: History, wanted: WantedOperation,
   const others = isWhole ? togetherWith(history, choice, counts) : [];
   if (others.length === 0) requireWayBack(choice);
   return { ...choice, others };
+}
+
+/** Throws cannot_undo where the last operation has no way back: an older one is taken back only if it is named. */
+function requireLast({ stores }: Workspace, history: History, counts: (one: Operation) => boolean): void {
+  const last = history.newest(counts);
+  if (last?.final === undefined) return;
+  const next = history.nextToUndo((one) => counts(one) && !stores.lifeCycle.isBack(history.latest(one)));
+  if (next && history.groupOf(last).includes(next)) return;
+  const after = next
+    ? `The newest that can be undone is ${next.id}: ${next.text} Undo that by its id.`
+    : "Nothing else can be undone.";
+  const sentence = `The last operation cannot be undone: ${last.text} ${last.final} ${after}`;
+  const told = next && { operationId: next.id, sessionId: next.sessionId, sessionPath: next.sessionPath };
+  throw new Failure("cannot_undo", sentence, { operationId: last.id, ...(told && { next: told }) });
 }
 
 /** Returns the operations that stand as the one that was chosen, and belong together with it. */

@@ -7,14 +7,25 @@ import type { Session } from "../../core/session/session.ts";
 /** A message, with whatever members it has. */
 export type MessageValue = Readonly<Record<string, unknown>>;
 
-/** Whether a message is among those that are stored: of the same role and time, with the same content. */
-export function isStored(message: MessageValue, stored: readonly unknown[]): boolean {
-  const key = keyOf(message);
-  return stored.some((one) => typeof one === "object" && one !== null && keyOf(one as MessageValue) === key);
+/** Returns the messages that are not among those that are stored, each of which stands for one at most. */
+export function missingAmong(messages: readonly MessageValue[], stored: readonly unknown[]): MessageValue[] {
+  const counts = new Map<string, number>();
+  const isMissing = (message: MessageValue): boolean => {
+    const count = counts.get(keyOf(message)) ?? 0;
+    counts.set(keyOf(message), count - 1);
+    return count <= 0;
+  };
+  for (const one of stored)
+    if (typeof one === "object" && one !== null) {
+      const key = keyOf(one as MessageValue);
+      counts.set(key, (counts.get(key) ?? 0) + 1);
+    }
+  return messages.filter(isMissing);
 }
 
+/** Returns the text by which a message is known again. An extension of the agent may change its content before it is stored. */
 function keyOf({ role, timestamp, toolCallId, content }: MessageValue): string {
-  return JSON.stringify([role, timestamp, toolCallId, content]);
+  return JSON.stringify(timestamp === undefined ? [role, toolCallId, content] : [role, timestamp, toolCallId]);
 }
 
 /** Returns a message with what Pi needs in it and it lacks. */

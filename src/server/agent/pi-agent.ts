@@ -6,11 +6,12 @@
 
 import { Failure } from "../../core/failure.ts";
 import { draftOf } from "../../core/format/entry.ts";
+import { parse } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import { type JoinedServer, NO_COMMAND } from "./joining.ts";
-import { brokenOff, completed, type MessageValue } from "./messages.ts";
+import { brokenOff, completed, type MessageValue, missingAmong } from "./messages.ts";
 import { isObject, membersOfLine, type PiReply, typeOf } from "./pi-lines.ts";
 import { type ForwardedRequest, ForwardedRequests, PiQuestions } from "./pi-questions.ts";
 import { AgentStand } from "./place.ts";
@@ -22,7 +23,7 @@ import { SeenTurn, type TurnRest } from "./seen-turn.ts";
 const STATE_WITHIN = 5000;
 /** Bytes of a line that are shown where it is no message. */
 const SHOWN = 4096;
-/** Entries at the end of the path among which a message of the turn is looked for. */
+/** Entries at the end of a session among which a message of the turn is looked for, where its beginning is not known. */
 const LOOKED_AT = 500;
 
 /** Commands after which the file of a session is elsewhere. */
@@ -61,9 +62,16 @@ export interface Forwarded extends ForwardedRequest {
   readonly line: Uint8Array;
 }
 
+/** Where a session was when a turn began: what the turn added comes after that. */
+interface TurnBeginning {
+  readonly log: Session["log"];
+  readonly count: number;
+}
+
 /** The rest of an agent that has ended. */
 interface Remains {
   readonly session: Session | undefined;
+  readonly from: TurnBeginning | undefined;
   readonly rest: TurnRest;
   readonly how: string;
   readonly isAborted: boolean;
@@ -94,6 +102,7 @@ export class PiAgent implements AgentSink {
   /** Whether it may be at work, or be about to begin. */
   private mayWork = false;
   private hasAborted = false;
+  private from: TurnBeginning | undefined;
   private wasStarted = false;
   private stall: NodeJS.Timeout | undefined;
   /** Why it is ended, if it is not for the host's end. */
@@ -127,6 +136,8 @@ export class PiAgent implements AgentSink {
     // It may have ended meanwhile.
     if (this.process !== process) throw this.gone();
     if (route.works) {
+      const { current } = this.host;
+      if (!this.isInTurn && current) this.from = { log: current.log, count: current.log.nodes.count };
       this.mayWork = true;
       this.hasAborted = false;
     }
@@ -306,6 +317,7 @@ export class PiAgent implements AgentSink {
     } catch {
       await this.process?.end();
     }
+    await this.keepShown();
     await this.bury();
   }
 
@@ -333,6 +345,9 @@ export class PiAgent implements AgentSink {
       if (type === "agent_start") this.mayWork = true;
       this.seen.note(type, bytes);
     }
+    // Before the host hears of the end, and may ask what is in the session.
+    const mayBeOver = type === "response" || type === "agent_end" || type === "agent_settled";
+    if (mayBeOver && this.seen.hasMessages && !this.isInTurn) void this.host.inTurn(() => this.keepShown());
     this.host.passOn(bytes);
   }
 
@@ -369,7 +384,8 @@ export class PiAgent implements AgentSink {
     this.stall = undefined;
     this.process = undefined;
     const session = this.place.leave();
-    const remains: Remains = { session, rest: this.seen.take(), how, isAborted: this.hasAborted || this.isEnding };
+    const isAborted = this.hasAborted || this.isEnding;
+    const remains: Remains = { session, from: this.from, rest: this.seen.take(), how, isAborted };
     this.unburied.push(remains);
     this.mayWork = false;
     const failure = this.gone(how);
@@ -406,21 +422,61 @@ export class PiAgent implements AgentSink {
     return this.burial;
   }
 
-  private async write({ session, rest, how, isAborted }: Remains): Promise<MessageValue | undefined> {
+  /**
+   * Writes what the agent showed as finished in a turn that is over, and has not written. It is asked first whether it is at
+   * rest: what it writes itself is in the file by then. Never rejects.
+   */
+  private async keepShown(): Promise<void> {
+    const { session } = this.place;
+    if (!session || this.isInTurn) return;
+    const shown = this.seen.messages;
+    try {
+      session.foreign.checkForChanges();
+      if (missingAmong(shown, storedSince(session, this.from, shown.length)).length > 0) {
+        const state = await this.state();
+        if (!state || state.isStreaming === true || state.isCompacting === true || this.isInTurn) return;
+        if (typeof state.sessionId === "string" && state.sessionId !== session.id)
+          this.host.show(`The agent wrote its last turn to another session, ${state.sessionFile ?? state.sessionId}.`);
+        else await this.writeShown(session, shown);
+      }
+      this.seen.forgetEnded();
+    } catch (error) {
+      this.host.show(`What the agent showed could not be compared with its session. ${(error as Error).message}`);
+    }
+  }
+
+  private async writeShown(session: Session, shown: readonly MessageValue[]): Promise<void> {
+    await becomeWriter(session);
+    session.refreshToWrite();
+    const missing = missingAmong(shown, storedSince(session, this.from, shown.length));
+    if (missing.length === 0) return;
+    await this.append(session, missing);
+    // The agent does not know these entries until it opens the session again.
+    this.place.outdate(session);
+    const are =
+      missing.length === 1 ? "1 message that it showed. It is" : `${missing.length} messages that it showed. They are`;
+    this.host.show(`The agent had not written ${are} in the session now.`);
+  }
+
+  /** Appends messages as the agent would have written them, and returns them when they are durable. */
+  private async append(session: Session, messages: readonly MessageValue[]): Promise<MessageValue[]> {
+    const whole = messages.map((message) => completed(message, session, () => this.host.server.now()));
+    if (whole.length === 0) return whole;
+    const { ids } = session.append(whole.map((message) => draftOf("message", { message })));
+    await session.commit();
+    this.host.server.wrote(session, ids);
+    return whole;
+  }
+
+  private async write({ session, from, rest, how, isAborted }: Remains): Promise<MessageValue | undefined> {
     if (!session) return undefined;
     await becomeWriter(session);
     session.refreshToWrite();
     session.foreign.followsFile = false;
-    const whole = (message: MessageValue): MessageValue => completed(message, session, () => this.host.server.now());
-    const messages = SeenTurn.missing(rest, storedMessages(session)).map(whole);
-    const end = this.brokenTurn(rest, how, isAborted, messages.at(-1) ?? lastMessage(session));
-    const broken = end && whole(end);
-    if (broken) messages.push(broken);
-    if (messages.length === 0) return undefined;
-    const { ids } = session.append(messages.map((message) => draftOf("message", { message })));
-    await session.commit();
-    this.host.server.wrote(session, ids);
-    return broken;
+    const missing = missingAmong(rest.messages, storedSince(session, from, rest.messages.length));
+    const broken = this.brokenTurn(rest, how, isAborted, missing.at(-1) ?? lastMessage(session));
+    const written = await this.append(session, broken ? [...missing, broken] : missing);
+    return broken && written.at(-1);
   }
 
   /** Returns the message that ends a turn: what was seen of the answer, or that there is none. */
@@ -452,18 +508,19 @@ export class PiAgent implements AgentSink {
   }
 }
 
-/** Returns the messages at the end of the path. */
-function storedMessages(session: Session): unknown[] {
-  const { tree, log } = session;
-  const found: unknown[] = [];
-  let at = tree.leaf;
-  for (let looked = 0; at >= 0 && looked < LOOKED_AT; looked++) {
-    if (log.nodes.type(at) === "message") found.push(session.entry(at).message);
-    at = log.nodes.parent(at);
-  }
-  return found;
+/** Returns the messages that a session has got since a turn of so many messages began. */
+function storedSince({ log }: Session, from: TurnBeginning | undefined, count: number): unknown[] {
+  const { nodes } = log;
+  const isKnown = from?.log === log && from.count <= nodes.count;
+  const first = isKnown ? from.count : Math.max(0, nodes.count - LOOKED_AT - 2 * count);
+  const found: number[] = [];
+  for (let at = first; at < nodes.count; at++) if (nodes.type(at) === "message") found.push(at);
+  return [...log.readMany(found)].map((line) => (parse(line) as { message?: unknown }).message);
 }
 
 function lastMessage(session: Session): MessageValue | undefined {
-  return storedMessages(session)[0] as MessageValue | undefined;
+  const { tree, log } = session;
+  let at = tree.leaf;
+  while (at >= 0 && log.nodes.type(at) !== "message") at = log.nodes.parent(at);
+  return at < 0 ? undefined : (session.entry(at).message as MessageValue);
 }

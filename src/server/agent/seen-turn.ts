@@ -1,14 +1,17 @@
 /**
  * Remembers of a turn what an agent that speaks Pi's dialect has said and may not have written: it writes a message after
  * it has told of it, and the beginning of a session only with the first answer. Lines are kept as they came, and read only
- * when the agent is gone.
+ * when the turn is over or the agent is gone.
  */
 
-import { isStored, type MessageValue } from "./messages.ts";
+import type { MessageValue } from "./messages.ts";
 import { membersOfLine } from "./pi-lines.ts";
 
 /** Bytes of lines that are kept, beyond which they are read and put together, or the oldest given up. */
 const KEPT = 16 << 20;
+
+/** Roles of messages that agents write as messages; they write others as entries of other types. */
+const WRITTEN: readonly unknown[] = ["user", "assistant", "toolResult"];
 
 const ASSISTANT = Buffer.from('"role":"assistant"');
 const WILL_RETRY = Buffer.from('"willRetry":true');
@@ -31,8 +34,6 @@ export class SeenTurn {
   private settles = false;
   private ended: Buffer[] = [];
   private endedBytes = 0;
-  /** Whether the messages that have ended are stored as soon as the agent says anything more. */
-  private hasAnswer = false;
   /** Lines about the answer that is being given, and what was put together of earlier ones. */
   private open: Buffer[] = [];
   private openBytes = 0;
@@ -50,7 +51,6 @@ export class SeenTurn {
       if (this.isOpen) this.keep(line);
       return;
     }
-    if (this.hasAnswer) this.forgetEnded();
     if (type === "agent_start") this.running = true;
     else if (type === "message_start") this.begin(line);
     else if (type === "message_end") this.finish(line);
@@ -74,7 +74,6 @@ export class SeenTurn {
   }
 
   private finish(line: Buffer): void {
-    this.hasAnswer = this.isOpen || line.includes(ASSISTANT);
     this.close();
     this.ended.push(line);
     this.endedBytes += line.length;
@@ -88,8 +87,18 @@ export class SeenTurn {
     this.openBytes = 0;
   }
 
-  private forgetEnded(): void {
-    this.hasAnswer = false;
+  /** Returns the messages that have ended since the last that are known to be stored. */
+  get messages(): readonly MessageValue[] {
+    const messages = this.ended.map((line) => messageIn(membersOfLine(line)));
+    return messages.filter((message) => message !== undefined && WRITTEN.includes(message.role)) as MessageValue[];
+  }
+
+  get hasMessages(): boolean {
+    return this.ended.length > 0;
+  }
+
+  /** Notes that the messages that have ended are stored. */
+  forgetEnded(): void {
     this.ended = [];
     this.endedBytes = 0;
   }
@@ -104,19 +113,15 @@ export class SeenTurn {
   /** Returns what is left of the turn, and forgets it. */
   take(): TurnRest {
     this.fold();
-    const messages = this.ended
-      .map((line) => messageIn(membersOfLine(line)))
-      .filter((message) => message !== undefined);
-    const rest = { messages, unfinished: this.isOpen ? this.partial : undefined, isRunning: this.running };
+    const rest = {
+      messages: this.messages,
+      unfinished: this.isOpen ? this.partial : undefined,
+      isRunning: this.running,
+    };
     this.close();
     this.forgetEnded();
     this.running = false;
     return rest;
-  }
-
-  /** Forgets messages that are stored; `stored` are those of the end of the path. */
-  static missing(rest: TurnRest, stored: readonly unknown[]): readonly MessageValue[] {
-    return rest.messages.filter((message) => !isStored(message, stored));
   }
 }
 

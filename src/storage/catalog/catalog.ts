@@ -5,6 +5,7 @@
 
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
+import { isDerivedId } from "../../core/foreign/ids.ts";
 import type {
   Catalog,
   FoundHits,
@@ -22,7 +23,7 @@ import type {
 } from "../../core/ports/catalog.ts";
 import { cursorAfter, familyOf, filterOf, parentsOf, unknownId } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import { type CountedSession, usageOf } from "../../core/search/usage.ts";
+import { type CountedSession, usageOf, withHeirs } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
@@ -133,7 +134,11 @@ class Finder implements LocalCatalog {
 
   async usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
     const { sessions, models, ...rest } = await this.counted(request, progress);
-    return { ...usageOf(sessions, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
+    // An imported fork names the other agent's file, which does not tell whether the original was imported, too.
+    const hasOriginal = (listed: Listed): boolean =>
+      isDerivedId(listed.id) || this.relations.parentOf(listed) !== undefined;
+    const inherited = withHeirs(sessions, hasOriginal);
+    return { ...usageOf(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
   }
 
   /** Returns the sessions that a request is about, with their usage. */

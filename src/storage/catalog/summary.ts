@@ -14,7 +14,7 @@ import { momentOf } from "../../core/search/listing.ts";
 import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
-import { hasEntriesNearby, headerOfLine, idInName, isTitleSlot, markLength } from "../fs/header.ts";
+import { hasEntriesNearby, headerOfLine, headerPlace, idInName, isTitleSlot, markLength } from "../fs/header.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
@@ -203,20 +203,22 @@ class Scanner {
   private readHeader(start: number, b: Uint8Array, at: number, past: number): void {
     const bom = start === 0 ? markLength(b, at) : 0;
     if (skipSpace(b, at + bom, past) === past || (start === 0 && isTitleSlot(b.subarray(at, past)))) return;
-    const header = headerOfLine(b.subarray(at + bom, past));
+    const first = headerOfLine(b.subarray(at + bom, past));
+    const late = first ? undefined : headerPlace(this.disk, this.fd);
+    const header = first ?? (late && headerOfLine(late.line));
     const { f } = this;
     this.hasHeader = true;
-    if (typeof header?.id !== "string" || header.id === "") {
+    if (header) {
+      Object.assign(f, headerFacts(header), { id: header.id });
+      f.plain = first?.version === CURRENT_VERSION && first.leafId === undefined;
+    } else {
       // The session opens nevertheless, with the id at the end of its file name.
       if (!hasEntriesNearby(this.disk, this.fd)) throw new NotASession();
       this.headerMade = true;
       f.id = idInName(this.file) ?? basename(this.file, ".jsonl");
       f.plain = false;
-      return this.addLine(start, b, at, past);
     }
-    Object.assign(f, headerFacts(header));
-    f.id = header.id;
-    f.plain = header.version === CURRENT_VERSION && header.leafId === undefined;
+    if (!first) this.addLine(start, b, at, past);
   }
 
   private updateActivity(): void {

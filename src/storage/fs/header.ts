@@ -1,6 +1,11 @@
-/** Finds the header line of a session file, which a byte order mark and blank lines may come before. */
+/**
+ * Finds the header of a session file: the first record that is one, whatever stands before it. All readers take it from
+ * here, so that they agree.
+ */
 
-import { bytesOf, holdsAt, parse, sameBytes, skipSpace } from "../../core/json/json.ts";
+import { headerIn } from "../../core/format/entry.ts";
+import { piecesOf } from "../../core/format/salvage.ts";
+import { bytesOf, holdsAt, sameBytes, skipSpace } from "../../core/json/json.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import { headerFile, isContainerName } from "./container-paths.ts";
 import type { Disk } from "./disk.ts";
@@ -8,10 +13,8 @@ import { beginningOf } from "./files.ts";
 
 /** Bytes of a file that are read to find its header, which has a few hundred. */
 const USUAL_BYTES = 1 << 11;
-/** Bytes that are read where it is not among these. A thousand headers take a third of the time for it. */
-const HEADER_BYTES = 1 << 16;
-/** Bytes of a file without a header line that are searched for entries. */
-const HEADERLESS_SEARCH_BYTES = 1 << 18;
+/** Bytes that are searched where it is not among these: for the header, and without one for entries. */
+export const SEARCHED_BYTES = 1 << 18;
 
 /** The beginning of a session file of ours, as all of us write it. */
 const OUR_BEGINNING = bytesOf('{"type":"session",');
@@ -26,6 +29,11 @@ export function beginsAsOurs(disk: Disk, file: string): boolean {
     return false;
   }
 }
+
+/** A text that each header has, but for one with escapes in it. */
+const NAMED = bytesOf('"session"');
+const LINE_FEED = 0x0a;
+const CR = 0x0d;
 
 /** The members of a stored header, unchecked but for its type. */
 export type StoredHeader = Readonly<Record<string, unknown>>;
@@ -46,49 +54,87 @@ export function isTitleSlot(line: Uint8Array): boolean {
 
 /** Returns where the line after a title begins; `start` where none is. */
 function afterTitle(b: Uint8Array, start: number): number {
-  const feed = b.indexOf(0x0a, start);
+  const feed = b.indexOf(LINE_FEED, start);
   return feed >= 0 && isTitleSlot(b.subarray(start, feed)) ? skipSpace(b, feed + 1, b.length) : start;
 }
 
+/** The record of a header, without its line end, and its offset in the file. */
+export interface HeaderPlace {
+  readonly start: number;
+  readonly line: Uint8Array;
+}
+
 /**
- * Returns the first line that is not blank in the first bytes of a file, without its line end, and its offset; undefined
- * when its line feed is not among these bytes. `isWhole`: the bytes are the whole file, whose last line may have none.
+ * Returns the first header in the first bytes of a file: a line, or a record within a damaged one. Undefined when no line
+ * that ends among these bytes has one. `isWhole`: the bytes are the whole file, whose last line may have no line feed.
  */
-export function firstLineIn(b: Uint8Array, isWhole: boolean): { start: number; line: Uint8Array } | undefined {
-  const start = afterTitle(b, skipSpace(b, markLength(b), b.length));
-  const feed = b.indexOf(0x0a, start);
-  if (feed < 0 && !isWhole) return undefined;
-  const end = feed < 0 ? b.length : feed;
-  return { start, line: b.subarray(start, b[end - 1] === 0x0d ? end - 1 : end) };
+export function headerPlaceIn(b: Uint8Array, isWhole: boolean): HeaderPlace | undefined {
+  const bytes = Buffer.from(b.buffer, b.byteOffset, b.byteLength);
+  for (let at = skipSpace(b, markLength(b), b.length); at < b.length; ) {
+    const feed = b.indexOf(LINE_FEED, at);
+    if (feed < 0 && !isWhole) return undefined;
+    const end = feed < 0 ? b.length : feed;
+    const place = headerPlaceInLine(b.subarray(at, b[end - 1] === CR ? end - 1 : end), at);
+    if (place) return place;
+    const next = bytes.indexOf(NAMED, end);
+    if (next < 0) return undefined;
+    at = Math.max(end, bytes.lastIndexOf(LINE_FEED, next)) + 1;
+  }
+  return undefined;
+}
+
+function headerPlaceInLine(line: Uint8Array, start: number): HeaderPlace | undefined {
+  if (headerIn(line)) return { start, line };
+  for (const piece of piecesOf(line, (bytes) => headerIn(bytes) !== null))
+    if (piece.isRecord && isTornText(line.subarray(0, piece.start)))
+      return { start: start + piece.start, line: line.subarray(piece.start, piece.end) };
+  return undefined;
+}
+
+/** Whether bytes are text, or zeros that a power cut left, and not those of a database or another binary file. */
+function isTornText(bytes: Uint8Array): boolean {
+  return bytes.every((c) => c >= 0x20 || c === 0x09 || c === 0);
 }
 
 /** Returns the header that a line is; undefined when it is none. */
 export function headerOfLine(line: Uint8Array): StoredHeader | undefined {
-  try {
-    const header = parse(line) as StoredHeader | null;
-    return header?.type === "session" ? header : undefined;
-  } catch {
-    return undefined;
+  return (headerIn(line) as StoredHeader | null) ?? undefined;
+}
+
+/** Returns where the header of an open session file is; undefined when it has none. */
+export function headerPlace(disk: Disk, fd: number): HeaderPlace | undefined {
+  const bytes = Buffer.alloc(SEARCHED_BYTES);
+  const count = disk.read(fd, bytes, 0, bytes.length, 0);
+  return headerPlaceIn(bytes.subarray(0, count), count < SEARCHED_BYTES);
+}
+
+/** The first bytes of a file, and the header among them. */
+export interface Begun {
+  readonly bytes: Uint8Array;
+  readonly header: StoredHeader | undefined;
+  /** Whether something else than a byte order mark, blank lines and a title stands before the header. */
+  readonly isLate: boolean;
+}
+
+/** Returns how a session file begins; null when no file is there. Throws errno errors. */
+export function begunAt(disk: Disk, file: string): Begun | null {
+  for (const searched of [USUAL_BYTES, SEARCHED_BYTES]) {
+    const bytes = beginningOf(disk, file, searched);
+    if (bytes === null) return null;
+    const isAll = bytes.length < searched;
+    const place = headerPlaceIn(bytes, isAll);
+    if (!place && !isAll && searched < SEARCHED_BYTES) continue;
+    const isLate =
+      place !== undefined && place.start > afterTitle(bytes, skipSpace(bytes, markLength(bytes), bytes.length));
+    return { bytes, header: place && headerOfLine(place.line), isLate };
   }
-}
-
-/** Returns the header in the first bytes of a session file. */
-export function headerOfBytes(bytes: Uint8Array): StoredHeader | undefined {
-  return headerOfLine((firstLineIn(bytes, true) as { line: Uint8Array }).line);
-}
-
-/** Returns the first bytes of a session file, which hold its header; null when no file is there. Throws errno errors. */
-export function headerBytes(disk: Disk, file: string): Uint8Array | null {
-  const bytes = beginningOf(disk, file, USUAL_BYTES);
-  const isEnough = bytes === null || bytes.length < USUAL_BYTES || firstLineIn(bytes, false) !== undefined;
-  return isEnough ? bytes : beginningOf(disk, file, HEADER_BYTES);
+  return null;
 }
 
 /** Returns the header of a session, or undefined when there is none, or when the disk refuses. */
 export function readHeader(disk: Disk, session: string): StoredHeader | undefined {
   try {
-    const bytes = headerBytes(disk, isContainerName(session) ? headerFile(session) : session);
-    return bytes ? headerOfBytes(bytes) : undefined;
+    return begunAt(disk, isContainerName(session) ? headerFile(session) : session)?.header;
   } catch {
     return undefined;
   }
@@ -99,11 +145,9 @@ export function readHeader(disk: Disk, session: string): StoredHeader | undefine
  * does not begin with a whole record of another kind, as the files of other agents do.
  */
 export function hasEntriesNearby(disk: Disk, fd: number): boolean {
-  const bytes = Buffer.alloc(HEADERLESS_SEARCH_BYTES);
+  const bytes = Buffer.alloc(SEARCHED_BYTES);
   const count = disk.read(fd, bytes, 0, bytes.length, 0);
   const records = bytes.toString("latin1", 0, count).split("\n").map(recordIn);
-  if (records.some((record) => record?.type === "session" && typeof record.id === "string" && record.id !== ""))
-    return true;
   const [first] = records;
   if (first && isOfAnother(first)) return false;
   return records.some(

@@ -6,7 +6,7 @@ import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import type { Agent, HiddenSession } from "../../core/ports/health.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
-import { headerBytes, headerOfBytes } from "../fs/header.ts";
+import { begunAt } from "../fs/header.ts";
 import { folderName, type StoragePaths } from "../fs/paths.ts";
 
 export type Hidden = Pick<HiddenSession, "reason" | "text" | "agents">;
@@ -17,9 +17,8 @@ const BOTH: readonly Agent[] = ["pi", "pi_agent_rust"];
 export function hiddenBecause(disk: Disk, paths: StoragePaths, file: string): Hidden | null {
   if (isContainerName(file))
     return { reason: "container", text: "it is in a container, and agents look for session files", agents: BOTH };
-  const bytes = headerBytes(disk, file);
-  const header = bytes === null ? undefined : headerOfBytes(bytes);
-  if (header === undefined)
+  const { header, isLate } = begunAt(disk, file) ?? {};
+  if (header === undefined || isLate)
     return {
       reason: "no_header",
       text: "its first line is no header, and agents take it for no session",

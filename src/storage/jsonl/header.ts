@@ -50,19 +50,19 @@ export function parseHeader(line: Uint8Array): FileHeader | null {
 }
 
 /** Makes a header in place of a damaged one. The session can then be read, and repaired or cloned to be written. */
-export function makeHeader(file: string, modified: number, cwd: string, sha256: (b: Uint8Array) => string): FileHeader {
+export function makeHeader(file: string, modified: number, sha256: (b: Uint8Array) => string): FileHeader {
   const id = idInName(file) ?? `damaged-${sha256(bytesOf(file)).slice(0, 16)}`;
   const timestamp = new Date(modified).toISOString();
-  const header: SessionHeader = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd };
+  const header: SessionHeader = { type: "session", version: CURRENT_VERSION, id, timestamp, cwd: "" };
   return {
     header,
     headerLine: bytesOf(JSON.stringify(header)),
     version: CURRENT_VERSION,
     readOnly: new Failure(
       "read_only",
-      "The session's header line is damaged, so it can be read but not written. repair_session gives it a new one; clone copies it.",
+      "The session's header is damaged, so it can be read but not written. repair_session gives it a new one, without the directory and the parent that nothing names any more; clone copies it.",
     ),
-    damage: { kind: "bad_header", reason: "the first line is not a header", salvaged: false },
+    damage: { kind: "bad_header", reason: "the file has no header", salvaged: false },
   };
 }
 

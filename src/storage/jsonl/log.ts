@@ -35,8 +35,6 @@ import { LineScanner } from "./scan.ts";
 import { FileEnd, SessionFile } from "./session-file.ts";
 
 export interface JsonlOptions extends FileLogOptions {
-  /** Working directory of a session whose own is lost. */
-  readonly cwd: string;
   /** Returns the path of a new session's file. */
   readonly fileFor: (header: SessionHeader) => string;
   /** Bytes of a new file after which a sync begins beside the writing. */
@@ -89,7 +87,7 @@ export class JsonlBackend implements Backend {
     this.records = new LineRecords(env, this.file, entries, end);
     this.reader = this.records.reader;
     const parts = { file: this.file, entries, records: this.records, end };
-    this.scanner = new LineScanner(parts, env, options.cwd, thorough);
+    this.scanner = new LineScanner(parts, env, thorough);
     this.others = new OtherWriters(env, parts, this.scanner, this.state);
     this.index = new FileIndex(parts, this.scanner, env, options.snapshots);
     this.tail = new FileTail(parts, this.others, options);

@@ -11,8 +11,8 @@ import { idOfLine, legacyIdOf, migrateV1, migrateV2 } from "../../core/format/ol
 import { piecesOf } from "../../core/format/salvage.ts";
 import { bytesOf, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
-import { unpackId } from "../../core/tree/nodes.ts";
-import { hasEntriesNearby, isTitleSlot, markLength } from "../fs/header.ts";
+import { KNOWN_TYPES, unpackId } from "../../core/tree/nodes.ts";
+import { hasEntriesNearby, headerPlace, isTitleSlot, markLength } from "../fs/header.ts";
 import { notASession } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
@@ -39,13 +39,13 @@ export class LineScanner {
   readonly thorough: boolean;
   /** Whether the file begins with a title, as those of oh-my-pi do, which writes that anew in its place. */
   private isOfOmp = false;
+  /** Offset of the header, where something stands before it. */
+  private headerStart = -1;
   /** Whether new lines are being read: another program may have glued one to what a dead writer left. */
   isGrowing = false;
   /** Parents, packed, of damaged lines that are no entries any more but have a legible head; by the id in that head. */
   readonly lostParents = new Map<string, number>();
   private readonly env: Env;
-  /** Working directory of a session whose own is lost. */
-  private readonly cwd: string;
   private readonly file: SessionFile;
   private readonly entries: KnownEntries;
   private readonly records: LineRecords;
@@ -53,13 +53,12 @@ export class LineScanner {
   /** Ids by the index of their line among the whole lines; the header is 0. Version 1 names entries by these. */
   private readonly oldLines: (string | undefined)[] = [undefined];
 
-  constructor(scanned: ScannedParts, env: Env, cwd: string, thorough: boolean) {
+  constructor(scanned: ScannedParts, env: Env, thorough: boolean) {
     this.file = scanned.file;
     this.entries = scanned.entries;
     this.records = scanned.records;
     this.end = scanned.end;
     this.env = env;
-    this.cwd = cwd;
     this.thorough = thorough;
   }
 
@@ -100,6 +99,7 @@ export class LineScanner {
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.stored) this.addHeader(number, start, b.subarray(at, past));
+    else if (start < this.headerStart) this.addBeforeHeader(number, start, b.subarray(at, past));
     else if (this.quick && b[past - 1] === 0x7d && past > at && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
       this.add(start, past - at, 0);
     else this.addUnusual(number, start, b.subarray(at, past));
@@ -133,6 +133,7 @@ export class LineScanner {
     });
     if (fault !== null) return fault;
     if (nodes.typeCode("session") === heads.type) {
+      if (start === this.headerStart) return null;
       this.entries.report("extra_header", start, line.length, "a second header", false, number);
       return null;
     }
@@ -153,7 +154,7 @@ export class LineScanner {
     const { entries } = this;
     const before = entries.damage.length;
     const add = (piece: Uint8Array, at: number): boolean =>
-      this.isEntry(piece) && this.addEntry(number, start + at, piece) === null;
+      (start + at === this.headerStart || this.isEntry(piece)) && this.addEntry(number, start + at, piece) === null;
     let found = false;
     for (const { start: at, end, isRecord } of piecesOf(line, add)) {
       if (isRecord) found = true;
@@ -246,16 +247,32 @@ export class LineScanner {
     const { disk, fd, path, seen } = this.file;
     this.isOfOmp ||= start === 0 && isTitleSlot(line);
     if (start === 0 && this.isOfOmp) return;
-    const parsed = parseHeader(line);
+    const first = parseHeader(line);
+    const late = first ? undefined : headerPlace(disk, fd);
+    const parsed = first ?? (late ? parseHeader(Uint8Array.from(late.line)) : null);
     if (!parsed && !hasEntriesNearby(disk, fd))
       throw notASession(path, `line ${number} is not a header with type session and an id`);
     if (parsed && this.isOfOmp) parsed.readOnly ??= new Failure("read_only", OMP);
-    this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.cwd, this.env.sha256);
+    this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.env.sha256);
+    if (late) this.headerStart = late.start;
     const { damage } = this.stored;
     this.entries.isNewer = damage?.kind === "newer_version";
-    const { length } = parsed ? line : bytes;
+    const { length } = first ? line : bytes;
     if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
-    if (!parsed) this.addUnusual(number, start, bytes);
+    if (late) this.addBeforeHeader(number, start, bytes);
+    else if (!first) this.addUnusual(number, start, bytes);
+  }
+
+  /** Adds a line that begins before the header: damage, unless it is an entry of a session or has the header. */
+  private addBeforeHeader(number: number, start: number, line: Uint8Array): void {
+    if (isBlank(line)) return;
+    if (start + line.length > this.headerStart) {
+      this.salvage(number, start, line);
+      return;
+    }
+    const type = this.isEntry(line) ? (parse(line) as { type?: unknown }).type : undefined;
+    const isKept = KNOWN_TYPES.includes(type as never) && this.addEntry(number, start, line) === null;
+    this.entries.report("bad_line", start, line.length, "the line stands before the header", isKept, number);
   }
 
   private addOld(number: number, start: number, line: Uint8Array): string | null {
@@ -264,6 +281,7 @@ export class LineScanner {
     const type = found && memberOf(found, "type");
     if (!type) return "not an entry";
     if (parse(line, type.start, type.end) === "session") {
+      if (start === this.headerStart) return null;
       this.oldLines.push(undefined);
       this.entries.report("extra_header", start, line.length, "a second header", false, number);
       return null;

@@ -6,17 +6,11 @@ import { piecesOf } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { withFile } from "../fs/files.ts";
-import { firstLineIn, headerOfLine } from "../fs/header.ts";
+import { type HeaderPlace, headerOfLine, headerPlaceIn, SEARCHED_BYTES } from "../fs/header.ts";
 import type { LifecycleDeps } from "./exclusive.ts";
 
 /** Bytes beyond which a header is not rewritten. */
 const MAX_HEADER = 64 << 20;
-
-/** The line of a header, and its offset in the file. */
-export interface HeaderPlace {
-  readonly start: number;
-  readonly line: Uint8Array;
-}
 
 /** Returns the header's line in an open session file. Throws corrupt. */
 export function headerIn(disk: Disk, fd: number, size: number, file: string): HeaderPlace {
@@ -25,9 +19,10 @@ export function headerIn(disk: Disk, fd: number, size: number, file: string): He
   for (const piece of piecesOf(disk, fd, 0, Math.min(size, MAX_HEADER))) {
     pieces.push(Uint8Array.from(piece));
     read += piece.length;
-    const found = firstLineIn(concat(pieces), read === size);
-    if (found && headerOfLine(found.line)) return found;
-    if (found) break;
+    const bytes = concat(pieces);
+    const found = headerPlaceIn(bytes, read === size);
+    if (found) return found;
+    if (read >= SEARCHED_BYTES && bytes.includes(0x0a)) break;
   }
   throw new Failure("corrupt", "The session's header is damaged. repair_session repairs it.", { sessionPath: file });
 }

@@ -11,13 +11,14 @@ import { copyBytes, cutBack, sameStretch } from "../fs/chunked-io.ts";
 import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
 import { infoOrNull, lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
+import type { HeaderPlace } from "../fs/header.ts";
 import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
 import { isOneFile, isSameFile, isUnchanged } from "../fs/stamps.ts";
 import { isLock, type Lock } from "../locks/contract.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
 import { keepLeaf } from "../log/leaf-store.ts";
 import type { LifecycleDeps, LockedSession } from "./exclusive.ts";
-import { cwdBefore, type HeaderPlace, headerIn, headerText, textOfHeader } from "./header-lines.ts";
+import { cwdBefore, headerIn, headerText, textOfHeader } from "./header-lines.ts";
 import { alreadyThere, belongings, moveWith, type PathChange, requireWayFree } from "./move.ts";
 import { about, factsOf, recorded } from "./recorded.ts";
 

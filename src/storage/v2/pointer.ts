@@ -4,6 +4,7 @@ import { createHash } from "node:crypto";
 import { basename, dirname, join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
+import type { SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { SessionLocation, Status } from "../../core/ports/migrations.ts";
 import { piecesOf } from "../fs/chunked-io.ts";
@@ -19,7 +20,8 @@ import {
 } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
 import { beginningOf, guarded, ifPresent, lastName, nth, publishBytes, replaceFile, withFile } from "../fs/files.ts";
-import { headerBytes, headerOfBytes, readHeader, type StoredHeader } from "../fs/header.ts";
+import { begunAt, readHeader, type StoredHeader } from "../fs/header.ts";
+import { fileName } from "../fs/paths.ts";
 import { backupName, backupsOf } from "../fs/quarantine.ts";
 import { noSession } from "../log/failures.ts";
 import type { Durability } from "../log/write-state.ts";
@@ -132,8 +134,8 @@ interface Origin extends Pick<Pointer, "correlationId" | "source" | "sourceForma
  * Returns the origin of a container whose pointer is missing or damaged, or a text that says why it is not a session. A
  * container that began in V2 is a session, because no session file was ever in its place. One whose ledger has a
  * completed migration is a session unless the migrated file is there again: after that, only a rollback makes something
- * else the session, and the ledger records it too. One without manifest and migration is a session unless a session
- * file with its id lies next to it. A process that died between publishing the container and publishing the pointer
+ * else the session, and the ledger records it too. One whose ledger is lost is a session unless a session file with its id
+ * lies next to it; of a database, only what is beside it tells that. A process that died between publishing the container and publishing the pointer
  * leaves such a container, and so does a copy without the pointer.
  */
 export function originOf(disk: Disk, container: string): Origin | string {
@@ -149,17 +151,44 @@ export function originOf(disk: Disk, container: string): Origin | string {
   const asNew = { manifestHash, correlationId: `new-${sessionId}`, source: null };
   if (manifest?.sourceFormat === "native_v2") return asNew;
   const last = lastMigration(disk, container);
-  if (manifest === null && last === undefined) {
-    if (!hasSessionFile(disk, dirname(container), sessionId)) return asNew;
-    return `${lost}, and a session file with its id is next to it. Open that file. If it is not the newer one: ${copyIt.toLowerCase()}`;
+  if (last === undefined) {
+    const frozen = frozenOf(disk, container);
+    if (manifest?.sourceFormat === "sqlite_v1") {
+      if (frozen === undefined || exists(disk, join(dirname(container), frozen)))
+        return `${lost}, and so is its ledger. Open the database that it was made from. If that is lost: ${copyIt.toLowerCase()}`;
+      return { ...asNew, source: frozen, sourceFormat: "sqlite_v1" };
+    }
+    if (hasSessionFile(disk, dirname(container), sessionId))
+      return `${lost}, and a session file with its id is next to it. Open that file. If it is not the newer one: ${copyIt.toLowerCase()}`;
+    return { ...asNew, source: frozen ?? (manifest === null ? null : usualName(disk, container)) };
   }
-  if (last?.phase !== "completed" || last.outcome !== "ok")
+  if (last.phase !== "completed" || last.outcome !== "ok")
     return `${lost}, and its ledger has no completed migration. Open the session file that it was made from. If that is lost: ${copyIt.toLowerCase()}`;
   const { correlationId, sourcePath, sourceFormat } = last;
   const source = basename(sourcePath);
   if (exists(disk, join(dirname(container), source)))
     return `${lost}, and ${source}, which it was migrated from, exists again. Open that file; or move it away to continue with the container`;
   return { manifestHash, correlationId, source, ...(sourceFormat === "sqlite_v1" ? { sourceFormat } : {}) };
+}
+
+/** Returns the name of the file whose frozen copy, beside a container, is of the container's session. */
+function frozenOf(disk: Disk, container: string): string | undefined {
+  const id = basename(container, CONTAINER);
+  for (const name of disk.names(dirname(container))) {
+    const file = frozenFrom(name);
+    if (file === null) continue;
+    try {
+      if (headerAt(disk, join(dirname(container), name))?.id === id) return file;
+    } catch {
+      // It cannot be read, so it tells nothing.
+    }
+  }
+  return undefined;
+}
+
+/** Returns the name that Pi gives the file of a container's session. */
+function usualName(disk: Disk, container: string): string {
+  return fileName({ ...readHeader(disk, container), id: basename(container, CONTAINER) } as SessionHeader);
 }
 
 /** Bytes at the start of a session file in which its header's id is looked for. */
@@ -350,9 +379,9 @@ export function locationOf(disk: Disk, path: string): SessionLocation {
 
 /** Returns the header of a session file or of a database; undefined when there is none. Throws what `idIn` throws. */
 export function headerAt(disk: Disk, file: string): StoredHeader | undefined {
-  const bytes = ifPresent(() => headerBytes(disk, file));
-  if (bytes && beginsDatabase(bytes)) return { id: idIn(disk, file), version: 3 };
-  return bytes ? headerOfBytes(bytes) : undefined;
+  const begun = ifPresent(() => begunAt(disk, file));
+  if (begun && beginsDatabase(begun.bytes)) return { id: idIn(disk, file), version: 3 };
+  return begun?.header;
 }
 
 /**

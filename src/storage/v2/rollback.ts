@@ -223,8 +223,7 @@ async function takeBack(going: Rollback): Promise<Migrated> {
     await log.checkpointNow?.("pre_migration");
     machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED"], "a checkpoint of what is rolled back");
   }
-  const ours = pointer.phase === "rollback" ? pointer.correlationId : run.correlationId;
-  const correlationId = wishes.correlationId ?? ours;
+  const correlationId = wishes.correlationId ?? pointer.correlationId;
   const intent: Pointer = { ...pointer, phase: "rollback", reason, correlationId, source: basename(file) };
   let verification = NONE_VALID;
   const check = async (written: string): Promise<void> => {

@@ -129,3 +129,20 @@ test("delete asks with the way back that there will be", async () => {
     expect((await runHere(place, ["delete", file], { now: NOW, terminal, variables })).status).toBe(1);
   expect(asked.map((question) => question.includes("undo cannot bring it back"))).toEqual([false, true]);
 });
+
+test("undo asks before it takes back an older operation than the last, which cannot be undone", async () => {
+  const { place } = await used();
+  await printed(place, ["delete", sessionId(1), "--permanent", "--yes"]);
+  const asked: string[] = [];
+  const terminal = (said: string) => ({
+    answer: async (question: string) => {
+      asked.push(question);
+      return said;
+    },
+  });
+  expect((await runHere(place, ["undo"], { now: NOW })).stderr).toContain("Undo that by its id.");
+  expect(await runHere(place, ["undo"], { now: NOW, terminal: terminal("n") })).toMatchObject({ status: 1 });
+  expect(await runHere(place, ["undo"], { now: NOW, terminal: terminal("y") })).toMatchObject({ status: 0 });
+  expect(asked).toHaveLength(2);
+  expect(asked[1]).toMatch(/^The last operation cannot be undone: .* Deleted "say a0000000"\. .*\nUndo it now\?/);
+});

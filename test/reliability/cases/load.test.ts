@@ -214,7 +214,7 @@ cases("L", [
       );
       expect(found).toEqual([
         [3, false, ["extra_header"]],
-        [2, true, ["bad_header", "extra_header"]],
+        [2, false, ["bad_line"]],
         [0, false, []],
         [2, true, ["bad_header"]],
       ]);

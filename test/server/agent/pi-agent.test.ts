@@ -411,3 +411,60 @@ describe("the lines of an agent", () => {
     expect(server.said.join("\n")).toMatch(/\{not JSON[\s\S]*a reply to nothing that it was asked/);
   });
 });
+
+describe("what an agent shows as finished is in its session", () => {
+  /** An agent that shows a turn, and of its messages writes those with these positions. */
+  function forgetful(place: Place, written: number[], late = false): string {
+    return ownAgent(
+      place,
+      `if (type === "get_state") return say({ id, type: "response", command: type, success: true, data: { isStreaming: false } });
+       const at = Date.now();
+       const messages = [
+         { role: "user", content: [{ type: "text", text: JSON.parse(line).message }], timestamp: at },
+         { role: "assistant", content: [{ type: "toolCall", id: "c", name: "read", arguments: {} }], stopReason: "toolUse", timestamp: at + 1 },
+         { role: "toolResult", toolCallId: "c", toolName: "read", content: [{ type: "text", text: "found" }], timestamp: at + 2 },
+         { role: "assistant", content: [{ type: "text", text: "answer" }], stopReason: "stop", timestamp: at + 3 },
+       ];
+       const reply = () => say({ id, type: "response", command: type, success: true });
+       if (!${late}) reply();
+       say({ type: "agent_start" });
+       let parentId = null;
+       for (const [n, message] of messages.entries()) {
+         say({ type: "message_start", message });
+         say({ type: "message_end", message });
+         if (!${JSON.stringify(written)}.includes(n)) continue;
+         const entry = { type: "message", id: "0000000" + n, parentId, timestamp: new Date().toISOString(), message };
+         appendFileSync(opened, JSON.stringify(entry) + "\\n");
+         parentId = entry.id;
+       }
+       say({ type: "agent_end", messages });
+       if (${late}) reply();`,
+    );
+  }
+
+  test.each([
+    ["nothing", [], false, 4],
+    ["nothing, and replies late", [], true, 4],
+    ["only the beginning", [0, 1], false, 2],
+    ["all of it", [0, 1, 2, 3], false, 0],
+  ] as const)("also of one that writes %s, each message once", async (_what, written, late, lacking) => {
+    const place = temporaryPlace();
+    const agent = forgetful(place, [...written], late);
+    const server = serveWithAgent(agent, [], place);
+    for (const message of lacking === 4 ? ["one", "two"] : ["one"]) {
+      server.send({ id: 1, type: "prompt", message });
+      await event(server, "agent_end");
+      const expected = [`user: ${message}`, "assistant: read", "toolResult: found", "assistant: answer"];
+      expect((await said(server)).slice(-4)).toEqual(expected);
+    }
+    const { messages } = await data(server, "get_messages");
+    expect(messages).toHaveLength(lacking === 4 ? 8 : 4);
+    const notices = server.events.filter(({ type }) => type === "extension_ui_request").map((one) => one.message);
+    if (lacking === 0) expect(notices).toEqual([]);
+    else
+      expect(notices[0]).toBe(
+        `The agent had not written ${lacking} messages that it showed. They are in the session now.`,
+      );
+    if (lacking === 4) expect((await data(server, "verify_session")).damage).toEqual([]);
+  });
+});

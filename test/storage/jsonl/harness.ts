@@ -23,7 +23,6 @@ export function harnessOn(
     env: testEnv(),
     locks,
     quarantine: join(root, "quarantine"),
-    cwd: root,
     durability: "sync",
     readOnly,
     fileFor: (header) => join(folder, `${header.id}.jsonl`),

@@ -40,7 +40,6 @@ function indexedOn(
     locks,
     readOnly,
     quarantine: QUARANTINE,
-    cwd: "/home/me/project",
     durability: "sync",
     fileFor: (header) => `${FOLDER}/${header.id}.jsonl`,
     snapshots,

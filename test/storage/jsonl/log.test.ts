@@ -47,7 +47,6 @@ test.each([
     env,
     locks: { acquire: () => ({ release() {}, previousHolderDied: previousHolderDied }), holder: () => null },
     quarantine: "/root/quarantine",
-    cwd: "/root",
     durability: "sync",
     fileFor: (header) => `/root/sessions/${header.id}.jsonl`,
   });
@@ -101,7 +100,6 @@ test("what another program glues to a torn write is found by a log that knew the
       env: testEnv(),
       locks: noLocks,
       quarantine: "/root/quarantine",
-      cwd: "/root",
       durability: "sync",
       fileFor: (header) => `/root/sessions/${header.id}.jsonl`,
     });
@@ -136,7 +134,6 @@ test.each(["opened", "looked at"])(
         env: testEnv(),
         locks: noLocks,
         quarantine: "/root/quarantine",
-        cwd: "/root",
         durability: "sync",
         fileFor: (header) => `/root/sessions/${header.id}.jsonl`,
       });

@@ -4,6 +4,8 @@ import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import type { Session } from "../../../src/core/session/session.ts";
+import { scanFile } from "../../../src/storage/catalog/summary.ts";
+import { readHeader } from "../../../src/storage/fs/header.ts";
 import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
 import { BEGINNING } from "../../support/env.ts";
 import { chain, entryText, fileText, headerText, id, linesOf, SESSION, userText } from "../../support/lines.ts";
@@ -14,6 +16,7 @@ import {
   idsOf,
   jsonlOn,
   kindsOf,
+  logOf,
   messagesAt,
   openOn,
   QUARANTINE,
@@ -593,4 +596,41 @@ test("what only keeps the leaf is no parent to name", async () => {
   };
   expect(() => again.append([draft])).toThrow(expect.objectContaining({ name: "entry_not_found" }));
   expect([again.leafId, nodes.count]).toEqual([id(0), 4]);
+});
+
+describe("the first valid header in a file counts", () => {
+  const header = headerText({ parentSession: "/elsewhere/parent.jsonl" });
+  const torn = chain(1)[0].slice(0, 40);
+  const before: readonly (readonly [what: string, text: string, entries: number, kinds: readonly string[]])[] = [
+    ["a record of another kind", '{"type":"title"}\n', 3, ["bad_line"]],
+    ["a line of a log", "12:00 begun\n\n", 3, ["bad_line"]],
+    ["a header without an id", '{"type":"session","version":3}\n', 3, ["bad_line"]],
+    ["zeros in the same line", "\0".repeat(3000), 3, ["bad_line"]],
+    ["a torn entry in the same line", torn, 3, ["bad_line"]],
+    ["an entry", `${chain(1)[0]}\n`, 4, ["bad_line"]],
+    ["three lines", '{"type":"title"}\n[]\nx\n', 3, ["bad_line", "bad_line", "bad_line"]],
+  ];
+
+  test.each(before)("though %s stands before it", (_what, text, entries, kinds) => {
+    const disk = diskWith(text + fileText(header, ...chain(3, entries - 3)));
+    const log = jsonlOn(disk).open(FILE);
+    const facts = { id: SESSION, cwd: "/home/me/project", parentSession: "/elsewhere/parent.jsonl" };
+    expect(log.header).toMatchObject(facts);
+    expect([idsOf(log).length, kindsOf(log), log.readOnly]).toEqual([entries, kinds, null]);
+    expect(readHeader(disk, FILE)).toEqual(JSON.parse(header));
+    expect(scanFile(disk, FILE)?.now).toMatchObject({
+      ...facts,
+      timestamp: JSON.parse(header).timestamp,
+      messages: entries,
+    });
+    log.repair();
+    const repaired = textOf(disk.content(FILE) as Uint8Array);
+    expect(repaired).toBe(fileText(header, ...chain(entries)));
+    expect(kindsOf(jsonlOn(disk).open(FILE))).toEqual([]);
+  });
+
+  test("and one that is lost is not made up of what this process is", () => {
+    const log = logOf(fileText("{broken", ...chain(2)));
+    expect([log.header.cwd, log.header.parentSession]).toEqual(["", undefined]);
+  });
 });

@@ -67,7 +67,7 @@ const LINES = [
 function options(segmentBytes = 3000): MigrationOptions {
   const env = testEnv();
   const common = { disk: realDisk, env, locks: noLocks, durability: "sync", quarantine: join(folder, "q") } as const;
-  const files = jsonlStore({ ...common, cwd: "/", fileFor: () => join(folder, "a.jsonl") });
+  const files = jsonlStore({ ...common, fileFor: () => join(folder, "a.jsonl") });
   const containers = segmentedStore({
     ...common,
     containerFor: () => container,

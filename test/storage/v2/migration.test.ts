@@ -56,7 +56,7 @@ const CORRELATION = "corr-0001";
 function optionsOn(disk: FaultDisk, locks: Locks = locksOf("us", new Map()), segmentBytes = 4096): MigrationOptions {
   const env = testEnv();
   const common = { disk, env, locks, durability: "sync", quarantine: "/state/quarantine" } as const;
-  const files = jsonlStore({ ...common, cwd: "/", fileFor: () => FILE });
+  const files = jsonlStore({ ...common, fileFor: () => FILE });
   const containers = segmentedStore({ ...common, containerFor: () => CONTAINER, segmentBytes });
   return {
     disk,
