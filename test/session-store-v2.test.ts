@@ -451,3 +451,17 @@ async function expectSame(read: Read, server: Wire): Promise<void> {
     kindsOf(diagnostics).filter((kind) => kind !== "ambiguous_leaf" && kind !== "newer_branch"),
   );
 }
+
+test("a frame whose head is damaged stands for its entry, however that is spelled, by the steps and by the program", async () => {
+  const folder = temporaryFolder();
+  const spelled = chain(4).map((text) => text.replace(/^\{("type":"message"),(.*)\}$/, "{ $2, $1}"));
+  const container = await published(folder, spelled);
+  const segment = join(container, "segments/0000000000000001.seg");
+  const [first, second, third, ...rest] = readFileSync(segment, "utf8").split("\n");
+  const damaged = [second.replace("entryType", "entryTxpe"), third.replace('"payload"', '"pxyload"')];
+  writeFileSync(segment, [first, ...damaged, ...rest].join("\n"));
+  const read = readContainer(container);
+  expect(kindsOf(read.told)).toEqual(["bad_body", "bad_body"]);
+  expect(idsOf(read.lines)).toEqual(idsOf(spelled));
+  await expectShown(read, serveHere(["--session-dir", folder, "--session", container]));
+});

@@ -1,11 +1,12 @@
 import * as z from "zod";
 import { explain, REASONS } from "../core/context/explain.ts";
 import { paired, type Shown } from "../core/context/pairing.ts";
+import type { ImageForm } from "../core/format/images.ts";
 import { Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { command } from "./shared/command.ts";
-import { message, stored } from "./shared/shapes.ts";
+import { images, message, stored } from "./shared/shapes.ts";
 
 const explanation = z.object({
   entryId: z.string(),
@@ -35,6 +36,7 @@ export default command({
         "every tool call has its result directly after it, as providers require: calls without a result and results " +
           "without a call are left out; where ids are empty or repeated, the order pairs them",
       ),
+    images,
     explain: z.boolean().optional().describe("say for each entry of the path why it is in the context or not"),
   },
   result: z.object({
@@ -54,13 +56,13 @@ export default command({
       entryIds: ["a1b2c3d4"],
     },
   },
-  run(context, { leafId, strict, explain: why }) {
+  run(context, { leafId, strict, images, explain: why }) {
     const { session } = context;
     const { nodes } = session.log;
     const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.position(leafId);
-    let all = shownAt(session, leaf);
+    let all = shownAt(session, leaf, images);
     // A message was just found to be damaged, and each id must belong to the message at its index.
-    if (session.rebuildAfterLosses()) all = shownAt(session, leaf);
+    if (session.rebuildAfterLosses()) all = shownAt(session, leaf, images);
     const shown = strict ? paired(session.tree, all) : all;
     return {
       messages: Raw.array(() => shown.map(({ text }) => text)),
@@ -78,10 +80,10 @@ export default command({
   },
 });
 
-function shownAt(session: Session, leaf: number): Shown[] {
+function shownAt(session: Session, leaf: number, images: ImageForm | undefined): Shown[] {
   const shown: Shown[] = [];
   for (const item of session.context(leaf).items) {
-    const [text] = session.messageTexts([item]);
+    const [text] = session.messageTexts([item], images);
     if (text) shown.push({ item, text });
   }
   return shown;

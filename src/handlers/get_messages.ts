@@ -2,13 +2,13 @@ import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { command } from "./shared/command.ts";
 import { pageEnd, pageOf } from "./shared/page.ts";
-import { cursor, limit, message, nextCursor, stored } from "./shared/shapes.ts";
+import { cursor, images, limit, message, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_messages",
   summary: "What the model sees at the leaf, oldest first: compactions, summaries and edits applied.",
   effect: "read",
-  params: { cursor, limit },
+  params: { cursor, limit, images },
   result: z.object({ messages: stored(z.array(message)), nextCursor }),
   failures: ["cursor_expired"],
   example: {
@@ -20,12 +20,12 @@ export default command({
     const page = pageOf(session, params.cursor);
     const { items } = session.context(page.leaf);
     const past = pageEnd(context, params.limit, items.length, page.index, (i) => {
-      const [text] = session.messageTexts([items[i]]);
+      const [text] = session.messageTexts([items[i]], params.images);
       return text;
     });
     const shown = items.slice(page.index, past);
     return {
-      messages: Raw.array(() => session.messageTexts(shown)),
+      messages: Raw.array(() => session.messageTexts(shown, params.images)),
       nextCursor: past < items.length ? page.next(past) : undefined,
     };
   },

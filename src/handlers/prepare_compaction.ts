@@ -1,6 +1,7 @@
+import * as z from "zod";
 import { command } from "./shared/command.ts";
 import { compactionPreparation, compactionPreparationOf, wishes } from "./shared/compaction.ts";
-import { assistantExample } from "./shared/shapes.ts";
+import { assistantExample, images } from "./shared/shapes.ts";
 
 export default command({
   name: "prepare_compaction",
@@ -8,8 +9,12 @@ export default command({
     "Returns what a compaction would summarise and keep by Pi's rules: all that a model, and then compact_append, need. " +
     "Changes nothing.",
   effect: "read",
-  params: wishes,
-  result: compactionPreparation,
+  params: {
+    ...wishes,
+    images,
+    messages: z.boolean().optional().describe("false: without them; conversationText has what a summariser needs"),
+  },
+  result: compactionPreparation.partial({ messagesToSummarize: true, turnPrefixMessages: true }),
   example: {
     params: { keepRecentTokens: 0 },
     result: {

@@ -16,8 +16,8 @@ export interface EntryGroup {
 const MOST_WAITING = 200;
 
 interface WaitingAnswer extends EntryGroup {
-  /** Calls without a result, by id. */
-  readonly open: ToolCall[];
+  /** Calls without a result by id, the last first. */
+  readonly open: Map<string, ToolCall[]>;
   readonly after: EntryGroup[];
 }
 
@@ -34,7 +34,7 @@ export function* groupsOf(entries: Iterable<PageEntry>, cuts: ReadonlySet<number
     }
     if (waiting) {
       if (answers(waiting, message, entry)) {
-        if (waiting.open.length > 0) continue;
+        if (waiting.open.size > 0) continue;
         yield* [waiting, ...waiting.after];
         waiting = undefined;
       } else waiting.after.push({ index, entry, results: new Map() });
@@ -43,7 +43,15 @@ export function* groupsOf(entries: Iterable<PageEntry>, cuts: ReadonlySet<number
     const calls = message.role === "assistant" ? toolCalls(message.content) : [];
     const group: EntryGroup = { index, entry, results: new Map(calls.map((call) => [call, NO_RESULT])) };
     if (calls.length === 0) yield group;
-    else waiting = { ...group, open: calls, after: [] };
+    else {
+      const open = new Map<string, ToolCall[]>();
+      for (const call of calls.reverse())
+        open
+          .set(call.id, open.get(call.id) ?? [])
+          .get(call.id)
+          ?.push(call);
+      waiting = { ...group, open, after: [] };
+    }
   }
   if (waiting) yield* [waiting, ...waiting.after];
 }
@@ -58,9 +66,10 @@ function endsWaiting({ after }: WaitingAnswer, { role }: LooseMembers): boolean 
 /** Gives a result to the first call without one that it names. Returns whether there is such a call. */
 function answers({ open, results }: WaitingAnswer, { role, toolCallId }: LooseMembers, entry: PageEntry): boolean {
   if (role !== "toolResult") return false;
-  const at = open.findIndex(({ id }) => id === toolCallId);
-  if (at < 0) return false;
-  results.set(open[at], entry);
-  open.splice(at, 1);
+  const calls = typeof toolCallId === "string" ? open.get(toolCallId) : undefined;
+  const call = calls?.pop();
+  if (!call) return false;
+  if (calls?.length === 0) open.delete(call.id);
+  results.set(call, entry);
   return true;
 }

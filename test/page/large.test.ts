@@ -1,9 +1,14 @@
 /** A page of a long session leaves as it is made. */
 
-import { expect, test } from "vitest";
-import type { ExportPage, PageEntry } from "../../src/core/export/page.ts";
+import { describe, expect, test } from "vitest";
+import { type ExportPage, type PageEntry, pageOf } from "../../src/core/export/page.ts";
 import { noCounts, noUsage } from "../../src/core/session/stats.ts";
 import { htmlPieces } from "../../src/page/main.ts";
+import { entryText, id, userText } from "../support/lines.ts";
+import { processorTimeOf } from "../support/processor.ts";
+import { range } from "../support/random.ts";
+import { sessionOf } from "../support/sessions.ts";
+import { SWEEP } from "../support/tiers.ts";
 
 /** They are many blocks, each of which has some dozens. */
 const COUNT = 300;
@@ -72,4 +77,26 @@ test("of 300 entries, no more are read than the next block needs", () => {
   expect(most).toBeLessThanOrEqual(3);
   // Blocks are the largest pieces, and the script.
   expect(largest).toBeLessThan(1 << 17);
+});
+
+describe("takes no time that grows with the square", SWEEP, () => {
+  const COUNT = 40_000;
+  const calls = range(0, COUNT).map((n) => ({ type: "toolCall", id: `call-${n}`, name: "read", arguments: {} }));
+  const result = (n: number) =>
+    entryText("message", id(n + 2), id(n + 1), {
+      message: { role: "toolResult", toolCallId: `call-${n}`, toolName: "read", content: [], isError: false },
+    });
+  const asking = entryText("message", id(1), id(0), { message: { role: "assistant", content: calls } });
+  test.each<[string, () => string[]]>([
+    ["of the branches at one entry", () => range(0, COUNT).map((n) => userText(id(n + 1), id(0)))],
+    ["of the calls of one answer", () => [asking, ...range(0, COUNT).map(result)]],
+  ])("%s", async (_, rest) => {
+    const session = await sessionOf([userText(id(0), null), ...rest()]);
+    let size = 0;
+    const took = await processorTimeOf(() => {
+      for (const piece of htmlPieces(pageOf(session, true))) size += piece.length;
+    });
+    expect(size).toBeGreaterThan(50 * COUNT);
+    expect(took).toBeLessThan(6000);
+  });
 });

@@ -168,3 +168,43 @@ describe("explain", () => {
     expect(await server.result("get_context")).not.toHaveProperty("explain");
   });
 });
+
+describe("pictures", () => {
+  const DATA = "iVBORw0KGgo".padEnd(4000, "A");
+  const picture = { type: "image", mimeType: "image/png", data: DATA };
+  const shown = { role: "user", content: [{ type: "text", text: "look" }, picture] };
+  const served = async () => serverWith({ type: "message", message: shown }, user("and?"));
+
+  test("are left out, or named by their place, where the host asks for it", async () => {
+    const { server, ids } = await served();
+    const places = {
+      omit: { type: "text", text: "[image omitted]" },
+      reference: { ...picture, data: { entryId: ids[0], block: 1 } },
+    };
+    for (const [images, block] of Object.entries(places))
+      for (const method of ["get_context", "get_messages"]) {
+        const { messages } = await server.result(method, { images });
+        expect(messages[0].content, `${method} ${images}`).toEqual([{ type: "text", text: "look" }, block]);
+        expect(messages[1]).toMatchObject({ role: "user", content: "and?" });
+      }
+    expect((await server.result("get_context")).messages[0].content[1]).toEqual(picture);
+    const explained = await server.result("get_context", { explain: true });
+    expect((await server.result("get_context", { explain: true, images: "reference" })).explain).toEqual(
+      explained.explain,
+    );
+  });
+
+  test("keep nobody with a limit from the context, or from a compaction", async () => {
+    const { server } = await served();
+    await server.result("initialize", { maxReplyBytes: 2048 });
+    expect((await server.failure("get_context")).message).toContain('images: "omit"');
+    expect((await server.result("get_context", { images: "omit" })).messages).toHaveLength(2);
+    const wanted = { keepRecentTokens: 0 };
+    const { messagesToSummarize } = await server.result("prepare_compaction", { ...wanted, images: "omit" });
+    expect(messagesToSummarize[0].content[1]).toEqual({ type: "text", text: "[image omitted]" });
+    const bare = await server.result("prepare_compaction", { ...wanted, messages: false });
+    expect(bare).not.toHaveProperty("messagesToSummarize");
+    expect(bare).not.toHaveProperty("turnPrefixMessages");
+    expect(bare.conversationText).toContain("look");
+  });
+});

@@ -164,12 +164,24 @@ function headsIn(bytes: Buffer): Head[] {
   const line = bytes.toString("latin1");
   const heads: Head[] = [];
   const mark = line.indexOf(',"payload":');
+  const ends = bytes.at(-1) === 0x0a ? -2 : -1;
+  const starts = [mark < 0 ? -1 : mark + MARK.length, line.indexOf("{", 1)].filter((at) => at >= 0);
+  const whole = starts.map((at) => wholeHead(bytes.subarray(at, ends))).find((head) => head !== null);
+  if (whole) heads.push(whole);
   const own = mark < 0 ? null : PAYLOAD_HEAD.exec(line.slice(mark + MARK.length));
   if (own && TYPES.split(" ").includes(own[1]))
     heads.push({ type: own[1], id: own[2], parentId: own[3] ?? null, isMarker: own[4] !== undefined });
   const frame = FRAME_HEAD.exec(line);
   if (frame) heads.push({ type: frame[3], id: frame[1], parentId: frame[2] ?? null, isMarker: false });
   return heads;
+}
+
+/** What a whole payload says of its entry; null for any other. */
+function wholeHead(payload: Buffer): Head | null {
+  const value = jsonOf(payload);
+  if (!isObject(value) || !isText(value.type)) return null;
+  const isMarker = value.type === "custom" && value.customType === MARKER;
+  return { type: value.type, id: idText(value.id) ?? "", parentId: idText(value.parentId), isMarker };
 }
 
 /** Whether a piece lies where a row says. */

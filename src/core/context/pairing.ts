@@ -14,16 +14,28 @@ import type { Bodies, ContextItem } from "./context.ts";
 export function pairUp(calls: readonly { id: string }[], results: readonly string[]): number[] {
   const answers = results.map(() => -1);
   const answered = calls.map(() => false);
-  const pair = (result: number, fits: (id: string) => boolean): void => {
-    const call = calls.findIndex(({ id }, index) => !answered[index] && fits(id));
-    if (call < 0) return;
+  /** Calls by id, the last first. */
+  const waiting = new Map<string, number[]>();
+  for (const [call, { id }] of [...calls.entries()].reverse())
+    waiting
+      .set(id, waiting.get(id) ?? [])
+      .get(id)
+      ?.push(call);
+  const pair = (result: number, call: number | undefined): void => {
+    if (call === undefined || call >= calls.length) return;
     answered[call] = true;
     answers[result] = call;
   };
   // Exact ids come first, whatever their place, so that a result without an id never takes the call of one with an id.
-  for (const [index, result] of results.entries()) if (result !== "") pair(index, (id) => id === result);
-  for (const [index, result] of results.entries())
-    if (answers[index] < 0) pair(index, (id) => id === "" || result === "");
+  for (const [index, id] of results.entries()) if (id !== "") pair(index, waiting.get(id)?.pop());
+  let first = 0;
+  let unnamed = 0;
+  for (const [index, id] of results.entries()) {
+    if (answers[index] >= 0) continue;
+    while (answered[first]) first++;
+    while (unnamed < calls.length && (answered[unnamed] || calls[unnamed].id !== "")) unnamed++;
+    pair(index, id === "" ? first : unnamed);
+  }
   return answers;
 }
 

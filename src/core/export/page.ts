@@ -71,7 +71,11 @@ export function pageOf(session: Session, all: boolean, family?: PageFamily): Exp
   const branches = branchesOf(session, all);
   const branchesHere = new Map<number, number[]>();
   for (const [index, { from, active }] of branches.entries())
-    if (!active && from >= 0) branchesHere.set(from, [...(branchesHere.get(from) ?? []), index + 1]);
+    if (!active && from >= 0) {
+      const here = branchesHere.get(from) ?? [];
+      branchesHere.set(from, here);
+      here.push(index + 1);
+    }
   const shown = new Uint8Array(tree.nodes.count);
   for (const { own } of branches) for (const position of own) shown[position] = 1;
   const apart = all ? [...session.visible()].filter((position) => shown[position] === 0) : [];

@@ -1,6 +1,6 @@
 /** Reads the head of one entry line: type, id, parentId and role, from its bytes, without its body. */
 
-import { bytesOf, memberOf, members, memberValue, skipSpace, stringEnd } from "../json/json.ts";
+import { bytesOf, memberOf, members, memberValue, skipSpace, stringEnd, textOf } from "../json/json.ts";
 import {
   HEAD_BATCH,
   HEAD_MARKER,
@@ -12,6 +12,7 @@ import {
   ROLES,
   type Role,
 } from "../tree/nodes.ts";
+import { LineEnds } from "./line-ends.ts";
 
 /** `customType` of the entry that makes a leaf position last (session-format reference, section 5). */
 export const LEAF_MARKER = "pi-session-server.leaf";
@@ -44,6 +45,7 @@ const TIMESTAMP = wordsOf(',"timestamp":"');
 const BATCH = wordsOf(',"_batch":{');
 const MESSAGE = wordsOf(',"message":{"role":"');
 const MARKER = wordsOf(`,"customType":"${LEAF_MARKER}"`);
+const MARKER_VALUE = wordsOf(`"${LEAF_MARKER}"`);
 const CUSTOM_TYPE = wordsOf(',"customType":"');
 const MESSAGE_CODE = KNOWN_TYPES.indexOf("message");
 const CUSTOM_CODE = KNOWN_TYPES.indexOf("custom");
@@ -86,6 +88,11 @@ function packedAt(b: Uint8Array, at: number): number {
   return ((d0 << 28) | (d1 << 24) | (d2 << 20) | (d3 << 16) | (d4 << 12) | (d5 << 8) | (d6 << 4) | d7) >>> 0;
 }
 
+/** Returns the value of the string of eight hex digits at `at`, or -1. */
+function packedIdAt(b: Uint8Array, at: number): number {
+  return b[at] === QUOTE && b[at + 9] === QUOTE ? packedAt(b, at + 1) : -1;
+}
+
 /** The part of a head that follows from the type and the body of an entry. */
 export type BodyHead = Pick<Head, "type" | "role" | "flags">;
 
@@ -126,6 +133,9 @@ export class HeadReader implements Head {
   /** The bytes that were read last, and a view of them: most lines of a scan lie in the same bytes. */
   private bytes: Uint8Array = new Uint8Array(0);
   private view = new DataView(this.bytes.buffer);
+  private readonly ends = new LineEnds();
+  /** The last id that is not of eight hex digits: most entries continue the one before them. */
+  private lastId = "";
 
   constructor(nodes: Nodes) {
     this.nodes = nodes;
@@ -136,11 +146,7 @@ export class HeadReader implements Head {
    * end)` need only hold the beginning of the line. Returns false for any other line.
    */
   readFast(b: Uint8Array, start: number, end: number): boolean {
-    if (b !== this.bytes) {
-      this.bytes = b;
-      this.view = new DataView(b.buffer, b.byteOffset, b.byteLength);
-    }
-    const { view } = this;
+    const view = this.viewOf(b);
     if (!startsWith(view, start, end, OPENING)) return false;
     let at = start + OPENING.length;
     const type = codeOf(view, at, end, TYPES);
@@ -191,6 +197,72 @@ export class HeadReader implements Head {
     this.role = role;
     this.flags = flags;
     return true;
+  }
+
+  /**
+   * Reads a head from the first {@link HEAD_BYTES} of a line and, with `isWhole`, the last ones, with members in any
+   * order and spelling. Does not check what is between them. Returns false where they do not tell it, or the head is
+   * one that few entries have.
+   */
+  readEnds(b: Uint8Array, start: number, end: number, isWhole: boolean): boolean {
+    const { ends } = this;
+    ends.readBeginning(b, start, Math.min(end, start + HEAD_BYTES));
+    if (this.takeEnds(b, end)) return true;
+    if (!isWhole) return false;
+    ends.readEnd(b, Math.max(start, end - HEAD_BYTES), end);
+    return this.takeEnds(b, end);
+  }
+
+  private takeEnds(b: Uint8Array, end: number): boolean {
+    const view = this.viewOf(b);
+    const { ends } = this;
+    if (ends.type < 0 || ends.id < 0 || ends.parentId < 0) return false;
+    const type = codeOf(view, ends.type + 1, end, TYPES);
+    if (type < 0 || b[ends.type] !== QUOTE) return false;
+    let role = 0;
+    let flags = ends.isBatch ? HEAD_BATCH : 0;
+    if (type === MESSAGE_CODE) {
+      if (ends.role < 0 || b[ends.role] !== QUOTE) return false;
+      role = 1 + codeOf(view, ends.role + 1, end, NAMED_ROLES);
+      if (role === 0) return false;
+    } else if (type === CUSTOM_CODE) {
+      if (ends.customType < 0 || hasEscape(b, ends.customType + 1, end)) return false;
+      if (startsWith(view, ends.customType, end, MARKER_VALUE)) flags |= HEAD_MARKER;
+    }
+    const packedId = packedIdAt(b, ends.id);
+    const id = packedId < 0 ? this.idAt(b, ends.id, end) : "";
+    const isRoot = b[ends.parentId] === 0x6e;
+    const packedParent = isRoot ? -1 : packedIdAt(b, ends.parentId);
+    const parentId = isRoot || packedParent >= 0 ? null : this.idAt(b, ends.parentId, end);
+    if ((packedId < 0 && id === "") || parentId === "") return false;
+    if (packedId < 0) this.lastId = id;
+    this.packedId = packedId;
+    this.id = id;
+    this.packedParent = packedParent;
+    this.parentId = parentId;
+    this.type = type;
+    this.role = role;
+    this.flags = flags;
+    return true;
+  }
+
+  /** Returns the id at `at`; an empty text for one that has other bytes than usual. */
+  private idAt(b: Uint8Array, at: number, end: number): string {
+    const { lastId } = this;
+    const { length } = lastId;
+    let i = at + 1;
+    while (i - at <= length && b[i] === lastId.charCodeAt(i - at - 1)) i++;
+    if (i - at > length && b[i] === QUOTE && length > 0) return lastId;
+    while (i < end && b[i] > 0x20 && b[i] < 0x7f && b[i] !== QUOTE && b[i] !== BACKSLASH) i++;
+    return b[at] === QUOTE && i < end && b[i] === QUOTE ? textOf(b, at + 1, i) : "";
+  }
+
+  private viewOf(b: Uint8Array): DataView {
+    if (b !== this.bytes) {
+      this.bytes = b;
+      this.view = new DataView(b.buffer, b.byteOffset, b.byteLength);
+    }
+    return this.view;
   }
 
   /** Reads the head of any whole line; an entry without an id gets `missingId`. Returns what is wrong, or null. */

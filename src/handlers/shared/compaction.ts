@@ -4,6 +4,7 @@ import * as z from "zod";
 import { type CompactionPlan, prepareCompaction } from "../../core/context/compaction.ts";
 import { windowOf } from "../../core/context/models.ts";
 import { type CompactionSettings, compactionSettings } from "../../core/context/settings.ts";
+import type { ImageForm } from "../../core/format/images.ts";
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { CommandContext } from "./command.ts";
@@ -46,7 +47,7 @@ export const compactionPreparation = z.object({
 
 export function compactionPreparationOf(
   { session, server }: Pick<CommandContext, "session" | "server">,
-  wanted: z.output<z.ZodObject<typeof wishes>>,
+  wanted: z.output<z.ZodObject<typeof wishes>> & { images?: ImageForm; messages?: boolean },
 ): z.input<typeof compactionPreparation> {
   const { enabled, ...defaults } = compactionSettings(server.piSettings(session.cwd));
   const settings = {
@@ -57,13 +58,15 @@ export function compactionPreparationOf(
   };
   const plan = planOf(session, settings);
   const { contextTokens, isSplitTurn, previousSummary, files } = plan;
+  const messagesOf = (items: CompactionPlan["history"]) =>
+    wanted.messages === false ? undefined : Raw.array(() => session.messageTexts(items, wanted.images));
   return {
     shouldCompact: plan.shouldCompact,
     contextTokens,
     tokensBefore: contextTokens,
     firstKeptEntryId: session.idOrNull(plan.firstKept),
-    messagesToSummarize: Raw.array(() => session.messageTexts(plan.history)),
-    turnPrefixMessages: Raw.array(() => session.messageTexts(plan.turnPrefix)),
+    messagesToSummarize: messagesOf(plan.history),
+    turnPrefixMessages: messagesOf(plan.turnPrefix),
     isSplitTurn,
     previousSummary,
     details: files,

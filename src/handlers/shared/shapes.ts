@@ -1,6 +1,7 @@
 /** Shapes that several commands, events and hooks share. */
 
 import * as z from "zod";
+import { IMAGE_FORMS } from "../../core/format/images.ts";
 import type { Fidelity } from "../../core/ports/fidelity.ts";
 
 export const entry = z
@@ -118,3 +119,11 @@ export function fidelityShown(report: Fidelity): z.input<typeof fidelity> {
     warnings: warnings.map((warning) => ({ ...warning })),
   };
 }
+
+export const images = z
+  .enum(IMAGE_FORMS)
+  .optional()
+  .describe(
+    "omit: [image omitted] in place of each picture; reference: the data of a picture is an object with the entryId " +
+      "that has it and the index of its block. By default the data is there",
+  );

@@ -64,6 +64,8 @@ export function gather(
 /** Returns the sentence about a reply that is over the host's limit. */
 function tooLarge(call: Call | undefined, limit: number): string {
   const { name = "", params: { shape = {} } = {} } = call?.command ?? {};
-  const less = "limit" in shape ? "Ask for less with limit and cursor, or raise it" : "It comes whole: raise the limit";
+  const whole =
+    "images" in shape ? 'Ask for it without pictures (images: "omit"), or raise it' : "It comes whole: raise the limit";
+  const less = "limit" in shape ? "Ask for less with limit and cursor, or raise it" : whole;
   return `The reply to ${name} is over your maxReplyBytes of ${limit}. ${less} in initialize.`;
 }

@@ -178,14 +178,22 @@ class Scanner {
       this.addEntry(start, past - at, true);
     else if (skipSpace(b, at, past) < past) {
       this.f.plain = false;
-      if (isUtf8(b.subarray(at, past)) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE)
+      const isEntry = (): boolean =>
+        isUtf8(b.subarray(at, past)) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE;
+      if ((b[past - 1] === CLOSE_BRACE && heads.readEnds(b, at, past, true)) || isEntry())
         this.addEntry(start, past - at, false);
     }
   }
 
   private addLongLine(start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.hasHeader) throw new NotASession();
-    if (last === CLOSE_BRACE && heads.readFast(head, 0, head.length)) this.addEntry(start, length, true);
+    const usual = heads.readFast(head, 0, head.length);
+    const isLegible = (): boolean => {
+      const ends = Buffer.concat([head, this.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
+      return heads.readEnds(ends, 0, ends.length, true);
+    };
+    this.f.plain &&= usual;
+    if (last === CLOSE_BRACE && (usual || isLegible())) this.addEntry(start, length, usual);
     else if (length <= LONGEST_READ) this.addLine(start, this.read(start, length), 0, length);
     else this.f.plain = false;
   }

@@ -9,7 +9,7 @@ import { CURRENT_VERSION, patchMembers, withMember } from "../../core/format/ent
 import { HEAD_BYTES } from "../../core/format/head.ts";
 import { idOfLine, legacyIdOf, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
 import { piecesOf } from "../../core/format/salvage.ts";
-import { bytesOf, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
+import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { KNOWN_TYPES, unpackId } from "../../core/tree/nodes.ts";
 import { hasEntriesNearby, headerPlace, isTitleSlot, markLength } from "../fs/header.ts";
@@ -86,8 +86,14 @@ export class LineScanner {
 
   private addLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.stored) throw notASession(this.file.path, "its first line is too long for a header");
-    const usual = this.quick && last === 0x7d && this.entries.heads.readFast(head, 0, head.length);
-    if (!usual) return this.addLine(number, start, this.file.read(start, length), 0, length);
+    const { heads } = this.entries;
+    const isLegible = (): boolean => {
+      if (heads.readFast(head, 0, head.length)) return true;
+      const ends = concat([head, this.file.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
+      return heads.readEnds(ends, 0, ends.length, true);
+    };
+    if (!this.quick || last !== 0x7d || !isLegible())
+      return this.addLine(number, start, this.file.read(start, length), 0, length);
     // A carriage return before the line feed is not part of the line.
     const [end] = this.file.read(start + length - 1, 1);
     this.add(start, end === 0x0d ? length - 1 : length, 0);
@@ -100,7 +106,12 @@ export class LineScanner {
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.stored) this.addHeader(number, start, b.subarray(at, past));
     else if (start < this.headerStart) this.addBeforeHeader(number, start, b.subarray(at, past));
-    else if (this.quick && b[past - 1] === 0x7d && past > at && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
+    else if (
+      this.quick &&
+      past > at &&
+      b[past - 1] === 0x7d &&
+      (heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)) || heads.readEnds(b, at, past, true))
+    )
       this.add(start, past - at, 0);
     else this.addUnusual(number, start, b.subarray(at, past));
   }
@@ -111,9 +122,11 @@ export class LineScanner {
     const fault = this.addEntry(number, start, line);
     if (fault === null) return;
     const isSalvaged = this.salvage(number, start, line);
-    const isLegible = this.version >= CURRENT_VERSION && heads.readFast(line, 0, Math.min(line.length, HEAD_BYTES));
+    const isLegible =
+      this.version >= CURRENT_VERSION &&
+      (heads.readFast(line, 0, Math.min(line.length, HEAD_BYTES)) || heads.readEnds(line, 0, line.length, !isSalvaged));
     if (isSalvaged) {
-      if (isLegible) this.lostParents.set(unpackId(heads.packedId), heads.packedParent);
+      if (isLegible && heads.packedId >= 0) this.lostParents.set(unpackId(heads.packedId), heads.packedParent);
     } else if (isLegible) {
       // An entry with a legible head and a damaged body keeps its place in the tree.
       this.add(start, line.length, 0);

@@ -58,10 +58,23 @@ export function requireBound(entries: KnownEntries, b: Uint8Array, frame: Frame)
   requireMatch(entries, frame);
 }
 
+/**
+ * Reads the head of the payload in a line that is not a frame, `b[first, end)`, from all of the payload if that is whole,
+ * else from its beginning. Returns where the payload begins in the line, or -1.
+ */
+function readDamaged(heads: HeadReader, b: Uint8Array, first: number, end: number): number {
+  const line = Buffer.from(b.buffer, b.byteOffset + first, end - first);
+  const mark = line.indexOf(PAYLOAD);
+  const named = mark < 0 ? -1 : mark + PAYLOAD.length;
+  // The name before the payload may be what is damaged.
+  for (const at of [named, line.indexOf("{", 1)])
+    if (at >= 0 && isUtf8(line.subarray(at, -1)) && heads.readAny(b, first + at, end - 1, () => "") === null) return at;
+  return named >= 0 && heads.readFast(b, first + named, Math.min(end, first + named + HEAD_BYTES)) ? named : -1;
+}
+
 /** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */
 export function idIn(heads: HeadReader, b: Uint8Array, first: number, end: number): string | null {
-  const mark = Buffer.from(b.buffer, b.byteOffset + first, end - first).indexOf(PAYLOAD);
-  return mark >= 0 && heads.readFast(b, first + mark + PAYLOAD.length, end) ? idsOf(heads).id : null;
+  return readDamaged(heads, b, first, end) >= 0 ? idsOf(heads).id : null;
 }
 
 /**
@@ -135,22 +148,21 @@ export function chainAt({ end, extents, reader }: Container, entrySeq: number): 
  * legible and fits the row; else throws {@link Malformed}. Reading the entry reports the damage.
  */
 export function addDamaged(container: Container, row: IndexRow, bytes: Buffer, usual: Frame | null): void {
-  const mark = bytes.indexOf(PAYLOAD);
-  const payloadStart = usual?.payloadStart ?? mark + PAYLOAD.length;
-  const payloadBytes = row.byteLength - 2 - payloadStart;
-  const payloadEnd = payloadStart + payloadBytes;
-  if ((!usual && mark < 0) || payloadBytes < 1) throw new Malformed("its frame is damaged");
   const { nodes, heads } = container.entries;
+  const found = readDamaged(heads, bytes, 0, bytes.length - 1);
   const fits = (): boolean => {
     const { id, parentId } = idsOf(heads);
     return id === row.entryId && (parentId === null || nodes.position(parentId) >= 0);
   };
-  if (!heads.readFast(bytes, payloadStart, Math.min(bytes.length, payloadStart + HEAD_BYTES)) || !fits()) {
+  if (found < 0 || !fits()) {
     if (!usual) throw new Malformed("its frame is damaged");
     heads.readValue({ type: usual.entryType, id: usual.entryId, parentId: usual.parentEntryId }, () => "");
     if (!fits()) throw new Malformed("its frame is damaged");
   }
   const { id, parentId } = idsOf(heads);
+  const payloadStart = usual?.payloadStart ?? found;
+  const payloadEnd = row.byteLength - 2;
+  if (payloadStart >= payloadEnd) throw new Malformed("its frame is damaged");
   const frame: Frame = {
     ...row,
     entryId: id,
@@ -160,7 +172,7 @@ export function addDamaged(container: Container, row: IndexRow, bytes: Buffer, u
     payloadSha256: usual?.payloadSha256 ?? sha256(bytes.subarray(payloadStart, payloadEnd)),
     payloadStart,
     payloadEnd,
-    payloadBytes,
+    payloadBytes: payloadEnd - payloadStart,
   };
   addFrame(container, frame, row.byteOffset, row.byteLength, 0, Number.parseInt(row.crc32c, 16));
 }

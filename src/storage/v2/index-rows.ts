@@ -222,7 +222,11 @@ export class IndexRows {
     if (usual !== null && usual.payloadEnd === byteLength - 2) {
       const enough = head.length >= Math.min(usual.payloadStart + HEAD_BYTES, usual.payloadEnd);
       const end = Math.min(head.length, usual.payloadEnd);
-      const isRead = enough && entries.heads.readFast(head, usual.payloadStart, end);
+      const { payloadStart, payloadEnd } = usual;
+      const isRead =
+        enough &&
+        (entries.heads.readFast(head, payloadStart, end) ||
+          entries.heads.readEnds(head, payloadStart, end, end === payloadEnd));
       if (isRead && isOf(usual, row) && isBound(entries, usual)) {
         addFrame(container, usual, byteOffset, byteLength, 0, crc);
         return;

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from "vitest";
 import { prepareCompaction } from "../../../src/core/context/compaction.ts";
-import { paired } from "../../../src/core/context/pairing.ts";
+import { paired, pairUp } from "../../../src/core/context/pairing.ts";
 import { draftOfText } from "../../../src/core/format/entry.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { verify } from "../../../src/core/session/check.ts";
@@ -497,4 +497,58 @@ describe("a leaf that a person may not expect", () => {
     // To begin anew is a person's choice.
     expect((await sessionOf([...dead, userText(id(7), null)])).diagnostics).toEqual([]);
   });
+});
+
+test("results are paired with calls by ids first, and by their order where these are empty or repeated", () => {
+  const called = (...ids: string[]) => ids.map((one) => ({ id: one }));
+  const cases: [string[], string[], number[]][] = [
+    [
+      ["a", "b"],
+      ["b", "a"],
+      [1, 0],
+    ],
+    [
+      ["a", "a"],
+      ["a", "a", "a"],
+      [0, 1, -1],
+    ],
+    [
+      ["", "a"],
+      ["", "a", "c"],
+      [0, 1, -1],
+    ],
+    [
+      ["a", ""],
+      ["c", "a"],
+      [1, 0],
+    ],
+    [
+      ["a", "b"],
+      ["", "a"],
+      [1, 0],
+    ],
+    [
+      ["", ""],
+      ["x", "", ""],
+      [0, 1, -1],
+    ],
+  ];
+  for (const [calls, results, answers] of cases) expect(pairUp(called(...calls), results)).toEqual(answers);
+});
+
+test("pairing reads each call a few times, however many there are", () => {
+  let reads = 0;
+  const calls = Array.from({ length: 2000 }, (_, n) => ({
+    get id() {
+      reads++;
+      return `call-${n}`;
+    },
+  }));
+  expect(
+    pairUp(
+      calls,
+      calls.map((_, n) => `call-${1999 - n}`),
+    )[0],
+  ).toBe(1999);
+  expect(reads).toBeLessThan(5 * calls.length);
 });

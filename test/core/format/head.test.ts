@@ -179,3 +179,66 @@ describe("the head that travels with a new line", () => {
       expect(known).toBe(type === "strange" ? 0 : 3);
     }));
 });
+
+describe("the ends of a line", () => {
+  const ends = (line: string, isWhole = true): Head | null => {
+    const heads = new HeadReader(new Nodes());
+    const bytes = bytesOf(line);
+    return heads.readEnds(bytes, 0, bytes.length, isWhole) ? pick(heads) : null;
+  };
+  const LONG = 'a "quote" \\ {"role":"user"},"type":"label" \u00fc\n'.repeat(40);
+  const shuffled = (random: Random, value: object): object =>
+    Object.fromEntries(
+      Object.entries(value)
+        .map(([name, member]) => [random.int(1 << 20), name, member] as const)
+        .sort(([a], [b]) => a - b)
+        .map(([, name, member]) => [name, member]),
+    );
+  const entryOf = (random: Random): object => {
+    const text = random.int(3) === 0 ? "short" : LONG;
+    const ids = ["a0000001", "8d3f0f5e-6f2e-4d47-9a2e-1f1f6c1b2a3b", "x.1", 'q"'];
+    const role = ["user", "assistant", "toolResult", "judge"][random.int(4)];
+    const usage = { input: 1, cost: { total: 0.5 } };
+    const message = shuffled(random, { role, content: [{ type: "text", text }], usage, [`x${random.int(9)}`]: {} });
+    const type = ["message", "message", "custom", "label", "verdict"][random.int(5)];
+    const body = type === "message" ? { message } : { customType: "pi-session-server.leaf", data: { text } };
+    return shuffled(random, {
+      type,
+      id: ids[random.int(4)],
+      parentId: [null, ...ids][random.int(5)],
+      timestamp: TIME,
+      ...(random.int(4) === 0 ? { _batch: { session: "s", index: 0, count: 1 } } : {}),
+      ...body,
+    });
+  };
+
+  test("never say anything else than the whole line", () => {
+    forSeeds(300, (random) => {
+      const line = JSON.stringify(entryOf(random), null, random.int(2)).replaceAll("\n", " ");
+      for (const isWhole of [true, false]) {
+        const found = ends(line, isWhole);
+        // A batch between long texts is one that no program writes.
+        if (found) expect({ ...found, flags: found.flags | 4 }, line).toEqual(withBatch(thorough(line)));
+      }
+    });
+  });
+  const withBatch = (head: Head | string) => (typeof head === "string" ? head : { ...head, flags: head.flags | 4 });
+
+  test.each<[string, object]>([
+    ["with another id", { type: "message", id: "u-1", parentId: "u-0", message: { role: "user", content: LONG } }],
+    [
+      "sorted",
+      { id: "a0000001", message: { content: LONG, role: "user", usage: {} }, parentId: null, type: "message" },
+    ],
+    ["backwards", { message: { usage: {}, role: "user", content: LONG }, parentId: "u-0", id: "u-1", type: "message" }],
+    ["of a custom entry", { data: LONG, customType: "note", id: "u-1", parentId: null, type: "custom" }],
+    ["of a compaction", { type: "compaction", id: "u-1", parentId: "a0000001", summary: LONG }],
+  ])("tell the head of a line %s", (_, entry) => {
+    for (const space of [0, 1]) {
+      const line = JSON.stringify(entry, null, space).replaceAll("\n", " ");
+      expect(ends(line)).toEqual(thorough(line));
+      const cut = line.slice(0, HEAD_BYTES) + line.slice(-HEAD_BYTES);
+      expect(ends(cut), "without what is between them").toEqual(thorough(line));
+    }
+  });
+});

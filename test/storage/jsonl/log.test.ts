@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { JsonlBackend } from "../../../src/storage/jsonl/log.ts";
@@ -12,9 +12,9 @@ import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
-import { chain, fileText, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { chain, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
 import { range, share } from "../../support/random.ts";
-import { idsOf } from "../../support/sessions.ts";
+import { idsOf, logOf, textsOf } from "../../support/sessions.ts";
 import { keepsTheContract } from "../contract.ts";
 import { harnessOn } from "./harness.ts";
 
@@ -169,3 +169,32 @@ test.each(["opened", "looked at"])(
     }
   },
 );
+
+describe("lines that other programs spell their own way", () => {
+  const LONG = "say it again, ".repeat(100);
+  const spelled: [string, (value: object) => string][] = [
+    ["with spaces", (value) => JSON.stringify(value, null, 1).replaceAll(/\n */g, " ")],
+    ["sorted", (value) => JSON.stringify(Object.fromEntries(Object.entries(value).sort()))],
+  ];
+
+  test.each(spelled)("keep their places where their bodies are damaged (%s)", (_, spell) => {
+    const ids = ["8d3f0f5e-6f2e-4d47-9a2e-1f1f6c1b2a3b", id(1), "third"];
+    const lines = ids.map((own, n) => {
+      const message = { content: [{ type: "text", text: LONG }], role: "user" };
+      return spell({ type: "message", id: own, parentId: ids[n - 1] ?? null, timestamp: TIME, message });
+    });
+    lines[1] = lines[1].replace("again", "ag\\in");
+    const log = logOf(fileText(headerText(), ...lines));
+    expect(idsOf(log)).toEqual(ids);
+    expect(textsOf(log).map((text) => JSON.parse(text).damaged ?? false)).toEqual([false, true, false]);
+    expect(log.damage).toMatchObject([{ kind: "bad_body", entryId: id(1) }]);
+    log.close();
+  });
+
+  test("keep their places where a parser finds the damage", () => {
+    const [first, second, third] = chain(3).map((line) => line.replaceAll('":', '": ').replaceAll(',"', ', "'));
+    const log = logOf(fileText(headerText(), first, `${second.slice(0, -3)}x`, third));
+    expect(idsOf(log)).toEqual([id(0), id(1), id(2)]);
+    log.close();
+  });
+});

@@ -329,3 +329,48 @@ describe("a lot of garbage", () => {
     }
   });
 });
+
+describe("a frame whose head has a damaged byte", () => {
+  const spaced = (text: string) => text.replaceAll('":', '": ').replaceAll(',"', ', "');
+  const entry = (second: string, more: Record<string, unknown>) => entryText("message", second, id(0), more);
+  const user = { message: { role: "user", content: "the second" } };
+  const PAYLOADS: [string, string, string][] = [
+    ["with spaces", id(1), spaced(entry(id(1), user))],
+    ["of a custom entry that is short", id(1), entryText("custom", id(1), id(0), { customType: "a" })],
+    ["of a role that nobody knows", id(1), entry(id(1), { message: { role: "judge", content: "guilty" } })],
+    ["of a type that nobody knows", id(1), entryText("verdict", id(1), id(0), { text: "guilty" })],
+    ["with an id that is not of hex digits", "a-second.id", entry("a-second.id", user)],
+    ["whose type comes last", id(1), entry(id(1), user).replace(/^\{("type":"message"),(.*)\}$/, "{$2,$1}")],
+    ["with escapes in its names", id(1), entry(id(1), user).replace('"parentId"', '"\\u0070arentId"')],
+  ];
+  const DAMAGES: [string, RegExp, string][] = [
+    ["in a name", /entryType/, "entryTxpe"],
+    ["in a value", /"entryType":"./, '"entryType":"X'],
+    ["before its payload", /,"payload":/, ',"paXload":'],
+  ];
+
+  test.each(PAYLOADS)("keeps the place of an entry %s", async (_, second, text) => {
+    const third = userText(id(2), second);
+    const whole = await containerWith([userText(id(0), null), text, third]);
+    for (const [where, from, to] of DAMAGES)
+      for (const index of ["with its index snapshot", "without it", "and the lines moved"]) {
+        const disk = whole.after();
+        if (index !== "with its index snapshot") disk.remove(indexSnapshotFile(CONTAINER));
+        relined(disk, SEGMENT, ([a, b, c]) => [a, index === "and the lines moved" ? "\n" : "", b.replace(from, to), c]);
+        const log = open(disk);
+        const texts = textsOf(log).map((line) => JSON.parse(line));
+        const { type } = JSON.parse(text);
+        expect(
+          texts.map(({ id, parentId }) => [id, parentId]),
+          `${where}, ${index}`,
+        ).toEqual([
+          [id(0), null],
+          [second, id(0)],
+          [id(2), second],
+        ]);
+        if (index !== "with its index snapshot") expect(texts[1], where).toMatchObject({ type, damaged: true });
+        expect(log.damage.map(({ kind }) => kind)).toContain("bad_body");
+        log.close();
+      }
+  });
+});

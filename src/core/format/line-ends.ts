@@ -1,0 +1,168 @@
+/**
+ * Finds the members that make the head of an entry at both ends of its line, in any order and spelling, without reading
+ * what is between them: long lines have their long texts there.
+ */
+
+import { holdsAt, skipSpace, valueEnd, valueStart } from "../json/json.ts";
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_BRACKET = 0x5b;
+const OPEN_BRACE = 0x7b;
+const CLOSE_BRACE = 0x7d;
+
+const NAMES = ["type", "id", "parentId", "customType", "_batch", "role", "message"] as const;
+const SPELLED = NAMES.map((name) => Uint8Array.from(`"${name}"`, (c) => c.charCodeAt(0)));
+const [TYPE, ID, PARENT, CUSTOM, BATCH, ROLE, MESSAGE] = NAMES.keys();
+
+/** Bytes of a value before the end of a line that is passed over: usage of tokens and costs takes 200. */
+const NESTED = 256;
+
+export class LineEnds {
+  /** Where the value of each member begins, by its place in {@link NAMES}; -1 for one that was not found. */
+  private readonly starts = new Int32Array(NAMES.length);
+  /** Whether reading from the beginning stopped within the message. */
+  private isInMessage = false;
+
+  get type(): number {
+    return this.starts[TYPE];
+  }
+  get id(): number {
+    return this.starts[ID];
+  }
+  get parentId(): number {
+    return this.starts[PARENT];
+  }
+  get customType(): number {
+    return this.starts[CUSTOM];
+  }
+  get role(): number {
+    return this.starts[ROLE];
+  }
+  get isBatch(): boolean {
+    return this.starts[BATCH] >= 0;
+  }
+
+  /** Reads the members from the beginning of the line at `start` up to one that does not end before `end`. */
+  readBeginning(b: Uint8Array, start: number, end: number): void {
+    this.starts.fill(-1);
+    this.isInMessage = false;
+    const at = skipSpace(b, start, end);
+    if (at < end && b[at] === OPEN_BRACE) this.readFrom(b, at + 1, end, false, false);
+  }
+
+  /** `isShort`: the whole message lies there, so that its texts are passed over. */
+  private readFrom(b: Uint8Array, from: number, end: number, isInside: boolean, isShort: boolean): void {
+    let isInMessage = isInside;
+    let i = skipSpace(b, from, end);
+    for (;;) {
+      const value = valueStart(b, i, end);
+      if (value < 0 || value >= end) break;
+      const name = nameAt(b, i, isInMessage);
+      if (name === MESSAGE && b[value] === OPEN_BRACE) {
+        isInMessage = true;
+        i = skipSpace(b, value + 1, end);
+        continue;
+      }
+      // The texts of a message: what comes after them is read from the end.
+      if (isInMessage && !isShort && b[value] === OPEN_BRACKET) break;
+      const past = valueEnd(b, value, end);
+      if (past < 0) break;
+      this.take(name, value);
+      // What comes after it is no part of the usual head.
+      if (name === ROLE && this.type >= 0 && this.id >= 0 && this.parentId >= 0) break;
+      i = skipSpace(b, past, end);
+      if (isInMessage && i < end && b[i] === CLOSE_BRACE) {
+        isInMessage = false;
+        i = skipSpace(b, i + 1, end);
+      }
+      if (i >= end || b[i] !== COMMA) break;
+      i = skipSpace(b, i + 1, end);
+    }
+    this.isInMessage = isInMessage;
+  }
+
+  /** Reads the members from the end of a line back to one that does not begin after `start`. */
+  readEnd(b: Uint8Array, start: number, end: number): void {
+    let isInMessage = false;
+    /** The comma or brace after the next value. */
+    let mark = spaceStart(b, start, end) - 1;
+    if (mark < start || b[mark] !== CLOSE_BRACE) return;
+    for (;;) {
+      const past = spaceStart(b, start, mark);
+      const value = valueBefore(b, Math.max(start, past - NESTED), past);
+      if (value < 0) {
+        if (isInMessage || !this.isInMessage || past <= start || b[past - 1] !== CLOSE_BRACE) return;
+        // The message, whose beginning was read.
+        isInMessage = true;
+        mark = past - 1;
+        continue;
+      }
+      const colon = spaceStart(b, start, value) - 1;
+      if (colon < start || b[colon] !== COLON) return;
+      const at = stringBefore(b, start, spaceStart(b, start, colon));
+      if (at < 0) return;
+      const name = nameAt(b, at, isInMessage);
+      this.take(name, value);
+      if (name === MESSAGE && b[value] === OPEN_BRACE) this.readFrom(b, value + 1, past, true, true);
+      else if (name === ROLE) return;
+      mark = spaceStart(b, start, at) - 1;
+      if (mark < start || b[mark] !== COMMA) return;
+    }
+  }
+
+  /** Notes a value: of several members with one name the last counts. */
+  private take(name: number, value: number): void {
+    if (name >= 0 && value > this.starts[name]) this.starts[name] = value;
+  }
+}
+
+/** Returns the place in {@link NAMES} of the name at `at`; -1 for one that counts for nothing there. */
+function nameAt(b: Uint8Array, at: number, isInMessage: boolean): number {
+  if (isInMessage) return holdsAt(b, at, SPELLED[ROLE]) ? ROLE : -1;
+  for (let name = 0; name < NAMES.length; name++)
+    if (name !== ROLE && b[at + 1] === SPELLED[name][1] && holdsAt(b, at, SPELLED[name])) return name;
+  return -1;
+}
+
+/** Returns where the white space begins that ends at `past`. */
+function spaceStart(b: Uint8Array, start: number, past: number): number {
+  let i = past;
+  while (i > start && (b[i - 1] === 0x20 || b[i - 1] === 0x09 || b[i - 1] === 0x0d)) i--;
+  return i;
+}
+
+/** Returns where the string begins that ends at `past`; -1 where that is not after `start`. */
+function stringBefore(b: Uint8Array, start: number, past: number): number {
+  if (past <= start || b[past - 1] !== QUOTE) return -1;
+  for (let i = past - 2; i > start; i--) {
+    if (b[i] !== QUOTE) continue;
+    let escapes = i;
+    while (escapes > start && b[escapes - 1] === BACKSLASH) escapes--;
+    if ((i - escapes) % 2 === 0) return escapes > start ? i : -1;
+  }
+  return -1;
+}
+
+/** Returns where the value begins that ends at `past`; -1 where that is not after `start`. */
+function valueBefore(b: Uint8Array, start: number, past: number): number {
+  let depth = 0;
+  for (let i = past; i > start; ) {
+    const c = b[i - 1];
+    if (c === QUOTE) {
+      i = stringBefore(b, start, i);
+      if (i < 0) return -1;
+    } else {
+      i--;
+      // [ and { differ in one bit, and each is two less than what closes it.
+      if ((c | 0x20) === CLOSE_BRACE) depth++;
+      else if ((c | 0x20) === OPEN_BRACE) depth--;
+      else if (depth > 0) continue;
+      else while (i > start && b[i - 1] > 0x20 && b[i - 1] !== COLON) i--;
+    }
+    if (depth === 0) return i;
+  }
+  return -1;
+}
