@@ -43,6 +43,8 @@ const PUT_OFF = 50;
 export interface World {
   readonly input: Readable;
   readonly output: Writable;
+  /** Returns whether anybody can read the output. */
+  readonly isHeard?: () => boolean;
   readonly env: Env;
   readonly disk: Disk;
   readonly variables: Variables;
@@ -164,6 +166,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     workspace,
     server,
     settings,
+    isHeard: world.isHeard,
     heldReplyBytes: world.heldReplyBytes,
     room: world.room,
     acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },

@@ -501,7 +501,10 @@ test("who has not shown the token is heard up to 256 KiB, and who has says more"
   const guest = await knock(announcement, file);
   sendTo(guest, { attach });
   sendTo(guest, { call: 1, name: "append", params: said("x".repeat(300_000)) });
-  for await (const piece of guest) if ((heard += piece).includes('"reply":1')) break;
+  for await (const piece of guest) {
+    heard += piece;
+    if (heard.includes('"reply":1')) break;
+  }
   expect(heard).toContain('"reply":1,');
   expect(heard).toContain('"result"');
 });
