@@ -200,6 +200,7 @@ test("a request that is withdrawn when the server has begun it fails, and says s
   await expect(withdrawn((signal) => client.request("verify_session", {}, { signal }))).rejects.toMatchObject({
     name: "cancelled",
   });
+  await client.request("get_state");
   await expect(
     withdrawn((signal) => client.request("append", { entries: [user("y")] }, { signal })),
   ).rejects.toMatchObject({ name: "outcome_unknown", message: expect.stringContaining("append was done") });

@@ -5,7 +5,7 @@ import { BadParams } from "../../core/failure.ts";
 /** Returns the value that one of two names has; undefined where neither has one. Throws BadParams where they differ. */
 export function oneOf<T>(name: string, value: T, other: string, otherValue: T): T {
   if (value !== undefined && otherValue !== undefined && value !== otherValue)
-    throw new BadParams([{ path: other, message: `says something else than ${name}; send one of them` }]);
+    throw new BadParams([{ path: other, message: `must be the same as ${name}; one of them is enough` }]);
   return value === undefined ? otherValue : value;
 }
 
