@@ -217,6 +217,19 @@ print(json.dumps([len(texts), len(set(texts)), all(text.endswith(tail) for text 
     expect(outcome).toEqual([20, 20, true, 22]);
   });
 
+  test("has the text of every message of a context, also after a compaction (python)", options, async () => {
+    const outcome = await python(`
+import json
+from pi_sessions import SessionServer, text_of, user
+with SessionServer(["--no-session"]) as server:
+    first, second = server.call("append", entries=[user("a"), user("b")])["entryIds"]
+    server.call("compact_append", summary="what was said", firstKeptEntryId=second, tokensBefore=1)
+    texts = [text_of(message) for message in server.call("get_messages")["messages"]]
+print(json.dumps(texts))
+`);
+    expect(outcome).toEqual(["what was said", "b"]);
+  });
+
   test("has hooks that refuse, read meanwhile, and fail (python)", options, async () => {
     const outcomes = await python(`
 import io, json, sys

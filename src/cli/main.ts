@@ -9,7 +9,7 @@ import { isPath } from "../core/search/named.ts";
 import { type Service, serve, type World } from "../server/main.ts";
 import type { ServerSettings } from "../server/settings.ts";
 import { AddressError } from "../storage/fleet/address.ts";
-import { type Disk, readWhole, realDisk } from "../storage/fs/disk.ts";
+import { type Disk, hasReader, readWhole, realDisk } from "../storage/fs/disk.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { VERSION } from "../version.ts";
 import { parseArguments, UsageError } from "./options.ts";
@@ -107,7 +107,7 @@ async function main(): Promise<number> {
   const output = standardOutput(realDisk);
   let service: Service;
   try {
-    service = serve(settings, { ...WORLD, input: process.stdin, output });
+    service = serve(settings, { ...WORLD, input: process.stdin, output, isHeard: () => hasReader(1) });
   } catch (error) {
     if (!(error instanceof AddressError)) throw error;
     WORLD.printError(error.message);

@@ -1,6 +1,6 @@
 /** A line on the terminal that shows how far long work is, and goes away. */
 
-import { grouped, widthOf } from "./terminal/text.ts";
+import { grouped, sizeText, widthOf } from "./terminal/text.ts";
 
 /** Milliseconds of work before which nothing is shown. */
 const SHOW_AFTER = 1000;
@@ -9,12 +9,14 @@ const REDRAW_AFTER = 100;
 /** Columns of the bar at most. */
 const BAR = 20;
 
-/** The work of a command, and whether its steps are things that a person counts. */
-const WORK: Readonly<Record<string, { readonly doing: string; readonly isCounted?: boolean }>> = {
+/** The work of a command, and whether its steps are things that a person counts, or bytes. */
+const WORK: Readonly<
+  Record<string, { readonly doing: string; readonly isCounted?: boolean; readonly isBytes?: boolean }>
+> = {
   list_sessions: { doing: "Reading sessions", isCounted: true },
   get_usage: { doing: "Reading sessions", isCounted: true },
   get_session_family: { doing: "Reading sessions", isCounted: true },
-  search_sessions: { doing: "Indexing sessions", isCounted: true },
+  search_sessions: { doing: "Indexing sessions", isBytes: true },
   import_session: { doing: "Importing" },
   export_session: { doing: "Exporting" },
   verify_session: { doing: "Checking" },
@@ -85,8 +87,12 @@ export function progressText(
   width = 80,
 ): string {
   const share = total > 0 ? Math.min(1, done / total) : 0;
-  const { doing, isCounted = false } = work;
-  const amount = isCounted ? `${grouped(done)} of ${grouped(total)}` : `${Math.floor(100 * share)}%`;
+  const { doing, isCounted = false, isBytes = false } = work;
+  const amount = isCounted
+    ? `${grouped(done)} of ${grouped(total)}`
+    : isBytes
+      ? `${sizeText(done)} of ${sizeText(total)}`
+      : `${Math.floor(100 * share)}%`;
   const rate = isCounted && elapsed > 0 ? rateText((1000 * done) / elapsed) : "";
   const left = share > 0 && share < 1 ? `${durationText((elapsed * (1 - share)) / share)} left` : "";
   const all = [doing, barText(share, BAR), amount, rate, left];

@@ -92,5 +92,5 @@ function ours({ service, progress }: Asking, operand: string, preferred: Preferr
 /** Returns the sessions of other agents that an operand names. */
 function theirs({ service, progress }: Asking, operand: string): Promise<readonly Listed[]> {
   const report = (done: number, total: number): void => progress(done, total, "list_sessions");
-  return sessionsOfAgents(service.catalog, AGENTS, operand, { progress: report });
+  return sessionsOfAgents(service.catalog, AGENTS, operand, { progress: report, sha256: service.sha256 });
 }

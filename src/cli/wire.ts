@@ -41,17 +41,19 @@ export class Wire {
   private length = 0;
   private readonly longest: number;
   private ids = 0;
+  private hasEnded = false;
 
   /** `longest`: characters of a reply; a longer one does not fit into a string. */
   constructor(
     settings: ServerSettings,
-    world: Omit<World, "input" | "output">,
+    world: Omit<World, "input" | "output" | "isHeard">,
     progress?: ProgressCallback,
     longest = constants.MAX_STRING_LENGTH,
   ) {
     this.progress = progress;
     this.longest = longest;
-    this.service = serve(settings, { ...world, input: this.input, output: this.output });
+    const isHeard = (): boolean => !this.hasEnded;
+    this.service = serve(settings, { ...world, input: this.input, output: this.output, isHeard });
     this.output.setEncoding("utf8").on("data", (text: string) => this.receive(text));
   }
 
@@ -78,7 +80,9 @@ export class Wire {
       this.input.write(`${JSON.stringify({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id } })}\n`);
   }
 
+  /** Ends the server; what only reads is not waited for. */
   async end(): Promise<void> {
+    this.hasEnded = true;
     this.input.end();
     await this.service.done;
   }

@@ -2,14 +2,14 @@
 
 import { randomUUID } from "node:crypto";
 import { call, EventHub } from "./event-hub.ts";
-import { cancelled, connectionClosed, named, outcomeUnknown, RequestFailure } from "./failure.ts";
+import { cancelled, connectionClosed, named, outcomeUnknown, RequestFailure, withdrawnTooLate } from "./failure.ts";
 import type { Life } from "./life.ts";
 import type { RpcMessage } from "./message-stream.ts";
 import { OpenSessions } from "./open-sessions.ts";
 import type { Commands, Events } from "./protocol.ts";
 import { Questions } from "./questions.ts";
 import { repetitions } from "./repetitions.ts";
-import { countOf, isKept, isUnknownAfter, mayBeRepeated } from "./sending-again.ts";
+import { countOf, isKept, isRead, isUnknownAfter, mayBeRepeated } from "./sending-again.ts";
 import type {
   Arguments,
   ClientOptions,
@@ -290,7 +290,8 @@ export class Client {
         entryCount: countOf(name, params),
         resolve(result) {
           signal?.removeEventListener("abort", cancel);
-          resolve(result);
+          if (signal?.aborted) reject(withdrawnTooLate(name));
+          else resolve(result);
         },
         reject(error) {
           signal?.removeEventListener("abort", cancel);
@@ -349,8 +350,10 @@ export class Client {
     if (this.queue.remove(pending)) {
       pending.reject(mayBeDone(pending) ? outcomeUnknown(pending.name) : cancelled());
       this.pump();
-    } else if (this.sent.get(pending.id))
+    } else if (this.sent.get(pending.id)) {
       this.life?.wire.send({ method: "$/cancelRequest", params: { id: pending.id } });
+      if (isRead(pending.name)) pending.reject(cancelled());
+    }
   }
 
   // --- messages ----------------------------------------------------------------------------------------------------------

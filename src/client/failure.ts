@@ -80,6 +80,15 @@ export function cancelled(): RequestFailure {
   });
 }
 
+/** Returns the failure of a request that was withdrawn when the server had begun it, and that it has done. */
+export function withdrawnTooLate(command: string): RequestFailure {
+  return new RequestFailure(
+    -32803,
+    `${command} was done before it could be withdrawn. Read the state and decide again.`,
+    { name: "outcome_unknown", retryable: false, command },
+  );
+}
+
 /** Returns the failure of a start for which there is no program. */
 export function noProgram(program: string, cause?: unknown): RequestFailure {
   const advice = "Check `program`: a path to a script, or a list of a command and its first arguments.";

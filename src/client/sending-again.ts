@@ -23,6 +23,11 @@ export function isAlone(name: string): boolean {
   return repetition !== "repeatable" || CHANGES_WHAT_IS_OPEN.has(name);
 }
 
+/** Returns whether a command only reads, so that nothing is in doubt when nobody waits for its answer. */
+export function isRead(name: string): boolean {
+  return /^(compare|get|list|prepare|preview|search|verify)_/.test(name);
+}
+
 const CHANGES_WHAT_IS_OPEN: ReadonlySet<string> = new Set(["switch_session", "open_session", "close_session"]);
 
 /** Returns how many entries a write may leave: it is known for `append`, and never more than a few for others. */

@@ -5,7 +5,10 @@ import type { Commands, Events, Hooks } from "./protocol.ts";
 export type State = Commands["get_state"]["result"];
 
 export interface RequestOptions {
-  /** Withdraws the request: one that has not begun fails with `cancelled`, one that has is answered as usual. */
+  /**
+   * Withdraws the request, which then fails: with `cancelled` if it has done nothing, as a read has, and else, once it is
+   * answered, with `outcome_unknown`.
+   */
   readonly signal?: AbortSignal;
   /** Callback for progress, of the commands that report it. */
   readonly onProgress?: (progress: ProgressReport) => void;

@@ -9,6 +9,7 @@ import { appendEntries, requireTypes, typesOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { checkedAnswer, leafAsked, veto } from "./shared/hooks.ts";
 import { leaving } from "./shared/leaving.ts";
+import { requireOne } from "./shared/two-names.ts";
 
 const result = z.object({
   cancelled: z.boolean(),
@@ -26,7 +27,8 @@ export default command({
   summary: "Moves the leaf inside the session; what is appended next continues there.",
   effect: "write",
   params: {
-    entryId: z.string().nullable().describe("null: before the first entry"),
+    entryId: z.string().nullish().describe("null: before the first entry"),
+    targetId: z.string().nullish().describe("the same, as prepare_branch_summary names it"),
     position: z
       .enum(["at", "before"])
       .optional()
@@ -48,7 +50,8 @@ export default command({
   run(context, params) {
     const { session } = context;
     const { nodes } = session.log;
-    let target = params.entryId === null ? ROOT : session.position(params.entryId);
+    const entryId = requireOne("entryId", params.entryId, "targetId", params.targetId);
+    let target = entryId === null ? ROOT : session.position(entryId);
     let text: string | undefined;
     if (params.position === "before" && target !== ROOT) {
       text = messageText(session.entry(target));
@@ -66,8 +69,9 @@ export default command({
     const isAsked = target !== session.tree.leaf && context.asks("session_before_tree");
     return isAsked ? consult(context, wanted) : move(context, wanted);
   },
-  repeat(context, entryIds, { entryId, position, summary, label }) {
+  repeat(context, entryIds, { entryId: given, targetId, position, summary, label }) {
     const { session } = context;
+    const entryId = requireOne("entryId", given, "targetId", targetId);
     // A summary or a label may have come from the host's answer to a hook.
     const [first] = typesOf(context, entryIds);
     const summarised = summary !== undefined || first === "branch_summary";

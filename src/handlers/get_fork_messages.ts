@@ -2,6 +2,7 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import { contentText } from "../core/format/message.ts";
 import { isAsWritten, MessagePlaces, PLACE } from "../core/format/message-places.ts";
+import { bytesWithoutHalves } from "../core/json/halves.ts";
 import { bytesOf, parse } from "../core/json/json.ts";
 import { Raw } from "../core/json/raw.ts";
 import { TextBlock } from "../core/json/text-block.ts";
@@ -72,7 +73,7 @@ function* messageTexts(session: Session, positions: readonly number[]): Generato
     out.all(TEXT);
     const isThere = places.read(line) ? writeFound(out, line, places) : writeParsed(out, line);
     out.byte(0x7d);
-    yield isThere ? out.bytes.subarray(0, out.length) : undefined;
+    yield isThere ? bytesWithoutHalves(out.bytes.subarray(0, out.length)) : undefined;
   }
 }
 

@@ -7,6 +7,7 @@ import { ROOT } from "../core/tree/nodes.ts";
 import { command } from "./shared/command.ts";
 import { conversationText, fileLists } from "./shared/compaction.ts";
 import { entry, entryExample, stored } from "./shared/shapes.ts";
+import { oneOf } from "./shared/two-names.ts";
 
 export default command({
   name: "prepare_branch_summary",
@@ -21,6 +22,7 @@ export default command({
       .describe(
         "where the leaf is to go; null: before the first entry. With fromId: where the summary goes, the leaf by default",
       ),
+    entryId: z.string().nullish().describe("the same as targetId, as branch names it"),
     fromId: z
       .string()
       .optional()
@@ -44,7 +46,8 @@ export default command({
       conversationText: "User: Refactor auth.",
     },
   },
-  run({ session }, { targetId, fromId }) {
+  run({ session }, { targetId: given, entryId, fromId }) {
+    const targetId = oneOf("targetId", given, "entryId", entryId);
     if (targetId === undefined && fromId === undefined)
       throw new BadParams([{ path: "targetId", message: "is required unless fromId names a branch" }]);
     session.rebuildAfterLosses();

@@ -53,6 +53,8 @@ export interface ConnectionOptions {
   readonly sharing?: SharingOptions;
   /** The agent behind this server; undefined when there is none. */
   readonly agent?: AgentMeans;
+  /** Returns whether anybody can read the output; by default until it fails. */
+  readonly isHeard?: () => boolean;
 }
 
 /** Milliseconds between polls of idle sessions for what other programs wrote. */
@@ -87,6 +89,10 @@ export class Connection implements Sink {
   maxReplyBytes: number | undefined;
   private paused = false;
   private inputEnded = false;
+  /** Whether the host ended the input; what it has begun else, when we end, is no mistake of its. */
+  private isInputWhole = false;
+  /** Whether replies were left out, because nobody hears them. */
+  isUnheard = false;
   private shutDownAsked: (() => void) | undefined;
   private finished: (() => void) | undefined;
 
@@ -146,13 +152,31 @@ export class Connection implements Sink {
     await new Promise<void>((resolve) => {
       this.finished = resolve;
       input.on("data", (chunk: Buffer) => this.receive(chunk));
-      for (const ended of ["end", "error", "close"]) input.on(ended, () => this.stop());
+      input.on("end", () => {
+        this.isInputWhole = true;
+        this.stop();
+      });
+      for (const ended of ["error", "close"]) input.on(ended, () => this.stop());
     });
     clearInterval(following);
     this.hooks.abandon();
     this.sharing?.hosting.stop();
     this.drainInput(true);
     this.acp?.abandon();
+    const listening = setInterval(() => this.listen(), POLL_INTERVAL);
+    this.listen();
+    await this.answerRest();
+    clearInterval(listening);
+  }
+
+  /** Gives up reads once nobody hears what they find: some take a minute. */
+  private listen(): void {
+    const isHeard = !this.output.isGone && this.options.isHeard?.() !== false;
+    if (!isHeard && this.dispatcher.leaveReads()) this.isUnheard = true;
+  }
+
+  /** Answers what was received before the end of the input. */
+  private async answerRest(): Promise<void> {
     const agentsEnd = this.editorAgents?.end();
     if (!this.canTell && this.dispatcher.pending > 0) {
       // What a host that never spoke was to be told is in a dialect of our choice.
@@ -226,7 +250,7 @@ export class Connection implements Sink {
       if (!cut) break;
       this.receiveCut(cut);
     }
-    if (ended) {
+    if (ended && this.isInputWhole) {
       const cut = decoder.end();
       if (cut) this.receiveCut(cut);
     }

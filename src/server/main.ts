@@ -43,6 +43,8 @@ const PUT_OFF = 50;
 export interface World {
   readonly input: Readable;
   readonly output: Writable;
+  /** Returns whether anybody can read the output. */
+  readonly isHeard?: () => boolean;
   readonly env: Env;
   readonly disk: Disk;
   readonly variables: Variables;
@@ -73,6 +75,8 @@ export interface Service {
   readonly catalog: Catalog;
   /** Sessions for a person who types the beginning of an id. */
   readonly offered: Stores["offered"];
+  /** The hash by which ids of other agents' sessions become ids of ours. */
+  readonly sha256: Env["sha256"];
   /** Missing without a fleet. */
   readonly fleet: Stores["fleet"];
 }
@@ -150,13 +154,14 @@ export function serve(settings: ServerSettings, world: World): Service {
       );
     await fleet?.fleet.close();
   };
+  const { catalog, offered } = stores;
+  const found = { catalog, offered, fleet: stores.fleet, sha256: world.env.sha256 };
   if (settings.agent?.protocol === "acp" && settings.dialect !== "acp") {
     const proxy = new AcpProxy(
       { ...world, workspace, absence: fleet?.outage },
       { ...agentMeans(settings.agent, settings, world), cwd: world.cwd },
     );
-    const done = proxy.serve().finally(ended);
-    return { done, stop: () => proxy.stop(), catalog: stores.catalog, offered: stores.offered, fleet: stores.fleet };
+    return { ...found, done: proxy.serve().finally(ended), stop: () => proxy.stop() };
   }
   const connection = new Connection({
     input: world.input,
@@ -164,6 +169,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     workspace,
     server,
     settings,
+    isHeard: world.isHeard,
     heldReplyBytes: world.heldReplyBytes,
     room: world.room,
     acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
@@ -173,13 +179,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(ended);
-  return {
-    done,
-    stop: () => connection.stop(true),
-    catalog: stores.catalog,
-    offered: stores.offered,
-    fleet: stores.fleet,
-  };
+  return { ...found, done, stop: () => connection.stop(true) };
 }
 
 /** Returns what it takes to share sessions with other processes, where there can be any and the user wants it. */

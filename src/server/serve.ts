@@ -50,7 +50,7 @@ export async function serveUntilEnd(
   } finally {
     connection.leaveOthers();
   }
-  return hostGone ? 1 : 0;
+  return hostGone || connection.isUnheard ? 1 : 0;
 }
 
 /** Opens or makes the session that the command line asks for. Throws the failure that leaves us without one. */

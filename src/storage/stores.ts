@@ -262,7 +262,7 @@ export function makeStores(options: StoresOptions): Stores {
     },
     async lookUp(word, by) {
       const ours = by === "name" ? await ourSessions(all, word, "listed") : [];
-      const found = ours.length > 0 ? ours : await sessionsOfAgents(all, AGENTS, word, { by });
+      const found = ours.length > 0 ? ours : await sessionsOfAgents(all, AGENTS, word, { by, sha256: env.sha256 });
       return found.length === 0 ? undefined : onlyOne(found, word).path;
     },
     withId: (id) => (options.kind === "memory" ? [] : lifeCycleDeps.withId(id)),

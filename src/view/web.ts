@@ -1,12 +1,14 @@
 /** The web server: of all files only this one speaks HTTP. It bounds what a reader can make it hold. */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import { NOTHING, textAnswer, type ViewAnswer, type ViewRequest } from "./answer.ts";
 import type { Guard } from "./guard.ts";
 
 /** Connections at a time. A browser opens six. */
 const CONNECTIONS = 128;
+/** Those of them that have not sent a whole request. The oldest makes room for the next. */
+const WAITING = 64;
 /** Bytes of a request's headers. */
 const HEADERS = 16_384;
 /** Milliseconds in which a request must have come. */
@@ -50,6 +52,12 @@ export async function serveWeb(wishes: WebWishes): Promise<Web> {
   let guard: Guard | undefined;
   let reading = 0;
   let touched = (): void => {};
+  const waiting = new Set<Socket>();
+  const awaitRequest = (socket: Socket): void => {
+    waiting.add(socket);
+    const [oldest] = waiting.size > WAITING ? waiting : [];
+    oldest?.destroy();
+  };
   const server = createServer(
     {
       maxHeaderSize: HEADERS,
@@ -59,6 +67,11 @@ export async function serveWeb(wishes: WebWishes): Promise<Web> {
       keepAliveTimeout: REST_TIME,
     },
     (request, response) => {
+      const { socket } = request;
+      waiting.delete(socket);
+      response.on("close", () => {
+        if (!socket.destroyed) awaitRequest(socket);
+      });
       const admitted = (): void => {
         touched();
         reading++;
@@ -71,6 +84,10 @@ export async function serveWeb(wishes: WebWishes): Promise<Web> {
     },
   );
   server.maxConnections = CONNECTIONS;
+  server.on("connection", (socket: Socket) => {
+    awaitRequest(socket);
+    socket.on("close", () => waiting.delete(socket));
+  });
   server.on("clientError", (_error, socket) => socket.destroy());
   await listen(server, port);
   // Where too many files are open, a connection is not taken; the others go on.

@@ -1,6 +1,6 @@
 /** search_sessions at the wire, by the index and by reading every file. */
 
-import { appendFileSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { appendFileSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
@@ -19,6 +19,7 @@ import {
   withoutSqlite,
 } from "../support/catalog.ts";
 import { assistant, user } from "../support/drafts.ts";
+import { putSession, serveLibrary } from "../support/lifecycle.ts";
 import { fileText, headerText, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { chain, put, serverOn, VARIANTS } from "../support/searching.ts";
@@ -383,4 +384,22 @@ test("a query asks for few words of all that there are, however long it is", () 
   });
   expect(expressionOf(["会议".repeat(40_000)], () => [])?.parts?.length).toBeLessThan(2000);
   expect([asked.length < 100, words?.includes("word10000"), (parts ?? "").length < 2000]).toEqual([true, true, true]);
+});
+
+test("the first search reports one count of bytes, which does not go back", async () => {
+  const place = temporaryPlace();
+  const sizes = [1, 2, 3].map((n) => statSync(putSession(place, n)).size);
+  const server = serveLibrary(place);
+  const parts = ["user", "assistant", "toolCall", "toolResult"];
+  await server.result("search_sessions", { query: "x", in: parts, _meta: { progressToken: 1 } });
+  const told = server.events
+    .filter(({ method }: Json) => method === "$/progress")
+    .map(({ params }: Json) => params.value as Json);
+  const all = sizes.reduce((sum, size) => sum + size, 0);
+  expect(told.length).toBeGreaterThan(1);
+  expect(told.map(({ done }: Json) => done)).toEqual(
+    told.map(({ done }: Json) => done).sort((a: number, b: number) => a - b),
+  );
+  expect(told.at(-1).done).toBe(told.at(-1).total);
+  expect(told.at(-1).total % all).toBe(0);
 });

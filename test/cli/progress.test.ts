@@ -221,3 +221,13 @@ describe("Ctrl+C", () => {
     expect((await runHere(place, ["verify", file])).stdout).toBe("The session is sound.\n");
   });
 });
+
+test("a search counts bytes", () => {
+  const line: string[] = [];
+  let now = 0;
+  const shown = new ProgressLine({ columns: 100, write: (text) => line.push(text), now: () => now });
+  shown.begin();
+  now = 2000;
+  shown.report(1_200_000, 48_000_000, "search_sessions");
+  expect(line.join("")).toContain("Indexing sessions  [#...................]  1.2 MB of 48 MB");
+});

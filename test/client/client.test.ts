@@ -188,6 +188,25 @@ test("a signal withdraws what has not begun, and says nothing of what has", asyn
   expect((await client.request("get_messages")).messages).toHaveLength(1);
 });
 
+test("a request that is withdrawn when the server has begun it fails, and says so where it was done", async () => {
+  const client = await connected({ args: ["--no-session"] });
+  const withdrawn = <T>(request: (signal: AbortSignal) => Promise<T>): Promise<T> => {
+    const controller = new AbortController();
+    const answer = request(controller.signal);
+    controller.abort();
+    return answer;
+  };
+  await client.request("append", { entries: [user("x")] });
+  await expect(withdrawn((signal) => client.request("verify_session", {}, { signal }))).rejects.toMatchObject({
+    name: "cancelled",
+  });
+  await client.request("get_state");
+  await expect(
+    withdrawn((signal) => client.request("append", { entries: [user("y")] }, { signal })),
+  ).rejects.toMatchObject({ name: "outcome_unknown", message: expect.stringContaining("append was done") });
+  expect((await client.request("get_messages")).messages).toHaveLength(2);
+});
+
 test("progress comes to a callback", SYSTEM, async () => {
   const place = temporaryPlace();
   const client = await spawned({ cwd: place.cwd, env: programEnvironment(place) });
@@ -278,7 +297,7 @@ test("knows the names, params and results of all commands, events and hooks", as
   expectTypeOf<ParamsOf<"fork">>().toHaveProperty("entryId").toEqualTypeOf<string>();
   expectTypeOf<ParamsOf<"fork">["position"]>().toEqualTypeOf<"before" | "at" | undefined>();
   expectTypeOf<ParamsOf<"fork">["expectedLeafId"]>().toEqualTypeOf<string | null | undefined>();
-  expectTypeOf<ParamsOf<"branch">["entryId"]>().toEqualTypeOf<string | null>();
+  expectTypeOf<ParamsOf<"branch">["entryId"]>().toEqualTypeOf<string | null | undefined>();
   expectTypeOf<Commands["get_state"]["result"]["leafId"]>().toEqualTypeOf<string | null>();
   expectTypeOf<Commands["get_entries"]["result"]["entries"][number]["id"]>().toEqualTypeOf<string>();
   expectTypeOf<Commands["prompt"]["result"]>().toEqualTypeOf<never>();

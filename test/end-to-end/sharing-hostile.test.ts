@@ -454,3 +454,57 @@ test("a payload of a holder ends no line, and takes the place of nothing that th
   expect(params).toMatchObject({ oldLeafId: null, leafId: null, sessionId: "s", seq: expect.any(Number) });
   expect([params.seq > 0, params.type]).toEqual([true, undefined]);
 });
+
+describe("a holder that lets in and leaves", () => {
+  test("is joined once by its announcement, whatever number it gives itself", async () => {
+    const { other, entered, end } = await joined({ leaves: true });
+    await other.result("initialize");
+    while (entered() === 0) await turn();
+    for (let turns = 0; turns < 200; turns++) await turn();
+    expect(entered()).toBe(1);
+    await end();
+    expect((await other.result("append", said("free"))).entryIds).toHaveLength(1);
+  });
+
+  test("under new announcements is joined more and more slowly, and then given up", SYSTEM, async () => {
+    const { other, entered, succeed, end } = await joined({ leaves: true });
+    await other.result("initialize");
+    while (entered() === 0) await turn();
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+    onTestFinished(() => void vi.useRealTimers());
+    for (let now = 0; now < 18_000; now += 50) {
+      const before = entered();
+      await vi.advanceTimersByTimeAsync(50);
+      for (let turns = 0; turns < 10; turns++) await turn();
+      if (entered() > before) succeed().catch(() => {});
+    }
+    expect(entered()).toBeLessThan(40);
+    const write = other.request("append", said("no"));
+    for (let now = 0; now < 20_000; now += 500) {
+      await vi.advanceTimersByTimeAsync(500);
+      for (let turns = 0; turns < 10; turns++) await turn();
+    }
+    expect((await write).error.data.name).toMatch(/session_locked|outcome_unknown/);
+    await end();
+  });
+});
+
+test("who has not shown the token is heard up to 256 KiB, and who has says more", async () => {
+  const { file } = await held();
+  const announcement = await announced(file);
+  const attach = { ...WISH, token: announcement.token };
+  const stranger = await knock(announcement, file);
+  sendTo(stranger, { attach: { ...attach, more: "x".repeat(300_000) } });
+  let heard = "";
+  for await (const piece of stranger) heard += piece;
+  expect(heard).toBe("");
+  const guest = await knock(announcement, file);
+  sendTo(guest, { attach });
+  sendTo(guest, { call: 1, name: "append", params: said("x".repeat(300_000)) });
+  for await (const piece of guest) {
+    heard += piece;
+    if (heard.includes('"reply":1')) break;
+  }
+  expect(heard).toContain('"reply":1,');
+  expect(heard).toContain('"result"');
+});

@@ -8,9 +8,10 @@ import { SessionManager } from "../../src/index.ts";
 import { editorHere, ours } from "../support/acp.ts";
 import { wholeClaudeSession } from "../support/foreign/claude.ts";
 import { opencodeDatabase } from "../support/foreign/databases.ts";
+import { GEMINI_SESSION, GeminiWriter } from "../support/foreign/gemini.ts";
 import { wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put, putSession, serveLibrary } from "../support/lifecycle.ts";
-import { type Json, type Place, temporaryPlace } from "../support/server.ts";
+import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const CLAUDE_ID = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11";
@@ -126,5 +127,34 @@ describe("a path below a file", () => {
     }
     expect(Object.keys(contentsOf(place.home)).sort()).toEqual(expect.arrayContaining(Object.keys(before).sort()));
     expect(existsSync(own)).toBe(true);
+  });
+});
+
+describe("of two files that Gemini CLI has of one session", () => {
+  const whole = new GeminiWriter();
+  whole.user("Where is the jam?");
+  whole.gemini("On the second shelf.");
+  const empty = new GeminiWriter();
+  empty.message("info", "Resumed");
+  const env = { sha256: (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex") };
+
+  test.each([
+    ["16-00", "15-00"],
+    ["15-00", "16-00"],
+  ])("the one with the conversation is the session (%s)", async (at, atOther) => {
+    const place = temporaryPlace();
+    const chats = join(place.home, ".gemini", "tmp", "project", "chats");
+    const file = put(join(chats, `session-2026-08-21T${at}-3f0c6d52.jsonl`), whole.text);
+    put(join(chats, `session-2026-08-21T${atOther}-3f0c6d52.jsonl`), empty.text);
+    const another = put(
+      join(chats, "session-2026-08-20T09-00-3f0c6d52.jsonl"),
+      whole.text.replaceAll(GEMINI_SESSION, "3f0c6d52-0000-4000-8000-000000000000"),
+    );
+    const server = serveHere([], { place, env });
+    const { sessions } = await server.result("list_sessions", { agents: "all" });
+    const paths = sessions.map(({ sessionPath }: Json) => sessionPath);
+    expect(paths.sort()).toEqual([another, file].sort());
+    const { sessionFile } = await server.result("open_session", { sessionId: GEMINI_SESSION });
+    expect(sessionFile).toBe(file);
   });
 });

@@ -201,3 +201,12 @@ test("a label or a name that is written elsewhere later does not move the conver
   expect((await later.result("get_state")).leafId).toBe(leafId);
   expect(await texts(later)).toEqual(["first", "answer"]);
 });
+
+test("the entry goes by the name that prepare_branch_summary has, and there by that of branch", async () => {
+  const server = serveHere(["--events", "none"]);
+  const { entryIds } = await server.result("append", { entries: [user("a"), user("b")] });
+  const prepared = await server.result("prepare_branch_summary", { entryId: entryIds[0] });
+  expect(prepared).toEqual(await server.result("prepare_branch_summary", { targetId: entryIds[0] }));
+  expect(await server.result("branch", { targetId: entryIds[0] })).toMatchObject({ leafId: entryIds[0] });
+  expect(await server.result("branch", { targetId: null })).toMatchObject({ leafId: null });
+});

@@ -1,8 +1,10 @@
 /** One host at the other end: which dialect it speaks, what it is told first, and what happens when it stops reading. */
 
+import { readFileSync } from "node:fs";
 import type { PassThrough } from "node:stream";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import get_state from "../../src/handlers/get_state.ts";
+import { findCommand } from "../../src/handlers/shared/find.ts";
 import { jsonrpc } from "../../src/server/connection/jsonrpc.ts";
 import { user } from "../support/drafts.ts";
 import { gatedDisk } from "../support/gated_disk.ts";
@@ -249,4 +251,49 @@ test("after it was stopped nothing more is taken", async () => {
   server.send({ ...RPC(1, "append"), params: { entries: [user("y")] } });
   expect(await server.done).toBe(0);
   expect(await server.rest()).toEqual([]);
+});
+
+test("a message that has begun when the server is told to end is no mistake of the host", async () => {
+  const server = serveHere(["--events", "none"]);
+  await server.result("get_state");
+  server.write('{"jsonrpc":"2.0","id":7,"method":"append","params":');
+  server.stop();
+  expect(await server.rest()).toEqual([]);
+});
+
+describe("at the end of the input", () => {
+  const READS = [
+    "verify_session",
+    "search_sessions",
+    "list_sessions",
+    "get_usage",
+    "verify_sessions",
+    "export_session",
+  ];
+  const ask = (id: number, method: string): Json => {
+    const params = { search_sessions: { query: "x" }, export_session: { format: "jsonl" } }[method] ?? {};
+    return { jsonrpc: "2.0", id, method, params };
+  };
+
+  test("long reads are answered as long as somebody hears it", async () => {
+    const server = serveHere(["--events", "none"], { isHeard: () => true });
+    server.input.end(frame("lines", ask(0, "verify_sessions")));
+    expect(await server.rest()).toMatchObject([{ id: 0, result: {} }]);
+    expect(await server.done).toBe(0);
+  });
+
+  test.each(READS)("%s is given up when nobody does, and what writes is done", async (method) => {
+    const server = serveHere(["--events", "none"], { isHeard: () => false });
+    await server.result("append", { entries: [user("x")] });
+    const { sessionFile } = await server.result("get_state");
+    const endless = vi
+      .spyOn(findCommand(method) as NonNullable<ReturnType<typeof findCommand>>, "run")
+      .mockReturnValueOnce(new Promise(() => {}));
+    server.send(ask(1, method), ask(2, method), { ...RPC(3, "append"), params: { entries: [user("kept")] } });
+    const { messages, status } = await server.finish();
+    const failed = { error: { data: { name: "shutting_down" } } };
+    expect(messages.sort((a, b) => a.id - b.id)).toMatchObject([failed, failed, { id: 3, result: {} }]);
+    expect([status, endless.mock.calls.length]).toEqual([1, 1]);
+    expect(readFileSync(sessionFile, "utf8")).toContain("kept");
+  });
 });

@@ -48,3 +48,17 @@ describe("a wrong member is named with what belongs there", () => {
     expect(message).not.toContain("Invalid input");
   });
 });
+
+test.each<[string, Json, string]>([
+  ["append", { entries: [] }, "entries must not be empty"],
+  ["new_session", { cwd: "" }, "cwd must not be empty"],
+  ["new_session", { cwd: "project" }, "cwd must be an absolute path"],
+  ["new_session", { cwd: "/home/a\0b" }, "cwd must have no NUL"],
+  ["branch", {}, "entryId is missing (a string or null)"],
+  ["branch", { entryId: "a", targetId: "b" }, "targetId must be the same as entryId"],
+  ["prepare_branch_summary", { entryId: "a", targetId: null }, "entryId must be the same as targetId"],
+  ["search_sessions", { query: "x", in: [] }, "in must not be empty"],
+])("%s with %j is refused in a plain sentence", async (method, params, sentence) => {
+  const server = serveHere(["--events", "none"]);
+  expect((await server.failure(method, params)).message).toContain(sentence);
+});

@@ -305,6 +305,7 @@ export interface HereOptions {
   /** Whoever runs turns for an editor. */
   readonly agent?: AgentBehind;
   readonly agentLaunch?: World["agentLaunch"];
+  readonly isHeard?: () => boolean;
 }
 
 export class HereServer extends Wire {
@@ -382,6 +383,7 @@ function startHere(args: string[], options: HereOptions) {
     agent: options.agent,
     agentLaunch: options.agentLaunch,
     fleet: options.fleet,
+    isHeard: options.isHeard,
   });
   const done = service.done.finally(() => output.end());
   onTestFinished(async () => {

@@ -83,12 +83,14 @@ export interface FalseHolder {
   /** What it says of the session's place, in the place of the truth. */
   readonly place?: Json;
   readonly attached?: unknown;
+  /** Whether it lets in and then leaves. */
+  readonly leaves?: boolean;
   /** Options of the server that joins. */
   readonly args?: readonly string[];
 }
 
 /** A server that joined somebody who lets everybody in, while a third has the lock. */
-export async function joined({ answer, place: told, attached = HOLDER, args = [] }: FalseHolder = {}) {
+export async function joined({ answer, place: told, attached = HOLDER, leaves = false, args = [] }: FalseHolder = {}) {
   const place = temporaryPlace();
   const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
   const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
@@ -97,9 +99,12 @@ export async function joined({ answer, place: told, attached = HOLDER, args = []
   const welcome = framed(JSON.stringify({ attached, leafId, lastId: leafId, ...told }));
   const streams: Duplex[] = [];
   let heard = "";
+  let entered = 0;
   const open = (): Entrance | null =>
     attachmentsWith().open(file, (stream) => {
       streams.push(stream);
+      entered++;
+      if (leaves) return void stream.end(welcome);
       stream.write(welcome);
       stream.on("data", (bytes: Buffer) => {
         heard += bytes;
@@ -130,7 +135,7 @@ export async function joined({ answer, place: told, attached = HOLDER, args = []
     for (const message of messages) streams.at(-1)?.write(framed(JSON.stringify(message)));
   };
   const other = serveHere(["--session", file, ...args], { place });
-  return { other, lock, leafId, asked, end, succeed, say, heard: () => heard };
+  return { other, lock, leafId, asked, end, succeed, say, heard: () => heard, entered: () => entered };
 }
 
 const HOLDER = { epoch: 1, client: "x", pid: 1 };

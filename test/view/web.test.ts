@@ -128,12 +128,12 @@ test("what is no request, or a large one, ends the connection and nothing else",
   expect(two.said()).toMatch(/^HTTP\/1.1 4/);
 });
 
-test("of 200 connections those beyond the limit end, and the others are answered", async () => {
+test("of 200 connections that wait to go on the oldest end, and the others are answered", async () => {
   const { web, port, cookie } = await served();
   const head = `GET ${web.guard.root} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n`;
   const all = Array.from({ length: 200 }, () => raw(port, head));
-  for (let i = 0; i < 5000 && all.filter(({ isOver }) => isOver()).length < 72; i++) await turn();
-  expect(all.filter(({ isOver }) => isOver())).toHaveLength(72);
+  for (let i = 0; i < 5000 && all.filter(({ isOver }) => isOver()).length < 136; i++) await turn();
+  expect(all.filter(({ isOver }) => isOver())).toHaveLength(136);
   const open = all.filter(({ isOver }) => !isOver());
   for (const { socket } of open) socket.write("\r\n");
   for (let i = 0; i < 5000 && open.some(({ said }) => said() === ""); i++) await turn();
@@ -194,4 +194,12 @@ test("it is idle when nobody asks and nobody reads", async () => {
   expect(isIdle).toBe(false);
   socket.destroy();
   await untilSo(() => isIdle);
+});
+
+test("connections without a whole request keep nobody out who sends one", async () => {
+  const { web, port, cookie } = await served();
+  const half = Array.from({ length: 200 }, () => raw(port, "GET /"));
+  while (half.some(({ socket }) => socket.connecting)) await turn();
+  const answered = await request(`http://127.0.0.1:${port}${web.guard.root}`, { cookie });
+  expect([answered.status, answered.text]).toEqual([200, "hello\n"]);
 });

@@ -32,6 +32,7 @@ class Message(TypedDict, total=False):
 
     role: str
     content: Union[str, list[dict[str, Any]]]
+    summary: str
 
 
 class Entry(TypedDict, total=False):
@@ -254,8 +255,8 @@ def assistant(text: str) -> Entry:
 
 
 def text_of(message: Message) -> str:
-    """Returns the text of a message, whose content is a string or a list of blocks."""
-    content = message["content"]
+    """Returns the text of a message: its content, a string or a list of blocks, or the summary of a compaction or branch."""
+    content = message.get("content", message.get("summary", ""))
     return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
 
 

@@ -26,7 +26,7 @@ export function check<T>(schema: z.ZodType<T>, value: unknown): z.ZodSafeParseRe
 /** Returns the sentence about a member that is missing or of the wrong kind; undefined about any other issue. */
 function sentenceOf(issue: z.core.$ZodRawIssue): string | undefined {
   const wanted = wantedBy(issue as Wanted);
-  if (wanted === undefined) return undefined;
+  if (wanted === undefined) return sizeSentence(issue as Sized);
   const { input } = issue;
   if (input === undefined) return `is missing (${wanted})`;
   return issue.code === "invalid_type" ? `must be ${wanted}, not ${kindOf(input)}` : `must be ${wanted}`;
@@ -38,6 +38,23 @@ interface Wanted {
   readonly expected?: string;
   readonly values?: readonly unknown[];
   readonly errors?: readonly (readonly Wanted[])[];
+}
+
+/** The members of an issue that tell how long a value may be. */
+interface Sized {
+  readonly code?: string;
+  readonly origin?: string;
+  readonly minimum?: number | bigint;
+  readonly maximum?: number | bigint;
+}
+
+/** Returns the sentence about a list or text that is too short or too long; undefined about anything else. */
+function sizeSentence({ code, origin = "", minimum, maximum }: Sized): string | undefined {
+  const [unit, units] = { array: ["item", "items"], string: ["character", "characters"] }[origin] ?? [];
+  if (unit === undefined) return undefined;
+  if (code === "too_small") return minimum === 1 ? "must not be empty" : `must have at least ${minimum} ${units}`;
+  if (code === "too_big") return `must have at most ${maximum} ${maximum === 1 ? unit : units}`;
+  return undefined;
 }
 
 function wantedBy({ code, expected = "", values = [], errors = [] }: Wanted): string | undefined {

@@ -1,5 +1,6 @@
 /** JSON text that is passed on as it was read, next to plain values in one result. */
 
+import { withoutHalves } from "./halves.ts";
 import { bytesOf, concat, parse } from "./json.ts";
 
 /** A member of a result whose text exists already; it is requested, in pieces, when the reply is written. */
@@ -77,7 +78,10 @@ const COMMA = bytesOf(",");
 const CLOSE = bytesOf("]");
 const EMPTY = bytesOf("[]");
 
-/** Yields the JSON text of a result, of which only direct members may be {@link Raw}, as strings and bytes. */
+/**
+ * Yields the JSON text of a result, of which only direct members may be {@link Raw}, as strings and bytes. What is not
+ * passed on as it was read has no half of a surrogate pair.
+ */
 export function* textPieces(result: unknown): Generator<string | Uint8Array> {
   if (result instanceof Raw) yield* result.pieces();
   else if (!holdsRaw(result)) yield textOfPlain(result);
@@ -92,7 +96,7 @@ export function* textPieces(result: unknown): Generator<string | Uint8Array> {
         yield text;
         yield* value.pieces();
         text = "";
-      } else text += JSON.stringify(value);
+      } else text += withoutHalves(JSON.stringify(value));
     }
     yield `${text}}`;
   }
@@ -110,7 +114,7 @@ export function lasting<T extends object>(result: T): T {
 /** Returns the JSON text of a value that neither is nor contains a {@link Raw}. */
 export function textOfPlain(value: unknown): string {
   const known = typeof value === "object" && value !== null ? lastingTexts.get(value) : undefined;
-  return known ?? JSON.stringify(value ?? null);
+  return known ?? withoutHalves(JSON.stringify(value ?? null));
 }
 
 export function holdsRaw(result: unknown): boolean {

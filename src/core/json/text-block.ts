@@ -1,5 +1,6 @@
 /** JSON text that is written as bytes, into blocks that are handed on when they are full. */
 
+import { withoutHalves } from "./halves.ts";
 import { bytesOf } from "./json.ts";
 
 const BLOCK = 1 << 18;
@@ -54,7 +55,7 @@ export class TextBlock {
   }
 
   json(value: unknown): void {
-    this.all(bytesOf(JSON.stringify(value)));
+    this.all(bytesOf(withoutHalves(JSON.stringify(value))));
   }
 
   /** Writes a number as eight hex digits. */

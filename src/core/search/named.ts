@@ -1,13 +1,21 @@
 /** Finds the sessions that a person names: by an id, by the beginning of one, or by name, ours and other agents'. */
 
 import { Failure } from "../failure.ts";
+import { Ids } from "../foreign/ids.ts";
 import type { Catalog, Listed, Progress } from "../ports/catalog.ts";
+import type { Env } from "../ports/env.ts";
 import { momentText } from "./listing.ts";
 
 /** Characters of an id that name a session which is moved or deleted; with fewer, a slip of the hand names another. */
 export const LEAST_OF_ID = 4;
 /** Sessions that are listed at most when several fit. */
 const MOST_LISTED = 10;
+
+interface OfAgents {
+  readonly by?: Naming;
+  readonly progress?: Progress;
+  readonly sha256: Env["sha256"];
+}
 
 /** The sessions that are looked at first; the others count when none of these fits. */
 export type Preferred = "listed" | "archived" | "both";
@@ -32,15 +40,18 @@ export async function ourSessions(
   return fitting([...listed.found, ...archived.found], word, preferred, "name");
 }
 
-/** Returns the sessions of other agents that a word names, also by an id of the agent's own in the name of their file. */
+/** Returns the sessions of other agents that a word names, also by the agent's own id, or a part of it in the file's name. */
 export async function sessionsOfAgents(
   catalog: Pick<Catalog, "list">,
   agents: readonly string[],
   word: string,
-  { by = "name", progress }: { readonly by?: Naming; readonly progress?: Progress } = {},
+  { by = "name", progress, sha256 }: OfAgents,
 ): Promise<readonly Listed[]> {
   const { found: all } = await catalog.list({ headerOnly: true, agents }, progress);
-  const found = fitting(all, word, "listed", by);
+  const named = fitting(all, word, "listed", by);
+  // Our id of a session follows from the agent's own.
+  const ids = new Map(agents.map((agent) => [agent, new Ids(agent, sha256).session(word)]));
+  const found = named.length > 0 ? named : all.filter(({ agent, id }) => id === ids.get(`${agent}`));
   if (found.length > 0 || by === "whole" || word.length < LEAST_OF_ID) return found;
   return all.filter(({ path }) => (path.split(/[/\\]/).pop() ?? "").includes(word));
 }

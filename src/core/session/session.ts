@@ -19,6 +19,7 @@ import { withAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
 import type { Draft, Entry } from "../format/entry.ts";
 import { type ImageForm, withoutImages } from "../format/images.ts";
+import { bytesWithoutHalves } from "../json/halves.ts";
 import type { SharedHolder } from "../ports/attach.ts";
 import type { Env } from "../ports/env.ts";
 import type { NewOperation, OperationLog } from "../ports/operations.ts";
@@ -172,15 +173,19 @@ export class Session implements Bodies {
     return contextAt(this.tree, this, leaf);
   }
 
-  /** Yields the JSON texts of the messages at a leaf, or of some of them; each is valid until the next is requested. */
+  /**
+   * Yields the JSON texts of the messages at a leaf, or of some of them; each is valid until the next is requested. Half of
+   * a surrogate pair is U+FFFD in them: providers refuse what has one.
+   */
   *messageTexts(items: Context["items"], images?: ImageForm): Generator<Uint8Array> {
     const positions = items.map(({ position }) => position);
     const lines = this.log.readMany(positions, true)[Symbol.iterator]();
     for (const item of items) {
       const text = messageText(this.tree, this, item, lines.next().value);
       if (!text) continue;
-      if (images) yield withoutImages(text, images, this.log.nodes.id(item.edit ?? item.position));
-      else yield withAttachments(text, (sha256, size) => this.log.attachment(item.position, sha256, size));
+      const whole = bytesWithoutHalves(text);
+      if (images) yield withoutImages(whole, images, this.log.nodes.id(item.edit ?? item.position));
+      else yield withAttachments(whole, (sha256, size) => this.log.attachment(item.position, sha256, size));
     }
   }
 

@@ -3,6 +3,7 @@
 import { preview } from "../../core/format/message.ts";
 import { hasEscape, type MessagePlace, MessagePlaces, PLACE } from "../../core/format/message-places.ts";
 import { writePreview } from "../../core/format/preview.ts";
+import { withoutHalves } from "../../core/json/halves.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { TextBlock } from "../../core/json/text-block.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -124,7 +125,7 @@ export class FlatNodes {
     const begun = out.length;
     if (this.writeUsual(index, line)) return;
     out.length = begun;
-    out.all(bytesOf(this.parsedText(index, line)));
+    out.all(bytesOf(withoutHalves(this.parsedText(index, line))));
   }
 
   /** Writes the members of a node that can change while its entry stays the same. */

@@ -2,6 +2,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
+import { withoutHalves } from "../../core/json/halves.ts";
 import { jsonText } from "../../core/json/json.ts";
 import { idTextOf } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
@@ -52,7 +53,7 @@ export function converse({ output, dispatcher, goOn }: Ends, facts: AcpFacts): A
         dispatcher.submit(call);
         dispatcher.commitPending();
       },
-      send: (text) => output.send([text]),
+      send: (text) => output.send([withoutHalves(text)]),
       flush: () => output.flush(),
       goOn,
     },

@@ -66,7 +66,10 @@ export class Attaching {
 
   private async connect(session: Session, isAsked: boolean): Promise<Attachment | undefined> {
     const { options } = this;
-    const attachment = new Attachment(session, options, () => this.attachments.delete(session));
+    const attachment = new Attachment(session, options, (isGivenUp) => {
+      this.attachments.delete(session);
+      if (isGivenUp) this.refuse(session, REFUSED_FOR, false);
+    });
     const began = performance.now();
     let outcome: Awaited<ReturnType<Attachment["connect"]>>;
     for (let wait = 1; ; wait = Math.min(2 * wait, 50)) {
@@ -94,12 +97,12 @@ export class Attaching {
       await new Promise((resolve) => setTimeout(resolve, wait));
     }
     if (session.log.lockedBy !== null)
-      this.refused.set(session, {
-        epoch: this.epochOf(session),
-        until: performance.now() + (outcome === "refused" ? REFUSED_FOR : SILENT_FOR),
-        isAsked: isAsked || outcome === "refused",
-      });
+      this.refuse(session, outcome === "refused" ? REFUSED_FOR : SILENT_FOR, isAsked || outcome === "refused");
     return undefined;
+  }
+
+  private refuse(session: Session, time: number, isAsked: boolean): void {
+    this.refused.set(session, { epoch: this.epochOf(session), until: performance.now() + time, isAsked });
   }
 
   /** Whether the lock was taken just now. */

@@ -9,6 +9,7 @@ import { Failure } from "../../core/failure.ts";
 import { bytesOf, elements, knownValueEnd, members, oneLine } from "../../core/json/json.ts";
 import { Raw } from "../../core/json/raw.ts";
 import {
+  type Announcement,
   ATTACH_PROTOCOL,
   type FoundHolder,
   type SharedClient,
@@ -37,6 +38,8 @@ const LETS_IN_WITHIN = 1000;
 const OURS: ReadonlySet<string> = new Set(["type", "sessionId", "seq", "leafId"]);
 /** Milliseconds for which a dead holder's place is fought for. */
 const RECOVERS_WITHIN = 15_000;
+/** Milliseconds after which a holder that let us in counts as one that stays. */
+const STAYS_AFTER = 1000;
 
 export interface AttachmentOptions {
   readonly client: string;
@@ -64,8 +67,8 @@ export interface AttachmentOptions {
 export class Attachment {
   private readonly session: Session;
   private readonly options: AttachmentOptions;
-  /** Called when the session is not joined any more. */
-  private readonly ended: () => void;
+  /** Called when the session is not joined any more; `isGivenUp`: because no holder let us in or stayed. */
+  private readonly ended: (isGivenUp: boolean) => void;
   private pipe: Pipe | undefined;
   private holder: SharedHolder = { epoch: 0, client: "", pid: 0 };
   private place: ToldPlace = NOWHERE;
@@ -82,8 +85,11 @@ export class Attachment {
   private heardAt = 0;
   private watch: NodeJS.Timeout | undefined;
   private isClosed = false;
+  private joinedAt = 0;
+  /** Until when a place is fought for, and how long the next attempt waits after a holder that did not stay. */
+  private fight = { until: 0, wait: 0 };
 
-  constructor(session: Session, options: AttachmentOptions, ended: () => void) {
+  constructor(session: Session, options: AttachmentOptions, ended: (isGivenUp: boolean) => void) {
     this.session = session;
     this.options = options;
     this.ended = ended;
@@ -103,19 +109,26 @@ export class Attachment {
     } catch {
       return "dead";
     }
-    return this.enter(stream, found.announcement.token, known);
+    return this.enter(stream, found.announcement, known);
   }
 
-  private enter(stream: Duplex, token: string, known?: ToldPlace): Promise<"joined" | "refused" | "nobody"> {
+  private enter(
+    stream: Duplex,
+    { token, epoch }: Announcement,
+    known?: ToldPlace,
+  ): Promise<"joined" | "refused" | "nobody"> {
     const { session, options } = this;
     return new Promise((resolve) => {
       let isIn = false;
       const settle = (outcome: "joined" | "refused" | "nobody"): void => {
         clearTimeout(late);
         isIn = outcome === "joined";
-        if (isIn) this.pipe = pipe;
-        if (isIn) session.holder = this.holder;
-        else pipe.drop();
+        if (isIn) {
+          this.joinedAt = performance.now();
+          this.pipe = pipe;
+          pipe.trust();
+          session.holder = this.holder;
+        } else pipe.drop();
         resolve(outcome);
       };
       const pipe = new Pipe(
@@ -128,7 +141,8 @@ export class Attachment {
           if (!attached) return settle("refused");
           const { holder, place } = this;
           requireSound(message.value);
-          this.holder = attached;
+          // By its number in the announcement it is known again, whatever number it gives itself.
+          this.holder = { ...attached, epoch };
           this.note(message);
           // A holder that knows of no heads would write at the shared leaf.
           if (this.place.head !== this.toldHead) return settle("refused");
@@ -213,15 +227,15 @@ export class Attachment {
     if (told.length > 0) this.options.passOn(session, told);
   }
 
-  private end(): void {
+  private end(isGivenUp = false): void {
     this.isClosed = true;
     clearInterval(this.watch);
     this.session.holder = undefined;
-    this.ended();
+    this.ended(isGivenUp);
   }
 
-  close(): void {
-    this.end();
+  close(isGivenUp = false): void {
+    this.end(isGivenUp);
     const { pipe } = this;
     this.pipe = undefined;
     pipe?.send('{"bye":true}');
@@ -419,7 +433,13 @@ export class Attachment {
     this.asked.startAgain();
     for (const { events } of this.asked.all) if (events.length > 0) this.options.passOn(this.session, events.splice(0));
     const known = this.place;
-    const until = performance.now() + RECOVERS_WITHIN;
+    const now = performance.now();
+    // A holder that lets us in and leaves at once, again and again, is not followed without end.
+    const isAgain = now - this.joinedAt < STAYS_AFTER;
+    this.fight = isAgain && this.fight.until > 0 ? this.fight : { until: now + RECOVERS_WITHIN, wait: 0 };
+    const { until, wait: pause } = this.fight;
+    this.fight.wait = Math.min(Math.max(1, 2 * pause), STAYS_AFTER);
+    if (pause > 0) await sleep(pause);
     for (let wait = 1; !this.isClosed; wait = Math.min(2 * wait, 50)) {
       try {
         if (this.isHolder()) return await this.takeOver(known);
@@ -429,7 +449,7 @@ export class Attachment {
         return;
       }
       if (performance.now() >= until) break;
-      await new Promise((resolve) => setTimeout(resolve, wait));
+      await sleep(wait);
     }
     this.giveUp(undefined);
   }
@@ -450,7 +470,7 @@ export class Attachment {
       }
       this.tellPresence(this.clients.clear());
       // What comes after these calls is not asked here any more.
-      this.close();
+      this.close(true);
     }
     this.failAll(`It ended, and the session cannot be had here${why}.`);
   }
@@ -493,4 +513,8 @@ export class Attachment {
     if (caught.events.length > 0) options.passOn(session, caught.events);
     return true;
   }
+}
+
+function sleep(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }

@@ -188,6 +188,7 @@ export class Hosting implements GuestRoom {
       { host, room: this, pipe },
       { session, client: this.clientFrom(self, session), hooks: Array.isArray(hooks) ? hooks.map(String) : [] },
     );
+    pipe.trust();
     guest.stand(stand);
     const guests = this.joined.get(session) ?? new Set();
     this.joined.set(session, guests.add(guest));

@@ -6,6 +6,8 @@ import { AutoDecoder, byteLength, type Decoder, frames } from "../connection/fra
 
 /** Bytes of a message from the other end at most; an append of the largest allowed size fits. */
 const MAX_MESSAGE = 1 << 30;
+/** Bytes of the first message at most: a token, or the clients of a session. Until then the other end may be anybody. */
+const MAX_FIRST_MESSAGE = 1 << 18;
 /** Bytes that the other end has not read at which events are no longer sent. */
 const FULL_AT = 4 << 20;
 
@@ -21,7 +23,7 @@ export interface PipeMessage {
 
 export class Pipe {
   private readonly stream: Duplex;
-  private readonly decoder: Decoder = new AutoDecoder(MAX_MESSAGE).decide("headers");
+  private readonly decoder: Decoder = new AutoDecoder(MAX_FIRST_MESSAGE).decide("headers");
   private isClosed = false;
   /** Pieces of the messages of this turn. */
   private waiting: (string | Uint8Array)[] = [];
@@ -58,6 +60,11 @@ export class Pipe {
       taken();
     });
     for (const event of ["end", "error", "close"]) stream.on(event, end);
+  }
+
+  /** Takes large messages from now on, because the other end has shown who it is. */
+  trust(): void {
+    this.decoder.limit = MAX_MESSAGE;
   }
 
   get isFull(): boolean {

@@ -12,6 +12,8 @@ export type Cut =
 
 export interface Decoder {
   readonly name: FramingName;
+  /** Bytes of a message at most. */
+  limit: number;
   push(chunk: Buffer): void;
   /** Returns the next complete payload, or undefined when more input is needed. */
   next(): Cut | undefined;
@@ -98,7 +100,7 @@ class ByteQueue {
 class LineDecoder implements Decoder {
   readonly name = "lines";
   private readonly queue = new ByteQueue();
-  private readonly limit: number;
+  limit: number;
   private dropping: { kept: Buffer; size: number } | undefined;
 
   constructor(limit: number) {
@@ -168,7 +170,7 @@ const NEXT_HEADER = /content-length:[ \t]*\d+[ \t]*\r?\n/i;
 class HeaderDecoder implements Decoder {
   readonly name = "headers";
   private readonly queue = new ByteQueue();
-  private readonly limit: number;
+  limit: number;
   private awaited: number | undefined;
   private dropping: { kept: Buffer; left: number; size: number } | undefined;
   private lost = false;

@@ -64,6 +64,10 @@ export class Dispatcher implements ReplyHost {
   private readonly writes: Writes;
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
+  /** Whether nobody hears replies any more; then nothing is run that only reads. */
+  private isUnheard = false;
+  /** Ends the reads that take their time, each with a failure. */
+  private readonly reading = new Set<(outcome: Outcome) => void>();
   private introduced = false;
   private started = false;
   private startEvent: PendingEvent | null | undefined;
@@ -340,19 +344,33 @@ export class Dispatcher implements ReplyHost {
     const isRead = lane.running !== undefined;
     if (isRead) lane.reads++;
     else if (!lane.isAside(call)) lane.running = call;
+    let hasEnded = false;
+    const end = (outcome: Outcome): void => {
+      if (hasEnded) return;
+      hasEnded = true;
+      this.reading.delete(end);
+      if (call.peer) call.target?.heads.resume();
+      if (isRead) lane.reads--;
+      else lane.running = undefined;
+      if ("result" in outcome && outcome.result instanceof Attachment) this.pass(lane, call, batch, outcome.result);
+      else this.settle(lane, call, batch, outcome, events);
+      this.goOn(lane);
+    };
+    if (onlyReads(call)) this.reading.add(end);
     result
       .then(
         (value): Outcome => ({ result: value }),
         (error): Outcome => ({ error }),
       )
-      .then((outcome) => {
-        if (call.peer) call.target?.heads.resume();
-        if (isRead) lane.reads--;
-        else lane.running = undefined;
-        if ("result" in outcome && outcome.result instanceof Attachment) this.pass(lane, call, batch, outcome.result);
-        else this.settle(lane, call, batch, outcome, events);
-        this.goOn(lane);
-      });
+      .then(end);
+  }
+
+  /** Gives up all that only reads, because nobody hears the replies. Returns whether there was anything. */
+  leaveReads(): boolean {
+    this.isUnheard = true;
+    const left = [...this.reading];
+    for (const end of left) end({ error: new Failure("shutting_down") });
+    return left.length > 0;
   }
 
   private goOn(lane: Lane): void {
@@ -397,7 +415,8 @@ export class Dispatcher implements ReplyHost {
   private execute(lane: Lane, call: Call, events: PendingEvent[]): unknown {
     if (call.fault !== undefined) throw call.fault;
     const { command } = call;
-    if (this.ending && command.name !== "exit") throw new Failure("shutting_down");
+    if ((this.ending && command.name !== "exit") || (this.isUnheard && onlyReads(call)))
+      throw new Failure("shutting_down");
     if (call.peer && !this.workspace.isOpen(call.target as Session)) throw new Failure("shutting_down");
     if (command.name === "initialize" && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
@@ -500,4 +519,10 @@ export class Dispatcher implements ReplyHost {
     await this.workspace.replace(next, ready, () => this.lanes.moveFrom(before));
     events.push(...left, ...arrived());
   }
+}
+
+/** Whether a call of our own host reads, and changes nothing. */
+function onlyReads({ command: { effect, name }, peer }: Call): boolean {
+  if (peer) return false;
+  return effect === "read" || (effect === "server" && /^(get|list|search|verify)_/.test(name));
 }

@@ -83,9 +83,17 @@ export function clearAnnouncements(disk: Disk, folder: string, name: string): vo
     if (found.startsWith(name) && ENDING.test(found.slice(name.length))) removeQuietly(disk, `${folder}/${found}`);
 }
 
-/** Whether a number may be in an announcement: it can be counted on from there. */
+/** Numbers in announcements are below this. */
+const MOST = 2 ** 52;
+
+/** Returns the number of the holder after those up to `last`: the time, as long as that is larger. */
+export function epochAfter(last: number, now: number): number {
+  // A number so large that none follows is made up, and no time or count comes near it.
+  return last + 1 < MOST ? Math.max(now, last + 1) : now;
+}
+
 function isCount(number: number): boolean {
-  return number >= 0 && number < 2 ** 52;
+  return number >= 0 && number < MOST;
 }
 
 function isAnnouncement(value: unknown): value is HostAnnouncement {

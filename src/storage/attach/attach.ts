@@ -17,6 +17,7 @@ import { bootId } from "../fs/processes.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import {
   clearAnnouncements,
+  epochAfter,
   type HostAnnouncement,
   readAnnouncement,
   removeAnnouncement,
@@ -72,7 +73,7 @@ export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
   const places = (file: string): PrivatePlace[] => (process.getuid ? placesOf(options, file) : []);
   const open = (file: string, entered: Entered): Entrance | null => {
     const found = places(file);
-    const epoch = Math.max(now(), 1 + Math.max(epochs.last(found), ...found.map(clear)));
+    const epoch = epochAfter(Math.max(epochs.last(found), ...found.map(clear)), now());
     const token = randomFillSync(Buffer.alloc(TOKEN)).toString("base64url");
     const announcement = { token, epoch, protocol: ATTACH_PROTOCOL, version, client, pid: process.pid };
     const announce = (at: readonly PrivatePlace[]): Announced | null => {

@@ -40,6 +40,7 @@ import { KeptUsage } from "./kept-usage.ts";
 import { Lists } from "./lists.ts";
 import { Relations } from "./relations.ts";
 import { Search } from "./search.ts";
+import { type ScanProgress, SearchProgress } from "./search-progress.ts";
 import { writeIndex } from "./session-index.ts";
 import type { SessionRow } from "./session-row.ts";
 import { fittingInSlices, SLICE } from "./slices.ts";
@@ -188,21 +189,25 @@ class Finder implements LocalCatalog {
     return this.inTurn(async () => {
       const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
       if (!query) return { hits: [], more: false };
-      await this.refresh(progress);
+      const all = progress && new SearchProgress(progress);
+      await this.refresh(all && ((_done, _total, _read, bytes) => all.read(bytes)));
       const rows = rowsOf(this.kept.rows, request);
       return closing(new Search(this.options, rows, this.relations, request, query), async (search) => {
         await this.relations.prepare();
-        const found = await this.kept.with((file) => this.searchIndex(file, search, progress));
+        const found = await this.kept.with((file) => this.searchIndex(file, search, all));
         return found ?? search.scanned((await this.lists.order("modified")).filter(({ path }) => rows.has(path)));
       });
     });
   }
 
   /** Returns what the index says; undefined when other processes keep it from being complete. */
-  private async searchIndex(file: CatalogFile, search: Search, progress: Progress | undefined) {
+  private async searchIndex(file: CatalogFile, search: Search, progress: SearchProgress | undefined) {
     const { kinds } = search;
     for (let tries = 0; tries < TRIES; tries++) {
-      for (const kind of kinds) if (!(await this.texts.complete(file, kind, progress))) return undefined;
+      for (const [n, kind] of kinds.entries()) {
+        const report = progress?.indexing(kinds.length - n);
+        if (!(await this.texts.complete(file, kind, report))) return undefined;
+      }
       const found = await file.reading(async () => {
         if (file.changedElsewhere()) await this.kept.readIndexed(file);
         for (const kind of kinds) if ((await this.texts.missing(kind)).size > 0) return undefined;
@@ -307,14 +312,14 @@ class Finder implements LocalCatalog {
   }
 
   /** Updates the rows to what a scan of every file would return. */
-  private async refresh(progress?: ListProgress): Promise<void> {
+  private async refresh(progress?: ScanProgress): Promise<void> {
     await this.kept.with((file) => this.kept.load(file, !this.hasReadFolders));
     const changes = await this.folders.changes();
     if (!changes.isSame) await this.take(changes, progress);
     await this.kept.with((file) => this.kept.save(file));
   }
 
-  private async take({ there: files, removed }: FolderChanges, progress: ListProgress | undefined): Promise<void> {
+  private async take({ there: files, removed }: FolderChanges, progress: ScanProgress | undefined): Promise<void> {
     const { rows } = this.kept;
     const within = this.innerOf(files);
     const there = within.size === 0 ? files : new Map([...files, ...within]);
@@ -379,9 +384,10 @@ class Finder implements LocalCatalog {
   private async scan(
     changed: readonly [string, FoundStamp][],
     vanished: ReadonlyMap<string, SessionRow>,
-    progress: ListProgress | undefined,
+    progress: ScanProgress | undefined,
   ): Promise<void> {
     const step = Math.max(1, Math.ceil(changed.length / 100));
+    const bytes = { done: 0, total: changed.reduce((sum, [, { size }]) => sum + size, 0) };
     const read: Listed[] = [];
     let since = performance.now();
     for (const [i, [path, stamp]] of changed.entries()) {
@@ -393,7 +399,8 @@ class Finder implements LocalCatalog {
       if (progress && changed.length > 1) {
         const row = this.kept.rows.get(path);
         if (row) read.push(row);
-        if ((i + 1) % step === 0 || i + 1 === changed.length) progress(i + 1, changed.length, read.splice(0));
+        bytes.done += stamp.size;
+        if ((i + 1) % step === 0 || i + 1 === changed.length) progress(i + 1, changed.length, read.splice(0), bytes);
       }
       if (performance.now() - since < SLICE) continue;
       // A long scan is worth saving even before it is finished.

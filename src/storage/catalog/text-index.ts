@@ -86,10 +86,13 @@ export class TextIndex {
     return additions.length > 0;
   }
 
-  /** Indexes all missing texts. Returns false when other processes keep writing to the catalog. */
+  /** Indexes all missing texts, and reports bytes. Returns false when other processes keep writing to the catalog. */
   async complete(file: CatalogFile, kind: TextKind, progress: Progress | undefined): Promise<boolean> {
     let todo = await this.missing(kind);
     const total = todo.size;
+    const sizeOf = (path: string): number => this.kept.rows.get(path)?.stamp.size ?? 0;
+    const bytesOf = (paths: Iterable<string>): number => [...paths].reduce((sum, path) => sum + sizeOf(path), 0);
+    const bytes = progress ? bytesOf(todo) : 0;
     if (total > FILES_AT_ONCE) {
       // Processes that do this at the same time begin at different files and so share the work.
       const paths = [...todo];
@@ -125,7 +128,7 @@ export class TextIndex {
       const done = total - Math.min(total, todo.size - additions.length);
       if (progress && total > 1 && done - lastReport >= Math.max(1, total / 100)) {
         lastReport = done;
-        progress(done, total);
+        progress(Math.max(0, bytes - bytesOf(todo)), bytes);
       }
       if (performance.now() - since < SLICE.waiting) continue;
       await pause();

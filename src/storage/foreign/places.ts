@@ -35,6 +35,8 @@ export interface AgentPlace {
   readonly movedTo?: readonly string[];
   /** Returns a text that several files of one session have in their names, of which the last is all of it. */
   readonly sessionIn?: (name: string) => string | undefined;
+  /** Returns a text that the files of one session have in their names and beginnings, of which the longest counts. */
+  readonly idIn?: (name: string) => string | undefined;
 }
 
 /** Returns the thread of a rollout file, which has several when something was taken back. */
@@ -168,6 +170,7 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
       least: 2,
       fits: (name) => isLines(name) || name.endsWith(".json"),
       enters: (name, level) => level !== 2 || name === "chats",
+      idIn: geminiIdIn,
     },
     // <id>/<id>.messages.json, and beside it those of subagents
     {
@@ -216,6 +219,7 @@ export function* filesIn(
       for (const found of files) {
         const { session } = found;
         if (place.better && !isBest(disk, found, files, place.better)) continue;
+        if (place.idIn && !isLongest(disk, found, files, place.idIn)) continue;
         if (session === undefined) yield found.path;
         else if (isAfter(found.name, last.get(session)?.name)) last.set(session, found);
       }
@@ -236,6 +240,26 @@ function isBest(
   if (other) return !holds(other) && holds(own);
   const worse = files.find((one) => better[one.name] === name);
   return !worse || holds(own) || !holds(worse);
+}
+
+/** Whether no other file in the folder is of the same session and has more. Gemini CLI begins another one now and then. */
+function isLongest(
+  disk: Disk,
+  own: FoundFile,
+  files: readonly FoundFile[],
+  idIn: NonNullable<AgentPlace["idIn"]>,
+): boolean {
+  const text = idIn(own.name);
+  const others = text === undefined ? [] : files.filter((one) => one !== own && idIn(one.name) === text);
+  if (others.length === 0) return true;
+  const sizeOf = ({ path }: FoundFile): number => ifAllowed(() => infoOrNull(disk, path)?.size) ?? 0;
+  const idOf = ({ path }: FoundFile): string | undefined => ifAllowed(() => geminiIdOf(disk, path));
+  const [size, id] = [sizeOf(own), idOf(own)];
+  return others.every((one) => {
+    if (id === undefined || idOf(one) !== id) return true;
+    const other = sizeOf(one);
+    return other < size || (other === size && one.name < own.name);
+  });
 }
 
 /** Bytes of a document that may have nothing but white space in it. */
@@ -330,18 +354,24 @@ function geminiParent(disk: Disk, file: string, nativeId: string): string | unde
   const chats = dirname(own);
   // The name has the beginning of the id only.
   const ending = new RegExp(`^session-.*-${nativeId.slice(0, 8)}\\.jsonl?$`);
-  return entriesIn(disk, chats)
+  const files = entriesIn(disk, chats)
     .filter(({ name, kind }) => kind === "file" && ending.test(name))
-    .map(({ name }) => join(chats, name))
-    .find((path) => beginsWith(disk, path, `"${nativeId}"`));
+    .map(({ name }) => ({ name, path: join(chats, name), session: undefined }))
+    .filter(({ path }) => geminiIdOf(disk, path) === nativeId);
+  return files.find((one) => isLongest(disk, one, files, geminiIdIn))?.path;
+}
+
+/** Returns the beginning of a session's id that the name of its file has. */
+function geminiIdIn(name: string): string | undefined {
+  return /^session-.*-([0-9a-f]{8})\.jsonl?$/.exec(name)?.[1];
 }
 
 /** Bytes at the beginning of a file of Gemini CLI's in which the session's id is. */
 const GEMINI_FACTS = 4096;
 
-function beginsWith(disk: Disk, path: string, text: string): boolean {
+function geminiIdOf(disk: Disk, path: string): string | undefined {
   const bytes = beginningOf(disk, path, GEMINI_FACTS);
-  return bytes !== null && new TextDecoder().decode(bytes).includes(text);
+  return /"sessionId"\s*:\s*"([^"]+)"/.exec(bytes === null ? "" : new TextDecoder().decode(bytes))?.[1];
 }
 
 /** Returns the file of a session of which the beginning is continued: one that has a whole line end there. */

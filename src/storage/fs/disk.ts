@@ -494,3 +494,18 @@ export function closeQuietly(disk: Disk, fd: number): void {
     // The descriptor is closed even if the system reports an error.
   }
 }
+
+/**
+ * Returns whether a pipe or socket that we write to has another end. A socket without one refuses even nothing, and a pipe
+ * cannot be opened once more. Where the system does not tell, it has one.
+ */
+export function hasReader(fd: number): boolean {
+  try {
+    fs.writeSync(fd, Buffer.alloc(0));
+    if (!fs.fstatSync(fd).isFIFO()) return true;
+    fs.closeSync(fs.openSync(`/proc/self/fd/${fd}`, fs.constants.O_WRONLY | fs.constants.O_NONBLOCK));
+  } catch (error) {
+    return !isErrno(error) || (error.code !== "EPIPE" && error.code !== "ENXIO");
+  }
+  return true;
+}

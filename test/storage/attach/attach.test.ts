@@ -668,3 +668,17 @@ describe("a disk that fails", () => {
     expect(beside(folder)).toBeNull();
   });
 });
+
+test("an announcement with the largest number keeps nobody from being found after it", async () => {
+  const { session, json, socket, within, entrance } = held();
+  const announcement = JSON.parse(readFileSync(json, "utf8"));
+  entrance.abandon();
+  const epoch = 2 ** 52 - 1;
+  mkdirSync(within, { mode: 0o700, recursive: true });
+  writeFileSync(json, JSON.stringify({ ...announcement, epoch }), { mode: 0o600 });
+  expect(existsSync(socket)).toBe(false);
+  const next = attachmentsWith();
+  expect(next.find(session)).toBeNull();
+  opened(next, session);
+  expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
+});

@@ -1,9 +1,14 @@
 /** The disk: private files whatever the umask, whole files under their names, and errors that say what to do. */
 
+import { spawnSync } from "node:child_process";
+import { once } from "node:events";
 import {
   chmodSync,
+  closeSync,
+  constants,
   mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -13,6 +18,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
+import { connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
@@ -21,6 +27,7 @@ import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import {
   type Disk,
   exists,
+  hasReader,
   publishNew,
   readAll,
   readWhole,
@@ -31,6 +38,7 @@ import {
 import { replaceFile } from "../../../src/storage/fs/files.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { LINUX, needs } from "../../support/needs.ts";
+import { SYSTEM } from "../../support/tiers.ts";
 
 let folder: string;
 let umask: number;
@@ -274,4 +282,32 @@ describe("failures", () => {
       expect(thrown).toBe(bug);
     }
   });
+});
+
+test("a pipe has a reader until that is closed", { ...SYSTEM, ...needs(LINUX) }, () => {
+  const fifo = join(folder, "fifo");
+  spawnSync("mkfifo", [fifo]);
+  const reader = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK);
+  const writer = openSync(fifo, constants.O_WRONLY);
+  const before = hasReader(writer);
+  closeSync(reader);
+  expect([before, hasReader(writer)]).toEqual([true, false]);
+  closeSync(writer);
+});
+
+test("a socket has a reader until that is closed, and not only half", async () => {
+  const path = join(folder, "socket");
+  const server = createServer({ allowHalfOpen: true }).listen(path);
+  await once(server, "listening");
+  const ours = connect({ path, allowHalfOpen: true }).resume();
+  const [theirs] = (await once(server, "connection")) as [Socket];
+  const { fd } = (ours as unknown as { readonly _handle: { readonly fd: number } })._handle;
+  theirs.end();
+  await once(ours, "end");
+  const half = hasReader(fd);
+  theirs.destroy();
+  await once(theirs, "close");
+  expect([half, hasReader(fd)]).toEqual([true, false]);
+  ours.destroy();
+  server.close();
 });

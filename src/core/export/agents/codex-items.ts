@@ -2,11 +2,11 @@
 
 import { isObject, type JsonObject, originalIn, textIn } from "../../foreign/messages.ts";
 import { toolCalls } from "../../format/message.ts";
+import { withoutHalves } from "../../json/halves.ts";
 import { elements, jsonText, memberOf, members, parse, parseText, textOf } from "../../json/json.ts";
 import type { Session } from "../../session/session.ts";
 import { argumentsOf, toolName } from "./claude-blocks.ts";
 import type { Losses, OutgoingCall } from "./format.ts";
-import { withoutHalves } from "./lines.ts";
 
 /** Parts of messages that are in no message of ours but of an import, as they were. */
 const OWN_PARTS = new Set(["input_image", "input_audio", "input_file"]);

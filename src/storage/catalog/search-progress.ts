@@ -1,0 +1,47 @@
+/** The progress of a search: one count of bytes, though sessions are read first, and their texts indexed then. */
+
+import type { Listed, Progress } from "../../core/ports/catalog.ts";
+
+/** Bytes of the files that are read. */
+export interface BytesRead {
+  readonly done: number;
+  readonly total: number;
+}
+
+/** A callback for how many files were read, with the sessions in those since the last call, and the bytes of all. */
+export type ScanProgress = (done: number, total: number, read: readonly Listed[], bytes: BytesRead) => void;
+
+export class SearchProgress {
+  private readonly report: Progress;
+  /** Bytes of the steps that are over. */
+  private before = 0;
+  /** Bytes of the step that is under way. */
+  private total = 0;
+  private shown = 0;
+
+  constructor(report: Progress) {
+    this.report = report;
+  }
+
+  /** Notes how much was read. What is new is indexed afterwards, which is as much again. */
+  read({ done, total }: BytesRead): void {
+    this.total = total;
+    this.tell(done, 2 * total);
+  }
+
+  /** Begins a step of indexing, of which so many are left with this one. Returns the callback for it. */
+  indexing(left: number): Progress {
+    this.before += this.total;
+    this.total = 0;
+    return (done, total) => {
+      this.total = total;
+      this.tell(this.before + done, this.before + total * left);
+    };
+  }
+
+  /** Reports, and goes never back: there may be more to index than was read. */
+  private tell(done: number, total: number): void {
+    this.shown = Math.max(this.shown, Math.min(done, total));
+    this.report(this.shown, Math.max(total, this.shown));
+  }
+}
