@@ -135,6 +135,30 @@ function rustPlaces(variables: Variables): AgentPlace[] {
     .map(({ path }) => ({ agent: "pirust", folder: path, depth: 1, isDatabase: true, fits: isSession }));
 }
 
+/** Returns the places of oh-my-pi: <directory>/<time>_<id>.jsonl, and the files of subagents in a folder of that name. */
+function ompPlaces(home: string, variables: Variables): AgentPlace[] {
+  const folder = join(home, ".omp");
+  const profile = ["", "agent", "sessions"];
+  return [
+    { agent: "omp", folder: resolve(folder, "agent", "sessions"), depth: 3, least: 1, fits: isLines },
+    {
+      agent: "omp",
+      folder: resolve(folder, "profiles"),
+      depth: 6,
+      least: 4,
+      fits: isLines,
+      enters: (name, level) => !profile[level - 1] || name === profile[level - 1],
+    },
+    {
+      agent: "omp",
+      folder: resolve(dataFolder(home, variables), "omp", "sessions"),
+      depth: 3,
+      least: 1,
+      fits: isLines,
+    },
+  ];
+}
+
 /** Returns the folders of all agents that a translator is there for. A new agent is a new line here. */
 export function agentPlaces(variables: Variables): AgentPlace[] {
   const home = variables.HOME ?? homedir();
@@ -180,6 +204,7 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
     ...opencodePlaces(home, variables),
     ...goosePlaces(home, variables),
     ...rustPlaces(variables),
+    ...ompPlaces(home, variables),
     ...extensionPlaces(home, variables),
   ];
 }
