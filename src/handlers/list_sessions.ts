@@ -7,7 +7,7 @@ import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
-import { cursor, holder, limit, nextCursor } from "./shared/shapes.ts";
+import { cursor, holder, limit, nextCursor, unreadFile } from "./shared/shapes.ts";
 
 export default command({
   name: "list_sessions",
@@ -105,6 +105,10 @@ export default command({
       }),
     ),
     total: z.number().int().describe("matching sessions, on all pages"),
+    notRead: z
+      .array(unreadFile)
+      .optional()
+      .describe("files where sessions are kept that none can be read from; only on the first page of a list of all"),
     isPartial: z.literal(true).optional().describe("with quick: there may be more, which a whole list has"),
     nextCursor,
     limited,
@@ -153,6 +157,7 @@ export default command({
       sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
       total,
       nextCursor: past < found.length ? listing.cursorAfter(found[past - 1]) : undefined,
+      ...(listing.notRead?.length ? { notRead: [...listing.notRead] } : {}),
       limited,
     };
   },

@@ -20,7 +20,8 @@ import {
   wrap,
 } from "../terminal/text.ts";
 import { money } from "../usage-report.ts";
-import type { Result, Verb } from "../verb.ts";
+import { DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { notReadLines } from "./doctor.ts";
 import { trashLines } from "./trash.ts";
 
 /** Sessions that are printed on a terminal by default. */
@@ -66,7 +67,7 @@ export default {
     "The one in which something was said last, or that was made last, comes first. MSGS counts messages. A session " +
     `that was forked from another has ${FORK} before its title, and the other's name after it; ${HELD} marks those that ` +
     "are open in another process, which is named below. Ids are shown as far as they differ from all others, and every " +
-    "verb accepts them so.",
+    "verb accepts them so. The exit status is 3 if a file where sessions are kept is damaged so that none can be read from it.",
   run(asking, { flags }) {
     const { ask, cwd, isTerminal } = asking;
     if (flags.has("--trash")) return ask("list_trash");
@@ -90,10 +91,11 @@ export default {
     });
   },
   isExact: ({ flags }) => flags.has("--paths"),
+  status: ({ notRead = [] }) => (notRead.some(({ isDamaged }: Result) => isDamaged) ? DAMAGE : OK),
   print({ sessions, total, ...result }, { flags }, page) {
     if (flags.has("--trash")) return trashLines({ total, ...result }, page);
     if (flags.has("--paths")) return sessions.map(({ sessionPath }: Result) => exact(sessionPath, page.isTerminal));
-    const limits = limitLines(result, page);
+    const limits = [...limitLines(result, page), ...notReadLines(result.notRead, page)];
     if (sessions.length === 0)
       return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`, ...limits];
     return [...table(sessions, total, page, flags.get("--sort")), ...limits];

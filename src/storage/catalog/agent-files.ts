@@ -3,10 +3,11 @@
 import { basename, extname } from "node:path";
 import { quickHash } from "../../core/foreign/survey.ts";
 import { bytesOf } from "../../core/json/json.ts";
+import type { ListRequest, UnreadFile } from "../../core/ports/catalog.ts";
 import { databaseInfo, sessionsIn } from "../foreign/databases.ts";
 import { pathWithin } from "../foreign/gathered.ts";
 import { KnownFolders } from "../foreign/known-folders.ts";
-import { type AgentPlace, filesIn, ifAllowed } from "../foreign/places.ts";
+import { type AgentPlace, filesIn, ifAllowed, unreadIn } from "../foreign/places.ts";
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
@@ -58,6 +59,14 @@ export class AgentFiles {
     const removed = [...this.known].filter((path) => !there.has(path));
     this.known = new Set(there.keys());
     return { there, removed };
+  }
+
+  /** Returns the databases that no session can be read from. */
+  notRead({ agents }: ListRequest): UnreadFile[] {
+    return unreadIn(
+      this.disk,
+      this.places.filter(({ agent }) => agents?.includes(agent)),
+    );
   }
 
   close(): void {

@@ -17,14 +17,17 @@ import type {
   Relative,
   SearchRequest,
   SessionFamily,
+  UnreadFile,
   UsageReport,
   UsageRequest,
 } from "../../core/ports/catalog.ts";
 import { cursorAfter, familyOf, filterOf, parentsOf, unknownId } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { type CountedSession, usageOf } from "../../core/search/usage.ts";
+import { strangeFormat } from "../formats.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
 import { sameFolderAs } from "../fs/folders.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
@@ -93,6 +96,8 @@ class Finder implements LocalCatalog {
   private readonly texts: TextIndex;
   private readonly spent: KeptUsage;
   private readonly relations: Relations;
+  /** Files that are no sessions, by their paths, with how each is. */
+  private readonly unread = new Map<string, UnreadFile>();
   /** Sessions that may not be read, or are too damaged to be. */
   private readonly unreadable = new Set<string>();
   private ahead: NodeJS.Timeout | undefined;
@@ -124,11 +129,20 @@ class Finder implements LocalCatalog {
       return {
         found,
         total,
+        notRead: this.notRead(request),
         parentOf: (listed) => relations.parentOf(listed),
         shortId: (id) => relations.shortId(id),
         cursorAfter: (listed) => cursorAfter(listed, request.sort ?? "modified"),
       };
     });
+  }
+
+  /** Returns the files that are no sessions; none where a list is about only some sessions. */
+  private notRead(request: ListRequest): UnreadFile[] {
+    const { archived = false, cursor, cwd, parent, query, name, since, until } = request;
+    if ([cursor, cwd, parent, query, name, since, until].some((one) => one !== undefined)) return [];
+    if (this.folders instanceof AgentFiles) return archived ? [] : this.folders.notRead(request);
+    return [...this.unread.values()].filter(({ path }) => this.kept.isArchived(path) === archived);
   }
 
   async usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
@@ -317,6 +331,7 @@ class Finder implements LocalCatalog {
     const forget = (path: string): void => {
       const row = rows.get(path);
       this.others.delete(path);
+      this.unread.delete(path);
       this.unreadable.delete(path);
       if (!row) return;
       vanished.set(stampKey(row.stamp), row);
@@ -420,7 +435,10 @@ class Finder implements LocalCatalog {
     }
     if (scan === undefined) this.unreadable.add(path);
     else this.unreadable.delete(path);
+    this.unread.delete(path);
     if (!scan) {
+      const strange = scan === null && !agents && stamp.size > 0 ? strangeFile(disk, path) : undefined;
+      if (strange) this.unread.set(path, strange);
       this.put(path, undefined);
       if (scan === null && sure) this.others.set(path, stamp);
       return;
@@ -453,6 +471,19 @@ class Finder implements LocalCatalog {
 function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest): ReadonlyMap<string, SessionRow> {
   if (!agents) return rows;
   return new Map([...rows].filter(([, { agent }]) => agent === undefined || agents.includes(agent)));
+}
+
+/** Returns how a file is that is no session; undefined where it cannot be read. */
+function strangeFile(disk: Disk, path: string): UnreadFile | undefined {
+  try {
+    const format = strangeFormat(disk, path);
+    if (format)
+      return { path, text: `${path} ${format.is}. Nothing is wrong with it. ${format.next}.`, isDamaged: false };
+    const text = `${path} is no session: it has no header, and no entry at its beginning. Restore it from a backup.`;
+    return { path, text, isDamaged: true };
+  } catch {
+    return undefined;
+  }
 }
 
 function lackOf(row: SessionRow) {

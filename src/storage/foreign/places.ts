@@ -5,11 +5,13 @@ import { basename, dirname, join, resolve, sep } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { SourceBase } from "../../core/foreign/translator.ts";
+import type { UnreadFile } from "../../core/ports/catalog.ts";
 import { type Disk, exists, type Named } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { agentRoots, type Variables } from "../fs/paths.ts";
 import { TASK_SCREEN } from "./cline-task.ts";
+import { unreadDatabase } from "./databases.ts";
 import type { ListFolder } from "./known-folders.ts";
 import { TASK_MESSAGES } from "./source.ts";
 
@@ -246,6 +248,17 @@ export function* filesIn(
       }
     for (const { path } of last.values()) yield path;
   }
+}
+
+/** Returns the databases in the places of agents that none of their sessions can be read from. */
+export function unreadIn(disk: Disk, places: readonly AgentPlace[]): UnreadFile[] {
+  const found: UnreadFile[] = [];
+  for (const place of places.filter(({ isDatabase }) => isDatabase))
+    for (const file of filesIn(disk, [place])) {
+      const unread = ifAllowed(() => unreadDatabase(disk, file, place.agent));
+      if (unread) found.push(unread);
+    }
+  return found;
 }
 
 /** Whether no better file than this one is beside it that holds anything; of empty ones, the better one counts. */
