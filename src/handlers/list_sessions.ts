@@ -93,6 +93,10 @@ export default command({
         store: z.enum(["jsonl", "v2", "foreign"]),
         agent: agentMember,
         isRemote: remoteMember,
+        isDamaged: z
+          .literal(true)
+          .optional()
+          .describe("a list saw damage, though it looks only at how lines begin; verify_session reads all"),
         cost: z
           .number()
           .optional()
@@ -219,6 +223,7 @@ function toRow(listed: Listed) {
     agent,
     cost,
     isRemote,
+    isDamaged,
   } = listed;
   return {
     sessionPath: path,
@@ -235,6 +240,7 @@ function toRow(listed: Listed) {
     store,
     agent,
     isRemote,
+    isDamaged,
     cost,
   };
 }

@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { formatOf } from "../../src/storage/formats.ts";
+import { formatOf } from "../../src/storage/fs/formats.ts";
 import { put, serveLibrary } from "../support/lifecycle.ts";
 import { temporaryPlace } from "../support/server.ts";
 

@@ -31,6 +31,8 @@ export interface Listed {
   readonly agent?: string;
   /** The cost of its own entries, where its usage was counted since it changed. */
   readonly cost?: number;
+  /** Whether damage was seen when it was read for lists, which look only at how lines begin. */
+  readonly isDamaged?: true;
   /** Whether only the fleet has it: `path` is where its copy will be. */
   readonly isRemote?: true;
 }

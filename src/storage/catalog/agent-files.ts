@@ -112,7 +112,7 @@ function numberOf(id: string): number {
 export function scanForeign({ store }: AgentSessions, path: string, { size }: FoundStamp): Scan | null {
   const found = store.survey(path);
   if (!found) return null;
-  const { agent, header, facts, inner } = found;
+  const { agent, header, facts, isDamaged, inner } = found;
   const { entries, messages, name, first, activity } = facts;
   const known = { entries, messages, name, first, activity };
   const base = {
@@ -124,6 +124,7 @@ export function scanForeign({ store }: AgentSessions, path: string, { size }: Fo
     plain: false,
     agent,
     inner,
+    ...(isDamaged ? { damaged: true as const } : {}),
   };
   return { base, now: base, size, grown: false };
 }

@@ -24,12 +24,12 @@ import type {
 import { cursorAfter, familyOf, filterOf, parentsOf, unknownId } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { type CountedSession, usageOf } from "../../core/search/usage.ts";
-import { strangeFormat } from "../formats.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
 import { sameFolderAs } from "../fs/folders.ts";
+import { strangeFormat } from "../fs/formats.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
 import { AgentFiles, scanForeign, stampsWithin } from "./agent-files.ts";

@@ -1,9 +1,9 @@
 /** Names the format of a file that is no session of ours, so that it is not taken for a damaged one. */
 
-import { parse } from "../core/json/json.ts";
-import { KNOWN_TYPES } from "../core/tree/nodes.ts";
-import type { Disk } from "./fs/disk.ts";
-import { beginningOf, ifPresent } from "./fs/files.ts";
+import { parse } from "../../core/json/json.ts";
+import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
+import type { Disk } from "./disk.ts";
+import { beginningOf, ifPresent } from "./files.ts";
 
 export interface StrangeFormat {
   readonly name: string;
