@@ -119,8 +119,10 @@ class Finder implements LocalCatalog {
   list(request: ListRequest, progress?: ListProgress): Promise<Listing> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
-      const fits = filterOf(request, this.isDirectory(request));
-      await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(fits))));
+      const isWanted = filterOf(request, this.isDirectory(request));
+      await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(isWanted))));
+      const twice = request.archived ? this.archivedTwice() : NONE;
+      const fits = (listed: Listed): boolean => isWanted(listed) && !twice.has(listed.path);
       this.indexAhead();
       if (request.sort === "cost") await this.count(fits, progress && ((done, total) => progress(done, total, [])));
       const { found, total } = await this.lists.page(request, fits);
@@ -158,12 +160,17 @@ class Finder implements LocalCatalog {
       const { cwd } = request;
       const isDirectory = this.isDirectory(request);
       const isThere = (listed: Listed): boolean => isDirectory === undefined || isDirectory(listed.cwd);
-      const wanted = await this.count((listed) => (request.archived || !listed.archived) && isThere(listed), progress);
+      const twice = this.archivedTwice();
+      const isAsked = (listed: Listed): boolean => (request.archived || !listed.archived) && !twice.has(listed.path);
+      const wanted = await this.count((listed) => isAsked(listed) && isThere(listed), progress);
       const lacking = wanted.filter(({ usage }) => usage?.damaged !== 0).map(lackOf);
       const unreadable = [...this.unreadable].map((path) => ({ path, listed: undefined, damagedLines: undefined }));
       const leftOut = request.archived
         ? []
-        : await fittingInSlices(this.kept.rows.values(), (listed) => listed.archived && isThere(listed));
+        : await fittingInSlices(
+            this.kept.rows.values(),
+            (listed) => listed.archived && !twice.has(listed.path) && isThere(listed),
+          );
       return {
         sessions: wanted.map((row) => ({ listed: row, usage: row.usage })),
         models: this.spent.models.all,
@@ -171,6 +178,23 @@ class Finder implements LocalCatalog {
         archivedLeftOut: leftOut.length,
       };
     });
+  }
+
+  /**
+   * Returns the paths of archived sessions whose files have their former name still: archiving was cut off between the two,
+   * so that they count as not archived.
+   */
+  private archivedTwice(): ReadonlySet<string> {
+    const archived = new Map<string, string>();
+    for (const { path, stamp, archived: isArchived } of this.kept.rows.values())
+      if (isArchived) archived.set(`${stamp.device} ${stamp.inode}`, path);
+    if (archived.size === 0) return NONE;
+    const twice = new Set<string>();
+    for (const { stamp, archived: isArchived } of this.kept.rows.values()) {
+      const other = isArchived ? undefined : archived.get(`${stamp.device} ${stamp.inode}`);
+      if (other !== undefined) twice.add(other);
+    }
+    return twice;
   }
 
   /** Returns a test for the working directory that a request names, by whatever path. */
@@ -466,6 +490,8 @@ class Finder implements LocalCatalog {
     this.kept.note(path, row === undefined);
   }
 }
+
+const NONE: ReadonlySet<string> = new Set();
 
 /** Returns the rows of the agents that are asked for. */
 function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest): ReadonlyMap<string, SessionRow> {

@@ -1,7 +1,7 @@
 /** A person sees in lists which sessions are damaged, and in show that more was said than what comes before the leaf. */
 
-import { appendFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { appendFileSync, linkSync, mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { candidatesOf } from "../../../src/storage/catalog/candidates.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
@@ -69,4 +69,22 @@ test("a session whose first message is longer than what is read at first is desc
     throw new Error("no container");
   });
   expect(candidate.firstMessage).toBe("Look at it");
+});
+
+test("a session whose archiving was cut off between its two names is listed and counted once", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1);
+  putSession(place, 2);
+  const server = serveLibrary(place);
+  const listed = async (archived: boolean) => (await server.result("list_sessions", { archived })).sessions;
+  await server.result("archive_session", { sessionPath: file });
+  const [{ sessionPath: archived }] = await listed(true);
+  mkdirSync(dirname(file), { recursive: true });
+  linkSync(archived, file);
+  expect((await listed(false)).map((row: { sessionPath: string }) => row.sessionPath)).toContain(file);
+  expect(await listed(true)).toEqual([]);
+  expect((await server.result("get_usage")).archivedLeftOut).toBe(0);
+  // The rest of it is done by archiving once more.
+  await server.result("archive_session", { sessionPath: file });
+  expect([await listed(true), await listed(false)].map(({ length }) => length)).toEqual([1, 1]);
 });
