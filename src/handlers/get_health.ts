@@ -3,7 +3,7 @@ import { FIX_KINDS, HIDDEN_REASONS } from "../core/ports/health.ts";
 import { LEFTOVER_KINDS } from "../core/ports/leftovers.ts";
 import { uniqueBeginning } from "../core/search/listing.ts";
 import { command } from "./shared/command.ts";
-import { stored } from "./shared/shapes.ts";
+import { stored, unreadFile } from "./shared/shapes.ts";
 
 const agents = z.array(z.enum(["pi", "pi_agent_rust"]));
 
@@ -66,6 +66,7 @@ export default command({
           .describe("repair_session; or migrate_session and rollback_migration, which finish what was begun"),
       }),
     ),
+    notRead: z.array(unreadFile).describe("files in the places of other agents that no session can be read from"),
     locks: z.array(
       z.object({
         sessionPath: z.string().nullable(),
@@ -130,6 +131,7 @@ export default command({
       counts: { sessions: 1, archived: 0, trashed: 0, containers: 0, forks: 0, databases: 0 },
       hidden: [],
       damaged: [],
+      notRead: [],
       locks: [],
       leftovers: [],
       exposed: [],
@@ -155,7 +157,7 @@ export default command({
           );
     return {
       ...health,
-      ok: damaged.length === 0 && catalog.state !== "damaged",
+      ok: damaged.length === 0 && catalog.state !== "damaged" && !health.notRead.some(({ isDamaged }) => isDamaged),
       server: { name: server.name, version: server.version },
       catalog: { ...catalog },
       counts: { ...health.counts },
@@ -171,6 +173,7 @@ export default command({
         shortId: shortId(session.sessionId),
         reasons: [...session.reasons],
       })),
+      notRead: health.notRead.map((file) => ({ ...file })),
       locks: health.locks.map((lock) => ({ ...lock, shortId: shortId(lock.sessionId), holder: { ...lock.holder } })),
       exposed: health.exposed.map((found) => ({ ...found })),
       fixes: health.fixes.map((found) => ({ ...found })),

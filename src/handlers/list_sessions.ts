@@ -7,7 +7,7 @@ import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
-import { cursor, holder, limit, nextCursor } from "./shared/shapes.ts";
+import { cursor, holder, limit, nextCursor, unreadFile } from "./shared/shapes.ts";
 
 export default command({
   name: "list_sessions",
@@ -93,6 +93,10 @@ export default command({
         store: z.enum(["jsonl", "v2", "foreign"]),
         agent: agentMember,
         isRemote: remoteMember,
+        isDamaged: z
+          .literal(true)
+          .optional()
+          .describe("a list saw damage, though it looks only at how lines begin; verify_session reads all"),
         cost: z
           .number()
           .optional()
@@ -105,6 +109,10 @@ export default command({
       }),
     ),
     total: z.number().int().describe("matching sessions, on all pages"),
+    notRead: z
+      .array(unreadFile)
+      .optional()
+      .describe("files where sessions are kept that none can be read from; only on the first page of a list of all"),
     isPartial: z.literal(true).optional().describe("with quick: there may be more, which a whole list has"),
     nextCursor,
     limited,
@@ -153,6 +161,7 @@ export default command({
       sessions: past < sessions.length ? sessions.slice(0, past) : sessions,
       total,
       nextCursor: past < found.length ? listing.cursorAfter(found[past - 1]) : undefined,
+      ...(listing.notRead?.length ? { notRead: [...listing.notRead] } : {}),
       limited,
     };
   },
@@ -214,6 +223,7 @@ function toRow(listed: Listed) {
     agent,
     cost,
     isRemote,
+    isDamaged,
   } = listed;
   return {
     sessionPath: path,
@@ -230,6 +240,7 @@ function toRow(listed: Listed) {
     store,
     agent,
     isRemote,
+    isDamaged,
     cost,
   };
 }

@@ -15,7 +15,6 @@ const row = z.object({
   name: stored(z.string().nullable()),
   damage: z.array(damage).describe(`the first ${MOST_DAMAGE} places`),
   damageCount: z.number().int(),
-  incompleteCount: z.number().int().describe("those of them where nothing is lost and a message lacks what Pi needs"),
   lockedBy: z
     .object({ client: z.string(), pid: z.number(), since: z.string() })
     .nullable()
@@ -36,45 +35,56 @@ export default command({
   result: z.object({
     total: z.number().int().describe("sessions that were looked at"),
     damaged: z.array(row),
+    incomplete: z
+      .array(row)
+      .describe(
+        "sessions of which nothing is lost, but messages lack what Pi's interface needs; repair_session adds it",
+      ),
     ok: z.boolean().describe("none is damaged"),
   }),
   failures: ["storage_failed"],
-  example: { params: {}, result: { total: 1, damaged: [], ok: true } },
+  example: { params: {}, result: { total: 1, damaged: [], incomplete: [], ok: true } },
   async run(context, { archived = false }) {
     const damaged: DamagedRow[] = [];
+    const incomplete: DamagedRow[] = [];
     const visit = async (file: string, isArchived: boolean): Promise<void> => {
       const found = await verdictOn(context, file, isArchived);
-      if (found) damaged.push(found);
+      if (found) (found.ok ? incomplete : damaged).push(found.row);
     };
     const total = await context.workspace.stores.health.visitAll(archived, visit, context.progress);
-    return { total, damaged, ok: damaged.length === 0 };
+    return { total, damaged, incomplete, ok: damaged.length === 0 };
   },
 });
 
 /** Returns what is wrong with the session at a path; null when nothing is, or when it was removed meanwhile. */
-async function verdictOn(context: CommandContext, sessionPath: string, archived: boolean): Promise<DamagedRow | null> {
+async function verdictOn(
+  context: CommandContext,
+  sessionPath: string,
+  archived: boolean,
+): Promise<{ ok: boolean; row: DamagedRow } | null> {
   const { workspace } = context;
   let session: Session | undefined;
   try {
     session = workspace.look(sessionPath);
     const { damage, ok } = await verified(context, session, false);
-    if (ok) return null;
-    return {
+    if (ok && !damage.some(({ kind }) => kind === "incomplete_message")) return null;
+    const row = {
       sessionPath,
       archived,
       sessionId: session.id,
       name: session.name,
       damage: damage.slice(0, MOST_DAMAGE).map((found) => ({ ...found })),
       damageCount: damage.length,
-      incompleteCount: damage.filter(({ kind }) => kind === "incomplete_message").length,
       lockedBy: session.log.lockedBy && { ...session.log.lockedBy },
       failure: null,
     };
+    return { ok, row };
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     if (error.name === "session_not_found") return null;
-    const nothing = { damage: [], damageCount: 1, incompleteCount: 0, lockedBy: null };
-    return { sessionPath, archived, sessionId: null, name: null, ...nothing, failure: error.message };
+    const nothing = { damage: [], damageCount: 1, lockedBy: null };
+    const row = { sessionPath, archived, sessionId: null, name: null, ...nothing, failure: error.message };
+    return { ok: false, row };
   } finally {
     session?.close();
   }

@@ -348,6 +348,7 @@ export function makeStores(options: StoresOptions): Stores {
         locks: options.locks,
         lifecycle: lifeCycleDeps,
         roots: options.roots ?? [],
+        agentPlaces: options.agentPlaces ?? [],
       });
       return {
         ...health,

@@ -22,5 +22,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("hosts that share a session of %
       const options = { store, servers: 3, bursts: 7, kills: 0.3, heads: 1 };
       const { heads } = await shareAtRandom(random, options);
       expect(heads).toBeGreaterThan(0);
-    }));
+    }),
+  );
 });

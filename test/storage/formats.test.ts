@@ -3,7 +3,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { formatOf } from "../../src/storage/formats.ts";
+import { formatOf } from "../../src/storage/fs/formats.ts";
 import { put, serveLibrary } from "../support/lifecycle.ts";
 import { temporaryPlace } from "../support/server.ts";
 
@@ -27,6 +27,8 @@ describe("what a file is follows from its first bytes", () => {
     [undefined, LINE + ENTRY],
     [undefined, `{"type":"session","version":3}\n${LINE}`],
     [undefined, `half a line\n${LINE}`],
+    ["jsonl", `${LINE}half a line\n${LINE}`],
+    [undefined, `${LINE}half a line\n${LINE}${ENTRY}`],
     [undefined, Buffer.from([0, 1, 2, 3])],
   ])("%s", (name, bytes) => {
     expect(formatOf(Buffer.from(bytes), true)?.name).toBe(name);
@@ -36,6 +38,8 @@ describe("what a file is follows from its first bytes", () => {
     const long = JSON.stringify([{ a: "x".repeat(100_000) }]).slice(0, 1 << 16);
     expect(formatOf(Buffer.from(long), false)?.name).toBe("json");
     expect(formatOf(Buffer.from(`${LINE.repeat(3)}{"half`), false)?.name).toBe("jsonl");
+    expect(formatOf(Buffer.from(`{"a":"${"x".repeat(1 << 16)}`), false)?.name).toBe("json");
+    expect(formatOf(Buffer.from(`{"type":"message","id":"${"x".repeat(1 << 16)}`), false)).toBeUndefined();
   });
 });
 

@@ -1,5 +1,6 @@
 /** The lines of the preview: facts of a session, and the conversation around a place, with the hit in view. */
 
+import { BEFORE_ALL } from "../conversation.ts";
 import { holderText } from "../holder.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
@@ -120,7 +121,8 @@ function conversation(shown: Result, entryId: string | undefined, words: string,
     if (isNamed) focus = lines.length + hitLine(own, words);
     lines.push(...own);
   }
-  if (shown.entries.length === 0) lines.push(page.paint("dim", cutTo("Nothing was said yet.", page.width)));
+  const none = shown.leafId === null && shown.entryCount > 0 ? BEFORE_ALL : "Nothing was said yet.";
+  if (shown.entries.length === 0) lines.push(page.paint("dim", cutTo(none, page.width)));
   return { lines, focus };
 }
 

@@ -49,6 +49,7 @@ function* report(health: Result, most: number, page: OutputStyle): Generator<str
   yield* facts(health, page);
   yield* damagedLines(health.damaged, most, page);
   yield* hiddenLines(health.hidden, most, page);
+  yield* notReadLines(health.notRead, page, most);
   yield* lockLines(health.locks, most, page);
   yield* leftoverLines(health, page);
   yield* exposedLines(health.exposed, most, page);
@@ -186,6 +187,14 @@ function* hiddenLines(hidden: Result[], most: number, page: OutputStyle): Genera
     }
     if (these.length > most) yield page.paint("dim", `  and ${grouped(these.length - most)} more; --all`);
   }
+}
+
+/** Returns a paragraph about each file where sessions are kept that none can be read from. */
+export function* notReadLines(files: Result[] = [], page: OutputStyle, most = MOST_ROWS): Generator<string> {
+  if (files.length > 0) yield "";
+  for (const { text, isDamaged } of files.slice(0, most))
+    for (const line of wrap(inVerbs(oneLine(text)), page.width)) yield isDamaged ? page.paint("red", line) : line;
+  if (files.length > most) yield page.paint("dim", `and ${count(files.length - most, "more file", "more files")}`);
 }
 
 function* lockLines(locks: Result[], most: number, page: OutputStyle): Generator<string> {

@@ -20,7 +20,8 @@ import {
   wrap,
 } from "../terminal/text.ts";
 import { money } from "../usage-report.ts";
-import type { Result, Verb } from "../verb.ts";
+import { DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { notReadLines } from "./doctor.ts";
 import { trashLines } from "./trash.ts";
 
 /** Sessions that are printed on a terminal by default. */
@@ -29,6 +30,8 @@ const ON_TERMINAL = 50;
 /** The mark before the title of a session that was forked from another, and of one that another process writes to. */
 const FORK = "↳";
 const HELD = "*";
+/** The mark before the title of a damaged one. */
+const DAMAGED = "!";
 
 export default {
   name: "list",
@@ -65,8 +68,9 @@ export default {
   more:
     "The one in which something was said last, or that was made last, comes first. MSGS counts messages. A session " +
     `that was forked from another has ${FORK} before its title, and the other's name after it; ${HELD} marks those that ` +
-    "are open in another process, which is named below. Ids are shown as far as they differ from all others, and every " +
-    "verb accepts them so.",
+    `are open in another process, which is named below, and ${DAMAGED} those that are damaged, of which verify tells more. ` +
+    "Ids are shown as far as they differ from all others, and every " +
+    "verb accepts them so. The exit status is 3 if a file where sessions are kept is damaged so that none can be read from it.",
   run(asking, { flags }) {
     const { ask, cwd, isTerminal } = asking;
     if (flags.has("--trash")) return ask("list_trash");
@@ -90,10 +94,11 @@ export default {
     });
   },
   isExact: ({ flags }) => flags.has("--paths"),
+  status: ({ notRead = [] }) => (notRead.some(({ isDamaged }: Result) => isDamaged) ? DAMAGE : OK),
   print({ sessions, total, ...result }, { flags }, page) {
     if (flags.has("--trash")) return trashLines({ total, ...result }, page);
     if (flags.has("--paths")) return sessions.map(({ sessionPath }: Result) => exact(sessionPath, page.isTerminal));
-    const limits = limitLines(result, page);
+    const limits = [...limitLines(result, page), ...notReadLines(result.notRead, page)];
     if (sessions.length === 0)
       return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`, ...limits];
     return [...table(sessions, total, page, flags.get("--sort")), ...limits];
@@ -214,10 +219,10 @@ function sessionRow(session: Result, columns: Columns, page: OutputStyle): strin
 }
 
 /** Returns what a session is known by. A fork begins as its original does, so it is told by its mark and that name. */
-function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agent }: Result): string {
+function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agent, isDamaged }: Result): string {
   const own = oneLine(name ?? firstMessage ?? "");
   const text = agent === undefined ? own : `${agent}: ${own === "" ? "(nothing said)" : own}`;
-  const marks = [lockedBy ? HELD : "", parentSession ? FORK : ""].filter(Boolean);
+  const marks = [isDamaged ? DAMAGED : "", lockedBy ? HELD : "", parentSession ? FORK : ""].filter(Boolean);
   if (marks.length === 0) return text;
   const original = forkedFrom?.name ? ` (fork of ${oneLine(forkedFrom.name)})` : "";
   return `${marks.join(" ")} ${text === "" ? "(nothing said)" : text}${original}`;

@@ -1,4 +1,4 @@
-import { entryLines, messageLines } from "../conversation.ts";
+import { BEFORE_ALL, entryLines, messageLines } from "../conversation.ts";
 import { withEntry } from "../entries.ts";
 import { numberAbove0 } from "../options.ts";
 import { inert, wrap } from "../terminal/text.ts";
@@ -18,24 +18,26 @@ export default {
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   async run(asking, { operands, flags }) {
-    const { readOnly } = await open(asking, operands[0]);
+    const { readOnly, leafId } = await open(asking, operands[0]);
     const page = { limit: numberAbove0(flags, "--limit"), cursor: flags.get("--cursor") };
     const entryId = flags.get("--entry");
-    const { diagnostics } = readOnly ? await asking.ask("get_state") : { diagnostics: [] };
+    const isBeforeAll = entryId === undefined && leafId === null;
+    const { diagnostics = [], entryCount = 0 } = readOnly || isBeforeAll ? await asking.ask("get_state") : {};
     const newer = diagnostics.find(({ kind }: Result) => kind === "newer_version");
     const isPath = entryId === undefined && flags.has("--path");
     const shown = await (entryId === undefined
       ? asking.ask(isPath ? "get_path" : "get_messages", page)
       : withEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page })));
+    const hasMore = isBeforeAll && entryCount > 0;
     // A result that is not copied is printed as it came.
-    return newer ? { ...shown, newer } : shown;
+    return newer || hasMore ? { ...shown, ...(newer ? { newer } : {}), ...(hasMore ? { hasMore } : {}) } : shown;
   },
-  *print({ messages, entries, nextCursor, newer }, { flags }, page) {
+  *print({ messages, entries, nextCursor, newer, hasMore }, { flags }, page) {
     const isWhole = flags.has("--full");
     const items = messages ?? entries;
     if (newer) yield* [...wrap(newerText(newer), page.width), ""];
     if (newer && items.length === 0) yield "Nothing in it is known here.";
-    else if (items.length === 0) yield "Nothing was said yet.";
+    else if (items.length === 0) yield hasMore ? BEFORE_ALL : "Nothing was said yet.";
     for (const [i, item] of items.entries()) {
       if (i > 0) yield "";
       yield* messages ? messageLines(item, page, isWhole) : entryLines(item, page, isWhole);

@@ -74,8 +74,9 @@ export function newerText({ reason }: Result): string {
 /** Damaged places that are printed of one session. */
 const MOST_PLACES = 3;
 
-function* allLines({ total, damaged }: Result, { width, home }: OutputStyle): Generator<string> {
-  for (const { sessionPath, sessionId, name, damage, damageCount, lockedBy, failure, archived } of damaged) {
+function* allLines({ total, damaged, incomplete }: Result, { width, home }: OutputStyle): Generator<string> {
+  const rows = [...damaged, ...incomplete];
+  for (const { sessionPath, sessionId, name, damage, damageCount, lockedBy, failure, archived } of rows) {
     const id = sessionId === null ? shortPath(sessionPath, home) : inert(sessionId.slice(0, 8));
     yield cutTo(name === null ? id : `${id}  ${oneLine(name)}`, width);
     const more = damageCount - Math.min(damage.length, MOST_PLACES);
@@ -88,12 +89,11 @@ function* allLines({ total, damaged }: Result, { width, home }: OutputStyle): Ge
     yield "";
   }
   const what = count(total, "session", "sessions");
-  if (damaged.length === 0) return yield `${what}, all sound.`;
-  const incomplete = damaged.filter((row: Result) => row.incompleteCount === row.damageCount).length;
-  if (incomplete === 0) return yield `${what}, ${damaged.length} damaged.`;
+  const verdict = damaged.length === 0 ? "all sound" : `${damaged.length} damaged`;
+  if (incomplete.length === 0) return yield `${what}, ${verdict}.`;
   yield* wrap(
-    `${what}, ${damaged.length - incomplete} damaged; of ${incomplete} nothing is lost, but Pi fails on messages that ` +
-      "lack something, which repair adds.",
+    `${what}, ${verdict}; of ${incomplete.length} nothing is lost, but Pi's interface fails on messages that lack ` +
+      "something, which repair adds.",
     width,
   );
 }

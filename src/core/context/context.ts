@@ -230,16 +230,21 @@ export interface Model {
 /** Returns the model in force at a position: the nearest one that an entry of its path names. */
 export function modelAt(tree: Tree, bodies: Bodies, at: number): Model | null {
   for (let p = tree.lastModel(at); p >= 0; p = tree.lastModel(tree.nodes.parent(p))) {
-    const { type, message, provider, modelId } = bodies.entry(p);
+    const { type, message, ...change } = bodies.entry(p);
     const named =
-      type === "model_change"
-        ? { provider, model: modelId }
-        : ((message ?? {}) as { provider?: unknown; model?: unknown });
+      type === "model_change" ? modelIn(change) : ((message ?? {}) as { provider?: unknown; model?: unknown });
     if (typeof named.provider !== "string" || typeof named.model !== "string") continue;
     const model = { provider: named.provider, id: named.model };
     if (!isUnknown(model)) return model;
   }
   return null;
+}
+
+/** Returns what a change of the model names. oh-my-pi writes both parts as one text, and changes for other roles. */
+export function modelIn({ provider, modelId, model, role = "default" }: Readonly<Record<string, unknown>>) {
+  const slash = typeof model === "string" && modelId === undefined && role === "default" ? model.indexOf("/") : -1;
+  if (slash <= 0) return { provider, model: modelId };
+  return { provider: String(model).slice(0, slash), model: String(model).slice(slash + 1) };
 }
 
 /** Returns the thinking level in force at a position, if an entry of its path names one. */

@@ -139,11 +139,13 @@ export function pageOf(session: Session, all: boolean, family?: PageFamily): Exp
 function bodyOf(session: Session, position: number): Readonly<Record<string, unknown>> {
   const line = session.line(position);
   const body = parse(line) as Record<string, unknown>;
+  const read = (sha256: string, size: number): string | null => session.log.attachment(position, sha256, size);
+  if (body.type === "custom_message") return parse(withAttachments(line, read)) as Record<string, unknown>;
   if (body.type !== "message") return body;
   const message = memberOf(members(line) ?? [], "message");
   if (!message) return body;
   const text = line.subarray(message.start, message.end);
-  const whole = withAttachments(text, (sha256, size) => session.log.attachment(position, sha256, size));
+  const whole = withAttachments(text, read);
   return whole === text ? body : { ...body, message: parse(whole) };
 }
 

@@ -8,6 +8,7 @@ import { copilot } from "./copilot/copilot.ts";
 import { geminiDocument, geminiLines } from "./gemini/gemini.ts";
 import { goose } from "./goose/goose.ts";
 import { isObject } from "./messages.ts";
+import { omp } from "./omp/omp.ts";
 import { opencode, opencodeFacts } from "./opencode/opencode.ts";
 import { pirust } from "./pirust/pirust.ts";
 import { type Beginnings, LINES_SEEN, type Translator } from "./translator.ts";
@@ -28,6 +29,7 @@ export const TRANSLATORS: readonly Translator[] = [
   rooScreen,
   clineScreen,
   pirust,
+  omp,
 ];
 
 /** Returns the agents' names. */

@@ -13,9 +13,12 @@ const MARK = bytesOf('$piBlob"');
 /** A member that refers to one. In a text, its quotation marks would have a backslash before them. */
 const REFERENCE = /"\$piBlob"\s*:\s*"sha256:([0-9a-f]{64})"/g;
 
+/** The beginning of oh-my-pi's reference to a medium, which stands in the place of the base64 text. */
+const BLOB = bytesOf('"blob:sha256:');
+
 /** Returns whether a text may have references to media that are kept in files. */
 export function holdsAttachment(text: Uint8Array): boolean {
-  return contains(text, MARK);
+  return contains(text, MARK) || contains(text, BLOB);
 }
 
 /** Returns the digests of the stored files that the line of an entry refers to. */
@@ -24,20 +27,33 @@ export function attachmentsIn(line: Uint8Array): string[] {
   return Array.from(textOf(line).matchAll(REFERENCE), ([, sha256]) => sha256);
 }
 
-/** Returns the message with every reference resolved that can be; the others stay as they are. */
+/**
+ * Returns the message with every reference resolved that can be; the others stay as they are. A block with a reference of
+ * oh-my-pi's is a text that names it: a provider would take it for base64 text, and refuse the conversation.
+ */
 export function withAttachments(message: Uint8Array, read: ReadAttachment): Uint8Array {
-  if (!contains(message, MARK)) return message;
+  if (!holdsAttachment(message)) return message;
   const content = memberOf(members(message) ?? [], "content");
   const blocks = content && elements(message, content.start, content.end);
   if (!blocks) return message;
   const parts: Uint8Array[] = [];
   let copied = 0;
   for (const block of blocks) {
-    const data = memberOf(members(message, block.start, block.end) ?? [], "data");
-    const text = data && resolved(message.subarray(data.start, data.end), read);
-    if (!data || text === undefined) continue;
-    parts.push(message.subarray(copied, data.start), bytesOf(JSON.stringify(text)));
-    copied = data.end;
+    const found = members(message, block.start, block.end) ?? [];
+    const data = memberOf(found, "data");
+    const value = data && message.subarray(data.start, data.end);
+    if (!data || !value) continue;
+    const digest = blobIn(value);
+    const type = memberOf(found, "mimeType");
+    const text = digest === undefined ? resolved(value, read) : undefined;
+    if (digest !== undefined) {
+      const named = missing(digest, type && parse(message, type.start, type.end));
+      parts.push(message.subarray(copied, block.start), bytesOf(JSON.stringify(named)));
+      copied = block.end;
+    } else if (text !== undefined) {
+      parts.push(message.subarray(copied, data.start), bytesOf(JSON.stringify(text)));
+      copied = data.end;
+    }
   }
   return copied === 0 ? message : concat([...parts, message.subarray(copied)]);
 }
@@ -50,6 +66,16 @@ function resolved(data: Uint8Array, read: ReadAttachment): string | undefined {
   const text = read(sha256, sizeBytes);
   if (text === null) return undefined;
   return encoding === "base64NoPad" ? text.replace(/=+$/, "") : text;
+}
+
+/** Returns the digest in a reference of oh-my-pi's; undefined for any other value. */
+function blobIn(value: Uint8Array): string | undefined {
+  return holdsAt(value, 0, BLOB) ? /^"blob:(sha256:[0-9a-f]+)/.exec(textOf(value))?.[1] : undefined;
+}
+
+function missing(digest: string, mimeType: unknown): object {
+  const type = typeof mimeType === "string" ? mimeType : "a medium";
+  return { type: "text", text: `[${type} that is not here: ${digest}]` };
 }
 
 function contains(bytes: Uint8Array, mark: Uint8Array): boolean {

@@ -31,6 +31,8 @@ export interface Listed {
   readonly agent?: string;
   /** The cost of its own entries, where its usage was counted since it changed. */
   readonly cost?: number;
+  /** Whether damage was seen when it was read for lists, which look only at how lines begin. */
+  readonly isDamaged?: true;
   /** Whether only the fleet has it: `path` is where its copy will be. */
   readonly isRemote?: true;
 }
@@ -73,7 +75,20 @@ export interface ListRequest extends AboutFleet {
 }
 
 /** A list of sessions, and what is known of each among all that there are. */
+/** A file where sessions are kept that none can be read from. */
+export interface UnreadFile {
+  readonly path: string;
+  /** The agent whose place it is in; missing for Pi's. */
+  readonly agent?: string;
+  /** A sentence that says how it is, and what to do next. */
+  readonly text: string;
+  /** Whether it is none of the kind that its name says. What is of a newer or unknown format is not damaged. */
+  readonly isDamaged: boolean;
+}
+
 export interface Listing extends PerhapsLimited {
+  /** The files that none of the listed sessions is read from, though sessions are kept where they are. */
+  readonly notRead?: readonly UnreadFile[];
   /** The sessions after the cursor that fit; one or more beyond `most` where there are any. */
   readonly found: readonly Listed[];
   /** The number of all that fit. */

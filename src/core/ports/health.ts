@@ -1,6 +1,6 @@
 /** The contract of health: what is known of a machine and its sessions, and what of it can be mended safely. */
 
-import type { Progress } from "./catalog.ts";
+import type { Progress, UnreadFile } from "./catalog.ts";
 import type { LeftoverKind } from "./leftovers.ts";
 import type { Holder } from "./store.ts";
 
@@ -127,6 +127,8 @@ export interface Health {
   };
   readonly hidden: readonly HiddenSession[];
   readonly damaged: readonly DamagedSession[];
+  /** Files in the places of other agents that no session can be read from. */
+  readonly notRead: readonly UnreadFile[];
   readonly locks: readonly FoundLock[];
   readonly leftovers: readonly LeftoverGroup[];
   readonly exposed: readonly Exposed[];

@@ -74,7 +74,8 @@ export function* verifying(session: Session): Generator<number, Verdict> {
     const reason = rustRefusal(entry);
     if (reason !== null) unreadableForRust.push({ entryId: log.nodes.id(position), reason });
     const fault = messageFault(entry, log.nodes.id(position));
-    if (fault) found.push(fault);
+    // Pi never reads another agent's file.
+    if (fault && !(log.foreign && fault.kind === "incomplete_message")) found.push(fault);
     if (!log.nodes.isType(position, "compaction") || tree.lastCompaction(position) !== position) continue;
     const damage = boundaryDamage(tree, session, position);
     if (damage) found.push(damage);
@@ -89,9 +90,16 @@ function entryAt({ log }: Session, position: number): Entry {
   return parseAbridged(log.read(position), SEEN, LONG) as Entry;
 }
 
-/** Returns whether a session that is whole can have such a diagnostic. */
+/** Diagnostics that a session can have that is whole: Pi's reader takes messages that its interface fails on. */
+const NO_FAULTS: ReadonlySet<Damage["kind"]> = new Set([
+  "diverged",
+  "newer_branch",
+  "newer_version",
+  "incomplete_message",
+]);
+
 function isNoFault({ kind }: Damage): boolean {
-  return kind === "diverged" || kind === "newer_branch" || kind === "newer_version";
+  return NO_FAULTS.has(kind);
 }
 
 function messageFault(entry: Entry, entryId: string): Damage | null {
@@ -102,7 +110,7 @@ function messageFault(entry: Entry, entryId: string): Damage | null {
     return damageOfEntry(entryId, "no_message", "the entry has no message, and the model sees nothing of it");
   const gap = gapOf(message as Readonly<Record<string, unknown>>);
   if (gap === null) return null;
-  const reason = `the message has no ${gap} as Pi reads it, and Pi fails without it; repair_session adds it`;
+  const reason = `the message has no ${gap} as Pi reads it, and Pi's interface fails without it; repair_session adds it`;
   return damageOfEntry(entryId, "incomplete_message", reason);
 }
 

@@ -187,6 +187,11 @@ export class Nodes {
   /** Nodes whose parent is not the one that their bytes name. */
   readonly bridged = new Set<number>();
 
+  /** Yields the nodes whose parent is missing. Some programs name the session itself as the parent of its first entry. */
+  *lackingParent(sessionId: string): Generator<[position: number, parentId: string]> {
+    for (const lacking of this.missingParent) if (lacking[1] !== sessionId) yield lacking;
+  }
+
   /**
    * Adds a node and returns its position. An id that is taken already becomes `<id>~2`, `<id>~3` and so on
    * (protocol, section 4): both entries stay reachable, and references go to the first.

@@ -75,6 +75,13 @@ export const limit = z.number().int().min(1).optional().describe("at most this m
 
 export const cursor = z.string().optional().describe("nextCursor of the page before");
 
+export const unreadFile = z.object({
+  path: z.string(),
+  agent: z.string().optional().describe("the agent whose place it is in; missing for Pi's"),
+  text: z.string().describe("how it is, and what to do next"),
+  isDamaged: z.boolean().describe("false for what is of a newer or unknown format"),
+});
+
 export const nextCursor = z.string().optional().describe("there is more; pass this as cursor");
 
 /** Types a result member whose text comes from the session's bytes. */

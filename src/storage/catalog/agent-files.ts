@@ -3,10 +3,11 @@
 import { basename, extname } from "node:path";
 import { quickHash } from "../../core/foreign/survey.ts";
 import { bytesOf } from "../../core/json/json.ts";
+import type { ListRequest, UnreadFile } from "../../core/ports/catalog.ts";
 import { databaseInfo, sessionsIn } from "../foreign/databases.ts";
 import { pathWithin } from "../foreign/gathered.ts";
 import { KnownFolders } from "../foreign/known-folders.ts";
-import { type AgentPlace, filesIn, ifAllowed } from "../foreign/places.ts";
+import { type AgentPlace, filesIn, ifAllowed, unreadIn } from "../foreign/places.ts";
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
@@ -60,6 +61,14 @@ export class AgentFiles {
     return { there, removed };
   }
 
+  /** Returns the databases that no session can be read from. */
+  notRead({ agents }: ListRequest): UnreadFile[] {
+    return unreadIn(
+      this.disk,
+      this.places.filter(({ agent }) => agents?.includes(agent)),
+    );
+  }
+
   close(): void {
     this.folders.close();
   }
@@ -103,7 +112,7 @@ function numberOf(id: string): number {
 export function scanForeign({ store }: AgentSessions, path: string, { size }: FoundStamp): Scan | null {
   const found = store.survey(path);
   if (!found) return null;
-  const { agent, header, facts, inner } = found;
+  const { agent, header, facts, isDamaged, inner } = found;
   const { entries, messages, name, first, activity } = facts;
   const known = { entries, messages, name, first, activity };
   const base = {
@@ -115,6 +124,7 @@ export function scanForeign({ store }: AgentSessions, path: string, { size }: Fo
     plain: false,
     agent,
     inner,
+    ...(isDamaged ? { damaged: true as const } : {}),
   };
   return { base, now: base, size, grown: false };
 }

@@ -124,7 +124,12 @@ function summaryAt(
   try {
     if (isContainerName(file)) return scanContainer(disk, file, openLog).now;
     const { size } = disk.info(file);
-    return scanFile(size <= largest ? disk : withBytes(disk, file, endsOf(disk, file, size)), file)?.now;
+    if (size <= largest) return scanFile(disk, file)?.now;
+    const { first, last } = endsOf(disk, file, size);
+    const begun = scanFile(withBytes(disk, file, first), file)?.now;
+    // The first message is not in the beginning: one with pictures may be longer than that.
+    if (!begun || begun.first === null) return scanFile(disk, file)?.now;
+    return scanFile(withBytes(disk, file, concat([first, last])), file)?.now;
   } catch {
     // It was removed meanwhile, or may not be read.
     return undefined;
@@ -132,10 +137,10 @@ function summaryAt(
 }
 
 /** Returns the first and the last whole lines of a file: what was said first, and the name that it has, are usually there. */
-function endsOf(disk: Disk, file: string, size: number): Uint8Array {
+function endsOf(disk: Disk, file: string, size: number): { first: Uint8Array; last: Uint8Array } {
   return withFile(disk, disk.openRead(file), (fd) => {
     const first = readAt(disk, fd, 0, BEGINNING_BYTES);
     const last = readAt(disk, fd, size - END_BYTES, END_BYTES);
-    return concat([first.subarray(0, first.lastIndexOf(0x0a) + 1), last.subarray(last.indexOf(0x0a) + 1)]);
+    return { first: first.subarray(0, first.lastIndexOf(0x0a) + 1), last: last.subarray(last.indexOf(0x0a) + 1) };
   });
 }

@@ -18,6 +18,7 @@ import type {
   Relative,
   SearchRequest,
   SessionFamily,
+  UnreadFile,
   UsageReport,
   UsageRequest,
 } from "../../core/ports/catalog.ts";
@@ -26,8 +27,10 @@ import { parseQuery } from "../../core/search/query.ts";
 import { type CountedSession, usageOf, withHeirs } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
+import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
 import { sameFolderAs } from "../fs/folders.ts";
+import { strangeFormat } from "../fs/formats.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
 import { AgentFiles, scanForeign, stampsWithin } from "./agent-files.ts";
@@ -95,6 +98,8 @@ class Finder implements LocalCatalog {
   private readonly texts: TextIndex;
   private readonly spent: KeptUsage;
   private readonly relations: Relations;
+  /** Files that are no sessions, by their paths, with how each is. */
+  private readonly unread = new Map<string, UnreadFile>();
   /** Sessions that may not be read, or are too damaged to be. */
   private readonly unreadable = new Set<string>();
   private ahead: NodeJS.Timeout | undefined;
@@ -116,8 +121,10 @@ class Finder implements LocalCatalog {
   list(request: ListRequest, progress?: ListProgress): Promise<Listing> {
     this.askedAt = performance.now();
     return this.inTurn(async () => {
-      const fits = filterOf(request, this.isDirectory(request));
-      await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(fits))));
+      const isWanted = filterOf(request, this.isDirectory(request));
+      await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(isWanted))));
+      const twice = request.archived ? this.archivedTwice() : NONE;
+      const fits = (listed: Listed): boolean => isWanted(listed) && !twice.has(listed.path);
       this.indexAhead();
       if (request.sort === "cost") await this.count(fits, progress && ((done, total) => progress(done, total, [])));
       const { found, total } = await this.lists.page(request, fits);
@@ -126,11 +133,20 @@ class Finder implements LocalCatalog {
       return {
         found,
         total,
+        notRead: this.notRead(request),
         parentOf: (listed) => relations.parentOf(listed),
         shortId: (id) => relations.shortId(id),
         cursorAfter: (listed) => cursorAfter(listed, request.sort ?? "modified"),
       };
     });
+  }
+
+  /** Returns the files that are no sessions; none where a list is about only some sessions. */
+  private notRead(request: ListRequest): UnreadFile[] {
+    const { archived = false, cursor, cwd, parent, query, name, since, until } = request;
+    if ([cursor, cwd, parent, query, name, since, until].some((one) => one !== undefined)) return [];
+    if (this.folders instanceof AgentFiles) return archived ? [] : this.folders.notRead(request);
+    return [...this.unread.values()].filter(({ path }) => this.kept.isArchived(path) === archived);
   }
 
   async usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
@@ -150,12 +166,17 @@ class Finder implements LocalCatalog {
       const { cwd } = request;
       const isDirectory = this.isDirectory(request);
       const isThere = (listed: Listed): boolean => isDirectory === undefined || isDirectory(listed.cwd);
-      const wanted = await this.count((listed) => (request.archived || !listed.archived) && isThere(listed), progress);
+      const twice = this.archivedTwice();
+      const isAsked = (listed: Listed): boolean => (request.archived || !listed.archived) && !twice.has(listed.path);
+      const wanted = await this.count((listed) => isAsked(listed) && isThere(listed), progress);
       const lacking = wanted.filter(({ usage }) => usage?.damaged !== 0).map(lackOf);
       const unreadable = [...this.unreadable].map((path) => ({ path, listed: undefined, damagedLines: undefined }));
       const leftOut = request.archived
         ? []
-        : await fittingInSlices(this.kept.rows.values(), (listed) => listed.archived && isThere(listed));
+        : await fittingInSlices(
+            this.kept.rows.values(),
+            (listed) => listed.archived && !twice.has(listed.path) && isThere(listed),
+          );
       return {
         sessions: wanted.map((row) => ({ listed: row, usage: row.usage })),
         models: this.spent.models.all,
@@ -163,6 +184,23 @@ class Finder implements LocalCatalog {
         archivedLeftOut: leftOut.length,
       };
     });
+  }
+
+  /**
+   * Returns the paths of archived sessions whose files have their former name still: archiving was cut off between the two,
+   * so that they count as not archived.
+   */
+  private archivedTwice(): ReadonlySet<string> {
+    const archived = new Map<string, string>();
+    for (const { path, stamp, archived: isArchived } of this.kept.rows.values())
+      if (isArchived) archived.set(`${stamp.device} ${stamp.inode}`, path);
+    if (archived.size === 0) return NONE;
+    const twice = new Set<string>();
+    for (const { stamp, archived: isArchived } of this.kept.rows.values()) {
+      const other = isArchived ? undefined : archived.get(`${stamp.device} ${stamp.inode}`);
+      if (other !== undefined) twice.add(other);
+    }
+    return twice;
   }
 
   /** Returns a test for the working directory that a request names, by whatever path. */
@@ -327,6 +365,7 @@ class Finder implements LocalCatalog {
     const forget = (path: string): void => {
       const row = rows.get(path);
       this.others.delete(path);
+      this.unread.delete(path);
       this.unreadable.delete(path);
       if (!row) return;
       vanished.set(stampKey(row.stamp), row);
@@ -432,7 +471,10 @@ class Finder implements LocalCatalog {
     }
     if (scan === undefined) this.unreadable.add(path);
     else this.unreadable.delete(path);
+    this.unread.delete(path);
     if (!scan) {
+      const strange = scan === null && !agents && stamp.size > 0 ? strangeFile(disk, path) : undefined;
+      if (strange) this.unread.set(path, strange);
       this.put(path, undefined);
       if (scan === null && sure) this.others.set(path, stamp);
       return;
@@ -461,10 +503,25 @@ class Finder implements LocalCatalog {
   }
 }
 
+const NONE: ReadonlySet<string> = new Set();
+
 /** Returns the rows of the agents that are asked for. */
 function rowsOf(rows: ReadonlyMap<string, SessionRow>, { agents }: SearchRequest): ReadonlyMap<string, SessionRow> {
   if (!agents) return rows;
   return new Map([...rows].filter(([, { agent }]) => agent === undefined || agents.includes(agent)));
+}
+
+/** Returns how a file is that is no session; undefined where it cannot be read. */
+function strangeFile(disk: Disk, path: string): UnreadFile | undefined {
+  try {
+    const format = strangeFormat(disk, path);
+    if (format)
+      return { path, text: `${path} ${format.is}. Nothing is wrong with it. ${format.next}.`, isDamaged: false };
+    const text = `${path} is no session: it has no header, and no entry at its beginning. Restore it from a backup.`;
+    return { path, text, isDamaged: true };
+  } catch {
+    return undefined;
+  }
 }
 
 function lackOf(row: SessionRow) {

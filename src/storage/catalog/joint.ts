@@ -38,6 +38,7 @@ export function jointCatalog(ours: Catalog, makeTheirs: () => Catalog): Catalog 
           comparing(request.sort ?? "modified"),
         ),
         total: listings.reduce((sum, { total }) => sum + total, 0),
+        notRead: listings.flatMap(({ notRead = [] }) => notRead),
         parentOf: (listed) => firstOf(listings, (listing) => listing.parentOf(listed)),
         shortId: (id) => longest(listings.map(({ shortId }) => shortId(id))),
         cursorAfter: (listed) => cursorAfter(listed, request.sort ?? "modified"),

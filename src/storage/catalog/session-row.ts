@@ -55,7 +55,7 @@ export interface RowTexts {
   readonly record: string;
 }
 
-const FLAG = { headerOnly: 1, plain: 2, batch: 4, oddTexts: 8, inner: 16 };
+const FLAG = { headerOnly: 1, plain: 2, batch: 4, oddTexts: 8, inner: 16, damaged: 32 };
 /** The change time of a stamp that never matches. */
 const NEVER = -1;
 
@@ -102,7 +102,8 @@ export class SessionRow implements Listed {
       (now.plain ? FLAG.plain : 0) |
       (now.batch ? FLAG.batch : 0) |
       (isOdd ? FLAG.oddTexts : 0) |
-      (base.inner ? FLAG.inner : 0);
+      (base.inner ? FLAG.inner : 0) |
+      (now.damaged ? FLAG.damaged : 0);
     const state = `${life} ${now.plain ? "p" : "l"} ${base.reach} ${size}`;
     const { id, cwd, timestamp, name } = texts;
     const { messages, parentSession, agent = null } = now;
@@ -178,7 +179,7 @@ export class SessionRow implements Listed {
     const [first, rest, ofBase] = this.record.split("\n").map((line) => JSON.parse(line));
     const { id, cwd, timestamp, messageCount: messages, name, parentSession, plain, batch, agent, mark } = this;
     const atHand = { id, cwd, timestamp, messages, name, parentSession, plain, batch, agent, mark, first };
-    const now: SessionSummary = { ...atHand, ...rest };
+    const now: SessionSummary = { ...atHand, ...rest, ...(this.isDamaged ? { damaged: true } : {}) };
     const { stamp, time, sizeBytes: size, life, sure } = this;
     return { stamp, time, base: ofBase ?? now, now, size, life, sure };
   }
@@ -201,6 +202,10 @@ export class SessionRow implements Listed {
 
   get life(): string {
     return this.state.slice(0, this.state.indexOf(" "));
+  }
+
+  get isDamaged(): true | undefined {
+    return (this.flags & FLAG.damaged) !== 0 || undefined;
   }
 
   /** Whether all entries are on one path, as {@link SessionSummary.plain} has it. */
@@ -248,7 +253,15 @@ export class SessionRow implements Listed {
     const { path, id, cwd, name, parentSession, created, modified, messageCount, firstMessage, sizeBytes } = this;
     const { headerOnly, archived, store, agent, cost } = this;
     const known = { path, id, cwd, name, parentSession, created, modified, messageCount, firstMessage, sizeBytes };
-    return { ...known, headerOnly, archived, store, agent, cost };
+    return {
+      ...known,
+      headerOnly,
+      archived,
+      store,
+      agent,
+      cost,
+      ...(this.isDamaged ? { isDamaged: true as const } : {}),
+    };
   }
 
   withUsage(usage: SessionUsage): SessionRow {

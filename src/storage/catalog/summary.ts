@@ -40,6 +40,8 @@ export interface SessionSummary {
   readonly last: number;
   /** Whether the last entry may belong to an interrupted batch. */
   readonly batch: boolean;
+  /** Whether a line was seen that is damaged. */
+  readonly damaged?: true;
   /** The agent whose own file it is. */
   readonly agent?: string;
   /** The names of the sessions within its file, where the agent's files have such. */
@@ -125,6 +127,7 @@ class Scanner {
   private readonly f: Gathered;
   private hasHeader: boolean;
   private headerMade = false;
+  private isNewer = false;
   /** Lines of new messages of users and the model: their starts and lengths, alternating. */
   private readonly messageLines: number[] = [];
   /** The chunk with the last line that was visited, and the offset of its first byte; undefined: read the file. */
@@ -164,6 +167,7 @@ class Scanner {
     if (tail < size && size - tail <= LONGEST_READ) {
       const line = this.read(tail, size - tail);
       if (isUtf8(line) && isJson(line)) this.addLine(tail, line, 0, line.length);
+      else if (skipSpace(line, 0, line.length) < line.length) this.noteDamage();
     }
     if (!this.hasHeader) throw new NotASession();
     this.updateActivity();
@@ -182,6 +186,7 @@ class Scanner {
         isUtf8(b.subarray(at, past)) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE;
       if ((b[past - 1] === CLOSE_BRACE && heads.readEnds(b, at, past, true)) || isEntry())
         this.addEntry(start, past - at, false);
+      else this.noteDamage();
     }
   }
 
@@ -196,6 +201,11 @@ class Scanner {
     if (last === CLOSE_BRACE && (usual || isLegible())) this.addEntry(start, length, usual);
     else if (length <= LONGEST_READ) this.addLine(start, this.read(start, length), 0, length);
     else this.f.plain = false;
+  }
+
+  /** A line of a newer version that is none of ours is no damage. */
+  private noteDamage(): void {
+    if (!this.isNewer) this.f.damaged = true;
   }
 
   /** Adds the entry whose head was just read. */
@@ -218,11 +228,13 @@ class Scanner {
     this.hasHeader = true;
     if (header) {
       Object.assign(f, headerFacts(header), { id: header.id });
+      this.isNewer = typeof header.version === "number" && header.version > CURRENT_VERSION;
       f.plain = first?.version === CURRENT_VERSION && first.leafId === undefined;
     } else {
       // The session opens nevertheless, with the id at the end of its file name.
       if (!hasEntriesNearby(this.disk, this.fd)) throw new NotASession();
       this.headerMade = true;
+      f.damaged = true;
       f.id = idInName(this.file) ?? basename(this.file, ".jsonl");
       f.plain = false;
     }
@@ -284,6 +296,7 @@ export function summaryOfLog(log: Log, known = EMPTY, past = log.nodes.count): S
     if (addFacts(f, nodes.code(position), nodes.role(position), position, log.length(position), read))
       messages.push(position);
   setActivity(f, messages.length, (nth) => log.read(messages[nth]));
+  if (log.damage.some(({ kind }) => kind !== "newer_version")) f.damaged = true;
   return f;
 }
 

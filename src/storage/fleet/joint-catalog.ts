@@ -87,6 +87,7 @@ export class JointFleetCatalog implements Catalog {
         return {
           found: merged(theirs, rest, compare),
           total: page.total + own.length,
+          notRead: mine.notRead ?? [],
           parentOf: (listed: Listed) => {
             const known = facts.get(listed);
             return known ? (known.parent ?? undefined) : mine.parentOf(listed);

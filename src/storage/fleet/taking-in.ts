@@ -51,7 +51,7 @@ function tellOfParents(log: CopiedLog, from: number): void {
   const { nodes } = log;
   for (const position of nodes.cutCycles())
     log.addDamage(damageOfEntry(nodes.id(position), "cycle", "parents form a cycle; it is cut here"));
-  for (const [position, parentId] of nodes.missingParent) {
+  for (const [position, parentId] of nodes.lackingParent(log.header.id)) {
     const reason = `the parent ${parentId} is not in the session; the path ends here`;
     if (position >= from) log.addDamage(damageOfEntry(nodes.id(position), "missing_parent", reason));
   }

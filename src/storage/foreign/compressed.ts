@@ -59,5 +59,5 @@ export function surveyedByName(disk: Disk, env: Env, file: string): Surveyed | u
   const moment = new Date(`${day}T${hour}:${minute}:${second}`);
   const started = Number.isNaN(moment.getTime()) ? {} : { started: moment.toISOString() };
   const { header } = foreignHeader({ file, translator: codex, env }, { nativeId, ...started }, undefined);
-  return { agent: codex.agent, header, facts };
+  return { agent: codex.agent, header, facts, isDamaged: zstd !== undefined };
 }

@@ -9,6 +9,7 @@ import { gooseTables } from "../../core/foreign/goose/rows.ts";
 import { opencodeTables } from "../../core/foreign/opencode/rows.ts";
 import { pirustTables } from "../../core/foreign/pirust/pirust.ts";
 import type { StoredSession, TableFormat } from "../../core/foreign/rows.ts";
+import type { UnreadFile } from "../../core/ports/catalog.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
 import { beginsAsDatabase } from "../sqlite/pages.ts";
@@ -94,6 +95,21 @@ export function sessionsIn(disk: Disk, file: string): Map<string, StoredSession>
     sessions(tables).map((session): [string, StoredSession] => [isOne ? file : pathWithin(file, session.id), session]),
   );
   return new Map(found);
+}
+
+/** Returns how a file is that has a database's place and is none that we know; undefined for the others, and an empty file. */
+export function unreadDatabase(disk: Disk, path: string, agent: string): UnreadFile | undefined {
+  const info = infoOrNull(disk, path);
+  if (info === null || info.size === 0 || FORMATS.every(({ translator }) => translator.agent !== agent))
+    return undefined;
+  const at = { path, agent };
+  if (!beginsAsDatabase(disk, path)) {
+    const text = `${path} has the name of ${agent}'s database and is no SQLite database. Nothing was read of it. Restore it from a backup.`;
+    return { ...at, text, isDamaged: true };
+  }
+  if (withTables(disk, path, () => true)) return undefined;
+  const text = `${path} is an SQLite database in the place of ${agent}'s, with tables that this program does not know. Nothing is wrong with it. A newer version of this program may read it.`;
+  return { ...at, text, isDamaged: false };
 }
 
 function withTables<T>(

@@ -5,11 +5,13 @@ import { basename, dirname, join, resolve, sep } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { SourceBase } from "../../core/foreign/translator.ts";
+import type { UnreadFile } from "../../core/ports/catalog.ts";
 import { type Disk, exists, type Named } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { agentRoots, type Variables } from "../fs/paths.ts";
 import { TASK_SCREEN } from "./cline-task.ts";
+import { unreadDatabase } from "./databases.ts";
 import type { ListFolder } from "./known-folders.ts";
 import { TASK_MESSAGES } from "./source.ts";
 
@@ -137,6 +139,30 @@ function rustPlaces(variables: Variables): AgentPlace[] {
     .map(({ path }) => ({ agent: "pirust", folder: path, depth: 1, isDatabase: true, fits: isSession }));
 }
 
+/** Returns the places of oh-my-pi: <directory>/<time>_<id>.jsonl, and the files of subagents in a folder of that name. */
+function ompPlaces(home: string, variables: Variables): AgentPlace[] {
+  const folder = join(home, ".omp");
+  const profile = ["", "agent", "sessions"];
+  return [
+    { agent: "omp", folder: resolve(folder, "agent", "sessions"), depth: 3, least: 1, fits: isLines },
+    {
+      agent: "omp",
+      folder: resolve(folder, "profiles"),
+      depth: 6,
+      least: 4,
+      fits: isLines,
+      enters: (name, level) => !profile[level - 1] || name === profile[level - 1],
+    },
+    {
+      agent: "omp",
+      folder: resolve(dataFolder(home, variables), "omp", "sessions"),
+      depth: 3,
+      least: 1,
+      fits: isLines,
+    },
+  ];
+}
+
 /** Returns the folders of all agents that a translator is there for. A new agent is a new line here. */
 export function agentPlaces(variables: Variables): AgentPlace[] {
   const home = variables.HOME ?? homedir();
@@ -183,6 +209,7 @@ export function agentPlaces(variables: Variables): AgentPlace[] {
     ...opencodePlaces(home, variables),
     ...goosePlaces(home, variables),
     ...rustPlaces(variables),
+    ...ompPlaces(home, variables),
     ...extensionPlaces(home, variables),
   ];
 }
@@ -225,6 +252,17 @@ export function* filesIn(
       }
     for (const { path } of last.values()) yield path;
   }
+}
+
+/** Returns the databases in the places of agents that none of their sessions can be read from. */
+export function unreadIn(disk: Disk, places: readonly AgentPlace[]): UnreadFile[] {
+  const found: UnreadFile[] = [];
+  for (const place of places.filter(({ isDatabase }) => isDatabase))
+    for (const file of filesIn(disk, [place])) {
+      const unread = ifAllowed(() => unreadDatabase(disk, file, place.agent));
+      if (unread) found.push(unread);
+    }
+  return found;
 }
 
 /** Whether no better file than this one is beside it that holds anything; of empty ones, the better one counts. */

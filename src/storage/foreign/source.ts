@@ -2,12 +2,14 @@
 
 import { basename } from "node:path";
 import { ofTask } from "../../core/foreign/cline/cline.ts";
+import { omp } from "../../core/foreign/omp/omp.ts";
 import { BYTES_SEEN, type Translator } from "../../core/foreign/translator.ts";
 import { translatorOf } from "../../core/foreign/translators.ts";
+import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 import { beginningOf, ifPresent, readAt } from "../fs/files.ts";
-import { beginsAsOurs } from "../fs/header.ts";
+import { beginsAsOurs, headerOfLine, headerPlaceIn, isInOmp } from "../fs/header.ts";
 
 /** The file of a task of Cline's or a relative's that has its messages. */
 export const TASK_MESSAGES = "api_conversation_history.json";
@@ -28,7 +30,11 @@ export function recognised(disk: Disk, file: string): Translator | undefined {
   const bytes = ifPresent(() => beginningOf(disk, file, BYTES_SEEN + 1));
   if (!bytes || bytes.length === 0) return undefined;
   const found = translatorOf(bytes.subarray(0, BYTES_SEEN), bytes.length <= BYTES_SEEN);
-  return found ?? (basename(file) === TASK_MESSAGES ? ofTask(bytes) : undefined);
+  if (found) return found;
+  // oh-my-pi wrote no title in older versions.
+  const place = isInOmp(file) ? headerPlaceIn(bytes, true) : undefined;
+  if (place && headerOfLine(place.line)?.version === CURRENT_VERSION) return omp;
+  return basename(file) === TASK_MESSAGES ? ofTask(bytes) : undefined;
 }
 
 /** Returns the value of the first line of a file; undefined where that is no JSON, or longer than is read of it. */

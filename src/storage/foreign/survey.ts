@@ -11,6 +11,7 @@ export interface Surveyed {
   readonly agent: string;
   readonly header: SessionHeader;
   readonly facts: SurveyFacts;
+  readonly isDamaged: boolean;
   /** The names of the sessions within its file. */
   readonly inner?: readonly string[] | undefined;
 }
@@ -43,7 +44,7 @@ export function survey(
   const { nativeParentId } = about;
   const parent = gathered?.parent ?? (nativeParentId === undefined ? undefined : parentOf(file, nativeParentId));
   const { header } = foreignHeader(options, about, parent);
-  return { agent: translator.agent, header, facts, inner: about.inner };
+  return { agent: translator.agent, header, facts, isDamaged: derived.damage.length > 0, inner: about.inner };
 }
 
 /** Counts the messages of lines in the middle, up to `end`, once a person's first one was read. */

@@ -19,8 +19,14 @@ export const SEARCHED_BYTES = 1 << 18;
 /** The beginning of a session file of ours, as all of us write it. */
 const OUR_BEGINNING = bytesOf('{"type":"session",');
 
+/** Whether a path is in a folder of oh-my-pi's, which writes Pi's format with entries of its own. */
+export function isInOmp(file: string): boolean {
+  return /[\\/](?:\.omp|omp[\\/]sessions)[\\/]/.test(file);
+}
+
 /** Whether a file begins as nearly all do that are opened. */
 export function beginsAsOurs(disk: Disk, file: string): boolean {
+  if (isInOmp(file)) return false;
   try {
     const begun = beginningOf(disk, file, OUR_BEGINNING.length);
     return begun !== null && sameBytes(begun, OUR_BEGINNING);

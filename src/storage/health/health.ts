@@ -20,6 +20,7 @@ import {
 import type { LeftoverFile } from "../../core/ports/leftovers.ts";
 import type { CatalogOptions } from "../catalog/cached-rows.ts";
 import { checkCatalog, discardCatalog } from "../catalog/soundness.ts";
+import { type AgentPlace, unreadIn } from "../foreign/places.ts";
 import type { Disk } from "../fs/disk.ts";
 import { guarded, infoOrNull } from "../fs/files.ts";
 import { removeAll } from "../fs/folders.ts";
@@ -40,6 +41,8 @@ const TORN_JUST_NOW = 60_000;
 export interface HealthDeps extends SessionsDeps, Pick<CatalogOptions, "sqlite"> {
   readonly lifecycle: LifecycleDeps;
   readonly locks: Locks;
+  /** Folders in which other agents keep theirs. */
+  readonly agentPlaces: readonly AgentPlace[];
   /** Folders in which agents look for sessions. */
   readonly roots: readonly SessionRoot[];
 }
@@ -69,6 +72,7 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
     counts: { ...counted, trashed: trashed(lifecycle).length },
     hidden,
     damaged,
+    notRead: unreadIn(disk, deps.agentPlaces),
     locks: traces.map((trace) => toFound(disk, trace)),
     leftovers: groupsOf(leftovers),
     exposed: findExposed(disk, allFolders(paths, disk), paths.state),

@@ -18,13 +18,14 @@ type Checked = Pick<ScannedParts, "entries" | "records">;
  * chain. Anywhere else the path ends, because a guess could splice an abandoned branch into what the model sees
  * (guarantee 7). The entries around each gap are checked first: they may contain the lost parent.
  */
-export function bridgeGaps({ entries, records }: Checked, { lostParents }: LineScanner): void {
+export function bridgeGaps({ entries, records }: Checked, { lostParents, stored }: LineScanner): void {
   const { nodes, damage } = entries;
   const { starts, reader } = records;
-  for (const position of nodes.missingParent.keys())
+  const lacking = [...nodes.lackingParent(stored?.header.id ?? "")];
+  for (const [position] of lacking)
     checkEntries({ entries, records }, position - 1, Math.min(position + 2, nodes.count));
   const lost = damage.filter(({ kind }) => kind === "bad_line").map(({ byteOffset }) => byteOffset);
-  for (const [position, parentId] of [...nodes.missingParent]) {
+  for (const [position, parentId] of lacking) {
     const above = position - 1;
     const gap = lost.some((offset) => above >= 0 && offset > starts.values[above] && offset < starts.values[position]);
     const chained = above === 0 || (above > 0 && nodes.parent(above) === above - 1);

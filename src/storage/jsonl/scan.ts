@@ -4,7 +4,6 @@
  */
 
 import { isUtf8 } from "node:buffer";
-import { Failure } from "../../core/failure.ts";
 import { CURRENT_VERSION, patchMembers, withMember } from "../../core/format/entry.ts";
 import { HEAD_BYTES } from "../../core/format/head.ts";
 import { idOfLine, legacyIdOf, migrateV1, migrateV2 } from "../../core/format/older-versions.ts";
@@ -12,7 +11,7 @@ import { piecesOf } from "../../core/format/salvage.ts";
 import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { KNOWN_TYPES, unpackId } from "../../core/tree/nodes.ts";
-import { hasEntriesNearby, headerPlace, isTitleSlot, markLength } from "../fs/header.ts";
+import { hasEntriesNearby, headerPlace, markLength } from "../fs/header.ts";
 import { notASession } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
@@ -22,8 +21,6 @@ import type { FileEnd, SessionFile } from "./session-file.ts";
 
 /** Number of entries from which the number of all is estimated. */
 const SAMPLED = 512;
-
-const OMP = "This session is oh-my-pi's own file, which is only read. fork, clone or import_session makes it yours.";
 
 /** The parts of a log that a scan fills. */
 export interface ScannedParts {
@@ -37,8 +34,6 @@ export class LineScanner {
   stored: FileHeader | null = null;
   /** Whether every line is parsed whole while the file is opened. */
   readonly thorough: boolean;
-  /** Whether the file begins with a title, as those of oh-my-pi do, which writes that anew in its place. */
-  private isOfOmp = false;
   /** Offset of the header, where something stands before it. */
   private headerStart = -1;
   /** Whether new lines are being read: another program may have glued one to what a dead writer left. */
@@ -258,14 +253,11 @@ export class LineScanner {
     const line = Uint8Array.from(bytes.subarray(start === 0 ? markLength(bytes) : 0));
     if (isBlank(line)) return;
     const { disk, fd, path, seen } = this.file;
-    this.isOfOmp ||= start === 0 && isTitleSlot(line);
-    if (start === 0 && this.isOfOmp) return;
     const first = parseHeader(line);
     const late = first ? undefined : headerPlace(disk, fd);
     const parsed = first ?? (late ? parseHeader(Uint8Array.from(late.line)) : null);
     if (!parsed && !hasEntriesNearby(disk, fd))
       throw notASession(path, `line ${number} is not a header with type session and an id`);
-    if (parsed && this.isOfOmp) parsed.readOnly ??= new Failure("read_only", OMP);
     this.stored = parsed ?? makeHeader(path, seen?.modified ?? 0, this.env.sha256);
     if (late) this.headerStart = late.start;
     const { damage } = this.stored;

@@ -105,7 +105,7 @@ test("verify --all counts what is only incomplete for Pi apart from what is dama
   appendFileSync(two, "no JSON\n");
   const { stdout, status } = await run(["verify", "--all"]);
   expect(stdout.trimEnd().split("\n\n").at(-1)?.replace(/\s+/g, " ")).toBe(
-    "2 sessions, 1 damaged; of 1 nothing is lost, but Pi fails on messages that lack something, which repair adds.",
+    "2 sessions, 1 damaged; of 1 nothing is lost, but Pi's interface fails on messages that lack something, which repair adds.",
   );
   expect(status).toBe(3);
 });

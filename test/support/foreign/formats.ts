@@ -7,6 +7,7 @@ import { CODEX_SESSION, randomCodexSession, wholeCodexSession } from "./codex.ts
 import { COPILOT_SESSION, randomCopilotLog, wholeCopilotLog } from "./copilot.ts";
 import { GEMINI_SESSION, geminiDocumentText, randomGeminiSession, wholeGeminiSession } from "./gemini.ts";
 import { GOOSE_SESSION, type GooseWriter, randomGooseExport, wholeGooseExport } from "./goose.ts";
+import { OMP_SESSION, randomOmpSession, wholeOmpSession } from "./omp.ts";
 import { OPENCODE_SESSION, randomOpencodeExport, wholeOpencodeExport } from "./opencode.ts";
 
 export interface ForeignFormat {
@@ -74,6 +75,13 @@ export const FORMATS: readonly ForeignFormat[] = [
     path: `${CHATS}-${GEMINI_SESSION.slice(0, 8)}.json`,
     text: geminiDocumentText(wholeGeminiSession()),
     lines: (random) => geminiDocumentText(randomGeminiSession(random, 4)).split("\n"),
+  },
+  {
+    format: "omp",
+    agent: "omp",
+    path: `.omp/agent/sessions/-project/2026-10-01T08-00-00-000Z_${OMP_SESSION}.jsonl`,
+    text: wholeOmpSession().text,
+    lines: (random) => randomOmpSession(random, 4).lines,
   },
   {
     format: "opencode",

@@ -270,7 +270,11 @@ function callOf({ calls, answered }: OpenCalls, ownId: string): number {
   return exact >= 0 ? exact : find((id) => id === "" || ownId === "");
 }
 
+function mayRefer(data: unknown): boolean {
+  return isObject(data) || (typeof data === "string" && data.startsWith("blob:"));
+}
+
 function holdsAttachment(message: unknown): boolean {
   const content = isObject(message) ? message.content : undefined;
-  return Array.isArray(content) && content.some((block) => isObject(block) && isObject(block.data));
+  return Array.isArray(content) && content.some((block) => isObject(block) && mayRefer(block.data));
 }

@@ -3,7 +3,6 @@
  * ids, and the session keeps its own, too.
  */
 
-import { members } from "../../json/json.ts";
 import { isObject, type JsonObject, NO_TIME, textIn, timeIn } from "../messages.ts";
 import { hasColumns, type SourceTables, type StoredSession, type TableFormat } from "../rows.ts";
 import type {
@@ -15,6 +14,7 @@ import type {
   Translator,
   Unsettled,
 } from "../translator.ts";
+import { membersAsWritten } from "../written.ts";
 
 export const pirust: Translator = {
   agent: "pirust",
@@ -86,7 +86,7 @@ class PiTranslation implements Translation {
     this.time = timeIn(timestamp, this.time);
     const at = textIn(timestamp) ?? this.time;
     const above = parentId === null ? null : (textIn(parentId) ?? this.end);
-    this.tools.emit({ type, id, parentId: above, timestamp: at, members: this.rest(source, value) });
+    this.tools.emit({ type, id, parentId: above, timestamp: at, members: membersAsWritten(this.tools, source, value) });
     this.end = id;
     return { kind: type, fate: "preserved" };
   }
@@ -112,15 +112,6 @@ class PiTranslation implements Translation {
       ...(typeof timestamp === "string" ? { started: timestamp } : {}),
       ...(leaf === undefined ? {} : { leafId: leaf === "" ? null : leaf }),
     };
-  }
-
-  /** Returns the members of an entry but for those that each has, as they are written. */
-  private rest({ bytes }: SourceRecord, value: JsonObject): JsonObject {
-    const { type: _, id: _id, parentId: _p, timestamp: _t, ...values } = value;
-    const found = this.tools.isSurvey ? null : members(bytes);
-    if (!found) return values;
-    const texts = found.filter(({ name }) => name in values);
-    return Object.fromEntries(texts.map(({ name, start, end }) => [name, Uint8Array.from(bytes.subarray(start, end))]));
   }
 
   private keepRaw(source: SourceRecord, kind: string): RecordVerdict {

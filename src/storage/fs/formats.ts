@@ -1,9 +1,9 @@
 /** Names the format of a file that is no session of ours, so that it is not taken for a damaged one. */
 
-import { parse } from "../core/json/json.ts";
-import { KNOWN_TYPES } from "../core/tree/nodes.ts";
-import type { Disk } from "./fs/disk.ts";
-import { beginningOf, ifPresent } from "./fs/files.ts";
+import { parse } from "../../core/json/json.ts";
+import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
+import type { Disk } from "./disk.ts";
+import { beginningOf, ifPresent } from "./files.ts";
 
 export interface StrangeFormat {
   readonly name: string;
@@ -49,14 +49,17 @@ export function formatOf(bytes: Uint8Array, isWhole: boolean): StrangeFormat | u
   if (value !== undefined && isEmpty)
     return { name: "empty", is: "is a JSON document with nothing in it", next: "Its agent said nothing in it yet" };
   const next = "A newer version of this program may read it";
-  if (value !== undefined || /^\s*(?:\[\s*\{|\{\s*\n\s*")/.test(text))
+  const isLongLine = !isWhole && !text.includes("\n") && /^\s*\{"/.test(text) && !/^\s*\{"type":/.test(text);
+  if (value !== undefined || isLongLine || /^\s*(?:\[\s*\{|\{\s*\n\s*")/.test(text))
     return isOfOurs(value)
       ? undefined
       : { name: "json", is: "is a JSON document of no agent that is known here", next };
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   if (!isWhole) lines.pop();
-  const records = lines.map(valueIn);
-  const areRecords = records.length > 0 && records.every((one) => typeof one === "object" && one !== null);
+  const values = lines.map(valueIn);
+  const records = values.filter((one) => typeof one === "object" && one !== null);
+  // Damage in another agent's file makes it no session of ours.
+  const areRecords = records.length * 2 > values.length;
   const [first] = records;
   const isOther = typeof (first as { type?: unknown })?.type === "string" && !isOfOurs(first);
   if (!areRecords || records.some(isHeader) || (!isOther && records.some(isOfOurs))) return undefined;

@@ -1,0 +1,91 @@
+/** oh-my-pi's sessions: Pi's entries with a title before them, read with what its own entries mean. */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { levelAt, modelAt } from "../../src/core/context/context.ts";
+import { entriesOf, fidelityOf, foreignSession, requireSound, strictContext } from "../support/foreign/checks.ts";
+import { BLOB, OMP_SESSION, OmpWriter, picture, wholeOmpSession, words } from "../support/foreign/omp.ts";
+import { put, serveLibrary } from "../support/lifecycle.ts";
+import { temporaryPlace } from "../support/server.ts";
+import { SYSTEM } from "../support/tiers.ts";
+
+const BELOW = ".omp/agent/sessions/-project";
+const NAME = `2026-10-01T08-00-00-000Z_${OMP_SESSION}.jsonl`;
+
+test("entries keep their ids; the model, the level and what it took are known", () => {
+  const session = foreignSession(wholeOmpSession().text);
+  requireSound(session);
+  const { tree, log } = session;
+  expect(log.header).toMatchObject({ id: OMP_SESSION, cwd: "/home/me/project" });
+  expect(entriesOf(session).map(({ id }) => id)).toEqual(expect.arrayContaining(["00000002", "0000000a"]));
+  const first = log.nodes.position("00000002");
+  expect(modelAt(tree, session, first)).toEqual({ provider: "openrouter", id: "anthropic/claude" });
+  // A model that stands in for a while is not the session's.
+  expect(modelAt(tree, session, log.nodes.position("0000000a"))).toEqual({ provider: "openai", id: "gpt-5" });
+  expect(levelAt(tree, session, tree.leaf)).toBe("high");
+  expect(entriesOf(session).find(({ type }) => type === "usage")).toMatchObject({ kind: "title", model: "gpt-5" });
+  expect(fidelityOf(log).kinds.map(({ kind }) => kind)).toContain("reset_boundary");
+});
+
+test("nothing before the place where the conversation was cleared is in the context", () => {
+  const session = foreignSession(wholeOmpSession().text);
+  expect(strictContext(session).map(({ content }) => content)).toEqual(["Now the jam", [words("It is red")]]);
+  const before = strictContext(session, session.log.nodes.position("00000007"));
+  expect(before).toHaveLength(3);
+});
+
+test("a reference to a picture is never its data, and is named", () => {
+  const session = foreignSession(wholeOmpSession().text);
+  const shown = strictContext(session, session.log.nodes.position("00000007"));
+  const blocks = shown.flatMap(({ content }) => content as { type: string; text?: string; data?: string }[]);
+  expect(blocks.filter(({ data }) => data !== undefined)).toEqual([]);
+  const named = blocks.filter(({ text }) => /image\/png/.test(text ?? "") && text?.includes("sha256:abab"));
+  expect(named).toHaveLength(2);
+});
+
+test("a file without a title is oh-my-pi's by its place; subagents name who began them; each agent is listed", async () => {
+  const place = temporaryPlace();
+  const main = new OmpWriter("", { title: "Older" });
+  main.user("Where is the jam?");
+  const file = put(join(place.home, BELOW, NAME), main.text);
+  const sub = new OmpWriter("Subagent", { id: OMP_SESSION.replace("0199", "0200") });
+  sub.add("session_init", { systemPrompt: "x", task: "Look", tools: [] });
+  sub.user("Look at the shelves");
+  const below = put(join(place.home, BELOW, NAME.replace(".jsonl", ""), "0-Look.jsonl"), sub.text);
+  const other = put(join(place.home, ".omp/profiles/work/agent/sessions/-x", NAME), wholeOmpSession().text);
+  const server = serveLibrary(place);
+  const { sessions } = await server.result("list_sessions", { agents: ["omp"] });
+  expect(sessions).toHaveLength(3);
+  expect(sessions).toContainEqual(
+    expect.objectContaining({ sessionPath: file, agent: "omp", name: "Older", firstMessage: "Where is the jam?" }),
+  );
+  expect(sessions).toContainEqual(expect.objectContaining({ sessionPath: below, parentSession: file }));
+  expect(sessions).toContainEqual(expect.objectContaining({ sessionPath: other, name: "Shelves" }));
+  await server.result("switch_session", { sessionPath: file });
+  expect(await server.result("get_state")).toMatchObject({ store: "foreign", readOnly: true });
+  expect(readFileSync(file, "utf8")).toBe(main.text);
+});
+
+test(
+  "in a file that counts as Pi's, too, a medium that is not here is named in the context and the page",
+  SYSTEM,
+  async () => {
+    const place = temporaryPlace();
+    const server = serveLibrary(place);
+    const w = new OmpWriter("", { cwd: place.home });
+    w.add("model_change", { model: "openai/gpt-5" });
+    w.user([words("Look"), picture]);
+    const file = put(join(place.home, "pi.jsonl"), w.text);
+    await server.result("switch_session", { sessionPath: file });
+    expect((await server.result("get_state")).model).toMatchObject({ provider: "openai", id: "gpt-5" });
+    const named = { type: "text", text: `[image/png that is not here: ${BLOB.slice(5)}]` };
+    const { messages } = await server.result("get_messages");
+    expect(messages[0].content).toEqual([words("Look"), named]);
+    const { entries } = await server.result("get_entries");
+    expect(entries[1].message.content[1]).toEqual(picture);
+    const html = await server.result("export_session", { format: "html" });
+    expect(JSON.stringify(html)).toContain("image/png that is not here");
+    expect(JSON.stringify(html)).not.toContain('"data\\":\\"blob:');
+  },
+);
