@@ -293,9 +293,10 @@ export function makeStores(options: StoresOptions): Stores {
     },
     bytesOf: (log) => storedBytes(disk, log),
     // Folder names collide, so only the header shows which working directory a session belongs to.
-    latest(wanted) {
+    latest(wanted, isTop = false) {
       const isDirectory = sameFolderAs(disk, wanted);
-      const isOf = ({ cwd }: StoredHeader): boolean => typeof cwd === "string" && isDirectory(cwd);
+      const isOf = ({ cwd, parentSession }: StoredHeader): boolean =>
+        typeof cwd === "string" && isDirectory(cwd) && !(isTop && typeof parentSession === "string");
       return latestIn(disk, folderFor(paths, wanted), isOf);
     },
     nextTo(file, header) {
