@@ -42,3 +42,8 @@ export class Ids {
     return this.sha256(Buffer.from(`${this.beginnings[what]}${JSON.stringify(nativeId)}]`));
   }
 }
+
+/** Returns a function for our id of an agent's session, which follows from the agent's own. */
+export function sessionIdsBy(sha256: Env["sha256"]): (agent: string, nativeId: string) => string {
+  return (agent, nativeId) => new Ids(agent, sha256).session(nativeId);
+}
