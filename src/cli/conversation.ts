@@ -3,7 +3,7 @@
 import { contentText, toolCalls } from "../core/format/message.ts";
 import { jsonText } from "../core/json/json.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
-import { column, count, cutTo, inert, inertLines, oneLine, wrap } from "./terminal/text.ts";
+import { clockText, column, count, cutTo, inert, inertLines, oneLine, wrap } from "./terminal/text.ts";
 import type { Result } from "./verb.ts";
 
 /** Lines of a tool's output that are shown unless the whole is wanted. */
@@ -23,7 +23,7 @@ export function* messageLines(
 ): Generator<string> {
   const { role, content, timestamp } = message ?? {};
   const [name, detail] = headOf(message ?? {});
-  yield heading(name, detail, timeText(timestamp), page, COLOURS[role] ?? "magenta", entryId);
+  yield heading(name, detail, clockText(timestamp), page, COLOURS[role] ?? "magenta", entryId);
   if (role === "assistant") return yield* assistantLines(message, page);
   if (role === "bashExecution") {
     yield* inertLines(`$ ${message.command}`);
@@ -93,7 +93,7 @@ export function* entryLines(entry: Result, page: OutputStyle, isWhole: boolean):
     return yield* messageLines(message, page, isWhole, id);
   }
   const note = (detail: unknown): string =>
-    heading(String(type).replaceAll("_", " "), oneLine(detail ?? ""), timeText(timestamp), page, "dim", id);
+    heading(String(type).replaceAll("_", " "), oneLine(detail ?? ""), clockText(timestamp), page, "dim", id);
   switch (type) {
     case "compaction":
     case "branch_summary":
@@ -132,11 +132,4 @@ function heading(
   const left = `${oneLine(name)}${detail === "" ? "" : ` ${oneLine(detail)}`}`;
   if (right === "") return paint(colour, cutTo(left, width));
   return `${paint(colour, column(left, Math.max(0, width - right.length - 2)))}  ${paint("dim", right)}`;
-}
-
-/** Returns a time to the minute, in UTC as it is stored. */
-function timeText(timestamp: unknown): string {
-  const time = typeof timestamp === "number" || typeof timestamp === "string" ? new Date(timestamp) : undefined;
-  if (time === undefined || Number.isNaN(time.getTime())) return "";
-  return time.toISOString().slice(0, 16).replace("T", " ");
 }

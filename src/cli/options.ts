@@ -55,7 +55,11 @@ export const OPTIONS: readonly Option[] = [
     value: "path or id",
     meaning: "open this session, of Pi or another agent, also by its name; a new path becomes a new session",
   },
-  { names: ["--continue", "-c"], meaning: "open the session of the current directory that was changed last" },
+  {
+    names: ["--continue", "-c"],
+    meaning:
+      "open the session of the current directory that was changed last; --continue=top: of those that are no forks",
+  },
   { names: ["--fork"], value: "path or id", meaning: "start in a fork of that session" },
   {
     names: ["--session-id"],
@@ -223,6 +227,7 @@ export function parseCommandLine(
       throw new UsageError(`${name} takes no value.`);
     if (flag.value !== undefined && token.value === undefined) throw new UsageError(lackOfValue(name, flag, own));
     if (flag.oneOf) requireOneOf(name, value, flag.oneOf);
+    if (flag.names?.[0] === "--continue" && token.inlineValue) requireOneOf(name, value, [TOP]);
     if (name === "--allow-path") allowed.push(resolve(value));
     flags.set(flag.names?.[0] ?? name, value);
   }
@@ -287,6 +292,9 @@ function unknownWord(arg: string): string {
   return `Unknown verb ${arg}.${uses} A verb comes first; --help lists them.`;
 }
 
+/** The value of --continue for sessions that are no forks: those of subagents are. */
+const TOP = "top";
+
 /** Options of which each chooses the session at the start. */
 const CHOICES = ["--session", "--continue", "--fork"];
 
@@ -310,7 +318,7 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
   oneOf("--mode", ["rpc"], "rpc");
   return {
     session: given.get("--session"),
-    continueLatest: given.has("--continue"),
+    continueLatest: given.get("--continue") === TOP ? TOP : given.has("--continue"),
     fork: given.get("--fork"),
     sessionId: given.get("--session-id"),
     name: given.get("--name"),

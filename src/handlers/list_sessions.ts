@@ -26,6 +26,7 @@ export default command({
     name: z.string().optional().describe("only sessions whose name contains this, in any case"),
     named: z.boolean().optional().describe("only sessions with a name"),
     unnamed: z.boolean().optional().describe("only sessions without a name"),
+    top: z.boolean().optional().describe("only sessions that are no forks; those of subagents are forks"),
     parent: z.string().optional().describe("only forks of this session, by its path or id"),
     since: z.string().optional().describe("only sessions whose `modified` is this time or later, ISO 8601"),
     until: z.string().optional().describe("only sessions whose `modified` is before this time, ISO 8601"),

@@ -74,7 +74,8 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
     const named = where(workspace, session);
     first = await openedOrMade(workspace, named, { file: named.sessionPath, id: sessionId, name });
   } else {
-    const latest = settings.continueLatest ? stores.latest(workspace.cwd) : undefined;
+    const { continueLatest } = settings;
+    const latest = continueLatest ? stores.latest(workspace.cwd, continueLatest === "top") : undefined;
     if (latest !== undefined) first = await workspace.opened({ sessionPath: latest });
     else first = await withId(workspace, sessionId, { id: sessionId, name });
   }

@@ -5,7 +5,7 @@ import type { FramingName } from "./connection/framing.ts";
 
 export interface ServerSettings {
   readonly session?: string;
-  readonly continueLatest: boolean;
+  readonly continueLatest: boolean | "top";
   readonly fork?: string;
   readonly sessionId?: string;
   readonly name?: string;

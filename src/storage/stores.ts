@@ -2,6 +2,7 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
+import { sessionIdsBy } from "../core/foreign/ids.ts";
 import { AGENTS } from "../core/foreign/translators.ts";
 import { headerOf, SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
@@ -262,7 +263,8 @@ export function makeStores(options: StoresOptions): Stores {
     },
     async lookUp(word, by) {
       const ours = by === "name" ? await ourSessions(all, word, "listed") : [];
-      const found = ours.length > 0 ? ours : await sessionsOfAgents(all, AGENTS, word, { by, sha256: env.sha256 });
+      const found =
+        ours.length > 0 ? ours : await sessionsOfAgents(all, AGENTS, word, { by, ourId: sessionIdsBy(env.sha256) });
       return found.length === 0 ? undefined : onlyOne(found, word).path;
     },
     withId: (id) => (options.kind === "memory" ? [] : lifeCycleDeps.withId(id)),
@@ -293,9 +295,10 @@ export function makeStores(options: StoresOptions): Stores {
     },
     bytesOf: (log) => storedBytes(disk, log),
     // Folder names collide, so only the header shows which working directory a session belongs to.
-    latest(wanted) {
+    latest(wanted, isTop = false) {
       const isDirectory = sameFolderAs(disk, wanted);
-      const isOf = ({ cwd }: StoredHeader): boolean => typeof cwd === "string" && isDirectory(cwd);
+      const isOf = ({ cwd, parentSession }: StoredHeader): boolean =>
+        typeof cwd === "string" && isDirectory(cwd) && !(isTop && typeof parentSession === "string");
       return latestIn(disk, folderFor(paths, wanted), isOf);
     },
     nextTo(file, header) {

@@ -199,3 +199,8 @@ test("the help names every option that is acted on", () => {
     expect(text).toContain(option);
   for (const line of text.split("\n")) expect(line.length).toBeLessThanOrEqual(120);
 });
+
+test("--continue takes top, and no other value", () => {
+  expect(parseArguments(["--continue=top"]).continueLatest).toBe("top");
+  expect(() => parseArguments(["--continue=bottom"])).toThrow("top");
+});

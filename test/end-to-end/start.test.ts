@@ -9,7 +9,7 @@ import { fileText, userText } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
 import { MKFIFO } from "../support/programs.ts";
 import { HereLives, type HereLivesOptions, imprint, readPlainly, sessionFiles } from "../support/proof.ts";
-import { type Json, type Place, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
+import { type Json, type Place, serveHere, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 function placeWith(variables: (home: string) => Record<string, string>): Place {
@@ -343,4 +343,23 @@ describe("a session that cannot be opened at start", needs(MKFIFO), () => {
   test("is one sentence on the standard error of the real program, which lives", SYSTEM, () => programWith(0, 3));
 
   test("is one for each that is wrong", SWEEP, () => programWith(3));
+});
+
+test("--continue=top and top of list_sessions pass over forks, such as those of subagents", async () => {
+  const place = temporaryPlace();
+  const first = serveHere(["--events", "none"], { place });
+  await first.result("append", { entries: [user("asked")] });
+  const { sessionId, leafId } = await first.result("get_state");
+  await first.result("fork", { entryId: leafId, position: "at" });
+  await first.result("append", { entries: [user("of the subagent")] });
+  await first.finish();
+  const at = async (flag: string) => {
+    const server = serveHere([flag, "--events", "none"], { place });
+    const { sessionId: found } = await server.result("get_state");
+    const { sessions } = await server.result("list_sessions", { top: true });
+    await server.finish();
+    return [found === sessionId, sessions.map((one: Json) => one.sessionId === sessionId)];
+  };
+  expect(await at("--continue")).toEqual([false, [true]]);
+  expect(await at("--continue=top")).toEqual([true, [true]]);
 });

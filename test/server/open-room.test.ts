@@ -8,8 +8,8 @@ import { user } from "../support/drafts.ts";
 import { closedAfterALook, LOOKS_EVERY } from "../support/open-sessions.ts";
 import { copyTo, otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { imprint } from "../support/proof.ts";
-import { type HereServer, serveHere, stopTimers, temporaryPlace } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { type HereServer, serveHere, spawnServer, stopTimers, temporaryPlace } from "../support/server.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const STORES: readonly StoreName[] = ["jsonl", "v2"];
 
@@ -198,4 +198,23 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     const { sessions } = await server.result("list_open_sessions");
     expect(sessions.filter(({ sessionId }: { sessionId: string }) => sessionId === first)).toHaveLength(1);
   });
+});
+
+test("no number of sessions stays open beyond the handles that there are, and a session that is opened waits for no look", async () => {
+  stopTimers();
+  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 70 })) });
+  const ids = await opened(server, 20);
+  for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
+  const { sessions } = await server.result("list_open_sessions");
+  expect(sessions.length).toBeLessThanOrEqual(11);
+  expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(1);
+});
+
+test("80 sessions are written to where 300 files may be open", SYSTEM, async () => {
+  const server = spawnServer(["--events", "none"], "lines", temporaryPlace(), 300);
+  for (let n = 0; n < 80; n++) {
+    await server.result("new_session");
+    expect((await server.result("append", { entries: [user(`${n}`)] })).entryIds).toHaveLength(1);
+  }
+  await server.finish();
 });

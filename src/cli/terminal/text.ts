@@ -55,6 +55,15 @@ export function ageText(milliseconds: number): string {
   return `${Math.min(999, Math.floor(days / 365.25))}y`;
 }
 
+/** Returns a moment to the minute, as clocks here show it; an empty text where it is none. */
+export function clockText(moment: unknown): string {
+  const time = typeof moment === "number" || typeof moment === "string" ? new Date(moment) : undefined;
+  if (time === undefined || Number.isNaN(time.getTime())) return "";
+  const two = (value: number): string => String(value).padStart(2, "0");
+  const day = `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
+  return `${day} ${two(time.getHours())}:${two(time.getMinutes())}`;
+}
+
 /** Returns a number of bytes in the largest unit that fits, in seven columns at most. */
 export function sizeText(bytes: number): string {
   if (bytes < 1000) return `${bytes} B`;

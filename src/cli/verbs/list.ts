@@ -52,6 +52,7 @@ export default {
         "only those in which nothing was said since this time, such as 90d; a day, week or month is its beginning",
     },
     "--named": { meaning: "only sessions with a name" },
+    "--top": { meaning: "only sessions that are no forks" },
     "--unnamed": { meaning: "only sessions without a name, which rename gives one" },
     "--archived": { meaning: "archived sessions instead of the others" },
     "--sort": {
@@ -85,6 +86,7 @@ export default {
       until: timeFlag(flags, "--until", asking),
       named: flags.has("--named") ? true : undefined,
       unnamed: flags.has("--unnamed") ? true : undefined,
+      top: flags.has("--top") ? true : undefined,
       sort: flags.get("--sort"),
       archived: flags.has("--archived") ? true : undefined,
       headerOnly: all ? true : undefined,

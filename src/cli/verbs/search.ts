@@ -5,7 +5,18 @@ import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
 import { AGENTS_FLAG, agentsIn, CWD_FLAG, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutFront, cutTo, exact, inert, oneLine, shortPath, widthOf, wrap } from "../terminal/text.ts";
+import {
+  clockText,
+  count,
+  cutFront,
+  cutTo,
+  exact,
+  inert,
+  oneLine,
+  shortPath,
+  widthOf,
+  wrap,
+} from "../terminal/text.ts";
 import { type Asking, FAILURE, type Given, OK, type Result, type Verb } from "../verb.ts";
 
 /** Columns before a line. */
@@ -250,7 +261,7 @@ function* oneHit(
   const head = cutTo(`  ${inert(entryId).padEnd(8)}  ${inert(who)}`, width);
   const branch = onActivePath ? "" : " (another branch)";
   // The day is in the line of the session, too.
-  const rest = [`  ${timeOf(at)}${branch}`, branch, ""].find((text) => widthOf(head) + text.length <= width) ?? "";
+  const rest = [`  ${clockText(at)}${branch}`, branch, ""].find((text) => widthOf(head) + text.length <= width) ?? "";
   yield `${paint("cyan", head)}${paint("dim", rest)}`;
   const shown = oneLine(line);
   const isPainted = paint("yellow", "x") !== "x";
@@ -275,14 +286,5 @@ function highlightedWords({ operands, flags }: Given): RegExp | undefined {
 
 /** Returns the day of a time here. */
 function dayOf(at: string | null): string {
-  return timeOf(at).slice(0, 10);
-}
-
-/** Returns a time as clocks here show it. */
-function timeOf(at: string | null): string {
-  if (at === null) return "";
-  const time = new Date(at);
-  const two = (value: number): string => String(value).padStart(2, "0");
-  const day = `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
-  return `${day} ${two(time.getHours())}:${two(time.getMinutes())}`;
+  return clockText(at).slice(0, 10);
 }

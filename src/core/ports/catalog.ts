@@ -61,6 +61,8 @@ export interface ListRequest extends AboutFleet {
   readonly named?: boolean;
   /** Whether only sessions without a name fit. */
   readonly unnamed?: boolean;
+  /** Only sessions that are no forks. */
+  readonly top?: boolean;
   readonly parent?: string;
   /** Milliseconds. */
   readonly since?: number;

@@ -129,8 +129,8 @@ export interface Stores {
   agentFile(agent: string, parts: readonly string[]): string | undefined;
   /** Returns the bytes of a session as stored, damage included, in pieces. */
   bytesOf(log: Log): Iterable<Uint8Array>;
-  /** Returns the session of the working directory that was changed last. */
-  latest(cwd: string): string | undefined;
+  /** Returns the session of the working directory that was changed last; `isTop`: of those that are no forks. */
+  latest(cwd: string, isTop?: boolean): string | undefined;
   /**
    * Returns the path of a new session that is derived from the one at `file`: beside it, if that lies outside the
    * session folders and no flat folder was named; undefined if it belongs in the folder of its working directory.

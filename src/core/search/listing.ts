@@ -56,8 +56,22 @@ export function indexIn(ordered: readonly Listed[], listed: Listed, compare: (a:
 
 /** Returns a text that two wishes have in common when the same sessions fit both, in the same order. */
 export function wishKey(request: ListRequest): string {
-  const { cwd, agents, query, name, named, unnamed, parent, since, until, archived, headerOnly, sort } = request;
-  return JSON.stringify([cwd, agents, query, name, named, unnamed, parent, since, until, archived, headerOnly, sort]);
+  const { cwd, agents, query, name, named, unnamed, top, parent, since, until, archived, headerOnly, sort } = request;
+  return JSON.stringify([
+    cwd,
+    agents,
+    query,
+    name,
+    named,
+    unnamed,
+    top,
+    parent,
+    since,
+    until,
+    archived,
+    headerOnly,
+    sort,
+  ]);
 }
 
 /** Returns a function that checks whether a session fits a wish. `isDirectory`: whether a path is its directory. */
@@ -78,6 +92,7 @@ export function filterOf(
     if (request.until !== undefined && !((listed.modified ?? Number.POSITIVE_INFINITY) < request.until)) return false;
     if (request.named && listed.name === null) return false;
     if (request.unnamed && listed.name !== null) return false;
+    if (request.top && listed.parentSession !== null) return false;
     if (name !== undefined && !fold(listed.name ?? "").includes(name)) return false;
     if (request.parent !== undefined) {
       const { parentSession } = listed;

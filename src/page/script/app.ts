@@ -16,6 +16,7 @@ import { PathMarks } from "./path.ts";
 import { KIND_NAMES, saidBy, timeText } from "./say.ts";
 import { PageSearch } from "./search.ts";
 import { ENTRY } from "./text.ts";
+import { showLocalTimes } from "./times.ts";
 
 /** Screens on which the pane is a drawer over the page. */
 const NARROW = "(max-width: 70rem)";
@@ -66,6 +67,7 @@ export class PageApp {
     this.tree.select(this.model.leaf);
     this.listen();
     this.open();
+    for (const header of document.querySelectorAll("header.top")) showLocalTimes(header);
     void inSlices(this.dressAll()).then(() => this.search.learn());
   }
 

@@ -2,6 +2,7 @@
 
 import type { PageBlocks } from "./blocks.ts";
 import { make } from "./elements.ts";
+import { showLocalTimes } from "./times.ts";
 
 /** Characters of what is folded that are opened for paper. */
 const SHORT = 6000;
@@ -10,8 +11,9 @@ const SHORT = 6000;
 const PART = 1100;
 const LINES = 5;
 
-/** Gives each entry in an element its button, where it has none. */
+/** Gives each entry in an element its button, where it has none, and times of this place. */
 export function dressEntries(element: HTMLElement): void {
+  showLocalTimes(element);
   for (const about of element.querySelectorAll<HTMLElement>(".about"))
     if (!about.querySelector(".copy")) about.append(copyButton());
   for (const result of element.querySelectorAll<HTMLElement>(".result[id]"))

@@ -1,6 +1,7 @@
 /** Words for entries and amounts, as the tree and the comparison have them. */
 
 import { NONE, type TreeModel, type TreeRow } from "./model.ts";
+import { localTime } from "./times.ts";
 
 /** Names of the kinds of entries. */
 export const KIND_NAMES: Readonly<Record<TreeRow["kind"], string>> = {
@@ -57,7 +58,9 @@ export function spanText(seconds: number): string {
 
 /** Returns a time as the page writes them. */
 export function timeText(time: number): string {
-  return time === 0 ? "" : new Date(time * 1000).toISOString().slice(0, 16).replace("T", " ");
+  if (time === 0) return "";
+  const { day, time: clock } = localTime(new Date(time * 1000));
+  return `${day} ${clock}`;
 }
 
 /** Returns an entry by its first words, for sentences about it. */

@@ -3,8 +3,11 @@
 import { totalmem } from "node:os";
 import type { Session } from "../../core/session/session.ts";
 
-/** Sessions that any system has memory and handles for. */
+/** Sessions that any system has memory for, and those that it has handles for, too. */
 const ALWAYS = 64;
+const FEW = 4;
+/** Sessions that no system lacks handles for, so that its limits are not asked for. */
+const CALM = 16;
 /** Sessions that are looked at each time. */
 const LOOKED_AT = 64;
 /** Bytes of memory that all may take: some 1,700 sessions of a few entries, or 400 of a thousand. */
@@ -32,7 +35,7 @@ export class OpenRoom {
   private limits: Limits | undefined;
 
   /**
-   * `always`: the number of sessions, those used last, that stay open whatever they take. `lookedAt`: how many are looked
+   * `always`: the number of sessions, those used last, that stay open whatever memory they take. `lookedAt`: how many are looked
    * at each time for what others wrote; of those beyond, used longer ago, as many in turn.
    */
   constructor(always = ALWAYS, ask: () => Limits = limitsHere, lookedAt = LOOKED_AT) {
@@ -41,17 +44,24 @@ export class OpenRoom {
     this.ask = ask;
   }
 
+  /** Whether there may be no room for so many sessions. */
+  mayLack(count: number): boolean {
+    if (count <= CALM) return false;
+    this.limits ??= this.ask();
+    return count * SESSION_HANDLES > this.limits.handles;
+  }
+
   /** Returns the sessions that there is no room for. `sessions`: from the one used last on. */
   beyond(sessions: readonly Session[]): ReadonlySet<Session> {
     const found = new Set<Session>();
-    if (sessions.length <= this.always) return found;
+    if (sessions.length <= Math.min(this.always, CALM)) return found;
     this.limits ??= this.ask();
     let [bytes, handles] = [0, 0];
     for (const [index, session] of sessions.entries()) {
       bytes += SESSION_BYTES + session.log.nodes.count * ENTRY_BYTES;
       handles += SESSION_HANDLES;
-      const isTooMuch = bytes > this.limits.bytes || handles > this.limits.handles;
-      if (index >= this.always && isTooMuch) found.add(session);
+      const isTooMuch = index >= this.always && bytes > this.limits.bytes;
+      if (isTooMuch || (index >= FEW && handles > this.limits.handles)) found.add(session);
     }
     return found;
   }

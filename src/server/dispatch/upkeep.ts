@@ -38,6 +38,7 @@ export class Upkeep {
   private readonly room: OpenRoom;
   /** Sessions whose turn it is to be looked at. */
   private turn: Session[] = [];
+  private isPlanned = false;
 
   constructor(host: UpkeepHost, room: OpenRoom) {
     this.host = host;
@@ -111,6 +112,16 @@ export class Upkeep {
       else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))
         this.occupy(lane, () => session.suspend());
     }
+  }
+
+  /** Closes sessions soon, where one was opened and there may be no room for it until the next look. */
+  noteOpened(sharing: Sharing | undefined): void {
+    if (this.isPlanned || !this.room.mayLack(this.host.workspace.sessions.length)) return;
+    this.isPlanned = true;
+    setImmediate(() => {
+      this.isPlanned = false;
+      this.evictIdle(sharing);
+    });
   }
 
   private surplus(): ReadonlySet<Session> {

@@ -378,7 +378,7 @@ export class SqlCatalog implements FleetCatalog {
 
 /** Returns the conditions of a list. */
 function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlValues): string[] {
-  const { cwd, query, name, named, unnamed, parent, since, until, archived, headerOnly } = request;
+  const { cwd, query, name, named, unnamed, top, parent, since, until, archived, headerOnly } = request;
   const filters = [`s.archived = ${values.add(archived ?? false)}`];
   if (headerOnly !== true) filters.push("s.entries > 0");
   if (cwd !== undefined) filters.push(`d.cwd = ${values.add(storable(cwd))}`);
@@ -387,6 +387,7 @@ function filtersOf(request: Omit<ListRequest, "cursor" | "agents">, values: SqlV
   if (until !== undefined) filters.push(`(s.modified is null or s.modified < ${values.add(until)})`);
   if (named) filters.push("d.name_sought is not null");
   if (unnamed) filters.push("d.name_sought is null");
+  if (top) filters.push("d.parent_path is null");
   if (name !== undefined) filters.push(`position(${values.add(storable(fold(name)))} in d.name_sought) > 0`);
   if (parent !== undefined) {
     const [path, id] = [parent, idInPath(parent)].map((text) => values.add(storable(text)));

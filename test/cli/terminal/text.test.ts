@@ -1,8 +1,9 @@
 /** Text for terminals: what it measures, how it is cut, and that nothing in it acts. */
 
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import {
   ageText,
+  clockText,
   column,
   cutFront,
   cutTo,
@@ -114,4 +115,13 @@ test("numbers, ages and paths are short", () => {
     "/home/me2/a",
     "/x",
   ]);
+});
+
+test.each([
+  ["Asia/Tokyo", "2026-01-25 01:22"],
+  ["America/Los_Angeles", "2026-01-24 08:22"],
+])("times are those of clocks here (%s)", (zone, shown) => {
+  vi.stubEnv("TZ", zone);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  expect(clockText("2026-01-24T16:22:26.831Z")).toBe(shown);
 });
