@@ -5,7 +5,7 @@ import { assistant, user } from "../support/drafts.ts";
 import { HereLives } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
 import { type Framing, frame, type Json, type Wire } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 /** A session with some hundred entries of very different sizes, branches, labels, edits and a compaction. */
 async function grown(lives: HereLives, wire: Wire, most = 150): Promise<string[]> {
@@ -102,7 +102,7 @@ describe("pages joined are the whole", () => {
     },
   );
 
-  test("get_entries since an entry, and from there in pages", async () => {
+  test("get_entries since an entry, and from there in pages", SYSTEM, async () => {
     const lives = new HereLives();
     const wire = await lives.start([]);
     const ids = await grown(lives, wire);

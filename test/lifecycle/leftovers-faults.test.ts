@@ -176,7 +176,7 @@ test("an item of the trash is there as a whole or not at all, wherever its remov
 });
 
 acrossTiers(describe, WAYS)("$name that was cut off", (way) => {
-  test("is completed with every entry, though all leftovers were removed before, even for good", async () => {
+  test("is completed with every entry, though all leftovers were removed before, even for good", SYSTEM, async () => {
     for (const { disk, at } of await cutOffs(way)) {
       const stores = storesOn(disk, 11, { flat: CUT_FOLDER, state: "/state" });
       await stores.lifeCycle.leftovers.prune({}, { permanent: true, force: true });
