@@ -29,13 +29,13 @@ const EMPTY: SideLine = { text: "", colour: "plain" };
 
 /** Yields the lines of a comparison. `isPlain`: one side under the other, whatever the width, and no colours. */
 export function* comparisonLines(result: Result, page: OutputStyle): Generator<string> {
-  const { commonAncestorId, commonEntryCount, a, b } = result;
+  const { commonShownId, commonEntryCount, a, b } = result;
   const { isPlain, paint } = page;
   const painted = ({ text, colour }: SideLine): string => paint(colour, text);
   const head =
-    commonAncestorId === null
+    commonEntryCount === 0
       ? "They have no entry in common."
-      : `They have ${count(commonEntryCount, "entry", "entries")} in common, up to ${inert(commonAncestorId)}.`;
+      : `They have ${count(commonEntryCount, "entry", "entries")} in common${commonShownId === null ? "" : `, up to ${inert(commonShownId)}`}.`;
   const both = a.files.modifiedFiles.filter((file: string) => b.files.modifiedFiles.includes(file));
   for (const line of [...wrapped(head, "plain", page.width), ...filesText("both changed", both, page.width), EMPTY])
     yield painted(line);
@@ -60,9 +60,9 @@ function beside(left: readonly SideLine[], right: readonly SideLine[]): [SideLin
 }
 
 function sideText(name: string, side: Result, width: number, namesSession: boolean): SideText {
-  const { entryId, entryCount, entries, nextCursor, lastAnswer } = side;
+  const { shownId, entryCount, entries, nextCursor, lastAnswer } = side;
   const facts = [
-    ...wrapped(`${name}  ${entryId === null ? "before the first entry" : inert(entryId)}`, "bold", width),
+    ...wrapped(`${name}  ${shownId === null ? "before the first message" : inert(shownId)}`, "bold", width),
     ...(namesSession ? wrapped(`session ${inert(side.sessionId)}${nameText(side)}`, "dim", width) : []),
     ...(entryCount === 0 ? wrapped("Nothing was added on this side.", "plain", width) : factLines(side, width)),
   ];

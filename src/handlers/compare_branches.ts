@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { bytesOf } from "../core/json/json.ts";
-import { type BranchEnd, type Outline, outlineOf } from "../core/session/compare.ts";
+import { type BranchEnd, type Outline, outlineOf, shownIdAt } from "../core/session/compare.ts";
 import { entryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
 import { lookAt, lookInto, otherOf, partingWith } from "./shared/any-session.ts";
@@ -34,6 +34,7 @@ const side = z.object({
   sessionPath: z.string().nullable(),
   sessionName: z.string().nullable(),
   entryId: z.string().nullable().describe("the end of the branch; null: before the first entry"),
+  shownId: z.string().nullable().describe("the last entry up to there that a tree without settings shows"),
   entryCount: z.number().int().describe("entries after the common ancestor, of which all that follows tells"),
   ...counts,
   failedCalls: z.number().int(),
@@ -92,6 +93,7 @@ export default command({
   },
   result: z.object({
     commonAncestorId: z.string().nullable().describe("the last entry that both have; null when there is none"),
+    commonShownId: z.string().nullable().describe("the last entry up to there that a tree without settings shows"),
     commonEntryCount: z.number().int(),
     a: side,
     b: side,
@@ -110,10 +112,12 @@ export default command({
     params: { a: "c3d4e5f6", b: "leaf", limit: 1 },
     result: {
       commonAncestorId: "a1b2c3d4",
+      commonShownId: "a1b2c3d4",
       commonEntryCount: 1,
       a: {
         ...exampleSide,
         entryId: "c3d4e5f6",
+        shownId: "c3d4e5f6",
         entryCount: 2,
         entries: [{ entryId: "b2c3d4e5", type: "message", role: "user", text: "Try it with a map." }],
         nextCursor: "c3d4e5f6.2",
@@ -122,6 +126,7 @@ export default command({
       b: {
         ...exampleSide,
         entryId: "e5f6a7b8",
+        shownId: "e5f6a7b8",
         entryCount: 2,
         entries: [{ entryId: "d4e5f6a7", type: "message", role: "user", text: "Try it with a list." }],
         nextCursor: "e5f6a7b8.2",
@@ -149,6 +154,7 @@ function compared(context: CommandContext, a: BranchEnd, b: BranchEnd, limit: nu
   const other = sideOf(b, parting.b, limit);
   const result = {
     commonAncestorId: common.length === 0 ? null : a.session.log.nodes.id(common[common.length - 1]),
+    commonShownId: common.length === 0 ? null : shownIdAt(a.session, common[common.length - 1]),
     commonEntryCount: common.length,
     a: one.facts,
     b: other.facts,
@@ -174,6 +180,7 @@ function sideOf({ session, position }: BranchEnd, positions: Int32Array, limit: 
     sessionPath: session.file,
     sessionName: session.name,
     entryId: session.idOrNull(position),
+    shownId: shownIdAt(session, position),
     entryCount: positions.length,
     ...counts,
     failedCalls,

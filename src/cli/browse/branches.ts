@@ -5,6 +5,7 @@
  * Nothing is recursive, because sessions are as deep as they are long.
  */
 
+import { SETTINGS } from "../../core/session/compare.ts";
 import type { Result } from "../verb.ts";
 
 /** A node as get_tree returns it when flat. */
@@ -14,9 +15,6 @@ export const FILTERS = ["default", "no tools", "user", "labelled", "all"] as con
 export type Filter = (typeof FILTERS)[number];
 
 const NONE = -1;
-
-/** Entries about the session, which are no part of the conversation. */
-const SETTINGS = new Set(["label", "session_info", "model_change", "thinking_level_change", "custom", "context_edit"]);
 
 /** Rows in a line, from which on they are folded into one. */
 const LINEAR = 4;

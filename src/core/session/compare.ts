@@ -97,6 +97,25 @@ const MOST_CALLS = 20;
 /** Names of tools and models, and files of each kind, that an outline knows: whoever reads it has no use for more. */
 const MOST_NAMES = 200;
 const MOST_FILES = 1000;
+/** Entries about the session, which are no part of the conversation. */
+export const SETTINGS = new Set([
+  "label",
+  "session_info",
+  "model_change",
+  "thinking_level_change",
+  "custom",
+  "context_edit",
+]);
+/**
+ * Returns the id of the last entry up to a position that trees show unless all are asked for; null where they show none.
+ */
+export function shownIdAt({ log: { nodes }, tree }: Session, position: number): string | null {
+  const isHidden = (at: number): boolean => SETTINGS.has(nodes.type(at)) && !tree.labels.has(at);
+  let at = position;
+  while (at >= 0 && isHidden(at)) at = nodes.parent(at);
+  return at >= 0 ? nodes.id(at) : null;
+}
+
 /** Characters of a name that are kept. */
 const NAME = 200;
 

@@ -12,7 +12,7 @@ import {
   segmentFolder,
 } from "../fs/container-paths.ts";
 import { exists, openFile, readWhole } from "../fs/disk.ts";
-import { guarded, withFile } from "../fs/files.ts";
+import { guarded, infoOrNull, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { scanLines } from "../log/lines.ts";
 import type { Container } from "./container.ts";
@@ -40,10 +40,13 @@ function* faultsOf(container: Container): Generator<string> {
     if (seq > 0 && ifSound(() => parseCheckpoint(readWhole(disk, checkpointFile(folder, seq)), seq)) === null)
       yield `${snapshotRef(seq)} is damaged`;
   }
-  const { fault } = readLedger(disk, ledgerFile(folder));
-  if (fault) yield `line ${fault.line} of ${join("migrations", basename(ledgerFile(folder)))} is damaged`;
-  for (const name of namesIn(disk, segmentFolder(folder)))
-    if (name.endsWith(".seg") && numberOf(name, "seg") === 0) yield `segments/${name} is no part of the session`;
+  const { fault, torn } = readLedger(disk, ledgerFile(folder));
+  const ledger = join("migrations", basename(ledgerFile(folder)));
+  if (fault) yield `line ${fault.line} of ${ledger} is damaged`;
+  else if (torn > 0) yield `the last event of ${ledger} was cut off`;
+  for (const name of namesIn(disk, segmentFolder(folder)).filter((found) => found.endsWith(".seg")))
+    if (numberOf(name, "seg") === 0 || infoOrNull(disk, join(segmentFolder(folder), name))?.kind !== "file")
+      yield `segments/${name} is no part of the session`;
   // Damage of the index that is reported already need not be found again.
   const row = end.indexFault === null && exists(disk, indexFile(folder)) ? wrongRow(container) : 0;
   if (row > 0) yield `row ${row} of index/offsets.jsonl is not that of its entry`;

@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { widthOf } from "../../../src/cli/terminal/text.ts";
 import { linesIn, sessionFile } from "../../support/cases.ts";
+import { putSession } from "../../support/lifecycle.ts";
 import { chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type Place, serveHere, temporaryPlace } from "../../support/server.ts";
 import { type Run, type RunOptions, runHere } from "../../support/verbs.ts";
@@ -212,4 +213,23 @@ describe("merge", () => {
       expect((await run(["merge", SESSION, ...args])).status, args.join(" ")).toBe(status);
     expect(linesIn(file)).toEqual(before);
   });
+});
+
+test("every id that compare prints is one that tree shows", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1, {
+    cwd: place.cwd,
+    lines: [
+      ...chain(2),
+      entryText("session_info", "f0000001", id(1), { name: "A name" }),
+      userText(id(3), "f0000001"),
+      entryText("label", "f0000002", id(3), { targetId: id(0), label: "begin" }),
+      userText(id(4), "f0000001"),
+    ],
+  });
+  const { stdout } = await runHere(place, ["compare", file, "f0000002", id(4)]);
+  const { stdout: tree } = await runHere(place, ["tree", file]);
+  const printed = stdout.match(/\b[0-9a-f]{8}\b/g) ?? [];
+  expect(new Set(printed)).toEqual(new Set([id(1), id(3), id(4)]));
+  for (const one of printed) expect(tree).toContain(one);
 });

@@ -990,6 +990,8 @@ describe("what verifying a container finds in its documents", () => {
     ],
     ["a line of the ledger", put("migrations/ledger.jsonl", "nonsense\n")],
     ["another file among the segments", put("segments/notes.seg", "x")],
+    ["half an event of the ledger", put("migrations/ledger.jsonl", '{"half')],
+    ["a folder with the name of a segment", (disk) => disk.makeFolder(`${CONTAINER}/segments/0000000000000009.seg`)],
   ])("a repair names and mends, and keeps what was there: %s", async (_what, harm) => {
     const disk = made.after();
     harm(disk);
