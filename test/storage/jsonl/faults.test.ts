@@ -250,7 +250,8 @@ describe.each([
 ])("%s", (_name, end) => {
   const scenario: Scenario = { ...onFile("a fork", THREE, THREE_IDS, 8), ids: [], change: async () => {} };
 
-  const others = (disk: FaultDisk) => disk.paths().filter((path) => path !== FILE && path.endsWith(".jsonl"));
+  const others = (disk: FaultDisk) =>
+    disk.paths().filter((path) => path !== FILE && path.endsWith(".jsonl") && !path.startsWith("/state/"));
 
   function checkWhole(disk: FaultDisk, path: string, at: string): void {
     const session = openOn(disk, path);

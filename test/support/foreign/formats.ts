@@ -72,7 +72,7 @@ export const FORMATS: readonly ForeignFormat[] = [
   {
     format: "gemini document",
     agent: "gemini",
-    path: `${CHATS}-${GEMINI_SESSION.slice(0, 8)}.json`,
+    path: `${CHATS.replace("project", "older")}-${GEMINI_SESSION.slice(0, 8)}.json`,
     text: geminiDocumentText(wholeGeminiSession()),
     lines: (random) => geminiDocumentText(randomGeminiSession(random, 4)).split("\n"),
   },
