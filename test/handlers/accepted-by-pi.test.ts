@@ -5,7 +5,6 @@ import { expect, test } from "vitest";
 import { wholeOmpSession } from "../support/foreign/omp.ts";
 import { put, serveLibrary } from "../support/lifecycle.ts";
 import { temporaryPlace } from "../support/server.ts";
-import { acrossTiers } from "../support/tiers.ts";
 
 const ID = "5f0c8a52-4f1a-4a3c-9d1e-0123456789ab";
 const AT = "2026-01-01T00:00:00.000Z";
@@ -23,7 +22,7 @@ const said = (id: string, parentId: string | null, message: object): object => (
   message: { timestamp: 1, ...message },
 });
 
-acrossTiers(test, ["jsonl", "v2"])("a parent that is the session's own id is the root (%s)", async (store) => {
+test("a parent that is the session's own id is the root, and an obstacle to a migration", async () => {
   const place = temporaryPlace();
   const first = said("a1", ID, { role: "user", content: "Hello" });
   const file = put(
@@ -32,10 +31,11 @@ acrossTiers(test, ["jsonl", "v2"])("a parent that is the session's own id is the
   );
   const server = serveLibrary(place);
   await server.result("switch_session", { sessionPath: file });
-  if (store === "v2") await server.result("migrate_session", { dryRun: false });
   expect((await server.result("get_messages")).messages).toHaveLength(2);
   expect(await server.result("verify_session")).toMatchObject({ ok: true, damage: [] });
   expect((await server.result("get_entries")).entries[0].parentId).toBe(ID);
+  const { obstacles } = await server.result("migrate_session", { dryRun: true });
+  expect(obstacles).toMatchObject([{ kind: "missing_parent", entryId: "a1" }]);
 });
 
 test("an answer without usage is noted, and is no damage; verifying all names it apart", async () => {

@@ -41,5 +41,4 @@ test("and where whoever holds the session lets the others join", () =>
     kills: true,
     states: "different",
     namespaces: OWN_NAMESPACES.length > 0,
-  }),
-);
+  }));

@@ -1,5 +1,6 @@
 /** The lines of a session file as records: where they lie, and whether the file still has them there. */
 
+import { isUtf8 } from "node:buffer";
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { Column } from "../../core/tree/nodes.ts";
@@ -149,10 +150,15 @@ export class LineRecords implements EntrySource {
   private hasHeadOf(position: number, line: Uint8Array, isWhole: boolean): boolean {
     const { witness } = this;
     const { nodes, placeholders } = this.entries;
-    if (witness.readFast(line, 0, Math.min(line.length, HEAD_BYTES))) return nodes.isHeadOf(position, witness);
+    if (
+      witness.readFast(line, 0, Math.min(line.length, HEAD_BYTES)) ||
+      (isWhole && witness.readEnds(line, 0, line.length, true))
+    )
+      return nodes.isHeadOf(position, witness);
     if (!isWhole) return true;
-    const fault = witness.readAny(line, 0, line.length, () => "");
-    // If only the fast path could read the head, the line cannot be parsed.
-    return fault === null ? nodes.isHeadOf(position, witness) : placeholders.has(position);
+    // If only the fast paths could read the head, the line cannot be parsed.
+    return isUtf8(line) && witness.readAny(line, 0, line.length, () => "") === null
+      ? nodes.isHeadOf(position, witness)
+      : placeholders.has(position);
   }
 }

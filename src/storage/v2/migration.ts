@@ -118,6 +118,9 @@ async function planOf(
     progress?.(positions[positions.length - 1] + 1, nodes.count);
   }
   for (const { kind, reason, entryId } of log.repairable) add(kind, reason, entryId);
+  for (const [p, parentId] of nodes.missingParent)
+    if (parentId === header.id)
+      add("missing_parent", "its parent is the session itself, and in a container parents are entries", nodes.id(p));
   return { location, entryCount: nodes.count, bytes: disk.info(file).size, version: log.version, obstacles };
 }
 

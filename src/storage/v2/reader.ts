@@ -52,7 +52,7 @@ export class ContainerReader {
     this.judge(segments, live, seen, forgetRecalled);
     for (const position of entries.nodes.cutCycles())
       reader.report("cycle", position, "parents form a cycle; it is cut here", true);
-    for (const [position, parentId] of entries.nodes.lackingParent(container.header.id)) {
+    for (const [position, parentId] of entries.nodes.missingParent) {
       const reason = `the parent ${parentId} is not in the session; the path ends here`;
       reader.report("missing_parent", position, reason, true);
     }
