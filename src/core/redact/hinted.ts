@@ -1,0 +1,110 @@
+/** Words that look made, in the reach of a word that says secret. The weaker that word, the more the shape has to say. */
+
+import { ABROAD_WORDS, isJumpy, UUID, unmarked } from "./names.ts";
+import type { SecretSpan } from "./tokens.ts";
+
+/** Words for a password (1), for another secret (2), and for what often has one beside it (3). */
+const HINT = new RegExp(
+  `(pas{1,2}(?:w|ph|c)\\w|paswor|pwd|pswd|(?<![a-z])(?:pass|pw|psk)(?![a-z])|${ABROAD_WORDS.password})|` +
+    `(secret|token|credential|(?<![a-z])creds?(?![a-z])|api[ _-]?key|private[ _-]?key|t?otp(?![a-z])|(?<![a-z])[2m]fa(?![a-z])|authenticator|webhook|bearer|(?<![a-z])psk|${ABROAD_WORDS.secret})|` +
+    "((?<![a-z])(?:key|auth|login|log ?in|sign ?in|user|account|pin|unlock|identify|radius|community|wi-?fi|vpn|ssh|s?ftp|sudo|admin|root)(?![a-z]))",
+  "gi",
+);
+/** A word as it may be a secret; what stands around words in programs and sentences ends it. */
+const WORD = /[A-Za-z0-9\u00c0-\u024f!@#$%^&*+~?_./=:-]{8,256}/g;
+/** Lines after that of a hint in which a value may stand. */
+const MOST_LINES = 4;
+const REACH = 320;
+/** A line that is longer belongs to no person and no setting: only what is near to the hint counts. */
+const NEAR = 160;
+
+/** Yields the words that look made near to a hint. */
+export function* hintedIn(text: string): Generator<SecretSpan> {
+  const plain = /[\u00c0-\u024f]/.test(text) ? unmarked(text) : text;
+  let past = -1;
+  for (const { 0: hint, 1: isPassword, 2: isToken, index } of plain.matchAll(HINT)) {
+    const strength = isPassword ? 3 : isToken ? 2 : 1;
+    const after = index + hint.length;
+    const from = Math.max(text.lastIndexOf("\n", index) + 1, index - NEAR, 0);
+    const line = text.indexOf("\n", index);
+    const to = Math.min(line < 0 ? text.length : line, after + NEAR);
+    if (text.length - from < 8) return;
+    const rest = strength > 1 ? to + following(text, to) : to;
+    WORD.lastIndex = from;
+    for (let word = WORD.exec(text); word && word.index < rest; word = WORD.exec(text)) {
+      const [start, value] = trimmed(word[0], word.index);
+      if (start < past && start + value.length <= past) continue;
+      const place = start < index ? "before" : start < to ? "after" : "below";
+      if (start + value.length > index && start < after) continue;
+      if (!isEnough(value, strength, place, text, after, start)) continue;
+      past = Math.max(past, start + value.length);
+      yield { start, end: start + value.length, kind: isPassword ? "password" : "secret" };
+    }
+  }
+}
+
+/** Returns how many characters after a line are lines of the same structure or dialogue. */
+function following(text: string, at: number): number {
+  let end = at;
+  for (let lines = 0; lines < MOST_LINES && end < text.length && end - at < REACH; lines++) {
+    const next = text.indexOf("\n", end + 1);
+    // A blank line ends it.
+    if (next === end + 1) break;
+    end = next < 0 ? text.length : next;
+  }
+  return Math.min(end - at, REACH);
+}
+
+/** Returns a word without a name before it, and without the signs of the sentence around it. */
+function trimmed(word: string, at: number): [start: number, value: string] {
+  const before = /^(?:[\w.-]{1,64}[=:](?![=/])|[-.:=/*#$@&+?%]+)+/.exec(word)?.[0].length ?? 0;
+  return [at + before, word.slice(before).replace(/(?:[.:?*]+|=(?=\w)|(?<!=)=)$/, "")];
+}
+
+type Place = "before" | "after" | "below";
+
+function isEnough(value: string, strength: number, place: Place, text: string, after: number, start: number): boolean {
+  const shape = shapeOf(value);
+  if (shape === "none") return false;
+  const between = place === "after" ? text.slice(after, start) : "";
+  if (shape === "hex")
+    return (
+      strength > 1 &&
+      place === "after" &&
+      /(?:[:=]|->|\bis|→)[ \t]{0,4}["'`]?$/.test(between) &&
+      !/commit|sha|hash|digest|checksum|revision|etag|version|\bid\b/i.test(text.slice(Math.max(0, after - 60), start))
+    );
+  const needed = NEEDED[strength - 1];
+  return LEVELS[shape] >= needed[place];
+}
+
+/** How much a shape has to say before a hint on its line, after it, and below, by the strength of the hint. */
+const NEEDED = [
+  { before: 3.5, after: 3, below: 3.5 },
+  { before: 3, after: 2, below: 3 },
+  { before: 2, after: 2, below: 2 },
+] as const;
+
+const LEVELS = { none: 0, words: 2, mixed: 3, odd: 3.5, random: 3, long: 4, hex: 0 } as const;
+
+/** What is never a secret: addresses, ids, versions, ranges of characters, places, names of algorithms, expressions. */
+const NEVER =
+  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|sha\d|md5|utf|base64|crypt|aes|rsa|x86|amd64|arm64|^AAAA[A-Z]3Nza|SHA\d|abcdef|012345|123456|xxxx/i;
+
+/** Returns how a word is made. */
+export function shapeOf(value: string): keyof typeof LEVELS {
+  if (value.length < 8 || NEVER.test(value) || UUID.test(value)) return "none";
+  const has = (one: RegExp): boolean => one.test(value);
+  if (!has(/\d/)) return "none";
+  if (has(/^[0-9a-f]+$/i)) return value.length >= 32 && has(/[a-f]/i) ? "hex" : "none";
+  if (has(/^[A-Z2-7]{16,}$/)) return (value.match(/[A-Z](?=\d)/g) ?? []).length > 1 ? "random" : "none";
+  const isBoth = has(/[a-z]/) && has(/[A-Z]/);
+  if (has(/^[A-Z][a-z]{2,}(?:[._%+&!-][A-Z][a-z]{2,})+[._-]?\d{2,4}!?$/)) return has(/[%+&!]/) ? "mixed" : "words";
+  if (has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}-\d{2,4}$/)) return "words";
+  if (isBoth && has(/[A-Za-z0-9][!@#$%^&*+~?]/) && !has(/[/=:]/)) return has(/[A-Za-z0-9][!#@$]/) ? "odd" : "mixed";
+  if (has(/[a-z]/) && has(/[a-z\d][!@#$%^&*~][a-z\d!]/i) && !has(/[/=:.+_]|^[a-z]+\W\d+$/)) return "words";
+  if (has(/[/.:=]/) && !has(/^[A-Za-z0-9+/]{30,}={0,2}$/)) return "none";
+  if (isBoth) return !isJumpy(value) || value.length < 12 ? "none" : value.length < 16 ? "words" : value.length < 28 ? "random" : "long";
+  if (has(/^[a-z0-9]{16,}$/)) return (value.match(/[a-z](?=\d)/g) ?? []).length > 2 ? "random" : "none";
+  return "none";
+}
