@@ -53,7 +53,7 @@ const SHAPES: readonly SecretShape[] = (
     [
       "password",
       "AUTH",
-      `(?:>|\\n|^)[ \\t]{0,4}AUTH[ \\t]{1,4}(?:(?!PLAIN|LOGIN|XOAUTH|CRAM)\\w{1,32}[ \\t]{1,4})?${VALUE}(?=[ \\t]{0,4}(?:\\r?\\n|$))`,
+      `(?:>|\\n|^)[ \\t]{0,4}AUTH[ \\t]{1,4}(?!PLAIN|LOGIN|XOAUTH|CRAM)(?:\\w{1,32}[ \\t]{1,4})?${VALUE}(?=[ \\t]{0,4}(?:\\r?\\n|$))`,
     ],
     [
       "password",
@@ -173,8 +173,8 @@ const SHAPES: readonly SecretShape[] = (
     ],
     [
       "secret",
-      "reset invit activat verif confirm recover magic",
-      "https?://[^\\s?#]{1,160}/[\\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)[\\w-]{0,24}(?:/[\\w=-]{1,24})?/(?=[\\w.-]{0,64}\\d)([A-Za-z0-9_.=-]{16,512})",
+      "://",
+      "https?://[^\\s?#]{1,160}[/-](?:(?:[\\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)|hook|webhook|private|secret|token|share|join|feed)[\\w-]{0,24}(?:/[\\w=-]{1,24})?/|private-)(?=[\\w.-]{0,64}\\d)([A-Za-z0-9_.=-]{16,512})",
     ],
     // SQL
     [
@@ -224,7 +224,7 @@ const SHAPES: readonly SecretShape[] = (
     ],
     // mail
     ["password", "PLAIN", "AUTH[ \\t]{1,4}PLAIN[ \\t]{1,4}([A-Za-z0-9+/]{8,512}={0,2})"],
-    ["password", "UGFzc3dvcmQ6", "334 UGFzc3dvcmQ6[^\\n]{0,4}\\n(?:[CS>]:?[ \\t])?([A-Za-z0-9+/]{4,512}={0,2})"],
+    ["password", "334 ", "334 [^\\n]{0,64}\\n[^\\w\\n]{0,8}(?:[CS]:? )?([A-Za-z0-9+/]{4,512}={0,2})(?=[ \\t]*\\r?(?:\\n|$))"],
     // lines of files
     [
       "password",

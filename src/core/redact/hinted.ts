@@ -7,7 +7,7 @@ import type { SecretSpan } from "./tokens.ts";
 const HINT = new RegExp(
   `(pas{1,2}(?:w|ph|c)\\w|paswor|pwd|pswd|(?<![a-z])(?:pass|pw|psk)(?![a-z])|${ABROAD_WORDS.password})|` +
     `(secret|token|credential|(?<![a-z])creds?(?![a-z])|api[ _-]?key|private[ _-]?key|t?otp(?![a-z])|(?<![a-z])[2m]fa(?![a-z])|authenticator|webhook|bearer|(?<![a-z])psk|${ABROAD_WORDS.secret})|` +
-    "((?<![a-z])(?:key|auth|login|log ?in|sign ?in|user|account|pin|unlock|identify|radius|community|wi-?fi|vpn|ssh|s?ftp|sudo|admin|root)(?![a-z]))",
+    "((?<![a-z])(?:key|auth|login|log ?in|sign ?in|user|account|pin|unlock|identify|radius|community|wi-?fi|vpn|ssh|s?ftp|sudo|admin|root)(?![a-z])|-[nz](?<=(?:^|\\n)\\+{1,4} [\"']?\\[{1,2}[\"']? -.))",
   "gi",
 );
 /** A word as it may be a secret; what stands around words in programs and sentences ends it. */
@@ -36,12 +36,17 @@ export function* hintedIn(text: string): Generator<SecretSpan> {
       if (start < past && start + value.length <= past) continue;
       const place = start < index ? "before" : start < to ? "after" : "below";
       if (start + value.length > index && start < after) continue;
-      if (!isEnough(value, strength, place, text, after, start)) continue;
+      // A line of a setting has nothing but its name, at most a number of its type, and the value.
+      const isSetting = start + value.length >= line && /^[ \t]+(?:\d[ \t]+)?["']?$/.test(text.slice(after, start));
+      if (text[start - 1] === "\\" || SUM.test(word[0]) || !isEnough(value, isSetting ? 3 : strength, place, text, after, start)) continue;
       past = Math.max(past, start + value.length);
       yield { start, end: start + value.length, kind: isPassword ? "password" : "secret" };
     }
   }
 }
+
+/** A fingerprint with the name of what made it. */
+const SUM = /^(?:SHA|MD)\d+:/;
 
 /** Returns how many characters after a line are lines of the same structure or dialogue. */
 function following(text: string, at: number): number {
@@ -89,7 +94,7 @@ const LEVELS = { none: 0, words: 2, mixed: 3, odd: 3.5, random: 3, long: 4, hex:
 
 /** What is never a secret: addresses, ids, versions, ranges of characters, places, names of algorithms, expressions. */
 const NEVER =
-  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|sha\d|md5|utf|base64|crypt|aes|rsa|x86|amd64|arm64|^AAAA[A-Z]3Nza|SHA\d|abcdef|012345|123456|xxxx/i;
+  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|amd64|arm64|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
 
 /** Returns how a word is made. */
 export function shapeOf(value: string): keyof typeof LEVELS {
@@ -104,7 +109,7 @@ export function shapeOf(value: string): keyof typeof LEVELS {
   if (isBoth && has(/[A-Za-z0-9][!@#$%^&*+~?]/) && !has(/[/=:]/)) return has(/[A-Za-z0-9][!#@$]/) ? "odd" : "mixed";
   if (has(/[a-z]/) && has(/[a-z\d][!@#$%^&*~][a-z\d!]/i) && !has(/[/=:.+_]|^[a-z]+\W\d+$/)) return "words";
   if (has(/[/.:=]/) && !has(/^[A-Za-z0-9+/]{30,}={0,2}$/)) return "none";
-  if (isBoth) return !isJumpy(value) || value.length < 12 ? "none" : value.length < 16 ? "words" : value.length < 28 ? "random" : "long";
+  if (isBoth) return !isJumpy(value) || value.length < 12 || !has(/\d\D+\d/) ? "none" : value.length < 16 ? "words" : value.length < 28 ? "random" : "long";
   if (has(/^[a-z0-9]{16,}$/)) return (value.match(/[a-z](?=\d)/g) ?? []).length > 2 ? "random" : "none";
   return "none";
 }

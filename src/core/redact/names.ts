@@ -33,6 +33,7 @@ export const ABROAD = new RegExp(
   `(?<![A-Za-z\\p{Script=Cyrillic}])(?:api[- ]?)?(?:(${PASSWORD_ABROAD})|${SECRET_ABROAD})(?:\\p{L}{1,2}(?=[\\s:=]))?`,
   "giu",
 );
+const LABEL = new RegExp(`^(?:${PASSWORD_ABROAD}|${SECRET_ABROAD})(?:\\s\\S+){0,2}[?:!]?$`, "iu");
 const ABROAD_END = new RegExp(`(?:(${PASSWORD_ABROAD})|${SECRET_ABROAD})$`, "iu");
 /** Words that may follow. */
 const TRAILING =
@@ -143,6 +144,8 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
   if (value.length < (kind === "password" ? 5 : 8) || PLACEHOLDER.test(value.slice(0, 80)) || isFillerOrMask(value))
     return false;
   if (PATH.test(value) && !/[+=]|(?=\S*\d\S*\d)[A-Za-z0-9]{24}/.test(value)) return false;
+  // The word for it, as the text of a label; a hash after the names of a cache.
+  if (LABEL.test(unmarked(value)) || (kind === "key" && /^[A-Za-z].*-[0-9a-f]{32,64}$/.test(value))) return false;
   if (kind === "key")
     // Salts of WordPress have every sign there is; an id is none, but in a variable of a shell.
     return writing === "quoted"

@@ -42,6 +42,17 @@ const NOT_TEXT = /[\u0000-\u0006\u000e-\u001a\ufffd]/g;
 const OPEN_BLOCK =
   /-----BEGIN ([A-Z0-9 ]{0,32}(?:CERTIFICATE|PUBLIC KEY|PARAMETERS|CRL|REQUEST)(?: BLOCK)?)-----[^-]{0,65536}-----END \1-----/g;
 
+/** The rest of a value on the next line: after a backslash, or as another string that a program adds. */
+const MORE =
+  /(?:\\\r?\n[ \t]{0,16}(?!-)|["'`][ \t]{0,8}(?:\.\.|[+.&\\_])?[ \t]{0,8}\r?\n[ \t]{0,40}(?:(?:\.\.|[+.&])[ \t]{0,4})?["'`])[A-Za-z0-9+/=_.!@#$%^&*~-]{6,512}(?=\\?["'`]?[ \t;,)]{0,8}(?:[+.&\\_]|\r?\n|$))/y;
+
+function endOf(text: string, at: number): number {
+  for (let end = at; ; end = MORE.lastIndex) {
+    MORE.lastIndex = end;
+    if (!MORE.test(text)) return end;
+  }
+}
+
 export class TextRedactor {
   readonly homes = new Homes();
   private readonly emails: boolean;
@@ -84,7 +95,10 @@ export class TextRedactor {
 
   /** Adds the findings of one reading of a text. */
   private read(text: string, origin: (span: SecretSpan) => SecretSpan, found: Finding[]): void {
-    for (const span of this.spans(text)) found.push(this.finding(origin(span), text.slice(span.start, span.end)));
+    for (const one of this.spans(text)) {
+      const span = NOT_KNOWN.has(one.kind) ? one : { ...one, end: endOf(text, one.end) };
+      found.push(this.finding(origin(span), text.slice(span.start, span.end)));
+    }
     for (const dump of dumpsIn(text))
       for (const span of this.spans(dump.text)) {
         const place = { ...dump.origin(span.start, span.end), kind: span.kind };

@@ -415,6 +415,12 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, word?: string])[]
     "totp_secret",
     /(?<![\w-] ?)(?:[a-z2-7]{4} ){7}[a-z2-7]{4}(?![\w-])(?<=[2-7][a-z2-7 ]{0,38})(?<=[g-z][a-z2-7 ]{0,38})/g,
   ],
+  // Bytes of a key: 64 of a wallet of Solana, and others after their name.
+  ["wallet_key", /\[\s{0,8}\d{1,3}(?:,\s{0,16}\d{1,3}){63}\s{0,8}\]/g],
+  [
+    "private_key",
+    /[[{](?=\s{0,8}(?:0x|\d))(?<=(?:key|secret|seed|wallet|passw)\w{0,24}[^\n[{(]{0,24}(?:\[\w{0,16}\])?[^\n[{(]{0,8}.)\s{0,8}(?:0x[0-9a-f]{2}|\d{1,3})(?:,\s{0,16}(?:0x[0-9a-f]{2}|\d{1,3})){15,127},?\s{0,8}[\]}]/gi,
+  ],
   // mailchimp.com/developer: the data center comes last.
   ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g, "-us"],
 ];
