@@ -70,7 +70,7 @@ const SHAPES: readonly SecretShape[] = (
       "sqlplus sqlldr impdp expdp rman",
       '(?:sqlplus|sqlldr|impdp|expdp|rman)[ \\t]{1,4}(?:-\\w{1,8}[ \\t]{1,4}){0,3}["\']?\\w{1,64}/"?([^\\s"\'@/$]{4,128})"?(?=@|[ \\t]|$)',
     ],
-    ["url_password", "oracle:thin", "oracle:thin:\\w{1,64}/([^\\s\"'@/$]{4,128})@"],
+    ["url_password", "/", "(?<![\\w./-])\\w{1,32}/([^\\s\"'@/$]{4,128})@(?://\\w|[\\w.-]{1,64}:1521)"],
     ["url_password", "@tcp( @unix(", "(?<![\\w/:.])\\w{1,64}:([^\\s\"'@/$<{:]{4,128})@(?:tcp|unix)\\("],
     ["password", "pass:", "(?<![\\w-])-pass(?:in|out)?[ \\t]{1,4}[\"']?pass:([^\\s\"'$]{4,128})"],
     [
@@ -174,7 +174,7 @@ const SHAPES: readonly SecretShape[] = (
     [
       "secret",
       "://",
-      "https?://[^\\s?#]{1,160}[/-](?:(?:[\\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)|hook|webhook|private|secret|token|share|join|feed)[\\w-]{0,24}(?:/[\\w=-]{1,24})?/|private-)(?=[\\w.-]{0,64}\\d)([A-Za-z0-9_.=-]{16,512})",
+      "https?://[^\\s?#]{1,160}[/-](?:(?:[\\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)|hook|webhook|incoming|private|secret|token|share|join|feed)[\\w-]{0,24}(?:/[\\w=-]{1,24})?/|private-)(?=[\\w.-]{0,64}\\d)([A-Za-z0-9_.=-]{16,512})",
     ],
     // SQL
     [
@@ -203,7 +203,7 @@ const SHAPES: readonly SecretShape[] = (
     [
       "password",
       "connect PDO mysqli getConnection ldap_bind .open(",
-      "(?:mysqli?_connect|pg_connect|new (?:mysqli|PDO)|getConnection|ldap_bind|DBI->connect|\\w\\.(?:open|connect))\\([^,\\n]{1,256},[ \\t]{0,4}[\"'][^\"'\\n]{1,128}[\"'],[ \\t]{0,4}[\"']([^\"'\\n]{5,128})[\"']",
+      "(?:mysqli?_connect|pg_connect|new (?:mysqli|PDO)|getConnection|ldap_bind|DBI->connect|PDO->__construct|\\w\\.(?:open|connect))\\([^,\\n]{1,256},[ \\t]{0,4}[\"'][^\"'\\n]{1,128}[\"'],[ \\t]{0,4}[\"']([^\"'\\n]{5,128})[\"']",
     ],
     [
       "secret",
@@ -252,6 +252,18 @@ const SHAPES: readonly SecretShape[] = (
       "AKIA ASIA",
       "(?:AKIA|ASIA)[A-Z2-7]{16}[^A-Za-z0-9+/]{1,24}(?:[A-Za-z_ ]{0,40}[^A-Za-z0-9+/]{1,8})?([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
     ],
+    ["password", " 7 ", "(?:key|password|secret) 7 ([0-9A-F]{8,64})"],
+    [
+      "secret",
+      ":",
+      "(?:key|secret|seed|code)s?:[ \\t\\n]{1,4}(?=[^\\n]{0,76}\\d)((?:[A-Za-z0-9]{4}[ -]){3,15}[A-Za-z0-9]{4})(?![\\w-])",
+    ],
+    ["password", "WiFi.begin", "WiFi\\.begin\\([^,\\n]{1,64},[ \\t]{0,4}[\"']([^\"'\\n]{5,128})[\"']"],
+    [
+      "secret",
+      "nemonic eed ecovery hrase allet",
+      "(?:mnemonic|seed|recovery|phrase|wallet)[^\\n]{0,40}?[\\s:=[(]{1,8}((?:(?:\\d{1,2}[.)][ \\t]?)?[\"']?[a-z]{3,8}[\"']?[\\s,]{1,4}){11,23}(?:\\d{1,2}[.)][ \\t]?)?[\"']?[a-z]{3,8})",
+    ],
     ["ntlm_hash", ":::", "(?<![0-9a-f])[0-9a-f]{32}:([0-9a-f]{32}):::"],
   ] as const
 ).map(([kind, words, shape]) => ({ kind, words: words.split(" "), shape: new RegExp(shape, "dg") }));
@@ -272,7 +284,7 @@ const ANNOUNCED =
 
 /** Sentences and lists of codes that let in once. */
 const CODE =
-  /(?<![A-Za-z])(?:pin(?:[ \t]code)?|otp|passcode|(?:verification|one-time|login|authentication|sign-in|2fa|mfa|otp|sms)[ \t](?:pass)?code)[ \t]?(?:is|:|=)[ \t]?(\d{4,8})(?!\d)/dgi;
+  /(?<![A-Za-z])(?:pin(?:[ \t]code)?|пин(?:-?код)?|otp|passcode|(?:verification|one-time|login|authentication|sign-in|2fa|mfa|otp|sms)[ \t](?:pass)?code)(?:[ \t]for[ \t][\w ]{1,24})?[ \t]?(?:is|:|=)[ \t]?(\d{3}-\d{3}|\d{4,8})(?!\d)|(?:use|enter)[ \t](?:the[ \t])?code[ \t](\d{4,8})(?!\d)|(?<!\d)(\d{4,8})[ \t]is[ \t]your[ \t][\w ]{1,40}code/dgi;
 const CODES = /(?:recovery|backup|scratch|rescue)[ _-]?codes?\b[^\n]{0,80}?[:=\n]/gi;
 /** A line with one code, or one word of a list. */
 const ONE_CODE =

@@ -3,7 +3,7 @@
 import { assignedIn, namedKeysIn, queriesIn } from "./assigned.ts";
 import { loginsIn } from "./commands.ts";
 import { documentsIn } from "./documents.ts";
-import { hintedIn } from "./hinted.ts";
+import { hintedIn, oddIn } from "./hinted.ts";
 import { canBeSecret } from "./names.ts";
 import { shownIn } from "./sources.ts";
 import { tablesIn } from "./tables.ts";
@@ -23,6 +23,7 @@ export function* contextsIn(text: string): Generator<SecretSpan> {
   yield* tablesIn(text);
   yield* shownIn(text);
   yield* hintedIn(text);
+  yield* oddIn(text);
 }
 
 /** Keys of any program, but for those that everybody may know. */

@@ -1,17 +1,19 @@
 /** Words that look made, in the reach of a word that says secret. The weaker that word, the more the shape has to say. */
 
-import { ABROAD_WORDS, isJumpy, UUID, unmarked } from "./names.ts";
+import { ABROAD_WORDS, isJumpy, NUMBERED, UUID, unmarked } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** Words for a password (1), for another secret (2), and for what often has one beside it (3). */
 const HINT = new RegExp(
-  `(pas{1,2}(?:w|ph|c)\\w|paswor|pwd|pswd|(?<![a-z])(?:pass|pw|psk)(?![a-z])|${ABROAD_WORDS.password})|` +
-    `(secret|token|credential|(?<![a-z])creds?(?![a-z])|api[ _-]?key|private[ _-]?key|t?otp(?![a-z])|(?<![a-z])[2m]fa(?![a-z])|authenticator|webhook|bearer|(?<![a-z])psk|${ABROAD_WORDS.secret})|` +
-    "((?<![a-z])(?:key|auth|login|log ?in|sign ?in|user|account|pin|unlock|identify|radius|community|wi-?fi|vpn|ssh|s?ftp|sudo|admin|root)(?![a-z])|-[nz](?<=(?:^|\\n)\\+{1,4} [\"']?\\[{1,2}[\"']? -.))",
+  `(pas{1,2}(?:w|ph|c)\\w|paswor|pwd|pswd|(?:require|user|db|smtp|store|root|master)pass(?![a-z])|(?<![a-z])(?:pass|pw|psk)(?![a-z])|${ABROAD_WORDS.password})|` +
+    `(secret(?!ar)|token|add-mask|fernet|secretbox|aes\\.new|credential|(?<![a-z])creds?(?![a-z])|api[ _-]?key|private[ _-]?key|t?otp(?![a-z])|(?<![a-z])[2m]fa(?![a-z])|authenticator|webhook|bearer|(?<![a-z])psk|${ABROAD_WORDS.secret})|` +
+    "((?<![a-z])(?:(?:auth|join|priv|sign|app|access|master)?[_-]?key|cookie|encrypt|auth(?:entication)?|login|log ?in|sign ?in|user|account|pin|unlock|identify|radius|community|wi-?fi|vpn|ssh|s?ftp|sudo|admin|root)(?![a-z])|-[nz](?<=(?:^|\\n)\\+{1,4} [\"']?\\[{1,2}[\"']? -.))",
   "gi",
 );
 /** A word as it may be a secret; what stands around words in programs and sentences ends it. */
-const WORD = /[A-Za-z0-9\u00c0-\u024f!@#$%^&*+~?_./=:-]{8,256}/g;
+const WORD = /[A-Za-z0-9\u00c0-\u04ff!@#$%^&*+~?_./=:-]{8,256}/g;
+/** The rest of a word that begins so. */
+const WORD_END = /[\w\u00c0-\u04ff]*/y;
 /** Lines after that of a hint in which a value may stand. */
 const MOST_LINES = 4;
 const REACH = 320;
@@ -24,7 +26,9 @@ export function* hintedIn(text: string): Generator<SecretSpan> {
   let past = -1;
   for (const { 0: hint, 1: isPassword, 2: isToken, index } of plain.matchAll(HINT)) {
     const strength = isPassword ? 3 : isToken ? 2 : 1;
-    const after = index + hint.length;
+    WORD_END.lastIndex = index + hint.length;
+    WORD_END.test(text);
+    const after = WORD_END.lastIndex;
     const from = Math.max(text.lastIndexOf("\n", index) + 1, index - NEAR, 0);
     const line = text.indexOf("\n", index);
     const to = Math.min(line < 0 ? text.length : line, after + NEAR);
@@ -37,7 +41,7 @@ export function* hintedIn(text: string): Generator<SecretSpan> {
       const place = start < index ? "before" : start < to ? "after" : "below";
       if (start + value.length > index && start < after) continue;
       // A line of a setting has nothing but its name, at most a number of its type, and the value.
-      const isSetting = start + value.length >= line && /^[ \t]+(?:\d[ \t]+)?["']?$/.test(text.slice(after, start));
+      const isSetting = start + value.length >= to && /^[ \t]+(?:\d+[ \t]+)?(?:md5[ \t]+|--\w+[ \t]+)?["']?$/.test(text.slice(after, start));
       if (text[start - 1] === "\\" || SUM.test(word[0]) || !isEnough(value, isSetting ? 3 : strength, place, text, after, start)) continue;
       past = Math.max(past, start + value.length);
       yield { start, end: start + value.length, kind: isPassword ? "password" : "secret" };
@@ -72,15 +76,18 @@ function isEnough(value: string, strength: number, place: Place, text: string, a
   const shape = shapeOf(value);
   if (shape === "none") return false;
   const between = place === "after" ? text.slice(after, start) : "";
+  const isLinked =
+    LINKED.test(between) ||
+    (strength === 3 && place === "after" && /^,? ["']?$/.test(between)) || (between === " " && /key$/.test(text.slice(after - 3, after)));
   if (shape === "hex")
     return (
-      strength > 1 &&
-      place === "after" &&
-      /(?:[:=]|->|\bis|→)[ \t]{0,4}["'`]?$/.test(between) &&
-      !/commit|sha|hash|digest|checksum|revision|etag|version|\bid\b/i.test(text.slice(Math.max(0, after - 60), start))
+      ((strength > 1 && isLinked) ||
+        (/^[= ]$/.test(between) && /(?:login|[a-z]{3,} key|token|secret)$/i.test(text.slice(Math.max(0, after - 24), after)))) &&
+      !/commit|sha|hash|digest|checksum|revision|etag|version|public|cache|fingerprint|\bid\b/i.test(text.slice(Math.max(0, after - 60), start))
     );
+  if (shape === "phrase") return isLinked && /phrase$/i.test(text.slice(after - 12, after));
   const needed = NEEDED[strength - 1];
-  return LEVELS[shape] >= needed[place];
+  return LEVELS[shape] + (isLinked ? 1 : 0) >= needed[place];
 }
 
 /** How much a shape has to say before a hint on its line, after it, and below, by the strength of the hint. */
@@ -90,7 +97,10 @@ const NEEDED = [
   { before: 2, after: 2, below: 2 },
 ] as const;
 
-const LEVELS = { none: 0, words: 2, mixed: 3, odd: 3.5, random: 3, long: 4, hex: 0 } as const;
+/** What ties a value to the name before it. */
+const LINKED = /(?:^\(|[:=：]|->|→|\b(?:is|ist|lautet|es|est|é|jest|är|este|to|as)|[はは是为為])[ \t]{0,4}["'`*[(]{0,3}$|\(b?["']$/;
+
+const LEVELS = { none: 0, phrase: 0, plain: 1, words: 2, mixed: 3, odd: 3.5, random: 3, long: 4, hex: 0 } as const;
 
 /** What is never a secret: addresses, ids, versions, ranges of characters, places, names of algorithms, expressions. */
 const NEVER =
@@ -100,16 +110,29 @@ const NEVER =
 export function shapeOf(value: string): keyof typeof LEVELS {
   if (value.length < 8 || NEVER.test(value) || UUID.test(value)) return "none";
   const has = (one: RegExp): boolean => one.test(value);
-  if (!has(/\d/)) return "none";
+  if (!has(/\d/)) return has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}$/) ? "phrase" : "none";
   if (has(/^[0-9a-f]+$/i)) return value.length >= 32 && has(/[a-f]/i) ? "hex" : "none";
   if (has(/^[A-Z2-7]{16,}$/)) return (value.match(/[A-Z](?=\d)/g) ?? []).length > 1 ? "random" : "none";
   const isBoth = has(/[a-z]/) && has(/[A-Z]/);
-  if (has(/^[A-Z][a-z]{2,}(?:[._%+&!-][A-Z][a-z]{2,})+[._-]?\d{2,4}!?$/)) return has(/[%+&!]/) ? "mixed" : "words";
-  if (has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}-\d{2,4}$/)) return "words";
-  if (isBoth && has(/[A-Za-z0-9][!@#$%^&*+~?]/) && !has(/[/=:]/)) return has(/[A-Za-z0-9][!#@$]/) ? "odd" : "mixed";
+  if (has(/^[A-Z][a-z\d]{2,}(?:[._%+&!-]?[A-Z][a-z\d]{2,})*(?:[._%+&!-][A-Z][a-z\d]{0,16}\d|[._-]\d\d|\d\d\d?)\d{0,3}!?$/)) return has(/[%+&!]/) ? "mixed" : "words";
+  if (has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}-\d{2,4}$|^(?=.*-.*\d.*-)[A-Z\d]{4,6}(?:-[A-Z\d]{4,6}){3,}$/)) return "words";
+  if (isBoth && has(/[\p{L}\d][!@#$%^&*+~?]/u) && !has(/[/=:]/)) return has(/[\p{L}\d][!#@$]/u) ? "odd" : "mixed";
   if (has(/[a-z]/) && has(/[a-z\d][!@#$%^&*~][a-z\d!]/i) && !has(/[/=:.+_]|^[a-z]+\W\d+$/)) return "words";
   if (has(/[/.:=]/) && !has(/^[A-Za-z0-9+/]{30,}={0,2}$/)) return "none";
-  if (isBoth) return !isJumpy(value) || value.length < 12 || !has(/\d\D+\d/) ? "none" : value.length < 16 ? "words" : value.length < 28 ? "random" : "long";
+  if (isBoth && !has(/^[A-Z]?[a-z]{3,}\d{2,}[A-Z]?[a-z]*$/)) return !(isJumpy(value) || (value.length >= 30 && has(/(?:[a-z][A-Z\d].*){5}/) && has(/\d.*\d/))) || value.length < 12 || (value.length < 20 && !has(/\d\D+\d/)) ? "none" : value.length < 16 ? "words" : value.length < 28 ? "random" : "long";
   if (has(/^[a-z0-9]{16,}$/)) return (value.match(/[a-z](?=\d)/g) ?? []).length > 2 ? "random" : "none";
-  return "none";
+  return has(/^(?=.*[A-Za-z]{3})(?=.*\d\d)[A-Za-z\d]+$/) && !has(/^[A-Za-z]{1,5}\d+$/) && !NUMBERED.test(value) ? "plain" : "none";
+}
+
+/** Returns whether a word is made like one. */
+export const isMade = (value: string): boolean => LEVELS[shapeOf(value)] > 1;
+
+/** A word of letters in both cases with digits, and a sign within that no program has there. */
+const ODD = /(?<![^\s"'`>(:=/,|[])(?=[^\s"'`]{0,24}[A-Z])(?=[^\s"'`]{0,24}[a-z])[A-Za-z0-9]{2,24}[!#$%^&][A-Za-z0-9!#$%^&]{2,24}(?=["'`\s,;)\]|@]|$)/g;
+
+/** Yields the words that nothing but a password looks like. */
+export function* oddIn(text: string): Generator<SecretSpan> {
+  for (const { 0: value, index } of text.matchAll(ODD))
+    if (/\d/.test(value) && value.length >= 10 && !/^[A-Za-z]\w*#[A-Za-z]\w*$/.test(value) && shapeOf(value) !== "none")
+      yield { start: index, end: index + value.length, kind: "password" };
 }

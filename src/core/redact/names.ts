@@ -24,8 +24,8 @@ const NO_PASSWORDS =
   /^(?:all|any|first|second|third|last|next|single|multi|two|one|render|low|high|band|by|over|under|dry|shadow|color|depth|did|does|is|must|should|will|can|not|expected|optimization|compiler)$/;
 const SECRET_END = /(?:secrets?|token|api_?key|secretkey|accesskey|privatekey|credentials?|authorization)$/;
 /** Words for a password and for another secret in other languages, without the marks of their letters. */
-const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelszo|sifre|parola|lozinka|geslo|slaptazodis|parool|(?:kata )?sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パスワード|ハスワート|비밀번호|비번|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
-const SECRET_ABROAD = `geheimnis|schlussel|clave|chave|jeton|cle api|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|秘密鍵|토큰|비밀키`;
+const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelsz[oa]v?|zaporka|sifre|parola|lozinka|gesl[oa]|slaptazodis|parool|(?:kata )?sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パス(?:ワード)?|ハスワート|비밀번호|비번|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
+const SECRET_ABROAD = `zugangsdaten|anmeldedaten|identifiants|credenciales|credenziali|ログイン|账号|帳號|로그인|логин|geheimnis|schlussel|clave|chave|jeton|cle api|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|秘密鍵|토큰|비밀키`;
 /** The words for both. */
 export const ABROAD_WORDS = { password: PASSWORD_ABROAD, secret: SECRET_ABROAD };
 /** With what may be added to them at their end. */
@@ -120,7 +120,7 @@ const ABOUT = /pass|secret|token|apikey|密码/i;
 /** A place in a file system. */
 const PATH = /^(?:~|\.{1,2}|[A-Z]:)?(?:[\\/][\w.@+-]{1,40}){2,}[\\/]?$|^(?:~|\.{1,2})?\/[a-z._-]*$/;
 /** Names of anything with a number, as programs and documents have them. */
-const NUMBERED =
+export const NUMBERED =
   /^(?:value|arg|param|str|string|text|field|user|key|test|item|step|foo|bar|input|var|val|tmp|line|col|row|node|password|pass|pw|pwd|token|secret|name|type|version|v|aes|rsa|es|rs|hs|ps|oauth|http|h|level|part|option|column)[_-]?\d{1,4}$/i;
 export const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const VERSION = /^v?\d+\.\d/;
