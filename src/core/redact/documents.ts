@@ -22,7 +22,8 @@ const NAME = /(?:^|\s)(?:name|key|id|n)[ \t]?=[ \t]?["']([\w.:-]{2,64})["']/i;
 const WITHIN =
   /(?:name|key)=["']([\w.:-]{2,64})["'][^<>]{0,128}>\s{0,32}<value[^<>]{0,64}>\s{0,16}([^<>\s][^<>]{3,4095})</gi;
 /** A member or element for the value of what is around it, and the name of that, with nothing closed between. */
-const VALUE_OF = /(?:value|plaintext|secret_?string|default|data)["']?[ \t]{0,4}[:=>]\s{0,4}["']?([^\s"'<>{},]{5,1024})/gi;
+const VALUE_OF =
+  /(?:value|plaintext|secret_?string|default|data)["']?[ \t]{0,4}[:=>]\s{0,4}["']?([^\s"'<>{},]{5,1024})/gi;
 const PARENT =
   /(?:([\w.-]{2,64})["']?\s{0,4}(?:[:=]\s{0,4})?\{[^{}]{0,300}|<([\w.:-]{2,64})[^<>]{0,80}>\s{0,40}(?:<[^<>]{1,64}>[^<>]{0,64}<\/[^<>]{1,64}>\s{0,40}){0,4}<|([\w.-]{2,64}):[ \t]{0,4}\n(?:[ \t]{1,16}[^\n]{0,120}\n){0,4}[ \t]{1,16})$/;
 const ABOUT = /pass|pwd|secret|token|key|cred/i;

@@ -41,8 +41,15 @@ export function* hintedIn(text: string): Generator<SecretSpan> {
       const place = start < index ? "before" : start < to ? "after" : "below";
       if (start + value.length > index && start < after) continue;
       // A line of a setting has nothing but its name, at most a number of its type, and the value.
-      const isSetting = start + value.length >= to && /^[ \t]+(?:\d+[ \t]+)?(?:md5[ \t]+|--\w+[ \t]+)?["']?$/.test(text.slice(after, start));
-      if (text[start - 1] === "\\" || SUM.test(word[0]) || !isEnough(value, isSetting ? 3 : strength, place, text, after, start)) continue;
+      const isSetting =
+        start + value.length >= to &&
+        /^[ \t]+(?:\d+[ \t]+)?(?:md5[ \t]+|--\w+[ \t]+)?["']?$/.test(text.slice(after, start));
+      if (
+        text[start - 1] === "\\" ||
+        SUM.test(word[0]) ||
+        !isEnough(value, isSetting ? 3 : strength, place, text, after, start)
+      )
+        continue;
       past = Math.max(past, start + value.length);
       yield { start, end: start + value.length, kind: isPassword ? "password" : "secret" };
     }
@@ -78,12 +85,16 @@ function isEnough(value: string, strength: number, place: Place, text: string, a
   const between = place === "after" ? text.slice(after, start) : "";
   const isLinked =
     LINKED.test(between) ||
-    (strength === 3 && place === "after" && /^,? ["']?$/.test(between)) || (between === " " && /key$/.test(text.slice(after - 3, after)));
+    (strength === 3 && place === "after" && /^,? ["']?$/.test(between)) ||
+    (between === " " && /key$/.test(text.slice(after - 3, after)));
   if (shape === "hex")
     return (
       ((strength > 1 && isLinked) ||
-        (/^[= ]$/.test(between) && /(?:login|[a-z]{3,} key|token|secret)$/i.test(text.slice(Math.max(0, after - 24), after)))) &&
-      !/commit|sha|hash|digest|checksum|revision|etag|version|public|cache|fingerprint|\bid\b/i.test(text.slice(Math.max(0, after - 60), start))
+        (/^[= ]$/.test(between) &&
+          /(?:login|[a-z]{3,} key|token|secret)$/i.test(text.slice(Math.max(0, after - 24), after)))) &&
+      !/commit|sha|hash|digest|checksum|revision|etag|version|public|cache|fingerprint|\bid\b/i.test(
+        text.slice(Math.max(0, after - 60), start),
+      )
     );
   if (shape === "phrase") return isLinked && /phrase$/i.test(text.slice(after - 12, after));
   const needed = NEEDED[strength - 1];
@@ -98,7 +109,8 @@ const NEEDED = [
 ] as const;
 
 /** What ties a value to the name before it. */
-const LINKED = /(?:^\(|[:=：]|->|→|\b(?:is|ist|lautet|es|est|é|jest|är|este|to|as)|[はは是为為])[ \t]{0,4}["'`*[(]{0,3}$|\(b?["']$/;
+const LINKED =
+  /(?:^\(|[:=：]|->|→|\b(?:is|ist|lautet|es|est|é|jest|är|este|to|as)|[はは是为為])[ \t]{0,4}["'`*[(]{0,3}$|\(b?["']$/;
 
 const LEVELS = { none: 0, phrase: 0, plain: 1, words: 2, mixed: 3, odd: 3.5, random: 3, long: 4, hex: 0 } as const;
 
@@ -114,25 +126,53 @@ export function shapeOf(value: string): keyof typeof LEVELS {
   if (has(/^[0-9a-f]+$/i)) return value.length >= 32 && has(/[a-f]/i) ? "hex" : "none";
   if (has(/^[A-Z2-7]{16,}$/)) return (value.match(/[A-Z](?=\d)/g) ?? []).length > 1 ? "random" : "none";
   const isBoth = has(/[a-z]/) && has(/[A-Z]/);
-  if (has(/^[A-Z][a-z\d]{2,}(?:[._%+&!-]?[A-Z][a-z\d]{2,})*(?:[._%+&!-][A-Z][a-z\d]{0,16}\d|[._-]\d\d|\d\d\d?)\d{0,3}!?$/)) return has(/[%+&!]/) ? "mixed" : "words";
+  if (
+    has(/^[A-Z][a-z\d]{2,}(?:[._%+&!-]?[A-Z][a-z\d]{2,})*(?:[._%+&!-][A-Z][a-z\d]{0,16}\d|[._-]\d\d|\d\d\d?)\d{0,3}!?$/)
+  )
+    return has(/[%+&!]/) ? "mixed" : "words";
   if (has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}-\d{2,4}$|^(?=.*-.*\d.*-)[A-Z\d]{4,6}(?:-[A-Z\d]{4,6}){3,}$/)) return "words";
   if (isBoth && has(/[\p{L}\d][!@#$%^&*+~?]/u) && !has(/[/=:]/)) return has(/[\p{L}\d][!#@$]/u) ? "odd" : "mixed";
   if (has(/[a-z]/) && has(/[a-z\d][!@#$%^&*~][a-z\d!]/i) && !has(/[/=:.+_]|^[a-z]+\W\d+$/)) return "words";
   if (has(/[/.:=]/) && !has(/^[A-Za-z0-9+/]{30,}={0,2}$/)) return "none";
-  if (isBoth && !has(/^[A-Z]?[a-z]{3,}\d{2,}[A-Z]?[a-z]*$/)) return !(isJumpy(value) || (value.length >= 30 && has(/(?:[a-z][A-Z\d].*){5}/) && has(/\d.*\d/))) || value.length < 12 || (value.length < 20 && !has(/\d\D+\d/)) ? "none" : value.length < 16 ? "words" : value.length < 28 ? "random" : "long";
+  if (isBoth && !has(/^[A-Z]?[a-z]{3,}\d{2,}[A-Z]?[a-z]*$/))
+    return !(isJumpy(value) || (value.length >= 30 && has(/(?:[a-z][A-Z\d].*){5}/) && has(/\d.*\d/))) ||
+      value.length < 12 ||
+      (value.length < 20 && !has(/\d\D+\d/))
+      ? "none"
+      : value.length < 16
+        ? "words"
+        : value.length < 28
+          ? "random"
+          : "long";
   if (has(/^[a-z0-9]{16,}$/)) return (value.match(/[a-z](?=\d)/g) ?? []).length > 2 ? "random" : "none";
-  return has(/^(?=.*[A-Za-z]{3})(?=.*\d\d)[A-Za-z\d]+$/) && !has(/^[A-Za-z]{1,5}\d+$/) && !NUMBERED.test(value) ? "plain" : "none";
+  return has(/^(?=.*[A-Za-z]{3})(?=.*\d\d)[A-Za-z\d]+$/) && !has(/^[A-Za-z]{1,5}\d+$/) && !NUMBERED.test(value)
+    ? "plain"
+    : "none";
 }
 
 /** Returns whether a word is made like one. */
 export const isMade = (value: string): boolean => LEVELS[shapeOf(value)] > 1;
 
-/** A word of letters in both cases with digits, and a sign within that no program has there. */
-const ODD = /(?<![^\s"'`>(:=/,|[])(?=[^\s"'`]{0,24}[A-Z])(?=[^\s"'`]{0,24}[a-z])[A-Za-z0-9]{2,24}[!#$%^&][A-Za-z0-9!#$%^&]{2,24}(?=["'`\s,;)\]|@]|$)/g;
+/** A sign within a word that no program has there. */
+const SIGN = /[A-Za-z0-9][!#$%^&](?=[A-Za-z0-9])/g;
+const ODD_WORD = /(?<![^\s"'`>(:=/,|[])[A-Za-z0-9!#$%^&]{10,48}(?=["'`\s,;)\]|@]|$)/y;
 
 /** Yields the words that nothing but a password looks like. */
 export function* oddIn(text: string): Generator<SecretSpan> {
-  for (const { 0: value, index } of text.matchAll(ODD))
-    if (/\d/.test(value) && value.length >= 10 && !/^[A-Za-z]\w*#[A-Za-z]\w*$/.test(value) && shapeOf(value) !== "none")
-      yield { start: index, end: index + value.length, kind: "password" };
+  let past = 0;
+  for (const { index } of text.matchAll(SIGN)) {
+    if (index < past) continue;
+    let start = index;
+    while (start > past && index - start < 24 && /[A-Za-z0-9]/.test(text[start - 1])) start--;
+    ODD_WORD.lastIndex = start;
+    const value = ODD_WORD.exec(text)?.[0] ?? "";
+    past = Math.max(index + 1, start + value.length);
+    if (
+      /\d/.test(value) &&
+      /^[A-Za-z\d]{2,}\W+\w/.test(value) &&
+      !/^[A-Za-z]\w*#[A-Za-z]\w*$/.test(value) &&
+      LEVELS[shapeOf(value)] >= 3
+    )
+      yield { start, end: start + value.length, kind: "password" };
+  }
 }

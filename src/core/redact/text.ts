@@ -77,14 +77,18 @@ export class TextRedactor {
         found.push(this.finding({ ...span, kind: "account_email" }, text.slice(span.start, span.end)));
     if (isPrinted) for (const span of printedIn(text)) found.push(this.finding(span, text.slice(span.start, span.end)));
     const isJson = /^\s{0,64}[[{]/.test(text);
-    for (const view of [{ text, origin: (span: SecretSpan) => span }, ...viewsOf(text)]) {
-      this.read(view.text, view.origin, found);
+    const itself = { text, parts: [[0, text.length]] as const, origin: (span: SecretSpan) => span };
+    for (const { text: shown, parts, origin } of [itself, ...viewsOf(text)]) {
+      const readAt = (from: number, to: number): void =>
+        this.read(
+          shown.slice(from, to),
+          (span) => origin({ ...span, start: span.start + from, end: span.end + from }),
+          found,
+        );
+      for (const [from, to] of isJson ? [[0, shown.length]] : parts) readAt(from, to);
       if (!isJson) continue;
       // A string of JSON is a text of its own, which begins and ends with it.
-      for (const { 1: inner, index } of view.text.matchAll(STRING)) {
-        const shift = (span: SecretSpan) => ({ ...span, start: span.start + index + 1, end: span.end + index + 1 });
-        this.read(inner, (span) => view.origin(shift(span)), found);
-      }
+      for (const { 1: inner, index } of shown.matchAll(STRING)) readAt(index + 1, index + 1 + inner.length);
     }
     for (const { start, end, text: inner } of encodedIn(text)) {
       const first = inner === undefined ? undefined : this.firstIn(inner);
