@@ -1,6 +1,6 @@
 /** Secrets that a command, a statement or a call takes at a known place. All expressions are bounded. */
 
-import { canBeSecret, isChance, isJumpy, isOdd, UUID, WORDS } from "./names.ts";
+import { canBeSecret, isChance, isJumpy, UUID, WORDS } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** A value in quotes or without. */
@@ -282,10 +282,6 @@ interface SecretShape {
   readonly shape: RegExp;
 }
 
-/** A password of several kinds of characters after a login, with a sign between. */
-const COMBO =
-  /(?<![\w/.@-])(?:[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}|admin|root|administrator|sa|postgres|(?:user|login|log[ \t]?in[ \t]as|sign[ \t]?in[ \t]as)[ \t][\w.-]{1,32})[ \t]?[:/][ \t]?([!-.0-~][!-~]{5,63})/gi;
-
 /** A word at the end of a line that is about a password, or alone on a line after it. */
 const ANNOUNCED =
   /pass(?:word|phrase)[^\n]{0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})([^\s/()]{8,128})(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
@@ -311,12 +307,6 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
   for (const { kind, words, shape } of SHAPES)
     if (words.some((word) => text.includes(word)))
       for (const match of text.matchAll(shape)) yield* groupsOf(match, kind, 0);
-  for (const { 0: found, 1: value, index } of text.matchAll(COMBO)) {
-    const secret = value.replace(/["'`)\],;.]+$/, "");
-    const start = index + found.length - value.length;
-    if (isOdd(secret, "password") && /[!#$%^&*?]/.test(secret))
-      yield { start, end: start + secret.length, kind: "password" };
-  }
   for (const match of text.matchAll(ANNOUNCED)) {
     const isMade = isJumpy(match[1]) || isChance(match[1]) || /\d.*[!#$%^&*?<>]|[!#$%^&*?<>].*\d/.test(match[1]);
     if (isMade && !UUID.test(match[1])) yield* groupsOf(match, "password", 0);

@@ -1,6 +1,6 @@
 /** Secrets that are known by what is around them: names, headers, addresses, and the lines around a private key. */
 
-import { assignedIn, namedKeysIn, queriesIn } from "./assigned.ts";
+import { assignedIn, queriesIn } from "./assigned.ts";
 import { loginsIn } from "./commands.ts";
 import { documentsIn } from "./documents.ts";
 import { hintedIn, oddIn } from "./hinted.ts";
@@ -17,7 +17,6 @@ export function* contextsIn(text: string): Generator<SecretSpan> {
   yield* headers(text);
   yield* assignedIn(text);
   yield* queriesIn(text);
-  yield* namedKeysIn(text);
   yield* loginsIn(text);
   yield* documentsIn(text);
   yield* tablesIn(text);

@@ -45,9 +45,6 @@ const HARMLESS =
 const OPEN_KEYS =
   /^(?:|public|pub|publishable|primary|foreign|cache|partition|sort|object|idempotency|hot|shortcut|registry|row|query|lookup|group|dedupe|hash|map|index|react|translation|i18n|message|state|site|host|s3|route|storage|tree|node|item|session|config|settings|cursor|redis|data|bucket|range|unique|composite|compound|blob|search|artifact|file)$/;
 
-/** Returns whether the word before a key says that the key is no secret. */
-export const isOpenKey = (before: string): boolean => before !== "" && OPEN_KEYS.test(before.toLowerCase());
-
 /** `key`: only a value that looks made by chance counts. `pin`: digits count. */
 export type NameKind = "password" | "cookie" | "secret" | "key" | "pin";
 

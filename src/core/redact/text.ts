@@ -42,9 +42,9 @@ const NOT_TEXT = /[\u0000-\u0006\u000e-\u001a\ufffd]/g;
 const OPEN_BLOCK =
   /-----BEGIN ([A-Z0-9 ]{0,32}(?:CERTIFICATE|PUBLIC KEY|PARAMETERS|CRL|REQUEST)(?: BLOCK)?)-----[^-]{0,65536}-----END \1-----/g;
 
-/** The rest of a value on the next line: after a backslash, or as another string that a program adds. */
+/** The rest of a value: on the next line after a backslash, or as another string that a program adds. */
 const MORE =
-  /(?:\\\r?\n[ \t]{0,16}(?!-)|["'`][ \t]{0,8}(?:\.\.|[+.&\\_])?[ \t]{0,8}\r?\n[ \t]{0,40}(?:(?:\.\.|[+.&])[ \t]{0,4})?["'`])[A-Za-z0-9+/=_.!@#$%^&*~-]{6,512}(?=\\?["'`]?[ \t;,)]{0,8}(?:[+.&\\_]|\r?\n|$))/y;
+  /(?:\\\r?\n[ \t]{0,16}(?!-)(?=[^\s"'`]{6,512}(?:[\\"'`;,)]|\s|$))|["'`]\s{0,16}(?:(?:\.\.?|[+&\\_])\s{0,40}|(?<=\n[ \t]{0,16}))["'`])[A-Za-z0-9+/=_.!@#$%^&*~-]{2,512}/y;
 
 function endOf(text: string, at: number): number {
   for (let end = at; ; end = MORE.lastIndex) {
