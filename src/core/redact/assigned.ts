@@ -4,7 +4,6 @@ import {
   ABROAD,
   canBeSecret,
   isChance,
-  isJumpy,
   isOdd,
   isTold,
   labelOf,
