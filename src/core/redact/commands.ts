@@ -99,7 +99,7 @@ aws_secret_key  AKIA ASIA  (?:AKIA|ASIA)[A-Z2-7]{16}[^A-Za-z0-9+/]{1,24}(?:[A-Za
 password  7  (?:key|password|secret) 7 ([0-9A-F]{8,64})
 secret  :  (?:key|secret|seed|code)s?:[ \t\n]{1,4}(?=[^\n]{0,76}\d)((?:[A-Za-z0-9]{4}[ -]){3,15}[A-Za-z0-9]{4})(?![\w-])
 password  WiFi.begin  WiFi\.begin\([^,\n]{1,64},[ \t]{0,4}["']([^"'\n]{5,128})["']
-secret  nemonic eed ecovery hrase allet  (?:mnemonic|seed|recovery|phrase|wallet)[^\n]{0,40}?[\s:=[(]{1,8}((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
+secret  nemonic eed ecovery hrase allet  (?<![A-Za-z])(?:mnemonic|seed|recovery|phrase|wallet)[^\n]{0,40}?[:=[(\n]\s{0,8}[[(]?((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
 ntlm_hash  :::  (?<![0-9a-f])[0-9a-f]{32}:([0-9a-f]{32}):::
 `
   .trim()

@@ -24,14 +24,21 @@ const NEAR = 160;
 export function* hintedIn(text: string): Generator<SecretSpan> {
   const plain = /[\u00c0-\u024f]/.test(text) ? unmarked(text) : text;
   let past = -1;
+  let lineStart = 0;
+  let lineEnd = 0;
   for (const { 0: hint, 1: isPassword, 2: isToken, index } of plain.matchAll(HINT)) {
     const strength = isPassword ? 3 : isToken ? 2 : 1;
     WORD_END.lastIndex = index + hint.length;
     WORD_END.test(text);
     const after = WORD_END.lastIndex;
-    const from = Math.max(text.lastIndexOf("\n", index) + 1, index - NEAR, 0);
-    const line = text.indexOf("\n", index);
-    const to = Math.min(line < 0 ? text.length : line, after + NEAR);
+    // One line may have many hints.
+    if (index >= lineEnd) {
+      lineStart = text.lastIndexOf("\n", index) + 1;
+      lineEnd = text.indexOf("\n", index);
+      if (lineEnd < 0) lineEnd = text.length;
+    }
+    const from = Math.max(lineStart, index - NEAR);
+    const to = Math.min(lineEnd, after + NEAR);
     if (text.length - from < 8) return;
     const rest = strength > 1 ? to + following(text, to) : to;
     WORD.lastIndex = from;
@@ -135,7 +142,10 @@ export function shapeOf(value: string): keyof typeof LEVELS {
   if (has(/[a-z]/) && has(/[a-z\d][!@#$%^&*~][a-z\d!]/i) && !has(/[/=:.+_]|^[a-z]+\W\d+$/)) return "words";
   if (has(/[/.:=]/) && !has(/^[A-Za-z0-9+/]{30,}={0,2}$/)) return "none";
   if (isBoth && !has(/^[A-Z]?[a-z]{3,}\d{2,}[A-Z]?[a-z]*$/))
-    return !(isJumpy(value) || (value.length >= 30 && has(/(?:[a-z][A-Z\d].*){5}/) && has(/\d.*\d/))) ||
+    return !(
+      isJumpy(value) ||
+      (value.length >= 30 && has(/(?:[a-z][A-Z\d].*){5}/) && has(/\d.*\d/) && !has(/(?:[A-Z][a-z]{3,}.*){3}/))
+    ) ||
       value.length < 12 ||
       (value.length < 20 && !has(/\d\D+\d/))
       ? "none"
@@ -170,7 +180,7 @@ export function* oddIn(text: string): Generator<SecretSpan> {
     if (
       /\d/.test(value) &&
       /^[A-Za-z\d]{2,}\W+\w/.test(value) &&
-      !/^[A-Za-z]\w*#[A-Za-z]\w*$/.test(value) &&
+      !/^[A-Za-z]\w*#[A-Za-z]\w*$|#.*#/.test(value) &&
       LEVELS[shapeOf(value)] >= 3
     )
       yield { start, end: start + value.length, kind: "password" };

@@ -37,7 +37,7 @@ type Charset = keyof typeof CHARSETS;
 /** Longest tokens whose shape is compared. */
 const SHAPED = 16_384;
 const MOST_TRIES = 8;
-const MIXED = "^(?=.*d)(?=.*[A-Za-z]).*[A-Za-z0-9]{16}";
+const MIXED = String.raw`^(?=.*\d)(?=.*[A-Za-z]).*[A-Za-z0-9]{16}`;
 
 /** Rows of kind, beginnings, characters, fewest to most of them, who says so, and a shape. The last ones of private keys lack the lines around them. */
 const RULES: readonly TokenRule[] = String.raw`
