@@ -223,7 +223,7 @@ describe("words that look made, near a word that says secret", () => {
     ["a sentence with more between", "The password for the box (10.2.7.8, user etl) is ~.", "Glacier%Pelican738"],
     ["a name with a slip", "just use user warehouse and pasword: ~", "Glacier%Orchid993"],
     ["a suffix of Turkish", "Sunucunun yeni \u015fifresi ~, l\u00fctfen", "Saffron.Nimbus92"],
-    ["a debugger", '$1 = {user = 0x1f "ann", password = 0x0fb1 "~", keepalive = 60}', "Glacier2024!"],
+    ["a debugger", '$1 = {user = 0x1f "ann", password = 0x0f "~", keepalive = 60}', "Glacier2024!"],
     ["a call", 'red:auth("anika", "~")', "Meadow+Tundra480"],
     ["a line of a router", "radius server A\n address ipv4 10.4.2.8\n key ~\n!", "Bosque_Walnut71"],
     ["a trace", "+ '[' -z ~ ']'", "xkuDgeCGMKfNwesMzMODqNIfCKflHr7f6y6O"],

@@ -5,7 +5,7 @@ import type { SecretSpan } from "./tokens.ts";
 
 /** Words for a password (1), for another secret (2), and for what often has one beside it (3). */
 const HINT = new RegExp(
-  `(pas{1,2}(?:w|ph|c)\\w|paswor|pwd|pswd|(?:require|user|db|smtp|store|root|master)pass(?![a-z])|(?<![a-z])(?:pass|pw|psk)(?![a-z])|${ABROAD_WORDS.password})|` +
+  `(pas{1,2}(?:w|ph|c)\\w|paswor|pwd|pswd|(?:require|user|db|smtp|store|root|master)pass(?![a-z])|rootpw|(?<![a-z])(?:pass|pw|psk)(?![a-z])|${ABROAD_WORDS.password})|` +
     `(secret(?!ar)|token|add-mask|fernet|secretbox|aes\\.new|credential|(?<![a-z])creds?(?![a-z])|api[ _-]?key|private[ _-]?key|t?otp(?![a-z])|(?<![a-z])[2m]fa(?![a-z])|authenticator|webhook|bearer|(?<![a-z])psk|${ABROAD_WORDS.secret})|` +
     "((?<![a-z])(?:(?:auth|join|priv|sign|app|access|master)?[_-]?key|cookie|encrypt|auth(?:entication)?|login|log ?in|sign ?in|user|account|pin|unlock|identify|radius|community|wi-?fi|vpn|ssh|s?ftp|sudo|admin|root)(?![a-z])|-[nz](?<=(?:^|\\n)\\+{1,4} [\"']?\\[{1,2}[\"']? -.))",
   "gi",
@@ -80,7 +80,7 @@ function following(text: string, at: number): number {
 
 /** Returns a word without a name before it, and without the signs of the sentence around it. */
 function trimmed(word: string, at: number): [start: number, value: string] {
-  const before = /^(?:[\w.-]{1,64}[=:](?![=/])|[-.:=/*#$@&+?%]+)+/.exec(word)?.[0].length ?? 0;
+  const before = /^(?:[\w.-]{1,64}[=:](?=[^=/])|[-.:=/*#$@&+?%]+)+/.exec(word)?.[0].length ?? 0;
   return [at + before, word.slice(before).replace(/(?:[.:?*]+|=(?=\w)|(?<!=)=)$/, "")];
 }
 
@@ -144,7 +144,7 @@ export function shapeOf(value: string): keyof typeof LEVELS {
   if (isBoth && !has(/^[A-Z]?[a-z]{3,}\d{2,}[A-Z]?[a-z]*$/))
     return !(
       isJumpy(value) ||
-      (value.length >= 30 && has(/(?:[a-z][A-Z\d].*){5}/) && has(/\d.*\d/) && !has(/(?:[A-Z][a-z]{3,}.*){3}/))
+      (value.length >= 30 && has(/(?:[a-z][A-Z\d].*){5}/) && has(/\d.*\d/) && !has(/(?:[A-Z][a-z]{2,}.*){5}/))
     ) ||
       value.length < 12 ||
       (value.length < 20 && !has(/\d\D+\d/))
