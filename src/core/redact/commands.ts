@@ -1,6 +1,6 @@
 /** Secrets that a command, a statement or a call takes at a known place. All expressions are bounded. */
 
-import { canBeSecret, isChance, isJumpy, UUID, WORDS } from "./names.ts";
+import { canBeSecret, isChance, isJumpy, TERM, UUID, WORDS } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** A value in quotes or without. */
@@ -140,7 +140,7 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
       for (const match of text.matchAll(shape)) yield* groupsOf(match, kind, 0);
   for (const match of text.matchAll(ANNOUNCED)) {
     const isMade = isJumpy(match[1]) || isChance(match[1]) || /\d.*[!#$%^&*?<>]|[!#$%^&*?<>].*\d/.test(match[1]);
-    if (isMade && !UUID.test(match[1])) yield* groupsOf(match, "password", 0);
+    if (isMade && !UUID.test(match[1]) && !TERM.test(match[1])) yield* groupsOf(match, "password", 0);
   }
   for (const match of text.matchAll(CODE)) yield* groupsOf(match, "code", 0);
   for (const { 0: found, index } of text.matchAll(CODES)) yield* codesFrom(text, index + found.length);

@@ -111,7 +111,7 @@ function isEnough(value: string, strength: number, place: Place, text: string, a
 /** How much a shape has to say before a hint on its line, after it, and below, by the strength of the hint. */
 const NEEDED = [
   { before: 3.5, after: 3, below: 3.5 },
-  { before: 3, after: 2, below: 3 },
+  { before: 3, after: 3, below: 3 },
   { before: 2, after: 2, below: 2 },
 ] as const;
 
@@ -123,7 +123,7 @@ const LEVELS = { none: 0, phrase: 0, plain: 1, words: 2, mixed: 3, odd: 3.5, ran
 
 /** What is never a secret: addresses, ids, versions, ranges of characters, places, names of algorithms, expressions. */
 const NEVER =
-  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|amd64|arm64|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
+  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|argon|^pk_|\w__\w|amd64|arm64|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
 
 /** Returns how a word is made. */
 export function shapeOf(value: string): keyof typeof LEVELS {

@@ -206,7 +206,7 @@ export function isChance(value: string): boolean {
 export function isOdd(value: string, kind: NameKind): boolean {
   if (
     /^[a-z]+:\/\/|[_/\\(){}<>=:;,|]|\.\w/i.test(value) ||
-    /sha\d|md5|aes|rsa|hmac|pbkdf|utf|base64|crypt|oauth|x509|ISO|RFC|ES\d/i.test(value)
+    /sha\d|md5|aes|rsa|hmac|pbkdf|argon|utf|base64|crypt|oauth|x509|ISO|RFC|ES\d/i.test(value)
   )
     return false;
   const has = [/[a-z]/, /[A-Z]/, /\d/, /[!@#$%^&*?~+-]/].map((one) => one.test(value));
@@ -219,7 +219,7 @@ export function isOdd(value: string, kind: NameKind): boolean {
 }
 
 /** Names of what keeps, hashes or writes passwords, numbers with a unit, and numbers of tickets. */
-const TERM =
+export const TERM =
   /sha-?\d|md[45]|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ntlm|(?:^|[^a-z])(?:aes|rsa|iso|rfc)[-_]?\d|^\d+(?:[.,]\d+)?(?:-?[a-z]+)*$|^[a-z]{2,6}-\d+$/i;
 
 /** Returns whether a word that a sentence says to be a password is no usual one. `isLinked`: it says so by a word for that. */
