@@ -93,6 +93,7 @@ function isEnough(value: string, strength: number, place: Place, text: string, a
   const isLinked =
     LINKED.test(between) ||
     (strength === 3 && place === "after" && /^,? ["']?$/.test(between)) ||
+    (strength === 2 && /^ ["']$/.test(between)) ||
     (between === " " && /key$/.test(text.slice(after - 3, after)));
   if (shape === "hex")
     return (
