@@ -23,6 +23,9 @@ const NEAR = 160;
 /** Yields the words that look made near to a hint. */
 export function* hintedIn(text: string): Generator<SecretSpan> {
   const plain = /[\u00c0-\u024f]/.test(text) ? unmarked(text) : text;
+  /** The words of the text, so that each is found once, and the first that a hint may reach. */
+  let words: RegExpExecArray[] | undefined;
+  let first = 0;
   let past = -1;
   let lineStart = 0;
   let lineEnd = 0;
@@ -41,8 +44,10 @@ export function* hintedIn(text: string): Generator<SecretSpan> {
     const to = Math.min(lineEnd, after + NEAR);
     if (text.length - from < 8) return;
     const rest = strength > 1 ? to + following(text, to) : to;
-    WORD.lastIndex = from;
-    for (let word = WORD.exec(text); word && word.index < rest; word = WORD.exec(text)) {
+    words ??= [...text.matchAll(WORD)];
+    while (first < words.length && words[first].index < from) first++;
+    for (let at = first; at < words.length && words[at].index < rest; at++) {
+      const word = words[at];
       const [start, value] = trimmed(word[0], word.index);
       if (start < past && start + value.length <= past) continue;
       const place = start < index ? "before" : start < to ? "after" : "below";
