@@ -217,3 +217,53 @@ test("texts that are made to take long take a moment", SWEEP, () => {
   for (const part of hostile) redactor.texts.find(part.repeat(Math.ceil(100_000 / part.length)));
   expect(process.cpuUsage(begun).user / 1e6).toBeLessThan(10);
 });
+
+describe("words that look made, near a word that says secret", () => {
+  test.each([
+    ["a sentence with more between", "The password for the box (10.2.7.8, user etl) is ~.", "Glacier%Pelican738"],
+    ["a name with a slip", "just use user warehouse and pasword: ~", "Glacier%Orchid993"],
+    ["a suffix of Turkish", "Sunucunun yeni \u015fifresi ~, l\u00fctfen", "Saffron.Nimbus92"],
+    ["a debugger", '$1 = {user = 0x1f "ann", password = 0x0f "~", keepalive = 60}', "Glacier2024!"],
+    ["a call", 'red:auth("anika", "~")', "Meadow+Tundra480"],
+    ["a line of a router", "radius server A\n address ipv4 10.4.2.8\n key ~\n!", "Bosque_Walnut71"],
+    ["a trace", "+ '[' -z ~ ']'", "xkuDgeCGMKfNwesMzMODqNIfCKflHr7f6y6O"],
+    ["base32", "Your new secret key is: ~", "SYADDLVYXNEL5GPHJ43MCH2XKG"],
+    ["a hash that is a token", "new Gitea token since then: ~ (valid)", "2cc8c401d1922f8c3394064d4286101c5d126eb7"],
+    ["a member of a member", '{"db_password": {\n "sensitive": true,\n "value": "~"\n}}', "plover-jade-mint"],
+    ["an element in an element", "<Password>\n <Value>~</Value>\n</Password>", "maple-heron-quilt"],
+    ["the answer of a dialogue", "334 UGFzc3dvcmQ6\n>>> ~\n235 ok", "T0tsSjR1emMrfnU="],
+    ["an address that lets in", "https://chat.example.org/hooks/~", "5tdfymq2jbhna2qt4emlfzgvei"],
+    ["a feed", "https://x.test/ical/private-~/basic.ics", "c0740664ebfe2c31261fa2702ede745c"],
+    ["no hint at all", "crackmapexec smb 10.0.0.1 -u ann -p '~'", "Rain!Cloud74"],
+    ["what a command prints", "$ printenv GITHUB_TOKEN\n~", "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3"],
+  ])("%s", (_, template, secret) => {
+    const [before, after] = template.split("~");
+    const shown = redacted(before + secret + after);
+    expect(shown.startsWith(before)).toBe(true);
+    expect(shown.endsWith(after)).toBe(true);
+    expect(shown.slice(before.length, shown.length - after.length)).toMatch(/^\[redacted:\w+:\d\]$/);
+  });
+
+  test("a value that goes on after the end of a line, and bytes of a wallet", () => {
+    const half = "z9iREtSs7kAHvF_k0i80-TwzoPK";
+    expect(redacted(`SECRET_KEY_BASE=${half}\\\n4NSdUtBjHpsW_AOO8Im0\nA=b`)).toMatch(
+      /^SECRET_KEY_BASE=\[redacted:secret:\d\]\nA=b$/,
+    );
+    expect(redacted(`const clientSecret =\n  "${half}" +\n  "4NSdUtBjHpsW_AOO8Im0";`)).not.toMatch(/z9iR|4NSd/);
+    expect(redacted(`[${Array.from({ length: 64 }, (_, at) => (at * 37) % 256)}]`)).toMatch(/^\[redacted/);
+  });
+
+  test.each([
+    '{ "login.password": "Passwort", "login.forgotPassword": "Passwort vergessen?" }',
+    "Cache restored from key: Linux-node-5543ba7eb074aaf95855c7719c53b4807c4c6c3b35e7311fdfa1755d7c317b0c",
+    "int PK11_GetTokenInfo(PK11SlotInfo *slot, CK_TOKEN_INFO *info);",
+    "The key F5 starts the debugger, Shift+F5 stops it",
+    "token commit 2cc8c401d1922f8c3394064d4286101c5d126eb7",
+    "for all passwords. UTF-8 for non-PKCS#12 files",
+    "setlocal omnifunc=python3complete#Complete",
+    "secretary: ann2020smith",
+    "C: AUTH LOGIN\nS: 235 done",
+  ])("no word of %s", (text) => {
+    expect(redacted(text)).toBe(text);
+  });
+});

@@ -4,9 +4,7 @@ import {
   ABROAD,
   canBeSecret,
   isChance,
-  isJumpy,
   isOdd,
-  isOpenKey,
   isTold,
   labelOf,
   type NameKind,
@@ -69,11 +67,6 @@ export function* assignedIn(text: string): Generator<SecretSpan> {
     const after = changedTo(text, span.end);
     if (after) yield { ...after, kind: span.kind };
     past = span.end;
-    REST.lastIndex = past;
-    const rest = isChance(text.slice(span.start, past)) ? REST.exec(text) : null;
-    if (!rest || !/\d/.test(rest[1]) || !isJumpy(rest[1])) continue;
-    yield { ...span, start: past + rest[0].length - rest[1].length, end: past + rest[0].length };
-    past += rest[0].length;
   }
   for (const { 0: found, 1: isPassword, index } of unmarked(text).matchAll(ABROAD)) {
     const kind = isPassword ? "password" : "secret";
@@ -90,9 +83,6 @@ function changedTo(text: string, at: number): { readonly start: number; readonly
   const sign = afterOf(CHANGED, text, at);
   return sign > at ? quotedAt(text, sign) : undefined;
 }
-
-/** A line that has nothing but the rest of a value. */
-const REST = /\r?\n([A-Za-z0-9+/_.-]{6,256}={0,2})(?=[ \t]*(?:\r?\n|$))/y;
 
 function afterOf(part: RegExp, text: string, at: number): number {
   part.lastIndex = at;
@@ -120,7 +110,6 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
     isFlag ||
     isShellDefault ||
     (isSure && isVariable) ||
-    (isSure && hasLoginBeside(text, start)) ||
     (isTight && (isVariable || name.startsWith("-") || /[?&;]/.test(text[start - 1] ?? "")));
   const found = valueAt(
     text,
@@ -222,17 +211,6 @@ function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): S
   return undefined;
 }
 
-/** Returns whether the line before or after that of a name has a login. */
-function hasLoginBeside(text: string, start: number): boolean {
-  const before = text.slice(Math.max(0, start - 120), start);
-  const after = text.slice(start, start + 160);
-  const login =
-    /(?:^|[^A-Za-z])(?:user(?:name)?|login|uid|email)["']?[ \t]?[:=][ \t]?["']?[^\s"']{2,64}["']?,?[ \t]*\n[ \t]*[\w.-]*$/i;
-  return (
-    login.test(before) || /^[^\n]{0,96}\n[ \t]*(?:user(?:name)?|login|uid|email)[ \t]?[:=][ \t]?\S{2}/i.test(after)
-  );
-}
-
 /** Returns whether a name begins its line, but for what exports or sets it. */
 function isLineStart(text: string, start: number): boolean {
   return /(?:^|\n)[ \t]{0,16}(?:(?:export|set|ENV|ARG|setx?|declare|-e|-)[ \t]+)?$/.test(
@@ -274,8 +252,6 @@ function valueAt(text: string, at: number, plain: Writing, isWholeLine: boolean)
   return next === "(" || next === "[" ? undefined : { start: at, end: at + found.length, writing: plain };
 }
 
-const CONCATENATED = /["'`]\s{0,16}(?:\+|\.\.?|&|\\)\s{0,16}["'`][^"'`\r\n\\]{1,512}(?=["'`])/y;
-
 /** Returns the text between the quotes that open at a place, with its escapes as they stand. */
 export function quotedAt(text: string, at: number): { readonly start: number; readonly end: number } | undefined {
   let start = at;
@@ -293,10 +269,7 @@ export function quotedAt(text: string, at: number): { readonly start: number; re
     if (text[end - 1] === "\\" && sign.length === 1) continue;
     const value = text.slice(start, end);
     if (end - start < 3 || /[\r\n]/.test(value)) return undefined;
-    // Another piece that a program adds to it.
-    CONCATENATED.lastIndex = end;
-    const more = CONCATENATED.exec(text);
-    return { start, end: more ? end + more[0].length : end };
+    return { start, end };
   }
   return undefined;
 }
@@ -317,18 +290,6 @@ function phraseAt(text: string, at: number): FoundValue | undefined {
   PHRASE.lastIndex = at;
   const phrase = PHRASE.exec(text)?.[0];
   return phrase === undefined ? undefined : { start: at, end: at + phrase.length, writing: "bare" };
-}
-
-/** A word for a key in a sentence, and what is before it. */
-const KEY_WORD = /(?<![A-Za-z])(?:key|token|secret|PAT)(?=[ \t:=])/g;
-
-/** Yields keys that a sentence names. */
-export function* namedKeysIn(text: string): Generator<SecretSpan> {
-  for (const { 0: found, index } of text.matchAll(KEY_WORD)) {
-    if (isOpenKey(/([A-Za-z]{2,24})[ \t]$/.exec(text.slice(Math.max(0, index - 26), index))?.[1] ?? "")) continue;
-    const span = oddAfter(text, index + found.length, "key");
-    if (span) yield span;
-  }
 }
 
 /** Names in the query of an address whose value is a secret if it looks made. */

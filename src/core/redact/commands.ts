@@ -1,6 +1,6 @@
 /** Secrets that a command, a statement or a call takes at a known place. All expressions are bounded. */
 
-import { canBeSecret, isChance, isJumpy, isOdd, UUID, WORDS } from "./names.ts";
+import { canBeSecret, isChance, isJumpy, TERM, UUID, WORDS } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** A value in quotes or without. */
@@ -40,221 +40,72 @@ const PROGRAMS = OPTIONS.map(option);
 /** Longest command that is looked at. */
 const LONGEST = 512;
 
-/** Shapes, each with its secrets as groups, and words without which a text has none of them. */
-const SHAPES: readonly SecretShape[] = (
-  [
-    // programs
-    [
-      "password",
-      "-u",
-      "(?<![A-Za-z0-9-])(?:-u[ =]?|--(?:proxy-)?user[ =])[\"']?[A-Za-z0-9_.@\\\\-]{1,64}:([^\\s\"'$:/][^\\s\"']{3,128})",
-    ],
-    ["password", "login", "(?<![A-Za-z])login[ \\t]{1,4}\\S{1,64}\\s{1,4}password[ \\t]{1,4}(\\S{4,128})"],
-    [
-      "password",
-      "AUTH",
-      `(?:>|\\n|^)[ \\t]{0,4}AUTH[ \\t]{1,4}(?:(?!PLAIN|LOGIN|XOAUTH|CRAM)\\w{1,32}[ \\t]{1,4})?${VALUE}(?=[ \\t]{0,4}(?:\\r?\\n|$))`,
-    ],
-    [
-      "password",
-      "requirepass masterauth auth-pass",
-      `(?:^|\\n)[ \\t]{0,8}(?:requirepass|masterauth|sentinel auth-pass \\S{1,64})[ \\t]{1,4}${VALUE}`,
-    ],
-    ["password", "-U", "(?<![\\w-])-U[ \\t]{0,4}[\"']?[\\w.\\\\]{1,64}%([^\\s\"'%$]{4,128})"],
-    ["password", "/user:", 'net[ \\t]{1,4}use[ \\t][^\\n]{0,128}?[ \\t]([^\\s/\\\\:*"]{5,128})[ \\t]{1,4}/user:'],
-    ["password", "/user:", "(?<=[ \\t])/user:\\S{1,64}[ \\t]{1,4}([^\\s/*\"']{5,128})(?=\\s|$)"],
-    ["password", "net", "net[ \\t]{1,4}user[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}([^\\s/*]{4,128})"],
-    ["password", "/p", "(?<![^\\s\"'])/p(?:ass(?:word)?)?:[\"']?([^\\s\"'%$=]{5,128})(?!=)(?<!=)(?=[\\s\"']|$)"],
-    [
-      "password",
-      "sqlplus sqlldr impdp expdp rman",
-      '(?:sqlplus|sqlldr|impdp|expdp|rman)[ \\t]{1,4}(?:-\\w{1,8}[ \\t]{1,4}){0,3}["\']?\\w{1,64}/"?([^\\s"\'@/$]{4,128})"?(?=@|[ \\t]|$)',
-    ],
-    ["url_password", "oracle:thin", "oracle:thin:\\w{1,64}/([^\\s\"'@/$]{4,128})@"],
-    ["url_password", "@tcp( @unix(", "(?<![\\w/:.])\\w{1,64}:([^\\s\"'@/$<{:]{4,128})@(?:tcp|unix)\\("],
-    ["password", "pass:", "(?<![\\w-])-pass(?:in|out)?[ \\t]{1,4}[\"']?pass:([^\\s\"'$]{4,128})"],
-    [
-      "password",
-      "pass Pass",
-      "(?<![\\w-])-(?:-passphrase|storepass|keypass|srcstorepass|deststorepass|keystorePassword|password|passwd)[ \\t]{1,4}[\"']?([^\\s\"'$<{-][^\\s\"'$]{4,128})",
-    ],
-    [
-      "password",
-      "echo printf",
-      `(?:echo|printf)[ \\t]{1,4}(?:-n[ \\t]{1,4})?${VALUE}[ \\t]{0,4}\\|[ \\t]{0,4}(?:sudo[ \\t][^\\n|]{0,64}-S|sudo[ \\t]{1,4}-S|[^\\n|]{0,128}(?:--\\w{0,16}-?stdin|--stdin|--with-token|secret (?:set|put|create)|kinit|cryptsetup|passwd|--passphrase-fd|-pass stdin))`,
-    ],
-    [
-      "password",
-      "chpasswd",
-      "[\"']?[\\w.-]{1,64}:([^\\s\"':$]{4,128})[\"']?[ \\t]{0,4}\\|[ \\t]{0,4}(?:sudo[ \\t]{1,4})?chpasswd",
-    ],
-    ["password", "<<<", `(?:secret|login|auth|passwd|kinit|unlock|signin|token|su)[^\\n]{0,64}?<<<[ \\t]{0,4}${VALUE}`],
-    ["password", "key-file", `key-file[ \\t]<\\([ \\t]?(?:echo|printf)[ \\t](?:-n[ \\t])?([^\\s"')]{4,128})`],
-    ["secret", "secret", `secret[ \\t]set[ \\t]\\S{1,64}[ \\t](?:--body|-b)[ \\t=]{0,4}["']?([^\\s"'$]{6,512})`],
-    ["password", "bw", `(?<![\\w-])bw[ \\t](?:unlock|login[ \\t]\\S{1,64})[ \\t]${VALUE}`],
-    ["password", "isql", `isql[ \\t]\\w{1,64}[ \\t]\\w{1,64}[ \\t]${VALUE}`],
-    ["password", "htpasswd", `htpasswd[ \\t]{1,4}-\\w{0,6}n\\w{0,4}[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}${VALUE}`],
-    [
-      "password",
-      "htpasswd",
-      `htpasswd[ \\t]{1,4}-[a-mo-zB-Z]{0,8}b[a-mo-z]{0,4}[ \\t]{1,4}(?:-\\w{1,4}[ \\t]{1,4}){0,2}\\S{1,128}[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}${VALUE}`,
-    ],
-    [
-      "secret",
-      "vault cargo wrangler snyk railway supabase",
-      `(?:vault|cargo|npx wrangler|snyk auth|railway|supabase)[ \\t]{1,4}(?:login[ \\t]{1,4})?(?:-?-\\w{1,16}[ \\t]{1,4})?([\\w.-]{20,256})(?=\\s|$)`,
-    ],
-    [
-      "secret",
-      "authtoken pypi-token --password-command",
-      `(?:add-authtoken|authtoken|pypi-token\\S{0,64}|--password-command[ \\t=]["']?echo)[ \\t]{1,4}([^\\s"'$<]{5,256})`,
-    ],
-    ["password", "http-basic", `http-basic\\S{0,64}[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}${VALUE}`],
-    ["password", "wpa_passphrase", `wpa_passphrase[ \\t]{1,4}(?:"[^"\\n]{1,64}"|\\S{1,64})[ \\t]{1,4}${VALUE}`],
-    [
-      "password",
-      "obscure smbclient iwconfig",
-      `(?:rclone[ \\t]obscure|smbclient[ \\t]\\S{1,128}|iwconfig[ \\t]\\S{1,32}[ \\t](?:key|enc))[ \\t]{1,4}${VALUE}`,
-    ],
-    [
-      "password",
-      "assword assphrase",
-      "(?<![A-Za-z])(?:use|with|try|set|enter)[ \\t][\"'`]?(?=\\S{0,64}\\d)(?=\\S{0,64}[A-Za-z])([^\\s\"'`/()]{6,128})[\"'`]?[ \\t]as[ \\t](?:\\w{1,8}[ \\t])?[Pp]ass(?:word|phrase)",
-    ],
-    ["password", "WIFI:", "WIFI:[^\\n]{0,128}?(?<=[:;])P:([^;\\n]{4,128});"],
-    ["password", "lftp", "(?<![\\w-])lftp[^\\n]{0,64}[ \\t]-u[ \\t]{1,4}[\\w.@-]{1,64},([^\\s\"'$]{4,128})"],
-    [
-      "password",
-      "rabbitmqctl",
-      `rabbitmqctl[ \\t][^\\n]{0,64}?(?:add_user|change_password)[ \\t]{1,4}\\S{1,64}[ \\t]{1,4}${VALUE}`,
-    ],
-    ["password", "assword", 'assword[^\\n]{0,16}\\n[ \\t]{0,16}send[ \\t]{1,4}(?:-- )?"([^"\\n\\\\$]{4,128})'],
-    [
-      "password",
-      "PASS",
-      "(?:^|\\n)(?:USER|NICK)[ \\t]\\S{1,64}[^\\n]{0,64}\\n(?:\\d{3}[^\\n]{0,128}\\n)?PASS[ \\t]{1,4}:?(\\S{4,128})",
-    ],
-    [
-      "password",
-      "NickServ",
-      "NickServ[ \\t]{1,4}:?(?:IDENTIFY|identify)[ \\t]{1,4}(?:\\w{1,32}[ \\t]{1,4})?(\\S{5,128})",
-    ],
-    [
-      "password",
-      "username enable",
-      "(?:^|\\n)[ \\t]{0,8}(?:username[ \\t](?!and|or|&)\\S{1,64}[ \\t](?:privilege[ \\t]\\d{1,2}[ \\t])?|enable[ \\t])(?:password|secret)[ \\t]{1,4}(?:\\d[ \\t]{1,4})?(\\S{5,128})",
-    ],
-    ["password", "snmp-server", "snmp-server[ \\t]{1,4}community[ \\t]{1,4}(?!public|private)(\\S{4,64})"],
-    ["secret", "--from-literal", "--from-literal[= ][\"']?[\\w.-]{1,64}=([^\\s\"'$]{12,512})"],
-    [
-      "password",
-      "red login account",
-      "(?<![A-Za-z])(?:credentials?|creds?|login|logins|account)\\\\{0,3}[\"']?(?:[ \\t]?[:=]|[ \\t]is|[ \\t]are)[ \\t]{1,4}[\"'`]?[\\w.@+-]{2,64}[ \\t]?[:/][ \\t]?((?=[^\\s]{0,64}\\d)[^\\s\"'`/$<]{5,128})",
-    ],
-    [
-      "secret",
-      "alias set host add",
-      `mc[ \\t](?:alias[ \\t]set|config[ \\t]host[ \\t]add)(?:[ \\t]{1,4}\\S{1,128}){3}[ \\t]{1,4}${VALUE}`,
-    ],
-    [
-      "password",
-      "@",
-      "(?:^|\\n)(?:\\[?[\\w.-]{1,128}\\]?(?::\\d{1,5})?[ \\t]{1,8})?[\\w.+-]{1,64}@[\\w-]{1,63}(?:\\.[\\w-]{1,63}){1,4}:(?=\\S{0,128}\\d)(?=\\S{0,128}[A-Za-z])([^\\s/:]{8,128})(?=\\r?\\n|$)",
-    ],
-    [
-      "secret",
-      "Unseal Recovery Share",
-      "(?:Unseal|Recovery|Share)(?: Key| Token)?[ \\t]{0,2}\\d{0,2}:[ \\t]{1,8}([A-Za-z0-9+/]{20,128}={0,2})(?![\\w/])",
-    ],
-    [
-      "password",
-      "random_",
-      '"random_(?:password|string)"[\\s\\S]{1,400}?"(?:result|value)"[ \\t]{0,4}:[ \\t]{0,4}"([^"\\n]{6,256})"',
-    ],
-    [
-      "secret",
-      "reset invit activat verif confirm recover magic",
-      "https?://[^\\s?#]{1,160}/[\\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)[\\w-]{0,24}(?:/[\\w=-]{1,24})?/(?=[\\w.-]{0,64}\\d)([A-Za-z0-9_.=-]{16,512})",
-    ],
-    // SQL
-    [
-      "password",
-      "DENTIFIED dentified",
-      "(?:IDENTIFIED[ \\t]{1,4}(?:WITH[ \\t]{1,4}\\S{1,64}[ \\t]{1,4})?(?:BY|AS)|identified[ \\t]{1,4}by)[ \\t]{1,4}(?:PASSWORD[ \\t]{1,4})?[\"']([^\"'\\n]{4,256})[\"']",
-    ],
-    ["password", "IDENTIFIED", "IDENTIFIED[ \\t]{1,4}BY[ \\t]{1,4}([^\\s\"';:$]{5,128})"],
-    ["password", "crypt(", "(?<![A-Za-z])crypt\\([ \\t]?'([^'\\n]{4,128})'"],
-    [
-      "password",
-      "PASSWORD",
-      "(?:WITH|ENCRYPTED|USER[ \\t]{1,4}[\\w\"]{1,64}|ROLE[ \\t]{1,4}[\\w\"]{1,64})[ \\t]{1,4}(?:LOGIN[ \\t]{1,4})?PASSWORD[ \\t]{0,4}=?[ \\t]{0,4}[NE]?'([^'\\n]{4,256})'",
-    ],
-    // calls
-    [
-      "password",
-      "SecureString",
-      "ConvertTo-SecureString[ \\t]{1,4}(?:-String[ \\t]{1,4})?[\"']([^\"'\\n$]{4,256})[\"']",
-    ],
-    [
-      "password",
-      "Credential PasswordToken PasswordAuthentication Auth auth login",
-      "(?:NetworkCredential|UsernamePasswordToken|PasswordAuthentication|HTTP(?:Basic|Digest|Proxy)Auth|BasicAuth|SetBasicAuth|basic_auth|(?:^|[^\\w])auth[ \\t]?=[ \\t]?|login)\\([ \\t]{0,4}[\"'][^\"'\\n]{1,128}[\"'],[ \\t]{0,4}[\"']([^\"'\\n]{5,128})[\"']",
-    ],
-    [
-      "password",
-      "connect PDO mysqli getConnection ldap_bind .open(",
-      "(?:mysqli?_connect|pg_connect|new (?:mysqli|PDO)|getConnection|ldap_bind|DBI->connect|\\w\\.(?:open|connect))\\([^,\\n]{1,256},[ \\t]{0,4}[\"'][^\"'\\n]{1,128}[\"'],[ \\t]{0,4}[\"']([^\"'\\n]{5,128})[\"']",
-    ],
-    [
-      "secret",
-      "lient( earch( Api( API( connect( init(",
-      "(?:[Cc]lient|[Ss]earch|A[Pp][Ii]|connect|init)\\([ \\t]{0,4}[\"'][\\w.-]{4,64}[\"'],[ \\t]{0,4}[\"'](?=[^\"'\\n]{0,64}\\d[^\"'\\n]{0,64}\\d)([A-Za-z0-9+/_=-]{20,256})[\"']",
-    ],
-    [
-      "secret",
-      "jwt. JWT. jsonwebtoken.",
-      "(?:jwt|JWT|jsonwebtoken)\\.(?:sign|verify|encode|decode)\\([^\\n'\"]{1,256},[ \\t]{0,4}[\"']([^\"'\\n]{8,512})[\"']",
-    ],
-    ["secret", "createHmac", "createHmac\\([ \\t]{0,4}[\"'][\\w-]{1,16}[\"'],[ \\t]{0,4}[\"']([^\"'\\n]{8,512})[\"']"],
-    ["secret", "hmac.new", "hmac\\.new\\([ \\t]{0,4}b?[\"']([^\"'\\n]{8,512})[\"']"],
-    [
-      "url_password",
-      "@",
-      "(?<![\\w/:.@-])(?!mailto|sips?:|xmpp|acct|npm:|data:|urn:|javascript)[a-z][\\w.-]{1,32}:(?=[^\\s@]{0,64}\\d)(?=[^\\s@]{0,64}[A-Za-z])([^\\s:@/\"'$<{]{5,128})@(?!sha\\d)(?:localhost|[a-z][\\w-]{0,62}(?:\\.[\\w-]{1,63}){1,6}|[a-z][\\w-]{0,62}:\\d{2,5}|\\d{1,3}(?:\\.\\d{1,3}){3})(?![\\w.])",
-    ],
-    // mail
-    ["password", "PLAIN", "AUTH[ \\t]{1,4}PLAIN[ \\t]{1,4}([A-Za-z0-9+/]{8,512}={0,2})"],
-    ["password", "UGFzc3dvcmQ6", "334 UGFzc3dvcmQ6[^\\n]{0,4}\\n(?:[CS>]:?[ \\t])?([A-Za-z0-9+/]{4,512}={0,2})"],
-    // lines of files
-    [
-      "password",
-      ":",
-      "(?:^|\\n)[\\w.*-]{1,128}:(?:\\d{4,5}|\\*):(?!\\d{1,9}:)[\\w.*-]{1,64}:[\\w.*-]{1,64}:([^\\s:]{4,128})(?=\\r?\\n|$)",
-    ],
-    [
-      "cookie",
-      "TRUE",
-      "(?:^|\\n)(?:#HttpOnly_)?[\\w.-]{3,128}\\t(?:TRUE|FALSE)\\t[^\\t\\n]{1,128}\\t(?:TRUE|FALSE)\\t\\d{1,16}\\t[^\\t\\n]{1,128}\\t([^\\s]{6,4096})",
-    ],
-    ["cookie", "-b --cookie", "(?<![\\w-])(?:-b|--cookie)[ =][\"']([\\w.-]{1,64}=[^\"'\\n]{6,4096})[\"']"],
-    [
-      "cookie",
-      "ID SessionId laravel_session connect.sid XSRF Secure- Host- _id sessionid li_at session_ auth_",
-      "(?<![A-Za-z0-9])(?:JSESSIONID|PHPSESSID|ASP\\.NET_SessionId|ASPSESSIONID\\w{1,12}|laravel_session|connect\\.sid|XSRF-TOKEN|_?_?(?:Host|Secure)-[\\w-]{1,32}|_session_id|sessionid|li_at|auth_session|session_token)=([A-Za-z0-9%+/=_.~:-]{12,4096})",
-    ],
-    [
-      "ansible_vault",
-      "$ANSIBLE_VAULT",
-      "\\$ANSIBLE_VAULT;[\\w.;-]{1,64}\\s{1,4}((?:[0-9a-f]{2,128}\\s{0,16}){1,4096})",
-    ],
-    [
-      "aws_secret_key",
-      "AKIA ASIA",
-      "(?:AKIA|ASIA)[A-Z2-7]{16}[^A-Za-z0-9+/]{1,24}(?:[A-Za-z_ ]{0,40}[^A-Za-z0-9+/]{1,8})?([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])",
-    ],
-    ["ntlm_hash", ":::", "(?<![0-9a-f])[0-9a-f]{32}:([0-9a-f]{32}):::"],
-  ] as const
-).map(([kind, words, shape]) => ({ kind, words: words.split(" "), shape: new RegExp(shape, "dg") }));
+/** The kind of a secret, words without which a text has none, and its shape with the secrets as groups, a row each. */
+const SHAPES: readonly SecretShape[] = String.raw`
+password  -u  (?<![A-Za-z0-9-])(?:-u[ =]?|--(?:proxy-)?user[ =])["']?[A-Za-z0-9_.@\\-]{1,64}:([^\s"'$:/][^\s"']{3,128})
+password  login  (?<![A-Za-z])login[ \t]{1,4}\S{1,64}\s{1,4}password[ \t]{1,4}(\S{4,128})
+password  AUTH  (?:>|\n|^)[ \t]{0,4}AUTH[ \t]{1,4}(?!PLAIN|LOGIN|XOAUTH|CRAM)(?:\w{1,32}[ \t]{1,4})?${VALUE}(?=[ \t]{0,4}(?:\r?\n|$))
+password  requirepass masterauth auth-pass  (?:^|\n)[ \t]{0,8}(?:requirepass|masterauth|sentinel auth-pass \S{1,64})[ \t]{1,4}${VALUE}
+password  /user:  net[ \t]{1,4}use[ \t][^\n]{0,128}?[ \t]([^\s/\\:*"]{5,128})[ \t]{1,4}/user:
+password  net  net[ \t]{1,4}user[ \t]{1,4}\S{1,64}[ \t]{1,4}([^\s/*]{4,128})
+password  /p  (?<![^\s"'])/p(?:ass(?:word)?)?:["']?([^\s"'%$=]{5,128})(?!=)(?<!=)(?=[\s"']|$)
+password  sqlplus sqlldr impdp expdp rman  (?:sqlplus|sqlldr|impdp|expdp|rman)[ \t]{1,4}(?:-\w{1,8}[ \t]{1,4}){0,3}["']?\w{1,64}/"?([^\s"'@/$]{4,128})"?(?=@|[ \t]|$)
+url_password  @// :1521  /([^\s"'@/$]{4,128})@(?://\w|[\w.-]{1,64}:1521)(?<=(?<![\w./-])\w{1,32}/[^\s/]{4,128}@\S{1,80})
+url_password  @tcp( @unix(  (?<![\w/:.])\w{1,64}:([^\s"'@/$<{:]{4,128})@(?:tcp|unix)\(
+password  pass:  (?<![\w-])-pass(?:in|out)?[ \t]{1,4}["']?pass:([^\s"'$]{4,128})
+password  pass Pass  (?<![\w-])-(?:-passphrase|storepass|keypass|srcstorepass|deststorepass|keystorePassword|password|passwd)[ \t]{1,4}["']?([^\s"'$<{-][^\s"'$]{4,128})
+password  echo printf  (?:echo|printf)[ \t]{1,4}(?:-n[ \t]{1,4})?${VALUE}[ \t]{0,4}\|[ \t]{0,4}(?:sudo[ \t][^\n|]{0,64}-S|sudo[ \t]{1,4}-S|[^\n|]{0,128}(?:--\w{0,16}-?stdin|--stdin|--with-token|secret (?:set|put|create)|kinit|cryptsetup|passwd|--passphrase-fd|-pass stdin))
+password  <<<  (?:secret|login|auth|passwd|kinit|unlock|signin|token|su)[^\n]{0,64}?<<<[ \t]{0,4}${VALUE}
+password  key-file  key-file[ \t]<\([ \t]?(?:echo|printf)[ \t](?:-n[ \t])?([^\s"')]{4,128})
+password  bw  (?<![\w-])bw[ \t](?:unlock|login[ \t]\S{1,64})[ \t]${VALUE}
+password  isql  isql[ \t]\w{1,64}[ \t]\w{1,64}[ \t]${VALUE}
+password  htpasswd  htpasswd[ \t]{1,4}-[a-mo-zB-Z]{0,8}b[a-mo-z]{0,4}[ \t]{1,4}(?:-\w{1,4}[ \t]{1,4}){0,2}\S{1,128}[ \t]{1,4}\S{1,64}[ \t]{1,4}${VALUE}
+secret  authtoken pypi-token --password-command  (?:add-authtoken|authtoken|pypi-token\S{0,64}|--password-command[ \t=]["']?echo)[ \t]{1,4}([^\s"'$<]{5,256})
+password  http-basic  http-basic\S{0,64}[ \t]{1,4}\S{1,64}[ \t]{1,4}${VALUE}
+password  obscure smbclient iwconfig  (?:rclone[ \t]obscure|smbclient[ \t]\S{1,128}|iwconfig[ \t]\S{1,32}[ \t](?:key|enc))[ \t]{1,4}${VALUE}
+password  assword assphrase  (?<![A-Za-z])(?:use|with|try|set|enter)[ \t]["'\x60]?(?=\S{0,64}\d)(?=\S{0,64}[A-Za-z])([^\s"'\x60/()]{6,128})["'\x60]?[ \t]as[ \t](?:\w{1,8}[ \t])?[Pp]ass(?:word|phrase)
+password  WIFI:  WIFI:[^\n]{0,128}?(?<=[:;])P:([^;\n]{4,128});
+password  lftp  (?<![\w-])lftp[^\n]{0,64}[ \t]-u[ \t]{1,4}[\w.@-]{1,64},([^\s"'$]{4,128})
+password  rabbitmqctl  rabbitmqctl[ \t][^\n]{0,64}?(?:add_user|change_password)[ \t]{1,4}\S{1,64}[ \t]{1,4}${VALUE}
+password  assword  assword[^\n]{0,16}\n[ \t]{0,16}send[ \t]{1,4}(?:-- )?"([^"\n\\$]{4,128})
+password  PASS  (?:^|\n)(?:USER|NICK)[ \t]\S{1,64}[^\n]{0,64}\n(?:\d{3}[^\n]{0,128}\n)?PASS[ \t]{1,4}:?(\S{4,128})
+password  NickServ  NickServ[ \t]{1,4}:?(?:IDENTIFY|identify)[ \t]{1,4}(?:\w{1,32}[ \t]{1,4})?(\S{5,128})
+password  username enable  (?:^|\n)[ \t]{0,8}(?:username[ \t](?!and|or|&)\S{1,64}[ \t](?:privilege[ \t]\d{1,2}[ \t])?|enable[ \t])(?:password|secret)[ \t]{1,4}(?:\d[ \t]{1,4})?(\S{5,128})
+password  snmp-server  snmp-server[ \t]{1,4}community[ \t]{1,4}(?!public|private)(\S{4,64})
+password  red login account  (?<![A-Za-z])(?:credentials?|creds?|login|logins|account)\\{0,3}["']?(?:[ \t]?[:=]|[ \t]is|[ \t]are)[ \t]{1,4}["'\x60]?[\w.@+-]{2,64}[ \t]?[:/][ \t]?((?=[^\s]{0,64}\d)[^\s"'\x60/$<]{5,128})
+secret  alias set host add  mc[ \t](?:alias[ \t]set|config[ \t]host[ \t]add)(?:[ \t]{1,4}\S{1,128}){3}[ \t]{1,4}${VALUE}
+password  @  (?:^|\n)(?:\[?[\w.-]{1,128}\]?(?::\d{1,5})?[ \t]{1,8})?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}:(?=\S{0,128}\d)(?=\S{0,128}[A-Za-z])([^\s/:]{8,128})(?=\r?\n|$)
+secret  ://  https?://[^\s?#]{1,160}[/-](?:(?:[\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)|hook|webhook|incoming|private|secret|token|share|join|feed)[\w-]{0,24}(?:/[\w=-]{1,24})?/|private-)(?=[\w.-]{0,64}\d)([A-Za-z0-9_.=-]{16,512})
+password  DENTIFIED dentified  (?:IDENTIFIED[ \t]{1,4}(?:WITH[ \t]{1,4}\S{1,64}[ \t]{1,4})?(?:BY|AS)|identified[ \t]{1,4}by)[ \t]{1,4}(?:PASSWORD[ \t]{1,4})?["']([^"'\n]{4,256})["']
+password  IDENTIFIED  IDENTIFIED[ \t]{1,4}BY[ \t]{1,4}([^\s"';:$]{5,128})
+password  crypt(  (?<![A-Za-z])crypt\([ \t]?'([^'\n]{4,128})'
+password  PASSWORD  (?:WITH|ENCRYPTED|USER[ \t]{1,4}[\w"]{1,64}|ROLE[ \t]{1,4}[\w"]{1,64})[ \t]{1,4}(?:LOGIN[ \t]{1,4})?PASSWORD[ \t]{0,4}=?[ \t]{0,4}[NE]?'([^'\n]{4,256})'
+password  SecureString  ConvertTo-SecureString[ \t]{1,4}(?:-String[ \t]{1,4})?["']([^"'\n$]{4,256})["']
+password  Credential PasswordToken PasswordAuthentication Auth auth login  (?:NetworkCredential|UsernamePasswordToken|PasswordAuthentication|HTTP(?:Basic|Digest|Proxy)Auth|BasicAuth|SetBasicAuth|basic_auth|(?:^|[^\w])auth[ \t]?=[ \t]?|login)\([ \t]{0,4}["'][^"'\n]{1,128}["'],[ \t]{0,4}["']([^"'\n]{5,128})["']
+password  connect PDO mysqli getConnection ldap_bind .open(  (?:mysqli?_connect|pg_connect|new (?:mysqli|PDO)|getConnection|ldap_bind|DBI->connect|PDO->__construct|\w\.(?:open|connect))\([^,\n]{1,256},[ \t]{0,4}["'][^"'\n]{1,128}["'],[ \t]{0,4}["']([^"'\n]{5,128})["']
+secret  lient( earch( Api( API( connect( init(  (?:[Cc]lient|[Ss]earch|A[Pp][Ii]|connect|init)\([ \t]{0,4}["'][\w.-]{4,64}["'],[ \t]{0,4}["'](?=[^"'\n]{0,64}\d[^"'\n]{0,64}\d)([A-Za-z0-9+/_=-]{20,256})["']
+secret  jwt. JWT. jsonwebtoken.  (?:jwt|JWT|jsonwebtoken)\.(?:sign|verify|encode|decode)\([^\n'"]{1,256},[ \t]{0,4}["']([^"'\n]{8,512})["']
+secret  createHmac  createHmac\([ \t]{0,4}["'][\w-]{1,16}["'],[ \t]{0,4}["']([^"'\n]{8,512})["']
+secret  hmac.new  hmac\.new\([ \t]{0,4}b?["']([^"'\n]{8,512})["']
+url_password  @  (?<![\w/:.@-])(?!mailto|sips?:|xmpp|acct|npm:|data:|urn:|javascript)[a-z][\w.-]{1,32}:(?=[^\s@]{0,64}\d)(?=[^\s@]{0,64}[A-Za-z])([^\s:@/"'$<{]{5,128})@(?!sha\d)(?:localhost|[a-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,6}|[a-z][\w-]{0,62}:\d{2,5}|\d{1,3}(?:\.\d{1,3}){3})(?![\w.])
+password  PLAIN  AUTH[ \t]{1,4}PLAIN[ \t]{1,4}([A-Za-z0-9+/]{8,512}={0,2})
+password  334  334 [^\n]{0,64}\n[^\w\n]{0,8}(?:[CS]:? )?([A-Za-z0-9+/]{4,512}={0,2})(?=[ \t]*\r?(?:\n|$))
+password  :  (?:^|\n)[\w.*-]{1,128}:(?:\d{4,5}|\*):(?!\d{1,9}:)[\w.*-]{1,64}:[\w.*-]{1,64}:([^\s:]{4,128})(?=\r?\n|$)
+cookie  TRUE  (?:^|\n)(?:#HttpOnly_)?[\w.-]{3,128}\t(?:TRUE|FALSE)\t[^\t\n]{1,128}\t(?:TRUE|FALSE)\t\d{1,16}\t[^\t\n]{1,128}\t([^\s]{6,4096})
+cookie  -b --cookie  (?<![\w-])(?:-b|--cookie)[ =]["']([\w.-]{1,64}=[^"'\n]{6,4096})["']
+cookie  ID SessionId laravel_session connect.sid XSRF Secure- Host- _id sessionid li_at session_ auth_  (?<![A-Za-z0-9])(?:JSESSIONID|PHPSESSID|ASP\.NET_SessionId|ASPSESSIONID\w{1,12}|laravel_session|connect\.sid|XSRF-TOKEN|_?_?(?:Host|Secure)-[\w-]{1,32}|_session_id|sessionid|li_at|auth_session|session_token)=([A-Za-z0-9%+/=_.~:-]{12,4096})
+ansible_vault  $ANSIBLE_VAULT  \$ANSIBLE_VAULT;[\w.;-]{1,64}\s{1,4}((?:[0-9a-f]{2,128}\s{0,16}){1,4096})
+aws_secret_key  AKIA ASIA  (?:AKIA|ASIA)[A-Z2-7]{16}[^A-Za-z0-9+/]{1,24}(?:[A-Za-z_ ]{0,40}[^A-Za-z0-9+/]{1,8})?([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])
+password  7  (?:key|password|secret) 7 ([0-9A-F]{8,64})
+secret  :  (?:key|secret|seed|code)s?:[ \t\n]{1,4}(?=[^\n]{0,76}\d)((?:[A-Za-z0-9]{4}[ -]){3,15}[A-Za-z0-9]{4})(?![\w-])
+password  WiFi.begin  WiFi\.begin\([^,\n]{1,64},[ \t]{0,4}["']([^"'\n]{5,128})["']
+secret  nemonic eed ecovery hrase allet  (?<![A-Za-z])(?:mnemonic|seed|recovery|phrase|wallet)[^\n]{0,40}?[:=[(\n]\s{0,8}[[(]?((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
+ntlm_hash  :::  (?<![0-9a-f])[0-9a-f]{32}:([0-9a-f]{32}):::
+`
+  .trim()
+  .split("\n")
+  .map((row) => row.split("  "))
+  .map(([kind, words, shape]) => ({ kind, words: words.split(" "), shape: new RegExp(shape, "dg") }));
 
 interface SecretShape {
   readonly kind: string;
@@ -262,17 +113,13 @@ interface SecretShape {
   readonly shape: RegExp;
 }
 
-/** A password of several kinds of characters after a login, with a sign between. */
-const COMBO =
-  /(?<![\w/.@-])(?:[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}|admin|root|administrator|sa|postgres|(?:user|login|log[ \t]?in[ \t]as|sign[ \t]?in[ \t]as)[ \t][\w.-]{1,32})[ \t]?[:/][ \t]?([!-.0-~][!-~]{5,63})/gi;
-
 /** A word at the end of a line that is about a password, or alone on a line after it. */
 const ANNOUNCED =
   /pass(?:word|phrase)[^\n]{0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})([^\s/()]{8,128})(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
 
 /** Sentences and lists of codes that let in once. */
 const CODE =
-  /(?<![A-Za-z])(?:pin(?:[ \t]code)?|otp|passcode|(?:verification|one-time|login|authentication|sign-in|2fa|mfa|otp|sms)[ \t](?:pass)?code)[ \t]?(?:is|:|=)[ \t]?(\d{4,8})(?!\d)/dgi;
+  /(?<![A-Za-z])(?:pin(?:[ \t]code)?|пин(?:-?код)?|otp|passcode|(?:verification|one-time|login|authentication|sign-in|2fa|mfa|otp|sms)[ \t](?:pass)?code)(?:[ \t]for[ \t][\w ]{1,24})?[ \t]?(?:is|:|=)[ \t]?(\d{3}-\d{3}|\d{4,8})(?!\d)|(?:use|enter)[ \t](?:the[ \t])?code[ \t](\d{4,8})(?!\d)|(?<!\d)(\d{4,8})[ \t]is[ \t]your[ \t][\w ]{1,40}code/dgi;
 const CODES = /(?:recovery|backup|scratch|rescue)[ _-]?codes?\b[^\n]{0,80}?[:=\n]/gi;
 /** A line with one code, or one word of a list. */
 const ONE_CODE =
@@ -291,15 +138,9 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
   for (const { kind, words, shape } of SHAPES)
     if (words.some((word) => text.includes(word)))
       for (const match of text.matchAll(shape)) yield* groupsOf(match, kind, 0);
-  for (const { 0: found, 1: value, index } of text.matchAll(COMBO)) {
-    const secret = value.replace(/["'`)\],;.]+$/, "");
-    const start = index + found.length - value.length;
-    if (isOdd(secret, "password") && /[!#$%^&*?]/.test(secret))
-      yield { start, end: start + secret.length, kind: "password" };
-  }
   for (const match of text.matchAll(ANNOUNCED)) {
     const isMade = isJumpy(match[1]) || isChance(match[1]) || /\d.*[!#$%^&*?<>]|[!#$%^&*?<>].*\d/.test(match[1]);
-    if (isMade && !UUID.test(match[1])) yield* groupsOf(match, "password", 0);
+    if (isMade && !UUID.test(match[1]) && !TERM.test(match[1])) yield* groupsOf(match, "password", 0);
   }
   for (const match of text.matchAll(CODE)) yield* groupsOf(match, "code", 0);
   for (const { 0: found, index } of text.matchAll(CODES)) yield* codesFrom(text, index + found.length);

@@ -1,8 +1,9 @@
 /** Secrets that are known by what is around them: names, headers, addresses, and the lines around a private key. */
 
-import { assignedIn, namedKeysIn, queriesIn } from "./assigned.ts";
+import { assignedIn, queriesIn } from "./assigned.ts";
 import { loginsIn } from "./commands.ts";
 import { documentsIn } from "./documents.ts";
+import { hintedIn, oddIn } from "./hinted.ts";
 import { canBeSecret } from "./names.ts";
 import { shownIn } from "./sources.ts";
 import { tablesIn } from "./tables.ts";
@@ -16,11 +17,12 @@ export function* contextsIn(text: string): Generator<SecretSpan> {
   yield* headers(text);
   yield* assignedIn(text);
   yield* queriesIn(text);
-  yield* namedKeysIn(text);
   yield* loginsIn(text);
   yield* documentsIn(text);
   yield* tablesIn(text);
   yield* shownIn(text);
+  yield* hintedIn(text);
+  yield* oddIn(text);
 }
 
 /** Keys of any program, but for those that everybody may know. */

@@ -18,9 +18,12 @@ const ELEMENT =
   /<([A-Za-z_][\w.:-]{0,63})((?:[ \t\n][^<>]{0,255})?)>(?:\s{0,16}<!\[CDATA\[)?\s{0,16}([^<>\s][^<>]{2,4095})(?=<|\]\]>)/g;
 /** The attribute that names what the element has. */
 const NAME = /(?:^|\s)(?:name|key|id|n)[ \t]?=[ \t]?["']([\w.:-]{2,64})["']/i;
-/** The value within an element whose name is that of a secret. */
-const WITHIN =
-  /(?:name|key)=["']([\w.:-]{2,64})["'][^<>]{0,128}>\s{0,32}<value[^<>]{0,64}>\s{0,16}([^<>\s][^<>]{3,4095})</gi;
+/** A member or element for the value of what is around it, and the name of that, with nothing closed between. */
+const VALUE_OF =
+  /(?:value|plaintext|secret_?string|default|data)["']?[ \t]{0,4}[:=>]\s{0,4}["']?([^\s"'<>{},]{5,1024})/gi;
+const PARENT =
+  /(?:([\w.-]{2,64})["']?\s{0,4}(?:[:=]\s{0,4})?\{[^{}]{0,300}|<([\w.:-]{2,64})[^<>]{0,80}>\s{0,40}(?:<[^<>]{1,64}>[^<>]{0,64}<\/[^<>]{1,64}>\s{0,40}){0,4}<|([\w.-]{2,64}):[ \t]{0,4}\n(?:[ \t]{1,16}[^\n]{0,120}\n){0,4}[ \t]{1,16})$/;
+const ABOUT = /pass|pwd|secret|token|key|cred/i;
 /** Elements of a property list: a key, and what follows it. */
 const LISTED = /<key>([^<>]{2,64})<\/key>\s{0,32}<(?:string|data)>([^<>]{4,4096})</g;
 
@@ -31,9 +34,14 @@ function* elements(text: string): Generator<SecretSpan> {
     const start = end - value.length;
     yield* valueNamed(named ?? name.replace(/^.*:/, ""), value.trimEnd(), start, "quoted");
   }
-  for (const shape of [LISTED, WITHIN])
-    for (const { 0: found, 1: name, 2: value, index } of text.matchAll(shape))
-      yield* valueNamed(name, value.trimEnd(), index + found.length - 1 - value.length, "quoted");
+  for (const { 0: found, 1: value, index } of text.matchAll(VALUE_OF)) {
+    const before = text.slice(Math.max(0, index - 200), index);
+    const above = ABOUT.test(before) ? PARENT.exec(before.replace(/["']$/, "")) : undefined;
+    const name = above?.[1] ?? above?.[2] ?? above?.[3];
+    if (name !== undefined) yield* valueNamed(name, value, index + found.length - value.length, "quoted");
+  }
+  for (const { 0: found, 1: name, 2: value, index } of text.matchAll(LISTED))
+    yield* valueNamed(name, value.trimEnd(), index + found.length - 1 - value.length, "quoted");
 }
 
 function* valueNamed(name: string, value: string, start: number, writing: Writing): Generator<SecretSpan> {

@@ -24,13 +24,16 @@ const NO_PASSWORDS =
   /^(?:all|any|first|second|third|last|next|single|multi|two|one|render|low|high|band|by|over|under|dry|shadow|color|depth|did|does|is|must|should|will|can|not|expected|optimization|compiler)$/;
 const SECRET_END = /(?:secrets?|token|api_?key|secretkey|accesskey|privatekey|credentials?|authorization)$/;
 /** Words for a password and for another secret in other languages, without the marks of their letters. */
-const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelszo|sifre|parola|lozinka|geslo|slaptazodis|parool|(?:kata )?sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パスワード|ハスワート|비밀번호|비번|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
-const SECRET_ABROAD = `geheimnis|schlussel|clave|chave|jeton|cle api|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|秘密鍵|토큰|비밀키`;
+const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelsz[oa]v?|zaporka|sifre|parola|lozinka|gesl[oa]|slaptazodis|parool|(?:kata )?sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パス(?:ワード)?|ハスワート|비밀번호|비번|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
+const SECRET_ABROAD = `zugangsdaten|anmeldedaten|identifiants|credenciales|credenziali|ログイン|账号|帳號|로그인|логин|geheimnis|schlussel|clave|chave|jeton|cle (?:api|wifi)|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|秘密鍵|토큰|비밀키`;
+/** The words for both. */
+export const ABROAD_WORDS = { password: PASSWORD_ABROAD, secret: SECRET_ABROAD };
 /** With what may be added to them at their end. */
 export const ABROAD = new RegExp(
   `(?<![A-Za-z\\p{Script=Cyrillic}])(?:api[- ]?)?(?:(${PASSWORD_ABROAD})|${SECRET_ABROAD})(?:\\p{L}{1,2}(?=[\\s:=]))?`,
   "giu",
 );
+const LABEL = new RegExp(`^(?:${PASSWORD_ABROAD}|${SECRET_ABROAD})(?:\\s\\S+){0,2}[?:!]?$`, "iu");
 const ABROAD_END = new RegExp(`(?:(${PASSWORD_ABROAD})|${SECRET_ABROAD})$`, "iu");
 /** Words that may follow. */
 const TRAILING =
@@ -41,9 +44,6 @@ const HARMLESS =
 /** Words before a key that anybody may know, or that finds something. */
 const OPEN_KEYS =
   /^(?:|public|pub|publishable|primary|foreign|cache|partition|sort|object|idempotency|hot|shortcut|registry|row|query|lookup|group|dedupe|hash|map|index|react|translation|i18n|message|state|site|host|s3|route|storage|tree|node|item|session|config|settings|cursor|redis|data|bucket|range|unique|composite|compound|blob|search|artifact|file)$/;
-
-/** Returns whether the word before a key says that the key is no secret. */
-export const isOpenKey = (before: string): boolean => before !== "" && OPEN_KEYS.test(before.toLowerCase());
 
 /** `key`: only a value that looks made by chance counts. `pin`: digits count. */
 export type NameKind = "password" | "cookie" | "secret" | "key" | "pin";
@@ -117,7 +117,7 @@ const ABOUT = /pass|secret|token|apikey|密码/i;
 /** A place in a file system. */
 const PATH = /^(?:~|\.{1,2}|[A-Z]:)?(?:[\\/][\w.@+-]{1,40}){2,}[\\/]?$|^(?:~|\.{1,2})?\/[a-z._-]*$/;
 /** Names of anything with a number, as programs and documents have them. */
-const NUMBERED =
+export const NUMBERED =
   /^(?:value|arg|param|str|string|text|field|user|key|test|item|step|foo|bar|input|var|val|tmp|line|col|row|node|password|pass|pw|pwd|token|secret|name|type|version|v|aes|rsa|es|rs|hs|ps|oauth|http|h|level|part|option|column)[_-]?\d{1,4}$/i;
 export const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 const VERSION = /^v?\d+\.\d/;
@@ -141,6 +141,8 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
   if (value.length < (kind === "password" ? 5 : 8) || PLACEHOLDER.test(value.slice(0, 80)) || isFillerOrMask(value))
     return false;
   if (PATH.test(value) && !/[+=]|(?=\S*\d\S*\d)[A-Za-z0-9]{24}/.test(value)) return false;
+  // The word for it, as the text of a label; a hash after the names of a cache.
+  if (LABEL.test(unmarked(value)) || (kind === "key" && /^[A-Za-z].*-[0-9a-f]{32,64}$/.test(value))) return false;
   if (kind === "key")
     // Salts of WordPress have every sign there is; an id is none, but in a variable of a shell.
     return writing === "quoted"
@@ -204,7 +206,7 @@ export function isChance(value: string): boolean {
 export function isOdd(value: string, kind: NameKind): boolean {
   if (
     /^[a-z]+:\/\/|[_/\\(){}<>=:;,|]|\.\w/i.test(value) ||
-    /sha\d|md5|aes|rsa|hmac|pbkdf|utf|base64|crypt|oauth|x509|ISO|RFC|ES\d/i.test(value)
+    /sha\d|md5|aes|rsa|hmac|pbkdf|argon|utf|base64|crypt|oauth|x509|ISO|RFC|ES\d/i.test(value)
   )
     return false;
   const has = [/[a-z]/, /[A-Z]/, /\d/, /[!@#$%^&*?~+-]/].map((one) => one.test(value));
@@ -217,7 +219,7 @@ export function isOdd(value: string, kind: NameKind): boolean {
 }
 
 /** Names of what keeps, hashes or writes passwords, numbers with a unit, and numbers of tickets. */
-const TERM =
+export const TERM =
   /sha-?\d|md[45]|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ntlm|(?:^|[^a-z])(?:aes|rsa|iso|rfc)[-_]?\d|^\d+(?:[.,]\d+)?(?:-?[a-z]+)*$|^[a-z]{2,6}-\d+$/i;
 
 /** Returns whether a word that a sentence says to be a password is no usual one. `isLinked`: it says so by a word for that. */

@@ -10,7 +10,7 @@ const PASSWD = /\/etc\/passwd/;
 const READER = /(?:^|[\s;&|($])(?:cat|bat|less|more|head|tail|xxd|od|hexdump|base64|strings|type|Get-Content)[ \t]/;
 /** Commands that print nothing but a secret. */
 const PRINTER =
-  /(?:pass|secret|token|key|cred)[^\n]{0,200}\|[ \t]{0,4}base64[ \t]{1,4}(?:-d|-D|--decode)|(?:dump|print|export|show|get)[_-]?priv(?:ate)?[_-]?key|print-(?:access|identity)-token|get-(?:login-password|access-token|secret-value)|(?:auth|create)[ \t]token|auth:token|(?:^|[\s;&|])(?:pass|gopass)[ \t]show|op[ \t](?:read|item get)|bw[ \t]get[ \t]password|find-(?:generic|internet)-password|secrets[ \t]versions[ \t]access|kv[ \t]get[^\n]{0,100}-field|openssl[ \t]rand|(?:^|[\s;&|])pwgen[ \t]/;
+  /(?:pass|secret|token|key|cred)[^\n]{0,200}\|[ \t]{0,4}base64[ \t]{1,4}(?:-d|-D|--decode)|(?:dump|print|export|show|get)[_-]?priv(?:ate)?[_-]?key|print-(?:access|identity)-token|get-(?:login-password|access-token|secret-value)|(?:auth|create)[ \t]token|auth:token|(?:^|[\s;&|])(?:pass|gopass)[ \t]show|op[ \t](?:read|item get)|bw[ \t]get[ \t]password|find-(?:generic|internet)-password|secrets[ \t]versions[ \t]access|kv[ \t]get[^\n]{0,100}-field|openssl[ \t]rand|(?:echo[ \t]["']?\$\{?|printenv[ \t]|(?:environ|ENV|env)\W{1,6})\w{0,32}(?:PASS|SECRET|TOKEN|_KEY|PWD)|(?:^|[\s;&|])pwgen[ \t]/;
 
 /** Returns whether what a command prints, or a file has, is a secret. */
 export function tellsSecret(command: string): boolean {
@@ -20,7 +20,7 @@ export function tellsSecret(command: string): boolean {
 }
 
 /** A line with one word, or a line of a dump. */
-const LONE = /(?<=^|\n)[ \t"']{0,8}([^\s"']{8,512})["']?[ \t]{0,8}(?=\r?\n|$)/dg;
+const LONE = /(?<=^|\n)(?:=> )?[ \t"']{0,8}([^\s"']{8,512})["']?[ \t]{0,8}(?=\r?\n|$)/dg;
 const DUMPED = /(?<=^|\n)[0-9a-f]{6,16}:?[ \t]{1,4}((?:[0-9a-f]{2,8}[ \t|]{1,4}){1,16}[^\n]{0,40})/dg;
 const MOST = 8192;
 

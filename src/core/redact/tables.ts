@@ -1,5 +1,6 @@
 /** Secrets in tables: of CSV, Markdown, and programs that print rows, whose first line names the columns. */
 
+import { isMade } from "./hinted.ts";
 import { canBeSecret, isJumpy, labelOf, secretKind } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
@@ -42,7 +43,7 @@ function* secretsOf(
     const value = cell.trim().replace(/^["'`*]+|["'`*]+$/g, "");
     const kind = kinds[column];
     const isKnown = kind && value !== "" && canBeSecret(value, kind, sign === "|" ? "bare" : "setting");
-    if (kind && (isKnown || (kind !== "key" && value.length >= 8 && isJumpy(value)))) {
+    if (kind && (isKnown || (kind !== "key" && value.length >= 8 && (isJumpy(value) || isMade(value))))) {
       const start = at + cell.indexOf(value);
       yield { start, end: start + value.length, kind: labelOf(kind) };
     }

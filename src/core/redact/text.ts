@@ -42,6 +42,17 @@ const NOT_TEXT = /[\u0000-\u0006\u000e-\u001a\ufffd]/g;
 const OPEN_BLOCK =
   /-----BEGIN ([A-Z0-9 ]{0,32}(?:CERTIFICATE|PUBLIC KEY|PARAMETERS|CRL|REQUEST)(?: BLOCK)?)-----[^-]{0,65536}-----END \1-----/g;
 
+/** The rest of a value: on the next line after a backslash, or as another string that a program adds. */
+const MORE =
+  /(?:\\\r?\n[ \t]{0,16}(?!-)(?=[^\s"'`]{6,512}(?:[\\"'`;,)]|\s|$))|["'`]\s{0,16}(?:(?:\.\.?|[+&\\_])\s{0,40}|(?<=\n[ \t]{0,16}))["'`])[A-Za-z0-9+/=_.!@#$%^&*~-]{2,512}/y;
+
+function endOf(text: string, at: number): number {
+  for (let end = at; ; end = MORE.lastIndex) {
+    MORE.lastIndex = end;
+    if (!MORE.test(text)) return end;
+  }
+}
+
 export class TextRedactor {
   readonly homes = new Homes();
   private readonly emails: boolean;
@@ -66,14 +77,18 @@ export class TextRedactor {
         found.push(this.finding({ ...span, kind: "account_email" }, text.slice(span.start, span.end)));
     if (isPrinted) for (const span of printedIn(text)) found.push(this.finding(span, text.slice(span.start, span.end)));
     const isJson = /^\s{0,64}[[{]/.test(text);
-    for (const view of [{ text, origin: (span: SecretSpan) => span }, ...viewsOf(text)]) {
-      this.read(view.text, view.origin, found);
+    const itself = { text, parts: [[0, text.length]] as const, origin: (span: SecretSpan) => span };
+    for (const { text: shown, parts, origin } of [itself, ...viewsOf(text)]) {
+      const readAt = (from: number, to: number): void =>
+        this.read(
+          shown.slice(from, to),
+          (span) => origin({ ...span, start: span.start + from, end: span.end + from }),
+          found,
+        );
+      for (const [from, to] of isJson ? [[0, shown.length]] : parts) readAt(from, to);
       if (!isJson) continue;
       // A string of JSON is a text of its own, which begins and ends with it.
-      for (const { 1: inner, index } of view.text.matchAll(STRING)) {
-        const shift = (span: SecretSpan) => ({ ...span, start: span.start + index + 1, end: span.end + index + 1 });
-        this.read(inner, (span) => view.origin(shift(span)), found);
-      }
+      for (const { 1: inner, index } of shown.matchAll(STRING)) readAt(index + 1, index + 1 + inner.length);
     }
     for (const { start, end, text: inner } of encodedIn(text)) {
       const first = inner === undefined ? undefined : this.firstIn(inner);
@@ -84,7 +99,10 @@ export class TextRedactor {
 
   /** Adds the findings of one reading of a text. */
   private read(text: string, origin: (span: SecretSpan) => SecretSpan, found: Finding[]): void {
-    for (const span of this.spans(text)) found.push(this.finding(origin(span), text.slice(span.start, span.end)));
+    for (const one of this.spans(text)) {
+      const span = NOT_KNOWN.has(one.kind) ? one : { ...one, end: endOf(text, one.end) };
+      found.push(this.finding(origin(span), text.slice(span.start, span.end)));
+    }
     for (const dump of dumpsIn(text))
       for (const span of this.spans(dump.text)) {
         const place = { ...dump.origin(span.start, span.end), kind: span.kind };

@@ -4,6 +4,8 @@ import type { SecretSpan } from "./tokens.ts";
 
 interface View {
   readonly text: string;
+  /** The parts of the text around what was hidden: what lies elsewhere reads as it did before. */
+  readonly parts: readonly (readonly [start: number, end: number])[];
   /** The span of the original text that a span of this one came from. */
   origin(span: SecretSpan): SecretSpan;
 }
@@ -20,7 +22,7 @@ const ENTITIES: Readonly<Record<string, string>> = { amp: "&", quot: '"', lt: "<
 
 /** Yields the readings, each of the one before, until nothing is hidden; JSON in JSON in JSON takes three. */
 export function* viewsOf(text: string): Generator<View> {
-  let last: View = { text, origin: (span) => span };
+  let last: View = { text, parts: [], origin: (span) => span };
   for (let depth = 0; depth < 4 && HIDING.test(last.text); depth++) {
     const next = plain(last);
     if (!next) return;
@@ -62,10 +64,29 @@ function plain({ text, origin }: View): View | undefined {
     if (isInside) return isEnd ? there[low + 1] : there[low];
     return there[low] + (at - here[low]);
   };
+  const shown = parts.join("");
   return {
-    text: parts.join(""),
+    text: shown,
+    parts: partsAround(here, shown),
     origin: ({ start, end, kind }) => origin({ start: back(start, false), end: back(end, true), kind }),
   };
+}
+
+/** Characters before and after what was hidden that may belong to the same secret, up to the ends of their lines. */
+const AROUND = 600;
+
+function partsAround(places: readonly number[], text: string): [start: number, end: number][] {
+  const parts: [number, number][] = [];
+  for (const at of places.slice(1)) {
+    const last = parts.at(-1);
+    if (last && at + AROUND / 2 <= last[1]) continue;
+    const start = text.lastIndexOf("\n", Math.max(0, at - AROUND)) + 1;
+    const line = text.indexOf("\n", at + AROUND);
+    const end = line < 0 ? text.length : line + 1;
+    if (last && start <= last[1]) last[1] = end;
+    else parts.push([start, end]);
+  }
+  return parts;
 }
 
 function meaning(found: string): string {

@@ -1,0 +1,194 @@
+/** Words that look made, in the reach of a word that says secret. The weaker that word, the more the shape has to say. */
+
+import { ABROAD_WORDS, isJumpy, NUMBERED, UUID, unmarked } from "./names.ts";
+import type { SecretSpan } from "./tokens.ts";
+
+/** Words for a password (1), for another secret (2), and for what often has one beside it (3). */
+const HINT = new RegExp(
+  `(pas{1,2}(?:w|ph|c)\\w|paswor|pwd|pswd|(?:require|user|db|smtp|store|root|master)pass(?![a-z])|rootpw|(?<![a-z])(?:pass|pw|psk)(?![a-z])|${ABROAD_WORDS.password})|` +
+    `(secret(?!ar)|token|add-mask|fernet|secretbox|aes\\.new|credential|(?<![a-z])creds?(?![a-z])|api[ _-]?key|private[ _-]?key|t?otp(?![a-z])|(?<![a-z])[2m]fa(?![a-z])|authenticator|webhook|bearer|(?<![a-z])psk|${ABROAD_WORDS.secret})|` +
+    "((?<![a-z])(?:(?:auth|join|priv|sign|app|access|master)?[_-]?key|cookie|encrypt|auth(?:entication)?|login|log ?in|sign ?in|user|account|pin|unlock|identify|radius|community|wi-?fi|vpn|ssh|s?ftp|sudo|admin|root)(?![a-z])|-[nz](?<=(?:^|\\n)\\+{1,4} [\"']?\\[{1,2}[\"']? -.))",
+  "gi",
+);
+/** A word as it may be a secret; what stands around words in programs and sentences ends it. */
+const WORD = /[A-Za-z0-9\u00c0-\u04ff!@#$%^&*+~?_./=:-]{8,256}/g;
+/** The rest of a word that begins so. */
+const WORD_END = /[\w\u00c0-\u04ff]*/y;
+/** Lines after that of a hint in which a value may stand. */
+const MOST_LINES = 4;
+const REACH = 320;
+/** A line that is longer belongs to no person and no setting: only what is near to the hint counts. */
+const NEAR = 160;
+
+/** Yields the words that look made near to a hint. */
+export function* hintedIn(text: string): Generator<SecretSpan> {
+  const plain = /[\u00c0-\u024f]/.test(text) ? unmarked(text) : text;
+  /** The words of the text, so that each is found once, and the first that a hint may reach. */
+  let words: RegExpExecArray[] | undefined;
+  let first = 0;
+  let past = -1;
+  let lineStart = 0;
+  let lineEnd = 0;
+  for (const { 0: hint, 1: isPassword, 2: isToken, index } of plain.matchAll(HINT)) {
+    const strength = isPassword ? 3 : isToken ? 2 : 1;
+    WORD_END.lastIndex = index + hint.length;
+    WORD_END.test(text);
+    const after = WORD_END.lastIndex;
+    // One line may have many hints.
+    if (index >= lineEnd) {
+      lineStart = text.lastIndexOf("\n", index) + 1;
+      lineEnd = text.indexOf("\n", index);
+      if (lineEnd < 0) lineEnd = text.length;
+    }
+    const from = Math.max(lineStart, index - NEAR);
+    const to = Math.min(lineEnd, after + NEAR);
+    if (text.length - from < 8) return;
+    const rest = strength > 1 ? to + following(text, to) : to;
+    words ??= [...text.matchAll(WORD)];
+    while (first < words.length && words[first].index < from) first++;
+    for (let at = first; at < words.length && words[at].index < rest; at++) {
+      const word = words[at];
+      const [start, value] = trimmed(word[0], word.index);
+      if (start < past && start + value.length <= past) continue;
+      const place = start < index ? "before" : start < to ? "after" : "below";
+      if (start + value.length > index && start < after) continue;
+      // A line of a setting has nothing but its name, at most a number of its type, and the value.
+      const isSetting =
+        start + value.length >= to &&
+        /^[ \t]+(?:\d+[ \t]+)?(?:md5[ \t]+|--\w+[ \t]+)?["']?$/.test(text.slice(after, start));
+      if (
+        text[start - 1] === "\\" ||
+        SUM.test(word[0]) ||
+        !isEnough(value, isSetting ? 3 : strength, place, text, after, start)
+      )
+        continue;
+      past = Math.max(past, start + value.length);
+      yield { start, end: start + value.length, kind: isPassword ? "password" : "secret" };
+    }
+  }
+}
+
+/** A fingerprint with the name of what made it. */
+const SUM = /^(?:SHA|MD)\d+:/;
+
+/** Returns how many characters after a line are lines of the same structure or dialogue. */
+function following(text: string, at: number): number {
+  let end = at;
+  for (let lines = 0; lines < MOST_LINES && end < text.length && end - at < REACH; lines++) {
+    const next = text.indexOf("\n", end + 1);
+    // A blank line ends it.
+    if (next === end + 1) break;
+    end = next < 0 ? text.length : next;
+  }
+  return Math.min(end - at, REACH);
+}
+
+/** Returns a word without a name before it, and without the signs of the sentence around it. */
+function trimmed(word: string, at: number): [start: number, value: string] {
+  const before = /^(?:[\w.-]{1,64}[=:](?=[^=/])|[-.:=/*#$@&+?%]+)+/.exec(word)?.[0].length ?? 0;
+  return [at + before, word.slice(before).replace(/(?:[.:?*]+|=(?=\w)|(?<!=)=)$/, "")];
+}
+
+type Place = "before" | "after" | "below";
+
+function isEnough(value: string, strength: number, place: Place, text: string, after: number, start: number): boolean {
+  const shape = shapeOf(value);
+  if (shape === "none") return false;
+  const between = place === "after" ? text.slice(after, start) : "";
+  const isLinked =
+    LINKED.test(between) ||
+    (strength === 3 && place === "after" && /^,? ["']?$/.test(between)) ||
+    (strength === 2 && /^ ["']$/.test(between)) ||
+    (between === " " && /key$/.test(text.slice(after - 3, after)));
+  if (shape === "hex")
+    return (
+      ((strength > 1 && isLinked) ||
+        (/^[= ]$/.test(between) &&
+          /(?:login|[a-z]{3,} key|token|secret)$/i.test(text.slice(Math.max(0, after - 24), after)))) &&
+      !/commit|sha|hash|digest|checksum|revision|etag|version|public|cache|fingerprint|\bid\b/i.test(
+        text.slice(Math.max(0, after - 60), start),
+      )
+    );
+  if (shape === "phrase") return isLinked && /phrase$/i.test(text.slice(after - 12, after));
+  const needed = NEEDED[strength - 1];
+  return LEVELS[shape] + (isLinked ? 1 : 0) >= needed[place];
+}
+
+/** How much a shape has to say before a hint on its line, after it, and below, by the strength of the hint. */
+const NEEDED = [
+  { before: 3.5, after: 3, below: 3.5 },
+  { before: 3, after: 3, below: 3 },
+  { before: 2, after: 2, below: 2 },
+] as const;
+
+/** What ties a value to the name before it. */
+const LINKED =
+  /(?:^\(|[:=：]|->|→|\b(?:is|ist|lautet|es|est|é|jest|är|este|to|as)|[はは是为為])[ \t]{0,4}["'`*[(]{0,3}$|\(b?["']$/;
+
+const LEVELS = { none: 0, phrase: 0, plain: 1, words: 2, mixed: 3, odd: 3.5, random: 3, long: 4, hex: 0 } as const;
+
+/** What is never a secret: addresses, ids, versions, ranges of characters, places, names of algorithms, expressions. */
+const NEVER =
+  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|argon|^pk_|\w__\w|amd64|arm64|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
+
+/** Returns how a word is made. */
+export function shapeOf(value: string): keyof typeof LEVELS {
+  if (value.length < 8 || NEVER.test(value) || UUID.test(value)) return "none";
+  const has = (one: RegExp): boolean => one.test(value);
+  if (!has(/\d/)) return has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}$/) ? "phrase" : "none";
+  if (has(/^[0-9a-f]+$/i)) return value.length >= 32 && has(/[a-f]/i) ? "hex" : "none";
+  if (has(/^[A-Z2-7]{16,}$/)) return (value.match(/[A-Z](?=\d)/g) ?? []).length > 1 ? "random" : "none";
+  const isBoth = has(/[a-z]/) && has(/[A-Z]/);
+  if (
+    has(/^[A-Z][a-z\d]{2,}(?:[._%+&!-]?[A-Z][a-z\d]{2,})*(?:[._%+&!-][A-Z][a-z\d]{0,16}\d|[._-]\d\d|\d\d\d?)\d{0,3}!?$/)
+  )
+    return has(/[%+&!]/) ? "mixed" : "words";
+  if (has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}-\d{2,4}$|^(?=.*-.*\d.*-)[A-Z\d]{4,6}(?:-[A-Z\d]{4,6}){3,}$/)) return "words";
+  if (isBoth && has(/[\p{L}\d][!@#$%^&*+~?]/u) && !has(/[/=:]/)) return has(/[\p{L}\d][!#@$]/u) ? "odd" : "mixed";
+  if (has(/[a-z]/) && has(/[a-z\d][!@#$%^&*~][a-z\d!]/i) && !has(/[/=:.+_]|^[a-z]+\W\d+$/)) return "words";
+  if (has(/[/.:=]/) && !has(/^[A-Za-z0-9+/]{30,}={0,2}$/)) return "none";
+  if (isBoth && !has(/^[A-Z]?[a-z]{3,}\d{2,}[A-Z]?[a-z]*$/))
+    return !(
+      isJumpy(value) ||
+      (value.length >= 30 && has(/(?:[a-z][A-Z\d].*){5}/) && has(/\d.*\d/) && !has(/(?:[A-Z][a-z]{2,}.*){5}/))
+    ) ||
+      value.length < 12 ||
+      (value.length < 20 && !has(/\d\D+\d/))
+      ? "none"
+      : value.length < 16
+        ? "words"
+        : value.length < 28
+          ? "random"
+          : "long";
+  if (has(/^[a-z0-9]{16,}$/)) return (value.match(/[a-z](?=\d)/g) ?? []).length > 2 ? "random" : "none";
+  return has(/^(?=.*[A-Za-z]{3})(?=.*\d\d)[A-Za-z\d]+$/) && !has(/^[A-Za-z]{1,5}\d+$/) && !NUMBERED.test(value)
+    ? "plain"
+    : "none";
+}
+
+/** Returns whether a word is made like one. */
+export const isMade = (value: string): boolean => LEVELS[shapeOf(value)] > 1;
+
+/** A sign within a word that no program has there. */
+const SIGN = /[A-Za-z0-9][!#$%^&](?=[A-Za-z0-9])/g;
+const ODD_WORD = /(?<![^\s"'`>(:=/,|[])[A-Za-z0-9!#$%^&]{10,48}(?=["'`\s,;)\]|@]|$)/y;
+
+/** Yields the words that nothing but a password looks like. */
+export function* oddIn(text: string): Generator<SecretSpan> {
+  let past = 0;
+  for (const { index } of text.matchAll(SIGN)) {
+    if (index < past) continue;
+    let start = index;
+    while (start > past && index - start < 24 && /[A-Za-z0-9]/.test(text[start - 1])) start--;
+    ODD_WORD.lastIndex = start;
+    const value = ODD_WORD.exec(text)?.[0] ?? "";
+    past = Math.max(index + 1, start + value.length);
+    if (
+      /\d/.test(value) &&
+      /^[A-Za-z\d]{2,}\W+\w/.test(value) &&
+      !/^[A-Za-z]\w*#[A-Za-z]\w*$|#.*#/.test(value) &&
+      LEVELS[shapeOf(value)] >= 3
+    )
+      yield { start, end: start + value.length, kind: "password" };
+  }
+}
