@@ -2,8 +2,9 @@
 
 import { describe, expect, test } from "vitest";
 import { type ExportPage, type PageEntry, pageOf } from "../../src/core/export/page.ts";
+import { PictureRoom } from "../../src/core/export/pictures.ts";
 import { noCounts, noUsage } from "../../src/core/session/stats.ts";
-import { htmlPieces } from "../../src/page/main.ts";
+import { htmlPieces, markdownPieces } from "../../src/page/main.ts";
 import { entryText, id, userText } from "../support/lines.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { range } from "../support/random.ts";
@@ -94,9 +95,47 @@ describe("takes no time that grows with the square", SWEEP, () => {
     const session = await sessionOf([userText(id(0), null), ...rest()]);
     let size = 0;
     const took = await processorTimeOf(() => {
-      for (const piece of htmlPieces(pageOf(session, true))) size += piece.length;
+      for (const piece of htmlPieces(pageOf(session, "all"))) size += piece.length;
     });
     expect(size).toBeGreaterThan(50 * COUNT);
     expect(took).toBeLessThan(6000);
   });
+});
+
+describe("pictures", () => {
+  const data = "iVBORw0KGgo".padEnd(4000, "A");
+  const content = [{ type: "image", mimeType: "image/png", data }];
+  const lines = [
+    entryText("message", id(0), null, { message: { role: "user", content } }),
+    entryText("custom_message", id(1), id(0), { customType: "x", content, display: true }),
+    entryText("message", id(2), id(1), { message: { role: "toolResult", toolCallId: "c", toolName: "see", content } }),
+  ];
+
+  test.each([
+    [12_000, 0],
+    [8000, 1],
+    [0, 3],
+  ])("for which a page of %i characters has no room are named with type and size", async (most, left) => {
+    const room = new PictureRoom(most);
+    const html = [...htmlPieces(pageOf(await sessionOf(lines), "all", undefined, room))].join("");
+    expect(html.split(data).length - 1).toBe(3 - left);
+    expect(html.match(/\[image image\/png, [\d.]+ .B: left out/g)?.length ?? 0).toBe(left);
+    expect([room.pictures, room.bytes]).toEqual([left, left * 3000]);
+  });
+});
+
+test("a page of the recent part begins at what the last compaction kept", async () => {
+  const compaction = { summary: "what was", firstKeptEntryId: id(2), tokensBefore: 1 };
+  const session = await sessionOf([
+    userText(id(0), null, "long ago"),
+    userText(id(1), id(0), "ago"),
+    userText(id(2), id(1), "kept"),
+    entryText("compaction", id(3), id(2), compaction),
+    userText(id(4), id(3), "now"),
+  ]);
+  for (const draw of [htmlPieces, markdownPieces]) {
+    const text = [...draw(pageOf(session, "recent"))].join("");
+    for (const said of ["kept", "what was", "now", "2 entries before these"]) expect(text).toContain(said);
+    expect(text).not.toContain("ago");
+  }
 });
