@@ -1,6 +1,7 @@
 /** A page of a long session leaves as it is made. */
 
 import { describe, expect, test } from "vitest";
+import { shownPart } from "../../src/core/export/cut.ts";
 import { type ExportPage, type PageEntry, pageOf } from "../../src/core/export/page.ts";
 import { PictureRoom } from "../../src/core/export/pictures.ts";
 import { noCounts, noUsage } from "../../src/core/session/stats.ts";
@@ -138,4 +139,37 @@ test("a page of the recent part begins at what the last compaction kept", async 
     for (const said of ["kept", "what was", "now", "2 entries before these"]) expect(text).toContain(said);
     expect(text).not.toContain("ago");
   }
+});
+
+describe("of an entry with a million members", () => {
+  const members = Object.fromEntries(range(0, 30_000).map((n) => [`m${n}`, n]));
+  const list = range(0, 30_000);
+  const call = { type: "toolCall", id: "c", name: "other", arguments: members };
+  const texts = range(0, 60_000).map((n) => ({ type: "text", text: `${n}` }));
+  test.each<[string, object]>([
+    ["data", { type: "custom", customType: "x", data: { list } }],
+    ["unknown", { type: "new", ...members }],
+    ["details", { type: "custom_message", customType: "x", content: "hi", display: true, details: members }],
+    ["arguments", { type: "message", message: { role: "assistant", content: [call] } }],
+    ["summary", { type: "compaction", summary: members, firstKeptEntryId: "x" }],
+    ["content", { type: "message", message: { role: "user", content: texts } }],
+  ])("as much is shown as helps anybody, and how much more there is: %s", (_, entry) => {
+    const shown = shownPart({ timestamp: "2026", ...entry });
+    const text = JSON.stringify(shown);
+    expect(text).toMatch(/10\d\d\d more are not shown here/);
+    expect(text.length).toBeLessThan(JSON.stringify(entry).length);
+    expect(shown).toMatchObject({ type: (entry as { type: string }).type, timestamp: "2026" });
+  });
+
+  test("a page has the note, and all of an entry that is no larger", async () => {
+    const custom = (n: number, data: unknown) =>
+      entryText("custom", id(n), n === 0 ? null : id(n - 1), { customType: "x", data });
+    const session = await sessionOf([custom(0, { some: list.slice(0, 10_000) }), custom(1, { list })]);
+    for (const draw of [htmlPieces, markdownPieces]) {
+      const text = [...draw(pageOf(session, "all"))].join("");
+      expect(text.match(/\d+ more are not shown here/g)?.length).toBeGreaterThan(0);
+      expect(text).toContain("9999");
+      expect(text).not.toContain("29999");
+    }
+  });
 });

@@ -6,6 +6,7 @@ import { contentText, preview, shownText } from "../format/message.ts";
 import { memberOf, members, parse } from "../json/json.ts";
 import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
+import { LONGEST_WHOLE, shownPart } from "./cut.ts";
 import { foldsOf, headOf, type PageFamily, type PageFold, type PageHead } from "./head.ts";
 import type { PictureRoom } from "./pictures.ts";
 
@@ -100,11 +101,16 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
     while (above >= 0 && shown[above] === 0) above = tree.nodes.parent(above);
     return above >= 0 ? above : -1;
   };
+  const bodyAt = (position: number): PageEntry["body"] => {
+    const body = bodyOf(session, position);
+    const shown = log.length(position) > LONGEST_WHOLE ? shownPart(body) : body;
+    return room ? withRoom(shown, room) : shown;
+  };
   const entryAt = (position: number): PageEntry => ({
     number: position,
     above: aboveOf(position),
     anchor: anchorOf(position),
-    body: room ? withRoom(bodyOf(session, position), room) : bodyOf(session, position),
+    body: bodyAt(position),
     label: tree.labels.get(position)?.label,
     branchesHere: branchesHere.get(position) ?? [],
   });
