@@ -146,7 +146,7 @@ export default command({
         ...redacted?.report(),
         ...(file && resumption(context, format, file)),
       });
-      if (outputPath === undefined) return { sessionId, content: contentOf(context, pieces), ...outcome() };
+      if (outputPath === undefined) return { sessionId, content: await contentOf(context, pieces), ...outcome() };
       const attachmentsOf = format === "jsonl" && stored.file !== null ? stored.file : undefined;
       const taken = overwrite ? "replace" : "refuse";
       const isBytes = format === "jsonl" && !redacted && all;
@@ -230,12 +230,20 @@ function requireReadable(session: Session, extent: PageExtent, isPage: boolean):
   throw new Failure("message_too_large", sentence, { size, limit: MAX_CONTENT });
 }
 
-/** Returns the pieces as one text. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
-function contentOf({ host }: CommandContext, pieces: ExportPieces): string {
+/** Bytes that are made without a pause. */
+const STEP = 1 << 19;
+
+/** Returns the pieces as one text, with pauses for other requests. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
+async function contentOf({ host, workspace }: CommandContext, pieces: ExportPieces): Promise<string> {
   const most = Math.min(MAX_CONTENT, host.maxReplyBytes ?? MAX_CONTENT);
   const parts: Uint8Array[] = [];
   let size = 0;
+  let paused = 0;
   for (const piece of pieces) {
+    if (size - paused >= STEP) {
+      paused = size;
+      await workspace.stores.pause();
+    }
     const bytes = typeof piece === "string" ? bytesOf(piece) : Uint8Array.from(piece);
     size += bytes.length;
     if (size > most)

@@ -903,3 +903,19 @@ test("a page or file whose size is known to be over that of a reply is refused b
     "invalid_params",
   );
 });
+
+test("a long export without a file lets other requests in between", async () => {
+  const place = temporaryPlace();
+  const lines = [1, 2, 3].map((n) => userText(id(n), n === 1 ? null : id(n - 1), "x".repeat(1 << 19)));
+  const server = open(place, sessionFile(place, lines));
+  await server.result("get_state");
+  let turns = 0;
+  const count = (): void => {
+    turns++;
+    next = setImmediate(count);
+  };
+  let next = setImmediate(count);
+  await server.result("export_session", { format: "jsonl" });
+  clearImmediate(next);
+  expect(turns).toBeGreaterThan(0);
+});

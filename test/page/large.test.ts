@@ -156,9 +156,9 @@ describe("of an entry with a million members", () => {
   ])("as much is shown as helps anybody, and how much more there is: %s", (_, entry) => {
     const shown = shownPart({ timestamp: "2026", ...entry });
     const text = JSON.stringify(shown);
-    expect(text).toMatch(/10\d\d\d more are not shown here/);
+    expect(/10\d\d\d more are not shown here/.test(text)).toBe(true);
     expect(text.length).toBeLessThan(JSON.stringify(entry).length);
-    expect(shown).toMatchObject({ type: (entry as { type: string }).type, timestamp: "2026" });
+    expect([shown.type, shown.timestamp]).toEqual([(entry as { type: string }).type, "2026"]);
   });
 
   test("a page has the note, and all of an entry that is no larger", async () => {

@@ -1,6 +1,7 @@
 /** Entries with as much of them as a page can show: one with a million members would be one piece of many seconds. */
 
 import { isObject } from "../foreign/messages.ts";
+import type { LooseMembers } from "../format/loose.ts";
 
 /** Members and elements of an entry that are shown, besides the blocks of its content, and those blocks. */
 const MOST = 20_000;
@@ -18,10 +19,8 @@ const DEEPEST = 100;
 /** Bytes of the shortest line that can have more than is shown: each element takes two. */
 export const LONGEST_WHOLE = 2 * MOST;
 
-type Body = Readonly<Record<string, unknown>>;
-
 /** Returns an entry without the members, elements and blocks beyond those that a page shows, with a note in their place. */
-export function shownPart(body: Body): Body {
+export function shownPart(body: LooseMembers): LooseMembers {
   const cutter = new Cutter();
   if (body.type !== "message" || !isObject(body.message)) return cutter.withContent(body);
   return { ...body, message: cutter.withContent(body.message) };
@@ -31,10 +30,10 @@ class Cutter {
   private left = MOST;
 
   /** Returns an object whose `content` is that of a message. */
-  withContent(whole: Body): Body {
+  withContent(whole: LooseMembers): LooseMembers {
     const { content, ...rest } = whole;
     const needed = NEEDED.filter((name) => typeof whole[name] === "string").map((name) => [name, whole[name]]);
-    const shown = { ...(this.cut(rest, 0) as Body), ...Object.fromEntries(needed) };
+    const shown = { ...(this.cut(rest, 0) as LooseMembers), ...Object.fromEntries(needed) };
     return content === undefined ? shown : { ...shown, content: this.blocks(content) };
   }
 
@@ -67,7 +66,7 @@ class Cutter {
         shown.push(["…", noteOf(names.length - shown.length)]);
         break;
       }
-      shown.push([name, this.cut((value as Body)[name], depth + 1)]);
+      shown.push([name, this.cut((value as LooseMembers)[name], depth + 1)]);
     }
     return Object.fromEntries(shown);
   }
