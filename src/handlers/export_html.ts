@@ -2,7 +2,7 @@ import * as z from "zod";
 import { pageOf } from "../core/export/page.ts";
 import { nameable } from "../core/format/entry.ts";
 import { command } from "./shared/command.ts";
-import { jsonlOf, pageParams } from "./shared/jsonl.ts";
+import { jsonlOf, pageParams, pageParts, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
 import { relativesOf } from "./shared/relatives.ts";
 import { optionalName } from "./shared/shapes.ts";
@@ -22,7 +22,7 @@ export default command({
     ...pageParams,
     ...redactionParams,
   },
-  result: z.object({ path: z.string(), ...redactionResult }),
+  result: z.object({ path: z.string(), ...pageResult, ...redactionResult }),
   failures: ["path_outside_root", "already_exists", "unjudged", "storage_full", "storage_failed"],
   example: { params: { outputPath: "session.html" }, result: { path: "/home/me/app/session.html" } },
   async run(context, params) {
@@ -34,12 +34,10 @@ export default command({
     // Pages are drawn by a file of its own, which no start needs.
     const { htmlPieces } = await import("../page/main.ts");
     const jsonl = () => jsonlOf(workspace.stores, session, redacted?.session, true);
-    const page = pageOf(
-      redacted?.session ?? session,
-      true,
-      await relativesOf(context, session, redacted !== undefined),
-    );
-    const pieces = htmlPieces(page, params.jsonl === false ? {} : { jsonl });
-    return { path: await workspace.stores.writeOutput(named, pieces, taken), ...redacted?.report() };
+    const family = await relativesOf(context, session, redacted !== undefined);
+    const { room, isPacked, report } = pageParts(session, params.jsonl !== false);
+    const page = pageOf(redacted?.session ?? session, "all", family, room);
+    const pieces = htmlPieces(page, isPacked ? { jsonl } : {});
+    return { path: await workspace.stores.writeOutput(named, pieces, taken), ...report(), ...redacted?.report() };
   },
 });

@@ -1,12 +1,13 @@
 import * as z from "zod";
 import { RESUMING, type ResumableSession, resumable } from "../core/export/agents/resumable.ts";
-import { type ExportPage, pageOf } from "../core/export/page.ts";
+import { recentPath } from "../core/export/branches.ts";
+import { type ExportPage, type PageExtent, pageOf } from "../core/export/page.ts";
 import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, command, type Report } from "./shared/command.ts";
-import { jsonlOf, pageParams } from "./shared/jsonl.ts";
+import { bytesIn, jsonlOf, pageParams, pageParts, pageResult } from "./shared/jsonl.ts";
 import { redactionParams, redactionResult, withoutSecrets } from "./shared/redaction.ts";
 import { relativesOf } from "./shared/relatives.ts";
 import { anySessionPath, fidelity, fidelityShown, optionalName } from "./shared/shapes.ts";
@@ -32,11 +33,11 @@ export default command({
     outputPath: optionalName.describe("relative paths refer to the server's working directory"),
     overwrite: z.boolean().optional().describe("whether an existing file may be replaced"),
     branches: z
-      .enum(["all", "path"])
+      .enum(["all", "path", "recent"])
       .optional()
       .describe(
-        "every branch, or the path to the leaf; all by default for jsonl, html and claude, path for the others. codex has " +
-          "only the path",
+        "every branch, the path to the leaf, or (html and markdown) that path from what the last compaction kept; all by " +
+          "default for jsonl, html and claude, path for the others. codex has only the path",
       ),
     leafId: z.string().optional().describe("claude, codex: the entry to resume from; the current leaf by default"),
     ...pageParams,
@@ -58,6 +59,7 @@ export default command({
     path: z.string().optional().describe("where it was written"),
     content: z.string().optional().describe("when no outputPath was given"),
     records: z.number().int().optional().describe("training: how many"),
+    ...pageResult,
     ...redactionResult,
     resume: z
       .object({
@@ -92,7 +94,11 @@ export default command({
   async run(context, params) {
     const { workspace } = context;
     const { sessionPath, format, outputPath, overwrite = false, branches, leafId } = params;
-    const all = (branches ?? (WHOLE.includes(format) ? "all" : "path")) === "all";
+    const extent = branches ?? (WHOLE.includes(format) ? "all" : "path");
+    const all = extent === "all";
+    const isPage = format === "html" || format === "markdown";
+    if (extent === "recent" && !isPage)
+      throw new BadParams([{ path: "branches", message: "only html and markdown can begin at the last compaction" }]);
     const agent = RESUMING.find((name) => name === format);
     if (format === "codex" && all)
       throw new BadParams([{ path: "branches", message: "a file of Codex's has one path" }]);
@@ -102,10 +108,14 @@ export default command({
     if ("reason" in rules) throw new BadParams([{ path: `rolePatterns.${rules.pattern}`, message: rules.reason }]);
     const stored = context.target ?? workspace.open({ sessionPath: sessionPath as string });
     try {
+      if (
+        outputPath === undefined &&
+        (format === "html" || (format === "jsonl" && !params.redact && !params.redactEmails))
+      )
+        requireReadable(stored, extent, isPage);
       const leaf = leafId === undefined ? stored.tree.leaf : stored.position(leafId);
       const redacted = await withoutSecrets(context, stored, params, all || leafId !== undefined);
       const session = redacted?.session ?? stored;
-      const isPage = format === "html" || format === "markdown";
       const family = isPage ? await relativesOf(context, stored, redacted !== undefined) : undefined;
       const file = agent && resumable(agent, session, { leaf, all, env: session.env });
       let records: number | undefined;
@@ -117,6 +127,7 @@ export default command({
       };
       const jsonl = (): Iterable<Uint8Array> => jsonlOf(workspace.stores, stored, redacted?.session, all);
       const reads = { entries: 0 };
+      const parts = format === "html" ? pageParts(stored, params.jsonl !== false && extent !== "recent") : undefined;
       const pieces = file
         ? file.lines()
         : format === "training"
@@ -124,13 +135,18 @@ export default command({
           : isPage
             ? await drawn(
                 format,
-                countingReads(pageOf(session, all, family), reads),
-                params.jsonl === false ? undefined : jsonl,
+                countingReads(pageOf(session, extent, family, parts?.room), reads),
+                parts?.isPacked ? jsonl : undefined,
               )
             : jsonl();
       const { id: sessionId } = session;
-      const outcome = () => ({ records, ...redacted?.report(), ...(file && resumption(context, format, file)) });
-      if (outputPath === undefined) return { sessionId, content: contentOf(context, pieces), ...outcome() };
+      const outcome = () => ({
+        records,
+        ...parts?.report(),
+        ...redacted?.report(),
+        ...(file && resumption(context, format, file)),
+      });
+      if (outputPath === undefined) return { sessionId, content: await contentOf(context, pieces), ...outcome() };
       const attachmentsOf = format === "jsonl" && stored.file !== null ? stored.file : undefined;
       const taken = overwrite ? "replace" : "refuse";
       const isBytes = format === "jsonl" && !redacted && all;
@@ -203,12 +219,31 @@ async function drawn(
   return format === "html" ? htmlPieces(page, { jsonl }) : markdownPieces(page);
 }
 
-/** Returns the pieces as one text. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
-function contentOf({ host }: CommandContext, pieces: ExportPieces): string {
+/** Throws message_too_large where entries are known to be larger than a reply, before anything of them is read. */
+function requireReadable(session: Session, extent: PageExtent, isPage: boolean): void {
+  const shown = extent === "all" ? undefined : extent === "path" ? session.tree.path() : recentPath(session);
+  const size = bytesIn(session, shown);
+  if (size <= MAX_CONTENT) return;
+  const less =
+    isPage && extent !== "recent" ? ", or ask for the branches `recent`, which begin at the last compaction" : "";
+  const sentence = `These entries have ${size} bytes, and a reply has ${MAX_CONTENT} at most. Name a file as outputPath${less}.`;
+  throw new Failure("message_too_large", sentence, { size, limit: MAX_CONTENT });
+}
+
+/** Bytes that are made without a pause. */
+const STEP = 1 << 19;
+
+/** Returns the pieces as one text, with pauses for other requests. Throws message_too_large, and corrupt when the bytes are not UTF-8. */
+async function contentOf({ host, workspace }: CommandContext, pieces: ExportPieces): Promise<string> {
   const most = Math.min(MAX_CONTENT, host.maxReplyBytes ?? MAX_CONTENT);
   const parts: Uint8Array[] = [];
   let size = 0;
+  let paused = 0;
   for (const piece of pieces) {
+    if (size - paused >= STEP) {
+      paused = size;
+      await workspace.stores.pause();
+    }
     const bytes = typeof piece === "string" ? bytesOf(piece) : Uint8Array.from(piece);
     size += bytes.length;
     if (size > most)

@@ -2,11 +2,13 @@ import * as z from "zod";
 import { explain, REASONS } from "../core/context/explain.ts";
 import { paired, type Shown } from "../core/context/pairing.ts";
 import type { ImageForm } from "../core/format/images.ts";
+import { bytesOf, concat } from "../core/json/json.ts";
 import { Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { command } from "./shared/command.ts";
-import { images, message, stored } from "./shared/shapes.ts";
+import { pageOf, spanOf } from "./shared/page.ts";
+import { cursor, fromEnd, images, limit, message, nextCursor, stored } from "./shared/shapes.ts";
 
 const explanation = z.object({
   entryId: z.string(),
@@ -36,8 +38,14 @@ export default command({
         "every tool call has its result directly after it, as providers require: calls without a result and results " +
           "without a call are left out; where ids are empty or repeated, the order pairs them",
       ),
+    fromEnd,
+    cursor,
+    limit,
     images,
-    explain: z.boolean().optional().describe("say for each entry of the path why it is in the context or not"),
+    explain: z
+      .boolean()
+      .optional()
+      .describe("say for each entry of the path why it is in the context or not; the first page says it for all"),
   },
   result: z.object({
     messages: stored(z.array(message)),
@@ -45,8 +53,9 @@ export default command({
     thinkingLevel: z.string(),
     entryIds: z.array(z.string()).describe("one for each message"),
     explain: z.array(explanation).optional().describe("one for each entry of the path, root first"),
+    nextCursor,
   }),
-  failures: ["entry_not_found"],
+  failures: ["entry_not_found", "cursor_expired"],
   example: {
     params: {},
     result: {
@@ -56,26 +65,43 @@ export default command({
       entryIds: ["a1b2c3d4"],
     },
   },
-  run(context, { leafId, strict, images, explain: why }) {
+  run(context, params) {
     const { session } = context;
+    const { leafId, strict, images } = params;
     const { nodes } = session.log;
-    const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.position(leafId);
+    const end = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.position(leafId);
+    const page = pageOf(session, params.cursor, end);
+    const { leaf } = page;
     let all = shownAt(session, leaf, images);
     // A message was just found to be damaged, and each id must belong to the message at its index.
     if (session.rebuildAfterLosses()) all = shownAt(session, leaf, images);
     const shown = strict ? paired(session.tree, all) : all;
-    return {
-      messages: Raw.array(() => shown.map(({ text }) => text)),
-      model: session.model(leaf),
-      thinkingLevel: session.thinkingLevel(leaf),
-      entryIds: shown.map(({ item }) => nodes.id(item.position)),
-      explain: why
+    const why =
+      params.explain && params.cursor === undefined
         ? explain(session.tree, session, leaf, all, shown).map(({ position, by, ...reason }) => ({
             entryId: nodes.id(position),
             ...reason,
             ...(by === undefined ? {} : { by: nodes.id(by) }),
           }))
-        : undefined,
+        : undefined;
+    const withId = (i: number): Uint8Array =>
+      concat([shown[i].text, bytesOf(`,${JSON.stringify(nodes.id(shown[i].item.position))}`)]);
+    const span = spanOf(
+      context,
+      params,
+      shown.length,
+      page.index,
+      withId,
+      why && context.host.sizeOf(bytesOf(JSON.stringify(why))),
+    );
+    const onPage = shown.slice(span.from, span.past);
+    return {
+      messages: Raw.array(() => onPage.map(({ text }) => text)),
+      model: session.model(leaf),
+      thinkingLevel: session.thinkingLevel(leaf),
+      entryIds: onPage.map(({ item }) => nodes.id(item.position)),
+      explain: why,
+      nextCursor: span.next === undefined ? undefined : page.next(span.next),
     };
   },
 });

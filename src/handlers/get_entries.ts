@@ -1,18 +1,21 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
+import type { Session } from "../core/session/session.ts";
 import { command } from "./shared/command.ts";
 import { atMost, indexOf, pageEnd } from "./shared/page.ts";
-import { cursor, entry, entryExample, limit, nextCursor, stored } from "./shared/shapes.ts";
+import { cursor, entry, entryExample, fromEnd, images, limit, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_entries",
-  summary: "The entries of all branches in file order, as they are stored.",
+  summary: "The entries of all branches in file order, as they are stored, with their pictures or without.",
   effect: "read",
   params: {
     since: z.string().optional().describe("only entries after this one"),
     types: z.array(z.string()).optional().describe("only entries of these types"),
+    fromEnd,
     cursor,
     limit,
+    images,
   },
   result: z.object({ entries: stored(z.array(entry)), leafId: z.string().nullable(), nextCursor }),
   failures: ["entry_not_found", "cursor_expired"],
@@ -22,22 +25,34 @@ export default command({
   },
   run(context, params) {
     const { session } = context;
-    const after = indexOf(params.cursor, session.log.nodes.count);
-    const from = Math.max(after, params.since === undefined ? 0 : session.position(params.since) + 1);
+    const { fromEnd, limit, images } = params;
+    const { count } = session.log.nodes;
+    const first = params.since === undefined ? 0 : session.position(params.since) + 1;
+    const at = indexOf(params.cursor, count);
+    const positions = fromEnd
+      ? visibleBefore(session, params.cursor === undefined ? count : at, first)
+      : session.visible(Math.max(at, first));
     const types = params.types && new Set(params.types);
-    const most = atMost(context, params.limit);
+    const most = atMost(context, limit);
     const found: number[] = [];
-    for (const position of session.visible(from)) {
+    for (const position of positions) {
       if (types && !types.has(session.log.nodes.type(position))) continue;
       found.push(position);
       if (found.length > most) break;
     }
-    const past = pageEnd(context, params.limit, found.length, 0, (i) => session.line(found[i]));
+    const lineAt = (i: number) => session.lines([found[i]], images).next().value as Uint8Array;
+    const past = pageEnd(context, limit, found.length, 0, lineAt);
     const shown = found.slice(0, past);
+    if (fromEnd) shown.reverse();
     return {
-      entries: Raw.array(() => session.log.readMany(shown, true)),
+      entries: Raw.array(() => session.lines(shown, images)),
       leafId: session.leafId,
-      nextCursor: past < found.length ? String(found[past]) : undefined,
+      nextCursor: past < found.length ? String(fromEnd ? shown[0] : found[past]) : undefined,
     };
   },
 });
+
+/** Yields the entries before one that can be seen, the last first, down to `first`. */
+function* visibleBefore({ tree }: Session, past: number, first: number): Generator<number> {
+  for (let position = past - 1; position >= first; position--) if (tree.isVisible(position)) yield position;
+}

@@ -1,14 +1,14 @@
 import * as z from "zod";
 import { Raw } from "../core/json/raw.ts";
 import { command } from "./shared/command.ts";
-import { pageEnd, pageOf } from "./shared/page.ts";
-import { cursor, images, limit, message, nextCursor, stored } from "./shared/shapes.ts";
+import { pageOf, spanOf } from "./shared/page.ts";
+import { cursor, fromEnd, images, limit, message, nextCursor, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_messages",
   summary: "What the model sees at the leaf, oldest first: compactions, summaries and edits applied.",
   effect: "read",
-  params: { cursor, limit, images },
+  params: { fromEnd, cursor, limit, images },
   result: z.object({ messages: stored(z.array(message)), nextCursor }),
   failures: ["cursor_expired"],
   example: {
@@ -19,14 +19,14 @@ export default command({
     const { session } = context;
     const page = pageOf(session, params.cursor);
     const { items } = session.context(page.leaf);
-    const past = pageEnd(context, params.limit, items.length, page.index, (i) => {
+    const { from, past, next } = spanOf(context, params, items.length, page.index, (i) => {
       const [text] = session.messageTexts([items[i]], params.images);
       return text;
     });
-    const shown = items.slice(page.index, past);
+    const shown = items.slice(from, past);
     return {
       messages: Raw.array(() => session.messageTexts(shown, params.images)),
-      nextCursor: past < items.length ? page.next(past) : undefined,
+      nextCursor: next === undefined ? undefined : page.next(next),
     };
   },
 });

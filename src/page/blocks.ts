@@ -1,5 +1,6 @@
 /** Content blocks that are drawn the same everywhere. */
 
+import { LeftOut } from "../core/export/pictures.ts";
 import type { LooseMembers } from "../core/format/loose.ts";
 import { shownText } from "../core/format/message.ts";
 import { sizeOf } from "./amounts.ts";
@@ -16,6 +17,10 @@ const BEGINNINGS: Readonly<Record<string, string>> = {
 /** Returns a picture that is one of a known type; of anything else, that it was there. */
 export function imageHtml({ mimeType, data }: LooseMembers): string {
   const type = shownText(mimeType).toLowerCase();
+  if (data instanceof LeftOut) {
+    const what = `image ${escapeHtml(type.slice(0, 100))}, ${sizeOf((data.length * 3) / 4)}`;
+    return `<p class="nolink">[${what}: left out, because browsers do not open a page with all pictures of this session]</p>`;
+  }
   const bytes = typeof data === "string" ? data.replace(/\s+/g, "") : "";
   const size = bytes === "" ? "no data" : sizeOf((bytes.length * 3) / 4);
   const isPicture = Object.hasOwn(BEGINNINGS, type) && bytes.startsWith(BEGINNINGS[type]) && isBase64(bytes);

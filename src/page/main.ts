@@ -67,6 +67,9 @@ function* bodyPieces(page: ExportPage, head: PageHead, title: string): Generator
   const states = new Map<number, Drawn>();
   yield `<main>\n<section id="conversation.path"${leaf} aria-labelledby="conversation.title"><h2 id="conversation.title" class="vh">Conversation</h2>\n`;
   yield '<div class="segment">\n';
+  const { before = 0 } = page;
+  if (before > 0)
+    yield `<p class="from">${counted(before, "entry", "entries")} before these are not on this page.</p>\n`;
   yield* chunks.of(branchParts(page, path, nothingDrawn(), states));
   yield "</div>\n</section>\n";
   if (others.length > 0) yield* othersHtml(page, others, chunks, states);

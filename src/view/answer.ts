@@ -56,8 +56,11 @@ export interface ViewHost {
 /** The failure that a command was answered with. */
 export class AskFailed extends Error {
   readonly failure: string;
-  constructor(failure: string, sentence: string) {
+  /** HTML of a link to what can be shown in its place. */
+  readonly instead: string | undefined;
+  constructor(failure: string, sentence: string, instead?: string) {
     super(sentence);
     this.failure = failure;
+    this.instead = instead;
   }
 }

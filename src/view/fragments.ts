@@ -1,5 +1,6 @@
 /** New entries of a session as the exported page draws them, one after the other. */
 
+import { shownPart } from "../core/export/cut.ts";
 import { anchorName, type ExportPage, type PageEntry } from "../core/export/page.ts";
 import { stringOf, toolCalls } from "../core/format/message.ts";
 import { branchHtml, type Drawn } from "../page/main.ts";
@@ -57,7 +58,7 @@ export class FragmentPen {
 }
 
 function shownEntry(body: StoredEntry, number: number): PageEntry {
-  return { number, anchor: anchorOf(body.id), body, branchesHere: [] };
+  return { number, anchor: anchorOf(body.id), body: shownPart(body), branchesHere: [] };
 }
 
 /** Returns as much of a page as entries need that are drawn by themselves: names of other entries are their ids. */

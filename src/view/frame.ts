@@ -126,7 +126,8 @@ export function statusOf({ failure }: AskFailed): number {
 /** Returns the page that says why something cannot be shown. */
 export function failedPage(error: AskFailed): ViewAnswer {
   const again = error.failure === "cursor_expired" ? "The list has changed since. " : "";
-  const inside = `<p class="warn">${escapeHtml(again + error.message)}</p><p><a href="${PLACES.list}">All sessions</a></p>`;
+  const instead = error.instead === undefined ? "" : `<p>${error.instead}</p>`;
+  const inside = `<p class="warn">${escapeHtml(again + error.message)}</p>${instead}<p><a href="${PLACES.list}">All sessions</a></p>`;
   return framed("This cannot be shown", "other", inside, statusOf(error));
 }
 

@@ -28,7 +28,7 @@ export class SessionPages {
     if (this.waiting >= WAITING) throw new AskFailed("busy", "Other pages are being drawn. Try again in a moment.");
     this.waiting++;
     try {
-      const turn = this.turn.then(() => this.drawn(path, id));
+      const turn = this.turn.then(() => this.drawn(path, id, query.get("part") === RECENT));
       this.turn = turn.catch(() => undefined);
       return await turn;
     } finally {
@@ -36,16 +36,17 @@ export class SessionPages {
     }
   }
 
-  private async drawn(sessionPath: string, id: string): Promise<ViewAnswer> {
+  private async drawn(sessionPath: string, id: string, isRecent: boolean): Promise<ViewAnswer> {
     const { host } = this;
     try {
       // What comes between the two is on the page, and comes again as an event that takes its place.
       const state = await host.ask("preview_session", { sessionPath, before: 0, after: 0, characters: 1 });
-      const { content } = await host.ask("export_session", { sessionPath, format: "html" });
+      const part = isRecent ? { branches: RECENT } : {};
+      const { content } = await host.ask("export_session", { sessionPath, format: "html", ...part });
       return pageAnswer(content, sessionPath, state);
     } catch (error) {
       if (error instanceof AskFailed && error.failure === "message_too_large")
-        throw new AskFailed(error.failure, LARGE);
+        throw new AskFailed(error.failure, LARGE, isRecent ? undefined : recentLink(sessionPath, id));
       if (!(error instanceof AskFailed) || !GONE.has(error.failure) || id === "") throw error;
       return this.elsewhere(sessionPath, id, error);
     }
@@ -64,6 +65,13 @@ export class SessionPages {
 }
 
 const LARGE = "This session is too large for one page. The verb show prints it, and export writes it to a file.";
+
+/** The part of a session that begins at its last compaction. */
+const RECENT = "recent";
+
+function recentLink(path: string, id: string): string {
+  return `<a href="${hrefOf(PLACES.session, { path, id, part: RECENT })}">Its path from the last compaction</a>`;
+}
 
 const GONE: ReadonlySet<string> = new Set(["session_not_found", "not_a_session", "storage_failed"]);
 

@@ -2,10 +2,11 @@
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { verbs } from "../../src/cli/table.ts";
 import { widthOf } from "../../src/cli/terminal/text.ts";
 import type { Verb } from "../../src/cli/verb.ts";
+import { Wire } from "../../src/cli/wire.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
 import { letRest } from "../support/cases.ts";
 import { assistant, SPOKEN } from "../support/drafts.ts";
@@ -544,4 +545,35 @@ describe("ends", () => {
     for (const flag of [...Object.keys(verb?.flags ?? {}), "--json"]) expect(out).toContain(`  ${flag}`);
     for (const line of out.split("\n")) expect(widthOf(line)).toBeLessThanOrEqual(80);
   });
+});
+
+test("no verb that prints a conversation gets the data of its pictures", async () => {
+  const place = temporaryPlace();
+  const data = "iVBORw0KGgo".padEnd(2000, "A");
+  const content = [
+    { type: "text", text: "look" },
+    { type: "image", mimeType: "image/png", data },
+  ];
+  const message = { role: "user", content };
+  stored(place, SESSION, [
+    entryText("message", "aaaa", null, { message }),
+    entryText("message", "bbbb", "aaaa", { message }),
+    entryText("message", "cccc", "aaaa", { message }),
+  ]);
+  const got: string[] = [];
+  const { ask } = Wire.prototype;
+  vi.spyOn(Wire.prototype, "ask").mockImplementation(async function (this: Wire, method, params) {
+    const result = await ask.call(this, method, params);
+    if (JSON.stringify(result).includes(data)) got.push(method);
+    return result;
+  });
+  const verbs = [["show"], ["show", "--path"], ["show", "--entry=cccc"], ["tree"], ["stats"], ["compare"], ["follow"]];
+  for (const [verb, ...flags] of verbs) {
+    const operands = verb === "compare" ? [SESSION, "bbbb", "cccc"] : [SESSION];
+    const options: RunOptions = { printed: () => verb !== "follow" };
+    const { stdout, stderr } = await runHere(place, [verb, ...operands, ...flags], options);
+    expect(stdout, stderr).not.toBe("");
+    if (verb === "show" || verb === "follow") expect(stdout).toContain("(image, image/png)");
+  }
+  expect(got).toEqual([]);
 });

@@ -1,14 +1,18 @@
 /** Sessions of ours as files that Claude Code and Codex resume, by their rules, and back again. */
 
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { resumable } from "../../src/core/export/agents/resumable.ts";
+import { assistant } from "../support/drafts.ts";
 import { damagedLines, entriesOf, foreignSession, requireSound, strictContext } from "../support/foreign/checks.ts";
 import { FORMATS } from "../support/foreign/formats.ts";
 import { SessionMaker } from "../support/foreign/ours.ts";
 import { ClaudeReader, codexHistory, wordsIn } from "../support/foreign/readers.ts";
 import { contextSaid, openText, pathsSaid, requireResumable } from "../support/foreign/round-trip.ts";
 import { entryText, fileText, headerText, id, userText } from "../support/lines.ts";
-import { forSeeds } from "../support/random.ts";
-import { acrossTiers } from "../support/tiers.ts";
+import { processorTimeOf } from "../support/processor.ts";
+import { forSeeds, range } from "../support/random.ts";
+import { sessionOf } from "../support/sessions.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 const AGENTS = ["claude", "codex"] as const;
 
@@ -113,3 +117,65 @@ test.each(FORMATS.flatMap((one) => AGENTS.map((agent) => [one.format, agent, one
     session.close();
   },
 );
+
+describe("takes no time that grows with the square of the calls of one answer", SWEEP, () => {
+  const COUNT = 40_000;
+  const calls = range(0, COUNT).map((n) => ({ type: "toolCall", id: `call-${n}`, name: "read", arguments: {} }));
+  const result = (n: number, parent: string) =>
+    entryText("message", id(n + 2), parent, {
+      message: { role: "toolResult", toolCallId: `call-${n}`, toolName: "read", content: [], isError: false },
+    });
+  const answer = entryText("message", id(1), id(0), {
+    message: { ...assistant("").message, content: [{ type: "text", text: "look" }, ...calls] },
+  });
+  test.each<[string, readonly string[]]>([
+    ["with their results", range(0, COUNT).map((n) => result(n, id(n + 1)))],
+    [
+      "with results that come after a message",
+      [userText("ffffffff", id(1), "and?"), ...range(0, COUNT).map((n) => result(n, n === 0 ? "ffffffff" : id(n + 1)))],
+    ],
+    ["without results", [userText("ffffffff", id(1), "and?")]],
+  ])("%s", async (_, rest) => {
+    const session = await sessionOf([userText(id(0), null), answer, ...rest]);
+    for (const agent of AGENTS) {
+      const options = { leaf: session.tree.leaf, all: agent === "claude", env: session.env };
+      const took = await processorTimeOf(() =>
+        expect([...resumable(agent, session, options).lines()].length).toBeGreaterThan(COUNT),
+      );
+      expect(took, agent).toBeLessThan(6000);
+    }
+  });
+});
+
+test("branches that answer other calls of one answer each have results for all of them", async () => {
+  const calls = ["x", "y", "x", ""].map((own) => ({ type: "toolCall", id: own, name: "read", arguments: {} }));
+  const answer = entryText("message", id(1), id(0), { message: { ...assistant("").message, content: calls } });
+  const result = (n: number, parent: number, toolCallId: string) =>
+    entryText("message", id(n), id(parent), {
+      message: { role: "toolResult", toolCallId, toolName: "read", content: [{ type: "text", text: `r${n}` }] },
+    });
+  const note = entryText("custom", id(2), id(1), { customType: "n" });
+  const session = await sessionOf([
+    userText(id(0), null),
+    answer,
+    note,
+    result(3, 2, "x"),
+    result(4, 3, "x"),
+    result(5, 2, "y"),
+    result(6, 1, "unknown"),
+    result(7, 6, ""),
+    userText(id(8), id(5), "on"),
+  ]);
+  const { lines } = resumable("claude", session, { leaf: session.position(id(8)), all: true, env: session.env });
+  const said = new Map<string, string[]>();
+  for (const line of lines()) {
+    const { uuid = "", parentUuid, message } = JSON.parse(line);
+    const own =
+      message?.content?.[0]?.type === "tool_result"
+        ? [(message.content[0].content?.[0]?.text ?? "lost").slice(0, 2)]
+        : [];
+    said.set(uuid, [...(said.get(parentUuid) ?? []), ...own]);
+  }
+  const ends = [...said.values()].filter(({ length }) => length === calls.length).map((texts) => texts.join(" "));
+  expect([...new Set(ends)].sort()).toEqual(["r3 r4 lo lo", "r5 lo lo lo", "r6 r7 lo lo"]);
+});

@@ -3,7 +3,8 @@
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
+import { FileLog } from "../../src/storage/log/file-log.ts";
 import { fileOf, sessionFile } from "../support/cases.ts";
 import { lookAtDocument } from "../support/documents.ts";
 import { assistant, user } from "../support/drafts.ts";
@@ -877,4 +878,44 @@ test("redact finds secrets in html where colours and marks would split them", as
   for (const secret of [key, "a1B2a1B2", "hunter2", "/home/ann"]) expect(content).not.toContain(secret);
   const counts: number[] = Object.values(redactions);
   expect(counts.reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(8);
+});
+
+test("a page or file whose size is known to be over that of a reply is refused before anything is read", async () => {
+  const place = temporaryPlace();
+  const compaction = { summary: "what was", firstKeptEntryId: id(2), tokensBefore: 1 };
+  const file = sessionFile(place, [...chain(3), entryText("compaction", id(3), id(2), compaction)]);
+  const server = open(place, file);
+  await server.result("get_state");
+  vi.spyOn(FileLog.prototype, "length").mockReturnValue(100 << 20);
+  const reads = vi.spyOn(FileLog.prototype, "readMany");
+  const read = vi.spyOn(FileLog.prototype, "read");
+  for (const format of ["html", "jsonl"]) {
+    const { message, data } = await server.failure("export_session", { format });
+    expect([data.name, reads.mock.calls, read.mock.calls]).toEqual(["message_too_large", [], []]);
+    expect(message.includes("recent")).toBe(format === "html");
+  }
+  const { content } = await server.result("export_session", { format: "html", branches: "recent" });
+  expect(content).toContain("2 entries before these");
+  const outputPath = join(place.cwd, "out.html");
+  const { leftOut } = await server.result("export_session", { format: "html", outputPath });
+  expect(leftOut).toEqual({ pictures: 0, bytes: 0, jsonl: true });
+  expect((await server.failure("export_session", { format: "jsonl", branches: "recent" })).data.name).toBe(
+    "invalid_params",
+  );
+});
+
+test("a long export without a file lets other requests in between", async () => {
+  const place = temporaryPlace();
+  const lines = [1, 2, 3].map((n) => userText(id(n), n === 1 ? null : id(n - 1), "x".repeat(1 << 19)));
+  const server = open(place, sessionFile(place, lines));
+  await server.result("get_state");
+  let turns = 0;
+  const count = (): void => {
+    turns++;
+    next = setImmediate(count);
+  };
+  let next = setImmediate(count);
+  await server.result("export_session", { format: "jsonl" });
+  clearImmediate(next);
+  expect(turns).toBeGreaterThan(0);
 });

@@ -460,3 +460,71 @@ describe("maxReplyBytes", () => {
     ]);
   });
 });
+
+describe("from the end", () => {
+  const METHODS = [
+    ["get_entries", "entries"],
+    ["get_path", "entries"],
+    ["get_messages", "messages"],
+    ["get_context", "messages"],
+  ] as const;
+
+  test.each(METHODS)("the last page of %s comes first, and then those before it", async (method, member) => {
+    const server = await session();
+    const { [member]: all } = await server.result(method);
+    const found = await pages(server, method, member, { fromEnd: true, limit: 3 });
+    expect(found.map(({ length }) => length)).toEqual(all.length === 8 ? [3, 3, 2] : [3, 1]);
+    expect(found.reverse().flat()).toEqual(all);
+    await server.result("initialize", { maxReplyBytes: 1024 });
+    const byRoom = await pages(server, method, member, { fromEnd: true });
+    expect(byRoom.reverse().flat()).toEqual(all);
+    expect((await server.failure(method, { fromEnd: true, cursor: "d.99" })).data.name).toBe("cursor_expired");
+  });
+
+  test("get_entries keeps to its types and to what comes after an entry", async () => {
+    const server = await session();
+    const params = { fromEnd: true, types: ["message"], since: "b", limit: 2 };
+    expect((await pages(server, "get_entries", "entries", params)).map(ids)).toEqual([
+      ["e", "r"],
+      ["c", "d"],
+    ]);
+  });
+
+  test("what comes meanwhile moves no page", async () => {
+    const server = await session();
+    const { nextCursor } = await server.result("get_entries", { fromEnd: true, limit: 2 });
+    await server.result("append", { entries: [user("later", { id: "z" })] });
+    const { entries } = await server.result("get_entries", { fromEnd: true, limit: 2, cursor: nextCursor });
+    expect(ids(entries)).toEqual(["e", "f"]);
+  });
+});
+
+test("the pages of get_context have the ids of their messages, and the first one says why", async () => {
+  const server = await session();
+  const whole = await server.result("get_context", { explain: true });
+  const first = await server.result("get_context", { explain: true, limit: 3 });
+  expect(first).toMatchObject({ entryIds: ["a", "b", "c"], explain: whole.explain });
+  const { explain, ...second } = await server.result("get_context", { explain: true, cursor: first.nextCursor });
+  expect(second).toEqual({ ...whole, explain: undefined, messages: whole.messages.slice(3), entryIds: ["d"] });
+  expect(explain).toBe(undefined);
+  await server.result("initialize", { maxReplyBytes: 1024 });
+  expect((await server.result("get_context", { explain: true })).messages.length).toBeLessThan(4);
+});
+
+test("entries come without the data of pictures where the host asks for it", async () => {
+  const server = serveHere(["--no-session", "--events", "none"]);
+  const image = { type: "image", mimeType: "image/png", data: "iVBORw0KGgo" };
+  const content = [{ type: "text", text: "look" }, image];
+  await server.result("append", {
+    entries: [
+      { type: "message", id: "a", message: { role: "user", content } },
+      { type: "custom_message", id: "b", customType: "x", content, display: true },
+    ],
+  });
+  for (const method of ["get_entries", "get_path"]) {
+    const { entries } = await server.result(method, { images: "reference" });
+    expect(entries[0].message.content).toEqual([content[0], { ...image, data: { entryId: "a", block: 1 } }]);
+    expect(entries[1].content).toEqual([content[0], { ...image, data: { entryId: "b", block: 1 } }]);
+    expect((await server.result(method)).entries[1].content).toEqual(content);
+  }
+});

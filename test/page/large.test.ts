@@ -1,9 +1,11 @@
 /** A page of a long session leaves as it is made. */
 
 import { describe, expect, test } from "vitest";
+import { shownPart } from "../../src/core/export/cut.ts";
 import { type ExportPage, type PageEntry, pageOf } from "../../src/core/export/page.ts";
+import { PictureRoom } from "../../src/core/export/pictures.ts";
 import { noCounts, noUsage } from "../../src/core/session/stats.ts";
-import { htmlPieces } from "../../src/page/main.ts";
+import { htmlPieces, markdownPieces } from "../../src/page/main.ts";
 import { entryText, id, userText } from "../support/lines.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { range } from "../support/random.ts";
@@ -94,9 +96,80 @@ describe("takes no time that grows with the square", SWEEP, () => {
     const session = await sessionOf([userText(id(0), null), ...rest()]);
     let size = 0;
     const took = await processorTimeOf(() => {
-      for (const piece of htmlPieces(pageOf(session, true))) size += piece.length;
+      for (const piece of htmlPieces(pageOf(session, "all"))) size += piece.length;
     });
     expect(size).toBeGreaterThan(50 * COUNT);
     expect(took).toBeLessThan(6000);
+  });
+});
+
+describe("pictures", () => {
+  const data = "iVBORw0KGgo".padEnd(4000, "A");
+  const content = [{ type: "image", mimeType: "image/png", data }];
+  const lines = [
+    entryText("message", id(0), null, { message: { role: "user", content } }),
+    entryText("custom_message", id(1), id(0), { customType: "x", content, display: true }),
+    entryText("message", id(2), id(1), { message: { role: "toolResult", toolCallId: "c", toolName: "see", content } }),
+  ];
+
+  test.each([
+    [12_000, 0],
+    [8000, 1],
+    [0, 3],
+  ])("for which a page of %i characters has no room are named with type and size", async (most, left) => {
+    const room = new PictureRoom(most);
+    const html = [...htmlPieces(pageOf(await sessionOf(lines), "all", undefined, room))].join("");
+    expect(html.split(data).length - 1).toBe(3 - left);
+    expect(html.match(/\[image image\/png, [\d.]+ .B: left out/g)?.length ?? 0).toBe(left);
+    expect([room.pictures, room.bytes]).toEqual([left, left * 3000]);
+  });
+});
+
+test("a page of the recent part begins at what the last compaction kept", async () => {
+  const compaction = { summary: "what was", firstKeptEntryId: id(2), tokensBefore: 1 };
+  const session = await sessionOf([
+    userText(id(0), null, "long ago"),
+    userText(id(1), id(0), "ago"),
+    userText(id(2), id(1), "kept"),
+    entryText("compaction", id(3), id(2), compaction),
+    userText(id(4), id(3), "now"),
+  ]);
+  for (const draw of [htmlPieces, markdownPieces]) {
+    const text = [...draw(pageOf(session, "recent"))].join("");
+    for (const said of ["kept", "what was", "now", "2 entries before these"]) expect(text).toContain(said);
+    expect(text).not.toContain("ago");
+  }
+});
+
+describe("of an entry with a million members", () => {
+  const members = Object.fromEntries(range(0, 30_000).map((n) => [`m${n}`, n]));
+  const list = range(0, 30_000);
+  const call = { type: "toolCall", id: "c", name: "other", arguments: members };
+  const texts = range(0, 60_000).map((n) => ({ type: "text", text: `${n}` }));
+  test.each<[string, object]>([
+    ["data", { type: "custom", customType: "x", data: { list } }],
+    ["unknown", { type: "new", ...members }],
+    ["details", { type: "custom_message", customType: "x", content: "hi", display: true, details: members }],
+    ["arguments", { type: "message", message: { role: "assistant", content: [call] } }],
+    ["summary", { type: "compaction", summary: members, firstKeptEntryId: "x" }],
+    ["content", { type: "message", message: { role: "user", content: texts } }],
+  ])("as much is shown as helps anybody, and how much more there is: %s", (_, entry) => {
+    const shown = shownPart({ timestamp: "2026", ...entry });
+    const text = JSON.stringify(shown);
+    expect(/10\d\d\d more are not shown here/.test(text)).toBe(true);
+    expect(text.length).toBeLessThan(JSON.stringify(entry).length);
+    expect([shown.type, shown.timestamp]).toEqual([(entry as { type: string }).type, "2026"]);
+  });
+
+  test("a page has the note, and all of an entry that is no larger", async () => {
+    const custom = (n: number, data: unknown) =>
+      entryText("custom", id(n), n === 0 ? null : id(n - 1), { customType: "x", data });
+    const session = await sessionOf([custom(0, { some: list.slice(0, 10_000) }), custom(1, { list })]);
+    for (const draw of [htmlPieces, markdownPieces]) {
+      const text = [...draw(pageOf(session, "all"))].join("");
+      expect(text.match(/\d+ more are not shown here/g)?.length).toBeGreaterThan(0);
+      expect(text).toContain("9999");
+      expect(text).not.toContain("29999");
+    }
   });
 });

@@ -3,7 +3,8 @@
 import { appendFileSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { defaultTreeAdapter, parse } from "parse5";
-import { beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { FileLog } from "../../src/storage/log/file-log.ts";
 import { fileOf, sessionFile } from "../support/cases.ts";
 import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
 import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
@@ -484,3 +485,22 @@ describe("in Chromium", { ...SWEEP, ...needs(CHROMIUM) }, () => {
     }
   });
 });
+
+test(
+  "a session that is too large for a page is refused at once, with the path from its last compaction",
+  SYSTEM,
+  async () => {
+    const place = temporaryPlace();
+    const compaction = { summary: "what was", firstKeptEntryId: id(2), tokensBefore: 1 };
+    sessionFile(place, [...chain(3), entryText("compaction", id(3), id(2), compaction)]);
+    const viewing = await viewed(place);
+    const { links } = await pageAt(viewing, "");
+    const session = links.find((link) => link.startsWith("session?")) as string;
+    vi.spyOn(FileLog.prototype, "length").mockReturnValue(100 << 20);
+    const { status, text } = await viewing.get(session);
+    expect(status).toBe(413);
+    const recent = lookAt(text).links.find((link) => link.includes("part=recent")) as string;
+    const shown = await viewing.get(recent);
+    expect([shown.status, shown.text.includes("2 entries before these")]).toEqual([200, true]);
+  },
+);

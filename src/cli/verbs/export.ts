@@ -1,5 +1,5 @@
 import { withEntry } from "../entries.ts";
-import { exact, inertLines } from "../terminal/text.ts";
+import { count, exact, inertLines, sizeText } from "../terminal/text.ts";
 import { type Given, open, type Result, type Verb } from "../verb.ts";
 import { fidelityLines } from "./verify.ts";
 
@@ -41,6 +41,13 @@ function listOf(counts: Readonly<Record<string, number>>): string {
   );
 }
 
+/** Returns what is not on a page. */
+function leftOutText({ pictures, bytes, jsonl }: Result): string {
+  const what = pictures > 0 ? [`${count(pictures, "picture", "pictures")} of ${sizeText(bytes)} in all`] : [];
+  if (jsonl) what.push("the session's JSONL");
+  return `Not on the page, because browsers open none so large: ${what.join(", and ")}. The format jsonl has everything.`;
+}
+
 export default {
   name: "export",
   meaning: "write a session as JSONL, HTML, Markdown or training records, or for Claude Code or Codex",
@@ -55,9 +62,11 @@ export default {
       oneOf: ["jsonl", "html", "markdown", "training", "claude", "codex"],
     },
     "--branches": {
-      value: "all|path",
-      meaning: "every branch, or the path to the leaf; all by default for jsonl, html and claude, path for the others",
-      oneOf: ["all", "path"],
+      value: "all|path|recent",
+      meaning:
+        "every branch, the path to the leaf, or (html and markdown) that path from what the last compaction kept; all by " +
+        "default for jsonl, html and claude, path for the others",
+      oneOf: ["all", "path", "recent"],
     },
     "--at": { value: "entry", meaning: "claude, codex: resume from this entry; by default from the leaf" },
     "--overwrite": { meaning: "replace the file if it exists" },
@@ -76,10 +85,11 @@ export default {
     const at = given.flags.get("--at");
     const ask = (leafId?: string): Promise<Result> => asking.ask("export_session", { ...params, leafId });
     const result = at === undefined ? await ask() : await withEntry(asking, at, ask);
-    const { redactions, unjudged, review } = result;
+    const { redactions, unjudged, review, leftOut } = result;
     if (redactions) asking.say(`Replaced: ${listOf(redactions)}.`);
     if (unjudged) asking.say(`Not searched: ${listOf(unjudged)}.`);
     if (review) asking.say(review);
+    if (leftOut) asking.say(leftOutText(leftOut));
     for (const line of resumption(result)) asking.say(line);
     return result;
   },

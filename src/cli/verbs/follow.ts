@@ -86,7 +86,7 @@ class Follower {
     this.leafId = leafId;
     if (last > 0 && messageCount > 0 && !this.flags.has("--json") && !this.flags.has("--entries")) {
       const cursor = `${leafId}.${Math.max(0, messageCount - last)}`;
-      const { messages } = await this.asking.ask("get_messages", { cursor });
+      const { messages } = await this.asking.ask("get_messages", { cursor, images: "reference" });
       for (const message of messages) await this.print(messageLines(message, this.asking.page(), this.isWhole));
     }
     while (this.early.length > 0) await this.printAll(newIn(this.early.splice(0), leafId));

@@ -19,7 +19,9 @@ export default {
   },
   async run(asking, { operands, flags }) {
     const { readOnly, leafId } = await open(asking, operands[0]);
-    const page = { limit: numberAbove0(flags, "--limit"), cursor: flags.get("--cursor") };
+    // Nothing of a picture but its type is printed, and the data of all of them can be longer than a text can be.
+    const images = flags.has("--json") ? undefined : "reference";
+    const page = { limit: numberAbove0(flags, "--limit"), cursor: flags.get("--cursor"), images };
     const entryId = flags.get("--entry");
     const isBeforeAll = entryId === undefined && leafId === null;
     const { diagnostics = [], entryCount = 0 } = readOnly || isBeforeAll ? await asking.ask("get_state") : {};

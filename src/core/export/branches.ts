@@ -1,5 +1,6 @@
 /** The branches of a session as a reader wants them: each ends at the last entry of its conversation. */
 
+import { keptFrom } from "../context/context.ts";
 import type { Session } from "../session/session.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
@@ -18,8 +19,11 @@ interface Branch {
 /** Types of entries that make up a conversation; a label or a name alone is no branch. */
 const CONVERSATION_TYPES = new Set(["message", "custom_message", "compaction", "branch_summary"]);
 
-/** Returns the path to the leaf first, then with `all` the other branches in file order. */
-export function branchesOf({ tree }: Session, all: boolean): Branch[] {
+/** Returns the path to the leaf first, or its recent part, then with `all` the other branches in file order. */
+export function branchesOf(session: Session, extent: "all" | "path" | "recent"): Branch[] {
+  const { tree } = session;
+  if (extent === "recent") return [{ end: tree.leaf, active: true, from: ROOT, own: recentPath(session) }];
+  const all = extent === "all";
   const visited = new Uint8Array(tree.nodes.count);
   const branches: Branch[] = [];
   for (const end of [tree.leaf, ...(all ? endsOf(tree) : [])]) {
@@ -33,6 +37,14 @@ export function branchesOf({ tree }: Session, all: boolean): Branch[] {
     if (own.length > 0 || active) branches.push({ end, active, from: Math.max(at, ROOT), own: own.reverse() });
   }
   return branches;
+}
+
+/** Returns the path to the leaf from what the last compaction on it kept. */
+export function recentPath(session: Session): number[] {
+  const { tree } = session;
+  const path = [...tree.path()];
+  const compaction = path.findLast((position) => tree.nodes.isType(position, "compaction"));
+  return compaction === undefined ? path : path.slice(path.indexOf(keptFrom(tree, session, compaction).first));
 }
 
 /** Returns entries of the conversation that no other such entry continues, in file order. */

@@ -6,7 +6,9 @@ import { contentText, preview, shownText } from "../format/message.ts";
 import { memberOf, members, parse } from "../json/json.ts";
 import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
+import { LONGEST_WHOLE, shownPart } from "./cut.ts";
 import { foldsOf, headOf, type PageFamily, type PageFold, type PageHead } from "./head.ts";
+import type { PictureRoom } from "./pictures.ts";
 
 export interface PageEntry {
   /** Unique within the page. */
@@ -42,6 +44,8 @@ export interface ExportPage {
   /** Pairs of name and value. */
   readonly facts: readonly (readonly [string, string])[];
   readonly branches: readonly PageBranch[];
+  /** How many entries of the path come before those that it shows. */
+  readonly before?: number;
   /** With all branches, the entries that are in none: labels, for instance, that nothing continues. */
   readonly apart: { readonly length: number; readonly entries: () => Iterable<PageEntry> };
   readonly head: () => PageHead;
@@ -65,10 +69,14 @@ export function anchorName(id: string): string | undefined {
   return `id.${id.replace(/[^A-Za-z0-9_-]/g, (c) => `.${c.charCodeAt(0).toString(16).padStart(4, "0")}`)}`;
 }
 
-/** Returns the page of a session: every branch with `all`, else the path to the leaf. */
-export function pageOf(session: Session, all: boolean, family?: PageFamily): ExportPage {
+/** The branches that a page shows: every one, the path to the leaf, or its part from what the last compaction kept. */
+export type PageExtent = "all" | "path" | "recent";
+
+/** Returns the page of a session. `room`: what it has for pictures; without it, all are there. */
+export function pageOf(session: Session, extent: PageExtent, family?: PageFamily, room?: PictureRoom): ExportPage {
   const { log, tree } = session;
-  const branches = branchesOf(session, all);
+  const branches = branchesOf(session, extent);
+  const all = extent === "all";
   const branchesHere = new Map<number, number[]>();
   for (const [index, { from, active }] of branches.entries())
     if (!active && from >= 0) {
@@ -93,11 +101,16 @@ export function pageOf(session: Session, all: boolean, family?: PageFamily): Exp
     while (above >= 0 && shown[above] === 0) above = tree.nodes.parent(above);
     return above >= 0 ? above : -1;
   };
+  const bodyAt = (position: number): PageEntry["body"] => {
+    const body = bodyOf(session, position);
+    const shown = log.length(position) > LONGEST_WHOLE ? shownPart(body) : body;
+    return room ? withRoom(shown, room) : shown;
+  };
   const entryAt = (position: number): PageEntry => ({
     number: position,
     above: aboveOf(position),
     anchor: anchorOf(position),
-    body: bodyOf(session, position),
+    body: bodyAt(position),
     label: tree.labels.get(position)?.label,
     branchesHere: branchesHere.get(position) ?? [],
   });
@@ -128,11 +141,20 @@ export function pageOf(session: Session, all: boolean, family?: PageFamily): Exp
         for (const position of apart) yield entryAt(position);
       },
     },
-    head: () => headOf(session, tree.path(), family),
+    before: extent === "recent" ? tree.path().length - branches[0].own.length : 0,
+    head: () => headOf(session, extent === "recent" ? branches[0].own : tree.path(), family),
     anchorOf,
     leaf: tree.leaf >= 0 ? tree.leaf : undefined,
     find,
   };
+}
+
+/** Returns an entry with the pictures for which there is room. */
+function withRoom(body: PageEntry["body"], room: PictureRoom): PageEntry["body"] {
+  if (body.type === "custom_message") return { ...body, content: room.fitted(body.content) };
+  const { message } = body;
+  if (body.type !== "message" || typeof message !== "object" || message === null) return body;
+  return { ...body, message: { ...message, content: room.fitted((message as { content?: unknown }).content) } };
 }
 
 /** Returns an entry whose message has its attachments put back. */

@@ -69,7 +69,7 @@ export async function redactedSession(
 function shownPositions(session: Session, all: boolean): number[] {
   const { nodes } = session.log;
   if (all) return Array.from({ length: nodes.count }, (_, position) => position);
-  const shown = new Set(branchesOf(session, false).flatMap(({ own }) => own));
+  const shown = new Set(branchesOf(session, "path").flatMap(({ own }) => own));
   for (let position = 0; position < nodes.count; position++)
     if (EVERYWHERE.has(nodes.type(position))) shown.add(position);
   return [...shown].sort((a, b) => a - b);

@@ -78,7 +78,7 @@ export function* trainingRecords(
   rules: RoleRules,
   all: boolean,
 ): Generator<ReturnType<typeof recordOf>> {
-  for (const { end, active } of branchesOf(session, all)) yield recordOf(session, rules, end, active);
+  for (const { end, active } of branchesOf(session, all ? "all" : "path")) yield recordOf(session, rules, end, active);
 }
 
 function recordOf(session: Session, rules: RoleRules, end: number, active: boolean) {

@@ -6,6 +6,15 @@ import { bytesOf, concat, elements, knownValueEnd, memberOf, members, memberValu
 export const IMAGE_FORMS = ["omit", "reference"] as const;
 export type ImageForm = (typeof IMAGE_FORMS)[number];
 
+/** Returns the line of an entry, known to be JSON, without the data of the pictures in its message or content. */
+export function entryWithoutImages(line: Uint8Array, form: ImageForm, entryId: string): Uint8Array {
+  const message = memberOf(members(line, 0, line.length, knownValueEnd) ?? [], "message");
+  if (!message) return withoutImages(line, form, entryId);
+  const text = line.subarray(message.start, message.end);
+  const bare = withoutImages(text, form, entryId);
+  return bare === text ? line : concat([line.subarray(0, message.start), bare, line.subarray(message.end)]);
+}
+
 /** Returns a message, known to be JSON, without the data of its pictures. `entryId`: the entry that has them. */
 export function withoutImages(message: Uint8Array, form: ImageForm, entryId: string): Uint8Array {
   const content = memberOf(members(message, 0, message.length, knownValueEnd) ?? [], "content");

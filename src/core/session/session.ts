@@ -18,7 +18,7 @@ import { Failure } from "../failure.ts";
 import { withAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
 import type { Draft, Entry } from "../format/entry.ts";
-import { type ImageForm, withoutImages } from "../format/images.ts";
+import { entryWithoutImages, type ImageForm, withoutImages } from "../format/images.ts";
 import { bytesWithoutHalves } from "../json/halves.ts";
 import type { SharedHolder } from "../ports/attach.ts";
 import type { Env } from "../ports/env.ts";
@@ -171,6 +171,15 @@ export class Session implements Bodies {
   context(leaf: number = this.tree.leaf): Context {
     this.rebuildAfterLosses();
     return contextAt(this.tree, this, leaf);
+  }
+
+  /** Yields the lines of entries as they are stored, or without the data of their pictures; each is valid until the next. */
+  *lines(positions: ArrayLike<number>, images?: ImageForm): Generator<Uint8Array> {
+    let index = 0;
+    for (const line of this.log.readMany(positions, true)) {
+      const id = this.log.nodes.id(positions[index++]);
+      yield images ? entryWithoutImages(line, images, id) : line;
+    }
   }
 
   /**

@@ -1,6 +1,7 @@
 /** A session as JSONL, for exports: by itself, or within its page. */
 
 import * as z from "zod";
+import { PictureRoom } from "../../core/export/pictures.ts";
 import { redactedLines } from "../../core/export/redacted.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import type { Stores } from "../../core/ports/stores.ts";
@@ -12,9 +13,42 @@ export const pageParams = {
     .optional()
     .describe(
       "html: whether the page holds the session's JSONL for download, redacted if it is; true by default. It is packed, " +
-        "about a sixth of its size",
+        "about a sixth of its size; one over 100 MB is left out",
     ),
 };
+
+/** Bytes of a session's lines that a page holds for download at most. */
+const MOST_PACKED = 100 << 20;
+
+export const pageResult = {
+  leftOut: z
+    .object({
+      pictures: z.number().int().describe("how many of the last ones"),
+      bytes: z.number().int().describe("of these pictures"),
+      jsonl: z.boolean().describe("whether the session's JSONL is left out"),
+    })
+    .optional()
+    .describe("html: what is not on the page, because browsers open none so large: pictures beyond 100 MB of data"),
+};
+
+/** Returns the bytes of some lines, or of all, without reading them. */
+export function bytesIn({ log }: Session, positions?: Iterable<number>): number {
+  let bytes = 0;
+  for (const position of positions ?? Array(log.nodes.count).keys()) bytes += log.length(position) + 1;
+  return bytes;
+}
+
+/** Returns what of a session goes on a page, as far as browsers open it, and the report about what does not. */
+export function pageParts(session: Session, jsonl: boolean) {
+  const room = new PictureRoom();
+  const isPacked = jsonl && bytesIn(session) <= MOST_PACKED;
+  const report = () => {
+    const { pictures, bytes } = room;
+    const leftOut = { pictures, bytes, jsonl: jsonl && !isPacked };
+    return pictures > 0 || leftOut.jsonl ? { leftOut } : {};
+  };
+  return { room, isPacked, report };
+}
 
 /** Yields the bytes of a session as they are stored, or of the path to its leaf; `redacted`: that session in its place. */
 export function jsonlOf(

@@ -38,6 +38,28 @@ export function atMost(context: CommandContext, limit: number | undefined): numb
 }
 
 /**
+ * Returns the bounds of a page, and the index for the cursor of the next one, if there is more. Pages begin at `index`; with
+ * `fromEnd` they end there, the first one at the last item. `taken`: bytes that the reply has besides.
+ */
+export function spanOf(
+  context: CommandContext,
+  { limit, cursor, fromEnd }: { limit?: number; cursor?: string; fromEnd?: boolean },
+  count: number,
+  index: number,
+  text: (index: number) => Uint8Array,
+  taken = 0,
+): { from: number; past: number; next: number | undefined } {
+  if (!fromEnd) {
+    const past = pageEnd(context, limit, count, index, text, taken);
+    return { from: index, past, next: past < count ? past : undefined };
+  }
+  const past = cursor === undefined ? count : index;
+  if (cursor !== undefined && (past < 1 || past > count)) throw new Failure("cursor_expired");
+  const from = past - pageEnd(context, limit, past, 0, (i) => text(past - 1 - i), taken);
+  return { from, past, next: from > 0 ? from : undefined };
+}
+
+/**
  * Returns the index after the last item of a page: `limit` items, and no more than the host's `maxReplyBytes` allows.
  * One item is always included; if it alone is too large, the reply fails with message_too_large. Throws cursor_expired.
  */
@@ -47,12 +69,13 @@ export function pageEnd(
   count: number,
   from: number,
   text: (index: number) => Uint8Array,
+  taken = 0,
 ): number {
   if (from > 0 && from >= count) throw new Failure("cursor_expired");
   const past = Math.min(count, limit === undefined ? count : from + limit);
   const { host } = context;
   if (host.maxReplyBytes === undefined) return past;
-  let room = host.maxReplyBytes - AROUND;
+  let room = host.maxReplyBytes - AROUND - taken;
   for (let index = from; index < past; index++) {
     room -= host.sizeOf(text(index)) + 1;
     if (room < 0) return Math.max(index, from + 1);

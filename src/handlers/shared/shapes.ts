@@ -82,6 +82,11 @@ export const unreadFile = z.object({
   isDamaged: z.boolean().describe("false for what is of a newer or unknown format"),
 });
 
+export const fromEnd = z
+  .boolean()
+  .optional()
+  .describe("the last page first, and then backwards; the items of each page are in their order");
+
 export const nextCursor = z.string().optional().describe("there is more; pass this as cursor");
 
 /** Types a result member whose text comes from the session's bytes. */

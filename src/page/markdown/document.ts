@@ -22,6 +22,8 @@ export function* markdownPieces(page: ExportPage): Generator<string> {
   for (const [name, value] of factsOf(head)) if (value !== "") yield `| ${name} | ${cell(value)} |\n`;
   const [path, ...others] = page.branches;
   yield "\n## Conversation\n\n";
+  const { before = 0 } = page;
+  if (before > 0) yield `${counted(before, "entry", "entries")} before these are not in this document.\n\n`;
   yield* branchMarkdown(page, path);
   if (others.length > 0) yield "## Other branches\n\n";
   for (const branch of others) yield* otherMarkdown(page, branch);

@@ -64,8 +64,9 @@ export function gather(
 /** Returns the sentence about a reply that is over the host's limit. */
 function tooLarge(call: Call | undefined, limit: number): string {
   const { name = "", params: { shape = {} } = {} } = call?.command ?? {};
-  const whole =
-    "images" in shape ? 'Ask for it without pictures (images: "omit"), or raise it' : "It comes whole: raise the limit";
-  const less = "limit" in shape ? "Ask for less with limit and cursor, or raise it" : whole;
-  return `The reply to ${name} is over your maxReplyBytes of ${limit}. ${less} in initialize.`;
+  const bare = "images" in shape ? 'Ask for it without pictures (images: "omit")' : undefined;
+  const less = "limit" in shape ? "Ask for less with limit and cursor" : undefined;
+  const ways = [bare, less].filter(Boolean).join(". ");
+  const how = ways === "" ? "It comes whole: raise the limit" : `${ways}, or raise it`;
+  return `The reply to ${name} is over your maxReplyBytes of ${limit}. ${how} in initialize.`;
 }

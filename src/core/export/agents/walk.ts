@@ -14,20 +14,17 @@ import type { Fidelity } from "../../ports/fidelity.ts";
 import type { Session } from "../../session/session.ts";
 import { type AgentFormat, dropped, type Outgoing, type OutgoingCall, type OutgoingEntry } from "./format.ts";
 import { lineOf } from "./lines.ts";
+import { OpenCalls } from "./open-calls.ts";
 import type { Route } from "./route.ts";
-
-/** The calls of the last answer on a path, as far as they were answered there. */
-interface OpenCalls {
-  readonly speaker: number;
-  readonly calls: readonly OutgoingCall[];
-  readonly answered: readonly boolean[];
-}
 
 /** The state after an entry, for those that continue it. */
 interface Reached {
   readonly open: OpenCalls | undefined;
   readonly cursor: string | null;
+  /** How many entries that continue it are still to come, and the end of the path if it is that. */
   followers: number;
+  /** Whether others that are still to come have the same calls. */
+  isShared: boolean;
   /** The place behind the results that were added for all calls that are open there, which further branches share. */
   closed?: string | null;
 }
@@ -83,37 +80,45 @@ export class ExportWalk {
     format.cursor = before?.cursor ?? null;
     const records: JsonObject[] = [];
     let open = before?.open;
+    // Calls that several branches answer stay as they are.
+    let isShared = before !== undefined && (before.isShared || before.followers > 0);
+    if (before) before.isShared = isShared;
     if (this.brought.delete(position)) {
       // It stands behind its call.
-    } else if (this.isResult(position)) open = this.answer(records, position, open);
-    else if (this.speaks(position)) {
+    } else if (this.isResult(position)) {
+      if (isShared) open = open?.copy();
+      isShared = false;
+      this.answer(records, position, open);
+    } else if (this.speaks(position)) {
       records.push(...this.close(before, position, position));
       open = this.speak(records, position);
+      isShared = false;
     } else
       this.note(
         position,
         records,
         this.outgoing(position, (entry) => format.entry(entry, [])),
       );
-    const followers = route.followers(position);
-    const now: Reached = { open, cursor: format.cursor, followers };
-    if (position === route.leaf) this.atLeaf = now;
+    const isLeaf = position === route.leaf;
+    const followers = route.followers(position) + (isLeaf ? 1 : 0);
+    const now: Reached = { open, cursor: format.cursor, followers, isShared };
+    if (isLeaf) this.atLeaf = now;
     else if (followers === 0) records.push(...this.close(now, undefined, position));
     if (followers > 0) this.reached.set(position, now);
     return records;
   }
 
-  /** Adds a result to its call, and returns what is open after it. */
-  private answer(records: JsonObject[], position: number, open: OpenCalls | undefined): OpenCalls | undefined {
+  /** Adds a result to its call. */
+  private answer(records: JsonObject[], position: number, open: OpenCalls | undefined): void {
     const entry = this.read(position);
-    const call = entry && open ? callOf(open, stringOf(entry.message?.toolCallId)) : -1;
+    const call = entry && open ? open.callOf(stringOf(entry.message?.toolCallId)) : -1;
     const isLeftOut = this.edits.get(position)?.leavesOut === true;
     if (!entry || !open || call < 0 || isLeftOut) {
       this.note(position, records, dropped(isLeftOut ? LEFT_OUT : entry ? UNASKED : UNREADABLE));
-      return open;
+      return;
     }
     this.note(position, records, this.resultOf(open, call, entry));
-    return { ...open, answered: open.answered.map((is, index) => is || index === call) };
+    open.answer(call);
   }
 
   private resultOf({ speaker, calls }: OpenCalls, call: number, result: OutgoingEntry): Outgoing {
@@ -130,17 +135,17 @@ export class ExportWalk {
    */
   private close(reached: Reached | undefined, before: number | undefined, at: number): readonly JsonObject[] {
     const open = reached?.open;
-    if (!reached || !open?.answered.includes(false)) return [];
+    if (!reached || !open?.left) return [];
     const { format, route } = this;
     const records: JsonObject[] = [];
-    let left = open;
+    const left = open.copy();
     for (let later = before ?? -1; later >= 0 && !this.isAnswer(later); later = route.next(later))
       if (this.isResult(later)) {
-        left = this.answer(records, later, left) ?? left;
+        this.answer(records, later, left);
         this.brought.add(later);
-        if (!left.answered.includes(false)) break;
+        if (left.left === 0) break;
       }
-    if (left !== open) records.push(...this.lost(left, before, at));
+    if (left.left < open.left) records.push(...this.lost(left, before, at));
     else if (reached.closed === undefined) {
       records.push(...this.lost(left, before, at));
       reached.closed = format.cursor;
@@ -149,12 +154,13 @@ export class ExportWalk {
   }
 
   /** Returns results for the calls that have none. */
-  private lost({ speaker, calls, answered }: OpenCalls, before: number | undefined, at: number): JsonObject[] {
+  private lost(open: OpenCalls, before: number | undefined, at: number): JsonObject[] {
     const records: JsonObject[] = [];
     const id = this.session.log.nodes.id(at);
     let number = 0;
-    for (const [index, call] of calls.entries()) {
-      if (answered[index]) continue;
+    const { speaker } = open;
+    for (const [index, call] of open.calls.entries()) {
+      if (open.isAnswered(index)) continue;
       const lostAt = { id: before === undefined ? `${id}/end` : id, at: this.time, number: number++ };
       records.push(...this.format.result({ call, speaker, lostAt }).records);
       this.tally.warn(speaker + 1, `Its call of ${call.name || "a tool"} has no result; one that says so was added.`);
@@ -172,7 +178,7 @@ export class ExportWalk {
     });
     this.note(position, records, outgoing);
     if (calls.length === 0 || outgoing.records.length === 0) return undefined;
-    return { speaker: position, calls, answered: calls.map(() => false) };
+    return new OpenCalls(position, calls);
   }
 
   private callsIn({ id, message }: OutgoingEntry): OutgoingCall[] {
@@ -261,14 +267,6 @@ export class ExportWalk {
 const UNASKED = "It answers no call that comes before it, so that providers would refuse it.";
 const LEFT_OUT = "A context edit takes it out of the context.";
 const UNREADABLE = "It is damaged, or nothing that can be understood.";
-
-/** Returns the index of the call that a result answers, or -1. */
-function callOf({ calls, answered }: OpenCalls, ownId: string): number {
-  const find = (fits: (id: string) => boolean): number =>
-    calls.findIndex((call, index) => !answered[index] && fits(call.ownId));
-  const exact = ownId === "" ? -1 : find((id) => id === ownId);
-  return exact >= 0 ? exact : find((id) => id === "" || ownId === "");
-}
 
 function mayRefer(data: unknown): boolean {
   return isObject(data) || (typeof data === "string" && data.startsWith("blob:"));
