@@ -3,6 +3,7 @@
 import { contextsIn, emailsIn } from "./contexts.ts";
 import { dumpsIn } from "./dumps.ts";
 import { Homes } from "./homes.ts";
+import { isOpenValue } from "./names.ts";
 import { printedIn } from "./sources.ts";
 import { type SecretSpan, shapesIn, tokensIn } from "./tokens.ts";
 import { encodedIn, LONG, viewsOf } from "./views.ts";
@@ -100,6 +101,7 @@ export class TextRedactor {
   /** Adds the findings of one reading of a text. */
   private read(text: string, origin: (span: SecretSpan) => SecretSpan, found: Finding[]): void {
     for (const one of this.spans(text)) {
+      if (one.kind !== "private_key" && isOpenValue(text.slice(one.start, one.end), VAGUE.has(one.kind))) continue;
       const span = NOT_KNOWN.has(one.kind) ? one : { ...one, end: endOf(text, one.end) };
       found.push(this.finding(origin(span), text.slice(span.start, span.end)));
     }
