@@ -32,6 +32,8 @@ const WRAPPED =
   /(?:[A-Za-z][\w.<>?[\]]{1,32}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
 const LINE_VALUE = /[^\s"'`]{4,1024}(?=[ \t]*(?:\r?\n|$))/y;
 const PLAIN = /[A-Za-z0-9+/=_-]{1024,8192}|[^\s"'`,;&<>()[\]{}\\|]{4,1024}/y;
+/** A value of a connection, in which braces are quotes; a name in them is a place-holder. */
+const BRACED = /\{((?![A-Za-z_.]*\d?\})[^\s{}"'`]{4,128})\}(?=[;"'`\s\\]|$)/y;
 /** A value that has a line of its own. */
 const NEXT_LINE = /[|>]?[+-]?[ \t]{0,4}\r?\n[ \t]{0,16}(?:["'`])?([^\s"'`:]{6,128})["'`]?[ \t]{0,4}(?=\r?\n|$)/y;
 const PHRASE = /[a-z]{3,12}(?:[ \t][a-z]{3,12}){3,29}(?=[ \t]*(?:\r?\n|$|\.))/y;
@@ -84,6 +86,10 @@ function changedTo(text: string, at: number): { readonly start: number; readonly
   return sign > at ? quotedAt(text, sign) : undefined;
 }
 
+/** Returns whether words are what a name for a passphrase has, and no label. */
+const isPassphrase = (name: string, value: string): boolean =>
+  /(?:psk|phrase)$/i.test(name) && /^\w+(?: \w+){2,9}$/.test(value) && !/phrase|key|secret|password/i.test(value);
+
 function afterOf(part: RegExp, text: string, at: number): number {
   part.lastIndex = at;
   return at + (part.exec(text)?.[0].length ?? 0);
@@ -121,7 +127,8 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
     if (!value) return undefined;
     const shown = text.slice(value.start, value.end);
     const writing = value.writing === "quoted" && isVariable && kind === "secret" ? "setting" : value.writing;
-    return canBeSecret(shown, kind, writing, isVariable) ? { ...value, kind: labelOf(kind) } : undefined;
+    const isOfWords = isVariable || (value.writing === "quoted" && isPassphrase(name, shown));
+    return canBeSecret(shown, kind, writing, isOfWords) ? { ...value, kind: labelOf(kind) } : undefined;
   };
   if (isSure || (sign === "" && isFlag)) {
     const writing = found?.writing === "bare" && isSetting ? "setting" : found?.writing;
@@ -161,7 +168,7 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
     sign.includes("?")
   )
     return undefined;
-  const isSentence = sign !== "" || whole.includes("\t") || isConfigured(text, start);
+  const isSentence = sign !== "" || /\t| {2}/.test(whole) || isConfigured(text, start);
   return (isSentence ? accept({ ...found, writing: "loose" }) : undefined) ?? odd();
 }
 
@@ -241,6 +248,9 @@ function valueAt(text: string, at: number, plain: Writing, isWholeLine: boolean)
     const line = LINE_VALUE.exec(text)?.[0];
     if (line && !/\$[({]|\(\)/.test(line)) return { start: at, end: at + line.length, writing: plain };
   }
+  BRACED.lastIndex = at;
+  const braced = plain === "setting" ? BRACED.exec(text)?.[1] : undefined;
+  if (braced !== undefined) return { start: at + 1, end: at + 1 + braced.length, writing: "quoted" };
   PLAIN.lastIndex = at;
   const found = PLAIN.exec(text)?.[0].replace(
     /(?<=^[!-~]{5,64})[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef].*$|[.:]+$/,

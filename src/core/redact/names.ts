@@ -166,6 +166,9 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
   if (PATH.test(value) && !/[+=]|(?=\S*\d\S*\d)[A-Za-z0-9]{24}/.test(value)) return false;
   // The word for it, as the text of a label; a hash after the names of a cache.
   if (LABEL.test(unmarked(value)) || (kind === "key" && /^[A-Za-z].*-[0-9a-f]{32,64}$/.test(value))) return false;
+  const pieces = value.split(/[:/]/);
+  if (kind === "key" && value.includes(":") && pieces.some(isChance))
+    return pieces.every((piece) => isChance(piece) || /^\d+$/.test(piece));
   if (kind === "key")
     // Salts of WordPress have every sign there is; an id is none, but in a variable of a shell.
     return writing === "quoted"
@@ -259,7 +262,7 @@ function isPhrase(value: string, isVariable: boolean): boolean {
   const words = value.trim().split(/\s+/);
   if (words.length > 30 || SENTENCE.test(value)) return false;
   if (isVariable && words.length > 1) return true;
-  if (words.length >= 4 && words.every((word) => /^[a-z]{3,12}$/.test(word))) return !ABOUT.test(value);
+  if (words.length >= 4 && words.every((word) => /^(?:[a-z]{3,12}|\d{1,4})$/.test(word))) return !ABOUT.test(value);
   return (
     words.length <= 8 &&
     words.some((word) => /\d.*[A-Za-z]|[A-Za-z].*\d|\w[!@#$%^&*]/.test(word)) &&
