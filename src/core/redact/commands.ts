@@ -118,7 +118,7 @@ interface SecretShape {
 
 /** A word at the end of a line that is about a password, or alone on a line after it. */
 const ANNOUNCED =
-  /pass(?:word|phrase)[^\n]{0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})([^\s/()]{8,128})(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
+  /pass(?:word|phrase)(?:[^\n\\]|\\(?!n)){0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})([^\s/()]{8,128})(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
 
 /** Sentences and lists of codes that let in once. */
 const CODE =

@@ -73,7 +73,7 @@ function* pairs(text: string): Generator<SecretSpan> {
 
 /** A line with a name and a line with one word, as Redis, forms and pages show them. */
 const LINES =
-  /(?<=^|\n)[ \t]{0,8}(?:\d{1,4}[.)][ \t]{1,4}|[-*][ \t])?(["'`*]{0,2})([A-Za-z][\w .-]{2,40})\1:?[ \t]{0,4}\r?\n(?=[ \t]{0,8}(?:\d{1,4}[.)][ \t]{1,4})?["'`]?([^\s"'`]{6,512})["'`]?[ \t]{0,4}(?:\r?\n|$))/dg;
+  /(?<=^|[\n"])[ \t]{0,8}(?:\d{1,4}[.)][ \t]{1,4}|[-*][ \t])?(["'`*]{0,2})([A-Za-z][\w .-]{2,40})\1:?[ \t]{0,4}\r?\n(?=[ \t]{0,8}(?:\d{1,4}[.)][ \t]{1,4})?["'`]?([^\s"'`]{6,512})["'`\]}),]{0,8}[ \t]{0,4}(?:\r?\n|$))/dg;
 
 function* lines(text: string): Generator<SecretSpan> {
   if (!ABOUT.test(text)) return;

@@ -78,14 +78,14 @@ export function* hintedIn(whole: string): Generator<SecretSpan> {
 const SUM = /^(?:SHA|MD)\d+:/;
 
 /** A name before a value, and what is between them. */
-const NAME_BEFORE = /([A-Za-z][\w.-]{0,63})(?:[\\"'`\])]*[ \t]*(?:[:=|]|=>|->|→)?[ \t]*[\\"'`<([#{]*|[ \t]+\w{1,8}:)$/;
+const NAME_BEFORE = /([A-Za-z][\w.-]{0,63})[\\"'`\])]*[ \t]*(?:[:=|]|=>|->|→)?[ \t]*[\\"'`<([#{]*$/;
 
 /** Returns whether the name of a value, or of its column in a table, says that everybody may know it. */
 function isOpen(text: string, start: number, hint: number, place: Place): boolean {
   const name = NAME_BEFORE.exec(text.slice(Math.max(0, start - 80), start).replace(/^.*\n/s, ""))?.[1];
   if (name !== undefined && isOpenName(name)) return true;
   if (place !== "below") return false;
-  const head = text.slice(text.lastIndexOf("\n", hint) + 1, text.indexOf("\n", hint));
+  const head = text.slice(text.lastIndexOf("\n", hint) + 1, text.indexOf("\n", hint)).replace(/^.*":[ \t]?\\*"/, "");
   const before = text.slice(text.lastIndexOf("\n", start) + 1, start);
   const sign = /[,;|\t]/.exec(head)?.[0];
   if (sign !== undefined) return isOpenName(head.split(sign)[before.split(sign).length - 1] ?? "");
