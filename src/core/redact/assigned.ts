@@ -32,6 +32,8 @@ const WRAPPED =
   /(?:[A-Za-z][\w.<>?[\]]{1,32}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
 const LINE_VALUE = /[^\s"'`]{4,1024}(?=[ \t]*(?:\r?\n|$))/y;
 const PLAIN = /[A-Za-z0-9+/=_-]{1024,8192}|[^\s"'`,;&<>()[\]{}\\|]{4,1024}/y;
+/** A value of a connection, in which braces are quotes; a name in them is a place-holder. */
+const BRACED = /\{((?![A-Za-z_.]*\d?\})[^\s{}"'`]{4,128})\}(?=[;"'`\s\\]|$)/y;
 /** A value that has a line of its own. */
 const NEXT_LINE = /[|>]?[+-]?[ \t]{0,4}\r?\n[ \t]{0,16}(?:["'`])?([^\s"'`:]{6,128})["'`]?[ \t]{0,4}(?=\r?\n|$)/y;
 const PHRASE = /[a-z]{3,12}(?:[ \t][a-z]{3,12}){3,29}(?=[ \t]*(?:\r?\n|$|\.))/y;
@@ -59,7 +61,7 @@ export function* assignedIn(text: string): Generator<SecretSpan> {
     while (start > 0 && index - start < 48 && NAME_CHARACTER.test(text[start - 1])) start--;
     const kind = secretKind(text.slice(start, nameEnd));
     // The login of an address, and the type of a resource.
-    if (/:\/\/[^\s/;?&@]{0,64}$|(?:^|[^A-Za-z])arn:\S{0,200}:$/.test(text.slice(Math.max(0, start - 210), start)))
+    if (/:\/\/[^\s/;?&@]{0,64}$|(?:^|[^A-Za-z])arn:\S{0,200}:$|(?:checksum|hash|sha\d{1,3}|digest)[/.]$/.test(text.slice(Math.max(0, start - 210), start)))
       continue;
     const span = kind && valueAfter(text, start, nameEnd, kind);
     if (!span) continue;
@@ -83,6 +85,10 @@ function changedTo(text: string, at: number): { readonly start: number; readonly
   const sign = afterOf(CHANGED, text, at);
   return sign > at ? quotedAt(text, sign) : undefined;
 }
+
+/** Returns whether words are what a name for a passphrase has, and no label. */
+const isPassphrase = (name: string, value: string): boolean =>
+  /(?:psk|phrase)$/i.test(name) && /^\w+(?: \w+){2,9}$/.test(value) && !/phrase|key|secret|password/i.test(value);
 
 function afterOf(part: RegExp, text: string, at: number): number {
   part.lastIndex = at;
@@ -121,7 +127,8 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
     if (!value) return undefined;
     const shown = text.slice(value.start, value.end);
     const writing = value.writing === "quoted" && isVariable && kind === "secret" ? "setting" : value.writing;
-    return canBeSecret(shown, kind, writing, isVariable) ? { ...value, kind: labelOf(kind) } : undefined;
+    const isOfWords = isVariable || (value.writing === "quoted" && isPassphrase(name, shown));
+    return canBeSecret(shown, kind, writing, isOfWords) ? { ...value, kind: labelOf(kind) } : undefined;
   };
   if (isSure || (sign === "" && isFlag)) {
     const writing = found?.writing === "bare" && isSetting ? "setting" : found?.writing;
@@ -161,7 +168,7 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
     sign.includes("?")
   )
     return undefined;
-  const isSentence = sign !== "" || whole.includes("\t") || isConfigured(text, start);
+  const isSentence = sign !== "" || /\t| {2}/.test(whole) || isConfigured(text, start);
   return (isSentence ? accept({ ...found, writing: "loose" }) : undefined) ?? odd();
 }
 
@@ -241,6 +248,9 @@ function valueAt(text: string, at: number, plain: Writing, isWholeLine: boolean)
     const line = LINE_VALUE.exec(text)?.[0];
     if (line && !/\$[({]|\(\)/.test(line)) return { start: at, end: at + line.length, writing: plain };
   }
+  BRACED.lastIndex = at;
+  const braced = plain === "setting" ? BRACED.exec(text)?.[1] : undefined;
+  if (braced !== undefined) return { start: at + 1, end: at + 1 + braced.length, writing: "quoted" };
   PLAIN.lastIndex = at;
   const found = PLAIN.exec(text)?.[0].replace(
     /(?<=^[!-~]{5,64})[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef].*$|[.:]+$/,

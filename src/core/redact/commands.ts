@@ -13,7 +13,7 @@ const OPTIONS: readonly (readonly [command: string, option: string])[] = [
     "(?:docker|podman|nerdctl|buildah|skopeo|helm registry|oras|crane auth|az|az acr|oc|cf|ibmcloud) login",
     "-p(?:=| )",
   ],
-  ["mongo\\w{0,8}|twine upload|psexec\\w{0,3}|rdesktop|cqlsh|ncftp\\w{0,4}|beeline|tdsql|impala-shell", "-p(?:=| )"],
+  ["mongo\\w{0,8}|crackmapexec|cme|nxc|netexec|evil-winrm|smbmap|bloodhound\\S{0,8}|certipy|kerbrute|twine upload|psexec\\w{0,3}|rdesktop|cqlsh|ncftp\\w{0,4}|beeline|tdsql|impala-shell", "-p(?:=| )"],
   ["sshpass", "-p(?: |=)?"],
   ["(?:redis|valkey|keydb)-cli", "-a "],
   ["https?|xh", "-a [^\\s:]{1,64}:"],
@@ -46,7 +46,10 @@ password  -u  (?<![A-Za-z0-9-])(?:-u[ =]?|--(?:proxy-)?user[ =])["']?[A-Za-z0-9_
 password  login  (?<![A-Za-z])login[ \t]{1,4}\S{1,64}\s{1,4}password[ \t]{1,4}(\S{4,128})
 password  AUTH  (?:>|\n|^)[ \t]{0,4}AUTH[ \t]{1,4}(?!PLAIN|LOGIN|XOAUTH|CRAM)(?:\w{1,32}[ \t]{1,4})?${VALUE}(?=[ \t]{0,4}(?:\r?\n|$))
 password  requirepass masterauth auth-pass  (?:^|\n)[ \t]{0,8}(?:requirepass|masterauth|sentinel auth-pass \S{1,64})[ \t]{1,4}${VALUE}
-password  /user:  net[ \t]{1,4}use[ \t][^\n]{0,128}?[ \t]([^\s/\\:*"]{5,128})[ \t]{1,4}/user:
+password  /user:  net[ \t]{1,4}use[ \t][^\n]{0,128}?(?:[ \t]([^\s/\\:*"]{5,128})[ \t]{1,4}/user:|/user:\S{1,64}[ \t]{1,4}([^\s/*]{5,128}))
+password  -U  (?<![\w-])-U[ =]?["']?[\w.\\/@-]{1,64}%([^\s"'%]{4,128})
+secret  alchemy infura quiknode ankr.com getblock p2pify chainstack blastapi nodereal drpc nownodes rpc mainnet sepolia  (?:https?|wss?)://[\w.-]{0,80}(?:alchemy|infura|quiknode|ankr\.com|getblock|p2pify|chainstack|blastapi|nodereal|drpc|nownodes|rpc|mainnet|sepolia)[\w.-]{0,80}/(?:[\w-]{1,24}/){0,4}(?!0x)([A-Za-z0-9_-]{24,128})(?![\w.-])
+secret  /v  (?:https?|wss?)://[\w.-]{1,80}/v\d/(?=[\w-]{0,31}[a-z])(?=[\w-]{0,31}[A-Z])(?=[\w-]{0,31}\d)([A-Za-z0-9_-]{32})(?![\w.-])
 password  net  net[ \t]{1,4}user[ \t]{1,4}\S{1,64}[ \t]{1,4}([^\s/*]{4,128})
 password  /p  (?<![^\s"'])/p(?:ass(?:word)?)?:["']?([^\s"'%$=]{5,128})(?!=)(?<!=)(?=[\s"']|$)
 password  sqlplus sqlldr impdp expdp rman  (?:sqlplus|sqlldr|impdp|expdp|rman)[ \t]{1,4}(?:-\w{1,8}[ \t]{1,4}){0,3}["']?\w{1,64}/"?([^\s"'@/$]{4,128})"?(?=@|[ \t]|$)
@@ -87,7 +90,7 @@ secret  lient( earch( Api( API( connect( init(  (?:[Cc]lient|[Ss]earch|A[Pp][Ii]
 secret  jwt. JWT. jsonwebtoken.  (?:jwt|JWT|jsonwebtoken)\.(?:sign|verify|encode|decode)\([^\n'"]{1,256},[ \t]{0,4}["']([^"'\n]{8,512})["']
 secret  createHmac  createHmac\([ \t]{0,4}["'][\w-]{1,16}["'],[ \t]{0,4}["']([^"'\n]{8,512})["']
 secret  hmac.new  hmac\.new\([ \t]{0,4}b?["']([^"'\n]{8,512})["']
-url_password  @  (?<![\w/:.@-])(?!mailto|sips?:|xmpp|acct|npm:|data:|urn:|javascript)[a-z][\w.-]{1,32}:(?=[^\s@]{0,64}\d)(?=[^\s@]{0,64}[A-Za-z])([^\s:@/"'$<{]{5,128})@(?!sha\d)(?:localhost|[a-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,6}|[a-z][\w-]{0,62}:\d{2,5}|\d{1,3}(?:\.\d{1,3}){3})(?![\w.])
+url_password  @  (?<![\w/:.@-])(?!mailto|sips?:|xmpp|acct|npm:|data:|urn:|javascript)(?:[\w.-]{1,32}[/\\]{1,2})?[A-Za-z][\w.-]{1,32}:(?=\S{0,64}\d)(?=[^\s@]{0,64}[A-Za-z])([^\s:/"'$<{]{5,128})@(?!sha\d)(?:localhost|[a-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,6}|[a-z][\w-]{0,62}:\d{2,5}|\d{1,3}(?:\.\d{1,3}){3})(?![\w.])
 password  PLAIN  AUTH[ \t]{1,4}PLAIN[ \t]{1,4}([A-Za-z0-9+/]{8,512}={0,2})
 password  334  334 [^\n]{0,64}\n[^\w\n]{0,8}(?:[CS]:? )?([A-Za-z0-9+/]{4,512}={0,2})(?=[ \t]*\r?(?:\n|$))
 password  :  (?:^|\n)[\w.*-]{1,128}:(?:\d{4,5}|\*):(?!\d{1,9}:)[\w.*-]{1,64}:[\w.*-]{1,64}:([^\s:]{4,128})(?=\r?\n|$)
@@ -115,7 +118,7 @@ interface SecretShape {
 
 /** A word at the end of a line that is about a password, or alone on a line after it. */
 const ANNOUNCED =
-  /pass(?:word|phrase)[^\n]{0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})([^\s/()]{8,128})(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
+  /pass(?:word|phrase)(?:[^\n\\]|\\(?!n)){0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})([^\s/()]{8,128})(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
 
 /** Sentences and lists of codes that let in once. */
 const CODE =

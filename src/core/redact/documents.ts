@@ -1,6 +1,7 @@
 /** Secrets in documents that put a name and its value apart: XML, lists of names and values, forms, keys of the web. */
 
 import { quotedAt } from "./assigned.ts";
+import { isMade } from "./hinted.ts";
 import { canBeSecret, isChance, isOdd, labelOf, secretKind, type Writing } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
@@ -8,6 +9,7 @@ import type { SecretSpan } from "./tokens.ts";
 export function* documentsIn(text: string): Generator<SecretSpan> {
   yield* elements(text);
   yield* pairs(text);
+  yield* lines(text);
   yield* secretsOfKubernetes(text);
   yield* rows(text);
   yield* webKeys(text);
@@ -67,6 +69,17 @@ function* pairs(text: string): Generator<SecretSpan> {
   }
   for (const { 0: found, 1: name, 2: value, index } of text.matchAll(FORM))
     yield* valueNamed(name, value, index + found.length - value.length, "quoted");
+}
+
+/** A line with a name and a line with one word, as Redis, forms and pages show them. */
+const LINES =
+  /(?<=^|[\n"])[ \t]{0,8}(?:\d{1,4}[.)][ \t]{1,4}|[-*][ \t])?(["'`*]{0,2})([A-Za-z][\w .-]{2,40})\1:?[ \t]{0,4}\r?\n(?=[ \t]{0,8}(?:\d{1,4}[.)][ \t]{1,4})?["'`]?([^\s"'`]{6,512})["'`\]}),]{0,8}[ \t]{0,4}(?:\r?\n|$))/dg;
+
+function* lines(text: string): Generator<SecretSpan> {
+  if (!ABOUT.test(text)) return;
+  for (const { 1: quote, 2: name, 3: value, indices } of text.matchAll(LINES))
+    if (quote === '"' || isMade(value) || isChance(value))
+      yield* valueNamed(name.replaceAll(" ", "_"), value, indices?.[3][0] ?? 0, quote === "" ? "bare" : "quoted");
 }
 
 const KIND = /(?:^|\n)[ \t]{0,8}kind:[ \t]{1,4}["']?Secret["']?[ \t]{0,4}(?:\r?\n|$)/g;

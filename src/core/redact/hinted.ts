@@ -1,6 +1,6 @@
 /** Words that look made, in the reach of a word that says secret. The weaker that word, the more the shape has to say. */
 
-import { ABROAD_WORDS, isJumpy, NUMBERED, UUID, unmarked } from "./names.ts";
+import { ABROAD_WORDS, isJumpy, isOpenName, NUMBERED, UUID, unmarked } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** Words for a password (1), for another secret (2), and for what often has one beside it (3). */
@@ -21,7 +21,9 @@ const REACH = 320;
 const NEAR = 160;
 
 /** Yields the words that look made near to a hint. */
-export function* hintedIn(text: string): Generator<SecretSpan> {
+export function* hintedIn(whole: string): Generator<SecretSpan> {
+  // An escaped end of a line ends it, too.
+  const text = whole.includes("\\n") ? whole.replaceAll("\\n", " \n") : whole;
   const plain = /[\u00c0-\u024f]/.test(text) ? unmarked(text) : text;
   /** The words of the text, so that each is found once, and the first that a hint may reach. */
   let words: RegExpExecArray[] | undefined;
@@ -58,7 +60,11 @@ export function* hintedIn(text: string): Generator<SecretSpan> {
         /^[ \t]+(?:\d+[ \t]+)?(?:md5[ \t]+|--\w+[ \t]+)?["']?$/.test(text.slice(after, start));
       if (
         text[start - 1] === "\\" ||
+        // The middle of what is longer than any secret.
+        word[0].length === 256 ||
+        words[at - 1]?.[0].length === 256 ||
         SUM.test(word[0]) ||
+        isOpen(text, start, index, place) ||
         !isEnough(value, isSetting ? 3 : strength, place, text, after, start)
       )
         continue;
@@ -70,6 +76,23 @@ export function* hintedIn(text: string): Generator<SecretSpan> {
 
 /** A fingerprint with the name of what made it. */
 const SUM = /^(?:SHA|MD)\d+:/;
+
+/** A name before a value, and what is between them. */
+const NAME_BEFORE = /([A-Za-z][\w.-]{0,63})[\\"'`\])]*[ \t]*(?:[:=|]|=>|->|→)?[ \t]*[\\"'`<([#{]*$/;
+
+/** Returns whether the name of a value, or of its column in a table, says that everybody may know it. */
+function isOpen(text: string, start: number, hint: number, place: Place): boolean {
+  const name = NAME_BEFORE.exec(text.slice(Math.max(0, start - 80), start).replace(/^.*\n/s, ""))?.[1];
+  if (name !== undefined && isOpenName(name)) return true;
+  if (place !== "below") return false;
+  const head = text.slice(text.lastIndexOf("\n", hint) + 1, text.indexOf("\n", hint)).replace(/^.*":[ \t]?\\*"/, "");
+  const before = text.slice(text.lastIndexOf("\n", start) + 1, start);
+  const sign = /[,;|\t]/.exec(head)?.[0];
+  if (sign !== undefined) return isOpenName(head.split(sign)[before.split(sign).length - 1] ?? "");
+  // Columns with blanks between.
+  const from = head.slice(0, before.length + 1).replace(/\S*$/, "").length;
+  return /\S {2,}\S/.test(head) && isOpenName(/^\S+(?: \S+)*/.exec(head.slice(from))?.[0] ?? "");
+}
 
 /** Returns how many characters after a line are lines of the same structure or dialogue. */
 function following(text: string, at: number): number {
@@ -129,7 +152,7 @@ const LEVELS = { none: 0, phrase: 0, plain: 1, words: 2, mixed: 3, odd: 3.5, ran
 
 /** What is never a secret: addresses, ids, versions, ranges of characters, places, names of algorithms, expressions. */
 const NEVER =
-  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|argon|^pk_|\w__\w|amd64|arm64|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
+  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|argon|^pk_|\w__\w|amd64|arm64|\$\$|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
 
 /** Returns how a word is made. */
 export function shapeOf(value: string): keyof typeof LEVELS {

@@ -75,13 +75,15 @@ export class Homes {
   /** Yields the homes in a text. */
   *in(text: string): Generator<Home> {
     for (const { 0: found, index } of text.matchAll(this.ownShape))
-      yield {
-        start: index,
-        end: index + found.length,
-        kind: "home_path",
-        neutral: found.startsWith("-") ? `${/^-+/.exec(found)?.[0]}user` : "~",
-      };
-    for (const { user, above, ...span } of usersIn(text)) yield { ...span, neutral: this.neutral(user, above) };
+      if (!isOfAccount(text, index))
+        yield {
+          start: index,
+          end: index + found.length,
+          kind: "home_path",
+          neutral: found.startsWith("-") ? `${/^-+/.exec(found)?.[0]}user` : "~",
+        };
+    for (const { user, above, ...span } of usersIn(text))
+      if (!isOfAccount(text, span.start)) yield { ...span, neutral: this.neutral(user, above) };
   }
 
   private numberOf(user: string): number {
@@ -98,6 +100,10 @@ export class Homes {
     return above.startsWith("-") ? `${above}user` : "~";
   }
 }
+
+/** Returns whether a home is that of an account in a line of passwd(5), which names the account anyway. */
+const isOfAccount = (text: string, at: number): boolean =>
+  text[at - 1] === ":" && /:\d+:\d+:[^:\n]{0,128}:$/.test(text.slice(Math.max(0, at - 160), at));
 
 /** A home among those of a system, with how the path begins where it is not that of the session (`/home/`). */
 interface UserHome extends SecretSpan {

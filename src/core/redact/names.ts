@@ -67,6 +67,7 @@ export function secretKind(name: string): NameKind | undefined {
     return "password";
   if (last.endsWith("token") && HARMLESS.test(last === "token" ? before : last.slice(0, -5))) return undefined;
   if (last === "auth") return words.length === 1 || /^_|_AUTH$/.test(name) ? "secret" : undefined;
+  if (last === "id" && before === "secret") return "secret";
   if (last === "seed") return /^(?:totp|otp|2fa|mfa)$/.test(before) ? "secret" : undefined;
   if (SECRET_WORDS.has(last) || SECRET_END.test(last) || (last === "key" && SECRET_KEYS.has(before))) return "secret";
   // A single word of small letters that ends so is rather a monkey.
@@ -92,6 +93,28 @@ const ACCOUNT_WORDS = new Set(
 );
 const ACCOUNT_ENDS = new Set("id uuid guid login handle name".split(" "));
 
+/** The last words of names that tell one thing from others, which everybody may know. */
+const OPEN_ENDS =
+  /^(?:\w*ids?|x?uid|u?uids?|guid|sids?|hash|sha\d*|shasum|md5|crc\w*|digest|arn|e?tag|commit|rev|revision|fingerprint|checksum|integrity|thumbprint|sum|kid|ray|h\d|nonce|ulid|cid|oid|address|addr|build|release|trace|span|file|accept|href|url|uri|path|src|version|reference|resolved|state|challenge)$/;
+
+/** Returns whether a name is that of an id or a sum, and does not itself say that this one is secret. */
+export function isOpenName(name: string): boolean {
+  const words = wordsOf(name);
+  const last = words.at(-1) ?? "";
+  return OPEN_ENDS.test(last) && !(last.endsWith("id") && words.at(-2) === "secret") && !/^(?:paid|void|valid)$/.test(last);
+}
+
+/** Ids of messages, tools, objects and accounts by how they begin, and names of resources. */
+const OPEN_VALUE =
+  /^(?:(?:toolu|srvtoolu|msg|call|resp|req|run|item|fc|rs|ws|ctc|step|thread|asst|file|batch|evt|cus|sub|si|pi|ch|pm|in|ii|tr|po|txn|price|prod|acct|card|src|seti|cs_test|cs_live|vs|ft|conv|session|sess|org|user|usr|proj|wrkspc|prj|dpl|team|job|task|trace|span|inv|order|event|ses|prt|tooluse|functions|snap|gen|chatcmpl|cmpl|batch_req|container|file_search)[_-](?!.*_secret_)|(?:AIDA|AROA|AGPA|AIPA|ANPA|ANVA|APKA|ASCA)(?=[A-Z2-7]{12})|[A-Z]{2}[0-9a-f]{32}$|arn:aws|sha\d+[:-]|0x[0-9a-f]{40}$)|\.googleusercontent\.com$/;
+/** What documents write in the place of a key: a word, a row of the same or of following signs. */
+const EXAMPLE =
+  /EXAMPLE|your[-_]|[-_]here$|x{5}|X{5}|([A-Za-z0-9])\1{9}|<[A-Za-z][\w -]*>|\.{3}$/;
+
+/** Returns whether a value is an example, or, if only its place says that it is secret, the id of something. */
+export const isOpenValue = (value: string, isVague: boolean): boolean =>
+  value.length < 600 && (EXAMPLE.test(value) || (isVague && OPEN_VALUE.test(value)));
+
 /** Returns whether a name of another agent's record stands for the id or name of a person's account. */
 export function isAccountName(name: string): boolean {
   const words = wordsOf(name);
@@ -110,7 +133,7 @@ function wordsOf(name: string): string[] {
 }
 
 const PLACEHOLDER =
-  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill)[_-]?(?:me|in|this).*|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|invalid|incorrect|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
+  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill|generate)[_-]?(?:me|in|this|with|by|an?)(?:[_-].*)?|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|invalid|incorrect|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
 /** An expression of a program: names with dots between. */
 const EXPRESSION = /^[A-Za-z_$][A-Za-z_$0-9]{0,19}(?:\??\.[A-Za-z_$][A-Za-z_$0-9]{0,19})+$/;
 const ABOUT = /pass|secret|token|apikey|密码/i;
@@ -143,6 +166,9 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
   if (PATH.test(value) && !/[+=]|(?=\S*\d\S*\d)[A-Za-z0-9]{24}/.test(value)) return false;
   // The word for it, as the text of a label; a hash after the names of a cache.
   if (LABEL.test(unmarked(value)) || (kind === "key" && /^[A-Za-z].*-[0-9a-f]{32,64}$/.test(value))) return false;
+  const pieces = value.split(/[:/]/);
+  if (kind === "key" && value.includes(":") && pieces.some(isChance))
+    return pieces.every((piece) => isChance(piece) || /^\d+$/.test(piece));
   if (kind === "key")
     // Salts of WordPress have every sign there is; an id is none, but in a variable of a shell.
     return writing === "quoted"
@@ -236,7 +262,7 @@ function isPhrase(value: string, isVariable: boolean): boolean {
   const words = value.trim().split(/\s+/);
   if (words.length > 30 || SENTENCE.test(value)) return false;
   if (isVariable && words.length > 1) return true;
-  if (words.length >= 4 && words.every((word) => /^[a-z]{3,12}$/.test(word))) return !ABOUT.test(value);
+  if (words.length >= 4 && words.every((word) => /^(?:[a-z]{3,12}|\d{1,4})$/.test(word))) return !ABOUT.test(value);
   return (
     words.length <= 8 &&
     words.some((word) => /\d.*[A-Za-z]|[A-Za-z].*\d|\w[!@#$%^&*]/.test(word)) &&

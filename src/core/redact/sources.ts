@@ -6,7 +6,7 @@ import type { SecretSpan } from "./tokens.ts";
 /** A file by its name: one of a key, or one of a secret that is no program and no document. */
 const FILE =
   /(?:^|[\s"'=:/\\<>])(?:[\w.-]{0,64}(?:\.key|[_-]pass|(?:pass(?:word|phrase|wd)|secret|token|credential)[\w-]{0,32}(?:\.(?:txt|key|b64|bin|enc|gpg|hex|dat))?|(?:master|aes|encryption|private|signing|hmac|jwt|api|access|session)[_-]?key(?:\.(?:txt|b64|bin|hex))?)|run\/secrets\/[\w.-]{1,64})(?=$|[\s"';|&)>])/i;
-const PASSWD = /\/etc\/passwd/;
+const PASSWD = /\/etc\/passwd|getent/;
 const READER = /(?:^|[\s;&|($])(?:cat|bat|less|more|head|tail|xxd|od|hexdump|base64|strings|type|Get-Content)[ \t]/;
 /** Commands that print nothing but a secret. */
 const PRINTER =

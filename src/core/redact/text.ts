@@ -3,9 +3,10 @@
 import { contextsIn, emailsIn } from "./contexts.ts";
 import { dumpsIn } from "./dumps.ts";
 import { Homes } from "./homes.ts";
+import { isOpenValue } from "./names.ts";
 import { printedIn } from "./sources.ts";
 import { type SecretSpan, shapesIn, tokensIn } from "./tokens.ts";
-import { encodedIn, LONG, viewsOf } from "./views.ts";
+import { encodedIn, LONG, unnumbered, viewsOf } from "./views.ts";
 
 /** A stretch that is replaced by a text; the rest of a secret that is split has an empty one and is not counted. */
 export interface Finding extends SecretSpan {
@@ -77,8 +78,8 @@ export class TextRedactor {
         found.push(this.finding({ ...span, kind: "account_email" }, text.slice(span.start, span.end)));
     if (isPrinted) for (const span of printedIn(text)) found.push(this.finding(span, text.slice(span.start, span.end)));
     const isJson = /^\s{0,64}[[{]/.test(text);
-    const itself = { text, parts: [[0, text.length]] as const, origin: (span: SecretSpan) => span };
-    for (const { text: shown, parts, origin } of [itself, ...viewsOf(text)]) {
+    const itself = unnumbered(text);
+    for (const { text: shown, parts, origin } of [itself, ...viewsOf(itself)]) {
       const readAt = (from: number, to: number): void =>
         this.read(
           shown.slice(from, to),
@@ -100,6 +101,7 @@ export class TextRedactor {
   /** Adds the findings of one reading of a text. */
   private read(text: string, origin: (span: SecretSpan) => SecretSpan, found: Finding[]): void {
     for (const one of this.spans(text)) {
+      if (one.kind !== "private_key" && isOpenValue(text.slice(one.start, one.end), VAGUE.has(one.kind))) continue;
       const span = NOT_KNOWN.has(one.kind) ? one : { ...one, end: endOf(text, one.end) };
       found.push(this.finding(origin(span), text.slice(span.start, span.end)));
     }
@@ -130,7 +132,7 @@ export class TextRedactor {
     for (const { kind } of this.spans(text)) return kind;
     for (const { kind } of this.homes.in(text)) return kind;
     if (depth >= MOST_ENCODED) return undefined;
-    for (const { text: inner } of [...viewsOf(text), ...encodedIn(text), ...dumpsIn(text)]) {
+    for (const { text: inner } of [...viewsOf(unnumbered(text)), ...encodedIn(text), ...dumpsIn(text)]) {
       const kind = inner === undefined ? undefined : this.firstIn(inner, depth + 1);
       if (kind !== undefined) return kind;
     }

@@ -297,7 +297,7 @@ interface CutToken {
 }
 
 function cutAt(text: string, start: number, end: number, { of, least }: TokenRule): CutToken | undefined {
-  if (end === text.length || end - start > SHAPED) return undefined;
+  if (end === text.length || end - start > SHAPED || isFiller(text.slice(start, end))) return undefined;
   const table = TABLES[of];
   let value = text.slice(start, end);
   let past = end;
@@ -312,7 +312,7 @@ function cutAt(text: string, start: number, end: number, { of, least }: TokenRul
     while (table[text.charCodeAt(to)] === 1 && to - past < SHAPED) to++;
     const piece = text.slice(past + joint.length, to).replace(/[.,-]+$/, "");
     // The next line is another sentence, another setting or another token.
-    if (!/\d|[a-z][A-Z]/.test(piece) || /^(?:[:=(_]|\S?-)/.test(text.slice(to, to + 2))) break;
+    if (!/\d|[a-z][A-Z]/.test(piece) || /^(?:[:=(_→\t]|\S?-)/.test(text.slice(to, to + 2))) break;
     if (piece.length < 6 && value.length >= least && !isFull) break;
     value += piece;
     past += joint.length + piece.length;

@@ -13,16 +13,26 @@ interface View {
 /** Characters in a text that can be read in another way, and signs of Markdown within a word, which no page shows. */
 const HIDING =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: escapes of terminals begin with one
-  /[\\\u0000\u001b\u00ad\u200b-\u200d\u2060\ufeff\uff01-\uff5e]|%[0-9A-Fa-f]{2}|&(?:#|amp;|quot;|lt;)|[A-Za-z0-9_-](?:\*{1,3}|`{1,2}|~~)[A-Za-z0-9_-]/;
+  /[\\\u0000\u001b\u00ad\u200b-\u200d\u2060\ufeff\uff01-\uff5e]|%[0-9A-Fa-f]{2}|&(?:#|amp;|quot;|lt;)|(?:^|[\n"])[ \t]{0,8}\d{1,6}(?:[→\t:]|[ \t]?[│|])|[A-Za-z0-9_-](?:\*{1,3}|`{1,2}|~~)[A-Za-z0-9_-]/;
 const HIDDEN =
   // biome-ignore lint/suspicious/noControlCharactersInRegex: the same
-  /\\{1,16}(?:u\{?[0-9A-Fa-f]{4,6}\}?|x[0-9A-Fa-f]{2}|[0-3]?[0-7]{2}|[nrtbf"'`/])|\\{2,16}|\u001b\[[0-9;?]{0,32}[A-Za-z]|[\u0000\u00ad\u200b-\u200d\u2060\ufeff\uff01-\uff5e]|%[0-9A-Fa-f]{2}|&(?:#\d{1,6}|#x[0-9A-Fa-f]{1,5}|amp|quot|lt|gt);|(?<=[A-Za-z0-9_-])(?:\*{1,3}|`{1,2}|~~)(?=[A-Za-z0-9_-])/g;
+  /\\{1,16}(?:u\{?[0-9A-Fa-f]{4,6}\}?|x[0-9A-Fa-f]{2}|[0-3]?[0-7]{2}|[nrtbf"'`/])|\\{2,16}|\u001b\[[0-9;?]{0,32}[A-Za-z]|[\u0000\u00ad\u200b-\u200d\u2060\ufeff\uff01-\uff5e]|%[0-9A-Fa-f]{2}|&(?:#\d{1,6}|#x[0-9A-Fa-f]{1,5}|amp|quot|lt|gt);|(?<=^|[\n"])[ \t]{0,8}\d{1,6}(?:→|\t|[ \t]?[│|][ \t]|:(?=[^\d\s/]))|(?<=[A-Za-z0-9_-])(?:\*{1,3}|`{1,2}|~~)(?=[A-Za-z0-9_-])/g;
 const LETTERS: Readonly<Record<string, string>> = { n: "\n", r: "\r", t: "\t", b: " ", f: " " };
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", quot: '"', lt: "<", gt: ">" };
 
+/** A line as a viewer of files shows it. */
+const NUMBERED = /(?<=^|\n)[ \t]{0,8}\d{1,6}→/g;
+
+/** Returns the text as it is, but for the numbers of lines that a viewer of files writes before them. */
+export function unnumbered(text: string): View {
+  const itself: View = { text, parts: [[0, text.length]], origin: (span) => span };
+  const view = /^[ \t]{0,8}\d{1,6}→/.test(text) ? plain(itself, NUMBERED) : undefined;
+  return view ? { ...view, parts: [[0, view.text.length]] } : itself;
+}
+
 /** Yields the readings, each of the one before, until nothing is hidden; JSON in JSON in JSON takes three. */
-export function* viewsOf(text: string): Generator<View> {
-  let last: View = { text, parts: [], origin: (span) => span };
+export function* viewsOf(itself: View): Generator<View> {
+  let last = itself;
   for (let depth = 0; depth < 4 && HIDING.test(last.text); depth++) {
     const next = plain(last);
     if (!next) return;
@@ -31,14 +41,14 @@ export function* viewsOf(text: string): Generator<View> {
   }
 }
 
-function plain({ text, origin }: View): View | undefined {
+function plain({ text, origin }: View, hidden = HIDDEN): View | undefined {
   const parts: string[] = [];
   /** Pairs of positions after each change: here, and there. */
   const here: number[] = [0];
   const there: number[] = [0];
   let copied = 0;
   let length = 0;
-  for (const { 0: found, index } of text.matchAll(HIDDEN)) {
+  for (const { 0: found, index } of text.matchAll(hidden)) {
     const shown = meaning(found);
     parts.push(text.slice(copied, index), shown);
     length += index - copied;
