@@ -3,6 +3,7 @@ import { RESUMING, type ResumableSession, resumable } from "../core/export/agent
 import { type ExportPage, pageOf } from "../core/export/page.ts";
 import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
+import { withoutHalves } from "../core/json/halves.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, command, type Report } from "./shared/command.ts";
@@ -112,7 +113,7 @@ export default command({
       const recordLines = function* (): Generator<string> {
         for (const record of trainingRecords(session, rules, all)) {
           records = (records ?? 0) + 1;
-          yield `${jsonText(record)}\n`;
+          yield `${withoutHalves(jsonText(record))}\n`;
         }
       };
       const jsonl = (): Iterable<Uint8Array> => jsonlOf(workspace.stores, stored, redacted?.session, all);

@@ -310,7 +310,11 @@ test.each(["relative", "/with\0a NUL"])("a session gets no directory %j, which n
   const place = temporaryPlace();
   const file = putSession(place, 1);
   const before = contentsOf(rootOf(place));
-  const { data } = await serveLibrary(place).failure("relocate_session", { sessionPath: file, cwd, allowMissing: true });
+  const { data } = await serveLibrary(place).failure("relocate_session", {
+    sessionPath: file,
+    cwd,
+    allowMissing: true,
+  });
   expect(data).toMatchObject({ name: "invalid_params", issues: [{ path: "cwd" }] });
   expect(contentsOf(rootOf(place))).toEqual(before);
 });
