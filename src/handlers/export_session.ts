@@ -4,6 +4,7 @@ import { recentPath } from "../core/export/branches.ts";
 import { type ExportPage, type PageExtent, pageOf } from "../core/export/page.ts";
 import { roleRules, SEED_MARKER, trainingRecords } from "../core/export/training.ts";
 import { BadParams, Failure } from "../core/failure.ts";
+import { withoutHalves } from "../core/json/halves.ts";
 import { bytesOf, concat, jsonText } from "../core/json/json.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, command, type Report } from "./shared/command.ts";
@@ -122,7 +123,7 @@ export default command({
       const recordLines = function* (): Generator<string> {
         for (const record of trainingRecords(session, rules, all)) {
           records = (records ?? 0) + 1;
-          yield `${jsonText(record)}\n`;
+          yield `${withoutHalves(jsonText(record))}\n`;
         }
       };
       const jsonl = (): Iterable<Uint8Array> => jsonlOf(workspace.stores, stored, redacted?.session, all);

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { closedSessionFile, MOVE_FAILURES, moved, which } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
+import { directory } from "./shared/shapes.ts";
 
 export default command({
   name: "relocate_session",
@@ -11,7 +12,7 @@ export default command({
   ofAny: true,
   params: {
     ...which,
-    cwd: z.string().min(1).describe("the new working directory, absolute; it must exist"),
+    cwd: directory.describe("the new working directory; it must exist"),
     allowMissing: z.boolean().optional().describe("accept one that is missing, as on another machine"),
   },
   result: z.object({

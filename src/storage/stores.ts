@@ -297,8 +297,10 @@ export function makeStores(options: StoresOptions): Stores {
     // Folder names collide, so only the header shows which working directory a session belongs to.
     latest(wanted, isTop = false) {
       const isDirectory = sameFolderAs(disk, wanted);
-      const isOf = ({ cwd, parentSession }: StoredHeader): boolean =>
-        typeof cwd === "string" && isDirectory(cwd) && !(isTop && typeof parentSession === "string");
+      const isFork = ({ parentSession, branchedFrom }: StoredHeader): boolean =>
+        [parentSession, branchedFrom].some((parent) => typeof parent === "string" && parent !== "");
+      const isOf = (header: StoredHeader): boolean =>
+        typeof header.cwd === "string" && isDirectory(header.cwd) && !(isTop && isFork(header));
       return latestIn(disk, folderFor(paths, wanted), isOf);
     },
     nextTo(file, header) {

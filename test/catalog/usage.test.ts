@@ -10,6 +10,8 @@ import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import { letRest } from "../support/cases.ts";
 import { catalogOn, type Library, realEnv, temporaryLibrary, withoutSqlite } from "../support/catalog.ts";
 import { sessionText } from "../support/example.ts";
+import { CodexWriter } from "../support/foreign/codex.ts";
+import { serveLibrary } from "../support/lifecycle.ts";
 import { needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
@@ -577,4 +579,41 @@ test("what a deleted original spent counts once, in the fork that took over most
   expect(await spent()).toEqual([3, ["original"]]);
   rmSync(original);
   expect(await spent()).toEqual([3, ["all"]]);
+});
+
+test("what a fork of Codex replayed counts once, also before its original is imported", async () => {
+  const place = temporaryPlace();
+  const [first, second] = ["1", "2"].map((n) => `01996f10-2222-7333-8444-55555555555${n}`);
+  const folder = join(place.home, ".codex/sessions/2026/09/14");
+  mkdirSync(folder, { recursive: true });
+  const fileOf = (id: string): string => join(folder, `rollout-2026-09-14T08-00-00-${id}.jsonl`);
+  const original = new CodexWriter();
+  original.meta({ id: first });
+  original.context("gpt-5-codex", "medium");
+  original.human("First question");
+  original.answer("First answer");
+  const fork = new CodexWriter();
+  fork.meta({ id: second, forked_from_id: first });
+  // The copies have the time of the fork, and its count goes on.
+  Object.assign(fork, { spent: 100 });
+  for (const { type, payload } of [...original.records]) fork.line(type as string, payload);
+  original.human("Goes on");
+  original.answer("As it was");
+  fork.human("Another question");
+  fork.answer("Another answer");
+  writeFileSync(fileOf(first), original.text);
+  writeFileSync(fileOf(second), fork.text);
+  const spent = async (): Promise<number[]> => {
+    const { totals } = await usage(place);
+    return [totals.messages, totals.tokens.total, totals.inherited.tokens.total];
+  };
+  const server = serveLibrary(place, ["--no-session"]);
+  const { sessionPath } = await server.result("import_session", { path: fileOf(second) });
+  expect(await spent()).toEqual([2, 240, 0]);
+  await server.result("import_session", { path: fileOf(first) });
+  expect(await spent()).toEqual([3, 360, 120]);
+  await server.result("switch_session", { sessionPath });
+  const { tokens, inherited } = await server.result("get_session_stats");
+  expect(inherited.tokens.total).toBe(tokens.total / 2);
+  expect((await server.result("import_session", { path: fileOf(second) })).outcome).toBe("known");
 });

@@ -1,7 +1,7 @@
 /** Which session a server starts with, and where sessions are (protocol, section 1). */
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { user } from "../support/drafts.ts";
@@ -349,10 +349,14 @@ test("--continue=top and top of list_sessions pass over forks, such as those of 
   const place = temporaryPlace();
   const first = serveHere(["--events", "none"], { place });
   await first.result("append", { entries: [user("asked")] });
-  const { sessionId, leafId } = await first.result("get_state");
+  const { sessionId, leafId, sessionFile: file } = await first.result("get_state");
   await first.result("fork", { entryId: leafId, position: "at" });
   await first.result("append", { entries: [user("of the subagent")] });
+  const { sessionFile } = await first.result("get_state");
   await first.finish();
+  // A header of an earlier Pi, and one that names nothing.
+  writeFileSync(sessionFile, readFileSync(sessionFile, "utf8").replace("parentSession", "branchedFrom"));
+  writeFileSync(file, readFileSync(file, "utf8").replace('"cwd"', '"parentSession":"","cwd"'));
   const at = async (flag: string) => {
     const server = serveHere([flag, "--events", "none"], { place });
     const { sessionId: found } = await server.result("get_state");

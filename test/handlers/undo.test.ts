@@ -603,4 +603,23 @@ describe("undo takes back the last command and no older one", () => {
     await server.failure("fork", { ...one, entryId: "nowhere" });
     expect((await server.result("undo")).kind).toBe("rename");
   });
+
+  test("which is a fork that somebody removed: it is named, and nothing older is taken back", async () => {
+    const { server, file } = await named();
+    const { sessionFile } = await server.result("clone", one);
+    await server.result("switch_session", { sessionPath: file });
+    rmSync(sessionFile);
+    for (let n = 0; n < 2; n++)
+      expect((await server.failure("undo")).data).toMatchObject({ name: "ground_moved", path: sessionFile });
+    expect((await server.result("get_state", one)).sessionName).toBe("kept");
+    expect((await server.result("undo", one)).kind).toBe("rename");
+  });
+
+  test("also where one that somebody took back by other means stands between, and the session is not current", async () => {
+    const { server } = await named();
+    const file = putSession(server.place, 2);
+    const { movedTo } = await server.result("archive_session", { sessionPath: file });
+    renameSync(movedTo, file);
+    expect(await server.result("undo")).toMatchObject({ kind: "rename" });
+  });
 });

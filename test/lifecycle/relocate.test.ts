@@ -305,3 +305,16 @@ test("a second name that a move which was cut off left goes with the same reques
     expect(await listed(server, { query: sessionId(n + 1) })).toEqual([sessionId(n + 1)]);
   }
 });
+
+test.each(["relative", "/with\0a NUL"])("a session gets no directory %j, which no process can be in", async (cwd) => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1);
+  const before = contentsOf(rootOf(place));
+  const { data } = await serveLibrary(place).failure("relocate_session", {
+    sessionPath: file,
+    cwd,
+    allowMissing: true,
+  });
+  expect(data).toMatchObject({ name: "invalid_params", issues: [{ path: "cwd" }] });
+  expect(contentsOf(rootOf(place))).toEqual(before);
+});

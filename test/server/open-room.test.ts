@@ -210,6 +210,17 @@ test("no number of sessions stays open beyond the handles that there are, and a 
   expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(1);
 });
 
+test("nor where it is opened again by a write to it", async () => {
+  stopTimers();
+  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 140 })) });
+  const ids = await opened(server, 24);
+  for (const sessionId of ids) {
+    await server.result("append", { sessionId, entries: [user("more")] });
+    for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(21);
+});
+
 test("80 sessions are written to where 300 files may be open", SYSTEM, async () => {
   const server = spawnServer(["--events", "none"], "lines", temporaryPlace(), 300);
   for (let n = 0; n < 80; n++) {

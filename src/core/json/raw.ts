@@ -107,7 +107,7 @@ const lastingTexts = new WeakMap<object, string>();
 
 /** Returns the same result, which must not change any more: its text is made once, however often it is sent. */
 export function lasting<T extends object>(result: T): T {
-  if (!lastingTexts.has(result)) lastingTexts.set(result, JSON.stringify(result));
+  if (!lastingTexts.has(result)) lastingTexts.set(result, withoutHalves(JSON.stringify(result)));
   return result;
 }
 

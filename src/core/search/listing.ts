@@ -92,7 +92,7 @@ export function filterOf(
     if (request.until !== undefined && !((listed.modified ?? Number.POSITIVE_INFINITY) < request.until)) return false;
     if (request.named && listed.name === null) return false;
     if (request.unnamed && listed.name !== null) return false;
-    if (request.top && listed.parentSession !== null) return false;
+    if (request.top && (listed.parentSession ?? "") !== "") return false;
     if (name !== undefined && !fold(listed.name ?? "").includes(name)) return false;
     if (request.parent !== undefined) {
       const { parentSession } = listed;

@@ -46,8 +46,7 @@ export function statsOf(session: Session, leaf: number = session.tree.leaf) {
   const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts() };
   const onPath = new Set(session.tree.path(leaf));
   // After the entries that a fork began with come its own, whatever time they name: a host may give entries any time.
-  let isInherited = session.parentSession !== null;
-  const born = Date.parse(session.log.header.timestamp ?? "");
+  const beginning = new ForkBeginning(session.log.header, session.parentSession !== null);
   /** A map, because a type may have any name, even that of a member of every object. */
   const bytesByType = new Map<string, number>();
   for (const position of session.visible()) {
@@ -57,9 +56,9 @@ export function statsOf(session: Session, leaf: number = session.tree.leaf) {
     const sums: Counts[] = onPath.has(position) ? [stats, stats.path] : [stats];
     if (type === "message" && !nodes.lacksMessage(position)) for (const counts of sums) countMessage(counts, role);
     const paid = mayCost(type, role);
-    if (!paid && !isInherited) continue;
+    if (!paid && !beginning.goesOn) continue;
     const entry = session.entry(position);
-    isInherited &&= isOlder(entry, born, session.id);
+    const isInherited = beginning.take(entry);
     if (!paid) continue;
     const calls = role === "assistant" ? toolCalls(messageIn(entry)?.content).length : 0;
     const usage = usageIn(entry);
@@ -72,15 +71,43 @@ export function statsOf(session: Session, leaf: number = session.tree.leaf) {
   return { ...stats, bytesByType: Object.fromEntries(bytesByType) };
 }
 
-/** Returns whether an entry is no younger than its session, which was born then, and no append to that wrote it. */
-export function isOlder(
-  { _batch, timestamp }: Readonly<Record<string, unknown>>,
-  born: number,
-  sessionId: string,
-): boolean {
-  const batch = _batch as { session?: unknown } | null | undefined;
-  const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
-  return time <= born && batch?.session !== sessionId;
+/** The entries that an imported fork took over: the original's id as an imported session, and the last of them. */
+export interface TakenFromOriginal {
+  readonly session: string;
+  readonly lastId: string;
+}
+
+/** Returns what the header of an imported fork says of what it took over. */
+export function takenOverIn(header: object): TakenFromOriginal | undefined {
+  const { importedFrom } = header as { importedFrom?: { takenOver?: Partial<TakenFromOriginal> } | null };
+  const { session, lastId } = importedFrom?.takenOver ?? {};
+  return typeof session === "string" && typeof lastId === "string" ? { session, lastId } : undefined;
+}
+
+/** Tells the entries that a fork began with, which come first, from its own. */
+export class ForkBeginning {
+  /** Whether all entries so far were taken over from the session that it was forked from. */
+  goesOn: boolean;
+  private readonly born: number;
+  private readonly sessionId: unknown;
+  /** The last one that was taken over, where the header names it: other agents give copies the time of the fork. */
+  private readonly lastId: string | undefined;
+
+  constructor(header: { readonly id?: unknown; readonly timestamp?: unknown }, goesOn: boolean) {
+    this.goesOn = goesOn;
+    this.lastId = takenOverIn(header)?.lastId;
+    this.born = this.lastId === undefined ? Date.parse(`${header.timestamp ?? ""}`) : Number.POSITIVE_INFINITY;
+    this.sessionId = header.id;
+  }
+
+  /** Takes the next entry. Returns whether it is no younger than its session, and no append to that wrote it. */
+  take({ id, _batch, timestamp }: Readonly<Record<string, unknown>>): boolean {
+    const batch = _batch as { session?: unknown } | null | undefined;
+    const time = typeof timestamp === "string" ? Date.parse(timestamp) : Number.NaN;
+    const isTaken = this.goesOn && time <= this.born && batch?.session !== this.sessionId;
+    this.goesOn = isTaken && (this.lastId === undefined || id !== this.lastId);
+    return isTaken;
+  }
 }
 
 function messageIn({ message }: Readonly<Record<string, unknown>>): Partial<Record<string, unknown>> | undefined {

@@ -35,13 +35,14 @@ export function entryExample(id: string, parentId: string | null, content: strin
   return { type: "message", id, parentId, timestamp: "2026-01-24T16:22:31.120Z", message };
 }
 
-/** A path or an id that may be left out. */
 /** A working directory that a session is to have. */
 export const directory = z
   .string()
   .min(1)
   .refine((path) => /^(?:[\\/]|[A-Za-z]:[\\/])/.test(path), "must be an absolute path")
   .refine((path) => !path.includes("\0"), "must have no NUL, which no path has");
+
+/** A path or an id that may be left out. */
 export const optionalName = z.string().min(1).optional();
 
 /** The session of commands that take any; it need not be open. */

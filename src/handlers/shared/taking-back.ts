@@ -103,8 +103,13 @@ interface Chosen extends ChosenOne {
 
 /** Returns the path of the session that a request is about. Throws what choosing throws. */
 export function subjectOf(workspace: Workspace, wanted: WantedOperation, direction: Direction): string | undefined {
-  const history = settled(workspace, { records: false });
-  return history.pathNow(chosen(workspace, history, wanted, direction).latest);
+  const never: string[] = [];
+  for (;;) {
+    const history = settled(workspace, { never, records: false });
+    const { latest } = chosen(workspace, history, wanted, direction);
+    if (wanted.operationId !== undefined || !workspace.stores.lifeCycle.isBack(latest)) return history.pathNow(latest);
+    never.push(latest.id);
+  }
 }
 
 /** Takes the wanted operation back, or brings it back. Nobody else does so meanwhile. */

@@ -1,6 +1,7 @@
 /** The JSON-RPC 2.0 dialect (protocol, section 2; JSON-RPC 2.0 specification, sections 4 to 6). */
 
 import { elements, knownValueEnd, type Range } from "../../core/json/json.ts";
+import { textOfPlain } from "../../core/json/raw.ts";
 import { findCommand } from "../../handlers/shared/find.ts";
 import { type Call, idTextOf } from "./call.ts";
 import {
@@ -38,10 +39,10 @@ export const jsonrpc: Dialect = {
     const head = `{"jsonrpc":"2.0","id":${call.idText ?? NO_ID}`;
     if (!("error" in outcome)) return withMember(head, "result", outcome.result);
     const { code, sentence, data } = describeError(outcome.error);
-    return [`${head},"error":${JSON.stringify({ code, message: sentence, data })}}`];
+    return [`${head},"error":${textOfPlain({ code, message: sentence, data })}}`];
   },
 
-  hook: (message) => [JSON.stringify(message)],
+  hook: (message) => [textOfPlain(message)],
 
   event: (name, payload) => withMember(`{"jsonrpc":"2.0","method":${JSON.stringify(name)}`, "params", payload),
 };
@@ -49,7 +50,7 @@ export const jsonrpc: Dialect = {
 function refuse({ kind, sentence, details }: Refusal, idText = NO_ID): Pieces {
   const { name, code } = REFUSALS[kind];
   const error = { code, message: sentence, data: { name, retryable: false, ...details } };
-  return [`{"jsonrpc":"2.0","id":${idText},"error":${JSON.stringify(error)}}`];
+  return [`{"jsonrpc":"2.0","id":${idText},"error":${textOfPlain(error)}}`];
 }
 
 function refusal(sentence: string, idText: string, kind: Refusal["kind"] = "request"): Decoded {

@@ -474,7 +474,8 @@ export class Dispatcher implements ReplyHost {
     const left = "error" in outcome ? stillFound(this.lanes.sessionOf(lane), events) : events;
     if (call.command.effect === "write") this.noteApplied(lane, outcome);
     else if (call.command.effect !== "read") this.sharing?.plan();
-    if (["replace", "control"].includes(call.command.effect)) this.upkeep.noteOpened(this.sharing);
+    // Any call that names a session may have opened it.
+    this.upkeep.noteOpened(this.sharing);
     // A host that has a leaf of its own from the start hears of no other.
     if (call.command.name === "initialize" && this.workspace.current?.heads.own) this.noteStart(true);
     const slot = { call, batch, outcome, readFrom, events: left };

@@ -25,12 +25,14 @@ import type {
 import { cursorAfter, familyOf, filterOf, parentsOf, unknownId } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { type CountedSession, usageOf, withHeirs } from "../../core/search/usage.ts";
+import { takenOverIn } from "../../core/session/stats.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
 import { sameFolderAs } from "../fs/folders.ts";
 import { strangeFormat } from "../fs/formats.ts";
+import { readHeader } from "../fs/header.ts";
 import { type FoundStamp, isSameFile, isSameStamp } from "../fs/stamps.ts";
 import { changeTime } from "../v2/container-files.ts";
 import { AgentFiles, scanForeign, stampsWithin } from "./agent-files.ts";
@@ -151,9 +153,12 @@ class Finder implements LocalCatalog {
 
   async usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
     const { sessions, models, ...rest } = await this.counted(request, progress);
-    // An imported fork names the other agent's file, which does not tell whether the original was imported, too.
-    const hasOriginal = (listed: Listed): boolean =>
-      isDerivedId(listed.id) || this.relations.parentOf(listed) !== undefined;
+    const hasOriginal = (listed: Listed): boolean => {
+      if (!isDerivedId(listed.id)) return this.relations.parentOf(listed) !== undefined;
+      // An imported fork names the other agent's file, which does not tell whether the original was imported, too.
+      const from = takenOverIn(readHeader(this.options.disk, listed.path) ?? {});
+      return from === undefined || this.relations.has(from.session);
+    };
     const inherited = withHeirs(sessions, hasOriginal);
     return { ...usageOf(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
   }

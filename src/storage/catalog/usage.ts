@@ -3,15 +3,17 @@
  * reads bodies of messages, so it is done when usage is first asked for, and not with the heads that a list needs.
  */
 
+import { isDerivedId } from "../../core/foreign/ids.ts";
 import { HEAD_BYTES, roleOf } from "../../core/format/head.ts";
 import { skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { AT, costOf, NO_QUARTER, quarterOf, ROW_LENGTH } from "../../core/search/usage.ts";
-import { addUsage, isOlder, mayCost, noUsage, usageIn } from "../../core/session/stats.ts";
+import { addUsage, ForkBeginning, mayCost, noUsage, usageIn } from "../../core/session/stats.ts";
 import { KNOWN_TYPES, ROLES } from "../../core/tree/nodes.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing, readAt, withFile } from "../fs/files.ts";
+import { readHeader } from "../fs/header.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import type { SessionRow } from "./session-row.ts";
@@ -30,10 +32,13 @@ export function countUsage(
   models: ModelNames,
   known: SessionUsage | undefined,
 ): SessionUsage {
+  const isImportedFork = base.parentSession !== null && now.agent === undefined && isDerivedId(base.id);
+  // Only its header says what it took over.
+  const header = (isImportedFork && readHeader(disk, path)) || base;
   const from = known?.life === life && known.reach <= base.reach ? known : undefined;
-  const counter = new UsageCounter(base, models, from);
+  const counter = new UsageCounter(base, models, from, header);
   const begin = from?.reach ?? 0;
-  const last = new UsageCounter(base, models, undefined);
+  const last = new UsageCounter(base, models, undefined, header);
   if (isContainerName(path) || now.agent !== undefined)
     closing(openLog(path), (log) => countLog(log, counter, begin, base.reach));
   else
@@ -46,33 +51,47 @@ export function countUsage(
       }
     });
   const { rows, begins, damaged } = counter;
-  return { life, reach: base.reach, begins, rows, tail: last.rows, damaged, cost: costOf(rows, last.rows) };
+  return {
+    life,
+    reach: base.reach,
+    begins,
+    rows,
+    tail: last.rows,
+    damaged,
+    cost: costOf(rows, last.rows),
+  };
 }
 
 /** Adds entries to the figures of one session. */
 export class UsageCounter {
   readonly rows: number[];
-  begins: boolean;
+  private readonly beginning: ForkBeginning;
   damaged: number;
   private readonly born: number;
-  private readonly sessionId: string;
   readonly models: ModelNames;
   /** Places of rows, by quarter, model and origin. */
   private readonly places = new Map<string, number>();
 
-  constructor(base: SessionSummary, models: ModelNames, known: SessionUsage | undefined) {
+  constructor(base: SessionSummary, models: ModelNames, known: SessionUsage | undefined, header: object = base) {
     this.models = models;
     this.born = Date.parse(base.timestamp ?? "");
-    this.sessionId = base.id;
-    this.begins = known?.begins ?? base.parentSession !== null;
+    this.beginning = new ForkBeginning(header, known?.begins ?? base.parentSession !== null);
     this.damaged = known?.damaged ?? 0;
     this.rows = [...(known?.rows ?? [])];
     for (let at = 0; at < this.rows.length; at += ROW_LENGTH) this.places.set(this.rows.slice(at, at + 3).join(), at);
   }
 
+  /** Whether all entries so far were taken over from the session that it was forked from. */
+  get begins(): boolean {
+    return this.beginning.goesOn;
+  }
+  set begins(goesOn: boolean) {
+    this.beginning.goesOn = goesOn;
+  }
+
   /** Adds an entry that may have spent something, or is needed to know where a fork's own entries begin. */
   add(entry: Readonly<Record<string, unknown>>, type: string, role: string): void {
-    this.begins &&= isOlder(entry, this.born, this.sessionId);
+    const isInherited = this.beginning.take(entry);
     if (!mayCost(type, role)) return;
     const source = type === "message" ? messageOf(entry) : entry;
     const spent = noUsage();
@@ -83,7 +102,7 @@ export class UsageCounter {
     const model = this.models.indexOf(source?.provider, source?.model);
     const { rows } = this;
     const own = quarterOf(activityOf(entry));
-    const at = this.placeOf(own === NO_QUARTER ? quarterOf(this.born) : own, model, this.begins ? 1 : 0);
+    const at = this.placeOf(own === NO_QUARTER ? quarterOf(this.born) : own, model, isInherited ? 1 : 0);
     rows[at + AT.messages] += isAnswer ? 1 : 0;
     rows[at + AT.unpriced] += tokens.total > 0 && cost === 0 ? 1 : 0;
     rows[at + AT.input] += tokens.input;

@@ -7,6 +7,7 @@ import { bytesOf, concat } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { ForeignSource, Log } from "../../core/ports/store.ts";
+import type { TakenFromOriginal } from "../../core/session/stats.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
 import { closing, guarded, withFile } from "../fs/files.ts";
@@ -36,20 +37,22 @@ export function importAny(deps: LifecycleDeps, path: string, progress?: Progress
   });
 }
 
-/** `parentSession`: the file of the session that this one was made from, or by. */
+/** `parent`: the file of the imported session that this one was made by. */
 async function importForeign(
   deps: LifecycleDeps,
   log: Log,
   source: ForeignSource,
   progress: Progress | undefined,
-  parentSession = log.header.parentSession,
+  parent?: string,
 ): Promise<Imported> {
   const { disk, paths } = deps;
+  const parentSession = parent ?? log.header.parentSession;
   const staged = temporaryName(join(paths.state, "foreign", "import"));
   try {
     await guarded("preparing the import", () => {
+      const takenOver = parent === undefined ? takenOverBy(deps, log) : undefined;
       disk.makeFolder(join(paths.state, "foreign"));
-      return withFile(disk, disk.create(staged), (fd) => fill(deps, log, parentSession, fd));
+      return withFile(disk, disk.create(staged), (fd) => fill(deps, { log, parentSession, takenOver }, fd));
     });
     const imported = await importSession(deps, staged, progress, (file) => deps.openStaged(file));
     return { ...imported, damage: log.damage, fidelity: source.fidelity() };
@@ -61,12 +64,16 @@ async function importForeign(
 /** Writes a log as a session file of ours. A leaf that is not its last entry becomes a marker, as we write them. */
 async function fill(
   { disk, env }: LifecycleDeps,
-  log: Log,
-  parentSession: string | undefined,
+  {
+    log,
+    parentSession,
+    takenOver,
+  }: { log: Log; parentSession: string | undefined; takenOver: TakenFromOriginal | undefined },
   fd: number,
 ): Promise<void> {
   const { leafId, ...rest } = log.header;
-  const header = { ...rest, ...(parentSession === undefined ? {} : { parentSession }) };
+  const importedFrom = takenOver ? { ...(rest.importedFrom as object), takenOver } : rest.importedFrom;
+  const header = { ...rest, ...(parentSession === undefined ? {} : { parentSession }), importedFrom };
   writeAll(disk, fd, concat([bytesOf(JSON.stringify(header)), LF]));
   const positions = Int32Array.from({ length: log.nodes.count }, (_, position) => position);
   for (const piece of log.copy(positions)) {
@@ -80,4 +87,30 @@ async function fill(
   const data = parentId === null ? { leafId: null } : undefined;
   const { rest: members } = draftOf("custom", { customType: LEAF_MARKER, data });
   writeAll(disk, fd, concat([entryLine({ type: "custom", id, parentId, timestamp, rest: members }), LF]));
+}
+
+/**
+ * Returns what a fork took over, where its original's file is still there: its entries up to the first message that
+ * is its own. Some agents give copies the time of the fork, so that only their ids tell them from what was said after it.
+ */
+function takenOverBy(deps: LifecycleDeps, { nodes, header }: Log): TakenFromOriginal | undefined {
+  const { parentSession } = header;
+  const original = parentSession === undefined ? undefined : opened(deps, parentSession);
+  if (!original) return undefined;
+  return closing(original, () => {
+    let last = -1;
+    for (let position = 0; position < nodes.count; position++)
+      if (original.nodes.position(nodes.id(position)) >= 0) last = position;
+      else if (nodes.type(position) === "message") break;
+    return last < 0 ? undefined : { session: original.header.id, lastId: nodes.id(last) };
+  });
+}
+
+/** Returns the session of another agent's file; undefined where that is gone, damaged or not for us. */
+function opened(deps: LifecycleDeps, file: string): Log | undefined {
+  try {
+    return deps.openForeign(file);
+  } catch {
+    return undefined;
+  }
 }

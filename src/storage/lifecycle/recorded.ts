@@ -140,13 +140,15 @@ function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep):
   return step.do === "unprune" ? !isInItem && step.files.every(isThere) && step : undefined;
 }
 
-/** Whether the world is as before an operation on a whole session. */
+/**
+ * Whether somebody brought a session back to where it was before an operation. One that is gone was not brought back: who
+ * asks for the last operation hears that, and nothing older is taken back.
+ */
 export function isBack(deps: LifecycleDeps, { step, sessionId }: Operation): boolean {
   const { disk } = deps;
   try {
     const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
     const hasSession = (path: string): boolean => isThere(path) && readHeader(disk, path)?.id === sessionId;
-    if (step?.do === "appear") return !isThere(step.to);
     if (step?.do === "swap") return inodeAt(deps, step.path) === step.inode;
     if (step?.do === "prune") return step.files.every(isThere);
     if (step?.do === "trash") return hasSession(step.from);

@@ -51,3 +51,29 @@ test("messages of the context, what is made of texts, and editors have U+FFFD; e
   expect(`${Buffer.concat(heard)}`).toContain("cut ");
   expect(`${Buffer.concat(heard)}`).not.toContain(HALF);
 });
+
+test("names, refusals and training records have U+FFFD, too, in both dialects", async () => {
+  const place = temporaryPlace();
+  const line = (id: number, rest: string): string =>
+    `{"type":"message","id":"0000000${id}","parentId":${id === 1 ? null : `"0000000${id - 1}"`},"timestamp":"2026-01-24T16:22:26.831Z",${rest}}`;
+  const lines = [
+    line(1, `"message":{"role":"user","content":"cut ${HALF}","timestamp":1}`),
+    line(2, `"message":{"role":"assistant","content":[{"type":"text","text":"cut ${HALF}"}],"timestamp":1}`),
+    line(3, `"name":"cut ${HALF}"`).replace("message", "session_info"),
+  ];
+  const file = put(join(place.home, "half.jsonl"), fileText(headerText({ id: "half", cwd: place.cwd }), ...lines));
+  for (const isPi of [true, false]) {
+    const server = serveHere(["--session", file, "--events", "none"], { place });
+    const heard: Buffer[] = [];
+    server.output.on("data", (bytes: Buffer) => heard.push(bytes));
+    const asked = { get_state: {}, export_session: { format: "training" }, get_entry: { entryId: "\ud83d" } };
+    for (const [name, params] of Object.entries(asked)) {
+      const call = isPi ? { type: name, ...params } : { jsonrpc: "2.0", method: name, params };
+      server.input.write(`${JSON.stringify({ id: name, ...call })}\n`);
+    }
+    await server.finish();
+    const replies = `${Buffer.concat(heard)}`.trim().split("\n");
+    expect(replies.map((reply) => reply.includes(ALONE))).toEqual([true, true, true]);
+    expect(replies.join()).not.toContain(HALF);
+  }
+});
