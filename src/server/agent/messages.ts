@@ -7,25 +7,28 @@ import type { Session } from "../../core/session/session.ts";
 /** A message, with whatever members it has. */
 export type MessageValue = Readonly<Record<string, unknown>>;
 
-/** Returns the messages that are not among those that are stored, each of which stands for one at most. */
+/**
+ * Returns the messages that are not among those that are stored, each of which stands for one at most. An extension of the
+ * agent may change a message's content before it is stored, and an agent may give it the time of its writing.
+ */
 export function missingAmong(messages: readonly MessageValue[], stored: readonly unknown[]): MessageValue[] {
-  const counts = new Map<string, number>();
-  const isMissing = (message: MessageValue): boolean => {
-    const count = counts.get(keyOf(message)) ?? 0;
-    counts.set(keyOf(message), count - 1);
-    return count <= 0;
-  };
-  for (const one of stored)
-    if (typeof one === "object" && one !== null) {
-      const key = keyOf(one as MessageValue);
-      counts.set(key, (counts.get(key) ?? 0) + 1);
-    }
-  return messages.filter(isMissing);
+  let rest = stored.filter((one) => typeof one === "object" && one !== null) as MessageValue[];
+  let missing = [...messages];
+  for (const keyOf of [keyByTime, keyByContent]) {
+    const unused = new Map<string, MessageValue[]>();
+    for (const one of rest) unused.set(keyOf(one), [...(unused.get(keyOf(one)) ?? []), one]);
+    missing = missing.filter((message) => unused.get(keyOf(message))?.shift() === undefined);
+    rest = [...unused.values()].flat();
+  }
+  return missing;
 }
 
-/** Returns the text by which a message is known again. An extension of the agent may change its content before it is stored. */
-function keyOf({ role, timestamp, toolCallId, content }: MessageValue): string {
+function keyByTime({ role, timestamp, toolCallId, content }: MessageValue): string {
   return JSON.stringify(timestamp === undefined ? [role, toolCallId, content] : [role, timestamp, toolCallId]);
+}
+
+function keyByContent({ role, toolCallId, content }: MessageValue): string {
+  return JSON.stringify([role, toolCallId, content]);
 }
 
 /** Returns a message with what Pi needs in it and it lacks. */

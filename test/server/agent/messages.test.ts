@@ -1,0 +1,14 @@
+/** Messages that an agent showed are known again in what it wrote. */
+
+import { expect, test } from "vitest";
+import { missingAmong } from "../../../src/server/agent/messages.ts";
+
+const said = (content: string, timestamp: number) => ({ role: "user", content, timestamp });
+
+test("a message is written already with another time, or with another content, and once only", () => {
+  const [first, again, other] = [said("go on", 1), said("go on", 2), said("stop", 3)];
+  expect(missingAmong([first], [said("go on", 9)])).toEqual([]);
+  expect(missingAmong([first], [said("go on, changed", 1)])).toEqual([]);
+  expect(missingAmong([first, again], [again])).toEqual([first]);
+  expect(missingAmong([first, again, other], [said("go on", 9)])).toEqual([again, other]);
+});
