@@ -13,7 +13,10 @@ const OPTIONS: readonly (readonly [command: string, option: string])[] = [
     "(?:docker|podman|nerdctl|buildah|skopeo|helm registry|oras|crane auth|az|az acr|oc|cf|ibmcloud) login",
     "-p(?:=| )",
   ],
-  ["mongo\\w{0,8}|crackmapexec|cme|nxc|netexec|evil-winrm|smbmap|bloodhound\\S{0,8}|certipy|kerbrute|twine upload|psexec\\w{0,3}|rdesktop|cqlsh|ncftp\\w{0,4}|beeline|tdsql|impala-shell", "-p(?:=| )"],
+  [
+    "mongo\\w{0,8}|crackmapexec|cme|nxc|netexec|evil-winrm|smbmap|bloodhound\\S{0,8}|certipy|kerbrute|twine upload|psexec\\w{0,3}|rdesktop|cqlsh|ncftp\\w{0,4}|beeline|tdsql|impala-shell",
+    "-p(?:=| )",
+  ],
   ["sshpass", "-p(?: |=)?"],
   ["(?:redis|valkey|keydb)-cli", "-a "],
   ["https?|xh", "-a [^\\s:]{1,64}:"],

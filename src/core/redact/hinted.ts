@@ -64,8 +64,8 @@ export function* hintedIn(whole: string): Generator<SecretSpan> {
         word[0].length === 256 ||
         words[at - 1]?.[0].length === 256 ||
         SUM.test(word[0]) ||
-        isOpen(text, start, index, place) ||
-        !isEnough(value, isSetting ? 3 : strength, place, text, after, start)
+        !isEnough(value, isSetting ? 3 : strength, place, text, after, start) ||
+        isOpen(text, start, index, place)
       )
         continue;
       past = Math.max(past, start + value.length);
