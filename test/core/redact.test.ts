@@ -267,3 +267,37 @@ describe("words that look made, near a word that says secret", () => {
     expect(redacted(text)).toBe(text);
   });
 });
+
+describe("what everybody may know", () => {
+  test("ids, sums, examples, accounts and public keys stay, whatever word is near", () => {
+    expect(
+      changed([
+        '{"type":"tool_use","id":"toolu_01bRRJcU9pwY09sdIQftWU9u","input":{"command":"grep token"}}',
+        "call_vMH0lm5PdYnqOLmARwvaWfPS -> read auth/token.ts",
+        '"UserId": "AIDA2GD5IZYYMPYHUXVZN", "login": true',
+        "token_id: mFPyB9Dm68nBeEUDPTTL",
+        "id,email,password_set\nY1OPhofJiPVoGadfflWf,a@example.org,true",
+        "aws_access_key_id = AKIAIOSFODNN7EXAMPLE\naws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "    16→KEY=sk_live_xxxxxxxxxxxxxxxxxxxxxxxx\n    17→JWT_SECRET=change-me",
+        "$ getent passwd ann\nann:x:1001:1001:,,,:/home/ann:/bin/bash",
+        "docker secret ls\nID                          NAME\n22qt6xi2tsfw7hkg7y7ovtzio   db_password",
+      ]),
+    ).toEqual([]);
+  });
+
+  test.each([
+    ["a value in braces", "DRIVER={ODBC};UID=app;PWD={~};", "S+OA%!Hi^HGOCvWi"],
+    ["a target of a tool", "psexec.py 'CORP/ann:~@10.1.2.3'", "kg2ldaigutymt3dt1g0h"],
+    ["a list of pairs", '3) "api_token"\n4) "~"', "85d42d114d826f7f3f21e64df17136a99ebc2dd6"],
+    ["an endpoint", "https://eth-mainnet.g.alchemy.com/v2/~", "USbGzHc9Ud1uA3eiVqZTZE_1CU4nJhyn"],
+    [
+      "numbered lines",
+      "    23→machine a\n    24→  login ann\n    25→  password ~",
+      "ff7f3e2a-a38e-4e4b-86c1-8bb0b91941bc",
+    ],
+    ["words", 'psk="~"', "lantern monsoon maple ember 30"],
+    ["pieces", "ASANA_PAT=~", "2/3343487136939087/9259221883018600:9ac17e02c4162b19038bae9d82292c7e"],
+  ])("%s stays not", (_, template, secret) => {
+    expect(isLeft(redacted(template.replace("~", () => secret)), secret)).toBe(false);
+  });
+});

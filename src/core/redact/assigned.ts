@@ -61,7 +61,11 @@ export function* assignedIn(text: string): Generator<SecretSpan> {
     while (start > 0 && index - start < 48 && NAME_CHARACTER.test(text[start - 1])) start--;
     const kind = secretKind(text.slice(start, nameEnd));
     // The login of an address, and the type of a resource.
-    if (/:\/\/[^\s/;?&@]{0,64}$|(?:^|[^A-Za-z])arn:\S{0,200}:$|(?:checksum|hash|sha\d{1,3}|digest)[/.]$/.test(text.slice(Math.max(0, start - 210), start)))
+    if (
+      /:\/\/[^\s/;?&@]{0,64}$|(?:^|[^A-Za-z])arn:\S{0,200}:$|(?:checksum|hash|sha\d{1,3}|digest)[/.]$/.test(
+        text.slice(Math.max(0, start - 210), start),
+      )
+    )
       continue;
     const span = kind && valueAfter(text, start, nameEnd, kind);
     if (!span) continue;

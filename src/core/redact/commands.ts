@@ -13,7 +13,10 @@ const OPTIONS: readonly (readonly [command: string, option: string])[] = [
     "(?:docker|podman|nerdctl|buildah|skopeo|helm registry|oras|crane auth|az|az acr|oc|cf|ibmcloud) login",
     "-p(?:=| )",
   ],
-  ["mongo\\w{0,8}|crackmapexec|cme|nxc|netexec|evil-winrm|smbmap|bloodhound\\S{0,8}|certipy|kerbrute|twine upload|psexec\\w{0,3}|rdesktop|cqlsh|ncftp\\w{0,4}|beeline|tdsql|impala-shell", "-p(?:=| )"],
+  [
+    "mongo\\w{0,8}|crackmapexec|cme|nxc|netexec|evil-winrm|smbmap|bloodhound\\S{0,8}|certipy|kerbrute|twine upload|psexec\\w{0,3}|rdesktop|cqlsh|ncftp\\w{0,4}|beeline|tdsql|impala-shell",
+    "-p(?:=| )",
+  ],
   ["sshpass", "-p(?: |=)?"],
   ["(?:redis|valkey|keydb)-cli", "-a "],
   ["https?|xh", "-a [^\\s:]{1,64}:"],
@@ -78,7 +81,7 @@ password  snmp-server  snmp-server[ \t]{1,4}community[ \t]{1,4}(?!public|private
 password  red login account  (?<![A-Za-z])(?:credentials?|creds?|login|logins|account)\\{0,3}["']?(?:[ \t]?[:=]|[ \t]is|[ \t]are)[ \t]{1,4}["'\x60]?[\w.@+-]{2,64}[ \t]?[:/][ \t]?((?=[^\s]{0,64}\d)[^\s"'\x60/$<]{5,128})
 secret  alias set host add  mc[ \t](?:alias[ \t]set|config[ \t]host[ \t]add)(?:[ \t]{1,4}\S{1,128}){3}[ \t]{1,4}${VALUE}
 password  @  (?:^|\n)(?:\[?[\w.-]{1,128}\]?(?::\d{1,5})?[ \t]{1,8})?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}:(?=\S{0,128}\d)(?=\S{0,128}[A-Za-z])([^\s/:]{8,128})(?=\r?\n|$)
-secret  ://  https?://[^\s?#]{1,160}[/-](?:(?:[\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)|hook|webhook|incoming|private|secret|token|share|join|feed)[\w-]{0,24}(?:/[\w=-]{1,24})?/|private-)(?=[\w.-]{0,64}\d)([A-Za-z0-9_.=-]{16,512})
+secret  ://  https?://(?!\S{0,64}vault\.azure)[^\s?#]{1,160}[/-](?:(?:[\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)|hook|webhook|incoming|private|secret|token|share|join|feed)[\w-]{0,24}(?:/[\w=-]{1,24})?/|private-)(?=[\w.-]{0,64}\d)([A-Za-z0-9_.=-]{16,512})
 password  DENTIFIED dentified  (?:IDENTIFIED[ \t]{1,4}(?:WITH[ \t]{1,4}\S{1,64}[ \t]{1,4})?(?:BY|AS)|identified[ \t]{1,4}by)[ \t]{1,4}(?:PASSWORD[ \t]{1,4})?["']([^"'\n]{4,256})["']
 password  IDENTIFIED  IDENTIFIED[ \t]{1,4}BY[ \t]{1,4}([^\s"';:$]{5,128})
 password  crypt(  (?<![A-Za-z])crypt\([ \t]?'([^'\n]{4,128})'

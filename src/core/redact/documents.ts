@@ -79,7 +79,7 @@ function* lines(text: string): Generator<SecretSpan> {
   if (!ABOUT.test(text)) return;
   for (const { 1: quote, 2: name, 3: value, indices } of text.matchAll(LINES))
     if (quote === '"' || isMade(value) || isChance(value))
-      yield* valueNamed(name.replaceAll(" ", "_"), value, indices?.[3][0] ?? 0, quote === "" ? "bare" : "quoted");
+      yield* valueNamed(name.replaceAll(" ", "_"), value, indices?.[3]?.[0] ?? 0, quote === "" ? "bare" : "quoted");
 }
 
 const KIND = /(?:^|\n)[ \t]{0,8}kind:[ \t]{1,4}["']?Secret["']?[ \t]{0,4}(?:\r?\n|$)/g;

@@ -64,8 +64,8 @@ export function* hintedIn(whole: string): Generator<SecretSpan> {
         word[0].length === 256 ||
         words[at - 1]?.[0].length === 256 ||
         SUM.test(word[0]) ||
-        isOpen(text, start, index, place) ||
-        !isEnough(value, isSetting ? 3 : strength, place, text, after, start)
+        !isEnough(value, isSetting ? 3 : strength, place, text, after, start) ||
+        isOpen(text, start, index)
       )
         continue;
       past = Math.max(past, start + value.length);
@@ -81,17 +81,28 @@ const SUM = /^(?:SHA|MD)\d+:/;
 const NAME_BEFORE = /([A-Za-z][\w.-]{0,63})[\\"'`\])]*[ \t]*(?:[:=|]|=>|->|→)?[ \t]*[\\"'`<([#{]*$/;
 
 /** Returns whether the name of a value, or of its column in a table, says that everybody may know it. */
-function isOpen(text: string, start: number, hint: number, place: Place): boolean {
-  const name = NAME_BEFORE.exec(text.slice(Math.max(0, start - 80), start).replace(/^.*\n/s, ""))?.[1];
-  if (name !== undefined && isOpenName(name)) return true;
-  if (place !== "below") return false;
-  const head = text.slice(text.lastIndexOf("\n", hint) + 1, text.indexOf("\n", hint)).replace(/^.*":[ \t]?\\*"/, "");
-  const before = text.slice(text.lastIndexOf("\n", start) + 1, start);
+function isOpen(text: string, start: number, hint: number): boolean {
+  const line = text.slice(Math.max(0, start - 80), start).replace(/^.*\n/s, "");
+  const name = NAME_BEFORE.exec(line)?.[1];
+  if ((name !== undefined && isOpenName(name)) || OPEN_BEFORE.test(line)) return true;
+  const lineStart = text.lastIndexOf("\n", start) + 1;
+  const before = text.slice(lineStart, start);
+  return text
+    .slice(text.lastIndexOf("\n", Math.min(hint, lineStart - 2)) + 1, lineStart)
+    .split("\n")
+    .some((head) => isOpenName(columnAt(head.replace(/^.*":[ \t]?\\*"/, ""), before)));
+}
+
+/** What stands before a key that everybody may know, encrypted text, and a picture. */
+const OPEN_BEFORE = /(?:public|gpg|rsa|cache|recv)[ _-]?keys?\W{0,4}$|ENC\[[^\]]*$|data:image\/[\w+]+;base64,$/i;
+
+/** Returns the name of the column in the first line of a table that a place in another line is in. */
+function columnAt(head: string, before: string): string {
   const sign = /[,;|\t]/.exec(head)?.[0];
-  if (sign !== undefined) return isOpenName(head.split(sign)[before.split(sign).length - 1] ?? "");
+  if (sign !== undefined) return head.split(sign)[before.split(sign).length - 1] ?? "";
   // Columns with blanks between.
   const from = head.slice(0, before.length + 1).replace(/\S*$/, "").length;
-  return /\S {2,}\S/.test(head) && isOpenName(/^\S+(?: \S+)*/.exec(head.slice(from))?.[0] ?? "");
+  return /\S {2,}\S/.test(head) ? (/^\S+(?: \S+)*/.exec(head.slice(from))?.[0] ?? "") : "";
 }
 
 /** Returns how many characters after a line are lines of the same structure or dialogue. */
@@ -152,7 +163,7 @@ const LEVELS = { none: 0, phrase: 0, plain: 1, words: 2, mixed: 3, odd: 3.5, ran
 
 /** What is never a secret: addresses, ids, versions, ranges of characters, places, names of algorithms, expressions. */
 const NEVER =
-  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|argon|^pk_|\w__\w|amd64|arm64|\$\$|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
+  /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|argon|^pk_|\w__\w|amd64|arm64|\$\$|^[a-z]+(?:\.\w+)+\$|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
 
 /** Returns how a word is made. */
 export function shapeOf(value: string): keyof typeof LEVELS {

@@ -95,21 +95,22 @@ const ACCOUNT_ENDS = new Set("id uuid guid login handle name".split(" "));
 
 /** The last words of names that tell one thing from others, which everybody may know. */
 const OPEN_ENDS =
-  /^(?:\w*ids?|x?uid|u?uids?|guid|sids?|hash|sha\d*|shasum|md5|crc\w*|digest|arn|e?tag|commit|rev|revision|fingerprint|checksum|integrity|thumbprint|sum|kid|ray|h\d|nonce|ulid|cid|oid|address|addr|build|release|trace|span|file|accept|href|url|uri|path|src|version|reference|resolved|state|challenge)$/;
+  /^(?:\w*ids?|x?uid|u?uids?|guid|sids?|hash|sha\d*|shasum|md5|crc\w*|digest|arn|e?tag|commit|rev|revision|fingerprint|checksum|integrity|thumbprint|sum|kid|jti|sub|track|ray|h\d|nonce|ulid|cid|oid|address|addr|build|release|trace|span|accept|version|reference|resolved|state|challenge)$/;
 
 /** Returns whether a name is that of an id or a sum, and does not itself say that this one is secret. */
 export function isOpenName(name: string): boolean {
   const words = wordsOf(name);
   const last = words.at(-1) ?? "";
-  return OPEN_ENDS.test(last) && !(last.endsWith("id") && words.at(-2) === "secret") && !/^(?:paid|void|valid)$/.test(last);
+  return (
+    OPEN_ENDS.test(last) && !(last.endsWith("id") && words.at(-2) === "secret") && !/^(?:paid|void|valid)$/.test(last)
+  );
 }
 
 /** Ids of messages, tools, objects and accounts by how they begin, and names of resources. */
 const OPEN_VALUE =
-  /^(?:(?:toolu|srvtoolu|msg|call|resp|req|run|item|fc|rs|ws|ctc|step|thread|asst|file|batch|evt|cus|sub|si|pi|ch|pm|in|ii|tr|po|txn|price|prod|acct|card|src|seti|cs_test|cs_live|vs|ft|conv|session|sess|org|user|usr|proj|wrkspc|prj|dpl|team|job|task|trace|span|inv|order|event|ses|prt|tooluse|functions|snap|gen|chatcmpl|cmpl|batch_req|container|file_search)[_-](?!.*_secret_)|(?:AIDA|AROA|AGPA|AIPA|ANPA|ANVA|APKA|ASCA)(?=[A-Z2-7]{12})|[A-Z]{2}[0-9a-f]{32}$|arn:aws|sha\d+[:-]|0x[0-9a-f]{40}$)|\.googleusercontent\.com$/;
+  /^(?:(?:toolu|srvtoolu|msg|call|resp|req|run|item|fc|rs|ws|ctc|step|thread|asst|file|batch|evt|cus|sub|si|pi|ch|pm|in|ii|tr|po|txn|price|prod|acct|card|src|seti|cs_test|cs_live|vs|ft|conv|session|sess|org|user|usr|proj|wrkspc|prj|dpl|team|job|task|trace|span|inv|order|event|ses|prt|tooluse|functions|snap|gen|chatcmpl|cmpl|batch_req|container|file_search)[_-](?!.*_secret_)|(?:AIDA|AROA|AGPA|AIPA|ANPA|ANVA|APKA|ASCA)(?=[A-Z2-7]{12})|[A-Z]{2}[0-9a-f]{32}$|arn:aws|sha\d+[:-]|0x[0-9A-Fa-f]{6,40}$|phc_|age1[02-9ac-z]{40}|@?[\w./-]+@v?\d+\.\d|[a-z]{2}-[a-z]+-\d_\w+$)|\.googleusercontent\.com$/;
 /** What documents write in the place of a key: a word, a row of the same or of following signs. */
-const EXAMPLE =
-  /EXAMPLE|your[-_]|[-_]here$|x{5}|X{5}|([A-Za-z0-9])\1{9}|<[A-Za-z][\w -]*>|\.{3}$/;
+const EXAMPLE = /EXAMPLE|your[-_]|[-_]here$|x{5}|X{5}|([A-Za-z0-9])\1{9}|<[A-Za-z][\w -]*>|\.{3}$/;
 
 /** Returns whether a value is an example, or, if only its place says that it is secret, the id of something. */
 export const isOpenValue = (value: string, isVague: boolean): boolean =>
