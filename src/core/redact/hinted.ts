@@ -93,7 +93,7 @@ function isOpen(text: string, start: number, hint: number): boolean {
     .some((head) => isOpenName(columnAt(head.replace(/^.*":[ \t]?\\*"/, ""), before)));
 }
 
-/** What stands before a key that everybody may know, encrypted text, and a picture. */
+/** Texts before a key that everybody may know, encrypted text, and a picture. */
 const OPEN_BEFORE = /(?:public|gpg|rsa|cache|recv)[ _-]?keys?\W{0,4}$|ENC\[[^\]]*$|data:image\/[\w+]+;base64,$/i;
 
 /** Returns the name of the column in the first line of a table that a place in another line is in. */
@@ -123,9 +123,16 @@ function trimmed(word: string, at: number): [start: number, value: string] {
   return [at + before, word.slice(before).replace(/(?:[.:?*]+|=(?=\w)|(?<!=)=)$/, "")];
 }
 
-type Place = "before" | "after" | "below";
+type HintPlace = "before" | "after" | "below";
 
-function isEnough(value: string, strength: number, place: Place, text: string, after: number, start: number): boolean {
+function isEnough(
+  value: string,
+  strength: number,
+  place: HintPlace,
+  text: string,
+  after: number,
+  start: number,
+): boolean {
   const shape = shapeOf(value);
   if (shape === "none") return false;
   const between = place === "after" ? text.slice(after, start) : "";
@@ -155,13 +162,13 @@ const NEEDED = [
   { before: 2, after: 2, below: 2 },
 ] as const;
 
-/** What ties a value to the name before it. */
+/** Words and signs that tie a value to the name before it. */
 const LINKED =
   /(?:^\(|[:=：]|->|→|\b(?:is|ist|lautet|es|est|é|jest|är|este|to|as)|[はは是为為])[ \t]{0,4}["'`*[(]{0,3}$|\(b?["']$/;
 
 const LEVELS = { none: 0, phrase: 0, plain: 1, words: 2, mixed: 3, odd: 3.5, random: 3, long: 4, hex: 0 } as const;
 
-/** What is never a secret: addresses, ids, versions, ranges of characters, places, names of algorithms, expressions. */
+/** Texts that are never secrets: addresses, ids, versions, ranges of characters, places, names of algorithms, expressions. */
 const NEVER =
   /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|argon|^pk_|\w__\w|amd64|arm64|\$\$|^[a-z]+(?:\.\w+)+\$|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
 

@@ -109,7 +109,7 @@ export function isOpenName(name: string): boolean {
 /** Ids of messages, tools, objects and accounts by how they begin, and names of resources. */
 const OPEN_VALUE =
   /^(?:(?:toolu|srvtoolu|msg|call|resp|req|run|item|fc|rs|ws|ctc|step|thread|asst|file|batch|evt|cus|sub|si|pi|ch|pm|in|ii|tr|po|txn|price|prod|acct|card|src|seti|cs_test|cs_live|vs|ft|conv|session|sess|org|user|usr|proj|wrkspc|prj|dpl|team|job|task|trace|span|inv|order|event|ses|prt|tooluse|functions|snap|gen|chatcmpl|cmpl|batch_req|container|file_search)[_-](?!.*_secret_)|(?:AIDA|AROA|AGPA|AIPA|ANPA|ANVA|APKA|ASCA)(?=[A-Z2-7]{12})|[A-Z]{2}[0-9a-f]{32}$|arn:aws|sha\d+[:-]|0x[0-9A-Fa-f]{6,40}$|phc_|age1[02-9ac-z]{40}|@?[\w./-]+@v?\d+\.\d|[a-z]{2}-[a-z]+-\d_\w+$)|\.googleusercontent\.com$/;
-/** What documents write in the place of a key: a word, a row of the same or of following signs. */
+/** Texts that documents have in the place of a key: a word, a row of the same or of following signs. */
 const EXAMPLE = /EXAMPLE|your[-_]|[-_]here$|x{5}|X{5}|([A-Za-z0-9])\1{9}|<[A-Za-z][\w -]*>|\.{3}$/;
 
 /** Returns whether a value is an example, or, if only its place says that it is secret, the id of something. */
