@@ -53,7 +53,7 @@ export default command({
     thinkingLevel: z.string(),
     entryIds: z.array(z.string()).describe("one for each message"),
     explain: z.array(explanation).optional().describe("one for each entry of the path, root first"),
-    nextCursor,
+    nextCursor: nextCursor.describe("there is more; pass this as cursor. Only where limit, cursor or fromEnd ask for pages"),
   }),
   failures: ["entry_not_found", "cursor_expired"],
   example: {
@@ -86,14 +86,18 @@ export default command({
         : undefined;
     const withId = (i: number): Uint8Array =>
       concat([shown[i].text, bytesOf(`,${JSON.stringify(nodes.id(shown[i].item.position))}`)]);
-    const span = spanOf(
-      context,
-      params,
-      shown.length,
-      page.index,
-      withId,
-      why && context.host.sizeOf(bytesOf(JSON.stringify(why))),
-    );
+    // A host that does not ask for pages would take the first for the whole context.
+    const isPaged = params.limit !== undefined || params.cursor !== undefined || params.fromEnd !== undefined;
+    const span = isPaged
+      ? spanOf(
+          context,
+          params,
+          shown.length,
+          page.index,
+          withId,
+          why && context.host.sizeOf(bytesOf(JSON.stringify(why))),
+        )
+      : { from: 0, past: shown.length, next: undefined };
     const onPage = shown.slice(span.from, span.past);
     return {
       messages: Raw.array(() => onPage.map(({ text }) => text)),

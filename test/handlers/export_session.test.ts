@@ -809,7 +809,7 @@ describe("redact", () => {
   const SECRETS = [
     KEY,
     `ghp_${"x9".repeat(18)}`,
-    "AKIAIOSFODNN7EXAMPLE",
+    "AKIAIOSFODNN7Q2MBLEK",
     "hunter22",
     "pa55word",
     PEM.split("\n")[1],

@@ -508,7 +508,9 @@ test("the pages of get_context have the ids of their messages, and the first one
   expect(second).toEqual({ ...whole, explain: undefined, messages: whole.messages.slice(3), entryIds: ["d"] });
   expect(explain).toBe(undefined);
   await server.result("initialize", { maxReplyBytes: 1024 });
-  expect((await server.result("get_context", { explain: true })).messages.length).toBeLessThan(4);
+  expect((await server.result("get_context", { explain: true, limit: 4 })).messages.length).toBeLessThan(4);
+  // A host that knows no pages never takes the first one for the whole.
+  expect((await server.failure("get_context", { explain: true })).data.name).toBe("message_too_large");
 });
 
 test("entries come without the data of pictures where the host asks for it", async () => {
