@@ -107,7 +107,9 @@ export function subjectOf(workspace: Workspace, wanted: WantedOperation, directi
   for (;;) {
     const history = settled(workspace, { never, records: false });
     const { latest } = chosen(workspace, history, wanted, direction);
-    if (wanted.operationId !== undefined || !workspace.stores.lifeCycle.isBack(latest)) return history.pathNow(latest);
+    // A repair is at its session wherever its files are, and whether it is back only a failure tells.
+    const mayBeBack = wanted.operationId === undefined && latest.step?.do !== "swap";
+    if (!mayBeBack || !workspace.stores.lifeCycle.isBack(latest)) return history.pathNow(latest);
     never.push(latest.id);
   }
 }
