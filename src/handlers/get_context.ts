@@ -53,7 +53,9 @@ export default command({
     thinkingLevel: z.string(),
     entryIds: z.array(z.string()).describe("one for each message"),
     explain: z.array(explanation).optional().describe("one for each entry of the path, root first"),
-    nextCursor: nextCursor.describe("there is more; pass this as cursor. Only where limit, cursor or fromEnd ask for pages"),
+    nextCursor: nextCursor.describe(
+      "there is more; pass this as cursor. Only where limit, cursor or fromEnd ask for pages",
+    ),
   }),
   failures: ["entry_not_found", "cursor_expired"],
   example: {
