@@ -26,10 +26,10 @@ const MORE_WORDS = /[ _-](?:access[ _-]?key|key|phrase|token)(?![A-Za-z])(?:[ _-
 const CLOSING =
   /\\{0,3}["'`]?\]?(?:[*_]{1,3}|[ \t]?\[[^\]\n]{0,40}\](?=:)|[ \t]?\([^()\n]{0,30}\)(?=:)|[ \t]for[ \t][^\s:]{1,64}(?=:)|(?:[ \t]\.){2,16}(?=[ \t]?:))?/y;
 const SIGN =
-  /[*_]{0,3}([ \t]{0,8})(=>|->|→|<-|:=|\?=|\+=|[=!]==?|={1,2}|:-|:=|:(?!:)|\)?[ \t]{0,2}(?:\|\||\?\?|\?:)=?|\)?\.(?:type|fill|unwrap_or|orElse|or|equals|sendKeys|setValue|set|default|value)\(|,|\(|\||(?:is|was|est|ist|es|é|è|jest|är|er)(?=[ \t])|是|为|為|は|(?=[ \t]))[*_]{0,3}([ \t]{0,8}(?:(?:!!?[a-z]{2,12}|&\w{1,32})[ \t](?=\S))?)/y;
+  /[*_]{0,3}([ \t]{0,8})(=>|->|→|<-|:=|\?=|\+=|[=!]==?|={1,2}|:-|:=|:(?!:)|\)?[ \t]{0,2}(?:\|\||\?\?|\?:)=?|\)?\.(?:type|fill|unwrap_or|orElse|or|equals|sendKeys|setValue|set|default|value)\(|,|\(|\||(?:is|was|est|ist|es|é|è|jest|är|er)(?=[ \t])|是|为|為|は|(?=[ \t]))[*_]{0,3}([ \t]{0,8}(?:(?:!!?[a-z]{2,12}|&\w{1,32})[ \t](?=[^\s=]))?)/y;
 /** A type of a program, or a member, around a quoted value. */
 const WRAPPED =
-  /(?:[A-Za-z][\w.<>?[\]]{1,32}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
+  /(?:&?(?:'\w{1,16} )?[A-Za-z][\w.<>?[\]]{1,32}(?: \| \w{1,24}){0,3}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
 const LINE_VALUE = /[^\s"'`]{4,1024}(?=[ \t]*(?:\r?\n|$))/y;
 const PLAIN = /[A-Za-z0-9+/=_-]{1024,8192}|[^\s"'`,;&<>()[\]{}\\|]{4,1024}/y;
 /** A value of a connection, in which braces are quotes; a name in them is a place-holder. */

@@ -6,6 +6,8 @@ import type { SecretSpan } from "./tokens.ts";
 
 /** A first line: names with one sign between them, one of which may be that of a secret. */
 const HEAD = /(?<=^|[\n"])[ \t>]{0,8}(?:["\w .*`-]{0,48}([,;|\t]))(?:["\w .*`-]{0,48}\1){0,24}["\w .*`-]{0,48}\r?\n/gi;
+/** A first line of a dump of PostgreSQL, whose rows have tabs. */
+const COPIED = /(?<=^|[\n"])COPY [\w."]{1,128} \(([^()\n]{1,2048})\) FROM stdin;\r?\n/g;
 const MOST_ROWS = 2000;
 
 /** Yields the secrets in the columns that a table names. */
@@ -15,21 +17,28 @@ export function* tablesIn(text: string): Generator<SecretSpan> {
   for (const { 0: head, 1: sign, index } of text.matchAll(HEAD)) {
     if (index < past) continue;
     const names = head.split(sign).map((name) => name.replace(/["*`]/g, "").trim());
-    const kinds = names.map((name) => secretKind(name.replaceAll(" ", "_")));
     // A column of tests that pass has one beside it of those that fail.
-    if (/fail/i.test(head) || !kinds.some((kind) => kind !== undefined)) continue;
-    let at = index + head.length;
-    for (let row = 0; row < MOST_ROWS && at < text.length; row++) {
-      const end = text.indexOf("\n", at) < 0 ? text.length : text.indexOf("\n", at);
-      const cells = text.slice(at, end).split(sign);
-      // A line of signs is below the head; another number of cells is no row.
-      const isRule = /^[\s|+:-]+$/.test(text.slice(at, end));
-      if (!isRule && cells.length !== names.length) break;
-      if (!isRule) yield* secretsOf(cells, kinds, at, sign);
-      at = end + 1;
-    }
-    past = at;
+    if (!/fail/i.test(head)) past = yield* rowsOf(text, names, sign, index + head.length);
   }
+  for (const { 0: head, 1: names, index } of text.matchAll(COPIED))
+    yield* rowsOf(text, names.split(/, ?/), "\t", index + head.length);
+}
+
+/** Yields the secrets in the rows from `at` on, and returns where they end. */
+function* rowsOf(text: string, names: readonly string[], sign: string, from: number): Generator<SecretSpan, number> {
+  const kinds = names.map((name) => secretKind(name.replaceAll(" ", "_")));
+  if (!kinds.some((kind) => kind !== undefined)) return 0;
+  let at = from;
+  for (let row = 0; row < MOST_ROWS && at < text.length; row++) {
+    const end = text.indexOf("\n", at) < 0 ? text.length : text.indexOf("\n", at);
+    const cells = text.slice(at, end).split(sign);
+    // A line of signs is below the head; another number of cells is no row.
+    const isRule = /^[\s|+:-]+$/.test(text.slice(at, end));
+    if (!isRule && cells.length !== names.length) break;
+    if (!isRule) yield* secretsOf(cells, kinds, at, sign);
+    at = end + 1;
+  }
+  return at;
 }
 
 function* secretsOf(
