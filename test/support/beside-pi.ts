@@ -20,6 +20,8 @@ export interface BesideKills {
   readonly kills: number;
   /** Kills after which both the file and the container were there under their names. */
   readonly inTheMiddle: number;
+  /** Kills after which a diagnostic named a line that was not in the session yet. */
+  readonly named: number;
   /** Lines whose write the other program reported as done. */
   readonly written: number;
 }
@@ -51,7 +53,7 @@ export async function killBeside(random: Random, kills: number): Promise<BesideK
   writeFileSync(file, fileText(headerText(), ...chain(ENTRIES)));
   const args = ["--session-dir", folder, "--session", SESSION];
   const written = new Set<string>();
-  let inTheMiddle = 0;
+  let [inTheMiddle, named] = [0, 0];
   for (let kill = 1; kill <= kills; kill++) {
     let server = await lives.start(args);
     const { active } = await server.result("migration_status");
@@ -69,10 +71,15 @@ export async function killBeside(random: Random, kills: number): Promise<BesideK
     write();
     server = await lives.start(args);
     const { sessions } = await server.result("list_sessions");
-    const { entries } = await server.result("get_entries");
     const { diagnostics } = await server.result("get_state");
     const { interrupted } = await server.result("migration_status");
     if (interrupted) inTheMiddle++;
+    // A line that came while the file was put aside is named, and going back brings it in.
+    if (diagnostics.some(({ kind }: Json) => kind === "file_beside")) {
+      named++;
+      await server.result("rollback_migration");
+    }
+    const { entries } = await server.result("get_entries");
     const what = `kill ${kill}, ${command}, ${JSON.stringify(diagnostics)}`;
     expect(sessions.length, what).toBe(1);
     const ids = entries.map(({ id }: Json) => id);
@@ -86,5 +93,5 @@ export async function killBeside(random: Random, kills: number): Promise<BesideK
     if (interrupted && random.chance(0.5)) await server.request(random.pick(["rollback_migration", "migrate_session"]));
     await lives.end();
   }
-  return { kills, inTheMiddle, written: written.size };
+  return { kills, inTheMiddle, named, written: written.size };
 }
