@@ -164,7 +164,7 @@ const NEEDED = [
 
 /** Words and signs that tie a value to the name before it. */
 const LINKED =
-  /(?:^\(|[:=：]|->|→|\b(?:is|ist|lautet|es|est|é|jest|är|este|to|as)|[はは是为為])[ \t]{0,4}["'`*[(]{0,3}$|\(b?["']$/;
+  /(?:^\(|[:=：]|->|→|\b(?:is|ist|lautet|es|est|é|jest|är|este|to|as)|[は是为為])[ \t]{0,4}["'`*[(]{0,3}$|\(b?["']$/;
 
 const LEVELS = { none: 0, phrase: 0, plain: 1, words: 2, mixed: 3, odd: 3.5, random: 3, long: 4, hex: 0 } as const;
 
@@ -173,7 +173,7 @@ const NEVER =
   /:\/\/|@[\w-]+\.|\d\.\d+\.\d|A-Z|a-z|0-9|\$\{|%[sd\d]|\.\w{1,4}$|^[@#$]|[=:].*[=:]|&&|\+\+|^\d+[a-z%]*$|pkcs|sha\d|md5|utf|base64|crypt|aes|rsa|x86|argon|^pk_|\w__\w|amd64|arm64|\$\$|^[a-z]+(?:\.\w+)+\$|^AAAA[A-Z]3Nza|^[A-Za-z]{2,}[\w.-]*-[0-9a-f]{32,64}$|\+F\d+$|SHA\d|abcdef|012345|123456|xxxx/i;
 
 /** Returns how a word is made. */
-export function shapeOf(value: string): keyof typeof LEVELS {
+function shapeOf(value: string): keyof typeof LEVELS {
   if (value.length < 8 || NEVER.test(value) || UUID.test(value)) return "none";
   const has = (one: RegExp): boolean => one.test(value);
   if (!has(/\d/)) return has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}$/) ? "phrase" : "none";

@@ -3,7 +3,7 @@
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
 
 /** Bytes of the files that are read. */
-export interface BytesRead {
+interface BytesRead {
   readonly done: number;
   readonly total: number;
 }
@@ -39,7 +39,7 @@ export class SearchProgress {
     };
   }
 
-  /** Reports, and goes never back: there may be more to index than was read. */
+  /** Reports, and never goes back: there may be more to index than was read. */
   private tell(done: number, total: number): void {
     this.shown = Math.max(this.shown, Math.min(done, total));
     this.report(this.shown, Math.max(total, this.shown));

@@ -51,15 +51,7 @@ export function countUsage(
       }
     });
   const { rows, begins, damaged } = counter;
-  return {
-    life,
-    reach: base.reach,
-    begins,
-    rows,
-    tail: last.rows,
-    damaged,
-    cost: costOf(rows, last.rows),
-  };
+  return { life, reach: base.reach, begins, rows, tail: last.rows, damaged, cost: costOf(rows, last.rows) };
 }
 
 /** Adds entries to the figures of one session. */
