@@ -164,11 +164,12 @@ describe("an agent hangs nobody", () => {
 
   test("that reads nothing more, and other sessions can be read meanwhile", SYSTEM, async () => {
     const editor = await behind({
-      onOther: `if (params.prompt?.[0].text === "stop") { lines.pause(); setInterval(() => {}, 1000); }`,
+      onOther: `if (params.prompt?.[0].text === "stop") { lines.pause(); setInterval(() => {}, 1000); chunk(sessionId, "stopped"); }`,
     });
     const sessionId = await made(editor);
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("stop") });
     const other = await made(editor);
+    const asked = editor.ask("session/prompt", { sessionId, prompt: say("stop") });
+    await editor.until(({ content }) => content?.text === "stopped");
     const large = editor.ask("session/prompt", { sessionId: other, prompt: say("x".repeat(LONG)) });
     expect((await editor.reply(large)).error.message).toContain("read nothing");
     await editor.reply(asked);
