@@ -357,6 +357,7 @@ test("--continue=top and top of list_sessions pass over forks, such as those of 
   // A header of an earlier Pi, and one that names nothing.
   writeFileSync(sessionFile, readFileSync(sessionFile, "utf8").replace("parentSession", "branchedFrom"));
   writeFileSync(file, readFileSync(file, "utf8").replace('"cwd"', '"parentSession":"","cwd"'));
+  utimesSync(file, 1, 1);
   const at = async (flag: string) => {
     const server = serveHere([flag, "--events", "none"], { place });
     const { sessionId: found } = await server.result("get_state");
