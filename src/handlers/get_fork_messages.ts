@@ -69,11 +69,13 @@ function* messageTexts(session: Session, positions: readonly number[]): Generato
   for (const line of log.readMany(positions, true)) {
     out.length = 0;
     out.all(ENTRY_ID);
-    writeId(out, log.nodes, positions[index++]);
+    const position = positions[index++];
+    writeId(out, log.nodes, position);
     out.all(TEXT);
     const isThere = places.read(line) ? writeFound(out, line, places) : writeParsed(out, line);
     out.byte(0x7d);
-    yield isThere ? bytesWithoutHalves(out.bytes.subarray(0, out.length)) : undefined;
+    const text = isThere ? out.bytes.subarray(0, out.length) : undefined;
+    yield text && log.nodes.messageStart(position) === 0 ? bytesWithoutHalves(text) : text;
   }
 }
 

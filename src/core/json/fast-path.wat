@@ -50,6 +50,11 @@
                 (i32.and
                   (i32.and (call $digit (local.get $at) (i32.const 2)) (call $digit (local.get $at) (i32.const 3)))
                   (i32.and (call $digit (local.get $at) (i32.const 4)) (call $digit (local.get $at) (i32.const 5)))))
+            (then (return (i32.const -1))))
+          ;; The escape of a surrogate, d8 to df, is unusual.
+          (if (i32.and
+                (i32.eq (i32.or (i32.load8_u offset=2 (local.get $at)) (i32.const 0x20)) (i32.const 0x64 (; d ;)))
+                (i32.ge_u (i32.load8_u offset=3 (local.get $at)) (i32.const 0x38 (; 8 ;))))
             (then (return (i32.const -1))))))
       (local.set $at (i32.add (local.get $at) (local.get $found)))
       (br $next))
@@ -142,6 +147,9 @@
           (if (i32.ne (i32.load8_u (local.get $at)) (i32.const 0x22 (; " ;)))
             (then (return (i32.const -1))))
           (local.set $name (i64.load offset=1 align=1 (local.get $at)))
+          ;; $piBlob"
+          (if (i64.eq (local.get $name) (i64.const 0x22626f6c42697024))
+            (then (return (i32.const -1))))
           ;; A name with an escape is for others to read.
           (loop $next
             (local.set $at (i32.add (local.get $at) (i32.const 1)))
@@ -174,6 +182,9 @@
       (block $done
         (if (i32.eq (local.get $char) (i32.const 0x22 (; " ;)))
           (then
+            ;; blob:sha
+            (if (i64.eq (i64.load offset=1 align=1 (local.get $at)) (i64.const 0x6168733a626f6c62))
+              (then (return (i32.const -1))))
             (local.set $at (call $string (i32.add (local.get $at) (i32.const 1))))
             (if (i32.eq (local.get $at) (i32.const -1))
               (then (return (i32.const -1))))

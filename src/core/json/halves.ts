@@ -29,6 +29,12 @@ export function bytesWithoutHalves(bytes: Uint8Array): Uint8Array {
   return copy ?? bytes;
 }
 
+/** Returns whether JSON text may have an escape of a surrogate. */
+export function mayHoldSurrogate(bytes: Uint8Array): boolean {
+  const { indexOf } = Buffer.prototype;
+  return indexOf.call(bytes, "\\ud") >= 0 || indexOf.call(bytes, "\\uD") >= 0;
+}
+
 /** Whether an escape of a surrogate is at a position: `\\ud8` to `\\udf`. */
 function isSurrogate(b: Uint8Array, at: number): boolean {
   return b[at] === 0x5c && b[at + 1] === 0x75 && (b[at + 2] | 0x20) === 0x64 && b[at + 3] >= 0x38;

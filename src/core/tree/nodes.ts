@@ -438,7 +438,10 @@ export class Nodes {
     return (this.flags[position] & HEAD_NO_MESSAGE) !== 0;
   }
 
-  /** Starts of messages whose line is known to end with them, else 0. Readers of lines set it; no image has it. */
+  /**
+   * Starts of messages whose line is known to end with them and to have nothing that is replaced when it is sent (escapes
+   * of surrogates, references to media in files), else 0. Readers of lines set it; no image has it.
+   */
   private readonly messageStarts: Column<Uint16Array> = new Column(new Uint16Array(0));
 
   messageStart(position: number): number {

@@ -6,9 +6,11 @@
 import { isUtf8 } from "node:buffer";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
+import { holdsAttachment } from "../../core/format/attachments.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { Batch } from "../../core/format/entry.ts";
 import { fastPath, MAX_BYTES } from "../../core/json/fast-path.ts";
+import { mayHoldSurrogate } from "../../core/json/halves.ts";
 import { concat, parse } from "../../core/json/json.ts";
 import { LineValidator } from "../../core/json/validate.ts";
 import type { Env } from "../../core/ports/env.ts";
@@ -349,7 +351,8 @@ export class EntryReader {
     if (!bodies.read(line, 0, line.length)) return false;
     if (!this.trusts(isKnown) && !this.source.isOf(position, record)) return false;
     this.isAmbiguous ||= bodies.isAmbiguous;
-    this.entries.nodes.noteMessage(position, bodies.messageStart);
+    const isAsSent = !mayHoldSurrogate(line) && !holdsAttachment(line);
+    this.entries.nodes.noteMessage(position, isAsSent ? bodies.messageStart : 0);
     return true;
   }
 

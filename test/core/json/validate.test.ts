@@ -1,7 +1,9 @@
 /** Whole lines are told as JSON.parse tells them, by the thorough reading and by the first look alike. */
 
 import { describe, expect, test } from "vitest";
+import { holdsAttachment } from "../../../src/core/format/attachments.ts";
 import { type FastPath, fastPath, MAX_BYTES } from "../../../src/core/json/fast-path.ts";
+import { bytesWithoutHalves, mayHoldSurrogate } from "../../../src/core/json/halves.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { LineValidator } from "../../../src/core/json/validate.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
@@ -10,7 +12,7 @@ import { acrossTiers } from "../../support/tiers.ts";
 const TELLING = ["type", "id", "parentId", "message", "customType", "_batch"];
 
 const plain = (random: Random): string =>
-  random.pick(["", "a", "text", "é漢😀", "\u2028", "}],:"]).repeat(random.pick([1, 1, 2, 5, 17, 40]));
+  random.pick(["", "a", "text", "é漢😀", "\u2028", "}],:", "blob:sha256:0"]).repeat(random.pick([1, 1, 2, 5, 17, 40]));
 const escaped = (random: Random): string =>
   random.pick(["\\n", '\\"', "\\\\", "\\/", "\\u0041", "\\uD83D", "\\ud83d\\ude00"]);
 const string = (random: Random): string => {
@@ -24,7 +26,7 @@ function value(random: Random, depth: number): string {
   if (kind < 2) return string(random);
   if (kind === 2) return random.pick(["true", "false", "null"]);
   if (kind === 3) return random.pick(["0", "-0", "1.0", "1e400", "-1.5E-7", "9007199254740993", "0.1", "1e+2", "12"]);
-  if (kind > 4) return object(random, depth + 1, ["role", "content", "a", "b"]);
+  if (kind > 4) return object(random, depth + 1, ["role", "content", "a", "b", "data", "$piBlob"]);
   return `[${Array.from({ length: random.int(4) }, () => space(random) + value(random, depth + 1)).join(",")}]`;
 }
 
@@ -102,11 +104,13 @@ acrossTiers(describe, [400, 1600])("lines of every kind (%i)", (count) => {
       expect(bodies.read(b, 0, b.length), text).toBe(true);
       expect(bodies.isAmbiguous, text).toBe(false);
       expect(bodies.messageStart, text).toBe(found);
+      expect(bytesWithoutHalves(b), text).toBe(b);
+      expect(text).not.toMatch(/[:[]"blob:sha256:|"\$piBlob":/);
     });
     expect(passed).toBeGreaterThan(0.6 * count);
   });
 
-  test("pass the first look as JSON.stringify writes them, unless something stands twice", () => {
+  test("pass the first look as JSON.stringify writes them, unless something stands twice or is replaced", () => {
     forSeeds(400, (random) => {
       let isUsual = true;
       const entry = JSON.parse(line(random), (name, inside) => {
@@ -114,6 +118,7 @@ acrossTiers(describe, [400, 1600])("lines of every kind (%i)", (count) => {
         return inside;
       });
       const text = JSON.stringify(entry);
+      isUsual &&= !mayHoldSurrogate(bytesOf(text)) && !holdsAttachment(bytesOf(text));
       if (isUsual) expect(look(first, text, 20), text).toBeGreaterThanOrEqual(0);
     });
   });
