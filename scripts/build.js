@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { chmodSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { buildProgram, inPlaceOf, OPTIONS } from "./program.js";
+import { buildProgram, inPlaceOf, OPTIONS, whenCalled } from "./program.js";
 import { writeSchema } from "./schema.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -12,25 +12,12 @@ process.chdir(root);
 // What is in use stays until the new build is whole.
 const fresh = `dist.${process.pid}.tmp`;
 
-/** What the library uses of modules of Node's that take long to load and that opening a session does not need. */
-const USED_LATER = {
+/** What the library uses of modules of Node that take long to load and that opening a session does not need. */
+const later = whenCalled({
   "node:crypto": ["createHash", "hash", "randomFillSync"],
   "node:net": ["createServer"],
   "node:zlib": ["crc32", "brotliCompress", "brotliDecompress"],
-};
-
-/** Loads these modules when a function of theirs is first called. */
-const whenCalled = {
-  name: "modules of Node when they are called",
-  setup({ onResolve, onLoad }) {
-    onResolve({ filter: /^node:/ }, ({ path }) => (path in USED_LATER ? { path, namespace: "later" } : undefined));
-    onLoad({ filter: /.*/, namespace: "later" }, ({ path }) => ({
-      contents: USED_LATER[path]
-        .map((name) => `export const ${name} = (...all) => process.getBuiltinModule("${path}").${name}(...all);`)
-        .join("\n"),
-    }));
-  },
-};
+});
 
 /** Takes the failures from whoever loads the file. */
 const failuresGiven = {
@@ -88,7 +75,7 @@ try {
     ...modules,
     logLevel: "warning",
     entryPoints: ["src/index.ts"],
-    plugins: [whenCalled, inPlaceOf("src/library/others.ts", OTHERS)],
+    plugins: [later, inPlaceOf("src/library/others.ts", OTHERS)],
     outfile: `${fresh}/lib/index.js`,
   });
   await build({
@@ -96,7 +83,7 @@ try {
     format: "cjs",
     logLevel: "warning",
     entryPoints: ["src/library/others.ts"],
-    plugins: [whenCalled, failuresGiven],
+    plugins: [later, failuresGiven],
     define: { "import.meta.url": "OTHERS_URL" },
     banner: { js: OTHERS_BEGIN },
     footer: { js: "return module.exports;\n};" },

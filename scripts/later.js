@@ -16,6 +16,7 @@ const LATER = {
     "../storage/fleet/connect.ts",
     "../storage/fleet/identity.ts",
     "../storage/fleet/late-sweep.ts",
+    "../storage/foreign/places.ts",
     "./agent/acp-proxy.ts",
     "./agent/process.ts",
     "./openrpc.ts",

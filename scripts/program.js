@@ -54,6 +54,24 @@ const besides = (part) => ({
     onResolve({ filter: new RegExp(`${part}/main\\.ts$`) }, () => ({ path: `./${part}.js`, external: true })),
 });
 
+/** Loads modules of Node when a function of theirs is first called: `used` has the names of these, by module. */
+export const whenCalled = (used) => ({
+  name: "modules of Node when they are called",
+  setup({ onResolve, onLoad }) {
+    onResolve({ filter: /^node:/ }, ({ path }) => (path in used ? { path, namespace: "called" } : undefined));
+    onLoad({ filter: /.*/, namespace: "called" }, ({ path }) => ({
+      contents: used[path]
+        .map((name) => `export const ${name} = (...all) => process.getBuiltinModule("${path}").${name}(...all);`)
+        .join("\n"),
+    }));
+  },
+});
+
+/** Functions that a first reply does not need, of a module that takes 2 ms to load. */
+const CRYPTO = {
+  "node:crypto": ["createHash", "hash", "randomBytes", "randomFillSync", "randomUUID", "timingSafeEqual"],
+};
+
 /** The licences of the packages of which files were made. */
 export function licencesOf(...metafiles) {
   const packages = new Set(
@@ -129,7 +147,12 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
   const define = { "import.meta.url": "PROGRAM_URL", SOURCES: JSON.stringify(sourcesHash()) };
   const whole = isWhole ? { external: ["pg-native"], define, metafile: true } : { metafile: true };
   const plugins = isWhole ? Object.entries(ASSETS).map(([file, contents]) => inPlaceOf(file, contents)) : [];
-  const programPlugins = [await commandsWhenAskedFor(folder), ...Object.keys(PARTS).map(besides), ...plugins];
+  const programPlugins = [
+    await commandsWhenAskedFor(folder),
+    ...Object.keys(PARTS).map(besides),
+    whenCalled(CRYPTO),
+    ...plugins,
+  ];
   const program = (shared) =>
     build({
       ...OPTIONS,

@@ -92,7 +92,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     paths,
     roots: agentRoots(world.variables),
     userFolders: confined ? [] : userFolders({ ownDisk: world.disk, variables: world.variables }),
-    agentPlaces: agentPlaces(world.variables),
+    agentPlaces: () => agentPlaces(world.variables),
     home: world.variables.HOME ?? homedir(),
     durability: settings.durability,
     locks:

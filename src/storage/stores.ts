@@ -69,7 +69,7 @@ export interface StoresOptions extends OpeningOptions {
   /** Folders in which agents look for sessions, whether or not ours are there. */
   readonly roots?: readonly SessionRoot[];
   /** Folders in which other agents keep their sessions. */
-  readonly agentPlaces?: readonly AgentPlace[];
+  readonly agentPlaces?: () => readonly AgentPlace[];
   /** The home of the person as whom the server runs. */
   readonly home?: string;
   readonly readOnly?: boolean;
@@ -209,7 +209,7 @@ export function makeStores(options: StoresOptions): Stores {
           makeCatalog({
             ...catalog,
             paths: { root: join(paths.state, "agents"), state: paths.state },
-            agents: { places: options.agentPlaces ?? [], store: foreign() },
+            agents: { places: options.agentPlaces?.() ?? [], store: foreign() },
           }),
         ),
         placeFor,
@@ -290,7 +290,7 @@ export function makeStores(options: StoresOptions): Stores {
       writeOutput(disk, allowed(file), pieces, taken, attachmentsOf, isDurable),
     home: options.home,
     agentFile(agent, parts) {
-      const place = options.agentPlaces?.find((one) => one.agent === agent);
+      const place = options.agentPlaces?.().find((one) => one.agent === agent);
       return place && join(place.folder, ...parts);
     },
     bytesOf: (log) => storedBytes(disk, log),
@@ -353,13 +353,13 @@ export function makeStores(options: StoresOptions): Stores {
         locks: options.locks,
         lifecycle: lifeCycleDeps,
         roots: options.roots ?? [],
-        agentPlaces: options.agentPlaces ?? [],
+        agentPlaces: options.agentPlaces?.() ?? [],
       });
       return {
         ...health,
         holders(sessionPaths) {
           const files = [...sessionPaths];
-          return new Map([...health.holders(files), ...liveHolders(disk, options.agentPlaces ?? [], files)]);
+          return new Map([...health.holders(files), ...liveHolders(disk, options.agentPlaces?.() ?? [], files)]);
         },
       };
     }),
