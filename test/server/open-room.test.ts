@@ -9,7 +9,15 @@ import { failingDisk } from "../support/failing.ts";
 import { closedAfterALook, LOOKS_EVERY } from "../support/open-sessions.ts";
 import { copyTo, otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { imprint } from "../support/proof.ts";
-import { type HereServer, serveHere, spawnServer, stopTimers, temporaryPlace } from "../support/server.ts";
+import {
+  type HereServer,
+  type Json,
+  serveHere,
+  spawnServer,
+  stopTimers,
+  temporaryPlace,
+  type Wire,
+} from "../support/server.ts";
 import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const STORES: readonly StoreName[] = ["jsonl", "v2"];
@@ -17,7 +25,7 @@ const STORES: readonly StoreName[] = ["jsonl", "v2"];
 const AMPLE = { bytes: Number.POSITIVE_INFINITY, handles: Number.POSITIVE_INFINITY };
 
 /** Makes sessions, each with one message, and opens them one after the other. */
-async function opened(server: HereServer, count: number): Promise<string[]> {
+async function opened(server: Wire, count: number): Promise<string[]> {
   const ids: string[] = [];
   for (let n = 0; n < count; n++) {
     const { sessionId } = await server.result("new_session");
@@ -26,6 +34,18 @@ async function opened(server: HereServer, count: number): Promise<string[]> {
   }
   for (const sessionId of ids) await server.result("open_session", { sessionId });
   return ids;
+}
+
+/** Asks the same of many sessions in one write. Returns the results in the order of the sessions. */
+async function together(server: Wire, method: string, ids: readonly string[], params: object = {}): Promise<Json[]> {
+  server.send(...ids.map((sessionId) => ({ jsonrpc: "2.0", id: sessionId, method, params: { sessionId, ...params } })));
+  const results = new Map<string, Json>();
+  while (results.size < ids.length) {
+    const { id, error, result } = await server.next();
+    expect(error, id).toBeUndefined();
+    if (ids.includes(id)) results.set(id, result);
+  }
+  return ids.map((id) => results.get(id));
 }
 
 /** Has the server look after its sessions until so many are open. Returns their ids. */
@@ -245,22 +265,20 @@ acrossTiers(describe, STORES)("sessions on %s that are opened together", (store)
     const server = tight(store === "v2" ? 14 : 8);
     const ids = await opened(server, 7);
     const params = method === "append" ? { entries: [user("more")] } : {};
-    await Promise.all(ids.map((sessionId) => server.result(method, { sessionId, ...params })));
-    const counts = await Promise.all(ids.map((sessionId) => server.result("get_state", { sessionId })));
-    expect(counts.map(({ entryCount }) => entryCount)).toEqual(ids.map(() => (method === "append" ? 2 : 1)));
+    await together(server, method, ids, params);
+    const states = await together(server, "get_state", ids);
+    expect(states.map(({ entryCount }) => entryCount)).toEqual(ids.map(() => (method === "append" ? 2 : 1)));
   });
 });
 
 test("a session waits for no other whose host does not answer", async () => {
   stopTimers();
   const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 14 })) });
-  await server.result("initialize", { capabilities: { hooks: ["session_before_tree"] } });
+  await server.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
   const ids = await opened(server, 3);
-  const asked = server.request("branch", { sessionId: ids[1], entryId: null });
-  const wanted = ids.map((sessionId) => server.result("get_state", { sessionId }));
-  expect(await wanted[0]).toMatchObject({ entryCount: 1 });
-  await wanted[2];
-  void asked;
+  server.send({ jsonrpc: "2.0", id: "asked", method: "branch", params: { sessionId: ids[1], entryId: null } });
+  for (const sessionId of ids.filter((_, n) => n !== 1))
+    expect(await server.result("get_state", { sessionId })).toMatchObject({ entryCount: 1 });
 });
 
 describe("a process that may have too few files open", () => {
@@ -280,13 +298,7 @@ describe("a process that may have too few files open", () => {
 
 test.each(STORES)("100 sessions on %s are written to at a time where 300 files may be open", SWEEP, async (store) => {
   const server = spawnServer(["--events", "none", "--store", store], "lines", temporaryPlace(), 300);
-  const ids: string[] = [];
-  for (let n = 0; n < 100; n++) {
-    const { sessionId } = await server.result("new_session");
-    await server.result("append", { entries: [user(`${n}`)] });
-    await server.result("open_session", { sessionId });
-    ids.push(sessionId);
-  }
-  await Promise.all(ids.map((sessionId) => server.result("append", { sessionId, entries: [user("more")] })));
+  const ids = await opened(server, 100);
+  await together(server, "append", ids, { entries: [user("more")] });
   await server.finish();
 });

@@ -437,10 +437,23 @@ export class Dispatcher implements ReplyHost {
   }
 
   /** Whether a call may leave one session more open than there is now. */
-  private mayOpen(lane: Lane, { command, target }: Call): boolean {
+  private mayOpen(lane: Lane, { command, target, params }: Call): boolean {
     if (target) return false;
     if (command.effect !== "replace" && lane.sessionId !== null) return !this.lanes.sessionOf(lane);
-    return command.effect === "replace" || OPENS.has(command.name);
+    return command.effect === "replace" || (OPENS.has(command.name) && !this.isOpen(params));
+  }
+
+  /** Whether a session is open that the parameters of a call name. */
+  private isOpen(params: unknown): boolean {
+    const { sessionId, sessionPath } = (params ?? {}) as { sessionId?: string; sessionPath?: string };
+    try {
+      return Boolean(
+        sessionPath === undefined ? this.workspace.openWith(sessionId ?? "") : this.workspace.openAt(sessionPath),
+      );
+    } catch {
+      // The command reports it.
+      return false;
+    }
   }
 
   private hasLock(lane: Lane, { target }: Call): boolean {
