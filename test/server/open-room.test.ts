@@ -233,13 +233,13 @@ test("no number of sessions stays open beyond the handles that there are, and a 
 
 test("nor where it is opened again by a write to it", async () => {
   stopTimers();
-  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 35 })) });
-  const ids = await opened(server, 8);
+  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 21 })) });
+  const ids = await opened(server, 6);
   for (const sessionId of ids) {
     await server.result("append", { sessionId, entries: [user("more")] });
     for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
   }
-  expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(6);
+  expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(4);
 });
 
 test("80 sessions are written to where 300 files may be open", SYSTEM, async () => {
@@ -262,7 +262,7 @@ acrossTiers(describe, STORES)("sessions on %s that are opened together", (store)
   }
 
   test.each(["append", "open_session"])("wait until others are closed, and all of %s is done", async (method) => {
-    const server = tight(store === "v2" ? 14 : 8);
+    const server = tight(store === "v2" ? 18 : 8);
     const ids = await opened(server, 7);
     const params = method === "append" ? { entries: [user("more")] } : {};
     await together(server, method, ids, params);
