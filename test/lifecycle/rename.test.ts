@@ -178,7 +178,9 @@ test("a session that may not be written any more when its lock is had is not cha
   const place = temporaryPlace();
   const file = putSession(place, 1);
   const { server, meanwhile } = interrupted(place);
-  await server.result("set_session_name", { sessionPath: file, name: "mine" });
+  const { sessionId: id1 } = await server.result("open_session", { sessionPath: file });
+  await server.result("branch", { sessionId: id1, entryId: id(0) });
+  await server.result("close_session", { sessionId: id1 });
   const newer = read(file).replace('"version":3', '"version":9');
   meanwhile(() => {
     writeFileSync(`${file}.new`, newer);
