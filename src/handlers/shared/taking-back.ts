@@ -430,7 +430,6 @@ async function onSession(
     // With the lock, no other process writes; the refresh reads what others wrote until now.
     session.log.acquireLock();
     session.refresh();
-    session.guard(undefined);
     const id = changeBack(null, session, operation, as);
     await session.commit();
     await session.leave();
