@@ -11,11 +11,20 @@ import { SYSTEM } from "./support/tiers.ts";
 
 const LIBRARY = fileURLToPath(new URL("../dist/lib/index.js", import.meta.url));
 
-/** Runs a script that has the library as `library`; what it writes, as JSON. */
-function run(script: string, home: string): unknown {
+/** Runs a script that has the library as `library`; what it writes, as JSON. `handles`: with so many files open at most. */
+function run(script: string, home: string, handles = 20_000): unknown {
   const text = `import * as library from ${JSON.stringify(LIBRARY)};\n${script}`;
   const options = { env: { HOME: home }, encoding: "utf8" } as const;
-  return JSON.parse(execFileSync(process.execPath, ["--input-type=module", "-e", text], options));
+  const limited = [
+    "-c",
+    `ulimit -n ${handles} && exec "$@"`,
+    "sh",
+    process.execPath,
+    "--input-type=module",
+    "-e",
+    text,
+  ];
+  return JSON.parse(execFileSync("sh", limited, options));
 }
 
 test("it imports no other file", () => {
@@ -101,4 +110,15 @@ test("it writes, forks and lists sessions, and finds the latest", SYSTEM, () => 
     }));`;
   const { listed, made, latest } = run(script, home) as Record<string, unknown>;
   expect([listed, latest]).toEqual([made, true]);
+});
+
+test("more managers append at a time than files may be open for", SYSTEM, () => {
+  const home = temporaryFolder();
+  const script = `
+    const { SessionManager } = library;
+    const managers = Array.from({ length: 90 }, () => SessionManager.create(${JSON.stringify(home)}, ${JSON.stringify(home)}));
+    for (const manager of managers) manager.appendMessage({ role: "assistant", content: [{ type: "text", text: "a" }] });
+    for (const manager of managers) manager.appendMessage({ role: "user", content: "b" });
+    console.log(JSON.stringify(managers.map((manager) => manager.getEntryCount()).filter((count) => count !== 2)));`;
+  expect(run(script, home, 300)).toEqual([]);
 });

@@ -22,6 +22,11 @@ export function storageFailure(error: unknown, doing: string): Failure {
     const sentence = `No room on the disk while ${doing}. Nothing was changed; try again when there is room.`;
     return new Failure("storage_full", sentence, { errno: code }, { cause: error });
   }
+  if (code === "EMFILE" || code === "ENFILE") {
+    const whose = code === "EMFILE" ? "this process" : "this system";
+    const sentence = `The limit of files that ${whose} may have open is reached (${code}) while ${doing}. Nothing was changed. Close sessions that you do not need, or start the program with a higher limit (ulimit -n), and try again.`;
+    return new Failure("storage_failed", sentence, { errno: code }, { cause: error });
+  }
   const isLink = code === "ELOOP";
   const isPermanent = isLink || PERMANENT.has(code);
   const sentence = isLink

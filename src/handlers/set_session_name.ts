@@ -1,6 +1,8 @@
 import * as z from "zod";
+import { Failure } from "../core/failure.ts";
 import { type Draft, draftOf } from "../core/format/entry.ts";
 import { beforeRename, noteSetting } from "../core/session/changes.ts";
+import type { Session } from "../core/session/session.ts";
 import { sessionName } from "../core/session/workspace.ts";
 import { appendEntries, entryOf } from "./shared/append.ts";
 import { type CommandContext, command } from "./shared/command.ts";
@@ -19,7 +21,7 @@ export default command({
     sessionPath: anySessionPath,
   },
   result: z.object({ entryId: z.string() }),
-  failures: ["not_a_session", "path_outside_root", "session_locked"],
+  failures: ["not_a_session", "path_outside_root", "session_locked", "session_not_found"],
   example: { params: { name: "Refactor auth" }, result: { entryId: "a1b2c3d4" } },
   run(context, { name, sessionPath, ...params }) {
     const draft = draftOf("session_info", { name: sessionName(name) });
@@ -36,6 +38,11 @@ export default command({
   repeat: entryOf("session_info"),
 });
 
+function displaced({ file }: Session, sessionId: string): Failure {
+  const sentence = `Another program put another session at ${file} meanwhile. Nothing was changed. list_sessions shows where each session is.`;
+  return new Failure("session_not_found", sentence, { sessionId, sessionPath: file });
+}
+
 /** Names a session that is not open here. The process that opens it next finds the leaf where it was. */
 async function rename(
   { workspace, key }: CommandContext,
@@ -47,10 +54,13 @@ async function rename(
   try {
     const before = key === undefined ? undefined : session.repeated(key);
     if (before) return { entryId: before.ids[0] };
+    const { id } = session;
     session.guard(undefined);
-    // With the lock, no other process writes; the refresh reads what others wrote until now.
+    // With the lock, no other process writes; the refresh reads what others wrote until now. The host was shown nothing of
+    // this session, so only what forbids the change is news to it.
     session.log.acquireLock();
     session.refresh();
+    if (session.id !== id) throw displaced(session, id);
     session.guard(expectedLeafId);
     const state = beforeRename(session);
     const [entryId] = session.append([draft], key, false).ids;

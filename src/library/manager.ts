@@ -437,14 +437,16 @@ export class SessionManager {
   /** Appends an entry. Only one that `opens` the conversation makes the file. */
   private append(entry: Draft, opens = false): string {
     this.lookAround();
-    let ids: string[];
+    const append = (): string => this.session.append([entry], undefined, !opens).ids[0];
+    let id: string;
     try {
-      ({ ids } = this.session.append([entry], undefined, !opens));
+      id = append();
     } catch (error) {
-      throw heldElsewhere(error, this.session.file);
+      if (!isOutOfFiles(error) || !this.resources.lendOthers()) throw heldElsewhere(error, this.session.file);
+      id = append();
     }
     this.resources.lendSoon(this.checkedAt);
-    return ids[0];
+    return id;
   }
 
   private replace(session: Session): void {
@@ -459,6 +461,11 @@ export class SessionManager {
     const { session } = this;
     if (this.isPersisted() && session.file !== null && !session.log.persisted) this.stores.prepareFolder(session.file);
   }
+}
+
+/** Whether nothing was written because this process may have no more files open. */
+function isOutOfFiles(error: unknown): boolean {
+  return error instanceof Failure && error.name === "storage_failed" && error.details.errno === "EMFILE";
 }
 
 /** Returns an error as it is thrown; that another process holds the session, with what a caller can do about it. */

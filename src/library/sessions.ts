@@ -115,6 +115,8 @@ const WRITING = 1000;
 const forgotten = new FinalizationRegistry<HeldSession>((held) => held.close());
 
 export class HeldSession {
+  /** Those with the lock of their session, which each has files open for. */
+  private static readonly lending = new Set<HeldSession>();
   current: Session;
   private timer: NodeJS.Timeout | undefined;
   private lentAt = Number.NaN;
@@ -134,12 +136,26 @@ export class HeldSession {
   lendSoon(now: number): void {
     if (now === this.lentAt || !this.current.log.persisted) return;
     this.lentAt = now;
+    HeldSession.lending.add(this);
     if (this.timer) this.timer.refresh();
-    else this.timer = setTimeout(() => this.current.log.unlock(), WRITING).unref();
+    else this.timer = setTimeout(() => this.lend(), WRITING).unref();
+  }
+
+  private lend(): void {
+    HeldSession.lending.delete(this);
+    this.current.log.unlock();
+  }
+
+  /** Lets other programs write to all other sessions now, which closes files. Returns whether there were any. */
+  lendOthers(): boolean {
+    const others = [...HeldSession.lending].filter((held) => held !== this);
+    for (const held of others) held.lend();
+    return others.length > 0;
   }
 
   close(): void {
     clearTimeout(this.timer);
+    HeldSession.lending.delete(this);
     this.current.close();
   }
 }

@@ -20,6 +20,7 @@ import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import { type Disk, readWhole } from "../storage/fs/disk.ts";
 import { infoOrNull } from "../storage/fs/files.ts";
+import { openFilesOf } from "../storage/fs/open-files.ts";
 import { agentRoots, findPaths, type StoragePaths, settingsFiles, type Variables } from "../storage/fs/paths.ts";
 import { FileSpool } from "../storage/fs/spool.ts";
 import { desktopTrash } from "../storage/lifecycle/desktop-trash.ts";
@@ -32,7 +33,7 @@ import { AcpProxy } from "./agent/acp-proxy.ts";
 import type { AgentMeans } from "./agent/joining.ts";
 import { type AgentLaunch, ShownComplaints } from "./agent/process.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
-import type { OpenRoom } from "./dispatch/open-room.ts";
+import { OpenRoom } from "./dispatch/open-room.ts";
 import { Connection } from "./host-connection.ts";
 import { modelOf, serveUntilEnd, setUp } from "./serve.ts";
 import type { AgentSettings, ServerSettings } from "./settings.ts";
@@ -171,7 +172,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     settings,
     isHeard: world.isHeard,
     heldReplyBytes: world.heldReplyBytes,
-    room: world.room,
+    room: world.room ?? new OpenRoom(undefined, undefined, undefined, openFilesOf(world.disk)),
     acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,

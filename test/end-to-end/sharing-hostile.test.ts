@@ -487,6 +487,32 @@ describe("a holder that lets in and leaves", () => {
     expect((await write).error.data.name).toMatch(/session_locked|outcome_unknown/);
     await end();
   });
+
+  test("under new announcements is waited for no longer in all than --holder-timeout says", async () => {
+    const { other, entered, succeed, end } = await joined({
+      leaves: true,
+      says: '{"ping":true}',
+      args: ["--holder-timeout", "500"],
+    });
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "performance"] });
+    onTestFinished(() => void vi.useRealTimers());
+    let answer: Json;
+    void other.request("append", said("no")).then((reply) => {
+      answer = reply;
+    });
+    let [now, seen] = [0, 0];
+    for (; !answer && now < 2000; now += 50) {
+      for (let turns = 0; turns < 10; turns++) await turn();
+      if (entered() > seen) succeed().catch(() => {});
+      seen = entered();
+      await vi.advanceTimersByTimeAsync(50);
+    }
+    expect(seen).toBeGreaterThan(2);
+    // Each of them has said something, so that none counts as silent.
+    expect(answer.error.message).toContain("It ended");
+    expect(now).toBeLessThan(700);
+    await end();
+  });
 });
 
 test("who has not shown the token is heard up to 256 KiB, and who has says more", async () => {

@@ -1,10 +1,13 @@
 /** Naming a session that is not the current one: open beside it, not open at all, or another process's. */
 
+import { renameSync, writeFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { realDisk } from "../../src/storage/fs/disk.ts";
+import { type Locks, makeLocks } from "../../src/storage/locks/locks.ts";
 import { linesIn } from "../support/cases.ts";
 import { contentsOf, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, id, userText } from "../support/lines.ts";
-import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 async function nameOf(server: HereServer, n: number): Promise<string> {
   const { sessions } = await server.result("list_sessions");
@@ -145,4 +148,45 @@ test("without a current session a name can be given all the same", async () => {
   const server = serveHere(["--session", "no-such-id", "--events", "none"], { place });
   await server.result("set_session_name", { sessionPath: file, name: "named" });
   expect(await nameOf(server, 1)).toBe("named");
+});
+
+/** A server beside which something happens while it takes a lock. */
+function interrupted(place: Place): { server: HereServer; meanwhile: (act: () => void) => void } {
+  const real = makeLocks({ disk: realDisk, stateFolder: place.state, client: "a server", now: () => "" });
+  let next = (): void => {};
+  const acquire: Locks["acquire"] = (key, at) => {
+    next();
+    next = () => {};
+    return real.acquire(key, at);
+  };
+  const server = serveHere([], { place, locks: { ...real, acquire } });
+  return { server, meanwhile: (act) => (next = act) };
+}
+
+test("another session that takes the place of a session before its lock is had gets no name", async () => {
+  const place = temporaryPlace();
+  const [file, other] = [putSession(place, 1), putSession(place, 2)];
+  const before = read(other);
+  const { server, meanwhile } = interrupted(place);
+  meanwhile(() => renameSync(other, file));
+  const { data, message } = await server.failure("set_session_name", { sessionPath: file, name: "theirs" });
+  expect([data.name, message]).toEqual(["session_not_found", expect.stringContaining("Nothing was changed")]);
+  expect(read(file)).toBe(before);
+});
+
+test("a session that may not be written any more when its lock is had is not changed by an undo", async () => {
+  const place = temporaryPlace();
+  const file = putSession(place, 1);
+  const { server, meanwhile } = interrupted(place);
+  const { sessionId: id1 } = await server.result("open_session", { sessionPath: file });
+  await server.result("branch", { sessionId: id1, entryId: id(0) });
+  await server.result("close_session", { sessionId: id1 });
+  const newer = read(file).replace('"version":3', '"version":9');
+  meanwhile(() => {
+    writeFileSync(`${file}.new`, newer);
+    renameSync(`${file}.new`, file);
+  });
+  expect((await server.failure("undo")).data.name).toMatch(/unsupported_version|read_only|not_a_session/);
+  expect(read(file)).toBe(newer);
+  expect((await server.result("list_operations")).operations).toHaveLength(1);
 });

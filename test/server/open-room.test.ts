@@ -5,18 +5,27 @@ import { dirname, extname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { user } from "../support/drafts.ts";
+import { failingDisk } from "../support/failing.ts";
 import { closedAfterALook, LOOKS_EVERY } from "../support/open-sessions.ts";
 import { copyTo, otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { imprint } from "../support/proof.ts";
-import { type HereServer, serveHere, spawnServer, stopTimers, temporaryPlace } from "../support/server.ts";
-import { acrossTiers, SYSTEM } from "../support/tiers.ts";
+import {
+  type HereServer,
+  type Json,
+  serveHere,
+  spawnServer,
+  stopTimers,
+  temporaryPlace,
+  type Wire,
+} from "../support/server.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const STORES: readonly StoreName[] = ["jsonl", "v2"];
 
 const AMPLE = { bytes: Number.POSITIVE_INFINITY, handles: Number.POSITIVE_INFINITY };
 
 /** Makes sessions, each with one message, and opens them one after the other. */
-async function opened(server: HereServer, count: number): Promise<string[]> {
+async function opened(server: Wire, count: number): Promise<string[]> {
   const ids: string[] = [];
   for (let n = 0; n < count; n++) {
     const { sessionId } = await server.result("new_session");
@@ -25,6 +34,18 @@ async function opened(server: HereServer, count: number): Promise<string[]> {
   }
   for (const sessionId of ids) await server.result("open_session", { sessionId });
   return ids;
+}
+
+/** Asks the same of many sessions in one write. Returns the results in the order of the sessions. */
+async function together(server: Wire, method: string, ids: readonly string[], params: object = {}): Promise<Json[]> {
+  server.send(...ids.map((sessionId) => ({ jsonrpc: "2.0", id: sessionId, method, params: { sessionId, ...params } })));
+  const results = new Map<string, Json>();
+  while (results.size < ids.length) {
+    const { id, error, result } = await server.next();
+    expect(error, id).toBeUndefined();
+    if (ids.includes(id)) results.set(id, result);
+  }
+  return ids.map((id) => results.get(id));
 }
 
 /** Has the server look after its sessions until so many are open. Returns their ids. */
@@ -83,7 +104,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   });
 
   test("stay open if they are among those used last, whatever they take", async () => {
-    const server = served(new OpenRoom(4, () => ({ bytes: 0, handles: 0 })));
+    const server = served(new OpenRoom(4, () => ({ bytes: 0, handles: 28 })));
     const ids = await opened(server, 7);
     expect(await openAfterALook(server, 4)).toEqual(new Set(ids.slice(-4)));
   });
@@ -202,23 +223,23 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
 
 test("no number of sessions stays open beyond the handles that there are, and a session that is opened waits for no look", async () => {
   stopTimers();
-  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 70 })) });
-  const ids = await opened(server, 20);
+  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 35 })) });
+  const ids = await opened(server, 8);
   for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
   const { sessions } = await server.result("list_open_sessions");
-  expect(sessions.length).toBeLessThanOrEqual(11);
+  expect(sessions.length).toBeLessThanOrEqual(6);
   expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(1);
 });
 
 test("nor where it is opened again by a write to it", async () => {
   stopTimers();
-  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 140 })) });
-  const ids = await opened(server, 24);
+  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 21 })) });
+  const ids = await opened(server, 6);
   for (const sessionId of ids) {
     await server.result("append", { sessionId, entries: [user("more")] });
     for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
   }
-  expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(21);
+  expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(4);
 });
 
 test("80 sessions are written to where 300 files may be open", SYSTEM, async () => {
@@ -227,5 +248,57 @@ test("80 sessions are written to where 300 files may be open", SYSTEM, async () 
     await server.result("new_session");
     expect((await server.result("append", { entries: [user(`${n}`)] })).entryIds).toHaveLength(1);
   }
+  await server.finish();
+});
+
+acrossTiers(describe, STORES)("sessions on %s that are opened together", (store) => {
+  /** A server with room for three sessions, whose disk opens no more files than these take. */
+  function tight(most: number): HereServer {
+    stopTimers();
+    const few = failingDisk((_, operation) =>
+      /^open|^create$/.test(operation) && few.open() >= most ? "EMFILE" : undefined,
+    );
+    return serveHere(["--store", store], { disk: few.disk, room: new OpenRoom(64, () => ({ ...AMPLE, handles: 21 })) });
+  }
+
+  test.each(["append", "open_session"])("wait until others are closed, and all of %s is done", async (method) => {
+    const server = tight(store === "v2" ? 18 : 8);
+    const ids = await opened(server, 7);
+    const params = method === "append" ? { entries: [user("more")] } : {};
+    await together(server, method, ids, params);
+    const states = await together(server, "get_state", ids);
+    expect(states.map(({ entryCount }) => entryCount)).toEqual(ids.map(() => (method === "append" ? 2 : 1)));
+  });
+});
+
+test("a session waits for no other whose host does not answer", async () => {
+  stopTimers();
+  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 14 })) });
+  await server.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+  const ids = await opened(server, 3);
+  server.send({ jsonrpc: "2.0", id: "asked", method: "branch", params: { sessionId: ids[1], entryId: null } });
+  for (const sessionId of ids.filter((_, n) => n !== 1))
+    expect(await server.result("get_state", { sessionId })).toMatchObject({ entryCount: 1 });
+});
+
+describe("a process that may have too few files open", () => {
+  test.each(["append", "new_session"])("refuses %s before anything is written, and names the limit", async (method) => {
+    let count = 25;
+    const room = new OpenRoom(64, () => AMPLE, 64, { most: () => 30, count: () => count });
+    const server = serveHere([], { room });
+    const params = method === "append" ? { entries: [user("one")] } : {};
+    const refused = await server.failure(method, params);
+    expect(refused.data).toMatchObject({ name: "storage_failed", errno: "EMFILE", limit: 30 });
+    expect(refused.message).toMatch(/30 files.*Nothing was written.*ulimit -n/);
+    count = 10;
+    await server.result(method, params);
+    expect(await server.result("get_state")).toMatchObject({ entryCount: method === "append" ? 1 : 0 });
+  });
+});
+
+test.each(STORES)("100 sessions on %s are written to at a time where 300 files may be open", SWEEP, async (store) => {
+  const server = spawnServer(["--events", "none", "--store", store], "lines", temporaryPlace(), 300);
+  const ids = await opened(server, 100);
+  await together(server, "append", ids, { entries: [user("more")] });
   await server.finish();
 });

@@ -85,12 +85,21 @@ export interface FalseHolder {
   readonly attached?: unknown;
   /** Whether it lets in and then leaves. */
   readonly leaves?: boolean;
+  /** What it says before it leaves. */
+  readonly says?: string;
   /** Options of the server that joins. */
   readonly args?: readonly string[];
 }
 
 /** A server that joined somebody who lets everybody in, while a third has the lock. */
-export async function joined({ answer, place: told, attached = HOLDER, leaves = false, args = [] }: FalseHolder = {}) {
+export async function joined({
+  answer,
+  place: told,
+  attached = HOLDER,
+  leaves = false,
+  says = "",
+  args = [],
+}: FalseHolder = {}) {
   const place = temporaryPlace();
   const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(3)));
   const lock = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
@@ -104,7 +113,7 @@ export async function joined({ answer, place: told, attached = HOLDER, leaves = 
     attachmentsWith().open(file, (stream) => {
       streams.push(stream);
       entered++;
-      if (leaves) return void stream.end(welcome);
+      if (leaves) return void stream.end(welcome + (says && framed(says)));
       stream.write(welcome);
       stream.on("data", (bytes: Buffer) => {
         heard += bytes;

@@ -53,6 +53,8 @@ export class AcpRecorder {
   private speaker: AcpSpeaker = { api: "acp", provider: "acp", model: "unknown" };
   private agentInfo: Loose = {};
   private hasFailed = false;
+  /** Sessions that could not be read when they were looked at last. */
+  private readonly unread = new WeakSet<Session>();
 
   /** `absence`: missing where nothing is recorded while other machines cannot be asked. */
   constructor(workspace: Workspace, complain: (sentence: string) => void, absence?: Absence) {
@@ -283,15 +285,26 @@ export class AcpRecorder {
       const { log } = session;
       if (recorded.busy || log.durableCount < log.nodes.count) continue;
       try {
-        session.refresh();
-      } catch {
-        // As below.
+        this.report(session, session.refresh() ?? undefined);
+        this.unread.delete(session);
+      } catch (error) {
+        if (!this.unread.has(session))
+          this.complain(`${recordOf(session)} cannot be read. ${(error as Error).message}`);
+        this.unread.add(session);
         continue;
       }
       // The next prompt meets the same obstacle and says so.
       const followed = session.log.follow?.();
       if (followed) occupied(recorded, followed).catch(() => {});
     }
+  }
+
+  /** Tells a person of what another program took out of a record, or damaged: no host is shown it. */
+  private report(session: Session, { lost }: { readonly lost: number } = { lost: 0 }): void {
+    const reasons = session.foreign.freshDamage().map(({ reason }) => reason);
+    if (lost > 0) reasons.unshift(`another program rewrote it without ${lost} entries that were there`);
+    for (const reason of reasons)
+      this.complain(`${recordOf(session)} is damaged: ${reason}. verify shows what is left; what comes is recorded.`);
   }
 
   /** Tells once that turns cannot be recorded. */
@@ -329,6 +342,10 @@ export class AcpRecorder {
       session.close();
     }
   }
+}
+
+function recordOf({ title, file }: Session): string {
+  return `The record of the agent's session ${title} (${file})`;
 }
 
 /** Has nothing else done with a session until some work has ended. Returns that work. */

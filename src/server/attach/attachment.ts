@@ -166,7 +166,7 @@ export class Attachment {
           else if (this.pipe === pipe) void this.recover();
         },
       );
-      const late = setTimeout(() => settle("nobody"), LETS_IN_WITHIN);
+      const late = setTimeout(() => settle("nobody"), Math.min(LETS_IN_WITHIN, options.answersWithin));
       const introduced = this.introduction();
       const { client, durability } = options;
       const attach = {
@@ -341,8 +341,10 @@ export class Attachment {
 
   private receiveReply(number: number, { result, error }: PipeMessage["value"]): void {
     const asked = this.asked.answered(number);
-    if (asked)
+    if (asked) {
+      this.fight.until = 0;
       settleAsked(asked, error === undefined ? { result } : { error: new DescribedError(error as ErrorDescription) });
+    }
     this.sendNext();
   }
 
@@ -434,21 +436,24 @@ export class Attachment {
     for (const { events } of this.asked.all) if (events.length > 0) this.options.passOn(this.session, events.splice(0));
     const known = this.place;
     const now = performance.now();
-    // A holder that lets us in and leaves at once, again and again, is not followed without end.
-    const isAgain = now - this.joinedAt < STAYS_AFTER;
-    this.fight = isAgain && this.fight.until > 0 ? this.fight : { until: now + RECOVERS_WITHIN, wait: 0 };
+    const { answersWithin } = this.options;
+    // Holders that let us in and leave, again and again, are not followed without end: what they were asked waits for all of
+    // them together no longer than for one that says nothing.
+    const stays = this.asked.size > 0 ? Math.max(STAYS_AFTER, answersWithin) : STAYS_AFTER;
+    const isAgain = now - this.joinedAt < stays && this.fight.until > 0;
+    if (!isAgain) this.fight = { until: now + Math.min(RECOVERS_WITHIN, answersWithin), wait: 0 };
     const { until, wait: pause } = this.fight;
     this.fight.wait = Math.min(Math.max(1, 2 * pause), STAYS_AFTER);
-    if (pause > 0) await sleep(pause);
+    if (pause > 0) await sleep(Math.min(pause, Math.max(0, until - now)));
     for (let wait = 1; !this.isClosed; wait = Math.min(2 * wait, 50)) {
       try {
         if (this.isHolder()) return await this.takeOver(known);
+        if (performance.now() >= until) break;
         if ((await this.connect(known)) === "joined") return this.goOn();
       } catch (error) {
         this.giveUp(error);
         return;
       }
-      if (performance.now() >= until) break;
       await sleep(wait);
     }
     this.giveUp(undefined);

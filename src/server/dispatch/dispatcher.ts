@@ -41,6 +41,9 @@ import { Writes } from "./writes.ts";
 /** Events of one lane that wait for a host that does not read, at most; then they are given up. */
 const MAX_QUEUED_EVENTS = 10_000;
 
+/** Commands that open a session beside those that are open. */
+const OPENS: ReadonlySet<string> = new Set(["open_session", "acp_new"]);
+
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
 
 export class Dispatcher implements ReplyHost {
@@ -60,6 +63,7 @@ export class Dispatcher implements ReplyHost {
   private readonly replies: Replies;
   private readonly commits: LaneCommits;
   private readonly upkeep: Upkeep;
+  private readonly room: OpenRoom;
   private readonly arrivals: Arrivals;
   private readonly writes: Writes;
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
@@ -96,6 +100,7 @@ export class Dispatcher implements ReplyHost {
       },
     };
     this.upkeep = new Upkeep(upkept, room);
+    this.room = room;
     this.writes = new Writes({
       keyed: this.keyed,
       sharing: () => this.sharing,
@@ -421,7 +426,39 @@ export class Dispatcher implements ReplyHost {
     if (command.name === "initialize" && this.introduced)
       throw new InvalidRequest("initialize was answered already; it is sent only once.");
     const perform = (): unknown => inPlace(call, () => this.perform(lane, call, events));
-    return this.besideAgent(lane, call)?.then(perform) ?? perform();
+    const beside = (): unknown => this.besideAgent(lane, call)?.then(perform) ?? perform();
+    const opens = this.mayOpen(lane, call);
+    const hasRoom = opens ? this.upkeep.roomToOpen(this.sharing) : undefined;
+    const run = (): unknown => {
+      if (opens || (command.effect === "write" && !this.hasLock(lane, call))) this.room.requireHandles();
+      return beside();
+    };
+    return hasRoom?.then(run) ?? run();
+  }
+
+  /** Whether a call may leave one session more open than there is now. */
+  private mayOpen(lane: Lane, { command, target, params }: Call): boolean {
+    if (target) return false;
+    if (command.effect !== "replace" && lane.sessionId !== null) return !this.lanes.sessionOf(lane);
+    return command.effect === "replace" || (OPENS.has(command.name) && !this.isOpen(params));
+  }
+
+  /** Whether a session is open that the parameters of a call name. */
+  private isOpen(params: unknown): boolean {
+    const { sessionId, sessionPath } = (params ?? {}) as { sessionId?: string; sessionPath?: string };
+    try {
+      return Boolean(
+        sessionPath === undefined ? this.workspace.openWith(sessionId ?? "") : this.workspace.openAt(sessionPath),
+      );
+    } catch {
+      // The command reports it.
+      return false;
+    }
+  }
+
+  private hasLock(lane: Lane, { target }: Call): boolean {
+    const session = target === undefined ? this.lanes.sessionOf(lane) : target;
+    return session ? isHeld(session) : false;
   }
 
   /** Takes in what an agent has written. Returns what a call waits for on its account, if it waits. */

@@ -195,6 +195,11 @@ export class Lane {
     return this.aside.size > 0;
   }
 
+  /** Whether a call waits for an answer of a host. */
+  get isAsking(): boolean {
+    return this.question !== undefined || this.hasAside;
+  }
+
   /** Whether a call need not wait for an answer: its host neither asked for that nor has to give it. */
   isFreeFor(call: Call): boolean {
     if (!this.hasAside) return true;

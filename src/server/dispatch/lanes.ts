@@ -192,6 +192,11 @@ export class Lanes {
     return this.when(() => [...this].every((lane) => lane.idle));
   }
 
+  /** Resolves when something has ended in a lane. */
+  nextEnd(): Promise<void> {
+    return new Promise((resolve) => this.waiters.push({ until: () => true, resolve }));
+  }
+
   private when(until: () => boolean): Promise<void> {
     if (until()) return Promise.resolve();
     return new Promise((resolve) => this.waiters.push({ until, resolve }));

@@ -39,6 +39,10 @@ export class Upkeep {
   /** Sessions whose turn it is to be looked at. */
   private turn: Session[] = [];
   private isPlanned = false;
+  /** Lets calls go on that wait for room to open a session, in the order in which they came. */
+  private readonly waiting: (() => void)[] = [];
+  /** Sessions that could not be closed while calls wait for room. */
+  private staying = new WeakSet<Session>();
 
   constructor(host: UpkeepHost, room: OpenRoom) {
     this.host = host;
@@ -107,8 +111,8 @@ export class Upkeep {
       const lane = lanes.ofSession(session);
       // One that is still on its way here has no file yet from which it could be opened again.
       if (!lane.idle || !lane.isDurable || session.log.arrival || sharing?.hosting.hasGuests(session)) continue;
-      if (session !== current && surplus.has(session) && !session.foreign.followsFile)
-        this.occupy(lane, () => workspace.suspend(session));
+      if (session !== current && surplus.has(session) && !session.foreign.followsFile && !this.staying.has(session))
+        this.occupy(lane, () => this.suspend(session));
       else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))
         this.occupy(lane, () => session.suspend());
     }
@@ -116,18 +120,61 @@ export class Upkeep {
 
   /** Closes sessions soon, where one was opened and there may be no room for it until the next look. */
   noteOpened(sharing: Sharing | undefined): void {
-    if (this.isPlanned || !this.room.mayLack(this.host.workspace.sessions.length)) return;
+    if (this.room.mayLack(this.host.workspace.sessions.length)) this.makeRoomSoon(sharing);
+  }
+
+  /** Returns what a call waits for that is about to open a session; undefined where there is room for one more. */
+  roomToOpen(sharing: Sharing | undefined): Promise<void> | undefined {
+    if (this.waiting.length === 0 && !this.room.mayLack(this.host.workspace.sessions.length + 1)) return undefined;
+    const hasRoom = new Promise<void>((goOn) => this.waiting.push(goOn));
+    this.makeRoomSoon(sharing);
+    return hasRoom;
+  }
+
+  /** Closes sessions soon, and again with each call that ends, as long as other calls wait for room. */
+  private makeRoomSoon(sharing: Sharing | undefined): void {
+    if (this.isPlanned) return;
     this.isPlanned = true;
     setImmediate(() => {
       this.isPlanned = false;
       this.evictIdle(sharing);
+      this.letIn();
+      if (this.waiting.length > 0) void this.host.lanes.nextEnd().then(() => this.makeRoomSoon(sharing));
+      else this.staying = new WeakSet();
     });
+  }
+
+  /** Lets as many calls open sessions as there is room for; where no session can be closed any more, all of them. */
+  private letIn(): void {
+    const { waiting, host } = this;
+    const { sessions } = host.workspace;
+    let room = 0;
+    while (room < waiting.length && !this.room.mayLack(sessions.length + room + 1)) room++;
+    const isMoreToCome = room > 0 || sessions.some((session) => this.mayBecomeIdle(session));
+    for (const goOn of waiting.splice(0, isMoreToCome ? room : waiting.length)) goOn();
+  }
+
+  /** Whether something is under way in a session that can be closed then. The host may never answer what it is asked. */
+  private mayBecomeIdle(session: Session): boolean {
+    const { workspace, lanes } = this.host;
+    if (session === workspace.current || session.foreign.followsFile) return false;
+    const lane = lanes.ofSession(session);
+    return (!lane.idle || !lane.isDurable) && !lane.isAsking;
+  }
+
+  private async suspend(session: Session): Promise<void> {
+    const { workspace } = this.host;
+    try {
+      await workspace.suspend(session);
+    } finally {
+      if (this.waiting.length > 0 && workspace.isOpen(session)) this.staying.add(session);
+    }
   }
 
   private surplus(): ReadonlySet<Session> {
     const { sessions, current } = this.host.workspace;
     const others = current ? sessions.slice(1) : sessions;
-    return this.room.beyond([...(current ? [current] : []), ...others.toReversed()]);
+    return this.room.beyond([...(current ? [current] : []), ...others.toReversed()], this.waiting.length);
   }
 
   /** Runs internal work in a lane, whose calls wait for it. */

@@ -72,3 +72,43 @@ test("what another program wrote to a recorded session goes to the fleet while n
   recorder.keepUp();
   while (!table.linesOf(SESSION).includes(line)) await new Promise(setImmediate);
 });
+
+describe("what is found while nothing is said is told to a person once:", () => {
+  async function recorded() {
+    const recording = new Recording("jsonl");
+    await recording.prompt("one");
+    const { disk } = recording;
+    const file = disk.paths().find((path) => path.startsWith(FOLDER) && path.endsWith(".jsonl")) as string;
+    const lookTwice = (): readonly string[] => {
+      recording.recorder.keepUp();
+      recording.recorder.keepUp();
+      return recording.complaints;
+    };
+    return { disk, file, lookTwice };
+  }
+
+  test("damage", async () => {
+    const { disk, file, lookTwice } = await recorded();
+    const fd = disk.openAppend(file);
+    disk.write(fd, bytesOf('{"type":"message",\n'));
+    disk.close(fd);
+    expect(lookTwice()).toEqual([expect.stringMatching(/record of the agent's session .* is damaged/)]);
+  });
+
+  test("entries that another program took away", async () => {
+    const { disk, file, lookTwice } = await recorded();
+    const fd = disk.openAppend(file);
+    const text = Buffer.alloc(disk.infoOf(fd).size);
+    disk.read(fd, text, 0, text.length, 0);
+    const left = text.indexOf("\n") + 1;
+    disk.truncate(fd, left);
+    disk.close(fd);
+    expect(lookTwice()).toEqual([expect.stringContaining("without 2 entries that were there")]);
+  });
+
+  test("a file that is gone", async () => {
+    const { disk, file, lookTwice } = await recorded();
+    disk.rename(file, `${file}.away`);
+    expect(lookTwice()).toEqual([expect.stringMatching(/record of the agent's session .* cannot be read/)]);
+  });
+});
