@@ -178,8 +178,7 @@ class Scanner {
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.hasHeader) return this.readHeader(start, b, at, past);
-    if (past > at && b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
-      this.addEntry(start, past - at, true);
+    if (past > at && b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, past)) this.addEntry(start, past - at, true);
     else if (skipSpace(b, at, past) < past) {
       this.f.plain = false;
       const isEntry = (): boolean =>
@@ -192,11 +191,9 @@ class Scanner {
 
   private addLongLine(start: number, length: number, head: Uint8Array, last: number): void {
     if (!this.hasHeader) throw new NotASession();
-    const usual = heads.readFast(head, 0, head.length);
-    const isLegible = (): boolean => {
-      const ends = Buffer.concat([head, this.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
-      return heads.readEnds(ends, 0, ends.length, true);
-    };
+    const ends = Buffer.concat([head, this.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
+    const usual = heads.readFast(ends, 0, ends.length);
+    const isLegible = (): boolean => heads.readEnds(ends, 0, ends.length, true);
     this.f.plain &&= usual;
     if (last === CLOSE_BRACE && (usual || isLegible())) this.addEntry(start, length, usual);
     else if (length <= LONGEST_READ) this.addLine(start, this.read(start, length), 0, length);

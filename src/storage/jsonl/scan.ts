@@ -83,9 +83,8 @@ export class LineScanner {
     if (!this.stored) throw notASession(this.file.path, "its first line is too long for a header");
     const { heads } = this.entries;
     const isLegible = (): boolean => {
-      if (heads.readFast(head, 0, head.length)) return true;
       const ends = concat([head, this.file.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
-      return heads.readEnds(ends, 0, ends.length, true);
+      return heads.readFast(ends, 0, ends.length) || heads.readEnds(ends, 0, ends.length, true);
     };
     if (!this.quick || last !== 0x7d || !isLegible())
       return this.addLine(number, start, this.file.read(start, length), 0, length);
@@ -105,7 +104,7 @@ export class LineScanner {
       this.quick &&
       past > at &&
       b[past - 1] === 0x7d &&
-      (heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)) || heads.readEnds(b, at, past, true))
+      (heads.readFast(b, at, past) || heads.readEnds(b, at, past, true))
     )
       this.add(start, past - at, 0);
     else this.addUnusual(number, start, b.subarray(at, past));
@@ -119,7 +118,7 @@ export class LineScanner {
     const isSalvaged = this.salvage(number, start, line);
     const isLegible =
       this.version >= CURRENT_VERSION &&
-      (heads.readFast(line, 0, Math.min(line.length, HEAD_BYTES)) || heads.readEnds(line, 0, line.length, !isSalvaged));
+      (heads.readFast(line, 0, line.length, false) || heads.readEnds(line, 0, line.length, !isSalvaged));
     if (isSalvaged) {
       if (isLegible && heads.packedId >= 0) this.lostParents.set(unpackId(heads.packedId), heads.packedParent);
     } else if (isLegible) {
