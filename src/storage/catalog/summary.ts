@@ -14,7 +14,15 @@ import { momentOf } from "../../core/search/listing.ts";
 import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
-import { hasEntriesNearby, headerOfLine, headerPlace, idInName, isTitleSlot, markLength } from "../fs/header.ts";
+import {
+  hasEntriesNearby,
+  headerOfLine,
+  headerPlace,
+  idInName,
+  isTitleSlot,
+  markLength,
+  SEARCHED_BYTES,
+} from "../fs/header.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
@@ -190,7 +198,8 @@ class Scanner {
   }
 
   private addLongLine(start: number, length: number, head: Uint8Array, last: number): void {
-    if (!this.hasHeader) throw new NotASession();
+    if (!this.hasHeader && length > SEARCHED_BYTES) throw new NotASession();
+    if (!this.hasHeader) return this.addLine(start, this.read(start, length), 0, length);
     const ends = Buffer.concat([head, this.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
     const usual = heads.readFast(ends, 0, ends.length);
     const isLegible = (): boolean => heads.readEnds(ends, 0, ends.length, true);

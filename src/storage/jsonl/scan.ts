@@ -11,7 +11,7 @@ import { piecesOf } from "../../core/format/salvage.ts";
 import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { KNOWN_TYPES, unpackId } from "../../core/tree/nodes.ts";
-import { hasEntriesNearby, headerPlace, markLength } from "../fs/header.ts";
+import { hasEntriesNearby, headerPlace, markLength, SEARCHED_BYTES } from "../fs/header.ts";
 import { notASession } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
@@ -80,13 +80,14 @@ export class LineScanner {
   }
 
   private addLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
-    if (!this.stored) throw notASession(this.file.path, "its first line is too long for a header");
+    if (!this.stored && length > SEARCHED_BYTES)
+      throw notASession(this.file.path, "its first line is too long for a header");
     const { heads } = this.entries;
     const isLegible = (): boolean => {
       const ends = concat([head, this.file.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
       return heads.readFast(ends, 0, ends.length) || heads.readEnds(ends, 0, ends.length, true);
     };
-    if (!this.quick || last !== 0x7d || !isLegible())
+    if (!this.stored || start < this.headerStart || !this.quick || last !== 0x7d || !isLegible())
       return this.addLine(number, start, this.file.read(start, length), 0, length);
     // A carriage return before the line feed is not part of the line.
     const [end] = this.file.read(start + length - 1, 1);
@@ -262,7 +263,10 @@ export class LineScanner {
     const { damage } = this.stored;
     this.entries.isNewer = damage?.kind === "newer_version";
     const { length } = first ? line : bytes;
-    if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
+    if (damage && late) {
+      const before = this.file.read(start, late.start - start).reduce((count, c) => count + (c === 0x0a ? 1 : 0), 0);
+      this.entries.report(damage.kind, late.start, late.line.length, damage.reason, damage.salvaged, number + before);
+    } else if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
     if (late) this.addBeforeHeader(number, start, bytes);
     else if (!first) this.addUnusual(number, start, bytes);
   }
