@@ -21,6 +21,7 @@ const [TYPE, ID, PARENT, CUSTOM, BATCH, ROLE, MESSAGE] = NAMES.keys();
 const NESTED = 256;
 /** Bytes at the end of a line in which its last member is looked for. */
 const LAST = 512;
+const LAST_OF_ROLE = 0x65;
 
 export class LineEnds {
   /** Where the value of each member begins, by its place in {@link NAMES}; -1 for one that was not found. */
@@ -139,6 +140,12 @@ export class LineEnds {
 export function endsInHead(b: Uint8Array, start: number, end: number, isMessage: boolean): boolean {
   // Where the message is not the last member, something else comes after the head.
   if (isMessage && (b[end - 1] !== CLOSE_BRACE || b[end - 2] !== CLOSE_BRACE)) return true;
+  if (isMessage) {
+    // Nearly every message ends with a time, whose name has another last letter than `role`.
+    let i = end - 3;
+    while (b[i] >= 0x30 && b[i] <= 0x39) i--;
+    if (i < end - 3 && b[i] === COLON && b[i - 1] === QUOTE && b[i - 2] !== LAST_OF_ROLE) return false;
+  }
   const at = lastMember(b, start, end, isMessage);
   return at >= 0 && nameAt(b, at, isMessage) >= 0;
 }

@@ -104,9 +104,9 @@ class Finder implements LocalCatalog {
   private readonly unread = new Map<string, UnreadFile>();
   /** Sessions that may not be read, or are too damaged to be. */
   private readonly unreadable = new Set<string>();
-  /** What headers of imported forks name, by the row that was made of the file. */
+  /** The original that an imported fork's header names, by the row that was made of the file. */
   private readonly originals = new WeakMap<Listed, string | null>();
-  /** What {@link archivedTwice} returns, and the number of rows that it was found among, until a row changes. */
+  /** The paths of {@link archivedTwice}, and the number of rows that they were found among, until a row changes. */
   private twice: { readonly size: number; readonly paths: ReadonlySet<string> } | undefined;
   private ahead: NodeJS.Timeout | undefined;
   private closed = false;

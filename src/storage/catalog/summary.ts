@@ -5,6 +5,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { basename } from "node:path";
+import { NO_DAMAGE } from "../../core/format/damage.ts";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import { contentText } from "../../core/format/message.ts";
@@ -302,7 +303,7 @@ export function summaryOfLog(log: Log, known = EMPTY, past = log.nodes.count): S
     if (addFacts(f, nodes.code(position), nodes.role(position), position, log.length(position), read))
       messages.push(position);
   setActivity(f, messages.length, (nth) => log.read(messages[nth]));
-  if (log.damage.some(({ kind }) => kind !== "newer_version")) f.damaged = true;
+  if (log.damage.some(({ kind }) => !NO_DAMAGE.has(kind))) f.damaged = true;
   return f;
 }
 

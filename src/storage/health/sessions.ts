@@ -2,6 +2,7 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
+import { NO_DAMAGE } from "../../core/format/damage.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
 import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
 import type { DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
@@ -209,9 +210,9 @@ function damageOf(
 ): Pick<DamagedSession, "reasons" | "damageCount" | "remedy"> | null {
   const unfinished = unfinishedIn(disk, file, log);
   if (unfinished !== null) return { reasons: [unfinished], damageCount: 1, remedy: "finish" };
-  // A version that nobody here knows is no damage, and the last line of one that is being written may be on its way.
+  // A version that nobody here knows is no damage, for one, and the last line of one that is being written may be on its way.
   const damage = [...new Set([...log.damage, ...log.repairable])].filter(
-    ({ kind }) => kind !== "newer_version" && !(kind === "torn_tail" && log.lockedBy !== null),
+    ({ kind }) => !NO_DAMAGE.has(kind) && !(kind === "torn_tail" && log.lockedBy !== null),
   );
   if (damage.length === 0) return null;
   const reasons = damage

@@ -39,7 +39,7 @@ export function bridgeGaps({ entries, records }: Checked, { lostParents, stored 
     } else if (gap && chained && continued) {
       report("was lost; the entry before takes its place");
       nodes.bridge(position, above);
-    } else report("is not in the file; the path ends here");
+    } else reader.reportOrphan(position, parentId, `the parent ${parentId} is not in the file; the path ends here`);
   }
 
   /** Returns the nearest known entry above one whose head alone was legible, or -1. */

@@ -157,7 +157,7 @@ describe("the head that travels with a new line", () => {
       const type = random.pick(["message", "custom", "compaction", "label", "custom_message", "strange"]);
       const values = body(random);
       const text = bytesOf(JSON.stringify({ type, ...values }));
-      // Twice the same member: readers of heads take the first and parsers the last, so that only the line tells.
+      // Twice the same member: parsers take the last, so that only the line tells.
       const twice = bytesOf(`{"type":"${type}","message":{"role":"user"},"message":{"role":"assistant"},"n":1}`);
       const drafts = [
         draftOf(type, values),

@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
+import { verify } from "../../../src/core/session/check.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { scanFile } from "../../../src/storage/catalog/summary.ts";
 import { formatOf } from "../../../src/storage/fs/formats.ts";
@@ -634,6 +635,25 @@ describe("the first valid header in a file counts", () => {
     const log = logOf(fileText("{broken", ...chain(2)));
     expect([log.header.cwd, log.header.parentSession]).toEqual(["", undefined]);
   });
+});
+
+test("a result whose parent is its call begins a path, and is no damage", async () => {
+  const result = (id: string, toolCallId: string) =>
+    entryText("message", id, "call-1", {
+      message: { role: "toolResult", toolCallId, toolName: "ls", content: [], isError: false },
+    });
+  const lines = [userText(id(0), null), result(id(1), "call-1"), userText(id(2), id(1))];
+  const session = openOn(diskWith(fileText(headerText(), ...lines)));
+  const { damage, invariants, ok } = verify(session);
+  expect([damage, ok, invariants.parentsKnown]).toMatchObject([
+    [{ kind: "parent_is_call", entryId: id(1) }],
+    true,
+    true,
+  ]);
+  expect(damage[0].reason).toContain("call-1");
+  expect(session.context(session.log.nodes.position(id(2))).items).toHaveLength(2);
+  const other = openOn(diskWith(fileText(headerText(), lines[0], result(id(1), "call-2"))));
+  expect(verify(other)).toMatchObject({ ok: false, damage: [{ kind: "missing_parent" }] });
 });
 
 describe("the header of a file", () => {
