@@ -66,7 +66,11 @@ export default command({
           .describe("repair_session; or migrate_session and rollback_migration, which finish what was begun"),
       }),
     ),
-    notRead: z.array(unreadFile).describe("files in the places of other agents that no session can be read from"),
+    notRead: z
+      .array(unreadFile)
+      .describe(
+        "files in the places of other agents that no session can be read from, and containers that no list shows",
+      ),
     locks: z.array(
       z.object({
         sessionPath: z.string().nullable(),

@@ -84,10 +84,9 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
       return openActive(disk, at, meant, file, asReader);
     } catch (error) {
       if (!(error instanceof Failure) || error.name !== "not_a_session") throw error;
-      if (!isDatabase(disk, file)) throw named(disk, file) ?? error;
-      const database = foreign().open(file);
+      const database = isDatabase(disk, file) ? foreign().open(file) : undefined;
       if (database) return database;
-      throw strange(file, { name: "sqlite", is: "is an SQLite database, of no agent that is known here", next: NEWER });
+      throw named(disk, file) ?? error;
     }
   };
   const stores: SessionStores = {
@@ -122,8 +121,6 @@ function isBelowFile(disk: Disk, path: string): boolean {
   }
   return false;
 }
-
-const NEWER = "A newer version of this program may read it";
 
 /** Returns the failure of a file that is something else than a damaged session; undefined where that is not known. */
 function named(disk: Disk, file: string): Failure | undefined {

@@ -617,3 +617,30 @@ test("what a fork of Codex replayed counts once, also before its original is imp
   expect(inherited.tokens.total).toBe(tokens.total / 2);
   expect((await server.result("import_session", { path: fileOf(second) })).outcome).toBe("known");
 });
+
+test("the header of an imported fork is read once, however often is asked", async () => {
+  const library = temporaryLibrary();
+  mkdirSync(join(library.root, "--p--"), { recursive: true });
+  const id = "01991f6e-1f1d-8c3e-b0a4-0242ac120002";
+  const file = fileIn(library, id);
+  const taken = answer("2026-01-02T00:00:00Z", 1, 1);
+  const importedFrom = { takenOver: { session: "gone", lastId: taken.id } };
+  writeFileSync(file, sessionText({ id, parentSession: "/gone.jsonl", importedFrom }, [taken]));
+  letRest(file);
+  const disk: Disk = Object.create(realDisk);
+  let opened = 0;
+  disk.openRead = (path) => {
+    if (path === file) opened++;
+    return realDisk.openRead(path);
+  };
+  // Nothing is young.
+  const now = (): number => Date.now() + 60_000;
+  disk.clock = now;
+  const catalog = catalogOn(library, { disk, env: { ...realEnv, now } });
+  const request = { groupBy: [], dayOf: () => 0 };
+  expect(await catalog.usage(request)).toMatchObject({ totals: { cost: 1 } });
+  await catalog.usage(request);
+  opened = 0;
+  expect(await catalog.usage(request)).toMatchObject({ totals: { cost: 1 } });
+  expect(opened).toBe(0);
+});

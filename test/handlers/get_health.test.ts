@@ -4,11 +4,13 @@ import {
   chmodSync,
   copyFileSync,
   existsSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
@@ -177,7 +179,7 @@ test("what cannot be opened is told, and the others are looked at", async () => 
   const server = serveLibrary(place);
   const { damaged, counts } = await health(server);
   expect(damaged).toMatchObject([{ sessionPath: broken, sessionId: sessionId(2), remedy: "none" }]);
-  expect(counts.sessions).toBe(2);
+  expect(counts.sessions).toBe(1);
   const all = await server.result("verify_sessions");
   expect(all).toMatchObject({ total: 2, damaged: [{ sessionPath: broken }] });
   expect(all.damaged[0].failure).toMatch(/not a session/);
@@ -313,4 +315,21 @@ test("damage to a document of a container that costs no entry is told with its r
   await server.result("open_session", { sessionPath: container });
   await server.result("repair_session", { sessionId: sessionId(1) });
   expect(await health(server)).toMatchObject({ ok: true, damaged: [] });
+});
+
+test("sessions are counted as the lists show them", async () => {
+  const place = temporaryPlace();
+  const file = seen(place, 1);
+  const other = seen(place, 2);
+  const server = serveLibrary(place);
+  const { movedTo } = await server.result("archive_session", { sessionPath: other });
+  // Archiving that was cut off leaves both names.
+  linkSync(movedTo, other);
+  put(join(dirname(file), "other.jsonl"), '{"kind":"x"}\n{"kind":"y"}\n');
+  symlinkSync("/dev/null", join(dirname(file), "device.jsonl"));
+  const { counts, damaged } = await health(server);
+  const { sessions } = await server.result("list_sessions");
+  const archived = await server.result("list_sessions", { archived: true });
+  expect([counts.sessions, counts.archived, damaged]).toEqual([2, 0, []]);
+  expect([sessions.length, archived.sessions.length]).toEqual([2, 0]);
 });

@@ -444,6 +444,20 @@ describe("a migrated session whose pointer and ledger both are lost", () => {
     expect((await server.failure("switch_session", { sessionPath: file })).data.name).toBe("not_a_session");
     expect(await server.result("switch_session", { sessionPath: source })).toMatchObject({ sessionFile: source });
   });
+
+  test.each(["and so is the ledger", "and the ledger is there"])(
+    "is named where the file is there again, %s",
+    async (how) => {
+      const { server, file } = how.includes("so is") ? await bare() : await migrated();
+      const source = join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
+      rmSync(pointerOf(file), { force: true });
+      renameSync(`${source}.migrated`, source);
+      const named = [{ path: file, isDamaged: true, text: expect.stringMatching(/pointer file .* is missing/) }];
+      const { sessions, notRead } = await server.result("list_sessions");
+      expect([sessions.map(({ sessionPath }: Json) => sessionPath), notRead]).toEqual([[source], named]);
+      expect(await server.result("get_health")).toMatchObject({ notRead: named, ok: false });
+    },
+  );
 });
 
 test("a rollback keeps the correlation id of its migration", async () => {

@@ -425,7 +425,9 @@ export function readContainer(container: string, stateFolder?: string): Read {
   const position = new Map(entries.map((entry, n) => [entry, n]));
   for (const entry of entries) {
     entry.parent = (entry.parentId !== null && byId.get(entry.parentId)) || null;
-    if (entry.parentId !== null && entry.parent === null) tell("missing_parent", entry.id);
+    const { role, toolCallId } = entry.value.message ?? {};
+    const isCall = role === "toolResult" && toolCallId === entry.parentId;
+    if (entry.parentId !== null && entry.parent === null) tell(isCall ? "parent_is_call" : "missing_parent", entry.id);
   }
   for (const entry of entries) {
     const above: Entry[] = [];

@@ -15,6 +15,7 @@ export interface Damage {
     | "ambiguous_leaf"
     | "newer_branch"
     | "no_parent"
+    | "parent_is_call"
     | "dangling_tool_call"
     | "no_message"
     | "incomplete_message"
@@ -38,6 +39,9 @@ export interface Damage {
   /** Whether what the bytes held is still reachable. */
   readonly salvaged: boolean;
 }
+
+/** Kinds that say what a whole file has: the program that wrote it reads it. */
+export const NO_DAMAGE: ReadonlySet<Damage["kind"]> = new Set(["newer_version", "parent_is_call"]);
 
 /** Returns damage that is about an entry and not about a place in a file. */
 export function damageOfEntry(entryId: string, kind: Damage["kind"], reason: string): Damage {

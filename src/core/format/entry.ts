@@ -104,7 +104,7 @@ export function draftOfText(bytes: Uint8Array, range: Range, value?: Readonly<Dr
   }
   const entry = value ?? (parse(bytes, range.start, range.end) as DraftBase & BodyMembers);
   const { type, id, parentId, timestamp } = entry;
-  // Of a member that occurs twice, readers of heads take the first and parsers the last.
+  // Of a member that occurs twice, a parser takes the last: only the line tells the head.
   const isPlain = new Set(found.map(({ name }) => name)).size === found.length;
   const body = isPlain ? bodyHead(type, entry) : undefined;
   return { type, id, parentId, timestamp, rest: rest.length === 0 ? NOTHING : oneLine(concat(rest)), body };

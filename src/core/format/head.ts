@@ -12,7 +12,7 @@ import {
   ROLES,
   type Role,
 } from "../tree/nodes.ts";
-import { LineEnds } from "./line-ends.ts";
+import { endsInHead, LineEnds } from "./line-ends.ts";
 
 /** `customType` of the entry that makes a leaf position last (session-format reference, section 5). */
 export const LEAF_MARKER = "pi-session-server.leaf";
@@ -45,6 +45,7 @@ const TIMESTAMP = wordsOf(',"timestamp":"');
 const BATCH = wordsOf(',"_batch":{');
 const MESSAGE = wordsOf(',"message":{"role":"');
 const MARKER = wordsOf(`,"customType":"${LEAF_MARKER}"`);
+const ROLE = wordsOf(',"role":');
 const MARKER_VALUE = wordsOf(`"${LEAF_MARKER}"`);
 const CUSTOM_TYPE = wordsOf(',"customType":"');
 const MESSAGE_CODE = KNOWN_TYPES.indexOf("message");
@@ -142,11 +143,13 @@ export class HeadReader implements Head {
   }
 
   /**
-   * Reads a head on the fast path: members in the usual order, without white space, ids of eight hex digits. `b[start,
-   * end)` need only hold the beginning of the line. Returns false for any other line.
+   * Reads a head on the fast path: members in the usual order, without white space, ids of eight hex digits. `isWhole`:
+   * `b[start, end)` is the whole line and not only its beginning. Returns false for any other line, and for one that
+   * ends with a second value of a member of its head. Only a reader of the whole line sees such a value before the end.
    */
-  readFast(b: Uint8Array, start: number, end: number): boolean {
+  readFast(b: Uint8Array, start: number, past: number, isWhole = true): boolean {
     const view = this.viewOf(b);
+    const end = Math.min(past, start + HEAD_BYTES);
     if (!startsWith(view, start, end, OPENING)) return false;
     let at = start + OPENING.length;
     const type = codeOf(view, at, end, TYPES);
@@ -184,11 +187,16 @@ export class HeadReader implements Head {
       role = 1 + codeOf(view, at, end, NAMED_ROLES);
       // Unknown, escaped, or cut off where the fast path ends.
       if (role === 0) return false;
+      // The closing quote was compared with the role.
+      if (startsWith(view, at + NAMED_ROLES[role - 1].length, end, ROLE)) return false;
     } else if (type === CUSTOM_CODE) {
       if (at + MARKER.length > end || !startsWith(view, at, end, CUSTOM_TYPE)) return false;
       if (startsWith(view, at, end, MARKER)) flags |= HEAD_MARKER;
-      else if (hasEscape(b, at + CUSTOM_TYPE.length, end)) return false;
+      const quote = plainEnd(b, at + CUSTOM_TYPE.length, end);
+      if (quote < 0 || startsWith(view, quote + 1, end, CUSTOM_TYPE)) return false;
+      at = quote + 1;
     }
+    if (isWhole && endsInHead(b, at, past, type === MESSAGE_CODE)) return false;
     this.packedId = packedId;
     this.id = "";
     this.packedParent = packedParent;
@@ -207,7 +215,7 @@ export class HeadReader implements Head {
   readEnds(b: Uint8Array, start: number, end: number, isWhole: boolean): boolean {
     const { ends } = this;
     ends.readBeginning(b, start, Math.min(end, start + HEAD_BYTES));
-    if (this.takeEnds(b, end)) return true;
+    if (this.takeEnds(b, end)) return !isWhole || !ends.isRepeatedAtEnd(b, end);
     if (!isWhole) return false;
     ends.readEnd(b, Math.max(start, end - HEAD_BYTES), end);
     return this.takeEnds(b, end);
@@ -226,7 +234,7 @@ export class HeadReader implements Head {
       role = 1 + codeOf(view, ends.role + 1, end, NAMED_ROLES);
       if (role === 0) return false;
     } else if (type === CUSTOM_CODE) {
-      if (ends.customType < 0 || hasEscape(b, ends.customType + 1, end)) return false;
+      if (ends.customType < 0 || plainEnd(b, ends.customType + 1, end) < 0) return false;
       if (startsWith(view, ends.customType, end, MARKER_VALUE)) flags |= HEAD_MARKER;
     }
     const packedId = packedIdAt(b, ends.id);
@@ -321,11 +329,11 @@ export function roleOf(role: unknown): Role {
   return typeof role === "string" && role !== "" && ROLES.includes(role as Role) ? (role as Role) : "other";
 }
 
-/** Whether a string that goes on at `at` has an escape, or does not end before `end`. */
-function hasEscape(b: Uint8Array, at: number, end: number): boolean {
+/** Returns where a string ends that goes on at `at`; -1 if it has an escape, or does not end before `end`. */
+function plainEnd(b: Uint8Array, at: number, end: number): number {
   let i = at;
   while (i < end && b[i] !== QUOTE && b[i] !== BACKSLASH) i++;
-  return i >= end || b[i] !== QUOTE;
+  return i < end && b[i] === QUOTE ? i : -1;
 }
 
 /** Returns the position just past the flat object of strings and numbers at `at`, or -1. */

@@ -19,6 +19,9 @@ const [TYPE, ID, PARENT, CUSTOM, BATCH, ROLE, MESSAGE] = NAMES.keys();
 
 /** Bytes of a value before the end of a line that is passed over: usage of tokens and costs takes 200. */
 const NESTED = 256;
+/** Bytes at the end of a line in which its last member is looked for. */
+const LAST = 512;
+const LAST_OF_ROLE = 0x65;
 
 export class LineEnds {
   /** Where the value of each member begins, by its place in {@link NAMES}; -1 for one that was not found. */
@@ -71,9 +74,10 @@ export class LineEnds {
       const past = valueEnd(b, value, end);
       if (past < 0) break;
       this.take(name, value);
-      // What comes after it is no part of the usual head.
-      if (name === ROLE && this.type >= 0 && this.id >= 0 && this.parentId >= 0) break;
       i = skipSpace(b, past, end);
+      // What comes after it is no part of the usual head, but for a second role.
+      const isHead = name === ROLE && this.type >= 0 && this.id >= 0 && this.parentId >= 0;
+      if (isHead && nameAt(b, skipSpace(b, i + 1, end), true) !== ROLE) break;
       if (isInMessage && i < end && b[i] === CLOSE_BRACE) {
         isInMessage = false;
         i = skipSpace(b, i + 1, end);
@@ -113,10 +117,52 @@ export class LineEnds {
     }
   }
 
+  /** Whether the last member of the line, as far as that shows it, is a second one with a name that was found. */
+  isRepeatedAtEnd(b: Uint8Array, end: number): boolean {
+    const { starts } = this;
+    const at = lastMember(b, starts[TYPE], end, false);
+    const name = at < 0 ? -1 : nameAt(b, at, false);
+    if (name >= 0) return starts[name] >= 0 && starts[name] < at;
+    const inside = at < 0 ? lastMember(b, starts[TYPE], end, true) : -1;
+    return inside > starts[ROLE] && starts[ROLE] >= 0 && nameAt(b, inside, true) === ROLE;
+  }
+
   /** Notes a value: of several members with one name the last counts. */
   private take(name: number, value: number): void {
     if (name >= 0 && value > this.starts[name]) this.starts[name] = value;
   }
+}
+
+/**
+ * Whether the line that ends at `end` has a member of a head after its usual head, which ends at `start`. Of several with
+ * one name a parser takes the last. Looks at the last member alone, which costs a line as it is usually written nothing.
+ */
+export function endsInHead(b: Uint8Array, start: number, end: number, isMessage: boolean): boolean {
+  // Where the message is not the last member, something else comes after the head.
+  if (isMessage && (b[end - 1] !== CLOSE_BRACE || b[end - 2] !== CLOSE_BRACE)) return true;
+  if (isMessage) {
+    // Nearly every message ends with a time, whose name has another last letter than `role`.
+    let i = end - 3;
+    while (b[i] >= 0x30 && b[i] <= 0x39) i--;
+    if (i < end - 3 && b[i] === COLON && b[i - 1] === QUOTE && b[i - 2] !== LAST_OF_ROLE) return false;
+  }
+  const at = lastMember(b, start, end, isMessage);
+  return at >= 0 && nameAt(b, at, isMessage) >= 0;
+}
+
+/**
+ * Returns where the name of the last member begins in the line that ends at `end`, or in the object that ends the line;
+ * -1 where its value is no scalar that begins after `start` and among the last bytes.
+ */
+function lastMember(b: Uint8Array, start: number, end: number, isInside: boolean): number {
+  const from = Math.max(start, end - LAST);
+  let past = spaceStart(b, from, end) - 1;
+  if (isInside) past = spaceStart(b, from, past) - 1;
+  past = spaceStart(b, from, past);
+  if (past <= from || b[past] === undefined || (b[past - 1] | 0x20) === CLOSE_BRACE) return -1;
+  const value = valueBefore(b, from, past);
+  const colon = value < 0 ? -1 : spaceStart(b, from, value) - 1;
+  return colon < from || b[colon] !== COLON ? -1 : stringBefore(b, from, spaceStart(b, from, colon));
 }
 
 /** Returns the place in {@link NAMES} of the name at `at`; -1 for one that counts for nothing there. */

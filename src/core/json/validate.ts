@@ -23,7 +23,7 @@ const OF_MESSAGE = named("role");
 
 /** Reads many lines: after a successful {@link read} its fields describe the last one. */
 export class LineValidator {
-  /** Whether a member of the head occurs twice: the fast path for heads uses the first, parsers use the last. */
+  /** Whether a member of the head occurs twice: parsers use the last, and the fast path for heads may not see it. */
   isAmbiguous = false;
   /** Start of the message in the line, if only a brace comes after it; else 0. */
   messageStart = 0;

@@ -1,7 +1,7 @@
 /** Verifies a whole session: its damage and its invariants (`verify_session`; reliability cases, guarantee 6). */
 
 import { boundaryDamage } from "../context/context.ts";
-import { type Damage, damageOfEntry } from "../format/damage.ts";
+import { type Damage, damageOfEntry, NO_DAMAGE } from "../format/damage.ts";
 import { type Entry, RUST_TYPES } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
 import { parseAbridged } from "../json/json.ts";
@@ -29,6 +29,7 @@ const BREAKS = {
   duplicate_id: "idsUnique",
   missing_parent: "parentsKnown",
   no_parent: "parentsKnown",
+  parent_is_call: null,
   cycle: "noCycles",
   incomplete_batch: "batchesComplete",
   invalid_boundary: "boundariesOnPath",
@@ -92,9 +93,9 @@ function entryAt({ log }: Session, position: number): Entry {
 
 /** Diagnostics that a session can have that is whole: Pi's reader takes messages that its interface fails on. */
 const NO_FAULTS: ReadonlySet<Damage["kind"]> = new Set([
+  ...NO_DAMAGE,
   "diverged",
   "newer_branch",
-  "newer_version",
   "incomplete_message",
 ]);
 

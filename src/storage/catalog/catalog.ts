@@ -86,7 +86,7 @@ export function makeCatalog(options: CatalogOptions): LocalCatalog {
 
 class Finder implements LocalCatalog {
   private readonly options: CatalogOptions;
-  private readonly folders: Pick<Folders, "changes" | "close">;
+  private readonly folders: Folders | AgentFiles;
   /** Files that are not sessions, with their stamps when that was found. */
   private readonly others = new Map<string, FoundStamp>();
   private readonly lists: Lists;
@@ -104,6 +104,10 @@ class Finder implements LocalCatalog {
   private readonly unread = new Map<string, UnreadFile>();
   /** Sessions that may not be read, or are too damaged to be. */
   private readonly unreadable = new Set<string>();
+  /** The original that an imported fork's header names, by the row that was made of the file. */
+  private readonly originals = new WeakMap<Listed, string | null>();
+  /** The paths of {@link archivedTwice}, and the number of rows that they were found among, until a row changes. */
+  private twice: { readonly size: number; readonly paths: ReadonlySet<string> } | undefined;
   private ahead: NodeJS.Timeout | undefined;
   private closed = false;
   /** Time of the last list or search. */
@@ -148,19 +152,33 @@ class Finder implements LocalCatalog {
     const { archived = false, cursor, cwd, parent, query, name, since, until } = request;
     if ([cursor, cwd, parent, query, name, since, until].some((one) => one !== undefined)) return [];
     if (this.folders instanceof AgentFiles) return archived ? [] : this.folders.notRead(request);
-    return [...this.unread.values()].filter(({ path }) => this.kept.isArchived(path) === archived);
+    return [...this.unread.values(), ...this.folders.unlisted.values()].filter(
+      ({ path }) => this.kept.isArchived(path) === archived,
+    );
   }
 
   async usage(request: UsageRequest, progress?: Progress): Promise<UsageReport> {
     const { sessions, models, ...rest } = await this.counted(request, progress);
+    let own: ReadonlySet<string> | undefined;
     const hasOriginal = (listed: Listed): boolean => {
       if (!isDerivedId(listed.id)) return this.relations.parentOf(listed) !== undefined;
       // An imported fork names the other agent's file, which does not tell whether the original was imported, too.
-      const from = takenOverIn(readHeader(this.options.disk, listed.path) ?? {});
-      return from === undefined || this.relations.has(from.session);
+      const from = this.originalIn(listed);
+      own ??= new Set(Array.from(this.kept.rows.values(), ({ id, agent }) => (agent === undefined ? id : "")));
+      return from === null || own.has(from);
     };
     const inherited = withHeirs(sessions, hasOriginal);
     return { ...usageOf(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
+  }
+
+  /** Returns the id of the session that an imported fork took entries over from; null if its header names none. */
+  private originalIn(listed: Listed): string | null {
+    let from = this.originals.get(listed);
+    if (from === undefined) {
+      from = takenOverIn(readHeader(this.options.disk, listed.path) ?? {})?.session ?? null;
+      this.originals.set(listed, from);
+    }
+    return from;
   }
 
   /** Returns the sessions that a request is about, with their usage. */
@@ -196,6 +214,13 @@ class Finder implements LocalCatalog {
    * so that they count as not archived.
    */
   private archivedTwice(): ReadonlySet<string> {
+    const { size } = this.kept.rows;
+    // Rows that another process stored are added without a change of any.
+    if (this.twice?.size !== size) this.twice = { size, paths: this.findTwice() };
+    return this.twice.paths;
+  }
+
+  private findTwice(): ReadonlySet<string> {
     const archived = new Map<string, string>();
     for (const { path, stamp, archived: isArchived } of this.kept.rows.values())
       if (isArchived) archived.set(`${stamp.device} ${stamp.inode}`, path);
@@ -501,6 +526,7 @@ class Finder implements LocalCatalog {
     const before = this.kept.rows.get(path);
     if (row) this.kept.rows.set(path, row);
     else if (!this.kept.rows.delete(path)) return;
+    this.twice = undefined;
     this.lists.note(before, row);
     this.relations.note(before, row);
     if (!row) this.spent.forget(path);

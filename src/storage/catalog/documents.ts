@@ -124,7 +124,7 @@ export function scanTexts(
   const fd = disk.openRead(file);
   const addLine = (start: number, b: Uint8Array, at: number, end: number): void => {
     if (start >= past) throw new Enough();
-    if (!heads.readFast(b, at, Math.min(end, at + HEAD_BYTES)) || heads.type !== 0) return;
+    if (!heads.readFast(b, at, end) || heads.type !== 0) return;
     const role = ROLES[heads.role];
     const needed = signs.get(role);
     if (!needed) return;
@@ -138,7 +138,7 @@ export function scanTexts(
   const visitor: LineVisitor = {
     line: (_number, start, b, at, end) => addLine(start, b, at, end),
     long(_number, start, length, head) {
-      if (length > LONGEST_LINE || !heads.readFast(head, 0, head.length) || heads.type !== 0) return;
+      if (length > LONGEST_LINE || !heads.readFast(head, 0, head.length, false) || heads.type !== 0) return;
       if (signs.has(ROLES[heads.role])) readLong(start, length);
     },
   };

@@ -1,12 +1,15 @@
 /** Finds the session files, and those that have changed since the last call. */
 
 import { join, sep } from "node:path";
+import type { UnreadFile } from "../../core/ports/catalog.ts";
+import { ifAllowed } from "../foreign/places.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { archiveFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
 import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
+import { unlistedContainer } from "../v2/pointer.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import { containerOfPointer, foundContainer } from "./containers.ts";
 
@@ -53,6 +56,8 @@ export class Folders {
   private readonly disk: Disk;
   private readonly paths: StoragePaths;
   private folders = new Map<string, Folder>();
+  /** Containers that are no sessions, by their paths, with how each is. */
+  readonly unlisted = new Map<string, UnreadFile>();
   /** Stop the watches of the folders above; undefined for one that could not be watched. */
   private stops: ((() => void) | undefined)[] = [];
   private rootDirty = true;
@@ -91,6 +96,7 @@ export class Folders {
     if (!this.watching && this.watchable) this.watchAhead();
     const before = this.folders;
     const there = new Map<string, FoundStamp>();
+    this.unlisted.clear();
     this.notifications = 0;
     this.rootDirty = false;
     this.lastFullRead = this.options.env.now();
@@ -172,6 +178,9 @@ export class Folders {
     const path = folder.prefix + name;
     if (isContainerName(name)) {
       const found = foundContainer(this.disk, path);
+      const unlisted = found ? undefined : ifAllowed(() => unlistedContainer(this.disk, path));
+      if (unlisted) this.unlisted.set(path, unlisted);
+      else this.unlisted.delete(path);
       if (!found) return;
       folder.files.add(name);
       folder.elsewhere.add(name);

@@ -51,12 +51,6 @@ export class Relations {
     return this.rows.get(this.parents.get(path) ?? "");
   }
 
-  /** Whether there is a session of ours with an id. */
-  has(id: string): boolean {
-    for (const row of this.rows.values()) if (row.id === id && row.agent === undefined) return true;
-    return false;
-  }
-
   /** Returns the beginning of an id that no other session's id has. */
   shortId(id: string): string {
     this.ids ??= Array.from(this.rows.values(), ({ id }) => id).sort();

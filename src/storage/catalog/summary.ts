@@ -5,6 +5,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { basename } from "node:path";
+import { NO_DAMAGE } from "../../core/format/damage.ts";
 import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
 import { contentText } from "../../core/format/message.ts";
@@ -14,7 +15,15 @@ import { momentOf } from "../../core/search/listing.ts";
 import { KNOWN_TYPES, Nodes, ROLES, type Role } from "../../core/tree/nodes.ts";
 import type { Disk } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
-import { hasEntriesNearby, headerOfLine, headerPlace, idInName, isTitleSlot, markLength } from "../fs/header.ts";
+import {
+  hasEntriesNearby,
+  headerOfLine,
+  headerPlace,
+  idInName,
+  isTitleSlot,
+  markLength,
+  SEARCHED_BYTES,
+} from "../fs/header.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
@@ -178,8 +187,7 @@ class Scanner {
     let past = end;
     if (past > at && b[past - 1] === 0x0d) past--;
     if (!this.hasHeader) return this.readHeader(start, b, at, past);
-    if (past > at && b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)))
-      this.addEntry(start, past - at, true);
+    if (past > at && b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, past)) this.addEntry(start, past - at, true);
     else if (skipSpace(b, at, past) < past) {
       this.f.plain = false;
       const isEntry = (): boolean =>
@@ -191,12 +199,11 @@ class Scanner {
   }
 
   private addLongLine(start: number, length: number, head: Uint8Array, last: number): void {
-    if (!this.hasHeader) throw new NotASession();
-    const usual = heads.readFast(head, 0, head.length);
-    const isLegible = (): boolean => {
-      const ends = Buffer.concat([head, this.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
-      return heads.readEnds(ends, 0, ends.length, true);
-    };
+    if (!this.hasHeader && length > SEARCHED_BYTES) throw new NotASession();
+    if (!this.hasHeader) return this.addLine(start, this.read(start, length), 0, length);
+    const ends = Buffer.concat([head, this.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
+    const usual = heads.readFast(ends, 0, ends.length);
+    const isLegible = (): boolean => heads.readEnds(ends, 0, ends.length, true);
     this.f.plain &&= usual;
     if (last === CLOSE_BRACE && (usual || isLegible())) this.addEntry(start, length, usual);
     else if (length <= LONGEST_READ) this.addLine(start, this.read(start, length), 0, length);
@@ -296,7 +303,7 @@ export function summaryOfLog(log: Log, known = EMPTY, past = log.nodes.count): S
     if (addFacts(f, nodes.code(position), nodes.role(position), position, log.length(position), read))
       messages.push(position);
   setActivity(f, messages.length, (nth) => log.read(messages[nth]));
-  if (log.damage.some(({ kind }) => kind !== "newer_version")) f.damaged = true;
+  if (log.damage.some(({ kind }) => !NO_DAMAGE.has(kind))) f.damaged = true;
   return f;
 }
 

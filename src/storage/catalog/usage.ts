@@ -140,7 +140,7 @@ function addLine(counter: UsageCounter, start: number, b: Uint8Array, at: number
   let past = end;
   while (past > at && b[past - 1] === CARRIAGE_RETURN) past--;
   if (past === at) return;
-  const isUsual = b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, Math.min(past, at + HEAD_BYTES));
+  const isUsual = b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, past);
   const type = isUsual ? (KNOWN_TYPES[heads.type] ?? "") : "";
   const role = isUsual ? ROLES[heads.role] : "";
   if (isUsual && !counter.begins && !mayCost(type, role)) return;
@@ -155,8 +155,7 @@ function addLine(counter: UsageCounter, start: number, b: Uint8Array, at: number
     return;
   }
   const { type: ownType } = entry as { type?: unknown };
-  if (isUsual) counter.add(entry as Readonly<Record<string, unknown>>, type, role);
-  else if (typeof ownType === "string" && ownType !== "session")
+  if (typeof ownType === "string" && ownType !== "session")
     counter.add(
       entry as Readonly<Record<string, unknown>>,
       ownType,

@@ -56,10 +56,13 @@ export class HeldLines {
   private hold(position: number, line: Uint8Array): void {
     const { heads } = this;
     const { nodes, lengths } = this.spine;
-    const isRead = heads.readFast(line, 0, line.length) || heads.readAny(line, 0, line.length, () => "") === null;
     const { role, flags } = nodes.headOf(position);
-    const isSame = heads.role === role && heads.flags === flags && nodes.isHeadOf(position, heads);
-    if (!isRead || !isSame || line.length !== lengths[position]) throw incomplete(this.sessionId);
+    const isSame = (): boolean => heads.role === role && heads.flags === flags && nodes.isHeadOf(position, heads);
+    // A member of the head may stand twice, which only the whole line shows.
+    const isRead =
+      (heads.readFast(line, 0, line.length) && isSame()) ||
+      (heads.readAny(line, 0, line.length, () => "") === null && isSame());
+    if (!isRead || line.length !== lengths[position]) throw incomplete(this.sessionId);
     if (!this.held.has(position)) this.bytes += line.length;
     this.held.set(position, new Uint8Array(line.buffer, line.byteOffset, line.length));
   }

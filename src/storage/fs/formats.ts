@@ -4,6 +4,7 @@ import { parse } from "../../core/json/json.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
 import type { Disk } from "./disk.ts";
 import { beginningOf, ifPresent } from "./files.ts";
+import { beginsDatabase } from "./header.ts";
 
 export interface StrangeFormat {
   readonly name: string;
@@ -43,12 +44,14 @@ export function formatOf(bytes: Uint8Array, isWhole: boolean): StrangeFormat | u
           ? "Codex compresses sessions that were idle for a week. Node 22.15 or newer reads those; or decompress a copy and open that"
           : "Decompress a copy of it and open that",
     };
+  const next = "A newer version of this program may read it";
+  if (beginsDatabase(bytes))
+    return { name: "sqlite", is: "is an SQLite database, of no agent that is known here", next };
   const text = new TextDecoder().decode(bytes);
   const value = isWhole ? valueIn(text) : undefined;
   const isEmpty = value === null || (typeof value === "object" && Object.keys(value as object).length === 0);
   if (value !== undefined && isEmpty)
     return { name: "empty", is: "is a JSON document with nothing in it", next: "Its agent said nothing in it yet" };
-  const next = "A newer version of this program may read it";
   const isLongLine = !isWhole && !text.includes("\n") && /^\s*\{"/.test(text) && !/^\s*\{"type":/.test(text);
   if (value !== undefined || isLongLine || /^\s*(?:\[\s*\{|\{\s*\n\s*")/.test(text))
     return isOfOurs(value)

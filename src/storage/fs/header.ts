@@ -13,8 +13,19 @@ import { beginningOf } from "./files.ts";
 
 /** Bytes of a file that are read to find its header, which has a few hundred. */
 const USUAL_BYTES = 1 << 11;
-/** Bytes that are searched where it is not among these: for the header, and without one for entries. */
-export const SEARCHED_BYTES = 1 << 18;
+/** Bytes that are searched where it is not among these. */
+const MORE_BYTES = 1 << 18;
+/** Bytes that are searched where it is not among those either, behind the lines of a log or of another program. */
+export const SEARCHED_BYTES = 1 << 24;
+/** Bytes at the beginning of a file without a header that are searched for entries. */
+const ENTRIES_WITHIN = 1 << 18;
+
+/** The first bytes of an SQLite database. */
+const DATABASE = bytesOf("SQLite format 3\0");
+
+export function beginsDatabase(bytes: Uint8Array): boolean {
+  return bytes.length >= DATABASE.length && holdsAt(bytes, 0, DATABASE);
+}
 
 /** The beginning of a session file of ours, as all of us write it. */
 const OUR_BEGINNING = bytesOf('{"type":"session",');
@@ -75,6 +86,8 @@ export interface HeaderPlace {
  * that ends among these bytes has one. `isWhole`: the bytes are the whole file, whose last line may have no line feed.
  */
 export function headerPlaceIn(b: Uint8Array, isWhole: boolean): HeaderPlace | undefined {
+  // Rows of a database may have texts that look like one.
+  if (beginsDatabase(b)) return undefined;
   const bytes = Buffer.from(b.buffer, b.byteOffset, b.byteLength);
   for (let at = skipSpace(b, markLength(b), b.length); at < b.length; ) {
     const feed = b.indexOf(LINE_FEED, at);
@@ -109,9 +122,14 @@ export function headerOfLine(line: Uint8Array): StoredHeader | undefined {
 
 /** Returns where the header of an open session file is; undefined when it has none. */
 export function headerPlace(disk: Disk, fd: number): HeaderPlace | undefined {
-  const bytes = Buffer.alloc(SEARCHED_BYTES);
-  const count = disk.read(fd, bytes, 0, bytes.length, 0);
-  return headerPlaceIn(bytes.subarray(0, count), count < SEARCHED_BYTES);
+  for (const searched of [MORE_BYTES, SEARCHED_BYTES]) {
+    const bytes = Buffer.allocUnsafe(Math.min(searched, disk.infoOf(fd).size));
+    const count = disk.read(fd, bytes, 0, bytes.length, 0);
+    const isAll = count < searched;
+    const place = headerPlaceIn(bytes.subarray(0, count), isAll);
+    if (place || isAll) return place;
+  }
+  return undefined;
 }
 
 /** The first bytes of a file, and the header among them. */
@@ -124,7 +142,7 @@ export interface Begun {
 
 /** Returns how a session file begins; null when no file is there. Throws errno errors. */
 export function begunAt(disk: Disk, file: string): Begun | null {
-  for (const searched of [USUAL_BYTES, SEARCHED_BYTES]) {
+  for (const searched of [USUAL_BYTES, MORE_BYTES, SEARCHED_BYTES]) {
     const bytes = beginningOf(disk, file, searched);
     if (bytes === null) return null;
     const isAll = bytes.length < searched;
@@ -151,8 +169,9 @@ export function readHeader(disk: Disk, session: string): StoredHeader | undefine
  * does not begin with a whole record of another kind, as the files of other agents do.
  */
 export function hasEntriesNearby(disk: Disk, fd: number): boolean {
-  const bytes = Buffer.alloc(SEARCHED_BYTES);
+  const bytes = Buffer.alloc(ENTRIES_WITHIN);
   const count = disk.read(fd, bytes, 0, bytes.length, 0);
+  if (beginsDatabase(bytes)) return false;
   const records = bytes.toString("latin1", 0, count).split("\n").map(recordIn);
   const [first] = records;
   if (first && isOfAnother(first)) return false;

@@ -33,7 +33,7 @@ import { trashed } from "../lifecycle/trash.ts";
 import type { Locks } from "../locks/contract.ts";
 import { clearLock, findHolders, findLocks, type LockTrace } from "../locks/found-locks.ts";
 import { findExposed } from "./permissions.ts";
-import { type SessionsDeps, sessionKeys, survey, visitAll } from "./sessions.ts";
+import { type SessionsDeps, sessionKeys, survey, unlistedContainers, visitAll } from "./sessions.ts";
 
 /** Milliseconds after the last write to a session in which what its dead writer left is needed by the next. */
 const TORN_JUST_NOW = 60_000;
@@ -72,7 +72,7 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
     counts: { ...counted, trashed: trashed(lifecycle).length },
     hidden,
     damaged,
-    notRead: unreadIn(disk, deps.agentPlaces),
+    notRead: [...unreadIn(disk, deps.agentPlaces), ...unlistedContainers(deps)],
     locks: traces.map((trace) => toFound(disk, trace)),
     leftovers: groupsOf(leftovers),
     exposed: findExposed(disk, allFolders(paths, disk), paths.state),

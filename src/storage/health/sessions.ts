@@ -2,10 +2,12 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
+import { NO_DAMAGE } from "../../core/format/damage.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
-import type { Progress } from "../../core/ports/catalog.ts";
+import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
 import type { DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
 import type { Log } from "../../core/ports/store.ts";
+import { ifAllowed } from "../foreign/places.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isBelow } from "../fs/confined-disk.ts";
 import { CONTAINER, isContainerName } from "../fs/container-paths.ts";
@@ -17,7 +19,7 @@ import { allFolders, archiveFolder, isSessionName, type StoragePaths, sessionFol
 import { nameIn } from "../lifecycle/leftovers.ts";
 import { keyOf } from "../locks/contract.ts";
 import { lockedFileOf } from "../locks/lock-paths.ts";
-import { isActive, pointerOf, sourcesOf, status } from "../v2/pointer.ts";
+import { isActive, pointerOf, sourcesOf, status, unlistedContainer } from "../v2/pointer.ts";
 import { isDatabase } from "../v2/sqlite-v1.ts";
 import { hiddenBecause } from "./visibility.ts";
 
@@ -45,6 +47,18 @@ export interface Survey {
 
 /** Yields the paths of session files and containers, also of those that no list shows. */
 function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Generator<string> {
+  const archive = archiveFolder(paths);
+  /** Files with several names: archiving that was cut off leaves the former name, which counts. */
+  const named = new Set<string>();
+  const isListed = (path: string): boolean => {
+    const info = infoOrNull(disk, path);
+    // What is wrong with one that the disk refuses is said where it is opened.
+    if (info === null) return true;
+    if (info.kind !== "file") return false;
+    const isAgain = (info.links ?? 1) > 1 && isBelow(archive, path) && named.has(keyOf(info));
+    named.add(keyOf(info));
+    return !isAgain;
+  };
   for (const folder of archived ? allFolders(paths, disk) : sessionFolders(paths, disk)) {
     const entries = entriesIfListed(disk, folder);
     const folders = entries.filter(({ name, kind }) => kind === "folder" && isContainerName(name));
@@ -52,8 +66,20 @@ function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Genera
     yield* containers;
     const sources = sourcesOf(disk, containers);
     for (const { name, kind } of entries)
-      if (kind !== "folder" && isSessionName(name) && !sources.has(join(folder, name))) yield join(folder, name);
+      if (kind !== "folder" && isSessionName(name) && !sources.has(join(folder, name)) && isListed(join(folder, name)))
+        yield join(folder, name);
   }
+}
+
+/** Returns the containers that may be sessions and that no list shows. */
+export function unlistedContainers({ disk, paths }: SessionsDeps): UnreadFile[] {
+  const all = [...allFolders(paths, disk)].flatMap((folder) =>
+    entriesIfListed(disk, folder).map(({ name }) => join(folder, name)),
+  );
+  return all
+    .filter((path) => isContainerName(path) && !isSession(disk, path))
+    .map((path) => ifAllowed(() => unlistedContainer(disk, path)))
+    .filter((file) => file !== undefined);
 }
 
 /** Whether a container is a session; true when that cannot be told, so that what is wrong with it is reported. */
@@ -152,9 +178,12 @@ function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Surv
     if (!(error instanceof Failure)) throw error;
     // It was removed meanwhile.
     if (error.name === "session_not_found") return;
-    const isStrange = error.name === "not_a_session" && "format" in error.details;
+    const isNone = error.name === "not_a_session";
+    const isStrange = isNone && "format" in error.details;
     if (!isStrange) found.damaged.push({ ...known, reasons: [error.message], damageCount: 1, remedy: "none" });
     else if (!archived) found.hidden.push({ ...known, reason: "unknown_format", text: error.message, agents: AGENTS });
+    // No list shows it among the sessions.
+    if (isNone) return;
   }
   if (archived) found.archived++;
   else found.sessions++;
@@ -181,9 +210,9 @@ function damageOf(
 ): Pick<DamagedSession, "reasons" | "damageCount" | "remedy"> | null {
   const unfinished = unfinishedIn(disk, file, log);
   if (unfinished !== null) return { reasons: [unfinished], damageCount: 1, remedy: "finish" };
-  // A version that nobody here knows is no damage, and the last line of one that is being written may be on its way.
+  // A version that nobody here knows is no damage, for one, and the last line of one that is being written may be on its way.
   const damage = [...new Set([...log.damage, ...log.repairable])].filter(
-    ({ kind }) => kind !== "newer_version" && !(kind === "torn_tail" && log.lockedBy !== null),
+    ({ kind }) => !NO_DAMAGE.has(kind) && !(kind === "torn_tail" && log.lockedBy !== null),
   );
   if (damage.length === 0) return null;
   const reasons = damage

@@ -2,6 +2,7 @@
 
 import { dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
+import type { Damage } from "../../core/format/damage.ts";
 import { nameable, type SessionHeader, withMember } from "../../core/format/entry.ts";
 import { bytesOf, concat } from "../../core/json/json.ts";
 import type { Repairs } from "../../core/ports/store.ts";
@@ -138,9 +139,13 @@ export function swapFile(
  */
 export function overrideRepaired(entries: KnownEntries, reader: EntryReader, repairs: Repairs): () => void {
   const { nodes, damage, overrides, placeholders } = entries;
-  const bridged = new Set(damage.filter(({ kind }) => kind === "missing_parent").map(({ entryId }) => entryId));
+  const of = (wanted: Damage["kind"]) =>
+    new Set(damage.filter(({ kind }) => kind === wanted).map(({ entryId }) => entryId));
+  const bridged = of("missing_parent");
+  const results = of("parent_is_call");
   for (let position = 0; position < nodes.count; position++) {
     const parent = nodes.parent(position);
+    if (results.has(nodes.id(position))) continue;
     if (parent !== MISSING && !bridged.has(nodes.id(position))) continue;
     const parentId = parent < 0 ? null : nodes.id(parent);
     overrides.set(position, withMember(reader.read(position), "parentId", bytesOf(JSON.stringify(parentId))));

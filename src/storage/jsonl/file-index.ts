@@ -5,7 +5,7 @@
  * usual. Only sessions in which nothing was damaged, migrated or renamed have one, so it holds all there is to know.
  */
 
-import { HEAD_BYTES, HeadReader } from "../../core/format/head.ts";
+import { HeadReader } from "../../core/format/head.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Content, CopiedLines, FileStamp, Log } from "../../core/ports/store.ts";
 import { Column, Nodes } from "../../core/tree/nodes.ts";
@@ -193,7 +193,7 @@ export class WrittenLines {
     for (let at = 0; at < bytes.length && !this.unknown; ) {
       const end = bytes.indexOf(0x0a, at);
       const isLine = end > at && bytes[end - 1] === 0x7d;
-      this.unknown = !isLine || !heads.readFast(bytes, at, Math.min(end, at + HEAD_BYTES));
+      this.unknown = !isLine || !heads.readFast(bytes, at, end);
       if (!this.unknown) this.recordExtent(this.nodes.add(heads), end - at);
       at = end + 1;
     }

@@ -151,13 +151,15 @@ export class LineRecords implements EntrySource {
   private hasHeadOf(position: number, line: Uint8Array, isWhole: boolean): boolean {
     const { witness } = this;
     const { nodes, placeholders } = this.entries;
-    if (
-      witness.readFast(line, 0, Math.min(line.length, HEAD_BYTES)) ||
-      (isWhole && witness.readEnds(line, 0, line.length, true))
-    )
-      return nodes.isHeadOf(position, witness);
-    if (!isWhole) return true;
-    // If only the fast paths could read the head, the line cannot be parsed.
+    const isRead =
+      witness.readFast(line, 0, line.length, isWhole) || (isWhole && witness.readEnds(line, 0, line.length, true));
+    if (isRead && nodes.isHeadOf(position, witness)) return true;
+    if (!isWhole)
+      return (
+        !isRead ||
+        this.hasHeadOf(position, this.file.read(this.starts.values[position], this.lengths.values[position]), true)
+      );
+    // A member of the head may stand twice. If only the fast paths could read the head, the line cannot be parsed.
     return isUtf8(line) && witness.readAny(line, 0, line.length, () => "") === null
       ? nodes.isHeadOf(position, witness)
       : placeholders.has(position);

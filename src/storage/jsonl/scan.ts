@@ -11,7 +11,7 @@ import { piecesOf } from "../../core/format/salvage.ts";
 import { bytesOf, concat, isJson, memberOf, members, parse, sameBytes, valueEnd } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { KNOWN_TYPES, unpackId } from "../../core/tree/nodes.ts";
-import { hasEntriesNearby, headerPlace, markLength } from "../fs/header.ts";
+import { hasEntriesNearby, headerPlace, markLength, SEARCHED_BYTES } from "../fs/header.ts";
 import { notASession } from "../log/failures.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
 import { scanLines } from "../log/lines.ts";
@@ -80,14 +80,14 @@ export class LineScanner {
   }
 
   private addLong(number: number, start: number, length: number, head: Uint8Array, last: number): void {
-    if (!this.stored) throw notASession(this.file.path, "its first line is too long for a header");
+    if (!this.stored && length > SEARCHED_BYTES)
+      throw notASession(this.file.path, "its first line is too long for a header");
     const { heads } = this.entries;
     const isLegible = (): boolean => {
-      if (heads.readFast(head, 0, head.length)) return true;
       const ends = concat([head, this.file.read(start + length - HEAD_BYTES, HEAD_BYTES)]);
-      return heads.readEnds(ends, 0, ends.length, true);
+      return heads.readFast(ends, 0, ends.length) || heads.readEnds(ends, 0, ends.length, true);
     };
-    if (!this.quick || last !== 0x7d || !isLegible())
+    if (!this.stored || start < this.headerStart || !this.quick || last !== 0x7d || !isLegible())
       return this.addLine(number, start, this.file.read(start, length), 0, length);
     // A carriage return before the line feed is not part of the line.
     const [end] = this.file.read(start + length - 1, 1);
@@ -105,7 +105,7 @@ export class LineScanner {
       this.quick &&
       past > at &&
       b[past - 1] === 0x7d &&
-      (heads.readFast(b, at, Math.min(past, at + HEAD_BYTES)) || heads.readEnds(b, at, past, true))
+      (heads.readFast(b, at, past) || heads.readEnds(b, at, past, true))
     )
       this.add(start, past - at, 0);
     else this.addUnusual(number, start, b.subarray(at, past));
@@ -119,7 +119,7 @@ export class LineScanner {
     const isSalvaged = this.salvage(number, start, line);
     const isLegible =
       this.version >= CURRENT_VERSION &&
-      (heads.readFast(line, 0, Math.min(line.length, HEAD_BYTES)) || heads.readEnds(line, 0, line.length, !isSalvaged));
+      (heads.readFast(line, 0, line.length, false) || heads.readEnds(line, 0, line.length, !isSalvaged));
     if (isSalvaged) {
       if (isLegible && heads.packedId >= 0) this.lostParents.set(unpackId(heads.packedId), heads.packedParent);
     } else if (isLegible) {
@@ -263,7 +263,10 @@ export class LineScanner {
     const { damage } = this.stored;
     this.entries.isNewer = damage?.kind === "newer_version";
     const { length } = first ? line : bytes;
-    if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
+    if (damage && late) {
+      const before = this.file.read(start, late.start - start).reduce((count, c) => count + (c === 0x0a ? 1 : 0), 0);
+      this.entries.report(damage.kind, late.start, late.line.length, damage.reason, damage.salvaged, number + before);
+    } else if (damage) this.entries.report(damage.kind, start, length, damage.reason, damage.salvaged, number);
     if (late) this.addBeforeHeader(number, start, bytes);
     else if (!first) this.addUnusual(number, start, bytes);
   }

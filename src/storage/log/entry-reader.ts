@@ -395,6 +395,20 @@ export class EntryReader {
     return counts && batch?.session === session && batch.index >= 0 ? batch : null;
   }
 
+  /**
+   * Reports that the parent of an entry is not in the session, so that its path begins with it. Programs on Pi's core
+   * write results of tools whose parent is the call, and read them so.
+   */
+  reportOrphan(position: number, parentId: string, lost: string): void {
+    const isResult = this.entries.nodes.role(position) === "toolResult";
+    const { message } = (isResult ? parse(this.read(position)) : {}) as { message?: { toolCallId?: unknown } };
+    if (message?.toolCallId !== parentId) this.report("missing_parent", position, lost, true);
+    else {
+      const reason = `the parent ${parentId} is a tool call and not an entry, so the path begins here`;
+      this.report("parent_is_call", position, reason, true);
+    }
+  }
+
   /** Reports damage in the record of an entry. */
   report(kind: Damage["kind"], position: number, reason: string, salvaged: boolean): void {
     const { entries, source } = this;

@@ -365,32 +365,27 @@ class Auditor {
     const { payloadStart, payloadEnd } = frame;
     const { heads } = this;
     if (!isUtf8(b.subarray(payloadStart, payloadEnd))) return report("INV-005", "the payload is not UTF-8");
-    let isId: boolean;
-    let isParent: boolean;
-    let type: unknown;
-    // The usual head; the payload was found to be JSON when the frame was decoded.
-    if (heads.readFast(b, payloadStart, payloadEnd)) {
-      isId = packId(frame.entryId) === heads.packedId;
-      const { parentEntryId: parent } = frame;
-      isParent =
-        parent === null ? heads.packedParent < 0 : heads.packedParent >= 0 && packId(parent) === heads.packedParent;
-      type = KNOWN_TYPES[heads.type];
-    } else {
-      const found = members(b, payloadStart, payloadEnd);
-      if (!found) return report("INV-005", "the payload is not a JSON object");
-      const value = (name: string): unknown => {
-        const member = memberOf(found, name);
-        const given = member && parse(b, member.start, member.end);
-        return typeof given === "number" && name !== "type" ? String(given) : given;
-      };
-      isId = value("id") === frame.entryId;
-      const parent = value("parentId") ?? null;
-      isParent = (parent === "" ? null : parent) === frame.parentEntryId;
-      type = value("type");
-    }
-    if (!isId) report("INV-003", "the payload has another id");
-    if (!isParent) report("INV-001", "the payload has another parent");
-    if (type !== frame.entryType) report("INV-003", "the payload has another type");
+    // The usual head; the payload was found to be JSON when the frame was decoded. A member of it may stand twice.
+    if (heads.readFast(b, payloadStart, payloadEnd) && this.hasUsualHead(frame)) return;
+    const found = members(b, payloadStart, payloadEnd);
+    if (!found) return report("INV-005", "the payload is not a JSON object");
+    const value = (name: string): unknown => {
+      const member = memberOf(found, name);
+      const given = member && parse(b, member.start, member.end);
+      return typeof given === "number" && name !== "type" ? String(given) : given;
+    };
+    const parent = value("parentId") ?? null;
+    if (value("id") !== frame.entryId) report("INV-003", "the payload has another id");
+    if ((parent === "" ? null : parent) !== frame.parentEntryId) report("INV-001", "the payload has another parent");
+    if (value("type") !== frame.entryType) report("INV-003", "the payload has another type");
+  }
+
+  /** Whether the head that was read last is the one that a frame names. */
+  private hasUsualHead({ entryId, parentEntryId, entryType }: Frame): boolean {
+    const { packedId, packedParent, type } = this.heads;
+    const isParent =
+      parentEntryId === null ? packedParent < 0 : packedParent >= 0 && packId(parentEntryId) === packedParent;
+    return isParent && packId(entryId) === packedId && KNOWN_TYPES[type] === entryType;
   }
 
   private count(

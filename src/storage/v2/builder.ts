@@ -105,7 +105,7 @@ export function nextFrame(
 function placeholderFor(line: Uint8Array): Uint8Array | null {
   const nodes = new Nodes();
   const heads = new HeadReader(nodes);
-  if (!heads.readFast(line, 0, line.length)) return null;
+  if (!heads.readFast(line, 0, line.length, false)) return null;
   const position = nodes.add(heads);
   return placeholder(nodes.type(position), nodes.id(position), nodes.parentIdOf(position));
 }

@@ -2,7 +2,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { patchMembers } from "../../core/format/entry.ts";
-import { HEAD_BYTES, type HeadReader } from "../../core/format/head.ts";
+import type { HeadReader } from "../../core/format/head.ts";
 import { bytesOf } from "../../core/json/json.ts";
 import { unpackId } from "../../core/tree/nodes.ts";
 import type { KnownEntries } from "../log/known-entries.ts";
@@ -24,10 +24,10 @@ import {
   sha256,
 } from "./frame.ts";
 
-/** Reads the head of the entry in a whole frame. Throws {@link Malformed}. */
-export function readEntry(heads: HeadReader, b: Uint8Array, frame: Frame): void {
+/** Reads the head of the entry in a whole frame, without the fast path if `isOdd`. Throws {@link Malformed}. */
+export function readEntry(heads: HeadReader, b: Uint8Array, frame: Frame, isOdd = false): void {
   const { payloadStart, payloadEnd } = frame;
-  if (heads.readFast(b, payloadStart, Math.min(payloadEnd, payloadStart + HEAD_BYTES))) return;
+  if (!isOdd && heads.readFast(b, payloadStart, payloadEnd)) return;
   if (!isUtf8(b.subarray(payloadStart, payloadEnd))) throw new Malformed("its payload is not UTF-8");
   const fault = heads.readAny(b, payloadStart, payloadEnd, () => frame.entryId);
   if (fault !== null) throw new Malformed(`its payload is ${fault}`);
@@ -47,15 +47,12 @@ export function isBound({ nodes, heads }: KnownEntries, frame: Frame): boolean {
   return id === frame.entryId && parentId === frame.parentEntryId && nodes.typeCode(frame.entryType) === heads.type;
 }
 
-/** Throws {@link Malformed} unless the members of a frame match the entry in it, whose head was read last. */
-export function requireMatch(entries: KnownEntries, frame: Frame): void {
-  if (!isBound(entries, frame)) throw new Malformed("its frame names another entry than its payload");
-}
-
 /** Reads the head of the entry in a whole frame. Throws {@link Malformed} unless the two match. */
 export function requireBound(entries: KnownEntries, b: Uint8Array, frame: Frame): void {
   readEntry(entries.heads, b, frame);
-  requireMatch(entries, frame);
+  // A member of the head may stand twice.
+  if (!isBound(entries, frame)) readEntry(entries.heads, b, frame, true);
+  if (!isBound(entries, frame)) throw new Malformed("its frame names another entry than its payload");
 }
 
 /**
@@ -69,7 +66,7 @@ function readDamaged(heads: HeadReader, b: Uint8Array, first: number, end: numbe
   // The name before the payload may be what is damaged.
   for (const at of [named, line.indexOf("{", 1)])
     if (at >= 0 && isUtf8(line.subarray(at, -1)) && heads.readAny(b, first + at, end - 1, () => "") === null) return at;
-  return named >= 0 && heads.readFast(b, first + named, Math.min(end, first + named + HEAD_BYTES)) ? named : -1;
+  return named >= 0 && heads.readFast(b, first + named, end, false) ? named : -1;
 }
 
 /** Returns the id of the entry that a line which is not a frame seems to hold; null for none. */

@@ -10,7 +10,7 @@ import type { Container } from "./container.ts";
 import { crc32c } from "./crc32c.ts";
 import type { RowMark, StoreEnd } from "./extents.ts";
 import { decodeFrame, decodeHead, decodeRow, FRAME_HEAD_BYTES, type IndexRow, Malformed } from "./frame.ts";
-import { addDamaged, addFrame, isBound, readEntry, requireMatch } from "./frame-entries.ts";
+import { addDamaged, addFrame, isBound, requireBound } from "./frame-entries.ts";
 import { isOf } from "./salvage.ts";
 import { type Segment, scratchBuffer } from "./segments.ts";
 
@@ -225,7 +225,7 @@ export class IndexRows {
       const { payloadStart, payloadEnd } = usual;
       const isRead =
         enough &&
-        (entries.heads.readFast(head, payloadStart, end) ||
+        (entries.heads.readFast(head, payloadStart, end, end === payloadEnd) ||
           entries.heads.readEnds(head, payloadStart, end, end === payloadEnd));
       if (isRead && isOf(usual, row) && isBound(entries, usual)) {
         addFrame(container, usual, byteOffset, byteLength, 0, crc);
@@ -242,9 +242,8 @@ export class IndexRows {
     }
     if (bytes[bytes.length - 1] !== 0x0a) throw new Malformed("its frame does not end with a line feed");
     const frame = decodeFrame(bytes, 0, bytes.length - 1, false);
-    readEntry(entries.heads, bytes, frame);
     if (!isOf(frame, row)) throw new Malformed("its frame says something else");
-    requireMatch(entries, frame);
+    requireBound(entries, bytes, frame);
     addFrame(container, frame, byteOffset, byteLength, 0, crc);
   }
 

@@ -6,6 +6,7 @@ import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { SessionHeader } from "../../core/format/entry.ts";
 import { bytesOf } from "../../core/json/json.ts";
+import type { UnreadFile } from "../../core/ports/catalog.ts";
 import type { SessionLocation, Status } from "../../core/ports/migrations.ts";
 import { piecesOf } from "../fs/chunked-io.ts";
 import {
@@ -20,7 +21,7 @@ import {
 } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
 import { beginningOf, guarded, ifPresent, lastName, nth, publishBytes, replaceFile, withFile } from "../fs/files.ts";
-import { begunAt, readHeader, type StoredHeader } from "../fs/header.ts";
+import { beginsDatabase, begunAt, readHeader, type StoredHeader } from "../fs/header.ts";
 import { fileName } from "../fs/paths.ts";
 import { backupName, backupsOf } from "../fs/quarantine.ts";
 import { noSession } from "../log/failures.ts";
@@ -35,7 +36,7 @@ import {
   readPointer,
 } from "./documents.ts";
 import { ifSound, Malformed } from "./frame.ts";
-import { beginsDatabase, idIn, isDatabase } from "./sqlite-v1.ts";
+import { idIn, isDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
 /** Suffix of a session file's name once a container has taken its place. */
@@ -169,6 +170,15 @@ export function originOf(disk: Disk, container: string): Origin | string {
   if (exists(disk, join(dirname(container), source)))
     return `${lost}, and ${source}, which it was migrated from, exists again. Open that file; or move it away to continue with the container`;
   return { manifestHash, correlationId, source, ...(sourceFormat === "sqlite_v1" ? { sourceFormat } : {}) };
+}
+
+/** Returns the container as a file that no session is read from, if it may be one whose pointer was lost. */
+export function unlistedContainer(disk: Disk, container: string): UnreadFile | undefined {
+  if (pointerOf(disk, container) !== null || !exists(disk, headerFile(container))) return undefined;
+  const origin = originOf(disk, container);
+  if (typeof origin !== "string" || isLeftOver(disk, container)) return undefined;
+  const text = `${container} is in no list, and it may have entries that no session has: ${origin}. It was left as it is.`;
+  return { path: container, text, isDamaged: true };
 }
 
 /** Returns the name of the file whose frozen copy, beside a container, is of the container's session. */

@@ -52,10 +52,8 @@ export class ContainerReader {
     this.judge(segments, live, seen, forgetRecalled);
     for (const position of entries.nodes.cutCycles())
       reader.report("cycle", position, "parents form a cycle; it is cut here", true);
-    for (const [position, parentId] of entries.nodes.missingParent) {
-      const reason = `the parent ${parentId} is not in the session; the path ends here`;
-      reader.report("missing_parent", position, reason, true);
-    }
+    for (const [position, parentId] of entries.nodes.missingParent)
+      reader.reportOrphan(position, parentId, `the parent ${parentId} is not in the session; the path ends here`);
     for (let p = Math.max(0, entries.nodes.count - CHECKED_TAIL); p < entries.nodes.count; p++)
       if (container.extents.lengths.values[p] <= CHECKED_LINE) reader.read(p);
   }

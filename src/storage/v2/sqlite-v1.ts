@@ -12,23 +12,18 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, concat, parse } from "../../core/json/json.ts";
+import { concat, parse } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { type Disk, type FileInfo, infoIfPresent, writeAll } from "../fs/disk.ts";
 import { beginningOf, ifPresent, withFile } from "../fs/files.ts";
+import { beginsDatabase } from "../fs/header.ts";
 import { type Database, findSqlite } from "../fs/sqlite.ts";
 import { LF } from "../log/lines.ts";
 import { sha256 } from "./frame.ts";
 
-const MAGIC = bytesOf("SQLite format 3\0");
-
-export function beginsDatabase(bytes: Uint8Array): boolean {
-  return Buffer.compare(bytes.subarray(0, MAGIC.length), MAGIC) === 0;
-}
-
 /** Whether a file begins as an SQLite database does; false when it is missing. Throws errno errors. */
 export function isDatabase(disk: Disk, file: string): boolean {
-  const bytes = ifPresent(() => beginningOf(disk, file, MAGIC.length));
+  const bytes = ifPresent(() => beginningOf(disk, file, 16));
   return bytes !== null && beginsDatabase(bytes);
 }
 

@@ -4,7 +4,9 @@ import { describe, expect, test } from "vitest";
 import { draftOf, draftOfText, draftOfValues, newLine, placeOf } from "../../../src/core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import { type Head, Nodes } from "../../../src/core/tree/nodes.ts";
+import { type Head, KNOWN_TYPES, Nodes, unpackId } from "../../../src/core/tree/nodes.ts";
+import type { Frame } from "../../../src/storage/v2/frame.ts";
+import { readEntry } from "../../../src/storage/v2/frame-entries.ts";
 import { entryText, id, TIME } from "../../support/lines.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
 
@@ -155,7 +157,7 @@ describe("the head that travels with a new line", () => {
       const type = random.pick(["message", "custom", "compaction", "label", "custom_message", "strange"]);
       const values = body(random);
       const text = bytesOf(JSON.stringify({ type, ...values }));
-      // Twice the same member: readers of heads take the first and parsers the last, so that only the line tells.
+      // Twice the same member: parsers take the last, so that only the line tells.
       const twice = bytesOf(`{"type":"${type}","message":{"role":"user"},"message":{"role":"assistant"},"n":1}`);
       const drafts = [
         draftOf(type, values),
@@ -239,6 +241,68 @@ describe("the ends of a line", () => {
       expect(ends(line)).toEqual(thorough(line));
       const cut = line.slice(0, HEAD_BYTES) + line.slice(-HEAD_BYTES);
       expect(ends(cut), "without what is between them").toEqual(thorough(line));
+    }
+  });
+});
+
+describe("a member that stands twice", () => {
+  const user = entryText("message", id(2), id(1), { message: { role: "user", content: "a", timestamp: 5 } });
+  const custom = entryText("custom", id(2), id(1), { customType: "note", data: "y".repeat(40), n: 1 });
+  const uuid = user.replace(id(2), "8d3f0f5e-6f2e-4d47-9a2e-1f1f6c1b2a3b");
+  const long = user.replace('"a"', JSON.stringify("x".repeat(3 * HEAD_BYTES)));
+  const atEnd = (line: string, more: string) => `${line.slice(0, -1)},${more}}`;
+
+  test.each([
+    ["role", '"role":"user"', '"role":"user","role":"assistant"'],
+    ["role, last in the message", '"timestamp":5}', '"role":"assistant"}'],
+    ["role, with a space", '"timestamp":5}', '"role": "assistant"}'],
+    ["role that is no text", '"timestamp":5}', '"role":null}'],
+    ["customType", '"customType":"note"', '"customType":"note","customType":"pi-session-server.leaf"'],
+    ["id, at once", '"parentId"', `"id":"${id(9)}","parentId"`],
+  ])("%s: every reader of heads takes the last, as a parser does", (_, from, to) => {
+    expectAgreement(
+      [user, custom, uuid, long].filter((line) => line.includes(from)).map((line) => line.replace(from, to)),
+    );
+  });
+
+  test.each([
+    `"id":"${id(9)}"`,
+    '"id":"another-id"',
+    '"parentId":null',
+    `"parentId":"${id(9)}"`,
+    '"parentId":7',
+    '"type":"label"',
+    '"customType":"pi-session-server.leaf"',
+    '"message":{"role":"assistant"},"id":"x"',
+    `"id" : "${id(9)}" `,
+  ])("%s at the end of the line: every reader of heads takes the last, as a parser does", (more) => {
+    expectAgreement([user, custom, uuid, long].map((line) => atEnd(line, more)));
+  });
+
+  function expectAgreement(lines: string[]): void {
+    for (const line of lines) {
+      const own = thorough(line) as Head;
+      const { type, id: parsed } = JSON.parse(line);
+      expect([unpacked(own), KNOWN_TYPES[own.type]], line).toEqual([parsed, type]);
+      const bytes = bytesOf(line);
+      const frame = { payloadStart: 0, payloadEnd: bytes.length, entryId: "made" } as Frame;
+      const readers: [string, (heads: HeadReader) => unknown][] = [
+        ["readFast", (heads) => heads.readFast(bytes, 0, bytes.length)],
+        ["readEnds", (heads) => heads.readEnds(bytes, 0, bytes.length, true)],
+        ["readEntry", (heads) => readEntry(heads, bytes, frame)],
+      ];
+      for (const [name, read] of readers) {
+        const heads = new HeadReader(new Nodes());
+        if (read(heads) !== false) expect(pick(heads), `${name}: ${line}`).toEqual(own);
+      }
+    }
+  }
+  const unpacked = ({ packedId, id }: Head) => (packedId < 0 ? id : unpackId(packedId));
+
+  test("costs lines as they are usually written nothing", () => {
+    for (const line of [user, custom, long]) {
+      const bytes = bytesOf(line);
+      expect(new HeadReader(new Nodes()).readFast(bytes, 0, bytes.length), line).toBe(true);
     }
   });
 });

@@ -91,7 +91,7 @@ test.each([
   expect(places.read(bytesOf(text))).toBe(false);
 });
 
-acrossTiers(test, [400, 2000])("whatever is found in %i hostile lines is what a parser finds", (count) => {
+acrossTiers(test, [120, 2000])("whatever is found in %i hostile lines is what a parser finds", (count) => {
   let found = 0;
   forSeeds(count, (random) => {
     const line = bytesOf(hostileMessageLine(random, random.hex(8), null));

@@ -3,8 +3,10 @@
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
+import { verify } from "../../../src/core/session/check.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { scanFile } from "../../../src/storage/catalog/summary.ts";
+import { formatOf } from "../../../src/storage/fs/formats.ts";
 import { readHeader } from "../../../src/storage/fs/header.ts";
 import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
 import { BEGINNING } from "../../support/env.ts";
@@ -326,9 +328,9 @@ describe("one flipped bit", () => {
       }
   });
 
-  test("in the header leaves every entry reachable", () => {
+  acrossTiers(test, [7, 1])("in the header leaves every entry reachable (one byte of %i)", (step) => {
     const bytes = bytesOf(file(...lines));
-    for (let at = 0; at < HEADER.length; at++)
+    for (let at = 0; at < HEADER.length; at += step)
       for (const bit of bitsAt(at)) {
         const flipped = Uint8Array.from(bytes);
         flipped[at] ^= 1 << bit;
@@ -632,5 +634,55 @@ describe("the first valid header in a file counts", () => {
   test("and one that is lost is not made up of what this process is", () => {
     const log = logOf(fileText("{broken", ...chain(2)));
     expect([log.header.cwd, log.header.parentSession]).toEqual(["", undefined]);
+  });
+});
+
+test("a result whose parent is its call begins a path, and is no damage", async () => {
+  const result = (id: string, toolCallId: string) =>
+    entryText("message", id, "call-1", {
+      message: { role: "toolResult", toolCallId, toolName: "ls", content: [], isError: false },
+    });
+  const lines = [userText(id(0), null), result(id(1), "call-1"), userText(id(2), id(1))];
+  const session = openOn(diskWith(fileText(headerText(), ...lines)));
+  const { damage, invariants, ok } = verify(session);
+  expect([damage, ok, invariants.parentsKnown]).toMatchObject([
+    [{ kind: "parent_is_call", entryId: id(1) }],
+    true,
+    true,
+  ]);
+  expect(damage[0].reason).toContain("call-1");
+  expect(session.context(session.log.nodes.position(id(2))).items).toHaveLength(2);
+  const other = openOn(diskWith(fileText(headerText(), lines[0], result(id(1), "call-2"))));
+  expect(verify(other)).toMatchObject({ ok: false, damage: [{ kind: "missing_parent" }] });
+});
+
+describe("the header of a file", () => {
+  const entries = [userText(id(0), null), userText(id(1), id(0))];
+  const LOG = `${"a line of a log ".repeat(100)}\n`.repeat(200);
+
+  test.each([
+    ["behind many lines", LOG],
+    ["behind a long line", `${"a".repeat(1 << 19)}\n`],
+  ])("is found %s, and every reader takes it", (_, before) => {
+    const disk = diskWith(before + fileText(headerText(), ...entries));
+    const { header, nodes } = openOn(disk).log;
+    expect([header.id, nodes.count]).toEqual([SESSION, 2]);
+    expect(readHeader(disk, FILE)?.id).toBe(SESSION);
+    expect(scanFile(disk, FILE)?.now).toMatchObject({ id: SESSION, entries: 2 });
+  });
+
+  test("of a newer version is named by its own line", () => {
+    const content = fileText("a line of a log", "another", headerText({ version: 9 }));
+    const [newer] = read(content).damage;
+    expect(newer).toMatchObject({ kind: "newer_version", line: 3, byteOffset: content.indexOf("{") });
+  });
+
+  test("is not looked for in a database, whatever texts it has", () => {
+    const disk = diskWith(`SQLite format 3\0\x10\n${fileText(headerText(), ...entries, headerText())}`);
+    const isNone = expect.objectContaining({ name: "not_a_session" });
+    expect(() => jsonlOn(disk).open(FILE)).toThrow(isNone);
+    expect(scanFile(disk, FILE)).toBeNull();
+    expect(readHeader(disk, FILE)).toBeUndefined();
+    expect(formatOf(disk.content(FILE) as Uint8Array, true)?.name).toBe("sqlite");
   });
 });
