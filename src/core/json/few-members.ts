@@ -1,6 +1,6 @@
 /** JSON text without most members of its largest objects: a value of a million takes seconds to make, in one piece. */
 
-import { bytesOf, concat, knownValueEnd, skipSpace, textOf, valueStart } from "./json.ts";
+import { bytesOf, concat, holdsAt, knownValueEnd, skipSpace } from "./json.ts";
 
 /** Members that an object keeps. */
 export const MOST_MEMBERS = 20_000;
@@ -8,11 +8,10 @@ export const MOST_MEMBERS = 20_000;
 const SHORTEST = 5;
 
 /** Members that are kept wherever they stand: without these nothing is known of an entry or a message. */
-const KEPT: ReadonlySet<string> = new Set([
+const KEPT = [
   ...["type", "id", "parentId", "timestamp", "message", "role", "content", "usage"],
   ...["toolCallId", "toolName", "isError", "provider", "model", "stopReason"],
-]);
-const LONGEST_KEPT = 12;
+].map((name) => bytesOf(JSON.stringify(name)));
 
 /** The name of the member that says how many more there are. */
 export const REST = "…";
@@ -55,9 +54,9 @@ function restFrom(b: Uint8Array, comma: number): { kept: Uint8Array[]; left: num
   while (b[at] === COMMA) {
     const name = skipSpace(b, at + 1, b.length);
     const nameEnd = knownValueEnd(b, name, b.length);
-    const past = knownValueEnd(b, valueStart(b, name, b.length), b.length);
-    if (nameEnd - name <= LONGEST_KEPT + 2 && KEPT.has(textOf(b, name + 1, nameEnd - 1)))
-      kept.push(b.subarray(at, past));
+    const value = skipSpace(b, skipSpace(b, nameEnd, b.length) + 1, b.length);
+    const past = knownValueEnd(b, value, b.length);
+    if (KEPT.some((text) => text.length === nameEnd - name && holdsAt(b, name, text))) kept.push(b.subarray(at, past));
     else left++;
     at = skipSpace(b, past, b.length);
   }
