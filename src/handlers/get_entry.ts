@@ -1,13 +1,14 @@
 import * as z from "zod";
+import { entryWithoutImages } from "../core/format/images.ts";
 import { Raw } from "../core/json/raw.ts";
 import { command } from "./shared/command.ts";
-import { entry, entryExample, stored } from "./shared/shapes.ts";
+import { entry, entryExample, images, stored } from "./shared/shapes.ts";
 
 export default command({
   name: "get_entry",
   summary: "One entry as it is stored, its children and its label.",
   effect: "read",
-  params: { entryId: z.string() },
+  params: { entryId: z.string(), images },
   result: z.object({
     entry: stored(entry),
     childIds: z.array(z.string()).describe("in file order"),
@@ -18,11 +19,12 @@ export default command({
     params: { entryId: "b2c3d4e5" },
     result: { entry: entryExample("b2c3d4e5", "a1b2c3d4", "Hello"), childIds: ["c3d4e5f6"], label: null },
   },
-  run(context, { entryId }) {
+  run(context, { entryId, images }) {
     const { session } = context;
     const position = session.position(entryId);
+    const line = session.line(position);
     return {
-      entry: Raw.of(session.line(position)),
+      entry: Raw.of(images ? entryWithoutImages(line, images, session.log.nodes.id(position)) : line),
       childIds: Array.from(session.tree.children(position), (child) => session.log.nodes.id(child)),
       label: session.tree.labels.get(position)?.label ?? null,
     };

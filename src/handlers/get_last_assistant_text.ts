@@ -14,7 +14,7 @@ export default command({
     const { nodes } = session.log;
     for (let at = session.tree.leaf; at !== ROOT && at >= 0; at = nodes.parent(at)) {
       if (nodes.role(at) !== "assistant") continue;
-      const message = session.entry(at).message as { content?: unknown; stopReason?: unknown } | undefined;
+      const message = session.shownEntry(at).message as { content?: unknown; stopReason?: unknown } | undefined;
       const content = message?.content;
       // An answer that was aborted before it had any content does not count, as in Pi.
       if (message?.stopReason === "aborted" && (!Array.isArray(content) || content.length === 0)) continue;

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { withoutHalves } from "../core/json/halves.ts";
 import { bytesOf } from "../core/json/json.ts";
 import { gathered, Raw } from "../core/json/raw.ts";
 import type { Session } from "../core/session/session.ts";
@@ -88,7 +89,7 @@ function* nestedTexts(session: Session, positions: Int32Array, labels: Tree["lab
   const open: number[] = [];
   const end = (position: number): Uint8Array => {
     const label = labels.get(position);
-    return label ? bytesOf(`]${labelText(session, label)}}`) : END;
+    return label ? bytesOf(withoutHalves(`]${labelText(session, label)}}`)) : END;
   };
   let begin = FIRST;
   let i = 0;

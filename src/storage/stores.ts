@@ -213,6 +213,7 @@ export function makeStores(options: StoresOptions): Stores {
           }),
         ),
         placeFor,
+        sha256: (bytes) => env.sha256(bytes),
       }),
     ["close"],
   );

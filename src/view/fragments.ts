@@ -14,7 +14,7 @@ export interface Fragment {
   readonly html: string;
 }
 
-function messageOf({ type, message }: StoredEntry): Readonly<Record<string, unknown>> {
+export function messageOf({ type, message }: StoredEntry): Readonly<Record<string, unknown>> {
   return type === "message" && typeof message === "object" && message !== null ? (message as never) : {};
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { AskFailed, NOTHING, type ViewAnswer, type ViewRequest } from "./answer.ts";
-import { FragmentPen, type StoredEntry } from "./fragments.ts";
+import { FragmentPen, messageOf, type StoredEntry } from "./fragments.ts";
 import type { Watch, Watches } from "./watches.ts";
 
 /** Entries that are asked for at a time. */
@@ -88,6 +88,12 @@ function eventText(name: string, data: object, place?: ReadPlace): string {
   return `${text === undefined ? "" : `id: ${text}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
+/** Whether an entry has pictures whose data is not with them. */
+function lacksPictures(entry: StoredEntry): boolean {
+  const { content } = entry.type === "message" ? messageOf(entry) : entry;
+  return Array.isArray(content) && content.some((block) => block?.type === "image" && typeof block.data === "object");
+}
+
 /** One who reads a session as it grows. */
 class Reader {
   place: ReadPlace;
@@ -109,12 +115,22 @@ class Reader {
     const { path } = await this.watch.ask("get_session_stats", { leafId: tail });
     const back: StoredEntry[] = [];
     for (let id = tail; id !== null && back.length < BACK; ) {
-      const { entry } = await this.watch.ask("get_entry", { entryId: id });
+      const entry = await this.whole(id);
       back.push(entry);
-      if (entry.type === "message" && entry.message?.role === "assistant") break;
+      if (messageOf(entry).role === "assistant") break;
       id = typeof entry.parentId === "string" ? entry.parentId : null;
     }
     this.pen.recall(back.reverse(), path.userMessages);
+  }
+
+  /** Returns an entry with its pictures; without them where they are too large for an answer. Throws AskFailed. */
+  private async whole(entryId: string): Promise<StoredEntry> {
+    try {
+      return (await this.watch.ask("get_entry", { entryId })).entry;
+    } catch (error) {
+      if (!(error instanceof AskFailed) || error.failure !== "message_too_large") throw error;
+      return (await this.watch.ask("get_entry", { entryId, images: "omit" })).entry;
+    }
   }
 
   /** Yields what has come since. Throws AskFailed. */
@@ -127,13 +143,19 @@ class Reader {
     };
     let isNew = false;
     do {
-      found = await watch.ask("get_entries", { since: this.place.after ?? undefined, limit: BATCH });
+      found = await watch.ask("get_entries", {
+        ...{ since: this.place.after ?? undefined, limit: BATCH },
+        // Those of a batch may be more than one answer can have.
+        images: "reference",
+      });
       for (const entry of found.entries) {
         isNew = true;
         const isNext = (entry.parentId ?? null) === this.place.tail;
         this.place = { after: entry.id, tail: isNext ? entry.id : this.place.tail };
-        if (isNext) yield eventText("entry", this.pen.draw(entry), this.place);
-        else this.aside++;
+        if (isNext) {
+          const shown = lacksPictures(entry) ? await this.whole(entry.id) : entry;
+          yield eventText("entry", this.pen.draw(shown), this.place);
+        } else this.aside++;
       }
     } while (found.nextCursor !== undefined);
     const leafId = this.aside > aside ? await watch.renew() : found.leafId;

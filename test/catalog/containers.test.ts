@@ -2,7 +2,7 @@
 
 import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Hit, Listed } from "../../src/core/ports/catalog.ts";
 import type { Log } from "../../src/core/ports/store.ts";
@@ -110,13 +110,17 @@ for (const [name, options, steps, tier] of [
     });
   });
 
-test("what is no session is not listed, and what went away by hand is gone", async () => {
-  await forSeedsAsync(1, async (random) => {
-    for (const options of [{}, { watchFrom: 1 }]) {
+acrossTiers(describe, [
+  { how: "by their stamps", options: {} },
+  { how: "watched", options: { watchFrom: 1 } },
+])("folders are read ($how)", ({ options }) => {
+  const folderOf = ({ containers: { root } }: Twins): string => join(root, readdirSync(root)[0]);
+
+  test("what is no session is not listed", async () => {
+    await forSeedsAsync(1, async (random) => {
       const twins = new Twins();
-      for (let n = 0; n < 5; n++) await twins.add(random);
-      const { root } = twins.containers;
-      const [folder] = readdirSync(root).map((name) => join(root, name));
+      await twins.add(random);
+      const folder = folderOf(twins);
       for (const stray of ["2026_01991f6e.v2", "01991f6e.v2.staging.0a1b", ".hidden.v2"]) {
         mkdirSync(join(folder, stray, "segments"), { recursive: true });
         writeFileSync(join(folder, stray, "segments", "0000000000000001.seg"), "");
@@ -124,32 +128,36 @@ test("what is no session is not listed, and what went away by hand is gone", asy
       }
       writeFileSync(join(folder, "file.v2"), "");
       writeFileSync(join(folder, "lone.store.json"), "{}");
+      expect(await listed(catalogOn(twins.containers, options))).toHaveLength(1);
+    });
+  });
+
+  acrossTiers<{ what: string; remove: (path: string) => void }>(test, [
+    { what: "container", remove: (path) => rmSync(path, { recursive: true }) },
+    { what: "header", remove: (path) => rmSync(join(path, "header.jsonl")) },
+    {
+      // Without its pointer it is the session all the same; one that was rolled back is none.
+      what: "pointer's store",
+      remove(path) {
+        const pointer = path.replace(/\.v2$/, ".store.json");
+        writeFileSync(pointer, readFileSync(pointer, "utf8").replace("native_v2", "jsonl_v3"));
+      },
+    },
+    { what: "folder", remove: (path) => rmSync(dirname(path), { recursive: true }) },
+  ])("what went away by hand is gone: the $what", async ({ what, remove }) => {
+    await forSeedsAsync(1, async (random) => {
+      const twins = new Twins();
+      for (let n = 0; n < 2; n++) await twins.add(random);
       const catalog = catalogOn(twins.containers, options);
       const paths = (list: Listed[]): string[] => list.map(({ path }) => path).sort();
-      const left = twins.logs.map(({ log }) => log.file as string).sort();
+      const all = twins.logs.map(({ log }) => log.file as string).sort();
+      expect(paths(await listed(catalog))).toEqual(all);
+      const path = all[random.int(all.length)];
+      remove(path);
+      const left = all.filter((other) => other !== path && (what !== "folder" || dirname(other) !== dirname(path)));
       expect(paths(await listed(catalog))).toEqual(left);
-      const removals = [
-        (path: string) => rmSync(path, { recursive: true }),
-        (path: string) => rmSync(join(path, "header.jsonl")),
-        // Without its pointer it is the session all the same; one that was rolled back is none.
-        (path: string) => {
-          const pointer = path.replace(/\.v2$/, ".store.json");
-          writeFileSync(pointer, readFileSync(pointer, "utf8").replace("native_v2", "jsonl_v3"));
-        },
-        (path: string) => rmSync(dirname(path), { recursive: true }),
-      ];
-      for (const remove of removals) {
-        if (left.length === 0) break;
-        const path = left[random.int(left.length)];
-        remove(path);
-        const rest = left.filter(
-          (other) => other !== path && (remove !== removals[3] || dirname(other) !== dirname(path)),
-        );
-        left.splice(0, left.length, ...rest);
-        expect(paths(await listed(catalog))).toEqual(left);
-        expect(paths(await listed(catalogOn(twins.containers)))).toEqual(left);
-      }
-    }
+      expect(paths(await listed(catalogOn(twins.containers)))).toEqual(left);
+    });
   });
 });
 

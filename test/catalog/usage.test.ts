@@ -11,6 +11,7 @@ import { letRest } from "../support/cases.ts";
 import { catalogOn, type Library, realEnv, temporaryLibrary, withoutSqlite } from "../support/catalog.ts";
 import { sessionText } from "../support/example.ts";
 import { CodexWriter } from "../support/foreign/codex.ts";
+import { OpencodeWriter, words } from "../support/foreign/opencode.ts";
 import { serveLibrary } from "../support/lifecycle.ts";
 import { needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
@@ -569,7 +570,7 @@ test("what a deleted original spent counts once, in the fork that took over most
     ["part", 1],
     ["none", 0],
     // An imported fork of what was imported, too.
-    ["01991f6e-1f1d-8c3e-b0a4-0242ac120002", 2],
+    ["01991f6e-1f1d-8c3e-b0a4-0242ac120002", 1],
   ] as const)
     put(place, { id, header, entries: begun.slice(0, count) });
   const spent = async (): Promise<unknown[]> => {
@@ -618,6 +619,7 @@ test("what a fork of Codex replayed counts once, also before its original is imp
   expect((await server.result("import_session", { path: fileOf(second) })).outcome).toBe("known");
 });
 
+<<<<<<< HEAD
 test("the header of an imported fork is read once, however often is asked", async () => {
   const library = temporaryLibrary();
   mkdirSync(join(library.root, "--p--"), { recursive: true });
@@ -643,4 +645,43 @@ test("the header of an imported fork is read once, however often is asked", asyn
   opened = 0;
   expect(await catalog.usage(request)).toMatchObject({ totals: { cost: 1 } });
   expect(opened).toBe(0);
+=======
+test("what a fork of opencode copied under ids and times of its own counts once, also of one that was imported before", async () => {
+  const place = temporaryPlace();
+  const original = new OpencodeWriter();
+  original.info = { ...original.info, id: "ses_a" };
+  for (const text of ["One", "Two"]) {
+    original.user([words(text)]);
+    original.step([words(`${text} answered`)]);
+  }
+  const created = Date.UTC(2026, 9, 1);
+  const time = { created: created + 1, completed: created + 2 };
+  const fork = new OpencodeWriter();
+  fork.info = { ...fork.info, id: "ses_b", parentID: "ses_a", time: { created, updated: created } };
+  for (const { info, parts } of original.messages) {
+    const id = fork.id("msg");
+    const copies = parts.map((part) => ({ ...part, id: fork.id("prt"), messageID: id, sessionID: "ses_b" }));
+    fork.messages.push({ info: { ...info, id, sessionID: "ses_b", time }, parts: copies });
+  }
+  fork.user([words("Three")], { time });
+  fork.step([words("Three answered")]);
+  const file = (id: string): string => join(place.home, `${id}.json`);
+  writeFileSync(file("ses_a"), original.text);
+  writeFileSync(file("ses_b"), fork.text);
+  const server = serveLibrary(place, ["--no-session"]);
+  const spent = async (): Promise<number[]> => {
+    const { totals } = await server.result("get_usage");
+    return [totals.messages, totals.cost, totals.inherited.cost];
+  };
+  const { sessionPath } = await server.result("import_session", { path: file("ses_b") });
+  expect(await spent()).toEqual([3, 0.75, 0]);
+  await server.result("import_session", { path: file("ses_a") });
+  expect(await spent()).toEqual([3, 0.75, 0.5]);
+  // As an import was written before its header named what it took over.
+  const [header, ...lines] = readFileSync(sessionPath, "utf8").split("\n");
+  const { takenOver, ...importedFrom } = JSON.parse(header).importedFrom;
+  expect(takenOver).toBeDefined();
+  writeFileSync(sessionPath, [JSON.stringify({ ...JSON.parse(header), importedFrom }), ...lines].join("\n"));
+  expect(await spent()).toEqual([3, 0.75, 0.5]);
+>>>>>>> td
 });

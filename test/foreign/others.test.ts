@@ -13,6 +13,7 @@ import { testEnv } from "../support/env.ts";
 import { fidelityOf, foreignSession, leftOut, requireSound } from "../support/foreign/checks.ts";
 import { FORMATS } from "../support/foreign/formats.ts";
 import { temporaryFolder } from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const FOLDER = process.env.PI_TEST_FOREIGN;
 
@@ -36,11 +37,8 @@ function rowOf(name: string, session: Session): string {
   return `| ${cells.join(" | ")} |`;
 }
 
-test("in made-up files, no call loses its result", () => {
-  for (const { format, path, text } of FORMATS) {
-    const session = foreignSession(text, `/home/me/${path}`);
-    expect([format, [...leftOut(session).torn]]).toEqual([format, []]);
-  }
+acrossTiers(test, FORMATS)("in made-up files, no call loses its result ($format)", ({ path, text }) => {
+  expect([...leftOut(foreignSession(text, `/home/me/${path}`)).torn]).toEqual([]);
 });
 
 test.skipIf(FOLDER === undefined)("in the files of a folder", () => {

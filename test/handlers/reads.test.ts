@@ -529,4 +529,6 @@ test("entries come without the data of pictures where the host asks for it", asy
     expect(entries[1].content).toEqual([content[0], { ...image, data: { entryId: "b", block: 1 } }]);
     expect((await server.result(method)).entries[1].content).toEqual(content);
   }
+  const { entry } = await server.result("get_entry", { entryId: "a", images: "omit" });
+  expect(entry.message.content[1]).toEqual({ type: "text", text: "[image omitted]" });
 });

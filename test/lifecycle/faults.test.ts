@@ -19,6 +19,9 @@ const REPRESENTATIVES = [
   ...["undo of delete", "undo of archive", "undo of repair of a container"],
 ];
 
+/** Of which each request asks the disk most often: the sweep has most of its places. */
+const LONGEST = "undo of repair of a container";
+
 for (const scenario of SCENARIOS)
   describe.each([scenario])("$name", REPRESENTATIVES.includes(scenario.name) ? {} : SWEEP, () => {
     const isRepresentative = REPRESENTATIVES.includes(scenario.name);
@@ -28,8 +31,8 @@ for (const scenario of SCENARIOS)
       (count) => checkInterrupted(scenario, count),
     );
 
-    acrossTiers(test, isRepresentative ? [8, 2] : [2])(
+    acrossTiers(test, isRepresentative ? [scenario.name === LONGEST ? 24 : 8, 2] : [2])(
       "fails as if it had not been asked for, or is done (one of %i)",
-      (ofMany) => checkErrors(scenario, ofMany === 8 ? PLACES.few : PLACES.all, ofMany),
+      (ofMany) => checkErrors(scenario, ofMany >= 8 ? PLACES.few : PLACES.all, ofMany),
     );
   });

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { assistant, toolResult, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
-import { SYSTEM } from "../support/tiers.ts";
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 import { calls, reporting } from "../support/turns.ts";
 
 /** Text of so many tokens by Pi's estimate. */
@@ -428,3 +428,22 @@ test("it changes nothing", async () => {
   await server.result("prepare_branch_summary", { targetId: null });
   expect(await server.result("get_state")).toEqual(before);
 });
+
+test(
+  "of a call with a great many arguments, the summariser gets the first and their number, and all count",
+  SWEEP,
+  async () => {
+    const many = Object.fromEntries(Array.from({ length: 30_000 }, (_, n) => [`a${n}`, n]));
+    const asking = assistant("");
+    const content = [{ type: "toolCall", id: "c", name: "other", arguments: many }];
+    const { server } = await serverWith(
+      user("One"),
+      { ...asking, message: { ...asking.message, content } },
+      user("Two"),
+    );
+    const plan = await server.result("prepare_compaction", { keepRecentTokens: 0 });
+    expect(plan.conversationText).toContain('"a19999":19999,"…":"10000 more are not shown here"');
+    const all = Math.ceil(JSON.stringify(many).length / 4);
+    expect(plan.contextTokens / all).toBeCloseTo(1, 3);
+  },
+);

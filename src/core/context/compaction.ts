@@ -1,6 +1,7 @@
 /** Checks where a compaction may begin to keep, and prepares one by Pi's rules (protocol; reliability C1 to C3). */
 
 import type { Entry } from "../format/entry.ts";
+import { withFewMembers } from "../json/few-members.ts";
 import { parse } from "../json/json.ts";
 import { ROOT, type Role } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
@@ -184,7 +185,7 @@ class Stretch {
     for (let i = this.positions.length - 1; i >= 0; i--) {
       const item = this.isMessage(i) ? this.shown.get(this.positions[i]) : undefined;
       if (!item) continue;
-      tokens += estimateTokens(messageOf(this.tree, this.bodies, item));
+      tokens += readMessage(this.tree, this.bodies, item)?.tokens() ?? 0;
       if (tokens >= keepRecentTokens) return i;
     }
     return -1;
@@ -222,16 +223,24 @@ class Stretch {
 
 function* spoken(tree: Tree, bodies: Bodies, items: readonly ContextItem[], files: Files): Generator<string> {
   for (const item of items) {
-    const message = messageOf(tree, bodies, item);
-    if (message === undefined) continue;
-    files.addMessage(message);
-    yield* paragraphs(message);
+    const read = readMessage(tree, bodies, item);
+    if (read === undefined) continue;
+    files.addMessage(read.message);
+    yield* paragraphs(read.message);
   }
 }
 
-function messageOf(tree: Tree, bodies: Bodies, item: ContextItem): SummaryMessage | undefined {
+/** Returns a message of whose objects only the first members are read, and the estimate of its tokens with all of them. */
+function readMessage(
+  tree: Tree,
+  bodies: Bodies,
+  item: ContextItem,
+): { message: SummaryMessage; tokens: () => number } | undefined {
   const text = messageText(tree, bodies, item);
-  return text && (parse(text) as SummaryMessage);
+  if (!text) return undefined;
+  const read = withFewMembers(text);
+  const message = parse(read) as SummaryMessage;
+  return { message, tokens: () => estimateTokens(message, text.length - read.length) };
 }
 
 /**
@@ -246,10 +255,11 @@ export function contextTokens(tree: Tree, bodies: Bodies, leaf: number, items: r
   let tokens = 0;
   let isReported = false;
   for (let i = items.length - 1; i >= 0 && !isReported; i--) {
-    const message = messageOf(tree, bodies, items[i]);
-    const reported = items[i].kind === "message" && tree.depth(items[i].position) > depth ? reportedTokens(message) : 0;
+    const read = readMessage(tree, bodies, items[i]);
+    const reported =
+      items[i].kind === "message" && tree.depth(items[i].position) > depth ? reportedTokens(read?.message) : 0;
     isReported = reported > 0;
-    tokens += isReported ? reported : estimateTokens(message);
+    tokens += isReported ? reported : (read?.tokens() ?? 0);
   }
   return tokens;
 }

@@ -7,10 +7,10 @@ const CHARACTERS_PER_TOKEN = 4;
 /** Characters that an image counts for. */
 const IMAGE = 4800;
 
-/** Returns the estimate for one message of the context, whatever shape it has. */
-export function estimateTokens(message: unknown): number {
+/** Returns the estimate for one message of the context, whatever shape it has. `unread`: bytes of it that were not read. */
+export function estimateTokens(message: unknown, unread = 0): number {
   if (typeof message !== "object" || message === null) return 0;
-  return Math.ceil(charactersOf(message as Readonly<Record<string, unknown>>) / CHARACTERS_PER_TOKEN);
+  return Math.ceil((charactersOf(message as Readonly<Record<string, unknown>>) + unread) / CHARACTERS_PER_TOKEN);
 }
 
 function charactersOf(message: Readonly<Record<string, unknown>>): number {

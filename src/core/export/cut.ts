@@ -2,9 +2,10 @@
 
 import { isObject } from "../foreign/messages.ts";
 import type { LooseMembers } from "../format/loose.ts";
+import { countIn, MOST_MEMBERS, noteOf, REST } from "../json/few-members.ts";
 
 /** Members and elements of an entry that are shown, besides the blocks of its content, and those blocks. */
-const MOST = 20_000;
+const MOST = MOST_MEMBERS;
 const MOST_BLOCKS = 50_000;
 
 /** Members of a block that count as one with it. */
@@ -63,15 +64,12 @@ class Cutter {
     const names = Object.keys(value);
     for (const name of names) {
       if (this.left-- <= 0) {
-        shown.push(["…", noteOf(names.length - shown.length)]);
+        const rest = countIn((value as LooseMembers)[REST]);
+        shown.push([REST, noteOf(names.length - 1 - shown.length + rest)]);
         break;
       }
       shown.push([name, this.cut((value as LooseMembers)[name], depth + 1)]);
     }
     return Object.fromEntries(shown);
   }
-}
-
-function noteOf(left: number): string {
-  return `${left} more are not shown here`;
 }

@@ -53,7 +53,7 @@ export function headOf(session: Session, path: Iterable<number>, family?: PageFa
     const role = tree.nodes.role(position);
     if (role !== "user" && role !== "assistant") continue;
     if (tree.nodes.lacksMessage(position)) continue;
-    const entry = session.entry(position);
+    const entry = session.shownEntry(position);
     const message = entry.message as Readonly<Record<string, unknown>> | undefined;
     // Its line was found damaged just now.
     if (!message) continue;

@@ -3,6 +3,7 @@
 import { withAttachments } from "../format/attachments.ts";
 import { ENTRY_ID } from "../format/entry.ts";
 import { contentText, preview, shownText } from "../format/message.ts";
+import { withFewMembers } from "../json/few-members.ts";
 import { memberOf, members, parse } from "../json/json.ts";
 import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
@@ -160,21 +161,22 @@ function withRoom(body: PageEntry["body"], room: PictureRoom): PageEntry["body"]
 /** Returns an entry whose message has its attachments put back. */
 function bodyOf(session: Session, position: number): Readonly<Record<string, unknown>> {
   const line = session.line(position);
-  const body = parse(line) as Record<string, unknown>;
+  const body = parse(withFewMembers(line)) as Record<string, unknown>;
   const read = (sha256: string, size: number): string | null => session.log.attachment(position, sha256, size);
-  if (body.type === "custom_message") return parse(withAttachments(line, read)) as Record<string, unknown>;
+  if (body.type === "custom_message")
+    return parse(withFewMembers(withAttachments(line, read))) as Record<string, unknown>;
   if (body.type !== "message") return body;
   const message = memberOf(members(line) ?? [], "message");
   if (!message) return body;
   const text = line.subarray(message.start, message.end);
   const whole = withAttachments(text, read);
-  return whole === text ? body : { ...body, message: parse(whole) };
+  return whole === text ? body : { ...body, message: parse(withFewMembers(whole)) };
 }
 
 /** Returns the first words of the conversation in these entries. */
 function previewOf(session: Session, positions: readonly number[]): string {
   for (const position of positions) {
-    const body = session.entry(position);
+    const body = session.shownEntry(position);
     const message = body.message as { content?: unknown } | null | undefined;
     const text = preview(contentText(message?.content) || contentText(body.content) || shownText(body.summary));
     if (text !== "") return text;

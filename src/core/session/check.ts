@@ -4,6 +4,7 @@ import { boundaryDamage } from "../context/context.ts";
 import { type Damage, damageOfEntry, NO_DAMAGE } from "../format/damage.ts";
 import { type Entry, RUST_TYPES } from "../format/entry.ts";
 import { shownText } from "../format/message.ts";
+import { withFewMembers } from "../json/few-members.ts";
 import { parseAbridged } from "../json/json.ts";
 import { completedDraft, gapOf, speakerAt } from "./message-defaults.ts";
 import type { Incomplete, Session } from "./session.ts";
@@ -88,7 +89,7 @@ export function* verifying(session: Session): Generator<number, Verdict> {
 }
 
 function entryAt({ log }: Session, position: number): Entry {
-  return parseAbridged(log.read(position), SEEN, LONG) as Entry;
+  return parseAbridged(withFewMembers(log.read(position)), SEEN, LONG) as Entry;
 }
 
 /** Diagnostics that a session can have that is whole: Pi's reader takes messages that its interface fails on. */

@@ -3,6 +3,7 @@
 import { Files, type SummaryMessage } from "../context/summary.ts";
 import type { Entry } from "../format/entry.ts";
 import { contentText, mainArgument, preview, stringOf, type ToolCall, toolCalls } from "../format/message.ts";
+import { withFewMembers } from "../json/few-members.ts";
 import { jsonText, parseAbridged } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
@@ -192,7 +193,7 @@ export function outlineOf(session: Session, positions: Int32Array, most: number)
 }
 
 function entryIn(line: Uint8Array): Entry {
-  return parseAbridged(line, SEEN, LONG) as Entry;
+  return parseAbridged(withFewMembers(line), SEEN, LONG) as Entry;
 }
 
 function isObject(value: unknown): value is SummaryMessage {

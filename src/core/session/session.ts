@@ -19,7 +19,9 @@ import { withAttachments } from "../format/attachments.ts";
 import type { Damage } from "../format/damage.ts";
 import type { Draft, Entry } from "../format/entry.ts";
 import { entryWithoutImages, type ImageForm, withoutImages } from "../format/images.ts";
+import { withFewMembers } from "../json/few-members.ts";
 import { bytesWithoutHalves } from "../json/halves.ts";
+import { parse } from "../json/json.ts";
 import type { SharedHolder } from "../ports/attach.ts";
 import type { Env } from "../ports/env.ts";
 import type { NewOperation, OperationLog } from "../ports/operations.ts";
@@ -164,6 +166,11 @@ export class Session implements Bodies {
 
   entry(position: number): Entry {
     return this.entries.entry(position);
+  }
+
+  /** Returns an entry of which objects have few members: for what shows or counts only a part of it. */
+  shownEntry(position: number): Entry {
+    return parse(withFewMembers(this.log.read(position))) as Entry;
   }
 
   // --- reading -------------------------------------------------------------------------------------------------

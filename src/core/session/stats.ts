@@ -30,7 +30,7 @@ function isReportedSince(session: Session, leaf: number, compaction: number): bo
   const { log } = session;
   for (let at = leaf; at >= 0 && at !== compaction; at = log.nodes.parent(at)) {
     if (log.nodes.role(at) !== "assistant" || log.nodes.lacksMessage(at)) continue;
-    const { message } = session.entry(at);
+    const { message } = session.shownEntry(at);
     const { stopReason } = message as { stopReason?: unknown };
     if (stopReason !== "aborted" && stopReason !== "error") return reportedTokens(message) > 0;
   }
@@ -57,7 +57,7 @@ export function statsOf(session: Session, leaf: number = session.tree.leaf) {
     if (type === "message" && !nodes.lacksMessage(position)) for (const counts of sums) countMessage(counts, role);
     const paid = mayCost(type, role);
     if (!paid && !beginning.goesOn) continue;
-    const entry = session.entry(position);
+    const entry = session.shownEntry(position);
     const isInherited = beginning.take(entry);
     if (!paid) continue;
     const calls = role === "assistant" ? toolCalls(messageIn(entry)?.content).length : 0;

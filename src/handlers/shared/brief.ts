@@ -2,6 +2,7 @@
 
 import * as z from "zod";
 import { contentText, mainArgument, preview, toolCalls } from "../../core/format/message.ts";
+import { withFewMembers } from "../../core/json/few-members.ts";
 import { knownValueEnd, parseAbridged } from "../../core/json/json.ts";
 
 export const briefCalls = z
@@ -31,7 +32,7 @@ export const LONG = 1 << 14;
 
 /** Parses an entry, known to be JSON, for a brief; of a long one, only the first `seen` bytes of each text. */
 export function briefBody(line: Uint8Array, seen: number): Body {
-  return parseAbridged(line, seen, Math.max(LONG, seen), knownValueEnd) as Body;
+  return parseAbridged(withFewMembers(line), seen, Math.max(LONG, seen), knownValueEnd) as Body;
 }
 
 function messageIn({ message }: Body): Body {

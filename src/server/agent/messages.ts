@@ -8,19 +8,24 @@ import type { Session } from "../../core/session/session.ts";
 export type MessageValue = Readonly<Record<string, unknown>>;
 
 /**
- * Returns the messages that are not among those that are stored, each of which stands for one at most. An extension of the
- * agent may change a message's content before it is stored, and an agent may give it the time of its writing.
+ * Returns for each message the index of the stored one that stands for it, each of which stands for one at most; undefined
+ * where there is none. An extension of the agent may change a message's content before it is stored, and an agent may give
+ * it the time of its writing.
  */
-export function missingAmong(messages: readonly MessageValue[], stored: readonly unknown[]): MessageValue[] {
-  let rest = stored.filter((one) => typeof one === "object" && one !== null) as MessageValue[];
-  let missing = [...messages];
+export function storedFor(messages: readonly MessageValue[], stored: readonly unknown[]): (number | undefined)[] {
+  const indexes: (number | undefined)[] = messages.map(() => undefined);
+  const free = new Map<number, MessageValue>();
+  for (const [at, one] of stored.entries())
+    if (typeof one === "object" && one !== null) free.set(at, one as MessageValue);
   for (const keyOf of [keyByTime, keyByContent]) {
-    const unused = new Map<string, MessageValue[]>();
-    for (const one of rest) unused.set(keyOf(one), [...(unused.get(keyOf(one)) ?? []), one]);
-    missing = missing.filter((message) => unused.get(keyOf(message))?.shift() === undefined);
-    rest = [...unused.values()].flat();
+    const unused = new Map<string, number[]>();
+    for (const [at, one] of free) unused.set(keyOf(one), [...(unused.get(keyOf(one)) ?? []), at]);
+    for (const [n, message] of messages.entries()) {
+      indexes[n] ??= unused.get(keyOf(message))?.shift();
+      free.delete(indexes[n] ?? -1);
+    }
   }
-  return missing;
+  return indexes;
 }
 
 function keyByTime({ role, timestamp, toolCallId, content }: MessageValue): string {

@@ -6,26 +6,23 @@
 
 import { Failure } from "../../core/failure.ts";
 import { draftOf } from "../../core/format/entry.ts";
-import { parse } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 import { type JoinedServer, NO_COMMAND } from "./joining.ts";
-import { brokenOff, completed, type MessageValue, missingAmong } from "./messages.ts";
+import { brokenOff, completed, type MessageValue } from "./messages.ts";
 import { isObject, membersOfLine, type PiReply, typeOf } from "./pi-lines.ts";
 import { type ForwardedRequest, ForwardedRequests, PiQuestions } from "./pi-questions.ts";
 import { AgentStand } from "./place.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 import { type AgentRoute, LONG, TURNS } from "./routes.ts";
 import { SeenTurn, type TurnRest } from "./seen-turn.ts";
+import { appendLacking, findShown, lackingIn, type TurnBeginning } from "./unwritten.ts";
 
 /** Milliseconds for which a reply about the state is waited for, from an agent that has answered before. */
 const STATE_WITHIN = 5000;
 /** Bytes of a line that are shown where it is no message. */
 const SHOWN = 4096;
-/** Entries at the end of a session among which a message of the turn is looked for, where its beginning is not known. */
-const LOOKED_AT = 500;
-
 /** Commands after which the file of a session is elsewhere. */
 const MOVES: ReadonlySet<string> = new Set([
   "archive_session",
@@ -60,12 +57,6 @@ export interface Forwarded extends ForwardedRequest {
   readonly route: AgentRoute;
   /** The line as the host sent it, with a line feed. */
   readonly line: Uint8Array;
-}
-
-/** Where a session was when a turn began: what the turn added comes after that. */
-interface TurnBeginning {
-  readonly log: Session["log"];
-  readonly count: number;
 }
 
 /** The rest of an agent that has ended. */
@@ -432,7 +423,7 @@ export class PiAgent implements AgentSink {
     const shown = this.seen.messages;
     try {
       session.foreign.checkForChanges();
-      if (missingAmong(shown, storedSince(session, this.from, shown.length)).length > 0) {
+      if (lackingIn(findShown(session, this.from, shown)).length > 0) {
         const state = await this.state();
         if (!state || state.isStreaming === true || state.isCompacting === true || this.isInTurn) return;
         if (typeof state.sessionId === "string" && state.sessionId !== session.id)
@@ -448,9 +439,8 @@ export class PiAgent implements AgentSink {
   private async writeShown(session: Session, shown: readonly MessageValue[]): Promise<void> {
     await becomeWriter(session);
     session.refreshToWrite();
-    const missing = missingAmong(shown, storedSince(session, this.from, shown.length));
+    const missing = await this.appendShown(session, this.from, shown);
     if (missing.length === 0) return;
-    await this.append(session, missing);
     // The agent does not know these entries until it opens the session again.
     this.place.outdate(session);
     const are =
@@ -458,14 +448,19 @@ export class PiAgent implements AgentSink {
     this.host.show(`The agent had not written ${are} in the session now.`);
   }
 
-  /** Appends messages as the agent would have written them, and returns them when they are durable. */
-  private async append(session: Session, messages: readonly MessageValue[]): Promise<MessageValue[]> {
-    const whole = messages.map((message) => completed(message, session, () => this.host.server.now()));
-    if (whole.length === 0) return whole;
-    const { ids } = session.append(whole.map((message) => draftOf("message", { message })));
+  /** Appends what a session lacks of messages that the agent showed, and returns that when it is durable. */
+  private async appendShown(
+    session: Session,
+    from: TurnBeginning | undefined,
+    messages: readonly MessageValue[],
+  ): Promise<MessageValue[]> {
+    const shown = findShown(session, from, messages);
+    const missing = lackingIn(shown);
+    if (missing.length === 0) return missing;
+    const ids = appendLacking(session, shown, () => this.host.server.now());
     await session.commit();
     this.host.server.wrote(session, ids);
-    return whole;
+    return missing;
   }
 
   private async write({ session, from, rest, how, isAborted }: Remains): Promise<MessageValue | undefined> {
@@ -473,10 +468,14 @@ export class PiAgent implements AgentSink {
     await becomeWriter(session);
     session.refreshToWrite();
     session.foreign.followsFile = false;
-    const missing = missingAmong(rest.messages, storedSince(session, from, rest.messages.length));
-    const broken = this.brokenTurn(rest, how, isAborted, missing.at(-1) ?? lastMessage(session));
-    const written = await this.append(session, broken ? [...missing, broken] : missing);
-    return broken && written.at(-1);
+    await this.appendShown(session, from, rest.messages);
+    const broken = this.brokenTurn(rest, how, isAborted, lastMessage(session));
+    if (!broken) return undefined;
+    const message = completed(broken, session, () => this.host.server.now());
+    const { ids } = session.append([draftOf("message", { message })]);
+    await session.commit();
+    this.host.server.wrote(session, ids);
+    return message;
   }
 
   /** Returns the message that ends a turn: what was seen of the answer, or that there is none. */
@@ -506,16 +505,6 @@ export class PiAgent implements AgentSink {
     await this.process?.end();
     await this.farewell;
   }
-}
-
-/** Returns the messages that a session has got since a turn of so many messages began. */
-function storedSince({ log }: Session, from: TurnBeginning | undefined, count: number): unknown[] {
-  const { nodes } = log;
-  const isKnown = from?.log === log && from.count <= nodes.count;
-  const first = isKnown ? from.count : Math.max(0, nodes.count - LOOKED_AT - 2 * count);
-  const found: number[] = [];
-  for (let at = first; at < nodes.count; at++) if (nodes.type(at) === "message") found.push(at);
-  return [...log.readMany(found)].map((line) => (parse(line) as { message?: unknown }).message);
 }
 
 function lastMessage(session: Session): MessageValue | undefined {

@@ -43,6 +43,7 @@ import { type FolderChanges, Folders } from "./folders.ts";
 import { glance } from "./glance.ts";
 import { KeptUsage } from "./kept-usage.ts";
 import { Lists } from "./lists.ts";
+import { idsOfOriginal } from "./originals.ts";
 import { Relations } from "./relations.ts";
 import { Search } from "./search.ts";
 import { type ScanProgress, SearchProgress } from "./search-progress.ts";
@@ -161,11 +162,19 @@ class Finder implements LocalCatalog {
     const { sessions, models, ...rest } = await this.counted(request, progress);
     let own: ReadonlySet<string> | undefined;
     const hasOriginal = (listed: Listed): boolean => {
-      if (!isDerivedId(listed.id)) return this.relations.parentOf(listed) !== undefined;
+      if (this.relations.parentOf(listed)) return true;
+      if (!isDerivedId(listed.id)) return false;
       // An imported fork names the other agent's file, which does not tell whether the original was imported, too.
+<<<<<<< HEAD
       const from = this.originalIn(listed);
       own ??= new Set(Array.from(this.kept.rows.values(), ({ id, agent }) => (agent === undefined ? id : "")));
       return from === null || own.has(from);
+=======
+      const { disk, env } = this.options;
+      const from = takenOverIn(readHeader(disk, listed.path) ?? {});
+      const ids = from ? [from.session] : idsOfOriginal(listed.parentSession ?? "", (bytes) => env.sha256(bytes));
+      return ids.some((id) => this.relations.has(id));
+>>>>>>> td
     };
     const inherited = withHeirs(sessions, hasOriginal);
     return { ...usageOf(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };

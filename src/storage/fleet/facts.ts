@@ -1,5 +1,6 @@
 /** Facts about the sessions of a fleet: gathered by the machine that writes, and sent in the statement with its lines. */
 
+import type { SessionHeader } from "../../core/format/entry.ts";
 import type { FleetDescription, FleetEnd, FleetFacts, FleetSpending, FleetText } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { endsOf } from "../../core/search/named-files.ts";
@@ -7,7 +8,7 @@ import { fold, wordsOf } from "../../core/search/query.ts";
 import { AT, ROW_LENGTH } from "../../core/search/usage.ts";
 import { mayCost } from "../../core/session/stats.ts";
 import { type IndexedText, textsOf } from "../catalog/documents.ts";
-import { EMPTY, modifiedAt, parsed, type SessionSummary, summaryOfLog } from "../catalog/summary.ts";
+import { EMPTY, headerFacts, modifiedAt, parsed, type SessionSummary, summaryOfLog } from "../catalog/summary.ts";
 import { fileMark, toolMark } from "../catalog/text-index.ts";
 import { UsageCounter } from "../catalog/usage.ts";
 import { ModelNames } from "../catalog/usage-record.ts";
@@ -57,9 +58,10 @@ export class CopyFacts {
     const isPlain = there?.isPlain ?? (start.isPlain && isOnePath(log, before.entries, past));
     const { cwd, name, first: firstMessage, parentSession, timestamp, messages } = summary;
     const description = { cwd, name, firstMessage, parentSession, timestamp };
+    const base = factsBase(log.header);
     const found = areBehind
       ? { texts: [], spendings: [], begins: start.begins === false ? false : undefined }
-      : foundIn(log, summary, start.begins ?? beginsAt(log, summary, before.entries), before.entries, past);
+      : foundIn(log, base, start.begins ?? beginsAt(log, base, before.entries), before.entries, past);
     if (this.coming.push({ end: after, summary, isPlain, begins: found.begins, description }) > MOST_COMING)
       this.coming.shift();
     const isKnown = start.description && JSON.stringify(start.description) === JSON.stringify(description);
@@ -88,14 +90,21 @@ export class CopyFacts {
     const { log } = this;
     const { entries } = end;
     const summary = entries === 0 ? EMPTY : summaryOfLog(log, EMPTY, entries);
-    const begins = beginsAt(log, summaryOfLog(log, EMPTY, 0), entries);
+    const begins = beginsAt(log, factsBase(log.header), entries);
     const isPlain = isOnePath(log, 0, entries);
     return { end: entries === 0 ? NOTHING : end, summary, isPlain, begins, description: undefined };
   }
 }
 
 /** The part of a session's header that its texts and its usage depend on. */
-export type FactsBase = Pick<SessionSummary, "id" | "cwd" | "parentSession" | "timestamp">;
+export type FactsBase = Pick<SessionSummary, "id" | "cwd" | "parentSession" | "timestamp"> & {
+  readonly importedFrom: unknown;
+};
+
+/** Returns that part of a header. */
+export function factsBase(header: SessionHeader): FactsBase {
+  return { ...headerFacts(header), id: header.id, importedFrom: header.importedFrom };
+}
 
 /** The entries of a session, or of a stretch of it. */
 export type FactsSource = Pick<Log, "nodes" | "length" | "read">;

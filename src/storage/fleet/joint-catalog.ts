@@ -21,6 +21,7 @@ import {
   type UsageReport,
   type UsageRequest,
 } from "../../core/ports/catalog.ts";
+import type { Env } from "../../core/ports/env.ts";
 import type { FleetCatalog, FleetCursor, FleetListed } from "../../core/ports/fleet-catalog.ts";
 import {
   expired,
@@ -33,9 +34,10 @@ import {
   unpacked,
 } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import { AT, costOf, ROW_LENGTH, usageOf } from "../../core/search/usage.ts";
+import { AT, type CountedSession, costOf, ROW_LENGTH, usageOf, withHeirs } from "../../core/search/usage.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
 import { cursorsIn, withCursors } from "../catalog/joint.ts";
+import { idsOfOriginal } from "../catalog/originals.ts";
 import { ModelNames } from "../catalog/usage-record.ts";
 import { storable } from "./fact-parts.ts";
 import { RemoteSearch } from "./remote-search.ts";
@@ -46,6 +48,7 @@ export interface FleetCatalogOptions {
   readonly here: Catalog;
   /** The sessions of this machine. */
   readonly local: LocalCatalog;
+  readonly sha256: Env["sha256"];
   /** Returns where the copy of a session will be, and in which kind of store. */
   placeFor(session: FleetListed): Pick<Listed, "path" | "store">;
 }
@@ -181,11 +184,12 @@ export class JointFleetCatalog implements Catalog {
               tail: renumbered(usage.tail, counted, models),
             },
           }));
+        const inherited = await this.withHeirs([...theirs, ...own], places);
         const shortIds = new Map(spent.map(({ session }) => [session.id, session.shortId]));
         const mine = await local.list({ headerOnly: true, most: 0 });
         const ownArchived = archived ? [] : (await local.list({ cwd, archived: true, headerOnly: true })).found;
         return {
-          ...usageOf([...theirs, ...own], request, models.all),
+          ...usageOf(inherited, request, models.all),
           incomplete: counted.incomplete.filter(({ listed }) => !listed || !present.has(listed.id)),
           limited: await this.coming("usage"),
           archivedLeftOut: left + ownArchived.filter(({ id }) => !present.has(id)).length,
@@ -193,6 +197,19 @@ export class JointFleetCatalog implements Catalog {
         };
       },
       () => local.usage(request, progress),
+    );
+  }
+
+  /** Has what forks took over from originals that are nowhere any more count in one of them. */
+  private async withHeirs(sessions: readonly CountedSession[], local: Local): Promise<readonly CountedSession[]> {
+    const { there, sha256 } = this.options;
+    const parents = new Set(sessions.map(({ listed }) => listed.parentSession).filter((path) => path !== null));
+    const idsOf = new Map(Array.from(parents, (path) => [path, idsOfOriginal(path, sha256)]));
+    const present = await there.present([...new Set([...idsOf.values()].flat())]);
+    const begin = new Set([...local.keys(), ...sessions.map(({ listed }) => listed.id)].map((id) => id.slice(0, 8)));
+    return withHeirs(sessions, ({ parentSession }) =>
+      // pi_agent_rust names files by the first eight characters.
+      (idsOf.get(parentSession ?? "") ?? []).some((id) => present.has(id) || local.has(id) || begin.has(id)),
     );
   }
 

@@ -8,9 +8,8 @@ import { headerIn, headerOf } from "../../core/format/entry.ts";
 import type { Fleet, LateFacts } from "../../core/ports/fleet.ts";
 import type { BehindSession } from "../../core/ports/fleet-keeper.ts";
 import type { Log, Store } from "../../core/ports/store.ts";
-import { headerFacts } from "../catalog/summary.ts";
 import { pastOf } from "./ends.ts";
-import { beginsAt, type FactsBase, type FactsSource, foundIn } from "./facts.ts";
+import { beginsAt, type FactsBase, type FactsSource, factsBase, foundIn } from "./facts.ts";
 
 /** Bytes of lines whose facts are gathered and sent together: 10 ms here, and as much there. */
 const PIECE_BYTES = 128 << 10;
@@ -76,7 +75,7 @@ export class LateWork {
       if (stretch === null) return;
       const { epoch, from } = stretch;
       const { log } = this;
-      const base = { ...headerFacts(log.header), id: log.header.id };
+      const base = factsBase(log.header);
       const begins = this.known?.at === from ? this.known.begins : beginsAt(log, base, from);
       const to = pastOf(log, from, stretch.to, this.pieceBytes);
       const found = foundIn(log, base, begins, from, to);
@@ -106,7 +105,7 @@ export async function finishFacts(place: LatePlace, session: BehindSession): Pro
   const stored = headerIn(headerLine);
   if (!stored) return false;
   const header = headerOf(stored);
-  const base: FactsBase = { ...headerFacts(header), id };
+  const base: FactsBase = { ...factsBase(header), id };
   const sourceOf = (lines: readonly Uint8Array[]): FactsSource => {
     const log = place.memory.create({ headerLine, header });
     log.append(lines);

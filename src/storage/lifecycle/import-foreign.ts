@@ -8,6 +8,7 @@ import type { Progress } from "../../core/ports/catalog.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { ForeignSource, Log } from "../../core/ports/store.ts";
 import type { TakenFromOriginal } from "../../core/session/stats.ts";
+import { takenOver } from "../catalog/originals.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { removeQuietly, temporaryName, writeAll } from "../fs/disk.ts";
 import { closing, guarded, withFile } from "../fs/files.ts";
@@ -89,21 +90,11 @@ async function fill(
   writeAll(disk, fd, concat([entryLine({ type: "custom", id, parentId, timestamp, rest: members }), LF]));
 }
 
-/**
- * Returns what a fork took over, where its original's file is still there: its entries up to the first message that
- * is its own. Some agents give copies the time of the fork, so that only their ids tell them from what was said after it.
- */
-function takenOverBy(deps: LifecycleDeps, { nodes, header }: Log): TakenFromOriginal | undefined {
-  const { parentSession } = header;
+/** Returns what a fork took over, where its original's file is still there. */
+function takenOverBy(deps: LifecycleDeps, log: Log): TakenFromOriginal | undefined {
+  const { parentSession } = log.header;
   const original = parentSession === undefined ? undefined : opened(deps, parentSession);
-  if (!original) return undefined;
-  return closing(original, () => {
-    let last = -1;
-    for (let position = 0; position < nodes.count; position++)
-      if (original.nodes.position(nodes.id(position)) >= 0) last = position;
-      else if (nodes.type(position) === "message") break;
-    return last < 0 ? undefined : { session: original.header.id, lastId: nodes.id(last) };
-  });
+  return original && closing(original, () => takenOver(log, original));
 }
 
 /** Returns the session of another agent's file; undefined where that is gone, damaged or not for us. */

@@ -66,13 +66,17 @@ test.each([40, 80, 200])("the screens fit %i columns, and nothing in them acts o
   expect(contentsOf(rootOf(place))).toEqual(before);
 });
 
-test("--fix lists, asks and mends; without a terminal it takes --yes", async () => {
-  const { place } = await troubled();
-  const mode = (): string => (statSync(place.state).mode & 0o777).toString(8);
-  const alone = await runHere(place, ["doctor", "--fix"]);
-  expect([alone.status, alone.stderr]).toEqual([2, expect.stringContaining("use --yes")]);
-  const dry = await runHere(place, ["doctor", "--fix", "--dry-run"]);
-  expect([dry.status, dry.stdout]).toEqual([3, expect.stringContaining("doctor --fix would do this:")]);
+/** A home with a damaged session, and a state folder that others may read. */
+function open(): { place: Place; mode: () => string } {
+  const place = temporaryPlace();
+  putSession(place, 1, { cwd: place.cwd, lines: [...chain(1), '{"type":"message'] });
+  mkdirSync(place.state, { recursive: true });
+  chmodSync(place.state, 0o755);
+  return { place, mode: () => (statSync(place.state).mode & 0o777).toString(8) };
+}
+
+test("--fix asks and mends", async () => {
+  const { place, mode } = open();
   let asked = "";
   const answering = (answer: string) => ({
     terminal: {
@@ -86,6 +90,14 @@ test("--fix lists, asks and mends; without a terminal it takes --yes", async () 
   expect([refused.status, asked, mode()]).toEqual([1, expect.stringContaining("Close the state folder"), "755"]);
   const done = await runHere(place, ["doctor", "--fix"], answering("y"));
   expect([done.status, done.stdout, mode()]).toEqual([3, expect.stringContaining("Done:"), "700"]);
+});
+
+test("--fix lists; without a terminal it takes --yes", async () => {
+  const { place } = open();
+  const alone = await runHere(place, ["doctor", "--fix"]);
+  expect([alone.status, alone.stderr]).toEqual([2, expect.stringContaining("use --yes")]);
+  const dry = await runHere(place, ["doctor", "--fix", "--dry-run"]);
+  expect([dry.status, dry.stdout]).toEqual([3, expect.stringContaining("doctor --fix would do this:")]);
   expect((await runHere(place, ["doctor", "--yes"])).status).toBe(2);
 });
 

@@ -52,6 +52,20 @@ test("messages of the context, what is made of texts, and editors have U+FFFD; e
   expect(`${Buffer.concat(heard)}`).not.toContain(HALF);
 });
 
+test("labels of a nested tree have U+FFFD, and its entries are as the file is", async () => {
+  const place = temporaryPlace();
+  const time = '"timestamp":"2026-01-24T16:22:26.831Z"';
+  const line = `{"type":"message","id":"00000001","parentId":null,${time},"message":{"role":"user","content":"cut ${HALF}","timestamp":1}}`;
+  const label = `{"type":"label","id":"00000002","parentId":"00000001",${time},"targetId":"00000001","label":"a ${HALF}"}`;
+  const file = put(join(place.home, "half.jsonl"), fileText(headerText({ id: "half", cwd: place.cwd }), line, label));
+  const server = serveHere(["--session", file, "--events", "none"], { place });
+  const heard: Buffer[] = [];
+  server.output.on("data", (bytes: Buffer) => heard.push(bytes));
+  await server.result("get_tree", { format: "nested" });
+  expect(`${Buffer.concat(heard)}`).toContain(`"entry":${line}`);
+  expect(`${Buffer.concat(heard)}`).toContain(`"label":"a ${ALONE}"`);
+});
+
 test("names, refusals and training records have U+FFFD, too, in both dialects", async () => {
   const place = temporaryPlace();
   const line = (id: number, rest: string): string =>

@@ -1,9 +1,14 @@
 /** Messages that an agent showed are known again in what it wrote. */
 
 import { expect, test } from "vitest";
-import { missingAmong } from "../../../src/server/agent/messages.ts";
+import { type MessageValue, storedFor } from "../../../src/server/agent/messages.ts";
 
 const said = (content: string, timestamp: number) => ({ role: "user", content, timestamp });
+
+const missingAmong = (shown: readonly MessageValue[], stored: readonly MessageValue[]) => {
+  const indexes = storedFor(shown, stored);
+  return shown.filter((_, n) => indexes[n] === undefined);
+};
 
 test("a message is written already with another time, or with another content, and once only", () => {
   const [first, again, other] = [said("go on", 1), said("go on", 2), said("stop", 3)];

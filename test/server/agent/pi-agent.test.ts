@@ -414,16 +414,17 @@ describe("the lines of an agent", () => {
 
 describe("what an agent shows as finished is in its session", () => {
   /** An agent that shows a turn, and of its messages writes those with these positions. */
-  function forgetful(place: Place, written: number[], late = false): string {
+  function forgetful(place: Place, written: number[], late = false, afterAll = ""): string {
     return ownAgent(
       place,
       `if (type === "get_state") return say({ id, type: "response", command: type, success: true, data: { isStreaming: false } });
        const at = Date.now();
+       const usage = { input: 0, output: 7, cacheRead: 0, cacheWrite: 0, totalTokens: 7, cost: { total: 0 } };
        const messages = [
          { role: "user", content: [{ type: "text", text: JSON.parse(line).message }], timestamp: at },
-         { role: "assistant", content: [{ type: "toolCall", id: "c", name: "read", arguments: {} }], stopReason: "toolUse", timestamp: at + 1 },
+         { role: "assistant", content: [{ type: "toolCall", id: "c", name: "read", arguments: {} }], usage, stopReason: "toolUse", timestamp: at + 1 },
          { role: "toolResult", toolCallId: "c", toolName: "read", content: [{ type: "text", text: "found" }], timestamp: at + 2 },
-         { role: "assistant", content: [{ type: "text", text: "answer" }], stopReason: "stop", timestamp: at + 3 },
+         { role: "assistant", content: [{ type: "text", text: "answer" }], usage, stopReason: "stop", timestamp: at + 3 },
        ];
        const reply = () => say({ id, type: "response", command: type, success: true });
        if (!${late}) reply();
@@ -437,6 +438,8 @@ describe("what an agent shows as finished is in its session", () => {
          appendFileSync(opened, JSON.stringify(entry) + "\\n");
          parentId = entry.id;
        }
+       const last = ${afterAll || "undefined"};
+       if (last) appendFileSync(opened, JSON.stringify({ parentId, timestamp: new Date().toISOString(), ...last }) + "\\n");
        say({ type: "agent_end", messages });
        if (${late}) reply();`,
     );
@@ -466,5 +469,43 @@ describe("what an agent shows as finished is in its session", () => {
         `The agent had not written ${lacking} messages that it showed. They are in the session now.`,
       );
     if (lacking === 4) expect((await data(server, "verify_session")).damage).toEqual([]);
+  });
+
+  test.each([
+    ["user and answer, not the call between", [0, 3], "", 2],
+    ["call and answer, not the user and the result", [1, 3], "", 2],
+    ["one answer, not the one before it", [0, 1, 3], "", 1],
+  ] as const)("in the order in which it was shown: %s", async (_what, written, between, lacking) => {
+    const place = temporaryPlace();
+    const server = serveWithAgent(forgetful(place, [...written], false, between), [], place);
+    server.send({ id: 1, type: "prompt", message: "one" });
+    await event(server, "agent_end");
+    const shown = ["user: one", "assistant: read", "toolResult: found", "assistant: answer"];
+    expect(await said(server)).toEqual(shown);
+    const { sessionFile } = await data(server, "get_state");
+    // What the agent wrote is there as it was, and each call of the model counts once.
+    expect(entriesOf(sessionFile).filter(({ id }) => /^0000000/.test(id))).toHaveLength(written.length);
+    const { damage } = await data(server, "verify_session");
+    expect([damage, (await data(server, "get_session_stats")).tokens.output]).toEqual([[], 14]);
+    const notices = server.events.filter(({ type }) => type === "extension_ui_request").map((one) => one.message);
+    expect(notices[0]).toMatch(new RegExp(`had not written ${lacking} message`));
+  });
+
+  test("beside the path where the agent wrote a compaction after it", async () => {
+    const place = temporaryPlace();
+    const compaction = {
+      type: "compaction",
+      id: "000000ff",
+      summary: "s",
+      firstKeptEntryId: "00000000",
+      tokensBefore: 9,
+    };
+    const server = serveWithAgent(forgetful(place, [0, 3], false, JSON.stringify(compaction)), [], place);
+    server.send({ id: 1, type: "prompt", message: "one" });
+    await event(server, "agent_end");
+    expect((await said(server)).slice(1)).toEqual(["user: one", "assistant: answer"]);
+    expect((await data(server, "get_entries")).entries.map(({ message }: Json) => message?.role)).toEqual(
+      expect.arrayContaining(["toolResult"]),
+    );
   });
 });

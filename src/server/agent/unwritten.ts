@@ -1,0 +1,85 @@
+/** Puts into a session what an agent showed and did not write there, in the order in which it showed that. */
+
+import { NO_USAGE, usageOfMessage } from "../../core/foreign/messages.ts";
+import { type Draft, draftOf, patchMembers } from "../../core/format/entry.ts";
+import { bytesOf, memberOf, members, parse } from "../../core/json/json.ts";
+import type { Session } from "../../core/session/session.ts";
+import { completed, type MessageValue, storedFor } from "./messages.ts";
+
+/** Entries at the end of a session among which a message of the turn is looked for, where its beginning is not known. */
+const LOOKED_AT = 500;
+
+/** Where a session was when a turn began: what the turn added comes after that. */
+export interface TurnBeginning {
+  readonly log: Session["log"];
+  readonly count: number;
+}
+
+/** The messages that an agent showed in a turn, each with the position of the entry that has it; undefined where none has. */
+export interface ShownTurn {
+  readonly messages: readonly MessageValue[];
+  readonly positions: readonly (number | undefined)[];
+}
+
+/** Finds messages that an agent showed among those that a session has got since the turn began. */
+export function findShown(
+  session: Session,
+  from: TurnBeginning | undefined,
+  messages: readonly MessageValue[],
+): ShownTurn {
+  const { log } = session;
+  const { nodes } = log;
+  const isKnown = from?.log === log && from.count <= nodes.count;
+  const first = isKnown ? from.count : Math.max(0, nodes.count - LOOKED_AT - 2 * messages.length);
+  const found: number[] = [];
+  for (let at = first; at < nodes.count; at++) if (nodes.type(at) === "message") found.push(at);
+  const stored = [...log.readMany(found)].map((line) => (parse(line) as { message?: unknown }).message);
+  const positions = storedFor(messages, stored).map((index) => (index === undefined ? undefined : found[index]));
+  return { messages, positions };
+}
+
+export function lackingIn({ messages, positions }: ShownTurn): MessageValue[] {
+  return messages.filter((_, n) => positions[n] === undefined);
+}
+
+/**
+ * Appends the messages that no entry has, and returns the ids of the entries. Where the agent wrote messages that it showed
+ * after one of them, they are a branch that begins before these, and copies of these continue it. Where that branch would
+ * leave out anything else, the leaf stays, and the messages are beside its path.
+ */
+export function appendLacking(session: Session, shown: ShownTurn, now: () => number): readonly string[] {
+  const { tree, log } = session;
+  const { messages, positions } = shown;
+  const draftOfShown = (message: MessageValue): Draft =>
+    draftOf("message", { message: completed(message, session, now) });
+  const first = positions.indexOf(undefined);
+  const next = positions.find((position, n) => n > first && position !== undefined);
+  if (next === undefined) return session.append(lackingIn(shown).map(draftOfShown)).ids;
+
+  const { leaf } = tree;
+  const path = [...tree.path(leaf)];
+  const later = path.includes(next) ? path.slice(path.indexOf(next)) : [];
+  const isRepeatable = later.length > 0 && later.every((position) => log.nodes.type(position) === "message");
+  const drafts: Draft[] = [];
+  for (let n = first; n < messages.length; n++) {
+    const position = positions[n];
+    if (position === undefined) drafts.push(draftOfShown(messages[n]));
+    else if (isRepeatable && later.includes(position))
+      drafts.push(...later.splice(0, later.indexOf(position) + 1).map((at) => copyOf(log.read(at))));
+  }
+  if (isRepeatable) drafts.push(...later.map((at) => copyOf(log.read(at))));
+  const parent = log.nodes.parent(next);
+  const parentId = parent < 0 ? null : log.nodes.id(parent);
+  const { ids } = session.append([{ ...drafts[0], parentId }, ...drafts.slice(1)]);
+  if (!isRepeatable) session.moveLeaf(leaf);
+  return ids;
+}
+
+const NOTHING_USED = bytesOf(JSON.stringify(usageOfMessage(NO_USAGE)));
+
+/** Returns a draft of the message on a line, byte for byte but for its usage, which the entry on the line counts. */
+function copyOf(line: Uint8Array): Draft {
+  const member = memberOf(members(line) ?? [], "message");
+  const message = line.subarray(member?.start, member?.end);
+  return draftOf("message", { message: patchMembers(message, { usage: NOTHING_USED }) });
+}

@@ -1,0 +1,62 @@
+/** Finds what a fork that another agent made has from its original: usage of these entries counts in the original. */
+
+import { Ids } from "../../core/foreign/ids.ts";
+import { AGENTS } from "../../core/foreign/translators.ts";
+import { parse } from "../../core/json/json.ts";
+import type { Env } from "../../core/ports/env.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { idInPath } from "../../core/search/listing.ts";
+import type { TakenFromOriginal } from "../../core/session/stats.ts";
+
+/**
+ * Returns what a fork took over: its entries up to the first message that is its own. A copy has the id of the entry in
+ * the original, or, from agents that give copies ids and times of their own, the same message as the next one there.
+ */
+export function takenOver(fork: Log, original: Log): TakenFromOriginal | undefined {
+  const { nodes } = fork;
+  let last = -1;
+  let next = nextMessage(original, 0);
+  for (let position = 0; position < nodes.count; position++) {
+    const same = original.nodes.position(nodes.id(position));
+    const isMessage = nodes.type(position) === "message";
+    if (same >= 0) {
+      last = position;
+      if (isMessage) next = nextMessage(original, same + 1);
+    } else if (isMessage) {
+      if (next >= original.nodes.count || said(fork, position) !== said(original, next)) break;
+      last = position;
+      next = nextMessage(original, next + 1);
+    }
+  }
+  return last < 0 ? undefined : { session: original.header.id, lastId: nodes.id(last) };
+}
+
+function nextMessage({ nodes }: Log, from: number): number {
+  let at = from;
+  while (at < nodes.count && nodes.type(at) !== "message") at++;
+  return at;
+}
+
+/** Returns the text by which copies of a message are known: everything but its time. */
+function said(log: Log, position: number): string {
+  const { message } = parse(log.read(position)) as { message?: object };
+  return JSON.stringify({ ...message, timestamp: undefined });
+}
+
+/**
+ * Returns the ids that the original of a fork may have as a session of ours, by the path that the fork names: the id in
+ * the name, and those that follow from the id that an agent has in the name of its file or folder.
+ */
+export function idsOfOriginal(parentSession: string, sha256: Env["sha256"]): string[] {
+  const [name = "", folder = ""] = parentSession.split(/[/\\]/).reverse();
+  const plain = name.replace(/\.(?:jsonl?|jsonl\.zst)$/, "");
+  const natives = new Set([plain, plain.slice(-UUID), folder]);
+  const derived = AGENTS.flatMap((agent) => {
+    const ids = new Ids(agent, sha256);
+    return [...natives].map((native) => ids.session(native));
+  });
+  return [idInPath(parentSession), ...derived];
+}
+
+/** Characters of a UUID, which some agents write after the time. */
+const UUID = 36;

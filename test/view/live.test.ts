@@ -1,0 +1,58 @@
+/** What a page hears of a session that grows: new entries with their pictures, as far as an answer has room for these. */
+
+import { expect, test } from "vitest";
+import { AskFailed } from "../../src/view/answer.ts";
+import { eventsOf, placeText } from "../../src/view/live.ts";
+import type { Watch, Watches } from "../../src/view/watches.ts";
+
+test("pictures of a batch that no answer has room for are shown one by one, and left out where one is too large", async () => {
+  const picture = { type: "image", mimeType: "image/png" };
+  const entry = (id: string, parentId: string | null, data: unknown) => ({
+    ...{ type: "message", id, parentId, timestamp: "2026-01-01T00:00:00.000Z" },
+    message: {
+      role: "user",
+      content: [{ type: "text", text: `see ${id}` }, data === "none" ? undefined : data].filter(Boolean),
+    },
+  });
+  const small = { ...picture, data: "iVBORw0KGgoSMALL" };
+  const omitted = { type: "text", text: "[image omitted]" };
+  const reference = (id: string) => ({ ...picture, data: { entryId: id, block: 1 } });
+  const asked: unknown[] = [];
+  const stop = new AbortController();
+  const watch = {
+    isGone: false,
+    listen: () => () => {},
+    async ask(method: string, params: Record<string, unknown> = {}) {
+      const { entryId, images } = params;
+      if (method === "get_session_stats") return { path: { userMessages: 1 } };
+      if (method === "get_entry") {
+        asked.push([entryId, images]);
+        if (entryId === "large" && images === undefined) throw new AskFailed("message_too_large", "It is too large.");
+        if (entryId === "large") return { entry: entry("large", "small", omitted) };
+        return { entry: entryId === "small" ? entry("small", "first", small) : entry("first", null, "none") };
+      }
+      if (images !== "reference") throw new AskFailed("message_too_large", "It is too large.");
+      stop.abort();
+      const entries = [entry("small", "first", reference("small")), entry("large", "small", reference("large"))];
+      return { entries: [...entries, entry("plain", "large", "none")], leafId: "plain" };
+    },
+  } as unknown as Watch;
+  const query = new URLSearchParams({ from: placeText({ after: "first", tail: "first" }) ?? "" });
+  const request = { path: "events", query, lastEventId: undefined, signal: stop.signal };
+  const { body } = await eventsOf({ open: async () => watch } as unknown as Watches, request);
+  const events: string[] = [];
+  for await (const event of body as AsyncIterable<string>) events.push(event);
+  const shown = events.filter((event) => event.includes("event: entry"));
+  expect(shown.map((event) => /see (\w+)/.exec(event)?.[1])).toEqual(["small", "large", "plain"]);
+  expect(shown.map((event) => [event.includes("iVBORw0KGgoSMALL"), event.includes("[image omitted]")])).toEqual([
+    [true, false],
+    [false, true],
+    [false, false],
+  ]);
+  expect(asked).toEqual([
+    ["first", undefined],
+    ["small", undefined],
+    ["large", undefined],
+    ["large", "omit"],
+  ]);
+});
