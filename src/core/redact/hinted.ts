@@ -45,7 +45,7 @@ export function* hintedIn(whole: string): Generator<SecretSpan> {
     const from = Math.max(lineStart, index - NEAR);
     const to = Math.min(lineEnd, after + NEAR);
     if (text.length - from < 8) return;
-    const rest = strength > 1 ? to + following(text, to) : to;
+    const rest = strength > 1 || text[to - 1] === ":" ? to + following(text, to) : to;
     words ??= [...text.matchAll(WORD)];
     while (first < words.length && words[first].index < from) first++;
     for (let at = first; at < words.length && words[at].index < rest; at++) {
