@@ -1,7 +1,7 @@
 /** Secrets that a command, a statement or a call takes at a known place. All expressions are bounded. */
 
 import { canBeSecret, isChance, isJumpy, NO_VALUE, TERM, UUID, WORDS } from "./names.ts";
-import type { SecretSpan } from "./tokens.ts";
+import { matchesOf, type SecretSpan } from "./tokens.ts";
 
 /** A value in quotes or without. */
 const VALUE = `(?:"([^"\\n$]{4,256})"|'([^'\\n]{4,256})'|([^\\s"'|;&<>()$\\\\{}%-][^\\s"'|;<>\`]{3,256}))`;
@@ -44,19 +44,19 @@ const PROGRAMS = OPTIONS.map(option);
 /** Longest command that is looked at. */
 const LONGEST = 512;
 
-/** The kind of a secret, words without which a text has none, and its shape with the secrets as groups, a row each. */
+/** The kind of a secret, words without which a text has none, and its shape with the secrets as groups, a row each. A shape that is found quicker than words has none. */
 const SHAPES: readonly SecretShape[] = String.raw`
 password  -u  (?<![A-Za-z0-9-])(?:-u[ =]?|--(?:proxy-)?user[ =])["']?[A-Za-z0-9_.@\\-]{1,64}:([^\s"'$:/][^\s"']{3,128})
 password  login  (?<![A-Za-z])login[ \t]{1,4}\S{1,64}\s{1,4}password[ \t]{1,4}(\S{4,128})
 password  AUTH  (?:>|\n|^)[ \t]{0,4}AUTH[ \t]{1,4}(?!PLAIN|LOGIN|XOAUTH|CRAM)(?:\w{1,32}[ \t]{1,4})?${VALUE}(?=[ \t]{0,4}(?:\r?\n|$))
-password  requirepass masterauth auth-pass  (?:^|\n)[ \t]{0,8}(?:requirepass|masterauth|sentinel auth-pass \S{1,64})[ \t]{1,4}${VALUE}
+password    (?:^|\n)[ \t]{0,8}(?:requirepass|masterauth|sentinel auth-pass \S{1,64})[ \t]{1,4}${VALUE}
 password  /user:  net[ \t]{1,4}use[ \t][^\n]{0,128}?(?:[ \t]([^\s/\\:*"]{5,128})[ \t]{1,4}/user:|/user:\S{1,64}[ \t]{1,4}([^\s/*]{5,128}))
 password  -U  (?<![\w-])-U[ =]?["']?[\w.\\/@-]{1,64}%([^\s"'%]{4,128})
-secret  alchemy infura quiknode ankr.com getblock p2pify chainstack blastapi nodereal drpc nownodes rpc mainnet sepolia  (?:https?|wss?)://[\w.-]{0,80}(?:alchemy|infura|quiknode|ankr\.com|getblock|p2pify|chainstack|blastapi|nodereal|drpc|nownodes|rpc|mainnet|sepolia)[\w.-]{0,80}/(?:[\w-]{1,24}/){0,4}(?!0x)([A-Za-z0-9_-]{24,128})(?![\w.-])
+secret  ://  (?:https?|wss?)://[\w.-]{0,80}(?:alchemy|infura|quiknode|ankr\.com|getblock|p2pify|chainstack|blastapi|nodereal|drpc|nownodes|rpc|mainnet|sepolia)[\w.-]{0,80}/(?:[\w-]{1,24}/){0,4}(?!0x)([A-Za-z0-9_-]{24,128})(?![\w.-])
 secret  /v  (?:https?|wss?)://[\w.-]{1,80}/v\d/(?=[\w-]{0,31}[a-z])(?=[\w-]{0,31}[A-Z])(?=[\w-]{0,31}\d)([A-Za-z0-9_-]{32})(?![\w.-])
 password  net  net1?(?:\.exe)?[ \t]{1,4}user[ \t]{1,4}\S{1,64}[ \t]{1,4}([^\s/*]{4,128})
 password  /p  (?<![^\s"'])/p(?:ass(?:word)?)?:["']?([^\s"'%$=]{5,128})(?!=)(?<!=)(?=[\s"']|$)
-password  sqlplus sqlldr impdp expdp rman  (?:sqlplus|sqlldr|impdp|expdp|rman)[ \t]{1,4}(?:-\w{1,8}[ \t]{1,4}){0,3}["']?\w{1,64}/"?([^\s"'@/$]{4,128})"?(?=@|[ \t]|$)
+password    (?:sqlplus|sqlldr|impdp|expdp|rman)[ \t]{1,4}(?:-\w{1,8}[ \t]{1,4}){0,3}["']?\w{1,64}/"?([^\s"'@/$]{4,128})"?(?=@|[ \t]|$)
 url_password  @// :1521  /([^\s"'@/$]{4,128})@(?://\w|[\w.-]{1,64}:1521)(?<=(?<![\w./-])\w{1,32}/[^\s/]{4,128}@\S{1,80})
 url_password  @tcp( @unix(  (?<![\w/:.])\w{1,64}:([^\s"'@/$<{:]{4,128})@(?:tcp|unix)\(
 password  pass:  (?<![\w-])-pass(?:in|out)?[ \t]{1,4}["']?pass:([^\s"'$]{4,128})
@@ -67,9 +67,9 @@ password  key-file  key-file[ \t]<\([ \t]?(?:echo|printf)[ \t](?:-n[ \t])?([^\s"
 password  bw  (?<![\w-])bw[ \t](?:unlock|login[ \t]\S{1,64})[ \t]${VALUE}
 password  isql  isql[ \t]\w{1,64}[ \t]\w{1,64}[ \t]${VALUE}
 password  htpasswd  htpasswd[ \t]{1,4}-[a-mo-zB-Z]{0,8}b[a-mo-z]{0,4}[ \t]{1,4}(?:-\w{1,4}[ \t]{1,4}){0,2}\S{1,128}[ \t]{1,4}\S{1,64}[ \t]{1,4}${VALUE}
-secret  authtoken pypi-token --password-command  (?:add-authtoken|authtoken|pypi-token\S{0,64}|--password-command[ \t=]["']?echo)[ \t]{1,4}([^\s"'$<]{5,256})
+secret    (?:add-authtoken|authtoken|pypi-token\S{0,64}|--password-command[ \t=]["']?echo)[ \t]{1,4}([^\s"'$<]{5,256})
 password  http-basic  http-basic\S{0,64}[ \t]{1,4}\S{1,64}[ \t]{1,4}${VALUE}
-password  obscure smbclient iwconfig  (?:rclone[ \t]obscure|smbclient[ \t]\S{1,128}|iwconfig[ \t]\S{1,32}[ \t](?:key|enc))[ \t]{1,4}${VALUE}
+password    (?:rclone[ \t]obscure|smbclient[ \t]\S{1,128}|iwconfig[ \t]\S{1,32}[ \t](?:key|enc))[ \t]{1,4}${VALUE}
 password  assword assphrase  (?<![A-Za-z])(?:use|with|try|set|enter)[ \t]["'\x60]?(?=\S{0,64}\d)(?=\S{0,64}[A-Za-z])([^\s"'\x60/()]{6,128})["'\x60]?[ \t]as[ \t](?:\w{1,8}[ \t])?[Pp]ass(?:word|phrase)
 password  WIFI:  WIFI:[^\n]{0,128}?(?<=[:;])P:([^;\n]{4,128});
 password  lftp  (?<![\w-])lftp[^\n]{0,64}[ \t]-u[ \t]{1,4}[\w.@-]{1,64},([^\s"'$]{4,128})
@@ -77,18 +77,18 @@ password  rabbitmqctl  rabbitmqctl[ \t][^\n]{0,64}?(?:add_user|change_password)[
 password  assword  assword[^\n]{0,16}\n[ \t]{0,16}send[ \t]{1,4}(?:-- )?"([^"\n\\$]{4,128})
 password  PASS  (?:^|\n)(?:USER|NICK)[ \t]\S{1,64}[^\n]{0,64}\n(?:\d{3}[^\n]{0,128}\n)?PASS[ \t]{1,4}:?(\S{4,128})
 password  NickServ  NickServ[ \t]{1,4}:?(?:IDENTIFY|identify)[ \t]{1,4}(?:\w{1,32}[ \t]{1,4})?(\S{5,128})
-password  username enable  (?:^|\n)[ \t]{0,8}(?:username[ \t](?!and|or|&)\S{1,64}[ \t](?:privilege[ \t]\d{1,2}[ \t])?|enable[ \t])(?:password|secret)[ \t]{1,4}(?:\d[ \t]{1,4})?(\S{5,128})
+password    (?:^|\n)[ \t]{0,8}(?:username[ \t](?!and|or|&)\S{1,64}[ \t](?:privilege[ \t]\d{1,2}[ \t])?|enable[ \t])(?:password|secret)[ \t]{1,4}(?:\d[ \t]{1,4})?(\S{5,128})
 password  snmp-server  snmp-server[ \t]{1,4}community[ \t]{1,4}(?!public|private)(\S{4,64})
-password  red login account in  (?<![A-Za-z])(?:credentials?|creds?|logins?|account|(?:log|logged|sign|signed)[ -]?in)\\{0,3}["']?(?:[ \t]?[:=：]|[ \t](?:is|are|as))[ \t]{1,4}["'\x60]?[\w.@+-]{2,64}["'\x60]?[ \t]?[:/][ \t]?["'\x60]?((?=[^\s]{0,64}\d)[^\s"'\x60/$<]{5,128})
-password  / |  (?<![A-Za-z])(?:cred|log|sign|account|admin|root|user|access|zug[aä]ng|anmeld|konto|benutzer|connexion|compte|acc[eè]s|acceso|cuenta|usu[aá]rio|acesso|conta|utente|доступ|логин|账[号户]|登录|アカウント|ログイン|계정|로그인)[^\n/|]{0,48}?(?<![\w.@+-])[\w.+-]{1,48}(?:@[\w.-]{3,64})?["'\x60]?[ \t][/|][ \t]["'\x60]?((?=[^\s]{0,48}(?:\d[^\s]{0,24}[A-Za-z][^\s]{0,24}[\d!@#$%^&*]|[A-Za-z][^\s]{0,24}[\d!@#$%^&*][^\s]{0,24}[A-Za-z\d!@#$%^&*]))(?=[^\s]{0,48}\d)[^\s"'\x60/$<|]{8,128}|(?:[a-z]{3,16}-){3,6}[a-z]{3,16}|(?<=@[^\s]{1,64}[ \t][/|][ \t]["'\x60]?)(?:[a-z]{3,16}-){2}[a-z]{3,16})
-password  /  (?<![\w/])[\w.@+-]{2,64}["'\x60]?[ \t]/[ \t]["'\x60]?((?=[^\s]{0,64}[\d!@#$%^&*]|[^\s]{12})[^\s"'\x60/$<|(]{5,128})["'\x60]?[ \t]{0,2}(?:\(|<-|←|—|–)[^()\n]{0,24}?(?:[Pp]assw(?:or[dt])|[Kk]ennwort|pwd?|contrase.a|mot de passe|mdp|senha|парол[ья]|密码|パスワード|비밀번호)[^\w\n]{0,2}(?:\)|\n|$)
-password  isakmp shared psk -server digest -key -string auth priv  (?<![\w-])(?:isakmp[ \t]key|(?:tacacs|radius)-server[ \t](?:[^\n]{0,60}[ \t])?key|(?:ikev\d[ \t])?pre-shared-key(?:[ \t](?:local|remote|ascii-text|address[ \t]\S{1,40}[ \t]key))?|(?:message-digest|authentication)-key[ \t]\d{1,5}[ \t]md5|key-string|psksecret|wpa-psk[ \t]ascii|(?:auth[ \t](?:sha|md5)[\w-]{0,8}|priv[ \t](?:3?des|aes)(?:[ \t]\d{3})?))[ \t]{1,4}(?:\d[ \t]{1,4}|cipher[ \t])?(?=[^\s]{0,64}[\dA-Z!@#$])${VALUE}
+password  red login account  (?<![A-Za-z])(?:credentials?|creds?|logins?|account)\\{0,3}["']?(?:[ \t]?[:=：]|[ \t](?:is|are))[ \t]{1,4}["'\x60]?[\w.@+-]{2,64}["'\x60]?[ \t]?[:/][ \t]?["'\x60]?((?=[^\s]{0,64}\d)[^\s"'\x60/$<]{5,128})
+password  /  [ \t]/[ \t]["'\x60]?(?<=(?<![A-Za-z])(?:[Cc]red|[Ll]og|[Ss]ign|[Aa]ccount|[Aa]dmin|[Rr]oot|[Uu]ser|[Aa]ccess|[Zz]ug[aä]ng|[Aa]nmeld|[Kk]onto|[Bb]enutzer|[Cc]onnexion|[Cc]ompte|[Aa]cc[eè]s|[Cc]uenta|[Uu]su[aá]rio|[Cc]onta|[Uu]tente|доступ|логин|账[号户]|登录|アカウント|ログイン|계정|로그인)[^\n/|]{0,48}[\w.+@-]{0,64}["'\x60]?[ \t]/[ \t]["'\x60]?)((?=[^\s]{0,48}(?:\d[^\s]{0,24}[A-Za-z][^\s]{0,24}[\d!@#$%^&*]|[A-Za-z][^\s]{0,24}[\d!@#$%^&*][^\s]{0,24}[A-Za-z\d!@#$%^&*]))(?=[^\s]{0,48}\d)[^\s"'\x60/$<|]{8,128}|(?:[a-z]{3,16}-){3,6}[a-z]{3,16}|(?<=@[^\s]{1,64}[ \t]/[ \t]["'\x60]?)(?:[a-z]{3,16}-){2}[a-z]{3,16}|(?<=n[ \t]as[ \t]["'\x60]?\S{2,64}[ \t]/[ \t]["'\x60]?)(?=[^\s]{0,64}\d)[^\s"'\x60/$<|]{6,128})
+password  /  [ \t]/[ \t]["'\x60]?(?<=[\w.@+-]{2}["'\x60]?[ \t]/[ \t]["'\x60]?)((?=[^\s]{0,64}[\d!@#$%^&*]|[^\s]{12})[^\s"'\x60/$<|(]{5,128})["'\x60]?[ \t]{0,2}(?:\(|<-|←|—|–)[^()\n]{0,24}?(?:[Pp]assw(?:or[dt])|[Kk]ennwort|pwd?|contrase.a|mot de passe|mdp|senha|парол[ья]|密码|パスワード|비밀번호)[^\w\n]{0,2}(?:\)|\n|$)
+password    (?:isakmp[ \t]key|(?:tacacs|radius)-server[ \t](?:[^\n]{0,60}[ \t])?key|(?:ikev\d[ \t])?pre-shared-key(?:[ \t](?:local|remote|ascii-text|address[ \t]\S{1,40}[ \t]key))?|(?:message-digest|authentication)-key[ \t]\d{1,5}[ \t]md5|key-string|psksecret|wpa-psk[ \t]ascii|(?:auth[ \t](?:sha|md5)[\w-]{0,8}|priv[ \t](?:3?des|aes)(?:[ \t]\d{3})?))[ \t]{1,4}(?:\d[ \t]{1,4}|cipher[ \t])?(?=[^\s]{0,64}[\dA-Z!@#$])${VALUE}
 password  samba-tool  samba-tool[ \t]user[ \t](?:create|add)[ \t]\S{1,64}[ \t]${VALUE}
 password  --encrypt  qpdf[ \t][^\n]{0,64}--encrypt[ \t]${VALUE}[ \t]${VALUE}[ \t]\d
 password  using  connect[ \t]to[ \t]\S{1,64}[ \t]user[ \t]\S{1,64}[ \t]using[ \t]${VALUE}
 password  airportnetwork  -setairportnetwork[ \t]\S{1,32}[ \t](?:"[^"\n]{1,32}"|\S{1,32})[ \t]${VALUE}
 password  aterial  key[Mm]aterial["']?[=>]["']?([^\s"'<$]{5,128})
-secret  alias set host add  mc[ \t](?:alias[ \t]set|config[ \t]host[ \t]add)(?:[ \t]{1,4}\S{1,128}){3}[ \t]{1,4}${VALUE}
+secret    mc[ \t](?:alias[ \t]set|config[ \t]host[ \t]add)(?:[ \t]{1,4}\S{1,128}){3}[ \t]{1,4}${VALUE}
 password  @  (?:^|\n)(?:\[?[\w.-]{1,128}\]?(?::\d{1,5})?[ \t]{1,8})?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}:(?=\S{0,128}\d)(?=\S{0,128}[A-Za-z])([^\s/:]{8,128})(?=\r?\n|$)
 secret  ://  https?://(?!\S{0,64}vault\.azure)[^\s?#]{1,160}[/-](?:(?:[\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)|hook|webhook|incoming|private|secret|token|share|join|feed)[\w-]{0,24}(?:/[\w=-]{1,24})?/|private-)(?=[\w.-]{0,64}\d)([A-Za-z0-9_.=-]{16,512})
 password  DENTIFIED dentified  (?:IDENTIFIED[ \t]{1,4}(?:WITH[ \t]{1,4}\S{1,64}[ \t]{1,4})?(?:BY|AS)|identified[ \t]{1,4}by)[ \t]{1,4}(?:PASSWORD[ \t]{1,4})?["']([^"'\n]{4,256})["']
@@ -114,13 +114,17 @@ aws_secret_key  AKIA ASIA  (?:AKIA|ASIA)[A-Z2-7]{16}[^A-Za-z0-9+/]{1,24}(?:[A-Za
 password  7  (?:key|password|secret) 7 ([0-9A-F]{8,64})
 secret  :  (?:key|secret|seed|code)s?:[ \t\n]{1,4}(?=[^\n]{0,76}\d)((?:[A-Za-z0-9]{4}[ -]){3,15}[A-Za-z0-9]{4})(?![\w-])
 password  WiFi.begin  WiFi\.begin\([^,\n]{1,64},[ \t]{0,4}["']([^"'\n]{5,128})["']
-secret  nemonic eed ecovery hrase allet  (?:[Mm]nemonic|(?<![A-Za-z])[Ss]eed|[Rr]ecovery|[Pp]hrase|[Ww]allet)[^\n]{0,40}?[:=[(\n]\s{0,8}[[(]?((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
+secret    (?:[Mm]nemonic|(?<![A-Za-z])[Ss]eed|[Rr]ecovery|[Pp]hrase|[Ww]allet)[^\n]{0,40}?[:=[(\n]\s{0,8}[[(]?((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
 ntlm_hash  :::  (?<![0-9a-f])[0-9a-f]{32}:([0-9a-f]{32}):::
 `
   .trim()
   .split("\n")
   .map((row) => row.split("  "))
-  .map(([kind, words, shape]) => ({ kind, words: words.split(" "), shape: new RegExp(shape, "dg") }));
+  .map(([kind, words, shape]) => ({
+    kind,
+    words: words === "" ? [] : words.split(" "),
+    shape: new RegExp(shape, "dg"),
+  }));
 
 interface SecretShape {
   readonly kind: string;
@@ -155,14 +159,13 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
         for (const match of rest.matchAll(option)) yield* groupsOf(match, "password", from);
       }
   for (const { kind, words, shape } of SHAPES)
-    if (words.some((word) => text.includes(word)))
-      for (const match of text.matchAll(shape)) yield* groupsOf(match, kind, 0);
-  for (const match of text.matchAll(ANNOUNCED)) {
+    for (const match of matchesOf(shape, text, words)) yield* groupsOf(match, kind, 0);
+  for (const match of matchesOf(ANNOUNCED, text)) {
     const isMade = isJumpy(match[1]) || isChance(match[1]) || /\d.*[!#$%^&*?<>]|[!#$%^&*?<>].*\d/.test(match[1]);
     if (isMade && !UUID.test(match[1]) && !TERM.test(match[1])) yield* groupsOf(match, "password", 0);
   }
-  for (const match of text.matchAll(CODE)) yield* groupsOf(match, "code", 0);
-  for (const { 0: found, index } of text.matchAll(CODES)) yield* codesFrom(text, index + found.length);
+  for (const match of matchesOf(CODE, text)) yield* groupsOf(match, "code", 0);
+  for (const { 0: found, index } of matchesOf(CODES, text)) yield* codesFrom(text, index + found.length);
 }
 
 /** Yields the codes of a list: those with a digit, and those that look like one with a digit. */
@@ -177,7 +180,8 @@ function* codesFrom(text: string, at: number): Generator<SecretSpan> {
     codes.push({ start, end, shape: text.slice(start, end).replace(/[A-Za-z0-9]/g, "x") });
     at = end;
   }
-  const hasDigit = ({ start, end }: { start: number; end: number }): boolean => /\d.*(?:\d|-)|-.*\d/.test(text.slice(start, end));
+  const hasDigit = ({ start, end }: { start: number; end: number }): boolean =>
+    /\d.*(?:\d|-)|-.*\d/.test(text.slice(start, end));
   const shapes = new Set(codes.filter(hasDigit).map(({ shape }) => shape));
   for (const { start, end, shape } of codes) if (shapes.has(shape)) yield { start, end, kind: "code" };
 }

@@ -217,6 +217,8 @@ beamer_key  b_  base64  44-46  getbeamer.com: API keys  ${MIXED}
 calcom_key  cal_ cal_live_  hex  32  cal.com/docs: API keys
 portainer_token  ptr_  base64  40  docs.portainer.io: access tokens
 wallet_key  suiprivkey1 addr_xsk1 root_xsk1 acct_xsk1 ed25519_sk1 ed25519e_sk1 edsk edesk spsk p2sk secret-extended-key-main1  letters  50  docs of Sui, Cardano, Tezos, Zcash: private keys
+wallet_key  S  upper  55-55  developers.stellar.org: secret seeds
+asana_token  1/ 2/  scheme  43  developers.asana.com: personal access tokens  ^\d{10,20}(?:/\d{10,20})?:[0-9a-f]{32}$
 wallet_key  ed25519:  letters  85-90  docs.near.org: access keys
 wallet_key  ed25519-priv-0x secp256k1-priv-0x  hex  64  aptos.dev: private keys
 wallet_key  0201036c6e64  hex  100  docs.lightning.engineering: macaroons
@@ -378,7 +380,7 @@ function cutAt(text: string, start: number, end: number, { of, least }: TokenRul
 export const TOKEN_KINDS: readonly string[] = [...new Set(RULES.map(({ kind }) => kind))];
 
 /** Tokens whose beginning is not the same for all of them: all expressions are bounded. */
-const SHAPES: readonly (readonly [kind: string, shape: RegExp, word?: string])[] = [
+const SHAPES: readonly (readonly [kind: string, shape: RegExp, ...words: string[]])[] = [
   // core.telegram.org: bots have the number of the bot before their token.
   ["telegram_token", /(?:(?<=\/bot)|(?<![A-Za-z0-9]))\d{8,10}:A[A-Za-z0-9_-]{34}(?![A-Za-z0-9_-])/g, ":A"],
   // discord.com/developers: the id in base64, a time and a signature.
@@ -420,22 +422,35 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, word?: string])[]
   [
     "wallet_key",
     /(?<![0-9A-Za-z])(?:0x)?[0-9a-f]{64}(?![0-9A-Za-z])(?<=(?:accounts|wallet|signer|deployer|fromPrivateKey|privateKeyTo\w{1,12}|from_key|startBroadcast|HDWalletProvider)["']?[\s:=([{]{1,12}["'`]?(?:(?:0x)?[0-9a-f]{64}["'`,\s]{1,12}){0,20}(?:0x)?[0-9a-f]{64})/gi,
+    "accounts",
+    "allet",
+    "igner",
+    "eployer",
+    "rivateKey",
+    "from_key",
+    "Broadcast",
   ],
-  // developers.stellar.org, help.salesforce.com, support.maxmind.com, docs.newrelic.com, developers.asana.com, developers.facebook.com, rancher.com.
-  ["wallet_key", /(?<![A-Za-z0-9+/=_-])S[A-Z2-7]{55}(?![A-Za-z0-9+/=_-])/g],
+  // help.salesforce.com, support.maxmind.com, docs.newrelic.com, developers.facebook.com, rancher.com.
   ["salesforce_token", /(?<![A-Za-z0-9])00D[A-Za-z0-9]{12,15}![A-Za-z0-9._]{60,200}/g, "00D"],
   ["maxmind_key", /(?<![A-Za-z0-9])[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk(?![A-Za-z0-9])/g, "_mmk"],
   ["newrelic_key", /(?<![A-Za-z0-9])(?:eu01xx)?[0-9a-f]{26,40}FFFFNRAL(?![A-Za-z0-9])/g, "NRAL"],
-  ["asana_token", /(?<![\w/.])[12]\/\d{10,20}(?:\/\d{10,20})?:[0-9a-f]{32}(?![\w])/g],
   ["facebook_token", /(?<!\w)\d{15,16}\|[A-Za-z0-9_-]{27}(?![\w-])/g, "|"],
-  ["rancher_token", /(?<![\w-])(?:token|kubeconfig)-[a-z0-9-]{5,40}:[a-z0-9]{54}(?!\w)/g, ":"],
+  ["rancher_token", /(?<![\w-])(?:token|kubeconfig)-[a-z0-9-]{5,40}:[a-z0-9]{54}(?!\w)/g, "token-", "kubeconfig-"],
   // mailchimp.com/developer: the data center comes last.
   ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g, "-us"],
 ];
 
+/** Returns where a text has a shape, if it has one of the words, or if there are none. */
+export function matchesOf(shape: RegExp, text: string, words: readonly string[] = []): Iterable<RegExpExecArray> {
+  let isNear = words.length === 0;
+  for (const word of words) if (!isNear) isNear = text.includes(word);
+  // Most texts have none, which a search finds out with less than an iterator.
+  return isNear && text.search(shape) >= 0 ? text.matchAll(shape) : [];
+}
+
 /** Yields the tokens that have a shape and no beginning. */
 export function* shapesIn(text: string): Generator<SecretSpan> {
-  for (const [kind, shape, word = ""] of SHAPES)
-    if (text.includes(word))
-      for (const { 0: found, index } of text.matchAll(shape)) yield { start: index, end: index + found.length, kind };
+  for (const [kind, shape, ...words] of SHAPES)
+    for (const { 0: found, index } of matchesOf(shape, text, words))
+      yield { start: index, end: index + found.length, kind };
 }
