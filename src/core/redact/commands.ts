@@ -14,13 +14,16 @@ const OPTIONS: readonly (readonly [command: string, option: string])[] = [
     "-p(?:=| )",
   ],
   [
-    "certutil|cypher-shell|couchbase-cli|cbq|rabbitmqadmin|hydra|medusa|ncrack|ilorest|racadm|(?:\\./)?add-user\\.sh|mongo\\w{0,8}|crackmapexec|cme|nxc|netexec|evil-winrm|smbmap|bloodhound\\S{0,8}|certipy|kerbrute|twine upload|psexec\\w{0,3}|rdesktop|cqlsh|ncftp\\w{0,4}|beeline|tdsql|impala-shell",
+    "certutil|tabcmd|tsm|cypher-shell|couchbase-cli|cbq|rabbitmqadmin|hydra|medusa|ncrack|ilorest|racadm|(?:\\./)?add-user\\.sh|mongo\\w{0,8}|crackmapexec|cme|nxc|netexec|evil-winrm|smbmap|bloodhound\\S{0,8}|certipy|kerbrute|twine upload|psexec\\w{0,3}|rdesktop|cqlsh|ncftp\\w{0,4}|beeline|tdsql|impala-shell",
     "-p(?:=| )",
   ],
   ["sshpass", "-p(?: |=)?"],
   ["(?:redis|valkey|keydb)-cli", "-a "],
   ["https?|xh", "-a [^\\s:]{1,64}:"],
-  ["ldap(?:search|modify|add|delete|whoami|passwd)|security add-\\w{1,10}-password|kadmin[\\w.]{0,8}", "-w "],
+  [
+    "ldap(?:search|modify|add|delete|whoami|passwd)|security add-\\w{1,10}-password|kadmin[\\w.]{0,8}|odoo(?:-bin)?",
+    "-w ",
+  ],
   ["sqlcmd|osql|p4|bcp|zip|unzip|zipcloak|mosquitto_\\w{1,6}|ipmitool|isql|tsql", "-P(?: |)"],
   ["openssl enc", "-(?:k|pass) (?:pass:)?"],
   ["nuget push|dotnet nuget push", "-(?:k|ApiKey) "],
@@ -28,7 +31,7 @@ const OPTIONS: readonly (readonly [command: string, option: string])[] = [
   ["useradd|usermod", "-p "],
   ["ssh-keygen", "-[NP] "],
   ["plink|pscp|psftp", "-pw "],
-  ["schtasks(?:\\.exe)?|signtool(?:\\.exe)?", "/r?p "],
+  ["schtasks(?:\\.exe)?|signtool(?:\\.exe)?", "/[rR]?[pP] "],
   ["doctl auth init|snowsql|fly\\w{0,3}|vercel", "(?:-t|--access-token) "],
 ];
 
@@ -80,12 +83,12 @@ password  NickServ  NickServ[ \t]{1,4}:?(?:IDENTIFY|identify)[ \t]{1,4}(?:\w{1,3
 password    (?:^|\n)[ \t]{0,8}(?:username[ \t](?!and|or|&)\S{1,64}[ \t](?:privilege[ \t]\d{1,2}[ \t])?|enable[ \t])(?:password|secret)[ \t]{1,4}(?:\d[ \t]{1,4})?(\S{5,128})
 password  snmp-server  snmp-server[ \t]{1,4}community[ \t]{1,4}(?!public|private)(\S{4,64})
 password  red login account  (?<![A-Za-z])(?:credentials?|creds?|logins?|account)\\{0,3}["']?(?:[ \t]?[:=：]|[ \t](?:is|are))[ \t]{1,4}["'\x60]?[\w.@+-]{2,64}["'\x60]?[ \t]?[:/][ \t]?["'\x60]?((?=[^\s]{0,64}\d)[^\s"'\x60/$<]{5,128})
-password  /  [ \t]/[ \t]["'\x60]?(?<=(?<![A-Za-z])(?:[Cc]red|[Ll]og|[Ss]ign|[Aa]ccount|[Aa]dmin|[Rr]oot|[Uu]ser|[Aa]ccess|[Zz]ug[aä]ng|[Aa]nmeld|[Kk]onto|[Bb]enutzer|[Cc]onnexion|[Cc]ompte|[Aa]cc[eè]s|[Cc]uenta|[Uu]su[aá]rio|[Cc]onta|[Uu]tente|доступ|логин|账[号户]|登录|アカウント|ログイン|계정|로그인)[^\n/|]{0,48}[\w.+@-]{0,64}["'\x60]?[ \t]/[ \t]["'\x60]?)((?=[^\s]{0,48}(?:\d[^\s]{0,24}[A-Za-z][^\s]{0,24}[\d!@#$%^&*]|[A-Za-z][^\s]{0,24}[\d!@#$%^&*][^\s]{0,24}[A-Za-z\d!@#$%^&*]))(?=[^\s]{0,48}\d)[^\s"'\x60/$<|]{8,128}|(?:[a-z]{3,16}-){3,6}[a-z]{3,16}|(?<=@[^\s]{1,64}[ \t]/[ \t]["'\x60]?)(?:[a-z]{3,16}-){2}[a-z]{3,16}|(?<=n[ \t]as[ \t]["'\x60]?\S{2,64}[ \t]/[ \t]["'\x60]?)(?=[^\s]{0,64}\d)[^\s"'\x60/$<|]{6,128})
+password  /  [ \t]/[ \t]["'\x60]?(?<=(?<![A-Za-z])(?:[Cc]red|[Ll]og|[Ss]ign|[Aa]ccount|[Aa]dmin|[Rr]oot|[Uu]ser|[Aa]ccess|[Zz]ug[aä]ng|[Aa]nmeld|[Kk]onto|[Bb]enutzer|[Cc]onnexion|[Cc]ompte|[Aa]cc[eè]s|[Cc]uenta|[Uu]su[aá]rio|[Cc]onta|[Uu]tente|доступ|логин|账[号户]|登录|アカウント|ログイン|계정|로그인)[^\n/|]{0,48}[\w.+@-]{0,64}["'\x60]?[ \t]/[ \t]["'\x60]?)((?![A-Za-z]+\d*(?:\.[a-z]{1,4})?(?:[\s"'\x60)]|$))(?=[^\s]{0,48}(?:\d[^\s]{0,24}[A-Za-z][^\s]{0,24}[\d!@#$%^&*]|[A-Za-z][^\s]{0,24}[\d!@#$%^&*][^\s]{0,24}[A-Za-z\d!@#$%^&*]))(?=[^\s]{0,48}\d)[^\s"'\x60/$<|]{8,128}|(?:[a-z]{3,16}-){3,6}[a-z]{3,16}|(?<=@[^\s]{1,64}[ \t]/[ \t]["'\x60]?)(?:[a-z]{3,16}-){2}[a-z]{3,16}|(?<=(?:n[ \t]as|[trn][ \t](?:is|ist|es|est|é))[ \t]["'\x60]?\S{2,64}[ \t]/[ \t]["'\x60]?)(?=[^\s]{0,64}\d)[^\s"'\x60/$<|]{6,128})
 password  /  [ \t]/[ \t]["'\x60]?(?<=[\w.@+-]{2}["'\x60]?[ \t]/[ \t]["'\x60]?)((?=[^\s]{0,64}[\d!@#$%^&*]|[^\s]{12})[^\s"'\x60/$<|(]{5,128})["'\x60]?[ \t]{0,2}(?:\(|<-|←|—|–)[^()\n]{0,24}?(?:[Pp]assw(?:or[dt])|[Kk]ennwort|pwd?|contrase.a|mot de passe|mdp|senha|парол[ья]|密码|パスワード|비밀번호)[^\w\n]{0,2}(?:\)|\n|$)
 password    (?:isakmp[ \t]key|(?:tacacs|radius)-server[ \t](?:[^\n]{0,60}[ \t])?key|(?:ikev\d[ \t])?pre-shared-key(?:[ \t](?:local|remote|ascii-text|address[ \t]\S{1,40}[ \t]key))?|(?:message-digest|authentication)-key[ \t]\d{1,5}[ \t]md5|key-string|psksecret|wpa-psk[ \t]ascii|(?:auth[ \t](?:sha|md5)[\w-]{0,8}|priv[ \t](?:3?des|aes)(?:[ \t]\d{3})?))[ \t]{1,4}(?:\d[ \t]{1,4}|cipher[ \t])?(?=[^\s]{0,64}[\dA-Z!@#$])${VALUE}
 password  samba-tool  samba-tool[ \t]user[ \t](?:create|add)[ \t]\S{1,64}[ \t]${VALUE}
 password  --encrypt  qpdf[ \t][^\n]{0,64}--encrypt[ \t]${VALUE}[ \t]${VALUE}[ \t]\d
-password  using  connect[ \t]to[ \t]\S{1,64}[ \t]user[ \t]\S{1,64}[ \t]using[ \t]${VALUE}
+password  using  (?:^|[\n"'\x60;]|db2)[ \t]{0,8}connect[ \t]to[ \t]\S{1,64}[ \t]user[ \t]\S{1,64}[ \t]using[ \t]${VALUE}
 password  airportnetwork  -setairportnetwork[ \t]\S{1,32}[ \t](?:"[^"\n]{1,32}"|\S{1,32})[ \t]${VALUE}
 password  aterial  key[Mm]aterial["']?[=>]["']?([^\s"'<$]{5,128})
 secret    mc[ \t](?:alias[ \t]set|config[ \t]host[ \t]add)(?:[ \t]{1,4}\S{1,128}){3}[ \t]{1,4}${VALUE}
@@ -114,7 +117,7 @@ aws_secret_key  AKIA ASIA  (?:AKIA|ASIA)[A-Z2-7]{16}[^A-Za-z0-9+/]{1,24}(?:[A-Za
 password  7  (?:key|password|secret) 7 ([0-9A-F]{8,64})
 secret  :  (?:key|secret|seed|code)s?:[ \t\n]{1,4}(?=[^\n]{0,76}\d)((?:[A-Za-z0-9]{4}[ -]){3,15}[A-Za-z0-9]{4})(?![\w-])
 password  WiFi.begin  WiFi\.begin\([^,\n]{1,64},[ \t]{0,4}["']([^"'\n]{5,128})["']
-secret    (?:[Mm]nemonic|(?<![A-Za-z])[Ss]eed|[Rr]ecovery|[Pp]hrase|[Ww]allet)[^\n]{0,40}?[:=[(\n]\s{0,8}[[(]?((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
+secret    (?:[Mm]nemonic|(?<![A-Za-z])[Ss]eed|[Rr]ecovery|[Pp]hrase|[Ww]allet)[^\n]{0,40}?[:=[(|\n]\s{0,8}[[(]?((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
 ntlm_hash  :::  (?<![0-9a-f])[0-9a-f]{32}:([0-9a-f]{32}):::
 `
   .trim()
@@ -138,20 +141,20 @@ const ANNOUNCED =
 
 /** Sentences and lists of codes that let in once. */
 const CODE =
-  /(?<![A-Za-z])(?:pin(?:[ \t]code)?|пин(?:-?код)?|otp|passcode|(?:verification|one-time|login|authentication|sign-in|2fa|mfa|otp|sms)[ \t](?:pass)?code)(?:[ \t]for[ \t][\w ]{1,24})?[ \t]?(?:is|:|=)[ \t]?(\d{3}-\d{3}|\d{4,8})(?!\d)|(?:use|enter)[ \t](?:the[ \t])?code[ \t](\d{4,8})(?!\d)|(?<!\d)(\d{4,8})[ \t]is[ \t]your[ \t][\w ]{1,40}code/dgi;
+  /(?<![A-Za-z])(?:pin(?:[ \t]code)?|пин(?:-?код)?|otp|tan|passcode|einmal(?:code|passwort)|bestätigungscode|code de vérification|código de verificación|código de verificação|codice di verifica|код подтверждения|验证码|認証コード|인증 ?번호|(?:verification|one-time|login|authentication|sign-in|2fa|mfa|otp|sms)[ \t](?:pass)?code)(?:[ \t]for[ \t][\w ]{1,24})?[ \t]?(?:is|ist|lautet|es|est|:|：|=|是|は)[ \t]?(\d{3}-\d{3}|\d{4,8})(?!\d)|(?:use|enter)[ \t](?:the[ \t])?code[ \t](\d{4,8})(?!\d)|(?<!\d)(\d{4,8})[ \t]is[ \t]your[ \t][\w ]{1,40}code/dgi;
 const CODES = new RegExp(
-  `(?:${String.raw`(?:recovery|back-?up|scratch|rescue|emergency|wiederherstellungs|ersatz|sicherungs|notfall|herstel)[ _-]?(?:(?:verification|login|2fa|mfa)[ _-])?codes?|codes? (?:de |d['’])(?:secours|récupération|sauvegarde|urgence)|c[óo]digos? de (?:respaldo|recuperaci[óo]n|emergencia|backup|recupera[çc][ãa]o|reserva)|codic[ei] di (?:backup|recupero|riserva|emergenza|ripristino)|резервн\S{1,4} код|код\S{0,3} восстановления|kod\S{0,3} (?:zapasow|odzyskiwania)|(?:yedek|kurtarma) kod|(?:备用|备份|恢复|備用)(?:验证|登录)?代?[码碼]|(?:バックアップ|リカバリー|回復|復旧)用?コード|(?:백업|복구) ?코드|mã (?:dự phòng|khôi phục)`})` +
+  `(?:${String.raw`(?:recovery|back-?up|scratch|rescue|emergency|wiederherstellungs|ersatz|sicherungs|notfall|herstel)[ _-]?(?:(?:verification|login|2fa|mfa)[ _-])?codes?|codes? (?:de |d['’])(?:secours|récupération|sauvegarde|urgence)|c[óo]digos? de (?:respaldo|recuperaci[óo]n|emergencia|backup|recupera[çc][ãa]o|reserva)|codic[ei] di (?:backup|recupero|riserva|emergenza|ripristino)|резервн\S{1,4} код|код\S{0,3} восстановления|kod\S{0,3} (?:zapasow[ye]|odzyskiwania)|(?:yedek|kurtarma) kod\S{0,4}|(?:备用|备份|恢复|備用)(?:验证|登录)?代?[码碼]|(?:バックアップ|リカバリー|回復|復旧)用?コード|(?:백업|복구) ?코드|mã (?:dự phòng|khôi phục)`})` +
     String.raw`(?![a-z])[^\n]{0,80}?(?:[:=\n：]|[ \t](?:is|are|ist|lautet|lauten|es|son|est|sont|são|sono)(?=[ \t])|[ \t](?=\d{4} \d{4}|[A-Za-z0-9]{4,6}-[A-Za-z0-9]{4,6})|は|是)`,
   "gi",
 );
 /** A line with one code, or one word of a list. */
 const ONE_CODE =
-  /(?:[\s,;"'`[\]*•-]|\d{1,2}[.)][ \t]){0,12}(?:((?<=\n[ \t*•-]{0,8})[A-Za-z0-9]{3,12}(?:[- ][A-Za-z0-9]{3,12}){0,7}(?=[ \t]*(?:\r?\n|$)))|(\d{3,5}(?:[ -]\d{3,5}){1,5}|[A-Za-z0-9]{3,12}(?:[- ]?[A-Za-z0-9]{3,12}){0,7}?))(?![A-Za-z0-9]|[.@/:_-][A-Za-z0-9])/dy;
+  /(?:[\s,;"'`[\]*•-]|\d{1,2}[.)][ \t]|(?:and|und|et|y|e|и)[ \t]){0,12}(?:((?<=\n[ \t*•-]{0,8})[A-Za-z0-9]{3,12}(?:[- ][A-Za-z0-9]{3,12}){0,7}(?=[ \t]*(?:\r?\n|$)))|(\d{3,5}(?:[ -]\d{3,5}){1,5}|[A-Za-z0-9]{3,12}(?:[- ]?[A-Za-z0-9]{3,12}){0,7}?))(?![A-Za-z0-9]|[.@/:_-][A-Za-z0-9])/dy;
 
 /** Yields what commands and the like take as secrets. */
 export function* loginsIn(text: string): Generator<SecretSpan> {
   // Options are rarer than names of programs.
-  if (/[ \t](?:-(?:h?p|a|w|P|k|pass|ApiKey|[AXN]|pw|t|-access-token)|\/r?p )/.test(text))
+  if (/[ \t](?:-(?:h?p|a|w|P|k|pass|ApiKey|[AXN]|pw|t|-access-token)|\/[rR]?[pP] )/.test(text))
     for (const [program, option] of PROGRAMS)
       for (const { 0: found, index } of text.matchAll(program)) {
         const from = index + found.length;

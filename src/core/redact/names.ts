@@ -25,7 +25,7 @@ const NO_PASSWORDS =
 const SECRET_END = /(?:secrets?|token|api_?key|secretkey|accesskey|privatekey|credentials?|authorization)$/;
 /** Words for a password and for another secret in other languages, without the marks of their letters. */
 const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelsz[oa]v?|zaporka|sifre|parola|lozinka|gesl[oa]|slaptazodis|parool|(?:kata )?sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パス(?:ワード)?|ハスワート|비밀번호|비번|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
-const SECRET_ABROAD = `zugangsdaten|anmeldedaten|identifiants|credenciales|credenziali|ログイン|账号|帳號|로그인|логин|geheimnis|schlussel|clave|chave|jeton|cles?(?![a-z])|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|鍵|토큰|비밀키|(?<![ァ-ヴー])キー(?![ァ-ヴー])|키(?=[는가: 입])|llave|chiave|klucz|anahtar|sleutel|nyckel|कुंजी`;
+const SECRET_ABROAD = `zugangsdaten|anmeldedaten|identifiants|credenciales|credenziali|ログイン|账号|帳號|로그인|логин|geheimnis|segret[oa]|segredo|schlussel|clave|chave|jeton|cles?(?![a-z])|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|鍵|토큰|비밀키|(?<![ァ-ヴー])キー(?![ァ-ヴー])|키(?=[는가: 입])|llave|chiave|klucz|anahtar|sleutel|nyckel|कुंजी`;
 /** The words for both. */
 export const ABROAD_WORDS = { password: PASSWORD_ABROAD, secret: SECRET_ABROAD };
 /** With what may be added to them at their end. */
@@ -137,7 +137,7 @@ const PLACEHOLDER =
   /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill|generate)[_-]?(?:me|in|this|with|by|an?)(?:[_-].*)?|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
 /** Words that a test or a form has in the place of a password: what it is, and that it is wrong. */
 export const NO_VALUE =
-  /^(?:(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais|fake|not|too|another|other|old|new|my|a|the|some|test)?[ _-]?(?:the[ _-]?)?(?:pass(?:word|wd|phrase)?|secret|token|pw|pwd|credentials?|short|long|weak|user|string|tests?|testing|null|none|true|false)|(?:(?:wrong|bad|invalid|incorrect)[ _-]?(?:pass(?:word|wd)?|pw|pwd|secret|token|one|value)?[ _-]?\d{0,4})|incorrect[oa]|nope|\$\w+)$/i;
+  /^(?:(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais|fake|not|too|other|old|new|my|some|test)?[ _-]?(?:the|my|an?|your)?[ _-]?(?:right|correct|real|valid|same)?[ _-]?(?:pass(?:word|wd|phrase)?|secret|token|pw|pwd|credentials?|one|short|long|weak|user|string|tests?|testing|null|none|true|false)\d?|(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais)[ _-]?(?:pass(?:word|wd)?|pw|pwd|secret|token|one|value)?[ _-]?\d{0,4}|incorrect[oa]|nope|\$\w+)$/i;
 /** An expression of a program: names with dots between. */
 const EXPRESSION = /^[A-Za-z_$][A-Za-z_$0-9]{0,19}(?:\??\.[A-Za-z_$][A-Za-z_$0-9]{0,19})+$/;
 const ABOUT = /pass|secret|token|apikey|密码/i;

@@ -37,6 +37,8 @@ type Charset = keyof typeof CHARSETS;
 /** Longest tokens whose shape is compared. */
 const SHAPED = 16_384;
 const MOST_TRIES = 8;
+/** Who says what the less known tokens are. */
+const LISTED = "their issuers, and the lists of gitleaks, trufflehog and kingfisher";
 const MIXED = String.raw`^(?=.*\d)(?=.*[A-Za-z]).*[A-Za-z0-9]{16}`;
 
 /** Rows of kind, beginnings, characters, fewest to most of them, who says so, and a shape. The last ones of private keys lack the lines around them. */
@@ -169,61 +171,34 @@ bedrock_key  bedrock-api-key-  base64  60  docs.aws.amazon.com: Bedrock API keys
 razorpay_key  rzp_live_ rzp_test_  letters  14-14  razorpay.com/docs: API keys
 api_key_pk  pk_  word  34  clickup.com/api: personal tokens; developers.klaviyo.com: private keys  ^\d{6,9}_[A-Z0-9]{32}$|^(?:[A-Za-z0-9]{6}_)?[0-9a-f]{34}$
 grafana_token  eyJrIjoi  base64  60  grafana.com/docs: API keys
-cloudflare_token  v1.0-  dashed  160  developers.cloudflare.com: origin CA keys
-cloudflare_token  cfat_ cfut_ cfk_  letters  40  developers.cloudflare.com: API tokens
-adobe_secret  p8e-  dashed  32  developer.adobe.com: client secrets
 authress_key  sc_ ext_ scauth_ authress_  path  40  authress.io: access keys  ^[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-]
-airtable_token  oaa  dotted  40  airtable.com/developers: OAuth tokens  ^\w{10,16}\.v1\.
-harness_key  pat. sat.  dotted  60  developer.harness.io: API keys  ^[\w-]{22}\.[A-Za-z0-9]{24}\.[A-Za-z0-9]{20}$
-infisical_token  st.  dotted  80  infisical.com/docs: service tokens  ^[0-9a-f]{24}\.[0-9a-f]{32}
-vault_token  s.  letters  24-24  developer.hashicorp.com/vault: tokens before 1.10  ^(?=.*\d.*\d)(?=.*[A-Z]).*(?:[a-z][A-Z\d].*){4}
 octopus_key  API-  letters  25-34  octopus.com/docs: API keys  ^(?=.*\d)(?=.*[A-Z])[A-Z\d]+$
 clickhouse_key  4b1d  letters  38-38  clickhouse.com/docs: API keys
-zoho_token  1000.  dotted  65-65  zoho.com/crm/developer: tokens  ^[0-9a-f]{32}\.[0-9a-f]{32}$
-salesforce_key  3MVG9 5AEP861  dotted  80  help.salesforce.com: connected apps
 okta_token  00  dashed  40-40  developer.okta.com: API tokens  ^(?=.*[A-Z])(?=.*[a-z])(?=.*\d)
 jenkins_token  11  hex  32-32  jenkins.io: API tokens  [a-f]
-mapbox_token  sk.eyJ  dotted  60  docs.mapbox.com: secret tokens
 launchdarkly_key  api- sdk- rh-api-  dashed  36-36  launchdarkly.com/docs: keys  ^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$
 payment_key  live_ test_ sandbox_  base64  30  docs of GoCardless, Mollie, Lob, MessageBird: API keys  ^(?=.*\d.*[A-Za-z]\d).*(?:[A-Za-z]\d[A-Za-z]*|\d[A-Za-z]+){3}.*(?<=[A-Za-z\d]{14})
 stripe_client_secret  pi_ seti_  word  40  docs.stripe.com: client secrets  ^[A-Za-z0-9]{14,}_secret_
-paypal_token  A21AA  dashed  80  developer.paypal.com: access tokens
 braintree_token  access_token$production$ access_token$sandbox$  hash  40  developer.paypal.com/braintree: access tokens
-paseto  v1.local. v2.local. v3.local. v4.local. v1.public. v2.public. v3.public. v4.public.  dotted  60  paseto.io: tokens
 swarm_token  SWMTKN-1- SWMKEY-1-  base64  40  docs.docker.com: join tokens, unlock keys
 k3s_token  K10  base64  64  docs.k3s.io: join tokens  ^[0-9a-f]{64}
 scaleway_key  SCW DO00 GOOG1E EXO  letters  16-60  docs of Scaleway, DigitalOcean, Google, Exoscale: access keys  ^(?=.*\d)(?:[A-Z\d]+|[0-9a-f]+)$
-tencent_key  AKID AKLT  letters  28-60  cloud.tencent.com, volcengine.com: access keys  ${MIXED}
-yandex_token  AQVN y0_ t1.9eu  dotted  35  yandex.cloud/docs: API keys and tokens
-vk_token  vk1.a.  dashed  80  dev.vk.com: access tokens
-aiven_token  aivenv1 AVNS_  base64  16  aiven.io/docs: tokens and passwords  ${MIXED}
-intercom_token  dG9rOj  base64  40  developers.intercom.com: access tokens
-confluent_key  cflt  base64  56-62  docs.confluent.io: API secrets
-backblaze_key  K001 K002 K003 K004 K005  base64  27-27  backblaze.com/docs: application keys  ${MIXED}
-telnyx_key  KEY01  dashed  45  developers.telnyx.com: API keys  ${MIXED}
 linkedin_token  WPL_AP1.  path  16  learn.microsoft.com/linkedin: client secrets
 linkedin_token  AQU AQV AQW AQX  dashed  200  learn.microsoft.com/linkedin: access tokens
-tiktok_token  act. rft. clt.  dotted  50  developers.tiktok.com: access tokens  ${MIXED}
 twitch_token  oauth:  letters  30-30  dev.twitch.tv: chat
-pushbullet_token  o.  letters  32-32  docs.pushbullet.com: access tokens  ${MIXED}
 ntfy_token  tk_  letters  29-29  docs.ntfy.sh: access tokens  \d
 imagekit_key  private_  base64  28-28  imagekit.io/docs: private keys  ^[A-Za-z0-9+/]{27}=$
-dify_key  app- dataset-  letters  24-24  docs.dify.ai: API keys  ^(?=.*\d)(?=.*[A-Z])(?=.*[a-z])
-modal_key  ak- as-  letters  22-22  modal.com/docs: tokens  ^(?=.*\d)(?=.*[A-Z])(?=.*[a-z])
-mandrill_key  md-  dashed  22-22  mailchimp.com/developer: Transactional  ^(?=.*\d)(?=.*[A-Z])(?=.*[a-z])
-percy_token  web_ app_ auto_  hex  60  browserstack.com/docs/percy: tokens
-close_key  api_  dotted  40  developer.close.com: API keys  ^[A-Za-z0-9]{20,}\.[A-Za-z0-9]{20,}$
-beamer_key  b_  base64  44-46  getbeamer.com: API keys  ${MIXED}
-calcom_key  cal_ cal_live_  hex  32  cal.com/docs: API keys
-portainer_token  ptr_  base64  40  docs.portainer.io: access tokens
 wallet_key  suiprivkey1 addr_xsk1 root_xsk1 acct_xsk1 ed25519_sk1 ed25519e_sk1 edsk edesk spsk p2sk secret-extended-key-main1  letters  50  docs of Sui, Cardano, Tezos, Zcash: private keys
 wallet_key  S  upper  55-55  developers.stellar.org: secret seeds
 asana_token  1/ 2/  scheme  43  developers.asana.com: personal access tokens  ^\d{10,20}(?:/\d{10,20})?:[0-9a-f]{32}$
-wallet_key  ed25519:  letters  85-90  docs.near.org: access keys
-wallet_key  ed25519-priv-0x secp256k1-priv-0x  hex  64  aptos.dev: private keys
-wallet_key  0201036c6e64  hex  100  docs.lightning.engineering: macaroons
-api_key  endr+ ico- tk-us- tk-eu- s-s4t2ud- s-s4t2af- spu- da2- dnkey- BBFF- sec-c- duffel_live_ duffel_test_ sm_aat_ sm_pat_ sm_sat_ alcht_ apify_api_ apify_proxy_ apify_ui_ ddp_ ddw_ flb_live_ ak_live_ ak_test_ rootly_ salad_cloud_ slk_ sqco_ pgar_ ramp_sec_ shltm_ odt_ mdb_sa_sk_ scp-live- scp-test- storecove_ ion_ codemagic_ launchdarkly-secret- launchdarkly-private- persona_production_ persona_sandbox_ pdl_live_apikey_ pdl_sdbx_apikey_ secret-live- secret-test- secret- console- essu_ hcaik_ hcbik_ hcxik_ hcamk_ hcxmk_ napi_ xau_ CCDB1_ bfl_ sess- esecret_ bb_live_ bb_ma_ bb_pr_ dtn_ m0- nk- sk_car_ sk_a2V5 pat_ n8n_api_ retool_ sktsec_ jsrp_ jsrd_ packagist_uat_ packagist_oat_ chpt_ argos_ depot_org_ depot_project_ depot_user_ gb_api_ xaat- xapt- hbp_ cu_ inc_ fhb- ucat_ tid_ tsec_ pina_ cnvca dls_ nbp_ os_v2_app_ os_v2_org_ pk_prod_ snyk_ cxtp_ cxup_ censys_  dashed  20  the issuers' documents, and the lists of gitleaks, trufflehog, kingfisher  ^(?=.*\d.*\d)(?=.*[A-Za-z])(?=.*[A-Za-z0-9]{12})(?=.*(?:\d[A-Za-z]|[a-z][A-Z]))
-api_key  VF. hawk. tkn.v1_ api_live. api_sandbox. api_live_us. snyk_uat. snyk_sat. STS. na1. fnA  path  32  the issuers' documents, and the lists of gitleaks, trufflehog, kingfisher  ${MIXED}
+api_key  endr+ cfat_ cfut_ cfk_ p8e- A21AA AVNS_ ico- tk-us- tk-eu- s-s4t2ud- s-s4t2af- spu- da2- dnkey- BBFF- sec-c- duffel_live_ duffel_test_ sm_aat_ sm_pat_ sm_sat_ alcht_ apify_api_ apify_proxy_ apify_ui_ ddp_ ddw_ flb_live_ ak_live_ ak_test_ rootly_ salad_cloud_ slk_ sqco_ pgar_ ramp_sec_ shltm_ odt_ mdb_sa_sk_ scp-live- scp-test- storecove_ ion_ codemagic_ launchdarkly-secret- launchdarkly-private- persona_production_ persona_sandbox_ pdl_live_apikey_ pdl_sdbx_apikey_ secret-live- secret-test- secret- console- essu_ hcaik_ hcbik_ hcxik_ hcamk_ hcxmk_ napi_ xau_ CCDB1_ bfl_ sess- esecret_ bb_live_ bb_ma_ bb_pr_ dtn_ m0- nk- sk_car_ sk_a2V5 pat_ n8n_api_ retool_ sktsec_ jsrp_ jsrd_ packagist_uat_ packagist_oat_ chpt_ argos_ depot_org_ depot_project_ depot_user_ gb_api_ xaat- xapt- hbp_ cu_ inc_ fhb- ucat_ tid_ tsec_ pina_ cnvca dls_ nbp_ os_v2_app_ os_v2_org_ pk_prod_ snyk_ cxtp_ cxup_ censys_  dashed  20  ${LISTED}  ^(?=.*\d.*\d)(?=.*[A-Za-z])(?=.*[A-Za-z0-9]{12})(?=.*(?:\d[A-Za-z]|[a-z][A-Z]))
+api_key  VF. v1.0- sk.eyJ 3MVG9 5AEP861 v1.local. v2.local. v3.local. v4.local. v1.public. v2.public. v3.public. v4.public. AQVN y0_ t1.9eu vk1.a. aivenv1 dG9rOj cflt act. rft. clt. ptr_ hawk. tkn.v1_ api_live. api_sandbox. api_live_us. snyk_uat. snyk_sat. STS. na1. fnA  path  32  ${LISTED}  ${MIXED}
+api_key  api_ pat. sat. st. 1000. oaa  dotted  40  ${LISTED}  ^(?=.*\d.*\d.*\d)\w{10,}\.(?:v1\.)?[\w-]{16,}
+api_key  s. o.  letters  24-32  ${LISTED}  ^(?=.*\d.*\d)(?=.*[A-Z]).*(?:[a-z][A-Z\d].*){4}
+api_key  app- dataset- ak- as- md-  dashed  22-24  ${LISTED}  ^(?=.*\d)(?=.*[A-Z])(?=.*[a-z])
+api_key  web_ app_ auto_ cal_ cal_live_  hex  32  ${LISTED}
+api_key  AKID AKLT K001 K002 K003 K004 K005 KEY01  base64  27-60  ${LISTED}  ${MIXED}
+wallet_key  ed25519: ed25519-priv-0x secp256k1-priv-0x 0201036c6e64  letters  64  docs of NEAR, Aptos, lnd: private keys, macaroons
 zapier_webhook  hooks.zapier.com/hooks/catch/  path  10  help.zapier.com: webhooks
 ifttt_webhook  maker.ifttt.com/trigger/  path  30  help.ifttt.com: webhooks
 make_webhook  hook.us1.make.com/ hook.us2.make.com/ hook.eu1.make.com/ hook.eu2.make.com/  path  20  make.com: webhooks
@@ -421,8 +396,9 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, ...words: string[
   // hardhat.org, docs.ethers.org, viem.sh, book.getfoundry.sh: keys of accounts, alone or in a list.
   [
     "wallet_key",
-    /(?<![0-9A-Za-z])(?:0x)?[0-9a-f]{64}(?![0-9A-Za-z])(?<=(?:accounts|wallet|signer|deployer|fromPrivateKey|privateKeyTo\w{1,12}|from_key|startBroadcast|HDWalletProvider)["']?[\s:=([{]{1,12}["'`]?(?:(?:0x)?[0-9a-f]{64}["'`,\s]{1,12}){0,20}(?:0x)?[0-9a-f]{64})/gi,
+    /(?<![0-9A-Za-z])(?:0x)?[0-9a-f]{64}(?![0-9A-Za-z])(?<=(?:accounts|(?<![a-z])pk|wallet(?:[ \t](?:address|import|key))?|signer|deployer|fromPrivateKey|privateKeyTo\w{1,12}|from_key|startBroadcast|HDWalletProvider)["']?[\s:=([{]{1,12}["'`]?(?:(?:0x)?[0-9a-f]{64}["'`,\s]{1,12}){0,20}(?:0x)?[0-9a-f]{64})/gi,
     "accounts",
+    "PK",
     "allet",
     "igner",
     "eployer",
