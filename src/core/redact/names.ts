@@ -25,7 +25,7 @@ const NO_PASSWORDS =
 const SECRET_END = /(?:secrets?|token|api_?key|secretkey|accesskey|privatekey|credentials?|authorization)$/;
 /** Words for a password and for another secret in other languages, without the marks of their letters. */
 const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelsz[oa]v?|zaporka|sifre|parola|lozinka|gesl[oa]|slaptazodis|parool|(?:kata )?sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パス(?:ワード)?|ハスワート|비밀번호|비번|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
-const SECRET_ABROAD = `zugangsdaten|anmeldedaten|identifiants|credenciales|credenziali|ログイン|账号|帳號|로그인|логин|geheimnis|segret[oa]|segredo|schlussel|clave|chave|jeton|cles?(?![a-z])|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|鍵|토큰|비밀키|(?<![ァ-ヴー])キー(?![ァ-ヴー])|키(?=[는가: 입])|llave|chiave|klucz|anahtar|sleutel|nyckel|कुंजी`;
+const SECRET_ABROAD = `zugangsdaten|anmeldedaten|identifiants|credenciales|credenziali|ログイン|账号|帳號|로그인|логин|geheimnis|segret[oa]|segredo|schlussel|clave|chave|jeton|(?<![a-z])cles?(?![a-z])|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|鍵|토큰|비밀키|(?<![ァ-ヴー])キー(?![ァ-ヴー])|키(?=[는가: 입])|llave|chiave|klucz|anahtar|sleutel|nyckel|कुंजी`;
 /** The words for both. */
 export const ABROAD_WORDS = { password: PASSWORD_ABROAD, secret: SECRET_ABROAD };
 /** With what may be added to them at their end. */
