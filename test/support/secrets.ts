@@ -72,6 +72,14 @@ const TOKENS: readonly (readonly [kind: string, begin: string, of: keyof typeof 
   ["age_key", "AGE-SECRET-KEY-1", "letters", 58],
   ["atlassian_token", "ATATT3", "letters", 60],
   ["sourcegraph_token", "sgp_", "hex", 40],
+  ["dropbox_token", "sl.u.", "dashed", 140],
+  ["dropbox_token", "sl.B", "dashed", 130],
+  ["swarm_token", "SWMTKN-1-", "letters", 70],
+  ["api_key", "apify_api_", "letters", 36],
+  ["api_key", "vk1.a.", "letters", 100],
+  ["api_key", "p8e-", "letters", 32],
+  ["stripe_key", "sk_prod_", "letters", 24],
+  ["wallet_key", "suiprivkey1", "letters", 58],
 ];
 
 function made(random: Random, of: keyof typeof SETS, length: number): string {

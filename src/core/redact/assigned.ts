@@ -13,7 +13,7 @@ import {
   unmarked,
   type Writing,
 } from "./names.ts";
-import type { SecretSpan } from "./tokens.ts";
+import { matchesOf, type SecretSpan } from "./tokens.ts";
 
 /** Beginnings of the words that secretKind knows. */
 const NAMED =
@@ -312,7 +312,7 @@ const QUERY =
 
 /** Yields the secrets in the queries of addresses. */
 export function* queriesIn(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: value, index } of text.matchAll(QUERY)) {
+  for (const { 0: found, 1: value, index } of matchesOf(QUERY, text)) {
     const name = found.slice(0, -value.length).toLowerCase();
     const isPassword = /pass=$/.test(name) && canBeSecret(value, "password", "setting");
     const isMade = value.length >= 16 && /\d/.test(value) && /[A-Za-z]/.test(value);

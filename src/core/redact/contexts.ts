@@ -7,7 +7,7 @@ import { hintedIn, oddIn } from "./hinted.ts";
 import { canBeSecret } from "./names.ts";
 import { shownIn } from "./sources.ts";
 import { tablesIn } from "./tables.ts";
-import type { SecretSpan } from "./tokens.ts";
+import { matchesOf, type SecretSpan } from "./tokens.ts";
 
 /** Yields all of them in a text. */
 export function* contextsIn(text: string): Generator<SecretSpan> {
@@ -40,7 +40,7 @@ function* privateKeys(text: string): Generator<SecretSpan> {
   let past = 0;
   /** The next end, which many beginnings share, so that the text is searched once. */
   let ends = { start: 0, end: 0 };
-  for (const { 0: begin, index } of text.matchAll(KEY_BEGINS)) {
+  for (const { 0: begin, index } of matchesOf(KEY_BEGINS, text)) {
     if (index < past) continue;
     const from = index + begin.length;
     if (ends.start < from) {
@@ -67,7 +67,7 @@ const KEY_LINE = /^[\s>|"'+\d:.)\u2502-]{0,16}([A-Za-z0-9+/]{1,76})={0,2}(?:\\n)
 /** The rest of keys whose first line is missing. */
 function* keyEnds(text: string): Generator<SecretSpan> {
   let past = 0;
-  for (const { 0: end, index } of text.matchAll(KEY_ENDS)) {
+  for (const { 0: end, index } of matchesOf(KEY_ENDS, text)) {
     let start = index;
     const least = Math.max(past, index - LONGEST_KEY);
     for (let to = index; to > least; ) {
@@ -136,12 +136,12 @@ const isCredential = (value: string): boolean =>
   canBeSecret(value, "secret", "quoted");
 
 function* headers(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: value, index } of text.matchAll(BEARER)) {
+  for (const { 0: found, 1: value, index } of matchesOf(BEARER, text)) {
     if (!/\d/.test(value) || !/[A-Za-z]/.test(value) || value.includes("://")) continue;
     const start = index + found.length - value.length;
     yield { start, end: index + found.length, kind: "authorization" };
   }
-  for (const { 0: found, 1: scheme = "", 2: rest, index } of text.matchAll(HEADER)) {
+  for (const { 0: found, 1: scheme = "", 2: rest, index } of matchesOf(HEADER, text)) {
     const start = index + found.length - rest.length;
     const isList = /^(?:Digest|AWS4-HMAC-SHA256|OAuth|Hawk|Signature|Credential)$/i.test(scheme);
     // A list of members has quotes of its own.
@@ -151,7 +151,7 @@ function* headers(text: string): Generator<SecretSpan> {
       yield { start, end: start + value.length, kind: "authorization" };
   }
   let past = 0;
-  for (const { 0: found, index } of text.matchAll(COOKIE)) {
+  for (const { 0: found, index } of matchesOf(COOKIE, text)) {
     if (index < past) continue;
     const start = index + found.length;
     const isSet = /^set/i.test(found);
@@ -170,6 +170,6 @@ const EMAIL =
 /** Yields addresses of people. Those of git's transports (`git@github.com`) are not. */
 export function* emailsIn(text: string): Generator<SecretSpan> {
   if (!text.includes("@")) return;
-  for (const { 0: found, index } of text.matchAll(EMAIL))
+  for (const { 0: found, index } of matchesOf(EMAIL, text))
     if (!found.startsWith("git@")) yield { start: index, end: index + found.length, kind: "email" };
 }

@@ -3,7 +3,7 @@
 import { quotedAt } from "./assigned.ts";
 import { isMade } from "./hinted.ts";
 import { canBeSecret, isChance, isOdd, labelOf, secretKind, type Writing } from "./names.ts";
-import type { SecretSpan } from "./tokens.ts";
+import { matchesOf, type SecretSpan } from "./tokens.ts";
 
 /** Yields the secrets in documents. */
 export function* documentsIn(text: string): Generator<SecretSpan> {
@@ -30,19 +30,19 @@ const ABOUT = /pass|pwd|secret|token|key|cred/i;
 const LISTED = /<key>([^<>]{2,64})<\/key>\s{0,32}<(?:string|data)>([^<>]{4,4096})</g;
 
 function* elements(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: name, 2: attributes, 3: value, index } of text.matchAll(ELEMENT)) {
+  for (const { 0: found, 1: name, 2: attributes, 3: value, index } of matchesOf(ELEMENT, text)) {
     const named = NAME.exec(attributes)?.[1];
     const end = index + found.length;
     const start = end - value.length;
     yield* valueNamed(named ?? name.replace(/^.*:/, ""), value.trimEnd(), start, "quoted");
   }
-  for (const { 0: found, 1: value, index } of text.matchAll(VALUE_OF)) {
+  for (const { 0: found, 1: value, index } of matchesOf(VALUE_OF, text)) {
     const before = text.slice(Math.max(0, index - 200), index);
     const above = ABOUT.test(before) ? PARENT.exec(before.replace(/["']$/, "")) : undefined;
     const name = above?.[1] ?? above?.[2] ?? above?.[3];
     if (name !== undefined) yield* valueNamed(name, value, index + found.length - value.length, "quoted");
   }
-  for (const { 0: found, 1: name, 2: value, index } of text.matchAll(LISTED))
+  for (const { 0: found, 1: name, 2: value, index } of matchesOf(LISTED, text))
     yield* valueNamed(name, value.trimEnd(), index + found.length - 1 - value.length, "quoted");
 }
 
@@ -59,7 +59,7 @@ const FORM = /form-data;[ \t]{0,4}name=\\{0,3}"([\w.-]{2,64})\\{0,3}"(?:\r?\n){2
 const WORD = /[^\s"'`,;<>{}]{4,1024}/y;
 
 function* pairs(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: name, index } of text.matchAll(PAIR)) {
+  for (const { 0: found, 1: name, index } of matchesOf(PAIR, text)) {
     const at = index + found.length;
     const quoted = quotedAt(text, at);
     WORD.lastIndex = at;
@@ -67,7 +67,7 @@ function* pairs(text: string): Generator<SecretSpan> {
     const start = quoted?.start ?? at;
     yield* valueNamed(name, text.slice(start, end), start, quoted ? "quoted" : "setting");
   }
-  for (const { 0: found, 1: name, 2: value, index } of text.matchAll(FORM))
+  for (const { 0: found, 1: name, 2: value, index } of matchesOf(FORM, text))
     yield* valueNamed(name, value, index + found.length - value.length, "quoted");
 }
 
@@ -77,7 +77,7 @@ const LINES =
 
 function* lines(text: string): Generator<SecretSpan> {
   if (!ABOUT.test(text)) return;
-  for (const { 1: quote, 2: name, 3: value, indices } of text.matchAll(LINES))
+  for (const { 1: quote, 2: name, 3: value, indices } of matchesOf(LINES, text))
     if (quote === '"' || isMade(value) || isChance(value))
       yield* valueNamed(name.replaceAll(" ", "_"), value, indices?.[3]?.[0] ?? 0, quote === "" ? "bare" : "quoted");
 }
@@ -115,7 +115,7 @@ const CELL = /\s{0,8}(?:[NEB]?'((?:[^'\n]|''){0,1024})'|[^,'()]{1,256}(?:\([^()]
 
 /** Values of the columns of a statement that have the name of a secret. */
 function* rows(text: string): Generator<SecretSpan> {
-  for (const { 0: found, 1: columns, index } of text.matchAll(ROWS)) {
+  for (const { 0: found, 1: columns, index } of matchesOf(ROWS, text)) {
     let at = index + found.length;
     for (const column of columns?.split(",") ?? Array.from({ length: 16 }, () => "")) {
       CELL.lastIndex = at;
@@ -137,7 +137,7 @@ const PRIVATE_MEMBER = /"(?:d|k|p|q|dp|dq|qi)\\{0,3}"\s{0,4}:\s{0,4}\\{0,3}"([\w
 
 function* webKeys(text: string): Generator<SecretSpan> {
   if (!WEB_KEY.test(text)) return;
-  for (const { 0: found, 1: value, index } of text.matchAll(PRIVATE_MEMBER))
+  for (const { 0: found, 1: value, index } of matchesOf(PRIVATE_MEMBER, text))
     if (isChance(value))
       yield { start: index + found.length - value.length, end: index + found.length, kind: "private_key" };
 }

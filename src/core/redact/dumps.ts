@@ -1,5 +1,7 @@
 /** Bytes that a text writes as numbers: in hex or decimal, in one piece, with signs between, or as the lines of a dump. */
 
+import { matchesOf } from "./tokens.ts";
+
 /** A stretch of numbers with the text that they stand for. */
 interface Dump {
   readonly text: string;
@@ -39,9 +41,9 @@ export function* dumpsIn(text: string): Generator<Dump> {
     const digits = text.slice(start, from).replace(/^0x|\s/g, "");
     if (digits.length % 2 === 0) yield* whole(start, from, bytesOf(digits));
   }
-  for (const { 0: found, index } of text.matchAll(BYTES))
+  for (const { 0: found, index } of matchesOf(BYTES, text))
     yield* whole(index, index + found.length, bytesOf(found.replace(/0x|[^0-9a-fA-F]/g, "")));
-  for (const { 0: found, index } of text.matchAll(DECIMAL))
+  for (const { 0: found, index } of matchesOf(DECIMAL, text))
     yield* whole(index, index + found.length, found.split(",").map(Number));
 }
 
@@ -82,7 +84,7 @@ function* linesOf(text: string): Generator<Dump> {
     inner = "";
     lines = [];
   }
-  for (const { 0: found, 2: groups, index } of text.matchAll(LINE)) {
+  for (const { 0: found, 2: groups, index } of matchesOf(LINE, text)) {
     if (index !== past) yield* block();
     const start = index + (found[0] === "\n" ? 1 : 0);
     past = index + found.length;

@@ -1,6 +1,6 @@
 /** Words that look made, in the reach of a word that says secret. The weaker that word, the more the shape has to say. */
 
-import { ABROAD_WORDS, isJumpy, isOpenName, NUMBERED, UUID, unmarked } from "./names.ts";
+import { ABROAD_WORDS, isJumpy, isOpenName, NO_VALUE, NUMBERED, UUID, unmarked } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** Words for a password (1), for another secret (2), and for what often has one beside it (3). */
@@ -45,7 +45,7 @@ export function* hintedIn(whole: string): Generator<SecretSpan> {
     const from = Math.max(lineStart, index - NEAR);
     const to = Math.min(lineEnd, after + NEAR);
     if (text.length - from < 8) return;
-    const rest = strength > 1 ? to + following(text, to) : to;
+    const rest = strength > 1 || text[to - 1] === ":" ? to + following(text, to) : to;
     words ??= [...text.matchAll(WORD)];
     while (first < words.length && words[first].index < from) first++;
     for (let at = first; at < words.length && words[at].index < rest; at++) {
@@ -174,7 +174,7 @@ const NEVER =
 
 /** Returns how a word is made. */
 function shapeOf(value: string): keyof typeof LEVELS {
-  if (value.length < 8 || NEVER.test(value) || UUID.test(value)) return "none";
+  if (value.length < 8 || NEVER.test(value) || NO_VALUE.test(value) || UUID.test(value)) return "none";
   const has = (one: RegExp): boolean => one.test(value);
   if (!has(/\d/)) return has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}$/) ? "phrase" : "none";
   if (has(/^[0-9a-f]+$/i)) return value.length >= 32 && has(/[a-f]/i) ? "hex" : "none";

@@ -25,7 +25,7 @@ const NO_PASSWORDS =
 const SECRET_END = /(?:secrets?|token|api_?key|secretkey|accesskey|privatekey|credentials?|authorization)$/;
 /** Words for a password and for another secret in other languages, without the marks of their letters. */
 const PASSWORD_ABROAD = `passwort|kennwort|contrasena|mot de passe|mdp|senha|palavra[- ]passe|wachtwoord|losenord|passord|adgangskode|kodeord|salasana|haslo|heslo|jelsz[oa]v?|zaporka|sifre|parola|lozinka|gesl[oa]|slaptazodis|parool|(?:kata )?sandi|mat khau|парол[ья]|парола|лозинка|密码|密碼|口令|暗証番号|パス(?:ワード)?|ハスワート|비밀번호|비번|암호|كلمة المرور|كلمة السر|رمز عبور|סיסמה|סיסמא|κωδικο[ςσ]|รหัสผ่าน|पासवर्ड`;
-const SECRET_ABROAD = `zugangsdaten|anmeldedaten|identifiants|credenciales|credenziali|ログイン|账号|帳號|로그인|логин|geheimnis|schlussel|clave|chave|jeton|cle (?:api|wifi)|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|秘密鍵|토큰|비밀키`;
+const SECRET_ABROAD = `zugangsdaten|anmeldedaten|identifiants|credenciales|credenziali|ログイン|账号|帳號|로그인|логин|geheimnis|segret[oa]|segredo|schlussel|clave|chave|jeton|(?<![a-z])cles?(?![a-z])|токен|секрет|ключ|密钥|密鑰|秘钥|令牌|トークン|トークン|鍵|토큰|비밀키|(?<![ァ-ヴー])キー(?![ァ-ヴー])|키(?=[는가: 입])|llave|chiave|klucz|anahtar|sleutel|nyckel|कुंजी`;
 /** The words for both. */
 export const ABROAD_WORDS = { password: PASSWORD_ABROAD, secret: SECRET_ABROAD };
 /** With what may be added to them at their end. */
@@ -134,7 +134,10 @@ function wordsOf(name: string): string[] {
 }
 
 const PLACEHOLDER =
-  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill|generate)[_-]?(?:me|in|this|with|by|an?)(?:[_-].*)?|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|invalid|incorrect|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
+  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill|generate)[_-]?(?:me|in|this|with|by|an?)(?:[_-].*)?|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
+/** Words that a test or a form has in the place of a password: what it is, and that it is wrong. */
+export const NO_VALUE =
+  /^(?:(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais|fake|not|too|other|old|new|my|some|test)?[ _-]?(?:the|my|an?|your)?[ _-]?(?:right|correct|real|valid|same)?[ _-]?(?:pass(?:word|wd|phrase)?|secret|token|pw|pwd|credentials?|one|short|long|weak|user|string|tests?|testing|null|none|true|false)\d?|(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais)[ _-]?(?:pass(?:word|wd)?|pw|pwd|secret|token|one|value)?[ _-]?\d{0,4}|incorrect[oa]|nope|\$\w+)$/i;
 /** An expression of a program: names with dots between. */
 const EXPRESSION = /^[A-Za-z_$][A-Za-z_$0-9]{0,19}(?:\??\.[A-Za-z_$][A-Za-z_$0-9]{0,19})+$/;
 const ABOUT = /pass|secret|token|apikey|密码/i;
@@ -164,6 +167,7 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
   if (kind === "pin") return /^\d{4,12}$/.test(value) && writing !== "loose";
   if (value.length < (kind === "password" ? 5 : 8) || PLACEHOLDER.test(value.slice(0, 80)) || isFillerOrMask(value))
     return false;
+  if (kind === "password" && NO_VALUE.test(value)) return false;
   if (PATH.test(value) && !/[+=]|(?=\S*\d\S*\d)[A-Za-z0-9]{24}/.test(value)) return false;
   // The word for it, as the text of a label; a hash after the names of a cache.
   if (LABEL.test(unmarked(value)) || (kind === "key" && /^[A-Za-z].*-[0-9a-f]{32,64}$/.test(value))) return false;
@@ -190,7 +194,7 @@ function canBePassword(value: string, writing: Writing, isMixed: boolean, isExpr
   if (/[^ -~]{4}/.test(value) && !/\d[!-~]*[A-Za-z]|[A-Za-z][!-~]*\d/.test(value)) return false;
   // The name of a setting, as another one's value.
   if (/^[a-z]+(?:[A-Z][a-z]+){0,4}Password$/.test(value)) return false;
-  if (writing === "quoted") return !isExpression && !/^(?:password|passwd|passphrase|secret|token)$/i.test(value);
+  if (writing === "quoted") return !isExpression;
   if (writing === "setting") return isMixed || !(isExpression || ABOUT.test(value));
   // A sign within the word is of no program, or not alone.
   const hasSign = /[A-Za-z0-9][!@#$][A-Za-z0-9!@#$]/.test(value) && !/^[\w.]+@[\w.]+$/.test(value);
