@@ -619,7 +619,6 @@ test("what a fork of Codex replayed counts once, also before its original is imp
   expect((await server.result("import_session", { path: fileOf(second) })).outcome).toBe("known");
 });
 
-<<<<<<< HEAD
 test("the header of an imported fork is read once, however often is asked", async () => {
   const library = temporaryLibrary();
   mkdirSync(join(library.root, "--p--"), { recursive: true });
@@ -645,7 +644,8 @@ test("the header of an imported fork is read once, however often is asked", asyn
   opened = 0;
   expect(await catalog.usage(request)).toMatchObject({ totals: { cost: 1 } });
   expect(opened).toBe(0);
-=======
+});
+
 test("what a fork of opencode copied under ids and times of its own counts once, also of one that was imported before", async () => {
   const place = temporaryPlace();
   const original = new OpencodeWriter();
@@ -683,5 +683,4 @@ test("what a fork of opencode copied under ids and times of its own counts once,
   expect(takenOver).toBeDefined();
   writeFileSync(sessionPath, [JSON.stringify({ ...JSON.parse(header), importedFrom }), ...lines].join("\n"));
   expect(await spent()).toEqual([3, 0.75, 0.5]);
->>>>>>> td
 });

@@ -106,7 +106,7 @@ class Finder implements LocalCatalog {
   /** Sessions that may not be read, or are too damaged to be. */
   private readonly unreadable = new Set<string>();
   /** The original that an imported fork's header names, by the row that was made of the file. */
-  private readonly originals = new WeakMap<Listed, string | null>();
+  private readonly originals = new WeakMap<Listed, readonly string[]>();
   /** The paths of {@link archivedTwice}, and the number of rows that they were found among, until a row changes. */
   private twice: { readonly size: number; readonly paths: ReadonlySet<string> } | undefined;
   private ahead: NodeJS.Timeout | undefined;
@@ -165,29 +165,23 @@ class Finder implements LocalCatalog {
       if (this.relations.parentOf(listed)) return true;
       if (!isDerivedId(listed.id)) return false;
       // An imported fork names the other agent's file, which does not tell whether the original was imported, too.
-<<<<<<< HEAD
-      const from = this.originalIn(listed);
       own ??= new Set(Array.from(this.kept.rows.values(), ({ id, agent }) => (agent === undefined ? id : "")));
-      return from === null || own.has(from);
-=======
-      const { disk, env } = this.options;
-      const from = takenOverIn(readHeader(disk, listed.path) ?? {});
-      const ids = from ? [from.session] : idsOfOriginal(listed.parentSession ?? "", (bytes) => env.sha256(bytes));
-      return ids.some((id) => this.relations.has(id));
->>>>>>> td
+      return this.originalsOf(listed).some((id) => own?.has(id));
     };
     const inherited = withHeirs(sessions, hasOriginal);
     return { ...usageOf(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
   }
 
-  /** Returns the id of the session that an imported fork took entries over from; null if its header names none. */
-  private originalIn(listed: Listed): string | null {
-    let from = this.originals.get(listed);
-    if (from === undefined) {
-      from = takenOverIn(readHeader(this.options.disk, listed.path) ?? {})?.session ?? null;
-      this.originals.set(listed, from);
+  /** Returns the ids that the original of an imported fork may have, from its header or the name of its original. */
+  private originalsOf(listed: Listed): readonly string[] {
+    let ids = this.originals.get(listed);
+    if (ids === undefined) {
+      const { disk, env } = this.options;
+      const from = takenOverIn(readHeader(disk, listed.path) ?? {});
+      ids = from ? [from.session] : idsOfOriginal(listed.parentSession ?? "", (bytes) => env.sha256(bytes));
+      this.originals.set(listed, ids);
     }
-    return from;
+    return ids;
   }
 
   /** Returns the sessions that a request is about, with their usage. */
