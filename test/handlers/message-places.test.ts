@@ -3,6 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { LineValidator } from "../../src/core/json/validate.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { segmentedStore } from "../../src/storage/v2/store.ts";
@@ -45,6 +46,9 @@ async function stored(kind: "jsonl" | "v2", given: readonly Buffer[]): Promise<s
   return path;
 }
 
+const validator = new LineValidator();
+const isAmbiguous = (line: Buffer): boolean => validator.read(line, 0, line.length) && validator.isAmbiguous;
+
 async function shown(path: string): Promise<unknown> {
   const server = serveHere(["--session", path, "--read-only", "--events", "none"]);
   const { nodes } = await server.result("get_tree");
@@ -59,7 +63,9 @@ acrossTiers(test, [
   { kind: "v2", count: 8 },
 ] as const)("whatever the lines are, on $kind ($count)", async ({ kind, count }) => {
   await forSeedsAsync(count, async (random) => {
-    const usual = lines(random).filter((line) => kind === "jsonl" || !line.includes(0xff));
+    // A container takes the first of two roles where the second is within the line.
+    const isOfBoth = (line: Buffer): boolean => !line.includes(0xff) && !isAmbiguous(line);
+    const usual = lines(random).filter((line) => kind === "jsonl" || isOfBoth(line));
     // Only a parser reads a line with white space in it, here after its head, which opening reads in the same way.
     const spaced = usual.map((line) => Buffer.concat([line.subarray(0, -1), Buffer.from(" "), line.subarray(-1)]));
     expect(await shown(await stored(kind, usual))).toEqual(await shown(await stored(kind, spaced)));

@@ -38,8 +38,6 @@ const OTHER_SCRIPT = /[\u00c0-\u1fff\u2070-\u2fff\u3040-\ufefe\uff10-\uffff]+/g;
 const NOT_ASCII = /[\u0080-\uffff]/;
 const NO_ASCII = /[\u0080-\uffff]+/g;
 const TOKEN = /[a-z0-9_]+|[^\0-\x7f]+/g;
-/** Without a least number of characters: with one, V8 has no stack for a run of 6 MB. */
-const ASCII_RUN = /[a-z0-9_]+/g;
 
 /**
  * Returns whether a text has a run that is longer than a word. It looks at one character in 64 where words are short, as
@@ -70,9 +68,21 @@ export function tokensOf(folded: string, longestRun: number): string {
     parts = ` ${[...found].join(" ")}`;
     words = words.replace(NO_ASCII, " ");
   }
-  if (longestRun > LONGEST_WORD && hasLongRun(words))
-    words = words.replace(ASCII_RUN, (run) => (run.length > LONGEST_WORD ? [...piecesOf(run)].join(" ") : run));
-  return words + parts;
+  return (longestRun > LONGEST_WORD && hasLongRun(words) ? withCutRuns(words) : words) + parts;
+}
+
+/** Cuts runs that are longer than a word. A regular expression may find no stack for one of 6 MB. */
+function withCutRuns(words: string): string {
+  let cut = "";
+  let copied = 0;
+  for (let end = 0; end < words.length; end++) {
+    const start = end;
+    while (isOfRun(words.charCodeAt(end))) end++;
+    if (end - start <= LONGEST_WORD) continue;
+    cut += `${words.slice(copied, start)}${[...piecesOf(words.slice(start, end))].join(" ")}`;
+    copied = end;
+  }
+  return cut + words.slice(copied);
 }
 
 /** Yields the words of a folded text, for a list that an index without a tokenizer keeps. */
