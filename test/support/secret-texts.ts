@@ -1,7 +1,7 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: other languages have place-holders, too
 /**
  * Secrets as people leave them in texts, and texts that have none. A value stands where its place-holder is, made when it is
- * needed: {p} a password of letters and digits, {s} one with other signs, {w} one of letters only, {v} one of four words,
+ * needed: {p} a password of letters and digits, {s} one with other signs, {w} one of letters only, {v} one of four words, {m} one of two words and a number,
  * {l20} letters and digits, {h32} hex, {n8} digits, {b44} base64, {u20} base32, {g} base32 in groups, {c} five letters, {k} a key of a wallet, {uuid}. Each of them is a secret.
  */
 
@@ -32,6 +32,8 @@ function madeFor(random: Random, name: string): string {
   if (name === "s") return `${run(random, "l", 6)}!${run(random, "l", 2)}#Zk`;
   if (name === "w") return `zugplomkrav${random.pick(WORDS)}`;
   if (name === "v") return Array.from({ length: 4 }, (_, at) => WORDS[3 * at + random.int(3)]).join(" ");
+  if (name === "m")
+    return `${random.pick(WORDS)}${random.pick(WORDS).replace(/^./, (c) => c.toUpperCase())}${10 + random.int(90)}`;
   if (name === "c") return Array.from({ length: 5 }, () => random.pick([..."bcdfghjkmnpqrstvwxyz"])).join("");
   if (name === "g") return run(random, "g", 32).replace(/(.{4})(?=.)/g, "$1 ");
   if (name === "k") return `K${run(random, "k", 51)}`;
@@ -297,6 +299,10 @@ const TEMPLATES: readonly string[] = [
   "docker run -e POSTGRES_PASSWORD={p} postgres",
   "gh auth login --with-token <<< {l40}",
   "snmpwalk -v3 -u bob -A {p} -X {p} host",
+  "snmpwalk -v2c -c {p} 10.1.2.3 1.3.6.1.2.1.1",
+  'for the Pi: join wifi "Net" with passphrase {m} and then enable ssh',
+  "- ssh port 2202\n- user odoo / pw {m}\n- cron at 03:00",
+  "das Kennwort ist {m}, bitte nicht weitergeben",
   "cqlsh -u cassandra -p {p}",
   "mycli --token {l24}",
   "mycli --api-key '{l24}'",

@@ -27,7 +27,7 @@ const OPTIONS: readonly (readonly [command: string, option: string])[] = [
   ["sqlcmd|osql|p4|bcp|zip|unzip|zipcloak|mosquitto_\\w{1,6}|ipmitool|isql|tsql", "-P(?: |)"],
   ["openssl enc", "-(?:k|pass) (?:pass:)?"],
   ["nuget push|dotnet nuget push", "-(?:k|ApiKey) "],
-  ["snmp\\w{1,10}", "-[AX] "],
+  ["snmp\\w{1,10}", "-(?:[AX]|c(?!\\s+p(?:ublic|rivate)\\b)) "],
   ["useradd|usermod", "-p "],
   ["ssh-keygen", "-[NP] "],
   ["plink|pscp|psftp", "-pw "],
@@ -154,7 +154,7 @@ const ONE_CODE =
 /** Yields what commands and the like take as secrets. */
 export function* loginsIn(text: string): Generator<SecretSpan> {
   // Options are rarer than names of programs.
-  if (/[ \t](?:-(?:h?p|a|w|P|k|pass|ApiKey|[AXN]|pw|t|-access-token)|\/[rR]?[pP] )/.test(text))
+  if (/[ \t](?:-(?:h?p|a|w|P|k|c|pass|ApiKey|[AXN]|pw|t|-access-token)|\/[rR]?[pP] )/.test(text))
     for (const [program, option] of PROGRAMS)
       for (const { 0: found, index } of text.matchAll(program)) {
         const from = index + found.length;

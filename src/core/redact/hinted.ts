@@ -187,6 +187,7 @@ function shapeOf(value: string): keyof typeof LEVELS {
   if (has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}-\d{2,4}$|^(?=.*-.*\d.*-)[A-Z\d]{4,6}(?:-[A-Z\d]{4,6}){3,}$/)) return "words";
   if (isBoth && has(/[\p{L}\d][!@#$%^&*+~?]/u) && !has(/[/=:]/)) return has(/[\p{L}\d][!#@$]/u) ? "odd" : "mixed";
   if (has(/[a-z]/) && has(/[a-z\d][!@#$%^&*~][a-z\d!]/i) && !has(/[/=:.+_]|^[a-z]+\W\d+$/)) return "words";
+  if (has(/^[a-z]{3,}[A-Z][a-z]{2,}\d\d$/)) return "plain";
   if (has(/[/.:=]/) && !has(/^[A-Za-z0-9+/]{30,}={0,2}$/)) return "none";
   if (isBoth && !has(/^[A-Z]?[a-z]{3,}\d{2,}[A-Z]?[a-z]*$/))
     return !(

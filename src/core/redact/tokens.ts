@@ -239,9 +239,12 @@ export interface SecretSpan {
 
 const BY_BEGINNING = new Map(RULES.flatMap((one) => one.begins.map((begin) => [begin, one] as const)));
 
-/** The rules' beginnings, the longer ones first. What a letter or digit comes before begins no token. */
+/**
+ * The rules' beginnings, the longer ones first. What a letter or digit comes before begins no token, and what `pk_` comes
+ * before belongs to a key that everybody may know.
+ */
 const BEGINNING = new RegExp(
-  `(?<![A-Za-z0-9])(?:${[...BY_BEGINNING.keys()]
+  `(?<![A-Za-z0-9]|(?<![A-Za-z0-9])pk_)(?:${[...BY_BEGINNING.keys()]
     .sort((a, b) => b.length - a.length)
     .map((begin) => begin.replace(/[.$/*+{}]/g, "\\$&"))
     .join("|")})`,
