@@ -268,7 +268,7 @@ export function messageText(
   if (item.kind === "message" && tree.nodes.isType(item.position, "message")) {
     const start = tree.nodes.messageStart(item.position);
     // A line that was changed since, in order to be published anew, may have it elsewhere.
-    if (start > 0 && holdsAt(line, start - MESSAGE.length, MESSAGE))
+    if (start > 0 && isMessageAt(line, start))
       return shownMessage(tree, bodies, item, line.subarray(start, line.length - 1));
   }
   if (item.kind === "retained") {
@@ -303,7 +303,17 @@ function shownMessage(tree: Tree, bodies: Bodies, item: ContextItem, message: Ui
   return withContent(message, role, EDITABLE.has(role) ? editedContent(bodies, item, role) : undefined);
 }
 
-const MESSAGE = bytesOf(',"message":');
+const MESSAGE = bytesOf('"message"');
+
+/** Whether a value in a line is that of `message`. */
+function isMessageAt(line: Uint8Array, start: number): boolean {
+  let at = start - 1;
+  while (line[at] === SPACE) at--;
+  if (line[at] !== COLON) return false;
+  at--;
+  while (line[at] === SPACE) at--;
+  return holdsAt(line, at + 1 - MESSAGE.length, MESSAGE);
+}
 
 /** Values for missing content; readers of these roles may rely on there being some. */
 const MISSING_CONTENT: Readonly<Record<string, Uint8Array>> = {
@@ -325,26 +335,38 @@ function withContent(message: Uint8Array, role: string, edited: Uint8Array | und
 
 /** Returns whether a message shows its content after its role or, in a result, after the tool's name. */
 function beginsWithContent(message: Uint8Array, role: string): boolean {
-  if (role === "toolResult") {
-    const afterId = pastMember(message, 0, RESULT_ID);
-    const afterName = afterId < 0 ? -1 : pastMember(message, afterId, RESULT_NAME);
-    return afterName > 0 && holdsAt(message, afterName, CONTENT) && message[afterName + CONTENT.length] !== 0x6e;
+  let at = past(message, 0, BEGINNINGS[role]);
+  if (role === "toolResult")
+    for (const name of [RESULT_ID, RESULT_NAME]) {
+      const value = past(message, at, name);
+      at = message[value] === QUOTE ? past(message, stringEnd(message, value, message.length), COMMA) : -1;
+    }
+  const value = past(message, at, CONTENT);
+  return value > 0 && message[value] !== 0x6e;
+}
+
+/** Returns the position after these tokens and the white space behind each, or -1. */
+function past(bytes: Uint8Array, from: number, tokens: readonly Uint8Array[]): number {
+  let at = from;
+  for (const token of tokens) {
+    if (at < 0 || !holdsAt(bytes, at, token)) return -1;
+    at += token.length;
+    while (bytes[at] === SPACE) at++;
   }
-  const beginning = BEGINNINGS[role];
-  return holdsAt(message, 0, beginning) && message[beginning.length] !== 0x6e;
+  return at;
 }
 
-/** Returns the position just past a string member that begins with `beginning`, or -1. */
-function pastMember(bytes: Uint8Array, at: number, beginning: Uint8Array): number {
-  return holdsAt(bytes, at, beginning) ? stringEnd(bytes, at + beginning.length - 1, bytes.length) : -1;
-}
+const SPACE = 0x20;
+const QUOTE = 0x22;
+const COLON = 0x3a;
+const tokensOf = (...texts: string[]): readonly Uint8Array[] => texts.map(bytesOf);
+const COMMA = tokensOf(",");
+const RESULT_ID = tokensOf('"toolCallId"', ":");
+const RESULT_NAME = tokensOf('"toolName"', ":");
+const CONTENT = tokensOf('"content"', ":");
 
-const RESULT_ID = bytesOf('{"role":"toolResult","toolCallId":"');
-const RESULT_NAME = bytesOf(',"toolName":"');
-const CONTENT = bytesOf(',"content":');
-
-const BEGINNINGS: Readonly<Record<string, Uint8Array>> = Object.fromEntries(
-  Object.keys(MISSING_CONTENT).map((role) => [role, bytesOf(`{"role":"${role}","content":`)]),
+const BEGINNINGS: Readonly<Record<string, readonly Uint8Array[]>> = Object.fromEntries(
+  Object.keys(MISSING_CONTENT).map((role) => [role, tokensOf("{", '"role"', ":", `"${role}"`, ",")]),
 );
 
 /** Returns the content that an edit puts in place; a string becomes a text block where the role has only blocks. */

@@ -39,8 +39,8 @@ export interface FastPath {
   readonly bytes: Uint8Array;
   /**
    * Returns where the message of a line `bytes[start, end)` begins, counted from `start`, if it is the last member;
-   * else 0. The line must be JSON without white space, without escapes of surrogates and references to media in files,
-   * and its head not ambiguous. Returns -1 for any other line: it needs the full validation.
+   * else 0. The line must be JSON without escapes of surrogates and references to media in files, and its head not
+   * ambiguous. Returns -1 for any other line: it needs the full validation.
    */
   readonly read: (start: number, end: number) => number;
   /**

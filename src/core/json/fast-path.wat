@@ -60,6 +60,19 @@
       (br $next))
     (unreachable))
 
+  ;; Returns the position of the first byte from `at` on that is no white space.
+  (func $space (param $at i32) (result i32)
+    (local $char i32)
+    (loop $next
+      (local.set $char (i32.load8_u (local.get $at)))
+      (if (i32.or
+            (i32.eq (local.get $char) (i32.const 0x20))
+            (i32.or (i32.eq (local.get $char) (i32.const 0x09)) (i32.eq (local.get $char) (i32.const 0x0d))))
+        (then
+          (local.set $at (i32.add (local.get $at) (i32.const 1)))
+          (br $next))))
+    (local.get $at))
+
   ;; Returns whether the byte at `at + offset` is a hexadecimal digit.
   (func $digit (param $at i32) (param $offset i32) (result i32)
     (i32.load8_u offset=2097424 (i32.load8_u (i32.add (local.get $at) (local.get $offset)))))
@@ -141,6 +154,8 @@
     ;; Nothing closes the outermost value but the end of the line.
     (i32.store8 offset=2097680 (i32.const 0) (i32.const 0))
     (loop $value
+      (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20))
+        (then (local.set $at (call $space (local.get $at)))))
       ;; In an object a name comes first.
       (if (i32.eq (i32.load8_u offset=2097680 (local.get $depth)) (i32.const 0x7d (; } ;)))
         (then
@@ -159,9 +174,14 @@
                   (i32.eq (local.get $char) (i32.const 0x5c (; \ ;))))
               (then (return (i32.const -1))))
             (br_if $next (i32.ne (local.get $char) (i32.const 0x22 (; " ;)))))
-          (if (i32.ne (i32.load8_u offset=1 (local.get $at)) (i32.const 0x3a (; : ;)))
+          (local.set $at (i32.add (local.get $at) (i32.const 1)))
+          (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20))
+            (then (local.set $at (call $space (local.get $at)))))
+          (if (i32.ne (i32.load8_u (local.get $at)) (i32.const 0x3a (; : ;)))
             (then (return (i32.const -1))))
-          (local.set $at (i32.add (local.get $at) (i32.const 2)))
+          (local.set $at (i32.add (local.get $at) (i32.const 1)))
+          (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20))
+            (then (local.set $at (call $space (local.get $at)))))
           (local.set $flag (i32.const 0))
           (if (i32.eq (local.get $depth) (i32.const 1))
             (then
@@ -224,6 +244,12 @@
           (then
             (return
               (select (local.get $message) (i32.const -1) (i32.eq (local.get $at) (local.get $end))))))
+        (if (i32.le_u (i32.load8_u (local.get $at)) (i32.const 0x20))
+          (then
+            (local.set $at (call $space (local.get $at)))
+            ;; The message does not end where the line does.
+            (if (i32.eq (local.get $depth) (i32.const 1))
+              (then (local.set $message (i32.const 0))))))
         (local.set $char (i32.load8_u (local.get $at)))
         (local.set $at (i32.add (local.get $at) (i32.const 1)))
         (br_if $value (i32.eq (local.get $char) (i32.const 0x2c (; , ;))))

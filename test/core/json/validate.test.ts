@@ -19,7 +19,7 @@ const string = (random: Random): string => {
   const pieces = Array.from({ length: random.int(4) }, () => (random.chance(0.3) ? escaped(random) : plain(random)));
   return `"${pieces.join("")}"`;
 };
-const space = (random: Random): string => (random.chance(0.005) ? random.pick([" ", "\t", "\r", "  "]) : "");
+const space = (random: Random): string => (random.chance(0.03) ? random.pick([" ", "\t", "\r", "  "]) : "");
 
 function value(random: Random, depth: number): string {
   const kind = random.int(depth > 4 ? 4 : 7);
