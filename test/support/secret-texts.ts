@@ -299,10 +299,6 @@ const TEMPLATES: readonly string[] = [
   "docker run -e POSTGRES_PASSWORD={p} postgres",
   "gh auth login --with-token <<< {l40}",
   "snmpwalk -v3 -u bob -A {p} -X {p} host",
-  "snmpwalk -v2c -c {p} 10.1.2.3 1.3.6.1.2.1.1",
-  'for the Pi: join wifi "Net" with passphrase {m} and then enable ssh',
-  "- ssh port 2202\n- user odoo / pw {m}\n- cron at 03:00",
-  "das Kennwort ist {m}, bitte nicht weitergeben",
   "cqlsh -u cassandra -p {p}",
   "mycli --token {l24}",
   "mycli --api-key '{l24}'",
@@ -989,6 +985,10 @@ const TEMPLATES: readonly string[] = [
   "密码如下：{p}",
   "비밀번호는 다음과 같습니다: {p}",
   "वो पासवर्ड है {p}",
+  "snmpwalk -v2c -c {p} 10.1.2.3 1.3.6.1.2.1.1",
+  'for the Pi: join wifi "Net" with passphrase {m} and then enable ssh',
+  "- ssh port 2202\n- user odoo / pw {m}\n- cron at 03:00",
+  "das Kennwort ist {m}, bitte nicht weitergeben",
 ];
 
 const hexOf = (text: string): string => Buffer.from(text).toString("hex");
