@@ -345,5 +345,13 @@ export function moreHarmlessTexts(seed = 1): string[] {
     "sl.example.com and sl.u.example.org/downloads/archive-2024/01/index.html are hosts",
     "test_s3v4_signature_of_requests live_reload_internationalization2 app-7d9f8c6b5-x2x4z",
     "v4.public.ecr.aws and st.setState2 s.someCamelCaseIdentifier",
+    `Deployed Token to 0x${hex(40)} (tx 0x${hex(64)}, block 12)`,
+    `MD5 (secrets-operator.zip) = ${hex(32)}`,
+    "password: {{ .Values.postgresql.auth.password | b64enc | quote }}",
+    `  "passwordCredentialRef": "${uuid()}",\n`,
+    "password: 'errors.messages.user.required'",
+    "password = settings.database.primary.value",
+    "const password = generate_random_string_value",
+    "Set the password field to not-yet-known-here.",
   ];
 }

@@ -1,8 +1,8 @@
 // biome-ignore-all lint/suspicious/noTemplateCurlyInString: other languages have place-holders, too
 /**
  * Secrets as people leave them in texts, and texts that have none. A value stands where its place-holder is, made when it is
- * needed: {p} a password of letters and digits, {s} one with other signs, {w} one of letters only, {v} one of four words, {m} one of two words and a number,
- * {l20} letters and digits, {h32} hex, {n8} digits, {b44} base64, {u20} base32, {g} base32 in groups, {c} five letters, {k} a key of a wallet, {uuid}. Each of them is a secret.
+ * needed: {p} a password of letters and digits, {s} one with other signs, {w} one of letters only, {v} one of four words, {i} with underscores and {j} with dots between, {m} one of two words and a number,
+ * {l20} letters and digits, {h32} hex, {n8} digits, {b44} base64, {u20} base32, {g} base32 in groups, {d} letters and digits in groups, {c} five letters, {k} a key of a wallet, {uuid}. Each of them is a secret.
  */
 
 import { Random } from "./random.ts";
@@ -32,6 +32,8 @@ function madeFor(random: Random, name: string): string {
   if (name === "s") return `${run(random, "l", 6)}!${run(random, "l", 2)}#Zk`;
   if (name === "w") return `zugplomkrav${random.pick(WORDS)}`;
   if (name === "v") return Array.from({ length: 4 }, (_, at) => WORDS[3 * at + random.int(3)]).join(" ");
+  if (/^[ij]$/.test(name)) return madeFor(random, "v").replaceAll(" ", name === "i" ? "_" : ".");
+  if (name === "d") return run(random, "l", 24).replace(/(.{4})(?=.)/g, "$1 ");
   if (name === "m")
     return `${random.pick(WORDS)}${random.pick(WORDS).replace(/^./, (c) => c.toUpperCase())}${10 + random.int(90)}`;
   if (name === "c") return Array.from({ length: 5 }, () => random.pick([..."bcdfghjkmnpqrstvwxyz"])).join("");
@@ -41,7 +43,7 @@ function madeFor(random: Random, name: string): string {
   return run(random, name[0], Number(name.slice(1)));
 }
 
-const HOLE = /\{(p|s|w|v|c|g|k|uuid|[lhnbu]\d+)\}/g;
+const HOLE = /\{(p|s|w|v|m|d|i|j|c|g|k|uuid|[lhnbu]\d+)\}/g;
 
 /** A text with secrets in it. */
 export interface SecretText {
@@ -989,6 +991,28 @@ const TEMPLATES: readonly string[] = [
   'for the Pi: join wifi "Net" with passphrase {m} and then enable ssh',
   "- ssh port 2202\n- user odoo / pw {m}\n- cron at 03:00",
   "das Kennwort ist {m}, bitte nicht weitergeben",
+  "password: '{j}'",
+  "  password: {i}",
+  "CREATE USER 'a'@'%' IDENTIFIED BY '{j}'",
+  "heslo: {i}",
+  "the password is {i} now",
+  'get(url, auth=("bob", "{j}"))',
+  "Log in with user admin and password {i}.",
+  "VALUES (41,'smtp_host','a.eu'),(42,'smtp_password','{i}'),(43,'smtp_port','587');",
+  "$ argocd admin initial-password -n argocd\n{p}\n\n It must be changed.",
+  "$ snyk config set api={uuid}",
+  "define('AUTH_KEY',         '|x\"#&|I] ;{l56}');",
+  "define('DB_PASSWORD',             '{p}');",
+  'Your new application password for "a-b" is: {d}\nBe sure to save it.',
+  'Credentials::new("bob".to_owned(), "{p}".to_owned())',
+  "page.fill('input[type=password]', '{w}');",
+  "if (!verify(body, sig, '{h40}')) { // GitHub webhook secret\n}",
+  "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPrivate-Lines: 1\n{b48}\n",
+  "Twilio::REST::Client.new('AC0123', '{h32}')",
+  'MNEMONIC="{v} current {v} {v} {v} {v} use copper"',
+  "$ node -e \"console.log(require('crypto').randomBytes(32).toString('hex'))\"\n{h64}",
+  "Pass phrase for key: {i}",
+  "mc alias set local http://minio:9000 admin velvet-{c}-42",
 ];
 
 const hexOf = (text: string): string => Buffer.from(text).toString("hex");

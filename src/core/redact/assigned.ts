@@ -4,6 +4,7 @@ import {
   ABROAD,
   canBeSecret,
   isChance,
+  isJoined,
   isOdd,
   isTold,
   labelOf,
@@ -26,7 +27,7 @@ const MORE_WORDS = /[ _-](?:access[ _-]?key|key|phrase|token)(?![A-Za-z])(?:[ _-
 const CLOSING =
   /\\{0,3}["'`]?\]?(?:[*_]{1,3}|[ \t]?\[[^\]\n]{0,40}\](?=:)|[ \t]?\([^()\n]{0,30}\)(?=:)|[ \t]for[ \t][^\s:]{1,64}(?=:)|(?:[ \t]\.){2,16}(?=[ \t]?:))?/y;
 const SIGN =
-  /[*_]{0,3}([ \t]{0,8})(=>|->|→|<-|:=|\?=|\+=|[=!]==?|={1,2}|:-|:=|:(?!:)|\)?[ \t]{0,2}(?:\|\||\?\?|\?:)=?|\)?\.(?:type|fill|unwrap_or|orElse|or|equals|sendKeys|setValue|set|default|value)\(|,|\(|\||(?:is|was|est|ist|es|é|è|jest|är|er)(?=[ \t])|是|为|為|は|(?=[ \t]))[*_]{0,3}([ \t]{0,8}(?:(?:!!?[a-z]{2,12}|&\w{1,32})[ \t](?=[^\s=]))?)/y;
+  /[*_]{0,3}([ \t]{0,8})(=>|->|→|<-|:=|\?=|\+=|[=!]==?|={1,2}|:-|:=|:(?!:)|\)?[ \t]{0,2}(?:\|\||\?\?|\?:)=?|\)?\.(?:type|fill|unwrap_or|orElse|or|equals|sendKeys|setValue|set|default|value)\(|,|\(|\||(?:is|was|est|ist|es|é|è|jest|är|er)(?=[ \t])|是|为|為|は|(?=[ \t]))[*_]{0,3}([ \t]{0,24}(?:(?:!!?[a-z]{2,12}|&\w{1,32})[ \t](?=[^\s=]))?)/y;
 /** A type of a program, or a member, around a quoted value. */
 const WRAPPED =
   /(?:&?(?:'\w{1,16} )?[A-Za-z][\w.<>?[\]]{1,32}(?: \| \w{1,24}){0,3}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
@@ -157,8 +158,8 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
     const isCall = sign === "(" && /(?:^|\.)(?:set|with)|^PASSWORD$/i.test(name);
     // A list of names is no list of values.
     const isArgument = sign === "," && isQuotedName && isArgumentOfCall(text, start);
-    if (sign === "," && !isArgument && /^[a-z]+(?:-\w{1,8})+$/.test(text.slice(found.start, found.end)))
-      return undefined;
+    const value = text.slice(found.start, found.end);
+    if (sign === "," && !isArgument && /^[a-z]+(?:-\w{1,8})+$/.test(value) && !isJoined(value)) return undefined;
     if (isDefault || isCall || isArgument || (sign === "" && (isVariable || isConfigured(text, start))))
       return accept(found);
     return sign === "," && !isQuotedName ? undefined : accept({ ...found, writing: "loose" });
@@ -210,7 +211,12 @@ function oddAfter(text: string, at: number, kind: NameKind, isAbroad = false): S
     const span = { start: at + index + from, end: at + index + from + value.length, kind: labelOf(kind) };
     if (kind === "pin") {
       if (isLinked && /^\d{4,8}$/.test(value)) return span;
-    } else if (kind === "password" && isNoun && (isLinked || isAbroad) && isTold(value, isLinked, from > 0))
+    } else if (
+      kind === "password" &&
+      isNoun &&
+      (isLinked || isAbroad || (words === 1 && isJoined(value))) &&
+      isTold(value, isLinked, from > 0)
+    )
       return span;
     const isSecret =
       kind !== "pin" &&

@@ -83,15 +83,20 @@ password  NickServ  NickServ[ \t]{1,4}:?(?:IDENTIFY|identify)[ \t]{1,4}(?:\w{1,3
 password    (?:^|\n)[ \t]{0,8}(?:username[ \t](?!and|or|&)\S{1,64}[ \t](?:privilege[ \t]\d{1,2}[ \t])?|enable[ \t])(?:password|secret)[ \t]{1,4}(?:\d[ \t]{1,4})?(\S{5,128})
 password  snmp-server  snmp-server[ \t]{1,4}community[ \t]{1,4}(?!public|private)(\S{4,64})
 password  red login account  (?<![A-Za-z])(?:credentials?|creds?|logins?|account)\\{0,3}["']?(?:[ \t]?[:=：]|[ \t](?:is|are))[ \t]{1,4}["'\x60]?[\w.@+-]{2,64}["'\x60]?[ \t]?[:/][ \t]?["'\x60]?((?=[^\s]{0,64}\d)[^\s"'\x60/$<]{5,128})
-password  /  [ \t]/[ \t]["'\x60]?(?<=(?<![A-Za-z])(?:[Cc]red|[Ll]og(?:ged)?[ -]?[io]n|[Ss]ign(?:ed)?[ -]?[io]n|[Aa]ccount|[Aa]dmin|[Rr]oot|[Uu]ser|[Aa]ccess|[Zz]ug[aä]ng|[Aa]nmeld|[Kk]onto|[Bb]enutzer|[Cc]onnexion|[Cc]ompte|[Aa]cc[eè]s|[Cc]uenta|[Uu]su[aá]rio|[Cc]onta|[Uu]tente|доступ|логин|账[号户]|登录|アカウント|ログイン|계정|로그인)[^\n/|]{0,48}[\w.+@-]{0,64}["'\x60]?[ \t]/[ \t]["'\x60]?)((?![A-Za-z]+\d*(?:\.[a-z]{1,4})?(?:[\s"'\x60)]|$))(?=[^\s]{0,48}(?:\d[^\s]{0,24}[A-Za-z][^\s]{0,24}[\d!@#$%^&*]|[A-Za-z][^\s]{0,24}[\d!@#$%^&*][^\s]{0,24}[A-Za-z\d!@#$%^&*]))(?=[^\s]{0,48}\d)[^\s"'\x60/$<|()]{8,128}|(?:[a-z]{3,16}-){3,6}[a-z]{3,16}|(?<=@[^\s]{1,64}[ \t]/[ \t]["'\x60]?)(?:[a-z]{3,16}-){2}[a-z]{3,16}|(?<=(?:n[ \t]as|[trn][ \t](?:is|ist|es|est|é))[ \t]["'\x60]?\S{2,64}[ \t]/[ \t]["'\x60]?)(?=[^\s]{0,64}\d)[^\s"'\x60/$<|]{6,128})
+password  /  [ \t]/[ \t]["'\x60]?(?<=(?<![A-Za-z])(?:[Cc]red|[Ll]og(?:ged)?[ -]?[io]n|[Ss]ign(?:ed)?[ -]?[io]n|[Aa]ccount|[Aa]dmin|[Rr]oot|[Uu]ser|[Aa]ccess|[Aa]uth|[Zz]ug[aä]ng|[Aa]nmeld|[Kk]onto|[Bb]enutzer|[Cc]onnexion|[Cc]ompte|[Aa]cc[eè]s|[Cc]uenta|[Uu]su[aá]rio|[Cc]onta|[Uu]tente|доступ|логин|账[号户]|登录|アカウント|ログイン|계정|로그인)[^\n/|]{0,48}[\w.+@-]{0,64}["'\x60]?[ \t]/[ \t]["'\x60]?)((?![A-Za-z]+\d*(?:\.[a-z]{1,4})?(?:[\s"'\x60)]|$))(?=[^\s]{0,48}(?:\d[^\s]{0,24}[A-Za-z][^\s]{0,24}[\d!@#$%^&*]|[A-Za-z][^\s]{0,24}[\d!@#$%^&*][^\s]{0,24}[A-Za-z\d!@#$%^&*]))(?=[^\s]{0,48}\d)[^\s"'\x60/$<|()]{8,128}|(?:[a-z]{3,16}-){3,6}[a-z]{3,16}|(?<=@[^\s]{1,64}[ \t]/[ \t]["'\x60]?)(?:[a-z]{3,16}-){2}[a-z]{3,16}|(?<=(?:n[ \t]as|[trn][ \t](?:is|ist|es|est|é))[ \t]["'\x60]?\S{2,64}[ \t]/[ \t]["'\x60]?)(?=[^\s]{0,64}\d)[^\s"'\x60/$<|]{6,128})
 password  /  [ \t]/[ \t]["'\x60]?(?<=[\w.@+-]{2}["'\x60]?[ \t]/[ \t]["'\x60]?)((?=[^\s]{0,64}[\d!@#$%^&*]|[^\s]{12})[^\s"'\x60/$<|(]{5,128})["'\x60]?[ \t]{0,2}(?:\(|<-|←|—|–)[^()\n]{0,24}?(?:[Pp]assw(?:or[dt])|[Kk]ennwort|pwd?|contrase.a|mot de passe|mdp|senha|парол[ья]|密码|パスワード|비밀번호)[^\w\n]{0,2}(?:\)|\n|$)
 password    (?:isakmp[ \t]key|(?:tacacs|radius)-server[ \t](?:[^\n]{0,60}[ \t])?key|(?:ikev\d[ \t])?pre-shared-key(?:[ \t](?:local|remote|ascii-text|address[ \t]\S{1,40}[ \t]key))?|(?:message-digest|authentication)-key[ \t]\d{1,5}[ \t]md5|key-string|psksecret|wpa-psk[ \t]ascii|(?:auth[ \t](?:sha|md5)[\w-]{0,8}|priv[ \t](?:3?des|aes)(?:[ \t]\d{3})?))[ \t]{1,4}(?:\d[ \t]{1,4}|cipher[ \t])?(?=[^\s]{0,64}[\dA-Z!@#$])${VALUE}
+secret  snyk codecov  (?:snyk[ \t](?:auth|config[ \t]set[ \t]api=)|codecov[^\n]{0,64}[ \t]-t)[ \t=]?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})
+secret  _KEY _SALT  (?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)["']?[ \t]{0,4}[,=:][ \t]{0,24}(?:'([^'\n]{48,128})'|"([^"\n]{48,128})")
+private_key  Private-Lines  Private-Lines:[ \t]\d{1,3}\r?\n((?:[A-Za-z0-9+/=]{1,76}(?:\r?\n|$)){1,64})
+password  assw  (?:fill|type|sendKeys|setValue)\([ \t]{0,4}(?:"[^"\n]{0,64}[Pp]assw[^"\n]{0,64}"|'[^'\n]{0,64}[Pp]assw[^'\n]{0,64}'),[ \t]{0,4}["']([^"'\n]{5,128})["']
+secret  // #  (?<!(?:sha\d*|hash|commit|digest|sum|rev|tag)["']?[ \t]?[:=][ \t]?)["']([0-9a-f]{32,64})["'][^\n'"]{0,16}(?://|#)[ \t](?!.{0,40}(?:sha|hash|commit|digest|sum))[^\n]{0,40}(?:secret|api key|token|password)(?=\r?\n|$)
 password  samba-tool  samba-tool[ \t]user[ \t](?:create|add)[ \t]\S{1,64}[ \t]${VALUE}
 password  --encrypt  qpdf[ \t][^\n]{0,64}--encrypt[ \t]${VALUE}[ \t]${VALUE}[ \t]\d
 password  using  (?:^|[\n"'\x60;]|db2)[ \t]{0,8}connect[ \t]to[ \t]\S{1,64}[ \t]user[ \t]\S{1,64}[ \t]using[ \t]${VALUE}
 password  airportnetwork  -setairportnetwork[ \t]\S{1,32}[ \t](?:"[^"\n]{1,32}"|\S{1,32})[ \t]${VALUE}
 password  aterial  key[Mm]aterial["']?[=>]["']?([^\s"'<$]{5,128})
-secret    mc[ \t](?:alias[ \t]set|config[ \t]host[ \t]add)(?:[ \t]{1,4}\S{1,128}){3}[ \t]{1,4}${VALUE}
+password    mc[ \t](?:alias[ \t]set|config[ \t]host[ \t]add)(?:[ \t]{1,4}\S{1,128}){3}[ \t]{1,4}${VALUE}
 password  @  (?:^|\n)(?:\[?[\w.-]{1,128}\]?(?::\d{1,5})?[ \t]{1,8})?[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}:(?=\S{0,128}\d)(?=\S{0,128}[A-Za-z])([^\s/:]{8,128})(?=\r?\n|$)
 secret  ://  https?://(?!\S{0,64}vault\.azure)[^\s?#]{1,160}[/-](?:(?:[\w-]{0,24}(?:reset|invit|activat|verif|confirm|recover|magic)|hook|webhook|incoming|private|secret|token|share|join|feed)[\w-]{0,24}(?:/[\w=-]{1,24})?/|private-)(?=[\w.-]{0,64}\d)([A-Za-z0-9_.=-]{16,512})
 password  DENTIFIED dentified  (?:IDENTIFIED[ \t]{1,4}(?:WITH[ \t]{1,4}\S{1,64}[ \t]{1,4})?(?:BY|AS)|identified[ \t]{1,4}by)[ \t]{1,4}(?:PASSWORD[ \t]{1,4})?["']([^"'\n]{4,256})["']
@@ -99,9 +104,9 @@ password  IDENTIFIED  IDENTIFIED[ \t]{1,4}BY[ \t]{1,4}([^\s"';:$]{5,128})
 password  crypt(  (?<![A-Za-z])crypt\([ \t]?'([^'\n]{4,128})'
 password  PASSWORD  (?:WITH|ENCRYPTED|USER[ \t]{1,4}[\w"]{1,64}|ROLE[ \t]{1,4}[\w"]{1,64})[ \t]{1,4}(?:LOGIN[ \t]{1,4})?PASSWORD[ \t]{0,4}=?[ \t]{0,4}[NE]?'([^'\n]{4,256})'
 password  SecureString  ConvertTo-SecureString[ \t]{1,4}(?:-String[ \t]{1,4})?["']([^"'\n$]{4,256})["']
-password  Credential PasswordToken PasswordAuthentication Auth auth login  (?:NetworkCredential|UsernamePasswordToken|PasswordAuthentication|HTTP(?:Basic|Digest|Proxy)Auth|BasicAuth|SetBasicAuth|basic_auth|(?:^|[^\w])auth[ \t]?=[ \t]?|login)\([ \t]{0,4}["'][^"'\n]{1,128}["'],[ \t]{0,4}["']([^"'\n]{5,128})["']
+password  Credential PasswordToken PasswordAuthentication Auth auth login  (?:Credentials?(?:::new|\.(?:of|basic))?|UsernamePasswordToken|PasswordAuthentication|HTTP(?:Basic|Digest|Proxy)Auth|BasicAuth|SetBasicAuth|basic_auth|(?:^|[^\w])auth[ \t]?=[ \t]?|login)\([ \t]{0,4}["'][^"'\n]{1,128}["'](?:\.\w{1,12}\(\)|s)?,[ \t]{0,4}["']([^"'\n]{5,128})["']
 password  connect PDO mysqli getConnection ldap_bind .open(  (?:mysqli?_connect|pg_connect|new (?:mysqli|PDO)|getConnection|ldap_bind|DBI->connect|PDO->__construct|\w\.(?:open|connect))\([^,\n]{1,256},[ \t]{0,4}["'][^"'\n]{1,128}["'],[ \t]{0,4}["']([^"'\n]{5,128})["']
-secret  lient( earch( Api( API( connect( init(  (?:[Cc]lient|[Ss]earch|A[Pp][Ii]|connect|init)\([ \t]{0,4}["'][\w.-]{4,64}["'],[ \t]{0,4}["'](?=[^"'\n]{0,64}\d[^"'\n]{0,64}\d)([A-Za-z0-9+/_=-]{20,256})["']
+secret  lient( lient.new( earch( Api( API( connect( init(  (?:[Cc]lient(?:\.new)?|[Ss]earch|A[Pp][Ii]|connect|init)\([ \t]{0,4}["'][\w.-]{4,64}["'],[ \t]{0,4}["'](?=[^"'\n]{0,64}\d[^"'\n]{0,64}\d)([A-Za-z0-9+/_=-]{20,256})["']
 secret  jwt. JWT. jsonwebtoken.  (?:jwt|JWT|jsonwebtoken)\.(?:sign|verify|encode|decode)\([^\n'"]{1,256},[ \t]{0,4}["']([^"'\n]{8,512})["']
 secret  createHmac  createHmac\([ \t]{0,4}["'][\w-]{1,16}["'],[ \t]{0,4}["']([^"'\n]{8,512})["']
 secret  hmac.new  hmac\.new\([ \t]{0,4}b?["']([^"'\n]{8,512})["']
@@ -115,9 +120,9 @@ cookie  ID SessionId laravel_session connect.sid XSRF Secure- Host- _id sessioni
 ansible_vault  $ANSIBLE_VAULT  \$ANSIBLE_VAULT;[\w.;-]{1,64}\s{1,4}((?:[0-9a-f]{2,128}\s{0,16}){1,4096})
 aws_secret_key  AKIA ASIA  (?:AKIA|ASIA)[A-Z2-7]{16}[^A-Za-z0-9+/]{1,24}(?:[A-Za-z_ ]{0,40}[^A-Za-z0-9+/]{1,8})?([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])
 password  7  (?:key|password|secret) 7 ([0-9A-F]{8,64})
-secret  :  (?:key|secret|seed|code)s?:[ \t\n]{1,4}(?=[^\n]{0,76}\d)((?:[A-Za-z0-9]{4}[ -]){3,15}[A-Za-z0-9]{4})(?![\w-])
+secret  :  (?:key|secret|seed|code|password[^\n:]{0,64})s?:[ \t\n]{1,4}(?=[^\n]{0,76}\d)((?:[A-Za-z0-9]{4}[ -]){3,15}[A-Za-z0-9]{4})(?![\w-])
 password  WiFi.begin  WiFi\.begin\([^,\n]{1,64},[ \t]{0,4}["']([^"'\n]{5,128})["']
-secret    (?:[Mm]nemonic|(?<![A-Za-z])[Ss]eed|[Rr]ecovery|[Pp]hrase|[Ww]allet)[^\n]{0,40}?[:=[(|\n]\s{0,8}[[(]?((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
+secret    (?:[Mm]nemonic|MNEMONIC|SEED|PHRASE|(?<![A-Za-z])[Ss]eed|[Rr]ecovery|[Pp]hrase|[Ww]allet)[^\n]{0,40}?[:=[(|\n]\s{0,8}[[(]?((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
 ntlm_hash  :::  (?<![0-9a-f])[0-9a-f]{32}:([0-9a-f]{32}):::
 `
   .trim()
@@ -137,7 +142,7 @@ interface SecretShape {
 
 /** A word at the end of a line that is about a password, or alone on a line after it. */
 const ANNOUNCED =
-  /pass(?:word|phrase)(?:[^\n\\]|\\(?!n)){0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})([^\s/()]{8,128})(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
+  /pass(?:word|phrase)(?:[^\n\\]|\\(?!n)){0,120}(?:[:=][ \t]{1,8}|:\s{1,8}|\n(?:[a-z]{1,12} )?value[ \t]{0,4}:[ \t]{1,8})["'`]?([^\s/()"'`]{8,128})["'`,;]{0,2}(?=[ \t]{0,4}(?:\r?\n|$))/dgi;
 
 /** Sentences and lists of codes that let in once. */
 const CODE =
@@ -164,7 +169,12 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
   for (const { kind, words, shape } of SHAPES)
     for (const match of matchesOf(shape, text, words)) yield* groupsOf(match, kind, 0);
   for (const match of matchesOf(ANNOUNCED, text)) {
-    const isMade = isJumpy(match[1]) || isChance(match[1]) || /\d.*[!#$%^&*?<>]|[!#$%^&*?<>].*\d/.test(match[1]);
+    const isMade =
+      isJumpy(match[1]) ||
+      isChance(match[1]) ||
+      /\d.*[!#$%^&*?<>]|[!#$%^&*?<>].*\d|^(?=.*\d)(?!.*(?:[Pp]ass|Secret|Token))[\w-]{16,}$(?<=(?:[a-z][A-Z\d].*){4})/.test(
+        match[1],
+      );
     if (isMade && !UUID.test(match[1]) && !TERM.test(match[1])) yield* groupsOf(match, "password", 0);
   }
   for (const match of matchesOf(CODE, text)) yield* groupsOf(match, "code", 0);

@@ -1,6 +1,6 @@
 /** Words that look made, in the reach of a word that says secret. The weaker that word, the more the shape has to say. */
 
-import { ABROAD_WORDS, isJumpy, isOpenName, NO_VALUE, NUMBERED, UUID, unmarked } from "./names.ts";
+import { ABROAD_WORDS, APPLE, isJumpy, isOpenName, NO_VALUE, NUMBERED, UUID, unmarked } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** Words for a password (1), for another secret (2), and for what often has one beside it (3). */
@@ -146,7 +146,7 @@ function isEnough(
       ((strength > 1 && isLinked) ||
         (/^[= ]$/.test(between) &&
           /(?:login|[a-z]{3,} key|token|secret)$/i.test(text.slice(Math.max(0, after - 24), after)))) &&
-      !/commit|sha|hash|digest|checksum|revision|etag|version|public|cache|fingerprint|\bid\b/i.test(
+      !/commit|sha|md5|\btx|hash|digest|checksum|revision|etag|version|public|cache|fingerprint|\bid\b/i.test(
         text.slice(Math.max(0, after - 60), start),
       )
     );
@@ -177,9 +177,12 @@ function shapeOf(value: string): keyof typeof LEVELS {
   if (value.length < 8 || NEVER.test(value) || NO_VALUE.test(value) || UUID.test(value)) return "none";
   const has = (one: RegExp): boolean => one.test(value);
   if (!has(/\d/)) return has(/^[a-z]{3,}(?:-[a-z]{3,}){2,}$/) ? "phrase" : "none";
-  if (has(/^[0-9a-f]+$/i)) return value.length >= 32 && has(/[a-f]/i) ? "hex" : "none";
+  if (has(/^(?:0x)?[0-9a-f]+$/i)) return value.length >= 32 && has(/[a-f]/i) ? "hex" : "none";
   if (has(/^[A-Z2-7]{16,}$/)) return (value.match(/[A-Z](?=\d)/g) ?? []).length > 1 ? "random" : "none";
   const isBoth = has(/[a-z]/) && has(/[A-Z]/);
+  if (APPLE.test(value)) return "random";
+  // Words in which digits stand for letters.
+  if (has(/^(?=\w{6})[A-Z][a-z]*\d[a-z]{2,}\d?[a-z]*[_.-][A-Za-z\d]{3,}\d\d$/)) return "words";
   if (
     has(/^[A-Z][a-z\d]{2,}(?:[._%+&!-]?[A-Z][a-z\d]{2,})*(?:[._%+&!-][A-Z][a-z\d]{0,16}\d|[._-]\d\d|\d\d\d?)\d{0,3}!?$/)
   )

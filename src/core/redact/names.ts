@@ -62,7 +62,7 @@ export function secretKind(name: string): NameKind | undefined {
   if (last === "pass" && NO_PASSWORDS.test(before)) return undefined;
   if (
     PASSWORD_END.test(last) ||
-    (/^(?:phrase|seed|words)$/.test(last) && /^(?:seed|recovery|mnemonic|secret|wallet)$/.test(before))
+    (/^(?:phrase|seed|words)$/.test(last) && /^(?:seed|recovery|mnemonic|secret|wallet|pass)$/.test(before))
   )
     return "password";
   if (last.endsWith("token") && HARMLESS.test(last === "token" ? before : last.slice(0, -5))) return undefined;
@@ -110,7 +110,7 @@ export function isOpenName(name: string): boolean {
 const OPEN_VALUE =
   /^(?:(?:toolu|srvtoolu|msg|call|resp|req|run|item|fc|rs|ws|ctc|step|thread|asst|file|batch|evt|cus|sub|si|pi|ch|pm|in|ii|tr|po|txn|price|prod|acct|card|src|seti|cs_test|cs_live|vs|ft|conv|session|sess|org|user|usr|proj|wrkspc|prj|dpl|team|job|task|trace|span|inv|order|event|ses|prt|tooluse|functions|snap|gen|chatcmpl|cmpl|batch_req|container|file_search)[_-](?!.*_secret_)|(?:AIDA|AROA|AGPA|AIPA|ANPA|ANVA|APKA|ASCA)(?=[A-Z2-7]{12})|[A-Z]{2}[0-9a-f]{32}$|arn:aws|sha\d+[:-]|0x[0-9A-Fa-f]{6,40}$|phc_|age1[02-9ac-z]{40}|@?[\w./-]+@v?\d+\.\d|[a-z]{2}-[a-z]+-\d_\w+$)|\.googleusercontent\.com$/;
 /** Texts that documents have in the place of a key: a word, a row of the same or of following signs. */
-const EXAMPLE = /EXAMPLE|your[-_]|[-_]here$|x{5}|X{5}|([A-Za-z0-9])\1{9}|<[A-Za-z][\w -]*>|\.{3}$/;
+const EXAMPLE = /EXAMPLE|your[-_]|[-_]here$|x{5}|X{5}|([B-Za-z0-9])\1{9}|A{10}.{0,30}$|<[A-Za-z][\w -]*>|\.{3}$/;
 
 /** Returns whether a value is an example, or, if only its place says that it is secret, the id of something. */
 export const isOpenValue = (value: string, isVague: boolean): boolean =>
@@ -134,13 +134,24 @@ function wordsOf(name: string): string[] {
 }
 
 const PLACEHOLDER =
-  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill|generate)[_-]?(?:me|in|this|with|by|an?)(?:[_-].*)?|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|base64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
+  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill|generate)[_-]?(?:me|in|this|with|by|an?)(?:[_-].*)?|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|b(?:ase)?64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
 /** Words that a test or a form has in the place of a password: what it is, and that it is wrong. */
 export const NO_VALUE =
   /^(?:(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais|fake|not|too|other|old|new|my|some|test)?[ _-]?(?:the|my|an?|your)?[ _-]?(?:right|correct|real|valid|same)?[ _-]?(?:pass(?:word|wd|phrase)?|secret|token|pw|pwd|credentials?|one|short|long|weak|user|string|tests?|testing|null|none|true|false)\d?|(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais)[ _-]?(?:pass(?:word|wd)?|pw|pwd|secret|token|one|value)?[ _-]?\d{0,4}|incorrect[oa]|nope|\$\w+)$/i;
 /** An expression of a program: names with dots between. */
 const EXPRESSION = /^[A-Za-z_$][A-Za-z_$0-9]{0,19}(?:\??\.[A-Za-z_$][A-Za-z_$0-9]{0,19})+$/;
 const ABOUT = /pass|secret|token|apikey|密码/i;
+/** Words with one sign between, as makers of passphrases join them: four, or three with capitals. */
+const JOINED =
+  /^(?:[A-Za-z][a-z]{2,11}([._-])[A-Za-z][a-z]{2,11}(?:\1[A-Za-z][a-z]{2,11}){2,7}\d{0,4}|[A-Z][a-z]{3,11}(?:-[A-Z][a-z]{3,11}){2})$/;
+/** Words of programs and of sentences, and beginnings of them. */
+const PROGRAM_WORD = new RegExp(
+  `(?:^|[._-])(?:(?:${"accept account add admin api app auth cert client config content context cred cross current data default delete dev email env error event field file form forward gen help host http identi index info initial input internal invalid key label list local log manag message number object option page param plain policy priv prod provide quer random re read request response result return secur serv session set should source stor string sys table test type update url user util val vault view".split(" ").join("|")})\\w*|` +
+    "all|and|are|arg|args|base|body|but|by|can|check|class|code|column|com|conn|core|create|created|do|does|edit|enable|enabled|end|enter|entry|for|forgot|from|function|get|global|has|have|in|is|item|lib|main|max|min|model|module|must|my|name|names|net|new|next|node|not|null|of|old|one|only|org|process|public|ref|required|reset|root|run|same|sample|schema|self|spec|spring|sql|state|text|that|the|this|title|to|too|var|was|web|with|you|your)(?=[._-]|\\d*$)",
+  "i",
+);
+/** Two groups and more of six with one digit and one capital, as Apple makes them. */
+export const APPLE = /^(?=[^A-Z]*[A-Z][^A-Z]*$)(?=\D*\d\D*$)[A-Za-z\d]{6}(?:-[A-Za-z\d]{6}){2}$/;
 /** A place in a file system. */
 const PATH = /^(?:~|\.{1,2}|[A-Z]:)?(?:[\\/][\w.@+-]{1,40}){2,}[\\/]?$|^(?:~|\.{1,2})?\/[a-z._-]*$/;
 /** Names of anything with a number, as programs and documents have them. */
@@ -189,7 +200,12 @@ export function canBeSecret(value: string, kind: NameKind, writing: Writing, isV
     : canBeToken(value, writing, isMixed, isExpression);
 }
 
+/** Returns whether a value is words of a passphrase with signs between, or what Apple makes. */
+export const isJoined = (value: string): boolean =>
+  APPLE.test(value) || (JOINED.test(value) && !PROGRAM_WORD.test(value) && !ABOUT.test(value));
+
 function canBePassword(value: string, writing: Writing, isMixed: boolean, isExpression: boolean): boolean {
+  if (isJoined(value)) return true;
   // A label of an ideographic language, or of any: it has no letter or digit of ASCII, or is more than a word.
   if (/[^ -~]{4}/.test(value) && !/\d[!-~]*[A-Za-z]|[A-Za-z][!-~]*\d/.test(value)) return false;
   // The name of a setting, as another one's value.
@@ -251,14 +267,21 @@ export function isOdd(value: string, kind: NameKind): boolean {
 
 /** Names of what keeps, hashes or writes passwords, numbers with a unit, and numbers of tickets. */
 export const TERM =
-  /sha-?\d|md[45]|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ntlm|(?:^|[^a-z])(?:aes|rsa|iso|rfc)[-_]?\d|^\d+(?:[.,]\d+)?(?:-?[a-z]+)*$|^[a-z]{2,6}-\d+$/i;
+  /sha-?\d|md[45]|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ntlm|(?:^|[^a-z\d])(?:aes|rsa|iso|rfc)[-_]?\d|^\d+(?:[.,]\d+)?(?:-?[a-z]+)*$|^[a-z]{2,6}-\d+$/i;
 
 /** Returns whether a word that a sentence says to be a password is no usual one. `isLinked`: it says so by a word for that. */
 export function isTold(value: string, isLinked: boolean, isQuoted: boolean): boolean {
   if (/\s/.test(value)) return isLinked && isQuoted && canBeSecret(value, "password", "quoted");
-  if (value.length < 6 || /[/\\(){}<>=|]|^[@#.-]/.test(value) || TERM.test(value) || UUID.test(value)) return false;
+  if (
+    value.length < 6 ||
+    /[/\\(){}<>|]|^[@#.-]/.test(value) ||
+    (value.includes("=") && !(isQuoted && isJumpy(value))) ||
+    TERM.test(value) ||
+    UUID.test(value)
+  )
+    return false;
   if (ABOUT.test(value) || /^[A-Z][A-Z\d]*_[A-Z\d_]+$/.test(value)) return false;
-  if (!isLinked && !/\d\D*\d\D*\d|\d.*[!#$%^&*]/.test(value)) return false;
+  if (!isLinked && !/\d\D*\d\D*\d|\d.*[!#$%^&*]/.test(value) && !isJoined(value)) return false;
   return canBeSecret(value, "password", "bare") || (value.length >= 8 && isJumpy(value));
 }
 

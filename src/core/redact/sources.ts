@@ -10,7 +10,7 @@ const PASSWD = /\/etc\/passwd|getent/;
 const READER = /(?:^|[\s;&|($])(?:cat|bat|less|more|head|tail|xxd|od|hexdump|base64|strings|type|Get-Content)[ \t]/;
 /** Commands that print nothing but a secret. */
 const PRINTER =
-  /(?:pass|secret|token|key|cred)[^\n]{0,200}\|[ \t]{0,4}base64[ \t]{1,4}(?:-d|-D|--decode)|(?:dump|print|export|show|get)[_-]?priv(?:ate)?[_-]?key|print-(?:access|identity)-token|get-(?:login-password|access-token|secret-value)|(?:auth|create)[ \t]token|auth:token|(?:^|[\s;&|])(?:pass|gopass)[ \t]show|op[ \t](?:read|item get)|bw[ \t]get[ \t]password|find-(?:generic|internet)-password|secrets[ \t]versions[ \t]access|kv[ \t]get[^\n]{0,100}-field|openssl[ \t]rand|(?:echo[ \t]["']?\$\{?|printenv[ \t]|(?:environ|ENV|env)\W{1,6})\w{0,32}(?:PASS|SECRET|TOKEN|_KEY|PWD)|(?:^|[\s;&|])pwgen[ \t]/;
+  /(?:pass|secret|token|key|cred)[^\n]{0,200}\|[ \t]{0,4}base64[ \t]{1,4}(?:-d|-D|--decode)|(?:dump|print|export|show|get)[_-]?priv(?:ate)?[_-]?key|print-(?:access|identity)-token|get-(?:login-password|access-token|secret-value)|(?:initial|reset|generate)-(?:\w{1,12}-)?password|(?:auth|create)[ \t]token|auth:token|(?:^|[\s;&|])(?:pass|gopass)[ \t]show|op[ \t](?:read|item get)|bw[ \t]get[ \t]password|find-(?:generic|internet)-password|secrets[ \t]versions[ \t]access|kv[ \t]get[^\n]{0,100}-field|openssl[ \t]rand|key:generate|randomBytes|get_random_secret|gen\.secret|rails[ \t]secret|(?:echo[ \t]["']?\$\{?|printenv[ \t]|(?:environ|ENV|env)\W{1,6})\w{0,32}(?:PASS|SECRET|TOKEN|_KEY|PWD)|(?:^|[\s;&|])pwgen[ \t]/;
 
 /** Returns whether what a command prints, or a file has, is a secret. */
 export function tellsSecret(command: string): boolean {

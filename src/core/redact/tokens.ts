@@ -206,6 +206,7 @@ chat_webhook  open.feishu.cn/open-apis/bot/v2/hook/ open.larksuite.com/open-apis
 discord_webhook  discord.com/api/v  path  40  discord.com/developers: webhooks  ^\d{1,2}/webhooks/
 private_key  b3BlbnNzaC1rZXktdjEA MIIEowIBAAKC MIIEpAIBAAKC MIIEpQIBAAKC MIIEogIBAAKC MIICXAIBAAKB MIICXQIBAAKB MIICXgIBAAKB MIICWwIBAAKB MIIJKAIBAAKC MIIJKQIBAAKC MIIJJwIBAAKC MIIJKgIBAAKC MIIG4wIBAAKC MIIG5AIBAAKC MIIEvQIBADAN MIIEvAIBADAN MIIEvgIBADAN MIIEvwIBADAN MIICdgIBADAN MIICdwIBADAN MIICeAIBADAN MIIJQgIBADAN MIIJQwIBADAN MIIJRAIBADAN MHcCAQEEI MHQCAQEEI MIGkAgEBBD MIGHAgEAMBMG MIGTAgEAMBMG MIG2AgEAMBAG MC4CAQAwBQYDK2V  base64  40  RFC 5208, RFC 8017, RFC 5915, PROTOCOL.key of OpenSSH
 private_key  LS0tLS1CRUdJTi  base64  80  RFC 7468, in base64  UFJJVkFUR|QUklWQVRF|BSSVZBVE|FBSSVZB|IFBSSVZBVE
+cloudflare_token  eyJhIjoi  base64  100  developers.cloudflare.com: tokens of tunnels  iLCJ0Ijoi
 jwt  eyJ  dotted  30  RFC 7519  ^[\w-]{6,}\.[\w-]{6,}(?:\.[\w-]*)*=*$
 password_hash  $2a$ $2b$ $2x$ $2y$ $5$ $6$ $y$ $7$ $gy$ $argon2id$ $argon2i$ $argon2d$ $scrypt$ $pbkdf2-sha256$ $pbkdf2-sha512$  hash  40  crypt(5)
 password_hash  $1$ $apr1$  hash  24  crypt(5), htpasswd(1)
