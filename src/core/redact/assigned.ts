@@ -27,7 +27,7 @@ const MORE_WORDS = /[ _-](?:access[ _-]?key|key|phrase|token)(?![A-Za-z])(?:[ _-
 const CLOSING =
   /\\{0,3}["'`]?\]?(?:[*_]{1,3}|[ \t]?\[[^\]\n]{0,40}\](?=:)|[ \t]?\([^()\n]{0,30}\)(?=:)|[ \t]for[ \t][^\s:]{1,64}(?=:)|(?:[ \t]\.){2,16}(?=[ \t]?:))?/y;
 const SIGN =
-  /[*_]{0,3}([ \t]{0,8})(=>|->|→|<-|:=|\?=|\+=|[=!]==?|={1,2}|:-|:=|:(?!:)|\)?[ \t]{0,2}(?:\|\||\?\?|\?:)=?|\)?\.(?:type|fill|unwrap_or|orElse|or|equals|sendKeys|setValue|set|default|value)\(|,|\(|\||(?:is|was|est|ist|es|é|è|jest|är|er)(?=[ \t])|是|为|為|は|(?=[ \t]))[*_]{0,3}([ \t]{0,24}(?:(?:!!?[a-z]{2,12}|&\w{1,32})[ \t](?=[^\s=]))?)/y;
+  /[*_]{0,3}([ \t]{0,24})(=>|->|→|<-|:=|\?=|\+=|[=!]==?|={1,2}|:-|:=|:(?!:)|\)?[ \t]{0,2}(?:\|\||\?\?|\?:)=?|\)?\.(?:type|fill|unwrap_or|orElse|or|equals|sendKeys|setValue|set|default|value)\(|,|\(|[|│]|(?:is|was|est|ist|es|é|è|jest|är|er)(?=[ \t])|是|为|為|は|(?=[ \t]))[*_]{0,3}([ \t]{0,24}(?:(?:!!?[a-z]{2,12}|&\w{1,32})[ \t](?=[^\s=]))?)/y;
 /** A type of a program, or a member, around a quoted value. */
 const WRAPPED =
   /(?:&?(?:'\w{1,16} )?[A-Za-z][\w.<>?[\]]{1,32}(?: \| \w{1,24}){0,3}[ \t]?=[ \t]?)?(?:(?:\{\s{0,8}\\{0,3}"(?:value|default|plaintext|text|data)\\{0,3}"\s{0,2}:|\[\]byte|by lazy|default[ \t]?=|(?:new )?[A-Z]\w{0,20}(?:(?:::|\.)\w{1,20})?)[ \t]?[({]?[ \t]?)?[bBrRuUfFN@L$]?(?=\\{0,3}["'`])/y;
@@ -152,7 +152,7 @@ function valueAfter(text: string, start: number, nameEnd: number, kind: NameKind
   }
   const odd = (): SecretSpan | undefined => oddAfter(text, closed, kind);
   if (!found) return (sign === "" && kind === "password" ? accept(phraseAt(text, at)) : undefined) ?? odd();
-  if (sign.startsWith("|") && sign === "|") return accept({ ...found, writing: "loose" });
+  if (/^[|│]$/.test(sign)) return accept({ ...found, writing: "loose" });
   if (found.writing === "quoted") {
     const isDefault = /\|\||\?\?|\?:/.test(sign);
     const isCall = sign === "(" && /(?:^|\.)(?:set|with)|^PASSWORD$/i.test(name);

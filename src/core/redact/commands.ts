@@ -72,7 +72,7 @@ password  isql  isql[ \t]\w{1,64}[ \t]\w{1,64}[ \t]${VALUE}
 password  htpasswd  htpasswd[ \t]{1,4}-[a-mo-zB-Z]{0,8}b[a-mo-z]{0,4}[ \t]{1,4}(?:-\w{1,4}[ \t]{1,4}){0,2}\S{1,128}[ \t]{1,4}\S{1,64}[ \t]{1,4}${VALUE}
 secret    (?:add-authtoken|authtoken|pypi-token\S{0,64}|--password-command[ \t=]["']?echo)[ \t]{1,4}([^\s"'$<]{5,256})
 password  http-basic  http-basic\S{0,64}[ \t]{1,4}\S{1,64}[ \t]{1,4}${VALUE}
-password    (?:rclone[ \t]obscure|smbclient[ \t]\S{1,128}|iwconfig[ \t]\S{1,32}[ \t](?:key|enc))[ \t]{1,4}${VALUE}
+password    (?:rclone[ \t]obscure|smbclient[ \t]\S{1,128}|iwconfig[ \t]\S{1,32}[ \t](?:key|enc)|(?:nmcli|mysqladmin)[ \t][^\n]{0,64}[ \t]password|wpa_passphrase[ \t]\S{1,32}|pulumi[ \t]config[ \t]set[ \t](?:--secret[ \t])?[\w:]{0,32}(?:[Pp]assword|[Tt]oken|[Ss]ecret|[Kk]ey))[ \t]{1,4}${VALUE}
 password  assword assphrase  (?<![A-Za-z])(?:use|with|try|set|enter)[ \t]["'\x60]?(?=\S{0,64}\d)(?=\S{0,64}[A-Za-z])([^\s"'\x60/()]{6,128})["'\x60]?[ \t]as[ \t](?:\w{1,8}[ \t])?[Pp]ass(?:word|phrase)
 password  WIFI:  WIFI:[^\n]{0,128}?(?<=[:;])P:([^;\n]{4,128});
 password  lftp  (?<![\w-])lftp[^\n]{0,64}[ \t]-u[ \t]{1,4}[\w.@-]{1,64},([^\s"'$]{4,128})
@@ -87,10 +87,12 @@ password  /  [ \t]/[ \t]["'\x60]?(?<=(?<![A-Za-z])(?:[Cc]red|[Ll]og(?:ged)?[ -]?
 password  /  [ \t]/[ \t]["'\x60]?(?<=[\w.@+-]{2}["'\x60]?[ \t]/[ \t]["'\x60]?)((?=[^\s]{0,64}[\d!@#$%^&*]|[^\s]{12})[^\s"'\x60/$<|(]{5,128})["'\x60]?[ \t]{0,2}(?:\(|<-|←|—|–)[^()\n]{0,24}?(?:[Pp]assw(?:or[dt])|[Kk]ennwort|pwd?|contrase.a|mot de passe|mdp|senha|парол[ья]|密码|パスワード|비밀번호)[^\w\n]{0,2}(?:\)|\n|$)
 password    (?:isakmp[ \t]key|(?:tacacs|radius)-server[ \t](?:[^\n]{0,60}[ \t])?key|(?:ikev\d[ \t])?pre-shared-key(?:[ \t](?:local|remote|ascii-text|address[ \t]\S{1,40}[ \t]key))?|(?:message-digest|authentication)-key[ \t]\d{1,5}[ \t]md5|key-string|psksecret|wpa-psk[ \t]ascii|(?:auth[ \t](?:sha|md5)[\w-]{0,8}|priv[ \t](?:3?des|aes)(?:[ \t]\d{3})?))[ \t]{1,4}(?:\d[ \t]{1,4}|cipher[ \t])?(?=[^\s]{0,64}[\dA-Z!@#$])${VALUE}
 secret  snyk codecov  (?:snyk[ \t](?:auth|config[ \t]set[ \t]api=)|codecov[^\n]{0,64}[ \t]-t)[ \t=]?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})
-secret  _KEY _SALT  (?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)["']?[ \t]{0,4}[,=:][ \t]{0,24}(?:'([^'\n]{48,128})'|"([^"\n]{48,128})")
+secret  AES.new createCipheriv  (?:AES\.new\(|createCipheriv\([ \t]?["'][\w-]{1,24}["'],)[ \t]?b?["']([^"'\n]{16,64})["']
+password  (p  \((?:pw|pwd|password)[ \t](?=\S{0,64}\d)(?=\S{0,64}[A-Za-z])([^\s()=]{6,64})\)
+secret  _KEY _SALT  (?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)["']?[ \t]{0,4}[,=:][ \t]{0,24}(?=.(?:[^'"\n]*[^\w\s/.'"-]){4})(?:'([^'\n]{48,128})'|"([^"\n]{48,128})")
 private_key  Private-Lines  Private-Lines:[ \t]\d{1,3}\r?\n((?:[A-Za-z0-9+/=]{1,76}(?:\r?\n|$)){1,64})
 password  assw  (?:fill|type|sendKeys|setValue)\([ \t]{0,4}(?:"[^"\n]{0,64}[Pp]assw[^"\n]{0,64}"|'[^'\n]{0,64}[Pp]assw[^'\n]{0,64}'),[ \t]{0,4}["']([^"'\n]{5,128})["']
-secret  // #  (?<!(?:sha\d*|hash|commit|digest|sum|rev|tag)["']?[ \t]?[:=][ \t]?)["']([0-9a-f]{32,64})["'][^\n'"]{0,16}(?://|#)[ \t](?!.{0,40}(?:sha|hash|commit|digest|sum))[^\n]{0,40}(?:secret|api key|token|password)(?=\r?\n|$)
+secret  // #  (?<!(?:sha\d*|hash|commit|digest|sum|rev|tag)["']?[ \t]?[:=][ \t]?)["']([0-9a-f]{32,64})["'][^\n]{0,16}(?://|#)[ \t](?!.{0,40}(?:sha|md5|hash|commit|digest|sum))[^\n]{0,40}(?:secret|(?:api|encryption|signing|hmac|aes|private) key|token|password)(?=\r?\n|$)
 password  samba-tool  samba-tool[ \t]user[ \t](?:create|add)[ \t]\S{1,64}[ \t]${VALUE}
 password  --encrypt  qpdf[ \t][^\n]{0,64}--encrypt[ \t]${VALUE}[ \t]${VALUE}[ \t]\d
 password  using  (?:^|[\n"'\x60;]|db2)[ \t]{0,8}connect[ \t]to[ \t]\S{1,64}[ \t]user[ \t]\S{1,64}[ \t]using[ \t]${VALUE}

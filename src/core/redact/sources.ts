@@ -1,6 +1,6 @@
 /** Commands and files whose text is a secret as a whole, so that nothing in it says so. */
 
-import { isJumpy, UUID } from "./names.ts";
+import { isJoined, isJumpy, UUID } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** A file by its name: one of a key, or one of a secret that is no program and no document. */
@@ -29,7 +29,7 @@ export function* printedIn(text: string): Generator<SecretSpan> {
   if (text.length > MOST) return;
   for (const { 1: value, indices } of text.matchAll(LONE)) {
     const [start, end] = indices?.[1] ?? [0, 0];
-    const isMade = /^(?=.*\d)(?=.*[A-Za-z])/.test(value) || isJumpy(value);
+    const isMade = /^(?=.*\d)(?=.*[A-Za-z])/.test(value) || isJumpy(value) || isJoined(value);
     if (isMade && !UUID.test(value) && !/^(?:[\w+.-]*:\/)?[./~]|^-----/.test(value))
       yield { start, end, kind: "secret" };
   }

@@ -5,7 +5,7 @@ import { canBeSecret, isJumpy, labelOf, secretKind } from "./names.ts";
 import type { SecretSpan } from "./tokens.ts";
 
 /** A first line: names with one sign between them, one of which may be that of a secret. */
-const HEAD = /(?<=^|[\n"])[ \t>]{0,8}(?:["\w .*`-]{0,48}([,;|\t]))(?:["\w .*`-]{0,48}\1){0,24}["\w .*`-]{0,48}\r?\n/gi;
+const HEAD = /(?<=^|[\n"])[ \t>]{0,8}(?:["\w .*`-]{0,48}([,;|│\t]))(?:["\w .*`-]{0,48}\1){0,24}["\w .*`-]{0,48}\r?\n/gi;
 /** A first line of a dump of PostgreSQL, whose rows have tabs. */
 const COPIED = /(?<=^|[\n"])COPY [\w."]{1,128} \(([^()\n]{1,2048})\) FROM stdin;\r?\n/g;
 const MOST_ROWS = 2000;
@@ -33,7 +33,7 @@ function* rowsOf(text: string, names: readonly string[], sign: string, from: num
     const end = text.indexOf("\n", at) < 0 ? text.length : text.indexOf("\n", at);
     const cells = text.slice(at, end).split(sign);
     // A line of signs is below the head; another number of cells is no row.
-    const isRule = /^[\s|+:-]+$/.test(text.slice(at, end));
+    const isRule = /^[\s|+:│├┼┤─-]+$/.test(text.slice(at, end));
     if (!isRule && cells.length !== names.length) break;
     if (!isRule) yield* secretsOf(cells, kinds, at, sign);
     at = end + 1;
@@ -51,7 +51,7 @@ function* secretsOf(
   for (const [column, cell] of cells.entries()) {
     const value = cell.trim().replace(/^["'`*]+|["'`*]+$/g, "");
     const kind = kinds[column];
-    const isKnown = kind && value !== "" && canBeSecret(value, kind, sign === "|" ? "bare" : "setting");
+    const isKnown = kind && value !== "" && canBeSecret(value, kind, /[|│]/.test(sign) ? "bare" : "setting");
     if (kind && (isKnown || (kind !== "key" && value.length >= 8 && (isJumpy(value) || isMade(value))))) {
       const start = at + cell.indexOf(value);
       yield { start, end: start + value.length, kind: labelOf(kind) };
