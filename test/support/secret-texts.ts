@@ -1013,6 +1013,10 @@ const TEMPLATES: readonly string[] = [
   "$ node -e \"console.log(require('crypto').randomBytes(32).toString('hex'))\"\n{h64}",
   "Pass phrase for key: {i}",
   "mc alias set local http://minio:9000 admin velvet-{c}-42",
+  "│ token             │ {uuid} │",
+  "mysqladmin -u root password '{w}'",
+  "A temporary password is generated for root@localhost: {w}",
+  "ssh bob@10.1.2.3 (pw {p})",
 ];
 
 const hexOf = (text: string): string => Buffer.from(text).toString("hex");

@@ -322,7 +322,8 @@ export function* queriesIn(text: string): Generator<SecretSpan> {
     const name = found.slice(0, -value.length).toLowerCase();
     const isPassword = /pass=$/.test(name) && canBeSecret(value, "password", "setting");
     const isMade = value.length >= 16 && /\d/.test(value) && /[A-Za-z]/.test(value);
-    if (!isPassword && !UUID.test(value) && !(isMade && (isChance(value) || /\d[A-Za-z]+\d/.test(value)))) continue;
+    if (!isPassword && !UUID.test(value) && !(isMade && (isChance(value) || /\d[A-Za-z]+\d|^.{43}%3D$/i.test(value))))
+      continue;
     const end = index + found.length;
     const kind = isPassword ? "password" : /sig|hmac/.test(name) ? "signed_link" : "secret";
     yield { start: end - value.length, end, kind };

@@ -87,6 +87,9 @@ password  /  [ \t]/[ \t]["'\x60]?(?<=(?<![A-Za-z])(?:[Cc]red|[Ll]og(?:ged)?[ -]?
 password  /  [ \t]/[ \t]["'\x60]?(?<=[\w.@+-]{2}["'\x60]?[ \t]/[ \t]["'\x60]?)((?=[^\s]{0,64}[\d!@#$%^&*]|[^\s]{12})[^\s"'\x60/$<|(]{5,128})["'\x60]?[ \t]{0,2}(?:\(|<-|←|—|–)[^()\n]{0,24}?(?:[Pp]assw(?:or[dt])|[Kk]ennwort|pwd?|contrase.a|mot de passe|mdp|senha|парол[ья]|密码|パスワード|비밀번호)[^\w\n]{0,2}(?:\)|\n|$)
 password    (?:isakmp[ \t]key|(?:tacacs|radius)-server[ \t](?:[^\n]{0,60}[ \t])?key|(?:ikev\d[ \t])?pre-shared-key(?:[ \t](?:local|remote|ascii-text|address[ \t]\S{1,40}[ \t]key))?|(?:message-digest|authentication)-key[ \t]\d{1,5}[ \t]md5|key-string|psksecret|wpa-psk[ \t]ascii|(?:auth[ \t](?:sha|md5)[\w-]{0,8}|priv[ \t](?:3?des|aes)(?:[ \t]\d{3})?))[ \t]{1,4}(?:\d[ \t]{1,4}|cipher[ \t])?(?=[^\s]{0,64}[\dA-Z!@#$])${VALUE}
 secret  snyk codecov  (?:snyk[ \t](?:auth|config[ \t]set[ \t]api=)|codecov[^\n]{0,64}[ \t]-t)[ \t=]?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})
+password  generated  temporary password is generated for \S{1,64}: (\S{8,64})
+password  random_password  random_password[\s\S]{0,256}?"result\\{0,3}":[ \t]?\\{0,3}"([^"\\\n]{6,128})
+secret  django-insecure  (django-insecure-[^\s"']{30,80})
 secret  AES.new createCipheriv  (?:AES\.new\(|createCipheriv\([ \t]?["'][\w-]{1,24}["'],)[ \t]?b?["']([^"'\n]{16,64})["']
 password  (p  \((?:pw|pwd|password)[ \t](?=\S{0,64}\d)(?=\S{0,64}[A-Za-z])([^\s()=]{6,64})\)
 secret  _KEY _SALT  (?:AUTH|LOGGED_IN|NONCE)_(?:KEY|SALT)["']?[ \t]{0,4}[,=:][ \t]{0,24}(?=.(?:[^'"\n]*[^\w\s/.'"-]){4})(?:'([^'\n]{48,128})'|"([^"\n]{48,128})")
@@ -122,7 +125,7 @@ cookie  ID SessionId laravel_session connect.sid XSRF Secure- Host- _id sessioni
 ansible_vault  $ANSIBLE_VAULT  \$ANSIBLE_VAULT;[\w.;-]{1,64}\s{1,4}((?:[0-9a-f]{2,128}\s{0,16}){1,4096})
 aws_secret_key  AKIA ASIA  (?:AKIA|ASIA)[A-Z2-7]{16}[^A-Za-z0-9+/]{1,24}(?:[A-Za-z_ ]{0,40}[^A-Za-z0-9+/]{1,8})?([A-Za-z0-9+/]{40})(?![A-Za-z0-9+/=])
 password  7  (?:key|password|secret) 7 ([0-9A-F]{8,64})
-secret  :  (?:key|secret|seed|code|password[^\n:]{0,64})s?:[ \t\n]{1,4}(?=[^\n]{0,76}\d)((?:[A-Za-z0-9]{4}[ -]){3,15}[A-Za-z0-9]{4})(?![\w-])
+secret  :  (?:key|secret|seed|code|password[^\n:]{0,64})s?:[ \t\n]{1,4}(?=[^\n]{0,76}(?:\d|[a-z][A-Z][^\n]{0,8}[a-z][A-Z]))((?:[A-Za-z0-9]{4}[ -]){3,15}[A-Za-z0-9]{4})(?![\w-])
 password  WiFi.begin  WiFi\.begin\([^,\n]{1,64},[ \t]{0,4}["']([^"'\n]{5,128})["']
 secret    (?:[Mm]nemonic|MNEMONIC|SEED|PHRASE|(?<![A-Za-z])[Ss]eed|[Rr]ecovery|[Pp]hrase|[Ww]allet)[^\n]{0,40}?[:=[(|\n]\s{0,8}[[(]?((?:(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8}["']?[\s,]{1,4}){11,23}(?:\d{1,2}[.)][ \t]?)?["']?[a-z]{3,8})
 ntlm_hash  :::  (?<![0-9a-f])[0-9a-f]{32}:([0-9a-f]{32}):::

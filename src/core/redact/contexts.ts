@@ -137,7 +137,7 @@ const isCredential = (value: string): boolean =>
 
 function* headers(text: string): Generator<SecretSpan> {
   for (const { 0: found, 1: value, index } of matchesOf(BEARER, text)) {
-    if (!/\d/.test(value) || !/[A-Za-z]/.test(value) || value.includes("://")) continue;
+    if (!/\d|(?:[a-z][A-Z].*){4}/.test(value) || !/[A-Za-z]/.test(value) || value.includes("://")) continue;
     const start = index + found.length - value.length;
     yield { start, end: index + found.length, kind: "authorization" };
   }

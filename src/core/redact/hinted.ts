@@ -182,7 +182,7 @@ function shapeOf(value: string): keyof typeof LEVELS {
   const isBoth = has(/[a-z]/) && has(/[A-Z]/);
   if (APPLE.test(value)) return "random";
   // Words in which digits stand for letters.
-  if (has(/^(?=\w{6})[A-Z][a-z]*\d[a-z]{2,}\d?[a-z]*[_.-][A-Za-z\d]{3,}\d\d$/)) return "words";
+  if (has(/^[A-Z][a-z\d]{4,}[_.-][A-Za-z\d]{3,}\d\d$/) && has(/[A-Za-z]\d[a-z]{2}|[a-z]{2}\d[a-z]/)) return "words";
   if (
     has(/^[A-Z][a-z\d]{2,}(?:[._%+&!-]?[A-Z][a-z\d]{2,})*(?:[._%+&!-][A-Z][a-z\d]{0,16}\d|[._-]\d\d|\d\d\d?)\d{0,3}!?$/)
   )

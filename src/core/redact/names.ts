@@ -134,7 +134,7 @@ function wordsOf(name: string): string[] {
 }
 
 const PLACEHOLDER =
-  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill|generate)[_-]?(?:me|in|this|with|by|an?)(?:[_-].*)?|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|b(?:ase)?64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?.*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
+  /^(?:<[^>]*>?|\$[A-Za-z_]\w*|\$[{(].*|%\w+%?|\{.*|\[.*\]|\(.*\)|(?:your|insert|enter|put|add|some|the)[_-].*|my[_-][A-Za-z_-]*|.*[_-]here|(?:change|replace|fill|generate)[_-]?(?:me|in|this|with|by|an?)(?:[_-].*)?|example\w*|redacted|null|nil|undefined|none|true|false|string|number|boolean|bool|bytes|required|optional|todo|(?:dummy|fake|sample|placeholder).*|u?int\d*\w*|float\d*\w*|b(?:ase)?64\w*|utf-?\d*\w*|sha\d+|md5|process\.env.*|os\.(?:environ|getenv).*|import\.meta.*|env[.:].*|secrets?[.:].*|vars?\..*|data\..*|self\..*|this\..*|file:.*|https?:.*|varchar\S*|.*%[sd].*|(?:option|flag|argument|parameter|field|propert|package|prompt)(?:y|ies|s)?|\?(?!\w{8}).*|function|object|symbol|pass(?:ed|es|ing)|plaintext|encrypted|hashed|hidden|empty|blank|mandatory|nullable|missing|fail(?:ed|s)?|[~^<>=]*\d+(?:\.\d+)+|[&@]\w+\.?|!\w+)$/i;
 /** Words that a test or a form has in the place of a password: what it is, and that it is wrong. */
 export const NO_VALUE =
   /^(?:(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais|fake|not|too|other|old|new|my|some|test)?[ _-]?(?:the|my|an?|your)?[ _-]?(?:right|correct|real|valid|same)?[ _-]?(?:pass(?:word|wd|phrase)?|secret|token|pw|pwd|credentials?|one|short|long|weak|user|string|tests?|testing|null|none|true|false)\d?|(?:wrong|bad|invalid|incorrect|falsch\w{0,2}|mauvais)[ _-]?(?:pass(?:word|wd)?|pw|pwd|secret|token|one|value)?[ _-]?\d{0,4}|incorrect[oa]|nope|\$\w+)$/i;
@@ -210,7 +210,8 @@ function canBePassword(value: string, writing: Writing, isMixed: boolean, isExpr
   if (/[^ -~]{4}/.test(value) && !/\d[!-~]*[A-Za-z]|[A-Za-z][!-~]*\d/.test(value)) return false;
   // The name of a setting, as another one's value.
   if (/^[a-z]+(?:[A-Z][a-z]+){0,4}Password$/.test(value)) return false;
-  if (writing === "quoted") return !isExpression;
+  if (writing === "quoted")
+    return !isExpression || /^(?!.*i18n)(?=.*[A-Z])(?:.*\d[a-z]|(?=.*\d).*[A-Z]{2}[a-z])/.test(value);
   if (writing === "setting") return isMixed || !(isExpression || ABOUT.test(value));
   // A sign within the word is of no program, or not alone.
   const hasSign = /[A-Za-z0-9][!@#$][A-Za-z0-9!@#$]/.test(value) && !/^[\w.]+@[\w.]+$/.test(value);
@@ -227,7 +228,8 @@ function canBeToken(value: string, writing: Writing, isMixed: boolean, isExpress
   if (writing === "quoted") return looksMade && !WORDS.test(value);
   if (writing === "setting") return looksMade || (!ABOUT.test(value) && value.length >= 12);
   const digits = (value.match(/\d/g) ?? []).length;
-  if (WORDS.test(value) || NUMBERED.test(value) || VERSION.test(value) || !isMixed) return false;
+  if (WORDS.test(value) || NUMBERED.test(value) || VERSION.test(value)) return false;
+  if (!isMixed && !(value.length >= 20 && isJumpy(value))) return false;
   return value.length >= (writing === "loose" ? 16 : 10) && (digits >= 2 || isJumpy(value));
 }
 
@@ -267,7 +269,7 @@ export function isOdd(value: string, kind: NameKind): boolean {
 
 /** Names of what keeps, hashes or writes passwords, numbers with a unit, and numbers of tickets. */
 export const TERM =
-  /sha-?\d|md[45]|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ntlm|(?:^|[^a-z\d])(?:aes|rsa|iso|rfc)[-_]?\d|^\d+(?:[.,]\d+)?(?:-?[a-z]+)*$|^[a-z]{2,6}-\d+$/i;
+  /sha-?\d|md[45]|hmac|pbkdf|utf-?\d|base\d\d|crypt|argon|oauth|x509|ntlm|(?:^|[^a-z\d])(?:aes|rsa|iso|rfc)[-_]?\d|^\d+(?:[.,]\d+)?[a-z]{0,8}(?:-[a-z]+)*$|^[a-z]{2,6}-\d+$/i;
 
 /** Returns whether a word that a sentence says to be a password is no usual one. `isLinked`: it says so by a word for that. */
 export function isTold(value: string, isLinked: boolean, isQuoted: boolean): boolean {
@@ -275,7 +277,7 @@ export function isTold(value: string, isLinked: boolean, isQuoted: boolean): boo
   if (
     value.length < 6 ||
     /[/\\(){}<>|]|^[@#.-]/.test(value) ||
-    (value.includes("=") && !(isQuoted && isJumpy(value))) ||
+    (value.includes("=") && !isJumpy(value) && !(isQuoted && /\d.*[!#$%^&*?~+]|[!#$%^&*?~+].*\d/.test(value))) ||
     TERM.test(value) ||
     UUID.test(value)
   )

@@ -416,6 +416,8 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, ...words: string[
   ["newrelic_key", /(?<![A-Za-z0-9])(?:eu01xx)?[0-9a-f]{26,40}FFFFNRAL(?![A-Za-z0-9])/g, "NRAL"],
   ["facebook_token", /(?<!\w)\d{15,16}\|[A-Za-z0-9_-]{27}(?![\w-])/g, "|"],
   ["rancher_token", /(?<![\w-])(?:token|kubeconfig)-[a-z0-9-]{5,40}:[a-z0-9]{54}(?!\w)/g, "token-", "kubeconfig-"],
+  // firebase.google.com: keys of the old server.
+  ["firebase_key", /(?<![\w-])AAAA[\w-]{7}:APA91[\w-]{100,180}(?![\w-])/g, ":APA91"],
   // mailchimp.com/developer: the data center comes last.
   ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g, "-us"],
 ];
