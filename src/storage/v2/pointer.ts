@@ -340,10 +340,10 @@ export function missingParts(disk: Disk, container: string, folder = container):
 }
 
 /** Creates the parts that a container lacks, and returns them. A new pointer's name is not durable yet. */
-export function makeParts(disk: Disk, container: string, durability: Durability, folder = container): MissingPart[] {
-  const missing = missingParts(disk, container, folder);
+export function makeParts(disk: Disk, container: string, durability: Durability): MissingPart[] {
+  const missing = missingParts(disk, container);
   for (const { name, isDamaged } of missing)
-    if (name.endsWith("/")) disk.makeFolder(join(folder, name));
+    if (name.endsWith("/")) disk.makeFolder(join(container, name));
     else {
       const pointer = missingPointer(disk, container);
       if (!pointer) continue;
