@@ -67,7 +67,6 @@ function pageFor(): ExportPage {
   return {
     title: "",
     isNamed: false,
-    facts: [],
     branches: [],
     apart: { length: 0, entries: () => [] },
     head: () => {

@@ -28,7 +28,6 @@ export interface AcpHearer {
 }
 
 interface SentRequest {
-  readonly method: string;
   resolve(result: LooseMembers): void;
   reject(error: Error): void;
 }
@@ -75,7 +74,6 @@ export class AcpLink implements AgentSink {
         late.unref();
       }
       this.waiting.set(id, {
-        method,
         resolve: (result) => {
           clearTimeout(late);
           resolve(result);

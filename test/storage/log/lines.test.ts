@@ -3,12 +3,12 @@
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
-import { verify } from "../../../src/core/session/check.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { scanFile } from "../../../src/storage/catalog/summary.ts";
 import { formatOf } from "../../../src/storage/fs/formats.ts";
 import { readHeader } from "../../../src/storage/fs/header.ts";
 import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
+import { verify } from "../../support/corruption.ts";
 import { BEGINNING } from "../../support/env.ts";
 import { chain, entryText, fileText, headerText, id, linesOf, SESSION, userText } from "../../support/lines.ts";
 import { forSeeds, isEvery, range, share } from "../../support/random.ts";
