@@ -9,10 +9,7 @@ import { isObject, type WireValue } from "./speech.ts";
 import { transcriptFiles } from "./transcript-files.ts";
 
 /** One line of a transcript: a message, or the text of what is none. */
-export type TranscriptStep =
-  | { readonly send: WireValue }
-  | { readonly sendText: string }
-  | { readonly receive: WireValue };
+type TranscriptStep = { readonly send: WireValue } | { readonly sendText: string } | { readonly receive: WireValue };
 
 export interface Transcript {
   readonly name: string;
@@ -47,7 +44,7 @@ export function packageTranscripts(): Transcript[] {
 }
 
 /** Returns what a file holds: what it is about in the first line, and a step in each other. */
-export function transcriptOf(name: string, text: string): Transcript {
+function transcriptOf(name: string, text: string): Transcript {
   const [about, ...steps] = text
     .trimEnd()
     .split("\n")

@@ -10,7 +10,7 @@ export interface System<S> {
   faults(state: S): readonly string[];
 }
 
-export interface Limits {
+interface Limits {
   /** Steps from the beginning; more are not taken. */
   readonly depth?: number;
   /** States; the walk ends there, and {@link Explored.isWhole} is false. */

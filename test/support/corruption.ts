@@ -22,7 +22,7 @@ export function verify(session: Session): Verdict {
 export const DAMAGES = ["cut", "flip", "zero", "duplicate", "insert", "remove"] as const;
 export type DamageKind = (typeof DAMAGES)[number];
 
-export interface Sample {
+interface Sample {
   readonly bytes: Buffer;
   readonly records: readonly Buffer[];
   /** Where each record begins. */

@@ -11,7 +11,7 @@ import { type Framing, frame, type Json, type Place, programEnvironment } from "
 
 export type Dialect = "jsonrpc" | "pi";
 
-export interface WitnessOptions {
+interface WitnessOptions {
   readonly args: readonly string[];
   readonly place: Place;
   readonly framing?: Framing;

@@ -14,7 +14,7 @@ const LONGEST_TEXT = 1 << 16;
 const LONGEST_UNKNOWN = 1 << 14;
 
 /** A block, and what the words in it stand for where it cannot be shown as it is. */
-export interface ShownBlock {
+interface ShownBlock {
   readonly block: AcpBlock;
   readonly unknown?: LooseMembers;
 }

@@ -53,7 +53,7 @@ export interface AgentHost {
 }
 
 /** A command of the host on its way to the agent. */
-export interface Forwarded extends ForwardedRequest {
+interface Forwarded extends ForwardedRequest {
   readonly route: AgentRoute;
   /** The line as the host sent it, with a line feed. */
   readonly line: Uint8Array;

@@ -2,7 +2,7 @@
 
 import type { Random } from "../random.ts";
 
-export type ClineMessage = Record<string, unknown>;
+type ClineMessage = Record<string, unknown>;
 
 export const CLINE_SESSION = "1784094124598_abcde";
 const FIRST = Date.UTC(2026, 6, 15, 5);

@@ -10,7 +10,7 @@ import { GOOSE_SESSION, type GooseWriter, randomGooseExport, wholeGooseExport } 
 import { OMP_SESSION, randomOmpSession, wholeOmpSession } from "./omp.ts";
 import { OPENCODE_SESSION, randomOpencodeExport, wholeOpencodeExport } from "./opencode.ts";
 
-export interface ForeignFormat {
+interface ForeignFormat {
   readonly format: string;
   readonly agent: string;
   /** Path below the home folder. Exports are wherever a person put them. */

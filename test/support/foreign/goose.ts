@@ -9,7 +9,7 @@ export const GOOSE_SESSION = "20260914_3";
 export const BOTH = { userVisible: true, agentVisible: true };
 export const PERSON_ONLY = { userVisible: true, agentVisible: false };
 export const MODEL_ONLY = { userVisible: false, agentVisible: true };
-export const NOBODY = { userVisible: false, agentVisible: false };
+const NOBODY = { userVisible: false, agentVisible: false };
 
 export class GooseWriter {
   session: Fields = {

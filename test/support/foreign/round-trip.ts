@@ -8,14 +8,14 @@ import { diskWith, openOn } from "../sessions.ts";
 import { entriesOf, foreignSession, requireSound, requireSum, strictContext } from "./checks.ts";
 import { ClaudeReader, claudeFault, codexFault, codexHistory } from "./readers.ts";
 
-export interface WrittenSession {
+interface WrittenSession {
   readonly text: string;
   readonly sessionId: string;
   readonly report: ReturnType<ReturnType<typeof resumable>["report"]>;
 }
 
 /** Returns the file that an agent resumes. */
-export function written(
+function written(
   agent: ResumingAgent,
   session: Session,
   leaf = session.tree.leaf,
