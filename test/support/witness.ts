@@ -120,8 +120,8 @@ export class Witness {
   }
 
   /** Sends a request; null says that it was never answered. `beside` is for what waits for no session. */
-  ask(method: string, params: object = {}, beside = false): Promise<Answer | null> {
-    return this.askAll([[method, params]], beside)[0];
+  ask(method: string, params: object = {}): Promise<Answer | null> {
+    return this.askAll([[method, params]])[0];
   }
 
   /** Sends requests in one write. */

@@ -15,8 +15,8 @@ import { messagesAt, sessionOf } from "../../support/sessions.ts";
 
 const MS = Date.parse(TIME);
 
-function messageLine(n: number, message: unknown, parent: number | null = n - 1): string {
-  return entryText("message", id(n), parent === null || parent < 0 ? null : id(parent), { message });
+function messageLine(n: number, message: unknown): string {
+  return entryText("message", id(n), n === 0 ? null : id(n - 1), { message });
 }
 
 function compactionLine(n: number, firstKept: string, more: Record<string, unknown> = {}): string {
@@ -243,8 +243,8 @@ describe("with a compaction", () => {
 });
 
 describe("context edits", () => {
-  const edit = (n: number, target: string, replacement: unknown, parent = n - 1) =>
-    entryText("context_edit", id(n), id(parent), { targetId: target, replacement });
+  const edit = (n: number, target: string, replacement: unknown) =>
+    entryText("context_edit", id(n), id(n - 1), { targetId: target, replacement });
 
   test("null leaves the target out", async () => {
     expect(await seen([...chain(2), edit(2, id(0), null)])).toEqual([said(1)]);
