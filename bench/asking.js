@@ -74,7 +74,7 @@ export const switchTo = (file, what) =>
   once(ours("--no-session"), state(0), request(1, "switch_session", { sessionPath: file }), what);
 
 /** The same of Pi, whose refusal is no figure. */
-export const piOnce = (child, line) =>
+const piOnce = (child, line) =>
   using(child, async () => {
     await child.ask([piState(0)]);
     const took = await child.ask([line], { keep: true });

@@ -3,7 +3,7 @@
 import type * as z from "zod";
 import { componentName, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
 
-export interface TableMember {
+interface TableMember {
   readonly name: string;
   readonly optional: boolean;
   readonly schema: Schema;

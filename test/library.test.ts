@@ -76,12 +76,12 @@ const USAGE = {
   cost: { input: 0.5, output: 0.25, cacheRead: 0, cacheWrite: 0, total: 0.75 },
 };
 
-const assistant = (text: string, model = "sonnet"): AssistantMessage => ({
+const assistant = (text: string): AssistantMessage => ({
   role: "assistant",
   content: [{ type: "text", text }],
   api: "messages",
   provider: "anthropic",
-  model,
+  model: "sonnet",
   usage: USAGE,
   stopReason: "stop",
   timestamp: 2,

@@ -27,7 +27,7 @@ export interface Resumed {
   readonly status: number | null;
 }
 
-export interface ResumeWishes {
+interface ResumeWishes {
   /** The agent's command, with {path}, {id} or {cwd} in it. */
   readonly command?: string;
   /** Finds out everything and starts nothing. */

@@ -25,7 +25,7 @@ export async function withEntry(
 }
 
 /** Returns the id of an entry of the current session; undefined when none is named so. Throws when several are. */
-export async function entryNamed({ ask }: Asking, given: string): Promise<string | undefined> {
+async function entryNamed({ ask }: Asking, given: string): Promise<string | undefined> {
   const { nodes }: Result = await ask("get_tree", { format: "flat" });
   const ways: ((node: Result) => boolean)[] = [
     ({ id }) => id === given,

@@ -8,7 +8,7 @@ export class InterruptedError extends Error {}
 /** Exit status of a program that Ctrl+C ended, as shells know it. */
 export const INTERRUPTED = 130;
 
-export interface InterruptPlace {
+interface InterruptPlace {
   /** Calls back with each Ctrl+C until the returned function is called. */
   onInterrupt(handler: () => void): () => void;
   /** Says something beside the output. */
@@ -16,7 +16,7 @@ export interface InterruptPlace {
   wire(): Wire | undefined;
 }
 
-export interface Interrupts {
+interface Interrupts {
   /** Rejects with InterruptedError when the verb is to end at once. */
   readonly ended: Promise<never>;
   /** Whether Ctrl+C was typed. */

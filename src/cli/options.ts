@@ -185,7 +185,7 @@ export function parseWithCommand(args: readonly string[], own: VerbOptions): Com
 }
 
 /** The options of a verb, besides those of the server. */
-export interface VerbOptions {
+interface VerbOptions {
   readonly verb: string;
   readonly flags: Readonly<Record<string, Flag>>;
 }

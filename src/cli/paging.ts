@@ -14,7 +14,7 @@ interface PagerLike {
   end(): Promise<void>;
 }
 
-export interface Paging {
+interface Paging {
   readonly print: Printing;
   /** Rows and columns of the terminal. */
   readonly rows: number;

@@ -30,7 +30,7 @@ const WORK: Readonly<
   empty_trash: { doing: "Removing", isCounted: true },
 };
 
-export interface ProgressPlace {
+interface ProgressPlace {
   /** Columns of the terminal; 0 when it does not tell. */
   readonly columns: number;
   write(text: string): void;

@@ -11,7 +11,7 @@ import { type Asking, CommandFailed, type Result } from "./asking.ts";
 import { UsageError } from "./options.ts";
 
 /** A session as a command is told of it. */
-export type SessionParams = { readonly sessionPath: string } | { readonly sessionId: string };
+type SessionParams = { readonly sessionPath: string } | { readonly sessionId: string };
 
 /** A session that was found by what a person typed. */
 export interface NamedSession {

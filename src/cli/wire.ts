@@ -8,7 +8,7 @@ import type { ServerSettings } from "../server/settings.ts";
 import { CommandFailed, type EventCallback, type Result } from "./asking.ts";
 
 /** A callback for progress: `done` of `total` of what a command does. */
-export type ProgressCallback = (done: number, total: number, method: string) => void;
+type ProgressCallback = (done: number, total: number, method: string) => void;
 
 interface AskedCommand {
   readonly method: string;

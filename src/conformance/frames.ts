@@ -6,7 +6,7 @@
 import type { Combination } from "./combination.ts";
 
 /** A piece of the server's output: a frame with its payload, or bytes that belong to no frame. */
-export interface OutputPiece {
+interface OutputPiece {
   readonly kind: "frame" | "garbage";
   readonly bytes: Buffer;
 }

@@ -26,7 +26,7 @@ export interface Launched {
 }
 
 /** The directory and the environment of a server. */
-export interface LaunchPlace {
+interface LaunchPlace {
   readonly cwd: string;
   readonly variables: Readonly<Record<string, string | undefined>>;
 }

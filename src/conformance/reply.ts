@@ -5,7 +5,7 @@ import { isObject, type Received, type WireValue } from "./speech.ts";
 import { RuleBroken } from "./verdict.ts";
 
 /** A failure as both dialects tell it. */
-export interface ToldFailure {
+interface ToldFailure {
   readonly name: unknown;
   /** The number of JSON-RPC. */
   readonly number: unknown;

@@ -8,7 +8,7 @@ import type { Launcher } from "./launch.ts";
 import { MODEST_REPLY, type RuleContext } from "./rule.ts";
 import type { Params } from "./speech.ts";
 
-export interface RoomOptions {
+interface RoomOptions {
   readonly command: readonly string[];
   readonly combination: Combination;
   /** Folder of the run; everything that the servers write lies below it if they keep to their environment. */

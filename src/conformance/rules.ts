@@ -19,9 +19,9 @@ import { starting } from "./rules/starting.ts";
 import { writing } from "./rules/writing.ts";
 import { transcriptTheme } from "./transcripts.ts";
 
-/** Returns the rules by their themes, with those of the transcripts in a folder: by default the ones of this package. */
-export function allThemes(transcripts?: string): Theme[] {
-  return [...THEMES, transcriptTheme(transcripts), THROUGHOUT];
+/** Returns the rules by their themes, with those of the transcripts of this package. */
+export function allThemes(): Theme[] {
+  return [...THEMES, transcriptTheme(), THROUGHOUT];
 }
 
 const THEMES: readonly Theme[] = [

@@ -6,11 +6,8 @@
 import { fileURLToPath } from "node:url";
 import { bytesIn, namesAt } from "./files.ts";
 
-/** Returns the transcripts of a folder, by default those of the package: the name of each file, and its text. */
-export function transcriptFiles(folder = packageFolder()): [name: string, text: string][] {
+/** Returns the name of each file of the transcripts, and its text. */
+export function transcriptFiles(): [name: string, text: string][] {
+  const folder = fileURLToPath(new URL("../../docs/conformance/", import.meta.url));
   return namesAt(folder).map((name) => [name, bytesIn(`${folder}/${name}`).toString()]);
-}
-
-function packageFolder(): string {
-  return fileURLToPath(new URL("../../docs/conformance/", import.meta.url));
 }

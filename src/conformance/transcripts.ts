@@ -9,10 +9,7 @@ import { isObject, type WireValue } from "./speech.ts";
 import { transcriptFiles } from "./transcript-files.ts";
 
 /** One line of a transcript: a message, or the text of what is none. */
-export type TranscriptStep =
-  | { readonly send: WireValue }
-  | { readonly sendText: string }
-  | { readonly receive: WireValue };
+type TranscriptStep = { readonly send: WireValue } | { readonly sendText: string } | { readonly receive: WireValue };
 
 export interface Transcript {
   readonly name: string;
@@ -39,15 +36,15 @@ const KINDS: Readonly<Record<string, (value: WireValue) => boolean>> = {
   "<time>": (value) => /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z$/.test(String(value)),
 };
 
-/** Returns the transcripts of a folder, by default those of the package. */
-export function transcriptsIn(folder?: string): Transcript[] {
-  return transcriptFiles(folder)
+/** Returns the transcripts of the package. */
+export function packageTranscripts(): Transcript[] {
+  return transcriptFiles()
     .filter(([name]) => name.endsWith(".jsonl"))
     .map(([name, text]) => transcriptOf(name.replace(/\.jsonl$/, ""), text));
 }
 
 /** Returns what a file holds: what it is about in the first line, and a step in each other. */
-export function transcriptOf(name: string, text: string): Transcript {
+function transcriptOf(name: string, text: string): Transcript {
   const [about, ...steps] = text
     .trimEnd()
     .split("\n")
@@ -55,9 +52,9 @@ export function transcriptOf(name: string, text: string): Transcript {
   return { name, ...about, steps };
 }
 
-/** Returns the rules that a server answers as the transcripts of a folder show. */
-export function transcriptTheme(folder?: string): Theme {
-  const transcripts = transcriptsIn(folder);
+/** Returns the rules that a server answers as the transcripts of the package show. */
+export function transcriptTheme(): Theme {
+  const transcripts = packageTranscripts();
   if (transcripts.length === 0) throw new Error("There are no transcripts in the package. Install it again.");
   const rules = transcripts.map(
     (transcript): Rule => ({

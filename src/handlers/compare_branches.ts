@@ -135,7 +135,7 @@ export default command({
     },
   },
   run(context, { sessionPath, otherPath, otherId, a, b, limit = USUAL }) {
-    const other = otherOf(otherPath, otherId, "otherId");
+    const other = otherOf(otherPath, otherId);
     return lookAt(context, sessionPath, (session) => {
       const compare = (second: Session) => compared(context, endOf(session, a), endOf(second, b), limit);
       return other ? lookInto(context.workspace, other, compare) : compare(session);

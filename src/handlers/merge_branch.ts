@@ -77,7 +77,7 @@ export default command({
   },
   run(context, params) {
     const { session } = context;
-    const other = otherOf(params.otherPath, params.otherId, "otherId");
+    const other = otherOf(params.otherPath, params.otherId);
     const { provenance, files } = other
       ? lookInto(context.workspace, other, (of) => branchOf(session, of, params.from))
       : branchOf(session, session, params.from);

@@ -116,11 +116,10 @@ function outputHtml(text: string, file?: string): string {
   return linesBlock(withoutAnsi(text), ansiHtml(text), "out", "last");
 }
 
-function frame(name: string, head: string, state: string, inside: string, anchor = ""): string {
+function frame(name: string, head: string, state: string, inside: string): string {
   const failed = state === "" ? "" : " failed";
   const word = state === "" ? "" : ` <b class="bad">${escapeHtml(state)}</b>`;
-  const id = anchor === "" ? "" : ` id="${anchor}"`;
-  return `<div class="call${failed}"${id}><p class="what"><b>${escapeHtml(name)}</b> ${head}${word}</p>${inside}</div>\n`;
+  return `<div class="call${failed}"><p class="what"><b>${escapeHtml(name)}</b> ${head}${word}</p>${inside}</div>\n`;
 }
 
 /** Returns a call and its result in one block. */

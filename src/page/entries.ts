@@ -35,7 +35,7 @@ export interface Drawn {
 /** A part of a branch: entries that are drawn together, with their rows, or markup between them that is open or shut. */
 export type BranchPart = { readonly html: string; readonly rows: RowTuple[] } | { readonly between: string };
 
-export type DrawnBranch = Pick<PageBranch, "folds" | "entries">;
+type DrawnBranch = Pick<PageBranch, "folds" | "entries">;
 
 /** Returns how a branch stands before anything was drawn of it. */
 export function nothingDrawn(): Drawn {

@@ -5,7 +5,7 @@ import { type LooseMembers, membersOf } from "../core/format/loose.ts";
 import { type ToolCall, toolCalls } from "../core/format/message.ts";
 
 /** An entry, and for an answer its calls in order, with the entries of those that were answered. */
-export interface EntryGroup {
+interface EntryGroup {
   /** The index of the entry in its branch. */
   readonly index: number;
   readonly entry: PageEntry;

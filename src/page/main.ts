@@ -18,7 +18,7 @@ import { topHtml } from "./top.ts";
 
 export { branchHtml, type Drawn } from "./entries.ts";
 
-export interface PageOptions {
+interface PageOptions {
   /** The session's JSONL, which the page holds for download; without it, it has none. */
   readonly jsonl?: () => Iterable<Uint8Array>;
   /** Scripts that the page runs after its own, allowed by hash. */

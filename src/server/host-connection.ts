@@ -36,7 +36,7 @@ import { OpenRoom } from "./dispatch/open-room.ts";
 import type { Prepared, Renewed, Sink } from "./dispatch/sink.ts";
 import type { ServerSettings } from "./settings.ts";
 
-export interface ConnectionOptions {
+interface ConnectionOptions {
   readonly input: Readable;
   readonly output: Writable;
   readonly workspace: Workspace;

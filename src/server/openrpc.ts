@@ -60,7 +60,7 @@ export function openRpcDocument(declared: Declarations, version: string) {
   };
 }
 
-export function namesOf({ name, alias }: Command): string[] {
+function namesOf({ name, alias }: Command): string[] {
   return alias === undefined ? [name] : [name, alias];
 }
 
@@ -123,7 +123,7 @@ export function componentName({ $ref }: Schema): string | undefined {
 }
 
 /** Returns the JSON Schema of accepted values, without references. */
-export function plainSchema(schema: z.ZodType): Schema {
+function plainSchema(schema: z.ZodType): Schema {
   return toJsonSchema(schema, () => undefined);
 }
 

@@ -25,7 +25,7 @@ import { isDatabase } from "./v2/sqlite-v1.ts";
 export const MIGRATED = "pirust";
 
 /** The stores of each kind. Those of the last two are made when the first such session is met. */
-export interface Backends {
+interface Backends {
   readonly jsonl: Store;
   readonly memory: Store;
   readonly v2: () => Store;
@@ -47,7 +47,7 @@ export interface OpeningOptions {
 }
 
 /** Ways to sessions for the rest of the storage, whose paths were checked already. */
-export interface Openings {
+interface Openings {
   readonly stores: SessionStores;
   /** Returns the absolute path of a path from the host. Throws path_outside_root, storage_failed. */
   readonly allowed: (file: string) => string;

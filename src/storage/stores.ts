@@ -63,7 +63,7 @@ import { isDatabase, linesOf, withBytes } from "./v2/sqlite-v1.ts";
 import { segmentedStore } from "./v2/store.ts";
 import { once, whenUsed } from "./when-used.ts";
 
-export interface StoresOptions extends OpeningOptions {
+interface StoresOptions extends OpeningOptions {
   readonly env: Env;
   readonly locks: Locks;
   /** Folders in which agents look for sessions, whether or not ours are there. */

@@ -24,7 +24,7 @@ export interface ViewAnswer {
 /** A policy under which nothing runs and nothing loads. */
 export const NOTHING = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /** The policy of our own pages: a style sheet of ours, and forms that lead to us. */
-export const OWN = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+const OWN = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 export function htmlAnswer(body: string, status = 200, policy = OWN): ViewAnswer {
   return { status, type: "text/html; charset=utf-8", policy, body };

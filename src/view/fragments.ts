@@ -9,7 +9,7 @@ import { branchHtml, type Drawn } from "../page/main.ts";
 export type StoredEntry = Readonly<Record<string, unknown>> & { readonly id: string };
 
 /** A stretch of the page: where it stands, if it is there already, and its HTML. */
-export interface Fragment {
+interface Fragment {
   readonly anchor: string;
   readonly html: string;
 }
@@ -19,7 +19,7 @@ export function messageOf({ type, message }: StoredEntry): Readonly<Record<strin
 }
 
 /** Returns the name of an entry on the page; ids that are too long for one are too long to be followed, too. */
-export function anchorOf(id: string): string {
+function anchorOf(id: string): string {
   return anchorName(id) ?? "new.entry";
 }
 
@@ -67,7 +67,6 @@ function pageFor(): ExportPage {
   return {
     title: "",
     isNamed: false,
-    facts: [],
     branches: [],
     apart: { length: 0, entries: () => [] },
     head: () => {

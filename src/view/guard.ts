@@ -6,7 +6,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 
 /** A request as it came, before anything of it is believed. */
-export interface RawRequest {
+interface RawRequest {
   readonly method: string;
   /** The text after the method: normally a path and a query. */
   readonly target: string;

@@ -20,7 +20,7 @@ const RETRY = 1000;
 const LONGEST = 4096;
 
 /** How far a reader is: the last entry that it has in file order, and the end of the path that it sees. */
-export interface ReadPlace {
+interface ReadPlace {
   readonly after: string | null;
   readonly tail: string | null;
 }
@@ -32,7 +32,7 @@ export function placeText({ after, tail }: ReadPlace): string | undefined {
 }
 
 /** Returns the place that a text says; undefined if it says none. */
-export function placeIn(text: string): ReadPlace | undefined {
+function placeIn(text: string): ReadPlace | undefined {
   if (text.length > LONGEST) return undefined;
   try {
     const [after, tail] = JSON.parse(Buffer.from(text, "base64url").toString());

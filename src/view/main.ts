@@ -17,7 +17,7 @@ import { serveWeb } from "./web.ts";
 
 export { AskFailed, type ViewHost } from "./answer.ts";
 
-export interface ViewWishes {
+interface ViewWishes {
   readonly host: ViewHost;
   /** 0 for any that is free. */
   readonly port: number;

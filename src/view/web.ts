@@ -29,7 +29,7 @@ const ALWAYS: Readonly<Record<string, string>> = {
   "Cross-Origin-Resource-Policy": "same-origin",
 };
 
-export interface WebWishes {
+interface WebWishes {
   /** 0 for any that is free. */
   readonly port: number;
   /** Makes the guard, when the port is known. */

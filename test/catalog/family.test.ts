@@ -7,10 +7,10 @@ import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
-function put(place: Place, id: string, parentSession?: string, name = `2026-01-24T16-22-26-831Z_${id}.jsonl`): string {
+function put(place: Place, id: string, parentSession?: string): string {
   const folder = join(place.home, ".pi/agent/sessions/--home-me-app--");
   mkdirSync(folder, { recursive: true });
-  const file = join(folder, name);
+  const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
   writeFileSync(
     file,
     sessionText({ id, cwd: "/home/me/app", ...(parentSession === undefined ? {} : { parentSession }) }, [

@@ -30,10 +30,9 @@ interface Made {
 
 const minute = (n: number): number => Date.UTC(2026, 0, 24, 17, n);
 
-function said(n: number, text: string, more: object = {}): Json {
+function said(n: number, text: string): Json {
   return {
     ...user(text, { id: `0000000${n % 10}`, parentId: null }),
-    ...more,
     message: { role: "user", content: text, timestamp: minute(n) },
   };
 }

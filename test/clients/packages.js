@@ -7,7 +7,7 @@ import { join } from "node:path";
 
 const SDK = "@agentclientprotocol/sdk";
 /** Pi changed its name between the two. Where the newest cannot be installed whole, the next one takes its place. */
-export const PIS = {
+const PIS = {
   old: { name: "@mariozechner/pi-coding-agent", versions: ["0.73.1"] },
   new: { name: "@earendil-works/pi-coding-agent", versions: ["1.5.2", "0.87.1"] },
 };

@@ -1,13 +1,12 @@
 /** The rules as values, and the documents that are made of them. */
 
 import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { expect, test } from "vitest";
 import { withRules } from "../../scripts/rules.ts";
 import { recorded } from "../../scripts/transcripts.ts";
 import { COMBINATIONS } from "../../src/conformance/combination.ts";
 import { allThemes } from "../../src/conformance/rules.ts";
-import { differenceAt, filled, type StoodFor, transcriptsIn } from "../../src/conformance/transcripts.ts";
+import { differenceAt, filled, packageTranscripts, type StoodFor } from "../../src/conformance/transcripts.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
 import { OWN } from "../support/conformance.ts";
 import { FAULTS, PROCESS_FAULTS } from "../support/faults.ts";
@@ -16,8 +15,6 @@ import { programEnvironment, temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
-
-const TRANSCRIPTS = join(import.meta.dirname, "../../docs/conformance");
 
 const THEMES = allThemes();
 const RULES = THEMES.flatMap(({ rules }) => rules);
@@ -63,7 +60,7 @@ test("docs/conformance.md lists the rules as `npm run docs` writes them", () => 
   expect(text, "docs/conformance.md is stale: npm run docs").toBe(withRules(text, THEMES));
 });
 
-test.each(share(transcriptsIn(TRANSCRIPTS), 4))(
+test.each(share(packageTranscripts(), 4))(
   "the transcript $name is what our server answers",
   SYSTEM,
   async (transcript) => {

@@ -236,7 +236,7 @@ for (const [form, count] of DAMAGED)
           ? JSON.stringify(wholeClineScreen(), null, 1)
           : random.chance(0.5)
             ? whole
-            : indented(randomClineSession(random, form, 4));
+            : indented(randomClineSession(random, form));
       // Some are on one line, as the programs write them.
       const lines = random.chance(0.3) ? [JSON.stringify(JSON.parse(text))] : text.split("\n");
       const bytes = damagedLines(random, lines);

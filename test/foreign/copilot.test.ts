@@ -134,12 +134,8 @@ test("a log that grows has the entries that it had, and more", () => {
 
 acrossTiers(test, [10, 40])("logs that were damaged at random (%i)", (count) => {
   const whole = wholeCopilotLog().lines;
-  const { made, read } = readDamaged(
-    count,
-    (random) => (random.chance(0.5) ? whole : randomCopilotLog(random, 5).lines),
-    {
-      isByLine: true,
-    },
-  );
+  const { made, read } = readDamaged(count, (random) => (random.chance(0.5) ? whole : randomCopilotLog(random).lines), {
+    isByLine: true,
+  });
   expect(read).toBeGreaterThan(0.6 * made);
 });

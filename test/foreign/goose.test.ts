@@ -146,6 +146,6 @@ test("of a cut or damaged export, what is whole is read", () => {
 
 acrossTiers(test, [10, 40])("exports that were damaged at random (%i)", (count) => {
   const whole = wholeGooseExport().lines;
-  const { read } = readDamaged(count, (random) => (random.chance(0.5) ? whole : randomGooseExport(random, 4).lines));
+  const { read } = readDamaged(count, (random) => (random.chance(0.5) ? whole : randomGooseExport(random).lines));
   expect(read).toBeGreaterThan(count * 0.6);
 });

@@ -14,8 +14,11 @@ import { Random } from "../support/random.ts";
 import { type Json, type Place, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
-function claudeFile(place: Place, text: string, name = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11"): string {
-  return put(join(place.home, ".claude", "projects", "-home-me-project", `${name}.jsonl`), text);
+function claudeFile(place: Place, text: string): string {
+  return put(
+    join(place.home, ".claude", "projects", "-home-me-project", "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl"),
+    text,
+  );
 }
 
 function withoutTimes(file: string): Record<string, string> {

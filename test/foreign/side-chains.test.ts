@@ -23,8 +23,8 @@ import { forSeeds } from "../support/random.ts";
 import { type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
-function chainOf(text: string, name: string, file = FOREIGN_FILE): Session {
-  return foreignSessionOn(diskWithForeign(text, file), join(file, name));
+function chainOf(text: string, name: string): Session {
+  return foreignSessionOn(diskWithForeign(text), join(FOREIGN_FILE, name));
 }
 
 function saidIn(session: Session): unknown[] {

@@ -6,8 +6,8 @@ import { assistant, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
 
 /** A session a-b-c-d of user and assistant messages in turn, with a custom message m after it. */
-async function session(args: string[] = []): Promise<HereServer> {
-  const server = serveHere([...args, "--events", "none"]);
+async function session(): Promise<HereServer> {
+  const server = serveHere(["--events", "none"]);
   await server.result("append", {
     entries: [
       user("first", { id: "a" }),

@@ -19,8 +19,8 @@ async function appendOnce(place: Place, text: string, key: string, ...args: stri
   return state;
 }
 
-async function listed(server: HereServer, params: object = {}): Promise<[id: string, messages: number][]> {
-  const { sessions } = await server.result("list_sessions", params);
+async function listed(server: HereServer): Promise<[id: string, messages: number][]> {
+  const { sessions } = await server.result("list_sessions");
   return sessions.map(({ sessionId, messageCount }: Json) => [sessionId, messageCount]);
 }
 

@@ -23,9 +23,9 @@ async function failure(server: HereServer, method: string, params: object = {}):
 }
 
 /** Does the same to all sessions, as one operation. */
-async function together(server: HereServer, method: string, ids: readonly string[] = IDS): Promise<Json[]> {
+async function together(server: HereServer, method: string): Promise<Json[]> {
   const results: Json[] = [];
-  for (const id of ids) results.push(await server.result(method, { sessionId: id, group: results[0]?.operationId }));
+  for (const id of IDS) results.push(await server.result(method, { sessionId: id, group: results[0]?.operationId }));
   return results;
 }
 

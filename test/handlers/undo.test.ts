@@ -183,8 +183,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("in a session of %s", (store) =>
 });
 
 /** A server without a session, and the files that lie in the session folders. */
-function library(place = temporaryPlace(), args: string[] = []): { place: Place; server: HereServer } {
-  return { place, server: serveLibrary(place, args) };
+function library(place = temporaryPlace()): { place: Place; server: HereServer } {
+  return { place, server: serveLibrary(place) };
 }
 
 describe("whole sessions", () => {

@@ -54,8 +54,8 @@ function beforeSync(disk: Disk, below: string, name: string, meanwhile: () => vo
   };
 }
 
-const withDisk = (place: Place, disk: Disk, args: string[] = []): HereServer =>
-  serveHere(["--no-session", "--events", "none", ...args], { place, disk });
+const withDisk = (place: Place, disk: Disk): HereServer =>
+  serveHere(["--no-session", "--events", "none"], { place, disk });
 
 /** A session of two entries, and the file that has them. */
 async function makeSession(store: string, place: Place): Promise<{ file: string; id: string; written: string }> {

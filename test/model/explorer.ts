@@ -10,15 +10,13 @@ export interface System<S> {
   faults(state: S): readonly string[];
 }
 
-export interface Limits {
+interface Limits {
   /** Steps from the beginning; more are not taken. */
   readonly depth?: number;
   /** States; the walk ends there, and {@link Explored.isWhole} is false. */
   readonly states?: number;
   /** Only these faults end the walk; by default each does. */
   readonly fault?: (name: string) => boolean;
-  /** Called for each new state with its number. */
-  readonly each?: (index: number) => void;
 }
 
 export interface Explored<S> {
@@ -71,7 +69,6 @@ export function explore<S>(system: System<S>, limits: Limits = {}): Explored<S> 
         visited.add(key);
         const index = parents.push(from) - 1;
         names.push(name);
-        limits.each?.(index);
         const fault = system.faults(after).find(counts);
         if (fault !== undefined) {
           depth++;

@@ -53,8 +53,6 @@ export interface Mutation {
   readonly noLookAfter?: boolean;
   /** Whoever opens cuts what it judges torn, without the lock. */
   readonly cutAtOpen?: boolean;
-  /** A failed write is cut back without the lock's holder being asked for: the lock is let go first. */
-  readonly releaseBeforeRollBack?: boolean;
 }
 
 /** What one process knows, and where it is in what it does. */

@@ -5,7 +5,7 @@ import type { Mutation, World } from "./rule.ts";
 const JSONL: World = { store: "jsonl", processes: 2, appends: 2, pairs: 1, failures: true };
 const V2: World = { store: "v2", processes: 2, appends: 1, pairs: 1, failures: true };
 
-export const LOST = "what was acknowledged is lost";
+const LOST = "what was acknowledged is lost";
 
 export const SMALL: readonly World[] = [{ ...JSONL, pairs: 0 }, V2];
 
@@ -26,7 +26,7 @@ export const LARGE: readonly World[] = [
   { ...V2, appends: 2, pairs: 0, lockFails: true },
 ];
 
-export interface Mutant {
+interface Mutant {
   readonly name: string;
   readonly world: World;
   readonly mutation: Mutation;

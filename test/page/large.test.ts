@@ -40,13 +40,11 @@ function largePage(read: (number: number) => void): ExportPage {
   return {
     title: "Large",
     isNamed: true,
-    facts: [],
     branches: [
       {
         number: 1,
         active: true,
         preview: "",
-        facts: "",
         length: COUNT,
         folds: () => [],
         *entries() {

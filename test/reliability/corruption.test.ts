@@ -6,8 +6,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { verify } from "../../src/core/session/check.ts";
-import { checkDamaged, DAMAGES, damaged, sample } from "../support/corruption.ts";
+import { checkDamaged, DAMAGES, damaged, sample, verify } from "../support/corruption.ts";
 import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { serveHere, temporaryPlace } from "../support/server.ts";

@@ -10,8 +10,8 @@ async function serverWith(...entries: Json[]): Promise<{ server: HereServer; ids
 }
 
 /** The strict context: the entries it comes from, and its messages, which are paired. */
-async function strict(server: HereServer, more: Json = {}): Promise<{ entryIds: string[]; messages: Json[] }> {
-  const context = await server.result("get_context", { strict: true, ...more });
+async function strict(server: HereServer): Promise<{ entryIds: string[]; messages: Json[] }> {
+  const context = await server.result("get_context", { strict: true });
   expect(pairingFaults(context.messages)).toEqual([]);
   expect(context.entryIds).toHaveLength(context.messages.length);
   return context;

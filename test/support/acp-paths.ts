@@ -155,7 +155,7 @@ function said(kind: string, value: Json): Said {
 }
 
 /** What an editor must have been shown of a path, entry by entry, calls and results apart. */
-export function expected(path: readonly Json[]): { shown: Map<string, Said>; calls: Json[] } {
+function expected(path: readonly Json[]): { shown: Map<string, Said>; calls: Json[] } {
   const shown = new Map<string, Said>();
   const calls: Json[] = [];
   let step: Json[] = [];
@@ -221,7 +221,7 @@ export function expected(path: readonly Json[]): { shown: Map<string, Said>; cal
 const BEFORE = /^(?:Summary of another branch|The model sees a summary of the conversation up to here):\n\n/;
 
 /** What an editor was shown, in the same words. */
-export function told(updates: readonly Update[]): {
+function told(updates: readonly Update[]): {
   order: string[];
   shown: Map<string, Said>;
   calls: Map<string, Json>;

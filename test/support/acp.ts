@@ -49,7 +49,7 @@ class Rules {
   }
 }
 
-export const stable = new Rules("v1/schema.json");
+const stable = new Rules("v1/schema.json");
 export const unstable = new Rules("v1/schema.unstable.json");
 
 /** Kinds of updates that a client must have asked for. */

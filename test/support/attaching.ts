@@ -16,7 +16,7 @@ import { temporaryFolder } from "./server.ts";
 
 const STORAGE = fileURLToPath(new URL("../../src/storage/", import.meta.url));
 
-export type StoreName = "jsonl" | "v2";
+type StoreName = "jsonl" | "v2";
 
 /** A session that only has a path; its content is of no interest here. */
 export function sessionIn(folder: string, store: StoreName = "jsonl", name = "session"): string {
@@ -113,7 +113,7 @@ function program(): string {
   return script;
 }
 
-export interface OtherProcess {
+interface OtherProcess {
   readonly apart?: Apart;
   readonly temporary?: string;
   /** The user to become, for a test that runs as root. */

@@ -16,7 +16,7 @@ import type { Json } from "./server.ts";
 /** So many that an operation takes some tens of milliseconds. */
 const ENTRIES = 400;
 
-export interface BesideKills {
+interface BesideKills {
   readonly kills: number;
   /** Kills after which both the file and the container were there under their names. */
   readonly inTheMiddle: number;

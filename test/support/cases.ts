@@ -7,7 +7,7 @@ import { headerText } from "./lines.ts";
 import { type HereOptions, type HereServer, type Json, type Place, serveHere, temporaryPlace } from "./server.ts";
 
 /** A row: its id, the fault in a few words, and what is promised, as a test or as the reason why there is none. */
-export type Case =
+type Case =
   | {
       readonly id: string;
       readonly fault: string;
@@ -18,7 +18,7 @@ export type Case =
   | { readonly id: string; readonly fault: string; readonly why: string };
 
 /** A row of docs/reliability.md: what is promised, or why it is not shown. */
-export interface DocumentedRow {
+interface DocumentedRow {
   readonly id: string;
   readonly fault: string;
   readonly promise?: string;

@@ -100,7 +100,7 @@ function namesIn(folder: string): string[] {
   }
 }
 
-export function linesOf(file: string): Json[] {
+function linesOf(file: string): Json[] {
   return readFileSync(file, "utf8")
     .split("\n")
     .flatMap((line) => {
@@ -146,7 +146,7 @@ function readSession(file: string): Partial<Listed> | undefined {
   };
 }
 
-export function textOf(content: Json): string {
+function textOf(content: Json): string {
   if (typeof content === "string") return content;
   return (content ?? [])
     .filter(({ type }: Json) => type === "text")
@@ -209,7 +209,7 @@ export async function listed(catalog: Catalog): Promise<Listed[]> {
   return [...(await catalog.list({ headerOnly: true })).found];
 }
 
-export const ANYWHERE = { limit: 1_000_000, isActive: () => undefined };
+const ANYWHERE = { limit: 1_000_000, isActive: () => undefined };
 
 /** All hits of a search, page by page. */
 export async function allHits(catalog: Catalog, request: Partial<SearchRequest> & { query: string }): Promise<Hit[]> {
@@ -277,7 +277,7 @@ export function randomLine(random: Random, id: string, parentId: string | null, 
   return `${JSON.stringify(entry)}\n`;
 }
 
-export interface RandomSession {
+interface RandomSession {
   readonly id: string;
   readonly text: string;
   /** Id of the last entry. */

@@ -46,7 +46,7 @@ export function programBelowTmp(): string[] {
   return folders.filter((folder) => folder.startsWith("/tmp/"));
 }
 
-export interface Container {
+interface Container {
   /** The folder that it shares. */
   readonly volume: string;
   readonly hostname?: string;
@@ -133,7 +133,7 @@ export function spawnContained(
 }
 
 /** Returns the process of a server that was started in a container, as this one sees it. */
-export function insideOf({ process: { pid } }: SpawnedServer): number {
+function insideOf({ process: { pid } }: SpawnedServer): number {
   return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim());
 }
 

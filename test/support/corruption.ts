@@ -3,17 +3,26 @@
 import { expect } from "vitest";
 import type { Failure } from "../../src/core/failure.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
-import { verify } from "../../src/core/session/check.ts";
+import { type Verdict, verifying } from "../../src/core/session/check.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import { headerText } from "./lines.ts";
 import { randomModel } from "./model.ts";
 import type { Random } from "./random.ts";
 import { diskWith, FILE, openOn } from "./sessions.ts";
 
+/** Verifies a session at once. */
+export function verify(session: Session): Verdict {
+  const steps = verifying(session);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
 export const DAMAGES = ["cut", "flip", "zero", "duplicate", "insert", "remove"] as const;
 export type DamageKind = (typeof DAMAGES)[number];
 
-export interface Sample {
+interface Sample {
   readonly bytes: Buffer;
   readonly records: readonly Buffer[];
   /** Where each record begins. */

@@ -40,7 +40,7 @@ export function optionsOn(disk: FaultDisk): MigrationOptions {
 }
 
 /** The first entries of a session that begins in V2, durable; the caller closes it. */
-export async function beginOn(disk: FaultDisk): Promise<Log> {
+async function beginOn(disk: FaultDisk): Promise<Log> {
   const store = segmentedStore({
     disk,
     env: testEnv(),
@@ -73,7 +73,7 @@ export async function migratedDisk(...later: string[]): Promise<FaultDisk> {
   return disk.after();
 }
 
-export async function bornDisk(): Promise<FaultDisk> {
+async function bornDisk(): Promise<FaultDisk> {
   const disk = new FaultDisk();
   (await beginOn(disk)).close();
   return disk.after();
@@ -130,7 +130,7 @@ export const WAYS: readonly Way[] = [
   },
 ];
 
-export interface CutOff {
+interface CutOff {
   /** As the next process finds it. */
   readonly disk: FaultDisk;
   readonly at: string;

@@ -17,7 +17,7 @@ export type Fault =
   | { readonly kind: "die"; readonly at: number };
 
 /** What a power cut leaves: names that were synced or all, content as it was synced, as it is, or zeroed behind. */
-export interface PowerCut {
+interface PowerCut {
   readonly names: "synced" | "all";
   readonly content: "synced" | "all" | "zeroed";
 }
@@ -72,7 +72,7 @@ export function faultPoints(kind: Fault["kind"], recorded: FaultDisk, seen?: Set
 }
 
 /** A disk as the next process finds it. */
-export interface Remains {
+interface Remains {
   readonly disk: FaultDisk;
   readonly cut: PowerCut | undefined;
 }

@@ -24,7 +24,7 @@ const ATTRIBUTES: Readonly<Record<string, RegExp>> = {
 /** Names of fences that draw or run something where these documents are read. */
 const ACTIVE = /language-(?:mermaid|math|geojson|topojson|stl|dataview|dataviewjs|query|tasks|button|js-engine)/;
 
-export interface SeenDocument {
+interface SeenDocument {
   readonly elements: string[];
   readonly ids: string[];
   readonly links: string[];

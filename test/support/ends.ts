@@ -7,7 +7,7 @@ import type { Random } from "./random.ts";
 import { type Place, type SpawnedServer, spawnServer } from "./server.ts";
 
 /** A process that has ended and was not collected by its parent yet counts as gone. */
-export function isAlive(pid: number): boolean {
+function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);
   } catch {

@@ -16,7 +16,7 @@ import { failingDisk, STROKES, type Stroke } from "./failing.ts";
 import type { Random } from "./random.ts";
 import { type Json, serveHere } from "./server.ts";
 
-export interface Trial {
+interface Trial {
   readonly store: "jsonl" | "v2";
   readonly dialect: "jsonrpc" | "pi";
   readonly durability: "os" | "sync";

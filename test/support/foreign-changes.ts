@@ -14,7 +14,7 @@ import type { Random } from "./random.ts";
 import { type Framing, type Json, temporaryPlace } from "./server.ts";
 import { type Answer, type Dialect, type Heard, kindsIn, Witness } from "./witness.ts";
 
-export interface ForeignOptions {
+interface ForeignOptions {
   readonly store: StoreName;
   readonly framing: Framing;
   readonly dialect: Dialect;
@@ -23,7 +23,7 @@ export interface ForeignOptions {
 }
 
 /** What was done, and what was found wrong. */
-export interface Changed {
+interface Changed {
   changes: number;
   /** Changes after which neither size nor times were others. */
   unseen: number;
@@ -477,7 +477,7 @@ function withoutAlias(id: string): string {
   return id.replace(/(~\d+)+$/, "");
 }
 
-export interface Run {
+interface Run {
   readonly options: ForeignOptions;
   readonly random: Random;
   readonly changed: Changed;

@@ -99,7 +99,7 @@ function put(disk: FaultDisk, folder: string): void {
     disk.put(`${folder}/${other}`, fileBytes(`content of ${other}`));
 }
 
-export interface Scenario {
+interface Scenario {
   readonly name: string;
   readonly places?: StoragePaths;
   /** What it finds. */

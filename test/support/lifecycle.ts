@@ -19,7 +19,7 @@ export function rootOf({ home }: Place): string {
   return join(home, ".pi", "agent", "sessions");
 }
 
-export interface Wanted {
+interface Wanted {
   readonly cwd?: string;
   readonly lines?: readonly string[];
   readonly header?: Record<string, unknown>;

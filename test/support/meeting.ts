@@ -34,7 +34,7 @@ export interface Meeting {
 }
 
 /** What happened, and what was found in the end. */
-export interface Met {
+interface Met {
   lives: number;
   kills: number;
   acknowledged: number;

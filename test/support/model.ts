@@ -138,7 +138,7 @@ function messageOf(entry: ModelEntry): Record<string, unknown> | undefined {
 }
 
 /** What a random session is made of. */
-export interface Mixture {
+interface Mixture {
   readonly entries: number;
   /** How often an entry does not continue the one before. */
   readonly branching?: number;

@@ -7,7 +7,7 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 
-export interface Need {
+interface Need {
   /** What is needed, as the report names it. */
   readonly name: string;
   /** How to get it. */

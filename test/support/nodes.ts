@@ -5,7 +5,7 @@ import { bytesOf } from "../../src/core/json/json.ts";
 import { Nodes } from "../../src/core/tree/nodes.ts";
 import { Tree } from "../../src/core/tree/tree.ts";
 
-export interface Grown {
+interface Grown {
   readonly nodes: Nodes;
   /** Adds the node of an entry and answers its position. */
   add(entry: { id: string; parentId: string | null; type?: string; [member: string]: unknown }): number;

@@ -58,7 +58,7 @@ const ATTRIBUTES: Readonly<Record<string, RegExp>> = {
   "aria-labelledby": /^[a-z.]+$/,
 };
 
-export interface SeenPage {
+interface SeenPage {
   readonly elements: string[];
   readonly ids: string[];
   /** Where links within the page lead. */

@@ -368,9 +368,9 @@ export function sessionSaying(...texts: readonly string[]): string {
 function sayEverywhere(said: string, lines: string[]): void {
   const first = lines.length - 1;
   let parent = first === 0 ? null : id(first - 2);
-  const add = (type: string, rest: Record<string, unknown>, timestamp = said): void => {
+  const add = (type: string, rest: Record<string, unknown>): void => {
     const own = id(lines.length - 1);
-    lines.push(JSON.stringify({ type, id: own, parentId: parent, timestamp, ...rest }));
+    lines.push(JSON.stringify({ type, id: own, parentId: parent, timestamp: said, ...rest }));
     parent = own;
   };
   const message = (rest: Record<string, unknown>): void => add("message", { message: rest });

@@ -134,8 +134,8 @@ class ModelRun {
     known.leaf = entry.id;
   }
 
-  private newEntry(type: string, id: string, rest: object, parentId = this.now.leaf): void {
-    this.add(this.now, { type, id, parentId, timestamp: TIME, ...rest } as ModelEntry);
+  private newEntry(type: string, id: string, rest: object): void {
+    this.add(this.now, { type, id, parentId: this.now.leaf, timestamp: TIME, ...rest } as ModelEntry);
   }
 
   private anyId(): string | undefined {

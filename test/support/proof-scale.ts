@@ -57,7 +57,7 @@ function grow(folder: string, count: number, shape: string): Grown {
   return { file, parents, megabytes: Math.round(statSync(file).size / 1e6) };
 }
 
-export interface Timings {
+interface Timings {
   readonly shape: string;
   readonly megabytes: number;
   /** Most memory the process had, where it is a process of its own. */

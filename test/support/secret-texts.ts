@@ -53,7 +53,7 @@ export interface SecretText {
 }
 
 /** Fills the holes of a template. */
-export function filled(template: string, random: Random): SecretText {
+function filled(template: string, random: Random): SecretText {
   const secrets: string[] = [];
   const text = template.replace(HOLE, (_, name: string) => {
     secrets.push(madeFor(random, name));

@@ -12,7 +12,7 @@ import type { TestProject } from "vitest/node";
 import type { Postgres } from "./postgres.ts";
 
 /** Where this process tells those of the tests in which folder the server is, and what they say before. */
-export interface SharedServer {
+interface SharedServer {
   readonly port: number;
   readonly secret: string;
 }

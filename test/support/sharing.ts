@@ -5,7 +5,7 @@ import { expect } from "vitest";
 import type { Random } from "./random.ts";
 import { type Framing, type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "./server.ts";
 
-export interface SharingOptions {
+interface SharingOptions {
   readonly store: "jsonl" | "v2";
   readonly servers: number;
   /** Bursts of commands of all hosts together. */

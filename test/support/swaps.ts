@@ -29,7 +29,7 @@ import { type HereServer, type Json, type Place, serveHere, spawnServer, tempora
 
 /** What the sessions say, and what those outside say in its place; of one length, so that every offset fits. */
 const WORD = "within-7f3a91";
-export const CANARY = "canary-7f3a91";
+const CANARY = "canary-7f3a91";
 const CWD = "/home/me/project";
 const SESSIONS = `sessions/${folderName(CWD)}`;
 const FILE = `${SESSIONS}/2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
@@ -38,10 +38,10 @@ const DEEP = "allowed/deep";
 const MEDIA = Buffer.from(`picture ${WORD}`);
 const HASH = createHash("sha256").update(MEDIA).digest("hex");
 
-export type StoreName = "jsonl" | "v2";
+type StoreName = "jsonl" | "v2";
 
 /** Folders `in` and `out` of one attempt. */
-export interface Ground {
+interface Ground {
   readonly store: StoreName;
   readonly inside: string;
   readonly outside: string;
@@ -140,7 +140,7 @@ function inContainer(name: string): string {
 }
 
 /** What is asked, of a server that has the session open or none. */
-export interface Attempt {
+interface Attempt {
   readonly name: string;
   /** Whether the links come from the start of the server on. */
   readonly early?: boolean;
@@ -436,7 +436,7 @@ export async function race(template: Ground, random: Random, requests: number): 
 }
 
 /** One attempt; returns how many operations of the disk it took. Fails when anything outside was reached. */
-export async function tryOut(
+async function tryOut(
   template: Ground,
   attempt: Attempt,
   wanted: { readonly component?: string; readonly at?: number; readonly shared?: boolean; readonly confined?: boolean },

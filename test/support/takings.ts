@@ -55,7 +55,7 @@ export function runWithLocks(session: string, piece: string, kind?: Apart, node 
   return child;
 }
 
-export interface Takings {
+interface Takings {
   taken: number;
   refused: number;
   kills: number;

@@ -3,7 +3,7 @@
 import { SPOKEN } from "./drafts.ts";
 import type { Json } from "./server.ts";
 
-export interface Call {
+interface Call {
   readonly id: string;
   readonly name?: string;
   readonly arguments?: Json;

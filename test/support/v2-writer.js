@@ -23,7 +23,7 @@ export function crcOf(bytes) {
 const number = (seq) => String(seq).padStart(16, "0");
 
 /** Writes the container of these entry lines, which hold one JSON object each. */
-export function writeContainer(container, header, lines, { segmentBytes = 64 * 1024 * 1024, at } = {}) {
+function writeContainer(container, header, lines, { segmentBytes = 64 * 1024 * 1024, at } = {}) {
   const time = at ?? new Date().toISOString();
   for (const name of ["segments", "index", "checkpoints", "migrations", "tmp"])
     mkdirSync(join(container, name), { recursive: true, mode: 0o700 });

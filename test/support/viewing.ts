@@ -8,7 +8,7 @@ import { type Json, type Place, spawnServer, temporaryPlace } from "./server.ts"
 import { runHere } from "./verbs.ts";
 import { A_LOOK, type Answered, request, untilSo } from "./web.ts";
 
-export interface SeenEvent {
+interface SeenEvent {
   readonly id: string | undefined;
   readonly name: string;
   readonly data: Json;
@@ -134,7 +134,7 @@ export async function view(place: Place, args: readonly string[] = []): Promise<
 }
 
 /** The messages of a session that a reader was shown in the end, and those that are in the session. */
-export interface WatchedKills {
+interface WatchedKills {
   readonly shown: readonly string[];
   readonly expected: readonly string[];
   readonly acknowledged: number;

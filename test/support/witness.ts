@@ -11,7 +11,7 @@ import { type Framing, frame, type Json, type Place, programEnvironment } from "
 
 export type Dialect = "jsonrpc" | "pi";
 
-export interface WitnessOptions {
+interface WitnessOptions {
   readonly args: readonly string[];
   readonly place: Place;
   readonly framing?: Framing;
@@ -120,8 +120,8 @@ export class Witness {
   }
 
   /** Sends a request; null says that it was never answered. `beside` is for what waits for no session. */
-  ask(method: string, params: object = {}, beside = false): Promise<Answer | null> {
-    return this.askAll([[method, params]], beside)[0];
+  ask(method: string, params: object = {}): Promise<Answer | null> {
+    return this.askAll([[method, params]])[0];
   }
 
   /** Sends requests in one write. */

@@ -11,7 +11,7 @@ import type { Random } from "./random.ts";
 import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "./server.ts";
 
 /** What the writers did, for whoever reads the run. */
-export type Written = {
+type Written = {
   appends: number;
   acknowledged: number;
   /** Refused because the other held the lock. */

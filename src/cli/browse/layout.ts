@@ -2,7 +2,7 @@
 
 import type { BrowseState } from "./state.ts";
 
-export interface Layout {
+interface Layout {
   /** Columns of the list or the tree. */
   readonly listColumns: number;
   /** Lines of the list, or of the tree, without the lines around it. */

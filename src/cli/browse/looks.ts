@@ -24,10 +24,10 @@ function isSamePlace(a: PreviewPlace | undefined, b: PreviewPlace | undefined): 
   return a?.sessionPath === b?.sessionPath && a?.entryId === b?.entryId;
 }
 
-/** Asks for the preview of a place, if there is room for one; `isForced` asks again for the same one. */
-export function previewed(state: BrowseState, place: PreviewPlace | undefined, isForced = false): Step {
+/** Asks for the preview of a place, if there is room for one and it is not the one that is shown. */
+export function previewed(state: BrowseState, place: PreviewPlace | undefined): Step {
   const { preview } = state;
-  if (!layoutOf(state).hasPreview || (!isForced && isSamePlace(place, preview.place))) return still(state);
+  if (!layoutOf(state).hasPreview || isSamePlace(place, preview.place)) return still(state);
   const isSameSession = place !== undefined && place.sessionPath === preview.place?.sessionPath;
   const ticket = preview.ticket + 1;
   const next: BrowseState = {

@@ -143,8 +143,8 @@ function listStep(state: BrowseState, { change, made }: ChangeOutcome): Step {
 function press(before: BrowseState, key: Key): Step {
   const state = before.notice === "" ? before : { ...before, notice: "" };
   const { name, text } = key;
-  if (name === "ctrl+c") return end(state, null);
-  if (state.isBusy) return text === "q" ? end(state, null) : still(state);
+  if (name === "ctrl+c") return end(state);
+  if (state.isBusy) return text === "q" ? end(state) : still(state);
   if (state.prompt) return answer(state, state.prompt, key);
   if (state.help !== undefined) return inHelp(state, state.help, key);
   const isTyping = state.tree ? state.tree.isTyping : state.list.isTyping;
@@ -153,7 +153,7 @@ function press(before: BrowseState, key: Key): Step {
 
 /** Keys that mean the same in the list and in the tree. */
 function common(state: BrowseState, { name, text }: Key): Step | undefined {
-  if (text === "q") return end(state, null);
+  if (text === "q") return end(state);
   if (text === "?") return still({ ...state, help: 0 });
   if (text === "p") return flipPreview(state);
   if (text === "J" || text === "K") return scrolledPreview(state, text === "J" ? 3 : -3);

@@ -239,8 +239,8 @@ export function after({ effects }: Step, { state, effects: more }: Step): Step {
   return { state, effects: [...effects, ...more] };
 }
 
-export function end(state: BrowseState, session: Result | null): Step {
-  return withEffect(state, { do: "end", session });
+export function end(state: BrowseState): Step {
+  return withEffect(state, { do: "end", session: null });
 }
 
 export function saying(state: BrowseState, notice: string): Step {

@@ -29,7 +29,7 @@ const COLOURS: Readonly<Record<string, "cyan" | "green" | "magenta" | "blue">> =
 };
 
 /** Returns the name of an entry's kind: the role of a message, the type of anything else. */
-export function kindOf({ type, role }: FlatNode): string {
+function kindOf({ type, role }: FlatNode): string {
   const name = type === "message" && typeof role === "string" ? role : type;
   return KINDS[name] ?? inert(name);
 }
@@ -61,7 +61,7 @@ export function hasWords(node: FlatNode, words: readonly string[]): boolean {
 }
 
 /** Returns the lines that lead to a row, in at most `width` columns; of deep branches the last, after a count. */
-export function rails(level: number, isHead: boolean, width: number): string {
+function rails(level: number, isHead: boolean, width: number): string {
   if (level === 0) return "";
   const most = Math.max(1, Math.floor(width / LEVEL));
   const end = isHead ? "├─ " : "│  ";
@@ -72,7 +72,7 @@ export function rails(level: number, isHead: boolean, width: number): string {
 }
 
 /** Options of a row besides the page. */
-export interface RowStyle {
+interface RowStyle {
   /** Columns of ids that are alike; longer ones take more. 0: none are shown. */
   readonly idWidth: number;
   /** Words to highlight. */

@@ -28,7 +28,7 @@ const USUAL = { rows: 24, columns: 80 };
 /** Size of a terminal; 0 for what it does not report. */
 type Size = Readonly<Record<"rows" | "columns", number>>;
 
-export interface ScreenOptions {
+interface ScreenOptions {
   /** Measures the terminal, for an output that does not notice when its size changes. */
   readonly size?: () => Size;
   /** Stops this process and those that were started with it, as Ctrl+Z does; missing where nobody could go on. */

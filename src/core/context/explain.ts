@@ -19,7 +19,7 @@ export const REASONS = [
   "not_for_model",
 ] as const;
 
-export interface Explanation {
+interface Explanation {
   readonly position: number;
   readonly in: boolean;
   readonly reason: (typeof REASONS)[number];

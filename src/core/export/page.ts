@@ -32,8 +32,6 @@ export interface PageBranch {
   readonly from?: number;
   /** The first words of its own part. */
   readonly preview: string;
-  /** Whether it is the current one, and the number of entries in its own part. */
-  readonly facts: string;
   readonly length: number;
   readonly folds: () => readonly PageFold[];
   readonly entries: () => Iterable<PageEntry>;
@@ -42,8 +40,6 @@ export interface PageBranch {
 export interface ExportPage {
   readonly title: string;
   readonly isNamed: boolean;
-  /** Pairs of name and value. */
-  readonly facts: readonly (readonly [string, string])[];
   readonly branches: readonly PageBranch[];
   /** How many entries of the path come before those that it shows. */
   readonly before?: number;
@@ -118,18 +114,11 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
   return {
     isNamed: session.name !== null,
     title: session.name ?? `Session ${session.id}`,
-    facts: [
-      ["Session", session.id],
-      ["Working directory", session.cwd],
-      ["Begun", log.header.timestamp ?? ""],
-      ...(session.parentSession === null ? [] : [["Forked from", session.parentSession] as const]),
-    ],
     branches: branches.map(({ active, from, own }, index) => ({
       number: index + 1,
       active,
       from: from >= 0 ? from : undefined,
       preview: previewOf(session, own),
-      facts: `${active ? "current, " : ""}${own.length} ${own.length === 1 ? "entry" : "entries"}`,
       length: own.length,
       folds: () => foldsOf(session, own),
       *entries() {

@@ -8,7 +8,7 @@ import { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
 
 /** A session to export, and what was removed from it. */
-export interface RedactedSession {
+interface RedactedSession {
   readonly session: Session;
   /** Returns how often each kind was replaced in what is exported. */
   counts(): Readonly<Record<string, number>>;

@@ -23,7 +23,7 @@ type TrainingResult = ReturnType<typeof resultOf>;
 type TokenCounts = NonNullable<ReturnType<typeof countsOf>>;
 
 /** Rules that find the role. */
-export interface RoleRules {
+interface RoleRules {
   /** Regular expressions to search for in the working directory, and their roles; the first match counts. */
   readonly patterns: readonly (readonly [RegExp, string])[];
   /** Text before the role in the first user message. */
@@ -205,7 +205,7 @@ function costOf(cost: unknown): number {
 }
 
 /** Returns the role by the working directory, else by the text after the marker in the first user message. */
-export function roleOf(
+function roleOf(
   cwd: string,
   firstUserText: string,
   { patterns, marker }: RoleRules,

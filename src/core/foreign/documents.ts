@@ -38,7 +38,7 @@ export interface DocumentPart extends Range {
   readonly isWhole: boolean;
 }
 
-export interface DocumentParts {
+interface DocumentParts {
   readonly parts: readonly DocumentPart[];
   /** The position after the object or array. */
   readonly end: number;

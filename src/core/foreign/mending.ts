@@ -26,7 +26,7 @@ export interface SourceLine {
 }
 
 /** Receives the records and the bytes that a mender finds. */
-export interface MendedRecords {
+interface MendedRecords {
   /** Takes a line; returns false, and does nothing, where it is no JSON. */
   take(line: SourceLine): boolean;
   /** Takes a record that is in so many lines, of which the first is named. */

@@ -15,7 +15,7 @@ export function beginningIn(line: Uint8Array): string {
 }
 
 /** The members of a line itself, as far as they begin among the characters that are looked at, in any order. */
-export interface BegunMembers {
+interface BegunMembers {
   /** Texts, numbers and words, as they are written. */
   readonly values: ReadonlyMap<string, string>;
   /** Where objects and lists begin. */

@@ -127,7 +127,7 @@ export interface TranslationTools {
 }
 
 /** The form of a file: records that are lines, or one JSON document that has the records in it. */
-export type SourceForm =
+type SourceForm =
   | { readonly kind: "lines" }
   | {
       readonly kind: "document";

@@ -14,7 +14,7 @@ import { pirust } from "./pirust/pirust.ts";
 import { type Beginnings, LINES_SEEN, type Translator } from "./translator.ts";
 
 /** The formats, those first that can be told most surely. */
-export const TRANSLATORS: readonly Translator[] = [
+const TRANSLATORS: readonly Translator[] = [
   claude,
   codex,
   copilot,

@@ -16,7 +16,7 @@ import {
 import type { SourceRecord, TranslatedEntry, TranslationTools, Unsettled } from "./translator.ts";
 
 /** An entry without its place in the tree. */
-export interface TurnItem {
+interface TurnItem {
   readonly type: string;
   readonly id: string;
   readonly timestamp: string;

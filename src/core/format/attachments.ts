@@ -6,7 +6,7 @@
 import { bytesOf, concat, elements, holdsAt, memberOf, members, parse, textOf } from "../json/json.ts";
 
 /** A function that returns the base64 text of a stored file, or null if it is missing or does not match its name. */
-export type ReadAttachment = (sha256: string, sizeBytes: number) => string | null;
+type ReadAttachment = (sha256: string, sizeBytes: number) => string | null;
 
 const MARK = bytesOf('$piBlob"');
 /** A member that refers to one. In a text, its quotation marks would have a backslash before them. */

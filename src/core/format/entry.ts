@@ -211,7 +211,7 @@ export function placeOf(id: string, parentId: string | null, timestamp: string):
 }
 
 /** A line that is to be appended, with its head where that is known without reading the line. */
-export interface NewLine {
+interface NewLine {
   readonly line: Uint8Array;
   readonly head: Head | undefined;
 }

@@ -40,7 +40,7 @@ export function legacyIdOf(line: Uint8Array, sha256: Sha256, isUsed: IsUsed): st
 }
 
 /** The entries before one of version 1. */
-export interface Earlier {
+interface Earlier {
   /** Returns an id for the entry. */
   makeId(): string;
   /** The id of the entry before; null before the first. */

@@ -278,7 +278,7 @@ export function valueEnd(b: Uint8Array, at: number, end: number): number {
 }
 
 /** A function that finds the end of a value. */
-export type ValueEnd = typeof valueEnd;
+type ValueEnd = typeof valueEnd;
 
 /** Bytes of a string that are checked one by one before indexOf searches for its end: most strings are shorter. */
 const NEAR = 64;

@@ -193,7 +193,7 @@ interface Spent {
 }
 
 /** The usage of sessions themselves, and that which forks took over: it counts where it was spent. */
-export interface UsageSums extends Readonly<Spent> {
+interface UsageSums extends Readonly<Spent> {
   /** How often tokens were spent at a cost that is not known. */
   readonly unpricedMessages: number;
   readonly inherited: Spent;

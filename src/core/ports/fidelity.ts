@@ -4,7 +4,7 @@
 export type Fate = "preserved" | "derived" | "dropped";
 
 /** The records of one kind by what became of them. */
-export interface KindFate extends Readonly<Record<Fate, number>> {
+interface KindFate extends Readonly<Record<Fate, number>> {
   readonly kind: string;
   /** Number of the first record of the kind. */
   readonly first: number;

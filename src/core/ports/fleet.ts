@@ -111,7 +111,7 @@ export interface FleetFacts {
 }
 
 /** Facts that change with every message. */
-export interface FleetCounts {
+interface FleetCounts {
   readonly messages: number;
   /** See Listed. */
   readonly modified: number | null;

@@ -65,7 +65,7 @@ export interface Migrated {
   readonly keptAt: string | null;
 }
 
-export interface LedgerEvent {
+interface LedgerEvent {
   readonly migrationId: string;
   readonly phase: string;
   readonly at: string;

@@ -355,9 +355,6 @@ function cutAt(text: string, start: number, end: number, { of, least }: TokenRul
   return past === end ? undefined : { value, end: past, isFull };
 }
 
-/** Every kind once. */
-export const TOKEN_KINDS: readonly string[] = [...new Set(RULES.map(({ kind }) => kind))];
-
 /** Tokens whose beginning is not the same for all of them: all expressions are bounded. */
 const SHAPES: readonly (readonly [kind: string, shape: RegExp, ...words: string[]])[] = [
   // core.telegram.org: bots have the number of the bot before their token.

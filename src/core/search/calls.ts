@@ -13,7 +13,7 @@ const LONGEST = { argument: 8192, call: 32_768 };
 /** Calls of one entry, and arguments of one call, that are searched. */
 const MOST = { calls: 1000, arguments: 10_000 };
 
-export interface ToolUse {
+interface ToolUse {
   readonly tool: string;
   readonly text: string;
   /** As {@link fileName} returns them. */

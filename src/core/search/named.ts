@@ -20,7 +20,7 @@ interface OfAgents {
 export type Preferred = "listed" | "archived" | "both";
 
 /** How sessions are named: by their whole ids, by beginnings of these, too, or by names, too. */
-export type Naming = "whole" | "id" | "name";
+type Naming = "whole" | "id" | "name";
 
 /** Whether a word names a session by its path. */
 export function isPath(word: string): boolean {

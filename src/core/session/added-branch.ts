@@ -18,7 +18,7 @@ const ID_DIGITS = 8;
 
 type EntryMembers = Readonly<Record<string, unknown>>;
 
-export interface AddedBranch {
+interface AddedBranch {
   /** The lines to append. */
   readonly lines: readonly Uint8Array[];
   /** Ids of its entries, in order. */
@@ -28,7 +28,7 @@ export interface AddedBranch {
 }
 
 /** The entries that a branch is added to: the first `count` of a log, and then `theirs`. */
-export interface BranchBase {
+interface BranchBase {
   readonly log: Log;
   readonly count: number;
   readonly theirs: readonly Uint8Array[];

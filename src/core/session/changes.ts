@@ -9,7 +9,7 @@ import type { Session } from "./session.ts";
 const NAME = KNOWN_TYPES.indexOf("session_info");
 
 /** A change that is being made: what was before. */
-export interface Before {
+interface Before {
   readonly leafId: string | null;
   /** The entry that set the name, or the label of `target`. */
   readonly setBy: string | null;

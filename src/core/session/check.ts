@@ -54,16 +54,10 @@ const AT_ONCE = 100;
 const LONG = 1 << 20;
 const SEEN = 4096;
 
-/** Verifies a session, and reads every entry for it. Throws storage_failed when the disk refuses. */
-export function verify(session: Session): Verdict {
-  const steps = verifying(session);
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done) return value;
-  }
-}
-
-/** Does the same in steps, and yields how many entries it has verified. */
+/**
+ * Verifies a session in steps, and yields how many entries it has verified. Reads every entry. Throws storage_failed when
+ * the disk refuses.
+ */
 export function* verifying(session: Session): Generator<number, Verdict> {
   const { log, tree } = session;
   const found: Damage[] = [];

@@ -121,7 +121,7 @@ export function shownIdAt({ log: { nodes }, tree }: Session, position: number): 
 const NAME = 200;
 
 /** An entry that says something. */
-export interface Said {
+interface Said {
   readonly entryId: string;
   readonly type: string;
   readonly role?: string;

@@ -8,7 +8,7 @@ import { type Head, packId } from "../tree/nodes.ts";
 import type { SessionEntries } from "./entries.ts";
 
 /** The part of a batch that all entries of an append share. */
-export type BatchOf = Omit<Batch, "index" | "count">;
+type BatchOf = Omit<Batch, "index" | "count">;
 
 export function batchOf(session: string, key: string | undefined, head: string | null): BatchOf {
   return { session, key, head: head ?? undefined };

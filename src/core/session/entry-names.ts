@@ -4,7 +4,7 @@ import { Failure } from "../failure.ts";
 import type { Session } from "./session.ts";
 
 /** The name of the entry that the next one continues. */
-export const LEAF = "leaf";
+const LEAF = "leaf";
 /** Least characters of the beginning of an id. */
 const LEAST = 4;
 /** Entries that a failure lists at most. */

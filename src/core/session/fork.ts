@@ -19,7 +19,7 @@ export interface ForkPlan {
   readonly labels: readonly { readonly targetId: string; readonly label: string; readonly setBy: number }[];
 }
 
-export interface Patch {
+interface Patch {
   readonly id?: string;
   readonly parentId?: string | null;
   readonly firstKeptEntryId?: string;

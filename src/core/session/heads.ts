@@ -37,7 +37,7 @@ interface KeptHead {
 }
 
 /** A head as lists have it. */
-export interface ListedHead extends HeadPlace {
+interface ListedHead extends HeadPlace {
   readonly name: string;
   readonly users: number;
 }

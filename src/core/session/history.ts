@@ -192,7 +192,7 @@ export function textOfGroup({ kind, text }: Operation, size: number): string {
 }
 
 /** Returns the path that a session had before a step; undefined when it had none. */
-export function pathBefore(step: OperationStep): string | undefined {
+function pathBefore(step: OperationStep): string | undefined {
   if ("path" in step) return step.path;
   return "from" in step ? step.from : undefined;
 }

@@ -14,9 +14,9 @@ import type { Session } from "./session.ts";
 type Members = Readonly<Record<string, unknown>>;
 
 /** The model that speaks at a position, with the API that its last message names. */
-export type Speaker = Model & { readonly api?: string };
+type Speaker = Model & { readonly api?: string };
 
-export interface Surroundings {
+interface Surroundings {
   time(): number;
   speaker(): Speaker | null;
 }

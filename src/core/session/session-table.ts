@@ -4,7 +4,7 @@ import type { Stores } from "../ports/stores.ts";
 import type { Session } from "./session.ts";
 
 /** A session that was closed to make room. */
-export interface SuspendedSession {
+interface SuspendedSession {
   readonly file: string;
   /** The head at which our host stood; null: at the shared leaf. */
   readonly head: string | null;

@@ -8,7 +8,7 @@ import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
 type Usage = ReturnType<typeof noUsage>;
-export type Counts = ReturnType<typeof noCounts>;
+type Counts = ReturnType<typeof noCounts>;
 
 /**
  * Returns the usage of the context at a leaf, as Pi does: null after a compaction, until an assistant message reports

@@ -29,7 +29,7 @@ export interface Boundary {
 }
 
 /** Facts about bodies that the tree needs; it reads everything else from the nodes. */
-export interface TreeFacts {
+interface TreeFacts {
   /** Returns whether a compaction or a branch summary does not count, because it has no summary to show. */
   isVoid(position: number): boolean;
   /** Returns the position of the current leaf; by default there is none. */

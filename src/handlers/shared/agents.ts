@@ -5,7 +5,7 @@ import { AGENTS } from "../../core/foreign/translators.ts";
 import { OUR_AGENT } from "../../core/ports/catalog.ts";
 
 /** The names that the param takes. */
-export const AGENT_NAMES: readonly string[] = [OUR_AGENT, ...AGENTS];
+const AGENT_NAMES: readonly string[] = [OUR_AGENT, ...AGENTS];
 
 export const agentsParam = z
   .union([z.literal("all"), z.array(z.enum(AGENT_NAMES)).min(1)])

@@ -27,13 +27,11 @@ export function lookInto<T>(workspace: Workspace, where: Where, look: (session: 
 }
 
 /** Returns where the other of two sessions is, or undefined when none is named. Throws BadParams for two names. */
-export function otherOf(
-  sessionPath: string | undefined,
-  sessionId: string | undefined,
-  path: string,
-): Where | undefined {
+export function otherOf(sessionPath: string | undefined, sessionId: string | undefined): Where | undefined {
   if (sessionPath !== undefined && sessionId !== undefined)
-    throw new BadParams([{ path, message: "names the other session a second time; give its path or its id" }]);
+    throw new BadParams([
+      { path: "otherId", message: "names the other session a second time; give its path or its id" },
+    ]);
   return sessionPath === undefined && sessionId === undefined ? undefined : { sessionPath, sessionId };
 }
 

@@ -18,14 +18,14 @@ export const briefMembers = {
 
 type BriefCall = z.output<typeof briefCalls>[number];
 
-export interface Brief {
+interface Brief {
   readonly role?: string;
   readonly calls?: BriefCall[];
   readonly toolName?: string;
   readonly isError?: true;
 }
 
-export type Body = Readonly<Record<string, unknown>>;
+type Body = Readonly<Record<string, unknown>>;
 
 /** Bytes of an entry beyond which its texts are cut before parsing. */
 export const LONG = 1 << 14;

@@ -5,7 +5,7 @@ import { LEFTOVER_KINDS, type Leftover, type WantedLeftovers } from "../../core/
 import { moment } from "../list_sessions.ts";
 import { optionalName, stored } from "./shapes.ts";
 
-export const before = z.string().optional().describe("only what was left before this time, ISO 8601");
+const before = z.string().optional().describe("only what was left before this time, ISO 8601");
 
 export const wanted = {
   paths: z

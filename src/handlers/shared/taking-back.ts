@@ -81,7 +81,7 @@ export const FAILURES_OF_TAKING_BACK = [
   "entry_not_found",
 ] as const;
 
-export interface WantedOperation {
+interface WantedOperation {
   readonly operationId?: string;
   readonly sessionPath?: string;
   readonly sessionId?: string;

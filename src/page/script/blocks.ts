@@ -152,10 +152,6 @@ export class PageBlocks {
     this.onWake(block);
   }
 
-  blockOf(row: number): PageBlock | undefined {
-    return this.byRow[row];
-  }
-
   /** Returns the element of an entry, awake, with those around it. */
   elementOf(row: number): HTMLElement | null {
     const block = this.byRow[row];

@@ -20,7 +20,7 @@ const HELP: readonly (readonly [keys: string, meaning: string])[] = [
   ["Esc", "close, or end the search"],
 ];
 
-export type KeyActions = Readonly<Record<string, () => void>>;
+type KeyActions = Readonly<Record<string, () => void>>;
 
 /** Runs the action of a key, unless somebody types or another program wants it. */
 export function listen(actions: KeyActions): void {

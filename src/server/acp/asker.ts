@@ -17,13 +17,10 @@ type AskedParams = Readonly<Record<string, unknown>>;
 
 export class Asker {
   private readonly server: Submitting;
-  /** The words before the number in its ids: those of one connection differ. */
-  private readonly prefix: string;
   private calls = 0;
 
-  constructor(server: Submitting, prefix = "acp") {
+  constructor(server: Submitting) {
     this.server = server;
-    this.prefix = prefix;
   }
 
   /** Runs a command of the table. Rejects with its failure. */
@@ -55,7 +52,7 @@ export class Asker {
         return { bytes, range: { start: 0, end: bytes.length }, toParams: [] };
       };
       this.calls++;
-      const idText = JSON.stringify(`${this.prefix} ${this.calls}`);
+      const idText = JSON.stringify(`acp ${this.calls}`);
       this.server.submit({ command, name: command.name, ...checked, idText, messageText, answer });
     });
   }

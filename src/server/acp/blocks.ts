@@ -14,15 +14,15 @@ const LONGEST_TEXT = 1 << 16;
 const LONGEST_UNKNOWN = 1 << 14;
 
 /** A block, and what the words in it stand for where it cannot be shown as it is. */
-export interface ShownBlock {
+interface ShownBlock {
   readonly block: AcpBlock;
   readonly unknown?: LooseMembers;
 }
 
 /** Yields a text in pieces that a line has room for; an empty one has none. No character is cut in two. */
-export function* textPieces(text: string, most = LONGEST_TEXT): Generator<string> {
+export function* textPieces(text: string): Generator<string> {
   for (let at = 0; at < text.length; ) {
-    let end = Math.min(at + most, text.length);
+    let end = Math.min(at + LONGEST_TEXT, text.length);
     const last = text.charCodeAt(end - 1);
     if (end < text.length && last >= 0xd800 && last < 0xdc00 && end - 1 > at) end--;
     yield text.slice(at, end);

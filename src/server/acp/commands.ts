@@ -21,7 +21,7 @@ const PAGE_ENTRIES = 256;
 const PAGE_BYTES = 1 << 20;
 
 /** A path that is read page by page: it is walked once, and again where the entries were read anew meanwhile. */
-export interface PathWalk {
+interface PathWalk {
   readonly nodes: Nodes;
   readonly cuts: number;
   readonly path: Int32Array;
@@ -164,7 +164,7 @@ function outlineOf(context: CommandContext): SessionOutline {
   };
 }
 
-export interface FirstLook {
+interface FirstLook {
   readonly facts: SessionOutline;
   /** The page after the entry that was read last. */
   readonly first: Page;

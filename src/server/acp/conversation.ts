@@ -19,7 +19,7 @@ import type { AcpUpdate, ClientSkills } from "./narrator.ts";
 import { catchUp } from "./replay.ts";
 
 /** The connection that the conversation runs over. */
-export interface AcpWire extends Submitting {
+interface AcpWire extends Submitting {
   /** Whether the client reads what is sent. */
   readonly hasRoom: boolean;
   /** Whether it has gone: then nothing is shown any more. */

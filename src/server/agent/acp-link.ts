@@ -16,7 +16,7 @@ const INTERNAL = -32603;
 const NO_SUCH_METHOD = -32601;
 
 /** Whoever hears what the agent says on its own. */
-export interface AcpHearer {
+interface AcpHearer {
   /** Takes an update of one of its sessions, which came in so many bytes. */
   updated(agentSessionId: string, update: LooseMembers, bytes: number): void;
   /** Answers a request of the agent. Rejects with what the agent is told. */
@@ -28,7 +28,6 @@ export interface AcpHearer {
 }
 
 interface SentRequest {
-  readonly method: string;
   resolve(result: LooseMembers): void;
   reject(error: Error): void;
 }
@@ -75,7 +74,6 @@ export class AcpLink implements AgentSink {
         late.unref();
       }
       this.waiting.set(id, {
-        method,
         resolve: (result) => {
           clearTimeout(late);
           resolve(result);

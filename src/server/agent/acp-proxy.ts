@@ -17,7 +17,7 @@ const KEPT_UP_EVERY = 500;
 /** JSON-RPC's code of an internal error. */
 const INTERNAL = -32603;
 
-export interface ProxyMeans extends AgentLaunch {
+interface ProxyMeans extends AgentLaunch {
   readonly cwd: string;
   printError(sentence: string): void;
 }

@@ -16,7 +16,7 @@ import { type AgentMeans, runInOrder, type ServerEnds, tellOfWritten } from "./j
 import { seedOf } from "./seed.ts";
 
 /** How a session of the agent knows what was said in ours: of itself, or because it was told so in words. */
-export type AgentKnowledge = "native" | "seeded";
+type AgentKnowledge = "native" | "seeded";
 
 /** An agent that was met. */
 export interface MetAgent {

@@ -8,7 +8,7 @@ import type { Session } from "../../core/session/session.ts";
 export const NOTE = "acp";
 
 /** How a session stands to those of an agent. */
-export interface StandAmong {
+interface StandAmong {
   readonly leafId: string | null;
   readonly isEmpty: boolean;
   /** The session of the agent that has exactly what is on the path. */

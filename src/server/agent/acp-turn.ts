@@ -25,8 +25,6 @@ interface SeenCall {
   readonly name: string;
   /** The call with all that its updates said. */
   state: Loose;
-  /** Whether the answer that makes it is written, and whether its result is. */
-  isMade: boolean;
 }
 
 /** Characters of an answer, beyond which the rest becomes another one. */
@@ -114,7 +112,7 @@ export class AcpTurn {
     let call = this.calls.get(id);
     if (!call) {
       this.endBlock();
-      call = { name: String(said.name ?? said.title ?? "tool"), state: {}, isMade: false };
+      call = { name: String(said.name ?? said.title ?? "tool"), state: {} };
       this.calls.set(id, call);
       this.blocks.push({ type: "toolCall", id, name: call.name, arguments: {} });
     }

@@ -71,7 +71,7 @@ export class LineCutter {
 }
 
 /** The message of JSON-RPC that a dropped line was. */
-export interface DroppedMessage {
+interface DroppedMessage {
   /** JSON text of its id. */
   readonly idText: string;
   readonly isReply: boolean;

@@ -53,7 +53,7 @@ export interface AgentHost {
 }
 
 /** A command of the host on its way to the agent. */
-export interface Forwarded extends ForwardedRequest {
+interface Forwarded extends ForwardedRequest {
   readonly route: AgentRoute;
   /** The line as the host sent it, with a line feed. */
   readonly line: Uint8Array;
@@ -207,13 +207,9 @@ export class PiAgent implements AgentSink {
   }
 
   /** Asks a question of ours. An agent that does not answer is ended. */
-  private async ask(
-    command: string,
-    params: Readonly<Record<string, unknown>> = {},
-    within = this.within,
-  ): Promise<PiReply> {
+  private async ask(command: string, params: Readonly<Record<string, unknown>> = {}): Promise<PiReply> {
     try {
-      return await this.questions.ask(command, params, within);
+      return await this.questions.ask(command, params, this.within);
     } catch (error) {
       if (this.process) this.giveUp(`did not answer ${command}`);
       throw error;

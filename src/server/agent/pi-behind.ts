@@ -15,7 +15,7 @@ import type { ForwardedRequest } from "./pi-questions.ts";
 import { type AgentRoute, PROMPTS, routeOf } from "./routes.ts";
 
 /** The server and its output, as an agent is joined to them. */
-export interface AgentEnds extends ServerEnds {
+interface AgentEnds extends ServerEnds {
   readonly output: Output;
   reply(call: Call, outcome: Outcome): void;
 }

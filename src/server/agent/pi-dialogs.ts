@@ -7,7 +7,7 @@ import { textContent } from "../acp/call-updates.ts";
 import { OURS } from "../acp/narrator.ts";
 
 /** A request of Pi's, of which only dialogs are answered. */
-export type DialogRequest = LooseMembers;
+type DialogRequest = LooseMembers;
 
 const DIALOGS: ReadonlySet<string> = new Set(["select", "confirm", "input", "editor"]);
 const REFUSAL = /^(?:no|n|deny|denied|reject|refuse|cancel|block|stop|don't|do not|never)\b/i;

@@ -6,7 +6,7 @@ import type { PromptBlock } from "../acp/agent.ts";
 import { AcpError, INVALID_PARAMS } from "../acp/errors.ts";
 
 /** The params of Pi's `prompt`. */
-export interface PiPrompt extends LooseMembers {
+interface PiPrompt extends LooseMembers {
   readonly message: string;
   readonly images?: readonly object[];
 }

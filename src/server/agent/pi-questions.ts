@@ -94,10 +94,6 @@ export class ForwardedRequests {
     this.waiting.push(request);
   }
 
-  get count(): number {
-    return this.waiting.length;
-  }
-
   /** Whether one of these commands is not answered. */
   has(commands: ReadonlySet<string>): boolean {
     return this.waiting.some(({ command }) => commands.has(command));

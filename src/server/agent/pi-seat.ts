@@ -29,7 +29,6 @@ const PROMPT: AgentRoute = { onSession: true, works: true };
 /** The turn that runs. */
 interface LiveTurn {
   readonly turn: PiTurn;
-  readonly telling: Telling;
   hasBegun: boolean;
   isCancelled: boolean;
   /** Ends the wait for its end; with what it failed. */
@@ -105,7 +104,7 @@ export class PiSeat implements AgentHost {
 
   async prompt(blocks: readonly PromptBlock[], cwd: string, telling: Telling): Promise<AgentReply> {
     const message = piPrompt(blocks);
-    const running = liveTurn(new PiTurn(telling, cwd), telling);
+    const running = liveTurn(new PiTurn(telling, cwd));
     this.running = running;
     this.telling = telling;
     try {
@@ -356,12 +355,12 @@ export class PiSeat implements AgentHost {
   }
 }
 
-function liveTurn(turn: PiTurn, telling: Telling): LiveTurn {
+function liveTurn(turn: PiTurn): LiveTurn {
   let end: (failure?: Error) => void = () => {};
   const whenOver = new Promise<Error | undefined>((resolve) => {
     end = resolve;
   });
-  return { turn, telling, hasBegun: false, isCancelled: false, isOver: false, whenOver, over: end };
+  return { turn, hasBegun: false, isCancelled: false, isOver: false, whenOver, over: end };
 }
 
 /** Whether an agent does nothing, as it says itself. */

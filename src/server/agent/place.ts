@@ -6,7 +6,7 @@ import type { Session } from "../../core/session/session.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
 
 /** A function that has the agent open a session file. Rejects with agent_failed. */
-export type Opening = (sessionPath: string) => Promise<void>;
+type Opening = (sessionPath: string) => Promise<void>;
 
 export class AgentStand {
   /** The session at which the agent stands; undefined when it stands at none of ours. */

@@ -182,10 +182,6 @@ export class AgentProcess {
     for (const wake of this.whenOver.splice(0)) wake();
   }
 
-  get pid(): number | undefined {
-    return this.child.pid;
-  }
-
   /** Whether so much waits for it to be read that it gets nothing more for now. */
   get isFull(): boolean {
     return this.child.stdin.writableLength >= FULL_AT;

@@ -16,7 +16,7 @@ export interface TurnBeginning {
 }
 
 /** The messages that an agent showed in a turn, each with the position of the entry that has it; undefined where none has. */
-export interface ShownTurn {
+interface ShownTurn {
   readonly messages: readonly MessageValue[];
   readonly positions: readonly (number | undefined)[];
 }

@@ -22,7 +22,7 @@ export interface PassedCall {
 }
 
 /** A call that the holder has not answered. */
-export interface UnansweredCall extends PassedCall {
+interface UnansweredCall extends PassedCall {
   readonly key: string;
   readonly params: readonly (string | Uint8Array)[];
   /** Whether a holder that is gone was asked already: it may have done it. */

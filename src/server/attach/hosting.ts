@@ -31,7 +31,7 @@ interface Open {
   log: Log;
 }
 
-export interface HostingOptions {
+interface HostingOptions {
   readonly attachments: Attachments<Duplex>;
   readonly host: HostingHost;
   readonly durability: "sync" | "os";

@@ -13,7 +13,7 @@ export type PresenceEvent =
   | { readonly name: "client_joined"; readonly payload: { readonly client: SharedClient } }
   | { readonly name: "client_left"; readonly payload: { readonly client: SharedClient; readonly reason: LeaveReason } };
 
-export type LeaveReason = "left" | "died";
+type LeaveReason = "left" | "died";
 
 /** Our own host, on each session that it has open. */
 export class OwnPresence {

@@ -34,7 +34,7 @@ export interface SharingOptions {
 }
 
 /** The dispatcher, as sharing needs it. */
-export interface SharingHost extends HostingHost {
+interface SharingHost extends HostingHost {
   /** Our own host, as others are told of it. */
   readonly presence: OwnPresence;
   readonly hooks: Pick<Hooks, "has" | "ask">;

@@ -23,7 +23,7 @@ const EARLY: ReadonlySet<string> = new Set([
 ]);
 
 /** The dispatcher, as arrivals need it. */
-export interface ArrivalsHost {
+interface ArrivalsHost {
   readonly workspace: Workspace;
   readonly lanes: Lanes;
   readonly replies: Replies;

@@ -28,7 +28,7 @@ const OWN_HANDLES = 32;
 const MANY_FILES = 4096;
 
 /** Limits of what the open sessions of a process take together. */
-export interface Limits {
+interface Limits {
   /** Bytes of memory. */
   readonly bytes: number;
   /** File handles. */
@@ -36,7 +36,7 @@ export interface Limits {
 }
 
 /** Counts of the files that this process has open and may have open, where the system says them. */
-export interface FileCounts {
+interface FileCounts {
   most(): number | undefined;
   count(): number;
 }

@@ -22,7 +22,7 @@ function mayRest({ foreign }: Session): boolean {
 const OWN_WORK = { name: "" } as unknown as Call;
 
 /** The dispatcher, as upkeep needs it. */
-export interface UpkeepHost {
+interface UpkeepHost {
   readonly workspace: Workspace;
   readonly sink: Sink;
   readonly lanes: Lanes;

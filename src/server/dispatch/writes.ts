@@ -14,7 +14,7 @@ import type { KeyedParams, KeyedResults } from "./keyed-results.ts";
 import type { Lane } from "./lane.ts";
 
 /** The dispatcher, as writes need it. */
-export interface WritesHost {
+interface WritesHost {
   readonly keyed: KeyedResults;
   /** Missing while sessions are not shared. */
   sharing(): Sharing | undefined;

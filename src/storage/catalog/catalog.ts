@@ -71,7 +71,7 @@ const NEEDS_SQLITE =
   "An index needs SQLite. Use Node 22.5 or newer, or install the optional dependency @photostructure/sqlite.";
 
 /** Sessions with their usage, before it is summed. */
-export interface CountedSessions extends Pick<UsageReport, "incomplete" | "archivedLeftOut"> {
+interface CountedSessions extends Pick<UsageReport, "incomplete" | "archivedLeftOut"> {
   readonly sessions: readonly CountedSession[];
   readonly models: readonly ModelUsed[];
 }

@@ -37,7 +37,7 @@ export interface IndexedText extends TextSpan {
 }
 
 /** The texts that are read of a session: their kinds, and the directory from which its relative paths go. */
-export interface TextChoice {
+interface TextChoice {
   readonly kinds: readonly TextKind[];
   readonly cwd: string | null;
 }

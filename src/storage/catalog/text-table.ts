@@ -16,7 +16,7 @@ const HASH_BYTES = 16 << 20;
 
 /** Kinds of text: what users and assistants say; the output of tools; and what tools are given. */
 export type TextKind = "talk" | "tools" | "calls";
-export const KINDS: readonly TextKind[] = ["talk", "tools", "calls"];
+const KINDS: readonly TextKind[] = ["talk", "tools", "calls"];
 
 const INDEX = KINDS.map(
   (kind) => `

@@ -16,7 +16,7 @@ import { HeldLines } from "./held-lines.ts";
 import { type TransferPlace, transfer } from "./transfer.ts";
 
 /** A session on its way, and the place where it will be. */
-export interface SessionOnItsWay {
+interface SessionOnItsWay {
   readonly session: FleetSession;
   /** With its file. */
   readonly beginning: Beginning & { readonly file: string };

@@ -26,7 +26,7 @@ export interface FleetStanding {
 }
 
 /** A working copy, with what is done to it by who becomes its writer. */
-export interface CopyParts {
+interface CopyParts {
   readonly log: CopiedLog;
   readonly options: FleetOptions;
   readonly tenure: Tenure;

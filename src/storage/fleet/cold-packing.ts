@@ -18,7 +18,7 @@ interface PackingPlace {
 }
 
 /** The outcome for one session: `damaged`, its lines are not those that were acknowledged; `in_use`, somebody took it. */
-export interface ColdOutcome {
+interface ColdOutcome {
   readonly outcome: "packed" | "damaged" | "in_use";
   /** Lines that are in packs now, their bytes, and what the packs have of these. */
   readonly lines: number;

@@ -25,7 +25,7 @@ const ALONE = { connectWithin: 2000, answerWithin: 5000, patience: 1000 };
 /** Milliseconds after which a database that is away is asked again. */
 const ASKED_EVERY = 1000;
 
-export interface FleetPlace {
+interface FleetPlace {
   /** Our name for those who find a session taken. */
   readonly client: string;
   /** An id that no other process has. */
@@ -38,7 +38,7 @@ export interface FleetPlace {
 }
 
 /** A fleet in PostgreSQL, as stores and verbs use it. */
-export interface PostgresConnection extends FleetConnection {
+interface PostgresConnection extends FleetConnection {
   readonly fleet: PostgresFleet;
   readonly catalog: SqlCatalog;
   readonly keeper: SqlKeeper;

@@ -96,7 +96,7 @@ const CLOSED = "the fleet was closed";
 const FORMER =
   "it was the primary before another server was promoted; if it is to be used again, restart the programs that use it";
 
-export interface ConnectionLimits {
+interface ConnectionLimits {
   readonly address: Address;
   /** Returns it as it is now, for each new connection; by default it stays. */
   readonly readAddress?: () => Address;

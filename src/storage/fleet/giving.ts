@@ -58,7 +58,7 @@ export async function giveAll(place: GivingPlace, progress?: Progress): Promise<
 }
 
 /** Gives the fleet what only this machine has of a session. */
-export async function give(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
+async function give(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
   const { sessionId, sessionPath, unreadable } = known;
   if (unreadable !== undefined) {
     const message = `This note says which session has entries that only this machine has, and cannot be read (${unreadable}). Open the sessions that were written to while the fleet's database was away, which gives them to it, and remove the note then.`;

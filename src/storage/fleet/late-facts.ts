@@ -93,7 +93,7 @@ function factsIn({ texts, spendings }: ReturnType<typeof foundIn>): Pick<LateFac
 }
 
 /** The means to add facts of sessions whose lines are only in the fleet. */
-export interface LatePlace {
+interface LatePlace {
   readonly fleet: Fleet;
   readonly memory: Store;
 }

@@ -30,7 +30,7 @@ const AS_IT_IS = 0;
 const BROTLI = 1;
 
 /** The part of a pack that is read without its lines. */
-export interface SpineRow {
+interface SpineRow {
   /** Position of its first line. */
   readonly seq: number;
   readonly count: number;
@@ -41,7 +41,7 @@ export interface SpineRow {
 }
 
 /** Lines as a pack has them. */
-export interface PackedLines {
+interface PackedLines {
   readonly codec: number;
   readonly ends: readonly number[];
   readonly lines: Uint8Array;

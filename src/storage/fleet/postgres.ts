@@ -54,7 +54,7 @@ const RENEWED_EVERY = 10_000;
 const HEADS_FETCHED = 16_000;
 
 /** The process that writes, as the database is told of it. */
-export interface FleetWriter {
+interface FleetWriter {
   /** One that no other process has, before or after. */
   readonly id: string;
   /** The name and machine that others are told, as its lock says them. */

@@ -38,7 +38,7 @@ export interface PruningAges {
 }
 
 /** Sessions to which nobody has written for long, and which nobody has now. */
-export interface IdleChoice {
+interface IdleChoice {
   /** Milliseconds since the last change. */
   readonly age: number;
   /** Whether they may be in the archive, and whether they may have a name. */
@@ -49,7 +49,7 @@ export interface IdleChoice {
 }
 
 /** A session that nobody has written to for long. */
-export interface IdleSession {
+interface IdleSession {
   readonly sessionId: string;
   readonly name: string | null;
   /** ISO 8601. */
@@ -59,7 +59,7 @@ export interface IdleSession {
 }
 
 /** A deleted session whose rows may go. */
-export interface PrunableSession {
+interface PrunableSession {
   readonly sessionId: string;
   readonly name: string | null;
   /** ISO 8601. */
@@ -100,7 +100,7 @@ export interface FoundPrunable extends Prunable {
 }
 
 /** The things that went, with those of the first sessions that may have gone which did. */
-export interface PrunedFleet extends FoundPrunable {
+interface PrunedFleet extends FoundPrunable {
   /** Rows with lines, texts and sums that were removed. */
   readonly rows: number;
 }

@@ -22,7 +22,7 @@ interface Phase {
   readonly without?: Sought;
 }
 
-export interface RemotePlace {
+interface RemotePlace {
   readonly there: FleetCatalog;
   /** Sessions that are searched here. */
   readonly except: readonly string[];

@@ -56,7 +56,7 @@ export interface InFleet {
 }
 
 /** The place in which stores keep what a fleet refused, and what it lacks. */
-export interface FleetPlaces {
+interface FleetPlaces {
   readonly disk: Disk;
   readonly stateFolder: string;
   readonly quarantine: string;

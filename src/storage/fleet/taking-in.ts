@@ -31,7 +31,7 @@ export function requireCount(log: CopiedLog, count: number): void {
  * Adds lines of the fleet, and the attachments that they name, after the first `count`, unless there are more by now:
  * nothing is to be there twice.
  */
-export async function takeIn(log: CopiedLog, fleet: Fleet, lines: readonly Uint8Array[], count: number): Promise<void> {
+async function takeIn(log: CopiedLog, fleet: Fleet, lines: readonly Uint8Array[], count: number): Promise<void> {
   const { persisted } = log;
   const fetching = persisted ? fetchNamed(fleet, log, lines) : undefined;
   if (fetching) await fetching;

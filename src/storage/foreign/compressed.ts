@@ -25,7 +25,7 @@ const NAME = /^rollout-(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-([0-9a-f-]{36})(?:
 const zstd = (process.getBuiltinModule("node:zlib") as { readonly zstdDecompressSync?: Decompress }).zstdDecompressSync;
 
 /** Whether a file has the name of a compressed rollout. */
-export function isCompressed(file: string): boolean {
+function isCompressed(file: string): boolean {
   return NAME.test(basename(file));
 }
 

@@ -56,7 +56,7 @@ export interface KeptLines {
 }
 
 /** The lines that are kept, as they are now. */
-export interface LinesToKeep {
+interface LinesToKeep {
   readonly count: number;
   readonly size: number;
   readonly starts: Float64Array;

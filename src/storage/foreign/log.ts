@@ -24,7 +24,7 @@ import type { KeptDerivations, KeptLines, KeptSession } from "./kept.ts";
 /** Milliseconds after the agent's last write in which an answer in the middle is expected to go on. */
 const GOING_ON = 5000;
 
-export interface ForeignOptions extends DerivedOptions {
+interface ForeignOptions extends DerivedOptions {
   /** Folder for what is derived. */
   readonly folder: string;
   /** Sessions that were derived before. */

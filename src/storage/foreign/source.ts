@@ -60,9 +60,9 @@ export interface Reach {
   isUnfinished: boolean;
 }
 
-export type TakeRecord = (bytes: Uint8Array, number: number, offset: number) => void;
+type TakeRecord = (bytes: Uint8Array, number: number, offset: number) => void;
 
-export interface ReadingOptions {
+interface ReadingOptions {
   /** Offset at which the reading ends. */
   readonly past?: number | undefined;
   /** Whether a last line without a line feed has the end of a record, though it is no object. */

@@ -133,7 +133,7 @@ export function headerPlace(disk: Disk, fd: number): HeaderPlace | undefined {
 }
 
 /** The first bytes of a file, and the header among them. */
-export interface Begun {
+interface Begun {
   readonly bytes: Uint8Array;
   readonly header: StoredHeader | undefined;
   /** Whether something else than a byte order mark, blank lines and a title stands before the header. */

@@ -3,7 +3,7 @@
 import { type Disk, readUnsized } from "./disk.ts";
 
 /** Counts of the files of this process. */
-export interface OpenFiles {
+interface OpenFiles {
   /** Returns how many it may have open; undefined where the system does not say it. */
   most(): number | undefined;
   /** Returns how many it has open; infinite where not even one more can be opened to count them. */

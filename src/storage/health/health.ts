@@ -38,7 +38,7 @@ import { type SessionsDeps, sessionKeys, survey, unlistedContainers, visitAll } 
 /** Milliseconds after the last write to a session in which what its dead writer left is needed by the next. */
 const TORN_JUST_NOW = 60_000;
 
-export interface HealthDeps extends SessionsDeps, Pick<CatalogOptions, "sqlite"> {
+interface HealthDeps extends SessionsDeps, Pick<CatalogOptions, "sqlite"> {
   readonly lifecycle: LifecycleDeps;
   readonly locks: Locks;
   /** Folders in which other agents keep theirs. */

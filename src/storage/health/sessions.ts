@@ -35,7 +35,7 @@ export interface SessionsDeps {
 }
 
 /** Everything that is learned of the sessions. */
-export interface Survey {
+interface Survey {
   sessions: number;
   archived: number;
   containers: number;

@@ -9,7 +9,7 @@ import type { Disk } from "../fs/disk.ts";
 import { begunAt } from "../fs/header.ts";
 import { folderName, type StoragePaths } from "../fs/paths.ts";
 
-export type Hidden = Pick<HiddenSession, "reason" | "text" | "agents">;
+type Hidden = Pick<HiddenSession, "reason" | "text" | "agents">;
 
 const BOTH: readonly Agent[] = ["pi", "pi_agent_rust"];
 

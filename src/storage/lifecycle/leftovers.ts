@@ -79,7 +79,7 @@ function fileAt(deps: LifecycleDeps, path: string): LeftoverFile | undefined {
 }
 
 /** Returns the path of the session that a leftover belongs to; null when it is not there. */
-export function ownerOf(disk: Disk, path: string): string | null {
+function ownerOf(disk: Disk, path: string): string | null {
   const base = formOf(basename(path))?.base;
   if (base === undefined) return null;
   const container = base.endsWith(POINTER) ? `${base.slice(0, -POINTER.length)}${CONTAINER}` : base;
@@ -120,7 +120,7 @@ export async function holdingOwners<T>(
 }
 
 /** A session as its leftovers depend on it. */
-export interface Owner {
+interface Owner {
   readonly sessionId: string | null;
   readonly name: string | null;
   /** The reason why leftovers of it may be the only copy of something; null when it is whole. */

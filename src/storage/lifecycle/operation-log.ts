@@ -22,7 +22,7 @@ const KEPT = 2;
 const READ_ONLY = "This server was started with --read-only. Start one without it to take operations back.";
 const NAME = /^(\d{1,9})\.jsonl$/;
 
-export interface OperationLogOptions {
+interface OperationLogOptions {
   readonly disk: Disk;
   readonly env: Env;
   readonly locks: Locks;

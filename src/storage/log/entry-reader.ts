@@ -38,7 +38,7 @@ export interface Run {
 }
 
 /** Bytes of a file, and whether nothing can have changed them since they became known. */
-export interface KnownBytes {
+interface KnownBytes {
   readonly bytes: Buffer;
   readonly isKnown: boolean;
 }

@@ -23,7 +23,7 @@ import { withFile } from "../fs/files.ts";
 export type SnapshotColumn = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
 
 /** Data that a backend keeps in addition to the nodes. */
-export interface SnapshotExtras {
+interface SnapshotExtras {
   /** Columns by name, of any length; usually one value for each entry. */
   readonly columns: Readonly<Record<string, SnapshotColumn>>;
   /** A small JSON value. */

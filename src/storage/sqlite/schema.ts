@@ -1,7 +1,7 @@
 /** The names of columns, as far as they are needed to read rows: from the SQL text that a database keeps of its tables. */
 
 /** A column of a table, or of an index. */
-export interface TableColumn {
+interface TableColumn {
   readonly name: string;
   /** The text after its name, in lower case. */
   readonly definition: string;

@@ -16,7 +16,7 @@ const DEEPEST = 30;
 const LARGEST_RECORD = 1_000_000_000;
 
 /** Tells of a page that cannot be read as what it should be. */
-export type Fault = (page: number, reason: string) => void;
+type Fault = (page: number, reason: string) => void;
 
 /** A page of a tree: its cells are read when they are asked for. */
 interface TreePage {

@@ -107,7 +107,7 @@ export class V2Backend implements Backend {
       if (isMissing(error)) throw noSession(this.path);
       throw storageFailure(error, "reading the session");
     }
-    if (state.readOnly && state.readOnly.name !== "read_only") this.states.restart("FAILED");
+    if (state.readOnly && state.readOnly.name !== "read_only") this.states.restartFailed();
     container.markDurable(this.entries.nodes.count);
     const { file, folder } = container;
     state.unsynced.addFound(...foldersOf(folder), dirname(file));
@@ -485,7 +485,7 @@ export function openLog(
     if (n === JUDGEMENTS || !backend.wasDisturbed) {
       if (unfinished) {
         backend.state.readOnly ??= unfinished;
-        backend.states.restart("FAILED");
+        backend.states.restartFailed();
       }
       return new FileLog(backend);
     }

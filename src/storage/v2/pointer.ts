@@ -278,7 +278,7 @@ export function containerOf(disk: Disk, file: string, sessionId: string | undefi
  * Returns the container that took the place of a session file when neither that file nor its frozen copy is there; null
  * when there is none. The id is in the file's name, or one of the pointers in its folder names the file.
  */
-export function containerFor(disk: Disk, file: string): string | null {
+function containerFor(disk: Disk, file: string): string | null {
   const [, named] = /_([0-9a-f-]{36})\.jsonl$/i.exec(basename(file)) ?? [];
   const found = containerOf(disk, file, named);
   if (found !== null) return found;
@@ -340,10 +340,10 @@ export function missingParts(disk: Disk, container: string, folder = container):
 }
 
 /** Creates the parts that a container lacks, and returns them. A new pointer's name is not durable yet. */
-export function makeParts(disk: Disk, container: string, durability: Durability, folder = container): MissingPart[] {
-  const missing = missingParts(disk, container, folder);
+export function makeParts(disk: Disk, container: string, durability: Durability): MissingPart[] {
+  const missing = missingParts(disk, container);
   for (const { name, isDamaged } of missing)
-    if (name.endsWith("/")) disk.makeFolder(join(folder, name));
+    if (name.endsWith("/")) disk.makeFolder(join(container, name));
     else {
       const pointer = missingPointer(disk, container);
       if (!pointer) continue;

@@ -35,9 +35,9 @@ export class StateMachine {
     this.state = from;
   }
 
-  /** Begins again in a state, with no history. */
-  restart(state: StoreState): void {
-    this.state = state;
+  /** Begins again in FAILED, with no history. */
+  restartFailed(): void {
+    this.state = "FAILED";
     this.history.length = 0;
   }
 

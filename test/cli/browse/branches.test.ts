@@ -18,9 +18,9 @@ function node(id: string, parentId: string | null, more: object = {}): Json {
 const answer = (id: string, parentId: string, more: object = {}): Json =>
   node(id, parentId, { role: "assistant", ...more });
 
-function drawn(branches: Branches, width = 80): string[] {
+function drawn(branches: Branches): string[] {
   return Array.from({ length: branches.rows }, (_, row) =>
-    treeRow(branches, row, { ...PAGE, width }, { idWidth: 0 }).trimEnd(),
+    treeRow(branches, row, { ...PAGE, width: 80 }, { idWidth: 0 }).trimEnd(),
   );
 }
 

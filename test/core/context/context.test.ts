@@ -5,9 +5,9 @@ import { prepareCompaction } from "../../../src/core/context/compaction.ts";
 import { paired, pairUp } from "../../../src/core/context/pairing.ts";
 import { draftOfText } from "../../../src/core/format/entry.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
-import { verify } from "../../../src/core/session/check.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
+import { verify } from "../../support/corruption.ts";
 import { assistantText, chain, entryText, headerText, id, TIME, userText } from "../../support/lines.ts";
 import { randomModel } from "../../support/model.ts";
 import { forSeedsAsync } from "../../support/random.ts";
@@ -15,8 +15,8 @@ import { messagesAt, sessionOf } from "../../support/sessions.ts";
 
 const MS = Date.parse(TIME);
 
-function messageLine(n: number, message: unknown, parent: number | null = n - 1): string {
-  return entryText("message", id(n), parent === null || parent < 0 ? null : id(parent), { message });
+function messageLine(n: number, message: unknown): string {
+  return entryText("message", id(n), n === 0 ? null : id(n - 1), { message });
 }
 
 function compactionLine(n: number, firstKept: string, more: Record<string, unknown> = {}): string {
@@ -243,8 +243,8 @@ describe("with a compaction", () => {
 });
 
 describe("context edits", () => {
-  const edit = (n: number, target: string, replacement: unknown, parent = n - 1) =>
-    entryText("context_edit", id(n), id(parent), { targetId: target, replacement });
+  const edit = (n: number, target: string, replacement: unknown) =>
+    entryText("context_edit", id(n), id(n - 1), { targetId: target, replacement });
 
   test("null leaves the target out", async () => {
     expect(await seen([...chain(2), edit(2, id(0), null)])).toEqual([said(1)]);

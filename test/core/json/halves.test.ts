@@ -7,7 +7,7 @@ import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { editorHere } from "../../support/acp.ts";
 import { put } from "../../support/lifecycle.ts";
 import { fileText, headerText } from "../../support/lines.ts";
-import { type Json, serveHere, temporaryPlace } from "../../support/server.ts";
+import { serveHere, temporaryPlace } from "../../support/server.ts";
 
 const HALF = "\\ud83d";
 const ALONE = "\\ufffd";
@@ -34,9 +34,9 @@ test("messages of the context, what is made of texts, and editors have U+FFFD; e
   const line = `{"type":"message","id":"00000001","parentId":null,"timestamp":"2026-01-24T16:22:26.831Z","message":{"role":"user","content":"cut ${HALF}","timestamp":1}}`;
   const file = put(join(place.home, "half.jsonl"), fileText(headerText({ id: "half", cwd: place.cwd }), line));
   const server = serveHere(["--session", file, "--events", "none"], { place });
-  const ask = async (method: string, params: Json = {}): Promise<string> => {
+  const ask = async (method: string): Promise<string> => {
     const said: Promise<string> = new Promise((resolve) => server.output.once("data", (bytes) => resolve(`${bytes}`)));
-    await server.result(method, params);
+    await server.result(method);
     return said;
   };
   for (const method of ["get_messages", "get_context", "get_fork_messages", "get_tree"])

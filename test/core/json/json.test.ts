@@ -72,8 +72,8 @@ function randomSample(random: Random, depth = 0): Sample {
   return kind === 4 ? { text: `[${inside}]`, value: values } : { text: `{${inside}}`, value: object };
 }
 
-function randomText(random: Random, depth = 0): string {
-  return randomSample(random, depth).text;
+function randomText(random: Random): string {
+  return randomSample(random, 0).text;
 }
 
 /** A text with a byte changed, taken out, put in or moved, ASCII only so that it stays UTF-8. */

@@ -7,9 +7,9 @@ import { processorTimeOf } from "../../support/processor.ts";
 
 const CWD = "/home/me/app";
 
-function callOf(args: unknown, name = "tool", cwd: string | null = CWD) {
+function callOf(args: unknown, name = "tool") {
   const content = [{ type: "toolCall", id: "c", name, arguments: args }];
-  return toolUses({ role: "assistant", content }, cwd)[0];
+  return toolUses({ role: "assistant", content }, CWD)[0];
 }
 
 function deep(levels: number): string {

@@ -173,8 +173,8 @@ describe("the new session", () => {
 });
 
 describe("labels", () => {
-  const label = (n: number, parent: number, target: number, text = `label ${n}`) =>
-    entryText("label", id(n), id(parent), { targetId: id(target), label: text });
+  const label = (n: number, parent: number, target: number) =>
+    entryText("label", id(n), id(parent), { targetId: id(target), label: `label ${n}` });
 
   test("leave the path, chains of them too, and what follows is linked past them", async () => {
     const lines = [

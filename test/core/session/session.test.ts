@@ -24,8 +24,7 @@ const draft = (type: string, rest: Record<string, unknown>, more: Partial<Draft>
 };
 const said = (text: string, more: Partial<Draft> = {}) =>
   draft("message", { message: { role: "user", content: text } }, more);
-const labelled = (target: string, more: Partial<Draft> = {}) =>
-  draft("label", { targetId: target, label: "here" }, more);
+const labelled = (target: string) => draft("label", { targetId: target, label: "here" });
 const failing = (name: string) => expect.objectContaining({ name });
 
 const file = (...lines: string[]) => fileText(headerText(), ...lines);
@@ -184,8 +183,8 @@ describe("names", () => {
 
 describe("the leaf after opening", () => {
   const leafOf = (content: string) => openOn(diskWith(content)).leafId;
-  const label = (n: number, parent: number | null, target = 0) =>
-    entryText("label", id(n), parent === null ? null : id(parent), { targetId: id(target), label: "l" });
+  const label = (n: number, parent: number | null) =>
+    entryText("label", id(n), parent === null ? null : id(parent), { targetId: id(0), label: "l" });
   const info = (n: number, parent: number) => entryText("session_info", id(n), id(parent), { name: "n" });
   const marker = (n: number, parent: number | null, data?: unknown) =>
     entryText("custom", id(n), parent === null ? null : id(parent), {

@@ -23,9 +23,9 @@ function serving(args: string[]): HereServer {
 }
 
 /** Makes a session of two turns there; the ids of its entries are a, b, c and d. */
-async function make(file: string, cwd = place.cwd): Promise<string> {
+async function make(file: string): Promise<string> {
   mkdirSync(dirname(file), { recursive: true });
-  const there = serveHere(["--events", "none", "--session", file, "--session-id", ID], { place: { ...place, cwd } });
+  const there = serveHere(["--events", "none", "--session", file, "--session-id", ID], { place });
   await there.result("append", { entries: [user("1", { id: "a" }), assistant("2", { id: "b" })] });
   await there.result("append", { entries: [user("3", { id: "c" }), assistant("4", { id: "d" })] });
   await there.finish();
@@ -41,9 +41,9 @@ const WAYS: readonly (readonly [method: string, params: object])[] = [
 ];
 
 /** Where each of them puts the new session, which exists. */
-async function foldersOf(server: HereServer, file: string, ways = WAYS): Promise<string[]> {
+async function foldersOf(server: HereServer, file: string): Promise<string[]> {
   const folders: string[] = [];
-  for (const [method, params] of ways) {
+  for (const [method, params] of WAYS) {
     await server.result("switch_session", { sessionPath: file });
     const { sessionFile, sessionId } = await server.result(method, params);
     if (method === "new_session") await server.result("append", { entries: [user("x")] });

@@ -25,8 +25,8 @@ function healed({ fleet }: Machine, log: Log): Promise<Log> {
 }
 
 const told = (log: Log): string[] => log.damage.map(({ kind }) => kind);
-const mine = (n: number, parent: number | null, text = `on one ${n}`): string =>
-  userText(id(n), parent === null ? null : id(parent), text);
+const mine = (n: number, parent: number | null): string =>
+  userText(id(n), parent === null ? null : id(parent), `on one ${n}`);
 
 /** The lines of the fleet, a leaf marker as the id at which it is. */
 function inFleet({ fleet }: Machine): (string | { readonly leaf: string | null })[] {

@@ -30,8 +30,8 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
   let pooler: Pooler;
   const open: SqlFleet[] = [];
 
-  const fleetOf = (name: string, answerWithin = 60_000): SqlFleet => {
-    const fleet = sqlFleet(pooler.url, name, { answerWithin });
+  const fleetOf = (name: string): SqlFleet => {
+    const fleet = sqlFleet(pooler.url, name, { answerWithin: 60_000 });
     open.push(fleet);
     return fleet;
   };

@@ -13,10 +13,10 @@ import { testEnv } from "../../support/env.ts";
 import { failingDisk } from "../../support/failing.ts";
 import { temporaryFolder } from "../../support/server.ts";
 
-function operation(n: number, more: Partial<NewOperation> = {}): NewOperation {
+function operation(n: number): NewOperation {
   const path = `/sessions/${n}.jsonl`;
   const step = { do: "move", from: path, to: `/archive/${n}.jsonl` } as const;
-  return { kind: "archive", sessionId: `s${n}`, sessionPath: path, name: null, text: `Archived ${n}.`, step, ...more };
+  return { kind: "archive", sessionId: `s${n}`, sessionPath: path, name: null, text: `Archived ${n}.`, step };
 }
 
 function logIn(stateFolder: string, more: object = {}): OperationLog {

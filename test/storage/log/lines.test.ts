@@ -3,12 +3,12 @@
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
-import { verify } from "../../../src/core/session/check.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { scanFile } from "../../../src/storage/catalog/summary.ts";
 import { formatOf } from "../../../src/storage/fs/formats.ts";
 import { readHeader } from "../../../src/storage/fs/header.ts";
 import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
+import { verify } from "../../support/corruption.ts";
 import { BEGINNING } from "../../support/env.ts";
 import { chain, entryText, fileText, headerText, id, linesOf, SESSION, userText } from "../../support/lines.ts";
 import { forSeeds, isEvery, range, share } from "../../support/random.ts";
@@ -537,7 +537,7 @@ describe("batches", () => {
 });
 
 describe("a member that stands twice in an entry", () => {
-  const twice = (more: string, line = userText(id(1), id(0))): string => `${line.slice(0, -1)},${more}}`;
+  const twice = (more: string): string => `${userText(id(1), id(0)).slice(0, -1)},${more}}`;
   const MANY = chain(100, 3);
 
   test.each([

@@ -98,22 +98,22 @@ async function mends(disk: FaultDisk, kept: number, more: Options = {}): Promise
 }
 
 /** Opens a container that lost entries: it is FAILED and stays as it is until it is repaired, which keeps what was there. */
-async function failsUntilRepaired(disk: FaultDisk, kept: number, more: Options = {}): Promise<FileLog> {
+async function failsUntilRepaired(disk: FaultDisk, kept: number): Promise<FileLog> {
   const before = contents(disk);
-  const log = open(disk, more);
+  const log = open(disk);
   expect(textsOf(log)).toEqual(chain(kept));
   expect([log.state, log.readOnly?.name]).toEqual(["FAILED", "corrupt"]);
   expect(() => log.append(bytes(userText(id(50), id(kept - 1))))).toThrow(named("corrupt"));
   log.close();
   expect(contents(disk), "nothing is written").toEqual(before);
-  const again = open(disk, more);
+  const again = open(disk);
   const backup = again.repair() as string;
   again.close();
   const segments = (folder: string) => contents(disk).filter((file) => file.startsWith(`${folder}/segments`));
   expect(segments(backup).map((file) => file.slice(backup.length))).toEqual(
     before.filter((file) => file.startsWith(`${CONTAINER}/segments`)).map((file) => file.slice(CONTAINER.length)),
   );
-  const repaired = open(disk, more);
+  const repaired = open(disk);
   expect([textsOf(repaired), repaired.damage, repaired.state]).toEqual([chain(kept), [], "CLEAN"]);
   repaired.append(bytes(userText(id(50), id(kept - 1))));
   await repaired.commit();

@@ -64,21 +64,21 @@ const LINES = [
   userText(id(5), id(4), "y".repeat(1500)),
 ];
 
-function options(segmentBytes = 3000): MigrationOptions {
+function options(): MigrationOptions {
   const env = testEnv();
   const common = { disk: realDisk, env, locks: noLocks, durability: "sync", quarantine: join(folder, "q") } as const;
   const files = jsonlStore({ ...common, fileFor: () => join(folder, "a.jsonl") });
   const containers = segmentedStore({
     ...common,
     containerFor: () => container,
-    segmentBytes,
+    segmentBytes: 3000,
     checkpointEvery: { entries: 4, bytes: 1 << 20 },
   });
   return {
     disk: realDisk,
     env,
     locks: noLocks,
-    segmentBytes,
+    segmentBytes: 3000,
     openFile: (file, readOnly) => files.open(file, readOnly),
     openContainer: (path, readOnly) => containers.open(path, readOnly),
     fileFor: (_header, at) => join(at, "a.jsonl"),

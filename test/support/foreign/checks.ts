@@ -107,7 +107,7 @@ export function pairingFault(messages: readonly Record<string, unknown>[]): stri
 }
 
 /** Returns which message has something for the model that is neither a text nor a picture; null where none has. */
-export function givenFault(messages: readonly Record<string, unknown>[]): string | null {
+function givenFault(messages: readonly Record<string, unknown>[]): string | null {
   for (const [n, { role, content }] of messages.entries()) {
     if (role === "assistant" || !Array.isArray(content)) continue;
     for (const { type, text, data, mimeType } of content) {
@@ -119,7 +119,7 @@ export function givenFault(messages: readonly Record<string, unknown>[]): string
 }
 
 /** Calls and results that are left out of the strict contexts at the leaves of a session. */
-export interface LeftOut {
+interface LeftOut {
   readonly leaves: number;
   /** Ids of calls that have no result there. */
   readonly unanswered: Set<string>;
@@ -156,7 +156,7 @@ function idsIn(messages: readonly Record<string, unknown>[]): { calls: Set<strin
 }
 
 /** Requires that no entry names a parent that is missing or comes later, and that ids are there once. */
-export function requireSoundTree(session: Session): void {
+function requireSoundTree(session: Session): void {
   const seen = new Set<string>();
   for (const { id, parentId } of entriesOf(session)) {
     expect(seen.has(id as string), `id ${id} twice`).toBe(false);

@@ -2,7 +2,7 @@
 
 import type { Random } from "../random.ts";
 
-export type ClaudeRecord = Record<string, unknown>;
+type ClaudeRecord = Record<string, unknown>;
 
 export const CLAUDE_SESSION = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11";
 

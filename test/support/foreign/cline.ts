@@ -2,7 +2,7 @@
 
 import type { Random } from "../random.ts";
 
-export type ClineMessage = Record<string, unknown>;
+type ClineMessage = Record<string, unknown>;
 
 export const CLINE_SESSION = "1784094124598_abcde";
 const FIRST = Date.UTC(2026, 6, 15, 5);
@@ -30,12 +30,12 @@ export class ClineWriter {
     this.messages.push({ role, content, ...own, ...more });
   }
 
-  user(text: string, more: ClineMessage = {}): void {
+  user(text: string): void {
     const tag = this.form === "roo" ? "user_message" : this.messages.length === 0 ? "task" : "feedback";
     const said =
       this.form === "contract" ? `<user_input mode="act">${text}</user_input>` : `<${tag}>\n${text}\n</${tag}>`;
     const blocks = [{ type: "text", text: said }];
-    this.message("user", this.form === "contract" ? blocks : [...blocks, this.environment()], more);
+    this.message("user", this.form === "contract" ? blocks : [...blocks, this.environment()]);
   }
 
   environment(): ClineMessage {
@@ -157,10 +157,10 @@ export function wholeClineSession(form: "contract" | "cline" | "roo"): ClineWrit
   return w;
 }
 
-export function randomClineSession(random: Random, form: "contract" | "cline" | "roo", turns: number): ClineWriter {
+export function randomClineSession(random: Random, form: "contract" | "cline" | "roo"): ClineWriter {
   const w = new ClineWriter(form);
   let calls = 0;
-  for (let turn = 0; turn < turns; turn++) {
+  for (let turn = 0; turn < 4; turn++) {
     w.user(`Turn ${turn} ${"x".repeat(random.int(200))}`);
     for (let step = random.int(3); step > 0; step--) {
       const id = `t${++calls}`;

@@ -136,11 +136,11 @@ export function wholeCopilotLog(): CopilotWriter {
 }
 
 /** A long session of turns in any order. */
-export function randomCopilotLog(random: Random, turns: number): CopilotWriter {
+export function randomCopilotLog(random: Random): CopilotWriter {
   const w = new CopilotWriter();
   w.start();
   let calls = 0;
-  for (let turn = 0; turn < turns; turn++) {
+  for (let turn = 0; turn < 5; turn++) {
     w.user(`Turn ${turn} ${"x".repeat(random.int(200))}`);
     for (let step = random.int(3); step > 0; step--) {
       const ids = Array.from({ length: 1 + random.int(3) }, () => `call_${++calls}`);

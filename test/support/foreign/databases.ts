@@ -42,7 +42,7 @@ const OPENCODE_INDEXES = `
   CREATE INDEX \`part_session_idx\` ON \`part\` (\`session_id\`);
   CREATE INDEX \`session_project_idx\` ON \`session\` (\`project_id\`)`;
 
-export interface Making {
+interface Making {
   /** By default as opencode and Goose have it, with a log. */
   readonly journal?: "WAL" | "DELETE";
   readonly pageSize?: number;

@@ -10,7 +10,7 @@ import { GOOSE_SESSION, type GooseWriter, randomGooseExport, wholeGooseExport } 
 import { OMP_SESSION, randomOmpSession, wholeOmpSession } from "./omp.ts";
 import { OPENCODE_SESSION, randomOpencodeExport, wholeOpencodeExport } from "./opencode.ts";
 
-export interface ForeignFormat {
+interface ForeignFormat {
   readonly format: string;
   readonly agent: string;
   /** Path below the home folder. Exports are wherever a person put them. */
@@ -60,7 +60,7 @@ export const FORMATS: readonly ForeignFormat[] = [
     agent: "copilot",
     path: `.copilot/session-state/${COPILOT_SESSION}/events.jsonl`,
     text: wholeCopilotLog().text,
-    lines: (random) => randomCopilotLog(random, 5).lines,
+    lines: (random) => randomCopilotLog(random).lines,
   },
   {
     format: "gemini",
@@ -89,7 +89,7 @@ export const FORMATS: readonly ForeignFormat[] = [
     path: `exports/${OPENCODE_SESSION}.json`,
     isExport: true,
     text: wholeOpencodeExport().text,
-    lines: (random) => randomOpencodeExport(random, 4).lines,
+    lines: (random) => randomOpencodeExport(random).lines,
   },
   {
     format: "goose",
@@ -97,35 +97,35 @@ export const FORMATS: readonly ForeignFormat[] = [
     path: `exports/${GOOSE_SESSION}.json`,
     isExport: true,
     text: wholeGooseExport().text,
-    lines: (random) => randomGooseExport(random, 4).lines,
+    lines: (random) => randomGooseExport(random).lines,
   },
   {
     format: "goose lines",
     agent: "goose",
     path: ".local/share/goose/sessions/20250914_080000.jsonl",
     text: gooseLines(wholeGooseExport()).join("\n"),
-    lines: (random) => gooseLines(randomGooseExport(random, 4)),
+    lines: (random) => gooseLines(randomGooseExport(random)),
   },
   {
     format: "cline contract",
     agent: "cline",
     path: `.cline/data/sessions/${CLINE_SESSION}/${CLINE_SESSION}.messages.json`,
     text: wholeClineSession("contract").text,
-    lines: (random) => randomClineSession(random, "contract", 4).text.trimEnd().split("\n"),
+    lines: (random) => randomClineSession(random, "contract").text.trimEnd().split("\n"),
   },
   {
     format: "cline",
     agent: "cline",
     path: storage("saoudrizwan.claude-dev", TASK, "api_conversation_history.json"),
     text: wholeClineSession("cline").text,
-    lines: (random) => JSON.stringify(randomClineSession(random, "cline", 4).messages, null, 1).split("\n"),
+    lines: (random) => JSON.stringify(randomClineSession(random, "cline").messages, null, 1).split("\n"),
   },
   {
     format: "roo",
     agent: "roo",
     path: storage("rooveterinaryinc.roo-cline", ROO_TASK, "api_conversation_history.json"),
     text: wholeClineSession("roo").text,
-    lines: (random) => JSON.stringify(randomClineSession(random, "roo", 4).messages, null, 1).split("\n"),
+    lines: (random) => JSON.stringify(randomClineSession(random, "roo").messages, null, 1).split("\n"),
   },
   {
     format: "cline screen",

@@ -2,7 +2,7 @@
 
 import type { Random } from "../random.ts";
 
-export type GeminiRecord = Record<string, unknown>;
+type GeminiRecord = Record<string, unknown>;
 
 export const GEMINI_SESSION = "3f0c6d52-7b1e-4f7c-9a55-0d7a2b1c9e10";
 const CONTEXT = `<session_context>
@@ -103,12 +103,12 @@ export class GeminiWriter {
   }
 }
 
-export function response(id: string, name: string, output: string): GeminiRecord {
+function response(id: string, name: string, output: string): GeminiRecord {
   return { functionResponse: { id, name, response: { output } } };
 }
 
 /** Returns a message as the program writes it when it has it from its history: as parts, and with another id. */
-export function asParts(record: GeminiRecord, id?: string): GeminiRecord {
+function asParts(record: GeminiRecord, id?: string): GeminiRecord {
   const { content, toolCalls, ...rest } = record;
   if (rest.type === "user") return { ...record, ...(id === undefined ? {} : { id }) };
   const calls = (toolCalls as { id: string; name: string; args: unknown }[] | undefined) ?? [];

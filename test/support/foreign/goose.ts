@@ -9,7 +9,7 @@ export const GOOSE_SESSION = "20260914_3";
 export const BOTH = { userVisible: true, agentVisible: true };
 export const PERSON_ONLY = { userVisible: true, agentVisible: false };
 export const MODEL_ONLY = { userVisible: false, agentVisible: true };
-export const NOBODY = { userVisible: false, agentVisible: false };
+const NOBODY = { userVisible: false, agentVisible: false };
 
 export class GooseWriter {
   session: Fields = {
@@ -63,8 +63,8 @@ export function said(text: string, more: Fields = {}): Fields {
   return { type: "text", text, ...more };
 }
 
-export function asked(id: string, command = "ls"): Fields {
-  const value = { name: "developer__shell", arguments: { command } };
+export function asked(id: string): Fields {
+  const value = { name: "developer__shell", arguments: { command: "ls" } };
   return { type: "toolRequest", id, toolCall: { status: "success", value } };
 }
 
@@ -123,10 +123,10 @@ export function wholeGooseExport(): GooseWriter {
 }
 
 /** A long session of turns in any order. */
-export function randomGooseExport(random: Random, turns: number): GooseWriter {
+export function randomGooseExport(random: Random): GooseWriter {
   const w = new GooseWriter();
   let calls = 0;
-  for (let turn = 0; turn < turns; turn++) {
+  for (let turn = 0; turn < 4; turn++) {
     w.user([said(`Turn ${turn} ${"x".repeat(random.int(200))}`)]);
     for (let step = random.int(3); step > 0; step--) {
       const ids = Array.from({ length: 1 + random.int(3) }, () => `call_${++calls}`);

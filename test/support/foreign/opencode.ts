@@ -176,10 +176,10 @@ export function wholeOpencodeExport(): OpencodeWriter {
 }
 
 /** A long session of turns in any order. */
-export function randomOpencodeExport(random: Random, turns: number): OpencodeWriter {
+export function randomOpencodeExport(random: Random): OpencodeWriter {
   const w = new OpencodeWriter();
   let calls = 0;
-  for (let turn = 0; turn < turns; turn++) {
+  for (let turn = 0; turn < 4; turn++) {
     const first = w.user([words(`Turn ${turn} ${"x".repeat(random.int(200))}`)]);
     for (let step = random.int(3); step > 0; step--)
       w.step([words("hm"), ...Array.from({ length: 1 + random.int(3) }, () => done(`call_${++calls}`, "out"))]);

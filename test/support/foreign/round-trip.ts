@@ -8,20 +8,15 @@ import { diskWith, openOn } from "../sessions.ts";
 import { entriesOf, foreignSession, requireSound, requireSum, strictContext } from "./checks.ts";
 import { ClaudeReader, claudeFault, codexFault, codexHistory } from "./readers.ts";
 
-export interface WrittenSession {
+interface WrittenSession {
   readonly text: string;
   readonly sessionId: string;
   readonly report: ReturnType<ReturnType<typeof resumable>["report"]>;
 }
 
 /** Returns the file that an agent resumes. */
-export function written(
-  agent: ResumingAgent,
-  session: Session,
-  leaf = session.tree.leaf,
-  all = agent === "claude",
-): WrittenSession {
-  const file = resumable(agent, session, { leaf, all, env: testEnv() });
+function written(agent: ResumingAgent, session: Session, leaf = session.tree.leaf): WrittenSession {
+  const file = resumable(agent, session, { leaf, all: agent === "claude", env: testEnv() });
   const text = [...file.lines()].join("");
   return { text, sessionId: file.sessionId, report: file.report() };
 }
@@ -61,8 +56,8 @@ function said(
 }
 
 /** The strict context at a leaf, as it comes back. */
-export function contextSaid(agent: ResumingAgent, session: Session, leaf = session.tree.leaf): unknown[] {
-  return strictContext(session, leaf).flatMap((message) => said(agent, message));
+export function contextSaid(agent: ResumingAgent, session: Session): unknown[] {
+  return strictContext(session, session.tree.leaf).flatMap((message) => said(agent, message));
 }
 
 /** What is said on the paths to all ends of a tree, each once, without the beginnings of others. */

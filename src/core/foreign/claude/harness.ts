@@ -5,7 +5,7 @@
 
 import { isObject } from "../messages.ts";
 
-export interface Harness {
+interface Harness {
   readonly kind: string;
   /** Whether a person sees it. */
   readonly isShown: boolean;

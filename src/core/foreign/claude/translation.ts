@@ -1,7 +1,6 @@
 /** The work on one file of Claude Code's. */
 
 import { bytesOf } from "../../json/json.ts";
-import type { Fate } from "../../ports/fidelity.ts";
 import { ownName } from "../file-name.ts";
 import {
   isObject,
@@ -473,9 +472,9 @@ export class ClaudeTranslation implements Translation {
     return this.keepRaw(source, type);
   }
 
-  private keepRaw(source: SourceRecord, kind: string, fate: Fate = "preserved"): RecordVerdict {
+  private keepRaw(source: SourceRecord, kind: string): RecordVerdict {
     this.add(this.rawItem(source, this.rawMembers(source)));
-    return { kind, fate };
+    return { kind, fate: "preserved" };
   }
 
   private rawMembers({ bytes }: SourceRecord): JsonObject {

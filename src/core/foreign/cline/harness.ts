@@ -59,7 +59,7 @@ export function unwrapped(text: string): string {
 }
 
 /** Facts of a session that the details of its environment say. */
-export interface EnvironmentFacts {
+interface EnvironmentFacts {
   readonly cwd: string | undefined;
   readonly model: string | undefined;
   /** ISO 8601. */

@@ -31,7 +31,7 @@ export function thoughtIn(item: JsonObject): JsonObject {
 }
 
 /** A call of a tool, as one of the items that are calls has it. */
-export interface CodexCall {
+interface CodexCall {
   readonly id: string;
   readonly name: string;
   readonly args: unknown;

@@ -13,7 +13,7 @@ import {
 } from "../messages.ts";
 
 /** Pictures and other bytes that an event has once and others name, by their id. */
-export type Assets = ReadonlyMap<string, JsonObject>;
+type Assets = ReadonlyMap<string, JsonObject>;
 
 /** Returns the blocks of an answer. `reasoning`: what an event before said that the model thought. */
 export function answerBlocks(data: JsonObject, reasoning: string): JsonObject[] {

@@ -17,7 +17,7 @@ import {
 } from "./parts.ts";
 
 /** The mark of a message that only says what calls gave: it goes with the message that made the calls. */
-export const RESPONSE = "response";
+const RESPONSE = "response";
 
 /** Returns the mark of a person's message. */
 export function userMark(message: JsonObject, sha256: Env["sha256"]): string {

@@ -16,7 +16,7 @@ import {
 } from "../messages.ts";
 
 /** A call of the model, with the program's record of what came of it. */
-export interface GeminiCall {
+interface GeminiCall {
   id: string;
   readonly name: string;
   readonly args: unknown;

@@ -57,7 +57,7 @@ function calledBlock({ id, toolCall, thoughtSignature }: JsonObject): JsonObject
 }
 
 /** A tool's answer: what the model sees of it, and the rest. */
-export interface ToolOutcome {
+interface ToolOutcome {
   readonly content: readonly JsonObject[];
   readonly isError: boolean;
   readonly details: JsonObject | undefined;

@@ -63,7 +63,7 @@ export function callBlock(part: JsonObject): JsonObject {
   return typeof thoughtSignature === "string" ? { ...block, thoughtSignature } : block;
 }
 
-export function callIdOf({ callID, id }: JsonObject): string {
+function callIdOf({ callID, id }: JsonObject): string {
   return textIn(callID) ?? textIn(id) ?? "";
 }
 

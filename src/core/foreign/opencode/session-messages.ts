@@ -6,7 +6,7 @@
 import { isObject, type JsonObject, textIn } from "../messages.ts";
 
 /** A row of the table. */
-export interface SessionMessage {
+interface SessionMessage {
   readonly id: string;
   readonly type: string;
   readonly data: JsonObject;
