@@ -135,10 +135,10 @@ async function push() {
   await reader.end();
   const { sessionId } = result;
   const cold = await coldMachines({ program, home, url, sessionId, rounds: 3 });
-  add("cold open of it on another machine, until it is open", `${cold.coldOpenMilliseconds} ms`);
-  add("- until its first context", `${cold.coldContextMilliseconds} ms`, "400 ms");
-  add("- the same with the server's start", `${cold.coldContextWithStartMilliseconds} ms`);
-  add("- until it is complete and can be written to", seconds(cold.coldWholeMilliseconds), "6 s");
+  const fetched = [seconds(cold.coldOpenMilliseconds), perSecond(bytes, cold.coldOpenMilliseconds)];
+  add("cold open of it on another machine, until it is open", fetched.join(", "), "60 MB/s");
+  add("- until its first context", seconds(cold.coldContextMilliseconds));
+  add("- the same with the server's start", seconds(cold.coldContextWithStartMilliseconds));
 }
 
 async function writerFork(on) {

@@ -3,7 +3,7 @@ import type { Session } from "../core/session/session.ts";
 import { requireOne } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 import { opened, openedAs, openedExample } from "./shared/current-session.ts";
-import { mayBeEarly, requireSense, stand, standing } from "./shared/heads.ts";
+import { requireSense, stand, standing } from "./shared/heads.ts";
 
 export default command({
   name: "open_session",
@@ -22,7 +22,7 @@ export default command({
   result: z.object(opened),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "path_outside_root", "not_a_session", "storage_failed"],
   example: { params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true }, result: openedExample },
-  run({ workspace }, { readOnly, leaf, head, ...where }) {
+  run({ workspace, progress }, { readOnly, leaf, head, ...where }) {
     requireSense({ leaf, head });
     const one = requireOne(where);
     const open = (session: Session) => {
@@ -33,7 +33,6 @@ export default command({
     // What is known here is answered at once, with the state that is durable.
     const isKnown = one.sessionId === undefined || workspace.has(one.sessionId);
     if (workspace.stores.arrive === undefined && isKnown) return open(workspace.reopened(one, readOnly));
-    if (readOnly) return workspace.openedWhole(one, true).then(open);
-    return workspace.opened(one, mayBeEarly(workspace, { leaf, head })).then(open);
+    return workspace.opened(one, readOnly, progress).then(open);
   },
 });

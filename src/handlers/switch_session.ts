@@ -3,7 +3,7 @@ import type { Session } from "../core/session/session.ts";
 import { requireOne } from "./shared/closed-sessions.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { opened, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
-import { mayBeEarly, requireSense, stand, standing } from "./shared/heads.ts";
+import { requireSense, stand, standing } from "./shared/heads.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
 import { exampleId } from "./shared/shapes.ts";
 
@@ -29,9 +29,9 @@ export default command({
   },
   async run(context, { leaf, head, ...where }) {
     requireSense({ leaf, head });
-    const { workspace } = context;
+    const { workspace, progress } = context;
     const one = requireOne(where);
-    const next = await workspace.opened(one, mayBeEarly(workspace, { leaf, head }));
+    const next = await workspace.opened(one, false, progress);
     const isNew = !workspace.isOpen(next);
     if (context.asks("session_before_switch")) {
       const payload = { reason: "resume", targetSessionFile: next.file };

@@ -122,7 +122,6 @@ export function serve(settings: ServerSettings, world: World): Service {
   const { fleet: care } = stores;
   const sweep = care && new LateSweep(() => care.finishLate());
   const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
-  workspace.opensEarly = settings.agent === undefined && world.agent === undefined;
   const sharing = sharingOf(settings, world, disk);
   let document: Promise<object> | undefined;
   const server: ServerFacts = {

@@ -59,7 +59,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   const { stores } = workspace;
   let first: Session;
   if (fork !== undefined) {
-    const source = await workspace.openedWhole(where(workspace, fork));
+    const source = await workspace.opened(where(workspace, fork));
     try {
       first = await workspace.fork(source, source.tree.leaf, { id: sessionId });
     } finally {

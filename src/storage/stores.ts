@@ -327,7 +327,7 @@ export function makeStores(options: StoresOptions): Stores {
         idsIn,
         open: (file) => openLog(allowed(file)),
         isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
-        arrive: async (sessionId) => void (await arrivals.arrive?.({ sessionId, isWhole: true })),
+        arrive: async (sessionId) => arrivals.arrive?.({ sessionId, isWhole: true }),
       }),
     ),
     migrations: whenUsed(() =>

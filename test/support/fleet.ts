@@ -8,7 +8,6 @@ import type {
   FleetAttachment,
   FleetBatch,
   FleetEnd,
-  FleetHeads,
   FleetOutcome,
   FleetPart,
   FleetSession,
@@ -366,18 +365,12 @@ export class MemoryFleet implements Fleet {
     }
   }
 
-  async *heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads> {
+  async *heads(sessionId: string, from: number, to: number): AsyncIterable<readonly string[]> {
     for (let at = from; at < to; at += 5) {
       const past = Math.min(to, at + 5);
       const found = await this.rowFor("heads", sessionId);
-      const lengths = found.lines.slice(at, past).map(({ length }) => length);
-      yield { text: found.heads.slice(at, past).join("\n"), lengths };
+      yield found.heads.slice(at, past);
     }
-  }
-
-  async linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]> {
-    const { lines } = await this.rowFor("linesAt", sessionId);
-    return positions.map((position) => lines[position]);
   }
 
   private async rowFor(call: string, sessionId: string): Promise<Row> {

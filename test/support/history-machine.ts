@@ -162,10 +162,7 @@ class HistoryProcess {
     };
     const where = machine.isHere(sessionId) ? { sessionPath: machine.fileOf(sessionId) } : { sessionId };
     const holds = (): boolean => true;
-    const placeFor = ({ id }: { id: string }): { path: string; store: string } => {
-      const store = machine.ending === "v2" ? "v2" : "jsonl";
-      return { path: machine.fileOf(id), store };
-    };
+    const placeFor = ({ id }: { id: string }): { path: string } => ({ path: machine.fileOf(id) });
     const { open } = this.store;
     const headerAt = (): undefined => undefined;
     const stores = [this.copies];

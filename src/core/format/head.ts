@@ -313,7 +313,7 @@ export class HeadReader implements Head {
   }
 
   /** Takes over a head that is known. */
-  set({ type, id, parentId, role, flags }: EntryHead): void {
+  private set({ type, id, parentId, role, flags }: EntryHead): void {
     this.packedId = packId(id);
     this.id = this.packedId < 0 ? id : "";
     this.packedParent = parentId === null ? -1 : packId(parentId);

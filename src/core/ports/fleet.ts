@@ -153,14 +153,6 @@ export interface FleetSpending {
   readonly numbers: readonly number[];
 }
 
-/** Heads of entries that follow each other. */
-export interface FleetHeads {
-  /** Each as it came with its line (see FleetBatch), joined by line feeds. */
-  readonly text: string;
-  /** Bytes of their lines. */
-  readonly lengths: readonly number[];
-}
-
 /** The outcome of an append. */
 export type FleetOutcome =
   /** The lines are durable; `replicated`: on a second machine, too. */
@@ -271,10 +263,8 @@ export interface Fleet {
   look(sessionId: string): Promise<FleetSession | null>;
   /** Yields the lines of a session from one position up to another, in pieces. Throws storage_failed. */
   lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]>;
-  /** Yields the heads of a session from one position up to another, in pieces. Throws storage_failed. */
-  heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads>;
-  /** Returns the lines at positions, which ascend. Throws storage_failed. */
-  linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]>;
+  /** Yields the heads of a session (see FleetBatch) from one position up to another, in pieces. Throws storage_failed. */
+  heads(sessionId: string, from: number, to: number): AsyncIterable<readonly string[]>;
   /** Returns the digests of the attachments that a session has in the fleet. Throws storage_failed. */
   attachments(sessionId: string): Promise<readonly string[]>;
   /** Returns the bytes of a digest; null where the fleet has none under it, or others. Throws storage_failed. */

@@ -4,7 +4,6 @@ import type { Failure } from "../failure.ts";
 import type { Damage } from "../format/damage.ts";
 import type { SessionHeader } from "../format/entry.ts";
 import type { Head, Nodes } from "../tree/nodes.ts";
-import type { Arrival } from "./arrival.ts";
 import type { Fidelity } from "./fidelity.ts";
 
 /** Properties of a log's file when it was last checked; equal stamps mean an unchanged file. */
@@ -84,11 +83,6 @@ export interface Log {
   /** Whether `commit` has something to do although every entry is durable. */
   readonly isCommitDue?: boolean;
   readonly stamp: FileStamp | null;
-  /**
-   * Its way here, of a log that was opened before all its lines were: reading then throws NotHere, too. Such a log is not
-   * written to.
-   */
-  readonly arrival?: Arrival;
 
   /** Returns the size of an entry's line in bytes, without reading it. */
   length(position: number): number;

@@ -1,7 +1,7 @@
 /** The contract of everything that is stored, as the workspace needs it. */
 
 import type { SessionHeader } from "../format/entry.ts";
-import type { Catalog } from "./catalog.ts";
+import type { Catalog, Progress } from "./catalog.ts";
 import type { FleetCare } from "./fleet-care.ts";
 import type { HealthCheck } from "./health.ts";
 import type { KeptPlace } from "./kept-entries.ts";
@@ -58,11 +58,10 @@ export interface Stores {
   /** Returns the absolute path of a path from the host. Throws path_outside_root where paths are confined. */
   absolute(file: string): string;
   /**
-   * Brings a session here, or up to date, that other machines have, too; missing where there are none. With `early`, the
-   * log of a long one may be returned while it is on its way. Throws storage_failed where it is not here and they cannot be
-   * asked.
+   * Brings a session here, or up to date, that other machines have, too; missing where there are none. `progress` counts
+   * the bytes of one that is not here. Throws storage_failed where it is not here and they cannot be asked.
    */
-  arrive?(where: WantedSession, early?: boolean): Promise<Log | undefined>;
+  arrive?(where: WantedSession, progress?: Progress): Promise<void>;
   /**
    * Gives other machines what only this one has, beside everything else and when it is time; missing where there are none.
    * `open`: returns the logs that are open here. A copy that is open gives its own itself, unless it is open for reading

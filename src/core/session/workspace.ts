@@ -4,7 +4,7 @@ import { notMade } from "../errno.ts";
 import { Failure } from "../failure.ts";
 import { draftOf, type Entry, entryLine, headerLine, SESSION_ID, type SessionHeader } from "../format/entry.ts";
 import { bytesOf, concat, parse } from "../json/json.ts";
-import { whenHere } from "../ports/arrival.ts";
+import type { Progress } from "../ports/catalog.ts";
 import { type Env, timestamp } from "../ports/env.ts";
 import type { Beginning, CopiedLines, Log } from "../ports/store.ts";
 import type { Stores, WantedSession } from "../ports/stores.ts";
@@ -33,8 +33,6 @@ export class Workspace {
   readonly cwd: string;
   /** The head at which our host stands in sessions that it opens from now on; null: at their shared leaf. */
   head: string | null = null;
-  /** Whether sessions may be open before their files are whole; an agent behind the server reads the files itself. */
-  opensEarly = true;
   private readonly here: SessionTable;
   /** Sessions that were published for a request that has no reply yet. */
   private readonly unannounced = new WeakSet<Session>();
@@ -191,28 +189,19 @@ export class Workspace {
   }
 
   /** Has a session brought here that other machines have, too. Returns undefined where nothing has to be waited for. */
-  arrive(where: WantedSession): Promise<void> | undefined {
+  arrive(where: WantedSession, progress?: Progress): Promise<void> | undefined {
     const { sessionPath, sessionId } = where;
-    const open = sessionPath === undefined ? this.openWith(sessionId as string) : this.openAt(sessionPath);
-    if (open) return open.log.arrival?.whole();
-    if (sessionPath === undefined && this.has(sessionId as string)) return undefined;
-    return this.stores.arrive?.(where)?.then(() => {});
+    const isKnown = sessionPath === undefined ? this.has(sessionId as string) : this.openAt(sessionPath) !== undefined;
+    return isKnown ? undefined : this.stores.arrive?.(where, progress);
   }
 
-  /** Opens a session to work with it, which may come here first; a long one is open before all of it is here. */
-  async opened(where: WantedSession, mayBeEarly = true): Promise<Session> {
+  /** Opens a session to work with it, which may come here first. `progress` counts the bytes of one that does. */
+  async opened(where: WantedSession, readOnly = false, progress?: Progress): Promise<Session> {
     try {
-      return await this.openedHere(where, mayBeEarly);
-    } catch (error) {
-      return this.reopened(await this.lookedUp(where, error));
-    }
-  }
-
-  /** Opens a session when all of it is here. */
-  async openedWhole(where: WantedSession, readOnly = false): Promise<Session> {
-    try {
-      await this.arrive(where);
-      return this.reopened(where, readOnly);
+      const resumed = this.resumed(where);
+      if (resumed) return resumed;
+      await this.arrive(where, progress);
+      return this.open(where, readOnly);
     } catch (error) {
       return this.reopened(await this.lookedUp(where, error), readOnly);
     }
@@ -227,26 +216,6 @@ export class Workspace {
     const found = await this.stores.lookUp(sessionId, mayBeName ? "name" : "id");
     if (found === undefined) throw failure;
     return { sessionPath: found };
-  }
-
-  private async openedHere(where: WantedSession, mayBeEarly: boolean): Promise<Session> {
-    const { sessionPath, sessionId } = where;
-    const resumed = this.resumed(where);
-    if (resumed) return resumed;
-    const isOpen = sessionPath === undefined ? this.has(sessionId as string) : this.openAt(sessionPath) !== undefined;
-    const log = isOpen ? undefined : await this.stores.arrive?.(where, mayBeEarly && this.opensEarly);
-    if (!log) return this.open(where);
-    const open = this.openWith(log.header.id);
-    if (open) {
-      log.close();
-      return open;
-    }
-    try {
-      return await whenHere(() => this.madeOn(log));
-    } catch (error) {
-      log.close();
-      throw error;
-    }
   }
 
   /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */
@@ -438,7 +407,6 @@ export class Workspace {
         failed ??= error;
       } finally {
         session.close();
-        await session.log.arrival?.ended;
       }
     this.stores.settle?.();
     this.stores.catalog.close();

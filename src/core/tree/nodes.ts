@@ -66,7 +66,7 @@ export function packId(id: string): number {
 }
 
 /** Returns the eight lower-case hex digits at a place of a text as a number, or -1 where there are others. */
-export function packedIn(text: string, at: number): number {
+function packedIn(text: string, at: number): number {
   let packed = 0;
   for (let i = at; i < at + 8; i++) {
     const c = text.charCodeAt(i);

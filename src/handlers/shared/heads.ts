@@ -42,11 +42,6 @@ export function stand(
   session.heads.stand(leaf === "shared" ? null : (head ?? made()));
 }
 
-/** Whether a session may be opened before all of it is here: who stands at a head of his own is found by reading more. */
-export function mayBeEarly({ head: usual }: Workspace, { leaf, head }: Standing): boolean {
-  return leaf !== "own" && head === undefined && usual === null;
-}
-
 /** Throws BadParams for a head on the shared leaf. */
 export function requireSense({ leaf, head }: Standing): void {
   if (leaf !== "shared" || head === undefined) return;

@@ -1,7 +1,6 @@
 /** Runs calls: those of a session as they come, applied at once, acknowledged when durable, answered in order. */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
-import { NotHere } from "../../core/ports/arrival.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { notifyForeign } from "../../handlers/shared/append.ts";
@@ -25,7 +24,6 @@ import type { Pieces } from "../connection/dialect.ts";
 import type { Hooks, Question } from "../connection/hooks.ts";
 import { eventOf, eventsOfReplacement, type PendingEvent } from "../connection/host.ts";
 import type { AgentGate } from "./agent-gate.ts";
-import { Arrivals } from "./arrivals.ts";
 import { CallContext, type CallHooks, inPlace } from "./call-context.ts";
 import { stillFound } from "./found-events.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
@@ -64,7 +62,6 @@ export class Dispatcher implements ReplyHost {
   private readonly commits: LaneCommits;
   private readonly upkeep: Upkeep;
   private readonly room: OpenRoom;
-  private readonly arrivals: Arrivals;
   private readonly writes: Writes;
   /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
   private ending = false;
@@ -106,13 +103,6 @@ export class Dispatcher implements ReplyHost {
       sharing: () => this.sharing,
       contextFor: (lane, call, events) => this.contextFor(lane, call, events),
       queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
-    });
-    this.arrivals = new Arrivals({
-      ...{ workspace, lanes, replies },
-      queueForeign: (lane, session, foreign) => this.queueForeign(lane, session, foreign),
-      finish: (lane, call, batch, outcome) => this.finish(lane, call, batch, outcome, []),
-      runQueued: (lane, next) => this.runQueued(lane, next),
-      goOn: (lane) => this.goOn(lane),
     });
   }
 
@@ -176,7 +166,7 @@ export class Dispatcher implements ReplyHost {
     for (const lane of this.lanes) {
       lane.cancelQuestions(isMeant);
       if (lane.passed > 0) this.attachmentOf(lane)?.cancel(isMeant);
-      const waiting = [...lane.lacking, ...lane.calls].find(({ call }) => isMeant(call));
+      const waiting = lane.calls.find(({ call }) => isMeant(call));
       if (!waiting) continue;
       // The call keeps its place, so that its reply comes in its turn.
       waiting.call = { ...waiting.call, fault: new Failure("cancelled") };
@@ -338,7 +328,6 @@ export class Dispatcher implements ReplyHost {
     let result: unknown;
     lane.entered++;
     try {
-      this.arrivals.require(lane, call);
       result = this.execute(lane, call, events);
     } catch (error) {
       return this.settle(lane, call, batch, { error }, events);
@@ -382,25 +371,6 @@ export class Dispatcher implements ReplyHost {
     for (const next of [...this.lanes.takeMoved(), lane]) this.pump(next);
     this.commitPending();
     this.lanes.wake();
-  }
-
-  /** Ends a call that has run, unless it asked for what is not here yet. */
-  private settle(
-    lane: Lane,
-    call: Call,
-    batch: BatchReply | undefined,
-    ran: Outcome,
-    events: PendingEvent[],
-    readFrom?: ReadSource,
-  ): void {
-    let outcome: Outcome;
-    try {
-      outcome = this.arrivals.outcome(lane, call, ran);
-    } catch (error) {
-      if (error instanceof NotHere) return this.arrivals.hold(lane, call, batch, error);
-      outcome = { error };
-    }
-    this.finish(lane, call, batch, outcome, events, readFrom);
   }
 
   private pump(lane: Lane): void {
@@ -500,14 +470,16 @@ export class Dispatcher implements ReplyHost {
     this.sharing?.plan(session);
   }
 
-  private finish(
+  /** Ends a call that has run. */
+  private settle(
     lane: Lane,
     call: Call,
     batch: BatchReply | undefined,
-    outcome: Outcome,
+    ran: Outcome,
     events: PendingEvent[],
     readFrom?: ReadSource,
   ): void {
+    const outcome = this.replies.shaped(call, ran);
     const left = "error" in outcome ? stillFound(this.lanes.sessionOf(lane), events) : events;
     if (call.command.effect === "write") this.noteApplied(lane, outcome);
     else if (call.command.effect !== "read") this.sharing?.plan();

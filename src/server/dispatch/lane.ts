@@ -95,8 +95,6 @@ export class Lane {
   private readonly returning: { readonly call: Call; readonly goOn: () => void }[] = [];
   /** Ids, as JSON text, of the requests by which the host is asked, also for the holder of the session. */
   readonly questionIds = new Set<string>();
-  /** Calls that wait for what they ask for to come here: one in its turn, and reads that the host makes while it is asked. */
-  readonly lacking: QueuedCall[] = [];
   readonly calls: QueuedCall[] = [];
   readonly slots: Slot[] = [];
   /** Slots that may leave and wait for room, while other processes that joined the session are answered. */
@@ -130,11 +128,11 @@ export class Lane {
   }
 
   get busy(): boolean {
-    return this.running !== undefined || this.lacking.length > 0 || this.reads > 0;
+    return this.running !== undefined || this.reads > 0;
   }
 
   get pending(): number {
-    return this.lacking.length + this.calls.length + this.slots.length + this.held.length;
+    return this.calls.length + this.slots.length + this.held.length;
   }
 
   get idle(): boolean {

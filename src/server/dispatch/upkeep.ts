@@ -109,8 +109,7 @@ export class Upkeep {
     const surplus = this.surplus();
     for (const session of sessions) {
       const lane = lanes.ofSession(session);
-      // One that is still on its way here has no file yet from which it could be opened again.
-      if (!lane.idle || !lane.isDurable || session.log.arrival || sharing?.hosting.hasGuests(session)) continue;
+      if (!lane.idle || !lane.isDurable || sharing?.hosting.hasGuests(session)) continue;
       if (session !== current && surplus.has(session) && !session.foreign.followsFile && !this.staying.has(session))
         this.occupy(lane, () => this.suspend(session));
       else if (now - lane.touched >= REST_AFTER && session.log.persisted && mayRest(session))

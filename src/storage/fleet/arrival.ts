@@ -1,52 +1,31 @@
-/**
- * The arrival of sessions: what other machines wrote comes to this one before it is read. A long one can be opened before
- * all of it is here.
- */
+/** The arrival of sessions: what other machines wrote comes to this one before it is read. */
 
 import { basename } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import {
-  type Batch,
-  CURRENT_VERSION,
-  headerIn,
-  headerOf,
-  SESSION_ID,
-  type SessionHeader,
-} from "../../core/format/entry.ts";
-import { parse } from "../../core/json/json.ts";
+import { headerIn, headerOf, SESSION_ID, type SessionHeader } from "../../core/format/entry.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
-import type { Beginning, Log } from "../../core/ports/store.ts";
+import type { Log } from "../../core/ports/store.ts";
 import type { WantedSession } from "../../core/ports/stores.ts";
 import { idInPath } from "../../core/search/listing.ts";
 import { fileName } from "../fs/paths.ts";
 import { FileLog } from "../log/file-log.ts";
 import { isUuid } from "../v2/documents.ts";
-import { ArrivingLog } from "./arriving-log.ts";
 import { fetchMissing } from "./attachments.ts";
-import { Spine } from "./heads.ts";
 import type { Outage } from "./outage.ts";
-import { ahead, type TransferPlace, transfer } from "./transfer.ts";
+import { type TransferPlace, transfer } from "./transfer.ts";
 
 /** Sessions that were begun in the same millisecond and are looked at, at most. */
 const MOST_BEGUN = 100;
 /** Ids that a failure names. */
 const MOST_NAMED = 3;
-/** Bytes from which a session is opened before all of it is here; less takes 100 ms. */
-const LONG = 4 << 20;
-/** Bytes of lines that are fetched before it is opened, at most. */
-const MOST_FIRST = 8 << 20;
-/** Entries above the last compaction that are fetched with the path to it: it keeps some of the last ones. */
-const MOST_KEPT = 64;
-/** Types of which everything is read when a session is opened, but for summaries that were checked; see SessionEntries. */
-const READ_FIRST = ["session_info", "label", "branch_summary", "compaction"];
 
 /** The stores, as an arrival needs them. */
 export interface ArrivalPlace extends TransferPlace {
   readonly catalog: FleetCatalog | undefined;
   /** See FleetOptions. */
   readonly outage?: Outage;
-  readonly longFrom?: number;
   /**
    * Returns the path of a session that is here, by its id or, unless `isWhole`, by the beginning of that. Throws
    * session_not_found and what the finding of sessions throws.
@@ -56,20 +35,20 @@ export interface ArrivalPlace extends TransferPlace {
   headerAt(file: string): SessionHeader | undefined;
   /** Returns whether a session is at a path, or one that was there has moved. */
   holds(file: string): boolean;
-  /** Returns the path that a new session gets in the preferred store, and the name of that. */
-  placeFor(header: SessionHeader): { readonly path: string; readonly store: string };
+  /** Returns the path that a new session gets in the preferred store. */
+  placeFor(header: SessionHeader): { readonly path: string };
 }
 
 /**
- * Brings a session to where it is in the fleet, if it is there. With `early`, a long one may be returned as a log while it
- * is on its way. Throws storage_failed where it cannot be had.
+ * Brings a session to where it is in the fleet, if it is there. `progress` counts the bytes of one that is fetched whole.
+ * Throws storage_failed where it cannot be had.
  */
-export async function arrive(place: ArrivalPlace, where: WantedSession, early = false): Promise<Log | undefined> {
-  const { sessionPath, sessionId = "", isWhole } = where;
-  if (sessionPath === undefined) return arriveById(place, sessionId, early, isWhole);
+export async function arrive(place: ArrivalPlace, where: WantedSession, progress?: Progress): Promise<void> {
+  const { sessionPath } = where;
+  if (sessionPath === undefined) return arriveById(place, where, progress);
   const file = place.holds(sessionPath) ? sessionPath : copyFor(place, sessionPath);
   if (file !== undefined) return bringUpToDate(place, file);
-  return fetchSession(place, await lookByPath(place, sessionPath), early);
+  return fetchSession(place, await lookByPath(place, sessionPath), progress);
 }
 
 // --- paths at which nothing is ----------------------------------------------------------------------------------------
@@ -139,18 +118,22 @@ function isMeant(path: string, header: SessionHeader): boolean {
 // --- ids --------------------------------------------------------------------------------------------------------------
 
 /** Brings the session with an id, or else the only one whose id begins with it. The copies here come before the fleet. */
-async function arriveById(place: ArrivalPlace, id: string, early: boolean, isWhole = false): Promise<Log | undefined> {
+async function arriveById(
+  place: ArrivalPlace,
+  { sessionId: id = "", isWhole }: WantedSession,
+  progress: Progress | undefined,
+): Promise<void> {
   // Files may have ids that no command takes.
-  if (isWhole && !SESSION_ID.test(id)) return undefined;
+  if (isWhole && !SESSION_ID.test(id)) return;
   const whole = localFile(place, id, true);
   if (whole !== undefined) return bringUpToDate(place, whole);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
   const there = place.outage?.lasts === true ? null : await lookFor(place, id);
-  if (there) return fetchSession(place, there, early);
-  if (isWhole) return undefined;
+  if (there) return fetchSession(place, there, progress);
+  if (isWhole) return;
   const begun = localFile(place, id);
   if (begun !== undefined) return bringUpToDate(place, begun);
-  return fetchSession(place, await place.fleet.look(await wholeId(place.catalog, id)), early);
+  return fetchSession(place, await place.fleet.look(await wholeId(place.catalog, id)), progress);
 }
 
 /** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
@@ -185,7 +168,7 @@ function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: b
 // --- coming -----------------------------------------------------------------------------------------------------------
 
 /** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
-async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<undefined> {
+async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<void> {
   if (outage?.lasts) return;
   let log: Log | undefined;
   try {
@@ -205,65 +188,9 @@ async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string
 async function fetchSession(
   place: ArrivalPlace,
   session: FleetSession | null,
-  early: boolean,
-): Promise<Log | undefined> {
+  progress: Progress | undefined,
+): Promise<void> {
   const stored = session && headerIn(session.headerLine);
-  if (!session || !stored) return undefined;
-  const beginning = { headerLine: session.headerLine, header: headerOf(stored) };
-  const arriving =
-    early && session.end.bytes >= (place.longFrom ?? LONG) ? await openEarly(place, session, beginning) : null;
-  if (arriving) return arriving;
-  (await transfer(place, session, beginning)).close();
-  return undefined;
-}
-
-/** Opens a session of which little is here yet. Returns null where only all its lines tell what it is. */
-async function openEarly(place: ArrivalPlace, session: FleetSession, beginning: Beginning): Promise<Log | null> {
-  const { header } = beginning;
-  if (header.version !== CURRENT_VERSION || header.leafId !== undefined) return null;
-  const { path: file, store } = place.placeFor(header);
-  // A reader would be told that they are missing.
-  if ((await place.fleet.attachments(session.id)).length > 0) return null;
-  const spine = new Spine(session.end.entries);
-  for await (const heads of ahead(place.fleet.heads(session.id, 0, session.end.entries)))
-    if (!spine.add(heads)) return null;
-  const first = neededFirst(spine);
-  if (!first || !spine.isWhole) return null;
-  const log = new ArrivingLog(place, { session, beginning: { ...beginning, file }, store, spine });
-  try {
-    await log.bring(first);
-  } catch (error) {
-    // Lines that are others than their heads say are whole, it may be: all of them tell.
-    if (error instanceof Failure && !error.retryable) return null;
-    throw error;
-  }
-  return endsWithPart(log) ? null : log;
-}
-
-/** Returns the positions of the lines that are read at once: what the tree needs, and the path to the last compaction. */
-function neededFirst({ nodes, lengths }: Spine): number[] | null {
-  const found: number[] = [];
-  let bytes = 0;
-  for (let position = 0; position < nodes.count; position++)
-    if (READ_FIRST.includes(nodes.type(position)) && !nodes.summarises(position)) {
-      found.push(position);
-      bytes += lengths[position];
-    }
-  if (bytes > MOST_FIRST) return null;
-  let left = Number.POSITIVE_INFINITY;
-  for (let at = nodes.count - 1; at >= 0 && left > 0 && bytes <= MOST_FIRST; at = nodes.parent(at), left--) {
-    found.push(at);
-    bytes += lengths[at];
-    if (nodes.isType(at, "compaction")) left = Math.min(left, MOST_KEPT);
-  }
-  return found;
-}
-
-/** Whether the last entry may belong to a batch whose other entries are missing: opening its file would leave them out. */
-function endsWithPart(log: ArrivingLog): boolean {
-  const { nodes, header } = log;
-  const last = nodes.count - 1;
-  if (last < 0 || !nodes.isBatch(last)) return false;
-  const { _batch } = parse(log.read(last)) as { _batch?: Partial<Batch> | null };
-  return _batch?.session === header.id && _batch.index !== (_batch.count as number) - 1;
+  if (!session || !stored) return;
+  await transfer(place, session, { headerLine: session.headerLine, header: headerOf(stored) }, progress);
 }

@@ -8,8 +8,7 @@ import { isVoid } from "../../core/context/context.ts";
 import type { Entry } from "../../core/format/entry.ts";
 import { type EntryHead, HeadReader } from "../../core/format/head.ts";
 import { parse } from "../../core/json/json.ts";
-import type { FleetHeads } from "../../core/ports/fleet.ts";
-import { HEAD_SUMMARY, type Head, Nodes, packedIn, ROLES, type Role, unpackId } from "../../core/tree/nodes.ts";
+import { HEAD_SUMMARY, Nodes, ROLES, type Role, unpackId } from "../../core/tree/nodes.ts";
 
 /** Returns the head of an entry as it is stored. */
 export function headText(nodes: Nodes, position: number, line: Uint8Array): string {
@@ -21,78 +20,6 @@ export function headText(nodes: Nodes, position: number, line: Uint8Array): stri
   const isSummary = type === "compaction" || type === "branch_summary";
   const summary = isSummary && !isVoid(parse(line) as Entry) ? HEAD_SUMMARY : 0;
   return JSON.stringify(isLiteral ? [...known, nodes.headOf(position).flags | summary] : known);
-}
-
-/** The part of a head after its ids, as codes. A session has few that differ. */
-type RestOfHead = Pick<Head, "type" | "role" | "flags">;
-
-/** Characters of an id that is packed. */
-const PACKED = 8;
-
-/** Nodes and lengths of lines that come piece by piece. */
-export class Spine {
-  readonly nodes = new Nodes();
-  readonly lengths: Uint32Array;
-  private readonly reader = new HeadReader(this.nodes);
-  private readonly rests = new Map<string, RestOfHead | undefined>();
-
-  /** `count`: number of entries that come. */
-  constructor(count: number) {
-    this.lengths = new Uint32Array(count);
-    this.nodes.expect(count);
-  }
-
-  get isWhole(): boolean {
-    return this.nodes.count === this.lengths.length;
-  }
-
-  /** Adds entries. Returns false where only their lines tell how they lie in the tree; they are not to be used then. */
-  add({ text, lengths }: FleetHeads): boolean {
-    const { nodes } = this;
-    if (nodes.count + lengths.length > this.lengths.length) return false;
-    this.lengths.set(lengths, nodes.count);
-    let at = 0;
-    for (let n = 0; n < lengths.length; n++) {
-      const feed = text.indexOf("\n", at);
-      const end = feed < 0 ? text.length : feed;
-      const head = this.packed(text, at, end) ?? this.parsed(text.slice(at, end));
-      if (!head) return false;
-      nodes.add(head);
-      if (nodes.aliases > 0 || nodes.missingParent.size > 0) return false;
-      at = end + 1;
-    }
-    return true;
-  }
-
-  /** Reads a head whose ids are packed. Parsing each as JSON takes five times as long. */
-  private packed(text: string, at: number, end: number): Head | undefined {
-    const quote = at + 2 + PACKED;
-    const packedId = packedIn(text, at + 2);
-    if (packedId < 0 || !text.startsWith('["', at)) return undefined;
-    let packedParent = -1;
-    let rest = quote + '",null'.length;
-    if (text.startsWith('","', quote)) {
-      rest = quote + 3 + PACKED + 1;
-      packedParent = packedIn(text, quote + 3);
-      if (packedParent < 0 || text[rest - 1] !== '"') return undefined;
-    } else if (!text.startsWith('",null', quote)) return undefined;
-    const known = this.restOf(text.slice(rest, end));
-    return known && { packedId, id: "", packedParent, parentId: null, ...known };
-  }
-
-  private restOf(text: string): RestOfHead | undefined {
-    if (this.rests.has(text)) return this.rests.get(text);
-    const head = this.parsed(`["00000000",null${text}`);
-    const rest = head && { type: head.type, role: head.role, flags: head.flags };
-    this.rests.set(text, rest);
-    return rest;
-  }
-
-  private parsed(text: string): Head | undefined {
-    const head = headIn(text);
-    if (head) this.reader.set(head);
-    return head && this.reader;
-  }
 }
 
 /** A head as it is stored. */
@@ -113,12 +40,6 @@ export function storedHead(text: string): StoredHead | undefined {
   if (typeof id !== "string" || id === "" || typeof type !== "string" || type === "session") return undefined;
   if (!(parentId === null || typeof parentId === "string") || !ROLES.includes(role as Role)) return undefined;
   return { id, parentId, type, role: role as Role, ...(typeof flags === "number" ? { flags } : {}) };
-}
-
-/** Returns what a stored head says; undefined where only the line does. */
-function headIn(text: string): EntryHead | undefined {
-  const head = storedHead(text);
-  return head?.flags === undefined ? undefined : { ...head, flags: head.flags };
 }
 
 /** Compares stored heads with the lines that they are of. */

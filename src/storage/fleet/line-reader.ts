@@ -42,20 +42,6 @@ const LINES = `with s as (select generation from pi_fleet.session where tenant =
     having count(*) > 0
   order by seq`;
 
-/** The lines at positions $3: the packs that have some of them, and the rows of the others. */
-const LINES_AT = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2),
-  c as (select distinct p.seq from s cross join pg_catalog.unnest($3::bigint[]) as wanted (seq)
-    cross join lateral (select seq, count from pi_fleet.pack where tenant = $1 and session_id = $2
-      and generation = s.generation and seq <= wanted.seq order by seq desc limit 1) p
-    where p.seq + p.count > wanted.seq)
-  select p.seq::text as at, pg_catalog.array_to_string(p.ends, ',') as ends, p.codec::text as codec,
-      pg_catalog.encode(p.lines, 'base64') as packed, null as lines, null as count, null as seqs from s cross join c
-    join pi_fleet.pack p on p.tenant = $1 and p.session_id = $2 and p.generation = s.generation and p.seq = c.seq
-  union all select null, null, null, null, pg_catalog.string_agg(e.line, '\\x0a'::bytea order by e.seq), count(*)::text,
-      pg_catalog.string_agg(e.seq::text, ',' order by e.seq)
-    from s join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
-    where e.seq = any($3::bigint[]) having count(*) > 0`;
-
 /** Lines, and the position after the last of them. */
 interface LinesPiece {
   readonly lines: readonly Uint8Array[];
@@ -94,24 +80,6 @@ export class LineReader {
     }
     if (lines.length === 0) throw lacking(sessionId);
     return { lines, past: from + lines.length };
-  }
-
-  /** Returns the lines at some positions, in the order in which they are asked for. Throws storage_failed. */
-  async at(positions: readonly number[]): Promise<Uint8Array[]> {
-    const { tenant, sessionId } = this;
-    const values = [tenant, sessionId, positions];
-    const rows = await this.connections.read({ text: LINES_AT, values, ...AS_BYTES });
-    const found = new Map<number, Uint8Array>();
-    for (const row of rows) {
-      const seqs = row.seqs ? String(row.seqs).split(",").map(Number) : undefined;
-      for (const [n, line] of (await this.linesOf(row)).entries())
-        found.set(seqs ? seqs[n] : Number(String(row.at)) + n, line);
-    }
-    return positions.map((position) => {
-      const line = found.get(position);
-      if (!line) throw lacking(sessionId);
-      return line;
-    });
   }
 
   private async linesOf({ ends, codec, packed, lines, count }: ReadRow): Promise<readonly Uint8Array[]> {

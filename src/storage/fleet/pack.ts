@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import { brotliCompress, brotliDecompress } from "node:zlib";
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
-import type { FleetEnd, FleetHeads } from "../../core/ports/fleet.ts";
+import type { FleetEnd } from "../../core/ports/fleet.ts";
 import { LF } from "../log/lines.ts";
 import { endAfter } from "./ends.ts";
 
@@ -134,11 +134,6 @@ export function headsIn({ heads }: Pick<SpineRow, "heads">): string[] {
   return heads.split("\n");
 }
 
-/** Returns the bytes of each line of a pack. */
-export function lengthsIn({ ends }: Pick<SpineRow, "ends">): number[] {
-  return ends.map((end, n) => (n === 0 ? end : end - ends[n - 1] - 1));
-}
-
 /** The spine of a stretch, packed or not: $1 tenant, $2 session, from position $3 up to $4. Rows are those of SpineRow. */
 export const SPINE = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2)
   select p.seq::float8 as seq, p.count, p.ends, p.heads from s
@@ -150,22 +145,15 @@ export const SPINE = `with s as (select generation from pi_fleet.session where t
   order by seq`;
 
 /**
- * Returns the heads from one position up to another at most, from a row with those of consecutive rows and packs: their
- * heads, and their `ends`, with semicolons between them. Returns undefined where some are missing.
+ * Returns the heads from one position up to another at most, from a row with those of consecutive rows and packs. Returns
+ * undefined where some are missing.
  */
 export function headsFrom(
-  { first, past, heads, ends }: Readonly<Record<string, unknown>>,
+  { first, past, heads }: Readonly<Record<string, unknown>>,
   from: number,
   to: number,
-): FleetHeads | undefined {
-  const lengths = typeof ends === "string" ? ends.split(";").flatMap((of) => lengthsIn({ ends: numbersIn(of) })) : [];
-  if (lengths.length !== Number(past) - Number(first) || Number(first) > from) return undefined;
-  const text = String(heads);
-  const [start, end] = [from - Number(first), Math.min(to, Number(past)) - Number(first)];
-  if (start === 0 && end === lengths.length) return { text, lengths };
-  return { text: text.split("\n").slice(start, end).join("\n"), lengths: lengths.slice(start, end) };
-}
-
-function numbersIn(list: string): number[] {
-  return list.split(",").map(Number);
+): readonly string[] | undefined {
+  const found = headsIn({ heads: String(heads) });
+  if (found.length !== Number(past) - Number(first) || Number(first) > from) return undefined;
+  return found.slice(from - Number(first), to - Number(first));
 }

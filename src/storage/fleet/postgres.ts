@@ -9,7 +9,6 @@ import type {
   FleetAttachment,
   FleetBatch,
   FleetEnd,
-  FleetHeads,
   FleetOutcome,
   FleetPart,
   FleetSession,
@@ -118,9 +117,8 @@ const STRETCHES = `select past as entries, bytes, chain
     where s.tenant = $1 and s.id = $2 and s.state > 0) x
   where lines = past order by past`;
 
-/** The spine of a stretch in one row: heads by line feeds, and the ends of each pack, or of a line, by semicolons. */
-const HEADS = `select pg_catalog.min(seq) as first, pg_catalog.max(seq + count::float8) as past, pg_catalog.string_agg(heads, e'\\n') as heads,
-    pg_catalog.string_agg(pg_catalog.array_to_string(ends, ','), ';') as ends
+/** The heads of a stretch in one row, with line feeds between them. */
+const HEADS = `select pg_catalog.min(seq) as first, pg_catalog.max(seq + count::float8) as past, pg_catalog.string_agg(heads, e'\\n') as heads
   from (${SPINE}) as spine`;
 
 export class PostgresFleet implements Fleet {
@@ -374,18 +372,14 @@ export class PostgresFleet implements Fleet {
     }
   }
 
-  linesAt(sessionId: string, positions: readonly number[]): Promise<readonly Uint8Array[]> {
-    return new LineReader(this.connections, this.tenant, sessionId, Number.POSITIVE_INFINITY).at(positions);
-  }
-
-  async *heads(sessionId: string, from: number, to: number): AsyncIterable<FleetHeads> {
+  async *heads(sessionId: string, from: number, to: number): AsyncIterable<readonly string[]> {
     for (let at = from; at < to; ) {
       const past = Math.min(to, at + HEADS_FETCHED);
       const [row] = await this.connections.read({ text: HEADS, values: [this.tenant, sessionId, at, past] });
       const found = row && headsFrom(row, at, to);
-      if (!found || found.lengths.length < past - at) throw lacking(sessionId);
+      if (!found || found.length < past - at) throw lacking(sessionId);
       yield found;
-      at += found.lengths.length;
+      at += found.length;
     }
   }
 

@@ -6,8 +6,8 @@ import type { Catalog } from "../../core/ports/catalog.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
 import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
 import type { LifeCycle } from "../../core/ports/lifecycle.ts";
-import type { Log, Store } from "../../core/ports/store.ts";
-import type { Stores, WantedSession } from "../../core/ports/stores.ts";
+import type { Store } from "../../core/ports/store.ts";
+import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
 import { FileLog } from "../log/file-log.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
@@ -27,8 +27,6 @@ import type { FleetOptions } from "./options.ts";
 export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journal"> {
   readonly catalog?: FleetCatalog;
   readonly keeper?: FleetKeeper;
-  /** Bytes from which a session is opened before all of it is here; by default 4 MiB. */
-  readonly longFrom?: number;
   /** Its address without a password, by which a machine that uses several knows what it owes to which. */
   readonly shown?: string;
 }
@@ -48,8 +46,8 @@ export interface InFleet {
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
-  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage" | "longFrom">): {
-    arrive?(where: WantedSession, early?: boolean): Promise<Log | undefined>;
+  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage">): {
+    arrive?: Stores["arrive"];
     /** See {@link copyFor}. */
     copyFor?(path: string): string | undefined;
   };
@@ -68,7 +66,7 @@ interface FleetPlaces {
 export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFleet {
   const { disk, stateFolder, now } = places;
   const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
-  const { fleet, catalog, keeper, outage, longFrom, shown } = connection;
+  const { fleet, catalog, keeper, outage, shown } = connection;
   const own = shown === undefined ? undefined : fleetAt(disk, stateFolder, shown);
   const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now, own);
   return {
@@ -79,10 +77,10 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
       if (there?.holder) throw locked(there.holder);
     },
     arrivals(own) {
-      const place = { ...own, fleet, catalog, outage, longFrom };
+      const place = { ...own, fleet, catalog, outage };
       return {
         copyFor: (path) => copyFor(place, path),
-        arrive: (where, early) => arrive(place, where, early),
+        arrive: (where, progress) => arrive(place, where, progress),
       };
     },
     lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper, journal }) : own),

@@ -2,6 +2,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
+import type { Progress } from "../../core/ports/catalog.ts";
 import type { Fleet, FleetSession } from "../../core/ports/fleet.ts";
 import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import { FileLog } from "../log/file-log.ts";
@@ -19,16 +20,16 @@ export interface TransferPlace {
 }
 
 /**
- * Makes a copy of a session, with what came since then, and returns it open. Rejects with a failure, and leaves nothing,
- * where its lines cannot be had, do not fit together, or cannot be written; with the reason of `given`, once that rejects.
+ * Makes a copy of a session, with what came since then. Rejects with a failure, and leaves nothing, where its lines cannot
+ * be had, do not fit together, or cannot be written. `progress` counts the bytes of the lines.
  */
 export async function transfer(
   place: TransferPlace,
   session: FleetSession,
   beginning: Beginning,
-  given?: Promise<never>,
-): Promise<Log> {
-  const log = await copied(place, session, beginning, given);
+  progress?: Progress,
+): Promise<void> {
+  const log = await copied(place, session, beginning, progress);
   const copy = log instanceof FileLog ? log.outside : undefined;
   try {
     await copy?.follow();
@@ -36,24 +37,23 @@ export async function transfer(
     // It has all that there was, or another process has it, and both ask again.
     if (!(error instanceof Failure)) throw error;
   }
-  if (log.nodes.count >= session.end.entries) return log;
   log.close();
+  if (log.nodes.count >= session.end.entries) return;
   const sentence = "Another process of this machine is bringing the session up to date. Try again.";
   throw new Failure("storage_failed", sentence, { sessionPath: log.file });
 }
 
 /** Makes a copy, or opens one that another process of this machine has made meanwhile. */
-
 async function copied(
   place: TransferPlace,
   session: FleetSession,
   beginning: Beginning,
-  given: Promise<never> | undefined,
+  progress: Progress | undefined,
 ): Promise<Log> {
   let refusal: unknown;
   for (const store of place.stores)
     try {
-      const log = await store.publish(beginning, linesOf(place.fleet, session, given));
+      const log = await store.publish(beginning, linesOf(place.fleet, session, progress));
       await withAttachments(place.fleet, log, session.id);
       if (log instanceof FileLog && log.outside instanceof FleetCopy) log.outside.madeOf(session.end);
       return log;
@@ -91,18 +91,19 @@ function openMade(place: TransferPlace, id: string, file: unknown): Log | undefi
 export async function* linesOf(
   fleet: Fleet,
   { id, end: there }: Pick<FleetSession, "id" | "end">,
-  given?: Promise<never>,
+  progress?: Progress,
 ): AsyncGenerator<Uint8Array> {
   let end = NOTHING;
-  for await (const lines of ahead(fleet.lines(id, 0, there.entries), given)) {
+  for await (const lines of ahead(fleet.lines(id, 0, there.entries))) {
     end = endAfter(end, lines);
+    progress?.(end.bytes, there.bytes);
     yield concat(lines.flatMap((line) => [line, LF]));
   }
   if (!isSameEnd(end, there)) throw incomplete(id);
 }
 
-/** Yields what comes, and asks for the next before the one before it is used. Throws what `given` rejects with. */
-export async function* ahead<T>(coming: AsyncIterable<T>, given?: Promise<never>): AsyncGenerator<T> {
+/** Yields what comes, and asks for the next before the one before it is used. */
+async function* ahead<T>(coming: AsyncIterable<T>): AsyncGenerator<T> {
   const source = coming[Symbol.asyncIterator]();
   const ask = (): Promise<IteratorResult<T>> => {
     const next = source.next();
@@ -111,14 +112,14 @@ export async function* ahead<T>(coming: AsyncIterable<T>, given?: Promise<never>
     return next;
   };
   for (let next = ask(); ; ) {
-    const { done, value } = await (given ? Promise.race([next, given]) : next);
+    const { done, value } = await next;
     if (done) return;
     next = ask();
     yield value;
   }
 }
 
-export function incomplete(sessionId: string): Failure {
+function incomplete(sessionId: string): Failure {
   return new Failure(
     "storage_failed",
     "What the fleet has of the session does not fit together. Nothing was kept here. fleet verify tells more.",

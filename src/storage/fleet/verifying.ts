@@ -117,7 +117,7 @@ export class Verifying {
       ? [
           [
             "heads",
-            "Its lines are right, and what the database keeps beside them (parents, types) is not: a machine that fetches it may be refused until all of it has come, and searches may name other entries. clone makes a session of it that has neither.",
+            "Its lines are right, and what the database keeps beside them (parents, types) is not: searches may name other entries. clone makes a session of it that has neither.",
           ],
         ]
       : [];
@@ -182,7 +182,7 @@ class KeptHeads {
   private async from(position: number): Promise<readonly string[]> {
     const { fleet, sessionId, count } = this;
     const found = await ifReadable(fleet, async () => {
-      for await (const { text } of fleet.heads(sessionId, position, count)) return text.split("\n");
+      for await (const heads of fleet.heads(sessionId, position, count)) return heads;
       return null;
     });
     return found ?? Array<string>(count - position).fill("");

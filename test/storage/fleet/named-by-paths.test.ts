@@ -17,8 +17,8 @@ import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 const STORES = ["jsonl", "v2"];
 let seeds = 0;
 
-/** A machine whose server is started with the arguments. `longFrom`: bytes from which a session may be open early. */
-function machine(table: FleetTable, { longFrom = 4 << 20, isJournaled = false, disk = realDisk } = {}) {
+/** A machine whose server is started with the arguments. */
+function machine(table: FleetTable, { isJournaled = false, disk = realDisk } = {}) {
   const fleet = new MemoryFleet(table, `machine ${seeds}`);
   fleet.leasesEnd = true;
   const outage = isJournaled ? new Outage(fleet, 0, () => 0) : undefined;
@@ -27,7 +27,7 @@ function machine(table: FleetTable, { longFrom = 4 << 20, isJournaled = false, d
     seed: ++seeds,
     place,
     disk,
-    fleet: { ...fleetOptions(fleet, { tries: 0, outage }), longFrom },
+    fleet: fleetOptions(fleet, { tries: 0, outage }),
   });
   return { fleet, lives, place };
 }
@@ -54,30 +54,26 @@ const namesOf = (home: string): string[] =>
 
 /** The folders in which a path may be: that of the copy on this machine, and that on the other one. */
 const PLACES = ["the copy's", "another home's"];
-const CASES = PLACES.flatMap((where) => [0, 4 << 20].map((long) => [where, long] as const));
 
 acrossTiers(describe, STORES)("with copies as %s", (store) => {
-  test.each(CASES)(
-    "a start with the path of one brings it, and makes no other (%s path, early from %s bytes)",
-    async (where, longFrom) => {
-      const table = new FleetTable();
-      const { sessionId, sessionFile, place: theirs } = await made(table, store);
-      const { lives, place } = machine(table, { longFrom });
-      const path = where === "the copy's" ? sessionFile.replace(theirs.home, place.home) : sessionFile;
-      renameSync(theirs.home, `${theirs.home}.gone`);
-      const wire = await lives.start(["--store", store, "--session", path]);
-      expect((await wire.result("get_state")).sessionId).toBe(sessionId);
-      expect(await entriesOf(wire)).toEqual(["one"]);
-      await wire.result("append", { entries: [user("two", { id: "two" })] });
-      expect(table.linesOf(sessionId)).toHaveLength(2);
-      await wire.result("new_session");
-      await wire.result("switch_session", { sessionId });
-      expect(await entriesOf(wire)).toEqual(["one", "two"]);
-      await lives.end();
-      expect([...table.rows.keys()]).toEqual([sessionId]);
-      expect(namesOf(place.home)).toEqual([basename(sessionFile)]);
-    },
-  );
+  test.each(PLACES)("a start with the path of one brings it, and makes no other (%s path)", async (where) => {
+    const table = new FleetTable();
+    const { sessionId, sessionFile, place: theirs } = await made(table, store);
+    const { lives, place } = machine(table);
+    const path = where === "the copy's" ? sessionFile.replace(theirs.home, place.home) : sessionFile;
+    renameSync(theirs.home, `${theirs.home}.gone`);
+    const wire = await lives.start(["--store", store, "--session", path]);
+    expect((await wire.result("get_state")).sessionId).toBe(sessionId);
+    expect(await entriesOf(wire)).toEqual(["one"]);
+    await wire.result("append", { entries: [user("two", { id: "two" })] });
+    expect(table.linesOf(sessionId)).toHaveLength(2);
+    await wire.result("new_session");
+    await wire.result("switch_session", { sessionId });
+    expect(await entriesOf(wire)).toEqual(["one", "two"]);
+    await lives.end();
+    expect([...table.rows.keys()]).toEqual([sessionId]);
+    expect(namesOf(place.home)).toEqual([basename(sessionFile)]);
+  });
 
   test.each([false, true])(
     "while the fleet cannot be asked, a start makes none under the name of one that it may have (goes on alone: %s)",
@@ -144,7 +140,7 @@ acrossTiers(test, STORES)("the path that one had outside the session folders mea
     await lives.end();
     table.leave();
   }
-  const { lives } = machine(table, { longFrom: 0 });
+  const { lives } = machine(table);
   const wire = await lives.start(["--store", store, "--fork", sessionPath]);
   expect((await entriesOf(wire))[0]).toBe("one");
   // It is open once, whichever of its paths is named.
