@@ -3,7 +3,7 @@
 import { LeftOut } from "../core/export/pictures.ts";
 import type { LooseMembers } from "../core/format/loose.ts";
 import { shownText } from "../core/format/message.ts";
-import { sizeOf } from "./amounts.ts";
+import { sizeText } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
 
 /** How the base64 text of a picture begins, by type. */
@@ -18,11 +18,11 @@ const BEGINNINGS: Readonly<Record<string, string>> = {
 export function imageHtml({ mimeType, data }: LooseMembers): string {
   const type = shownText(mimeType).toLowerCase();
   if (data instanceof LeftOut) {
-    const what = `image ${escapeHtml(type.slice(0, 100))}, ${sizeOf((data.length * 3) / 4)}`;
+    const what = `image ${escapeHtml(type.slice(0, 100))}, ${sizeText((data.length * 3) / 4)}`;
     return `<p class="nolink">[${what}: left out, because browsers do not open a page with all pictures of this session]</p>`;
   }
   const bytes = typeof data === "string" ? data.replace(/\s+/g, "") : "";
-  const size = bytes === "" ? "no data" : sizeOf((bytes.length * 3) / 4);
+  const size = bytes === "" ? "no data" : sizeText((bytes.length * 3) / 4);
   const isPicture = Object.hasOwn(BEGINNINGS, type) && bytes.startsWith(BEGINNINGS[type]) && isBase64(bytes);
   if (!isPicture) return `<p class="nolink">[image ${escapeHtml(type.slice(0, 100))}, ${size}: not shown]</p>`;
   const description = `Picture, ${type.slice(6)}, ${size}`;

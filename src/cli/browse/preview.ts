@@ -12,6 +12,7 @@ import {
   oneLine,
   shortIdText,
   shortPath,
+  sizeText,
   soughtWords,
   wrap,
 } from "../terminal/text.ts";
@@ -98,13 +99,6 @@ function warnings(shown: Result | undefined): string[] {
   if (readOnly !== undefined) found.push("It can be read, and not be written.");
   if (damageCount > 0) found.push(`${count(damageCount, "place is", "places are")} damaged: verify tells more.`);
   return found;
-}
-
-/** Returns a size in the unit in which it is a short number. */
-export function sizeText(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`;
-  if (bytes < 1_000_000) return `${Math.round(bytes / 1000)} KB`;
-  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
 }
 
 function conversation(shown: Result, entryId: string | undefined, words: string, page: OutputStyle): PreviewText {

@@ -11,6 +11,7 @@ import {
   inert,
   oneLine,
   shortPath,
+  sizeText,
   widthOf,
 } from "../terminal/text.ts";
 import { money } from "../usage-report.ts";
@@ -19,7 +20,7 @@ import { helpLines, keyLine } from "./help.ts";
 import { BETWEEN, layoutOf } from "./layout.ts";
 import { selectedRow } from "./list.ts";
 import { sortName } from "./list-keys.ts";
-import { previewLines, sizeText } from "./preview.ts";
+import { previewLines } from "./preview.ts";
 import type { BrowseState, ListRow, Sort, TreeState } from "./state.ts";
 import { treeRow } from "./tree-rows.ts";
 

@@ -2,7 +2,7 @@
 
 import { blocksOf, editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../../core/format/loose.ts";
 import { mainArgument, shownText, type ToolCall } from "../../core/format/message.ts";
-import { sizeOf } from "../amounts.ts";
+import { sizeText } from "../amounts.ts";
 import { withoutAnsi } from "../ansi.ts";
 import { jsonOf } from "../blocks.ts";
 import type { CallResult } from "../calls.ts";
@@ -94,7 +94,7 @@ function resultMarkdown({ message, anchor, label }: CallResult, call: WrittenCal
 
 /** Returns that a picture was there: GitHub shows none that lies within the document. */
 export function imageMarkdown({ mimeType, data }: LooseMembers): string {
-  const size = typeof data === "string" && data !== "" ? sizeOf((data.length * 3) / 4) : "no data";
+  const size = typeof data === "string" && data !== "" ? sizeText((data.length * 3) / 4) : "no data";
   return `*\\[${plainLine(`image ${shownText(mimeType).slice(0, 100)}`)}, ${size}: not in this document\\]*\n\n`;
 }
 
