@@ -1,9 +1,9 @@
 /** Content blocks that are drawn the same everywhere. */
 
 import { LeftOut } from "../core/export/pictures.ts";
-import type { LooseMembers } from "../core/format/loose.ts";
-import { shownText } from "../core/format/message.ts";
-import { sizeText } from "./amounts.ts";
+import { type LooseMembers, membersOf } from "../core/format/loose.ts";
+import { amountOf, shownText } from "../core/format/message.ts";
+import { money, shortCount, sizeText } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
 
 /** How the base64 text of a picture begins, by type. */
@@ -42,4 +42,13 @@ export function jsonOf(value: unknown): string {
     // Nested too deep for JSON.stringify.
     return shownText(value);
   }
+}
+
+/** Returns what an answer used, in a few words each: tokens in and out, and the cost; none where nothing is known. */
+export function usageWords(usage: unknown): string[] {
+  const { input, output, cacheRead, cacheWrite, cost } = membersOf(usage);
+  const tokens = [input, cacheRead, cacheWrite].reduce<number>((sum, amount) => sum + amountOf(amount), 0);
+  const total = amountOf(membersOf(cost).total);
+  if (tokens + amountOf(output) === 0) return [];
+  return [`${shortCount(tokens)} in`, `${shortCount(amountOf(output))} out`, ...(total === 0 ? [] : [money(total)])];
 }
