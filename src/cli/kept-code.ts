@@ -5,8 +5,8 @@
 
 import { dirname, join } from "node:path";
 import { crc32 } from "node:zlib";
-import { type Disk, readWhole, removeQuietly, temporaryName, writeAll } from "../storage/fs/disk.ts";
-import { infoOrNull } from "../storage/fs/files.ts";
+import { type Disk, readWhole, removeQuietly } from "../storage/fs/disk.ts";
+import { infoOrNull, putInPlaceNow } from "../storage/fs/files.ts";
 
 /**
  * Milliseconds after the start at which it is looked whether the code has grown: the first requests have run by then, then
@@ -56,24 +56,16 @@ export function keepAsItGrows(disk: Disk, file: string, isTrusted: boolean, make
 
 function keep(disk: Disk, file: string, code: Uint8Array): void {
   const folder = dirname(file);
-  const temporary = temporaryName(file);
   try {
     disk.makeFolder(folder);
     const checksum = new Uint8Array(CHECKSUM);
     new DataView(checksum.buffer).setUint32(0, crc32(code));
-    const fd = disk.create(temporary);
-    try {
-      writeAll(disk, fd, checksum);
-      writeAll(disk, fd, code);
-    } finally {
-      disk.close(fd);
-    }
-    disk.rename(temporary, file);
+    putInPlaceNow(disk, file, Buffer.concat([checksum, code]), { replace: true, sync: false });
     const others = disk.names(folder).map((name) => join(folder, name));
     const byAge = others.map((path) => ({ path, modified: disk.info(path).modified }));
     byAge.sort((a, b) => b.modified - a.modified);
     for (const { path } of byAge.slice(MAX_KEPT)) removeQuietly(disk, path);
   } catch {
-    removeQuietly(disk, temporary);
+    // The next process makes it again.
   }
 }

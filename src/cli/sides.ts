@@ -1,5 +1,6 @@
 /** Prints two branches side by side, or one under the other where a page is narrow. */
 
+import { colourOf, headOf } from "./browse/tree-rows.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
 import { column, count, cutFront, cutTo, grouped, inert, oneLine, widthOf, wrap } from "./terminal/text.ts";
 import { money } from "./usage-report.ts";
@@ -120,27 +121,10 @@ function filesText(name: string, files: readonly string[], width: number): SideL
   return [`${name}:`, ...shown, ...more].map((text) => ({ text: cutTo(text, width), colour: "plain" }));
 }
 
-const COLOURS: Readonly<Record<string, Colour>> = { user: "cyan", assistant: "green", summary: "magenta" };
-const NAMES: Readonly<Record<string, string>> = {
-  bashExecution: "command",
-  branch_summary: "summary",
-  compaction: "summary",
-  branchSummary: "summary",
-  compactionSummary: "summary",
-  custom_message: "note",
-  custom: "note",
-  model_change: "model",
-};
-
-function saidLines({ type, role, text, calls = [], toolName, isError }: Result, width: number): SideLine[] {
-  const key = role ?? type;
-  const who = isError
-    ? `failed ${oneLine(toolName ?? "")}`.trim()
-    : Object.hasOwn(NAMES, key)
-      ? NAMES[key]
-      : oneLine(key);
-  const colour = isError ? "red" : Object.hasOwn(COLOURS, who) ? COLOURS[who] : "dim";
-  const spoken = text === "" && calls.length > 0 ? [] : wrapped(`${who}: ${oneLine(text)}`, colour, width);
+function saidLines(entry: Result, width: number): SideLine[] {
+  const { text, calls = [] } = entry;
+  const head = headOf(entry).filter(Boolean).join(" ");
+  const spoken = text === "" && calls.length > 0 ? [] : wrapped(`${head}: ${oneLine(text)}`, colourOf(entry), width);
   return [...spoken, ...calls.map((call: Result): SideLine => ({ text: callText(call, width), colour: "yellow" }))];
 }
 

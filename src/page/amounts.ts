@@ -16,10 +16,13 @@ export function counted(amount: number, one: string, many = `${one}s`): string {
   return `${amount.toLocaleString("en-US")} ${amount === 1 ? one : many}`;
 }
 
-export function sizeOf(bytes: number): string {
-  return bytes < 1024
-    ? `${bytes} B`
-    : bytes < 1 << 20
-      ? `${(bytes / 1024).toFixed(1)} kB`
-      : `${(bytes / (1 << 20)).toFixed(1)} MB`;
+const SIZE_UNITS = ["kB", "MB", "GB", "TB", "PB", "EB"];
+
+/** Returns a number of bytes in the largest unit that fits, in seven columns at most. */
+export function sizeText(bytes: number): string {
+  if (bytes < 1000) return `${Math.round(bytes)} B`;
+  let size = bytes / 1000;
+  let unit = 0;
+  for (; size >= 999.5 && unit < SIZE_UNITS.length - 1; unit++) size /= 1000;
+  return `${size < 9.95 ? size.toFixed(1) : size.toFixed(0)} ${SIZE_UNITS[unit]}`;
 }

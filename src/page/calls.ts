@@ -1,5 +1,6 @@
 /** Calls of tools with their results, each as the tool's users know it. */
 
+import type { PageEntry } from "../core/export/page.ts";
 import { blocksOf, editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../core/format/loose.ts";
 import { mainArgument, shownText, type ToolCall } from "../core/format/message.ts";
 import { ansiHtml, withoutAnsi } from "./ansi.ts";
@@ -25,6 +26,12 @@ export interface CallResult {
   readonly message: LooseMembers;
   readonly anchor: string;
   readonly label?: string;
+}
+
+/** Returns the result that an entry is, if the page has it. */
+export function resultOf(entry: PageEntry | undefined): CallResult | undefined {
+  if (!entry || entry.number < 0) return undefined;
+  return { message: membersOf(entry.body.message), anchor: entry.anchor, label: entry.label };
 }
 
 function codeText(text: string): string {
@@ -54,11 +61,11 @@ function drawnCommand(command: string): DrawnCall {
   return { head: `<code class="cmd">${html}</code>`, body: "" };
 }
 
-function drawnRange({ offset, limit }: LooseMembers): string {
+/** Returns the lines that a call reads, if it names some. */
+export function rangeText({ offset, limit }: LooseMembers): string {
   if (typeof offset !== "number" && typeof limit !== "number") return "";
   const from = typeof offset === "number" ? offset : 1;
-  const to = typeof limit === "number" ? String(from + limit - 1) : "";
-  return ` <span class="dim">lines ${from}–${to}</span>`;
+  return `lines ${from}–${typeof limit === "number" ? from + limit - 1 : ""}`;
 }
 
 function drawnCall({ name, arguments: args }: ToolCall, result: CallResult | undefined): DrawnCall {
@@ -76,7 +83,11 @@ function drawnCall({ name, arguments: args }: ToolCall, result: CallResult | und
       body: linesBlock(content, codeHtml(content, languageOf(path)), "code"),
       tells: true,
     };
-  if (kind === "read" && path !== undefined) return { head: codeText(path) + drawnRange(given), body: "", file: path };
+  if (kind === "read" && path !== undefined) {
+    const range = rangeText(given);
+    const beside = range === "" ? "" : ` <span class="dim">${range}</span>`;
+    return { head: codeText(path) + beside, body: "", file: path };
+  }
   return drawnOther(args);
 }
 

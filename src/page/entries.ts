@@ -12,9 +12,9 @@ import {
   type ToolCall,
   toolCalls,
 } from "../core/format/message.ts";
-import { counted, money, shortCount } from "./amounts.ts";
-import { imageHtml, jsonOf } from "./blocks.ts";
-import { type CallResult, callHtml, loneResultHtml, ranHtml, thinkingHtml } from "./calls.ts";
+import { counted, shortCount } from "./amounts.ts";
+import { imageHtml, jsonOf, usageWords } from "./blocks.ts";
+import { callHtml, loneResultHtml, ranHtml, resultOf, thinkingHtml } from "./calls.ts";
 import { codeHtml } from "./code.ts";
 import { escapeHtml } from "./escape.ts";
 import { foldHtml, linesBlock } from "./fold.ts";
@@ -214,12 +214,8 @@ function answerHtml(
 }
 
 function usageHtml(usage: unknown): string {
-  const { input, output, cacheRead, cacheWrite, cost } = membersOf(usage);
-  const tokens = [input, cacheRead, cacheWrite].reduce<number>((sum, amount) => sum + amountOf(amount), 0);
-  const total = amountOf(membersOf(cost).total);
-  if (tokens + amountOf(output) === 0) return "";
-  const paid = total === 0 ? "" : ` · ${money(total)}`;
-  return `<span class="usage">${shortCount(tokens)} in · ${shortCount(amountOf(output))} out${paid}</span>`;
+  const words = usageWords(usage);
+  return words.length === 0 ? "" : `<span class="usage">${words.join(" · ")}</span>`;
 }
 
 function stopHtml({ stopReason, errorMessage }: LooseMembers): string {
@@ -242,12 +238,6 @@ function blocksHtml(content: unknown, results: ReadonlyMap<ToolCall, PageEntry>)
     }
   }
   return html;
-}
-
-function resultOf(entry: PageEntry | undefined): CallResult | undefined {
-  return entry && entry.number >= 0
-    ? { message: membersOf(entry.body.message), anchor: entry.anchor, label: entry.label }
-    : undefined;
 }
 
 /** Returns an entry that is no message as one line. */

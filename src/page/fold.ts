@@ -1,6 +1,6 @@
 /** Long stretches: their first or last lines, and the rest behind one click. */
 
-import { counted, sizeOf } from "./amounts.ts";
+import { counted, sizeText } from "./amounts.ts";
 import { escapeHtml } from "./escape.ts";
 
 /** Lines that are shown without folding, and those that a fold shows of them. */
@@ -30,7 +30,7 @@ export function isLong(text: string): boolean {
 
 /** Returns how long a text is: `16 lines, 118 B`. */
 export function lengthOf(text: string): string {
-  return `${counted(countLines(text), "line")}, ${sizeOf(text.length)}`;
+  return `${counted(countLines(text), "line")}, ${sizeText(text.length)}`;
 }
 
 /** Returns a block of lines, folded if it is long. `text` is what it says, `html` how it is drawn. */

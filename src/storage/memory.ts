@@ -5,7 +5,7 @@ import type { Damage } from "../core/format/damage.ts";
 import type { SessionHeader } from "../core/format/entry.ts";
 import { addHead, HeadReader } from "../core/format/head.ts";
 import { fastPath, MAX_BYTES } from "../core/json/fast-path.ts";
-import { concat, members } from "../core/json/json.ts";
+import { concat, linesIn, members } from "../core/json/json.ts";
 import {
   type Beginning,
   bytesOfContent,
@@ -137,14 +137,7 @@ export function memoryStore(): { create(beginning: Beginning): MemoryLog } & Sto
 
 /** Returns the lines that end with a line feed and are JSON objects. */
 export function wholeLines(bytes: Uint8Array): Uint8Array[] {
-  const lines: Uint8Array[] = [];
-  let start = 0;
-  for (let end = bytes.indexOf(0x0a); end >= 0; end = bytes.indexOf(0x0a, start)) {
-    const line = bytes.subarray(start, end);
-    if (isObject(line)) lines.push(line);
-    start = end + 1;
-  }
-  return lines;
+  return [...linesIn(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isObject);
 }
 
 /** Whether a line is a JSON object. Usual ones are validated in a tenth of the time that finding members takes. */

@@ -1,6 +1,6 @@
 /** The list of sessions: by name and by everything said, in pages. */
 
-import { counted, money, sizeOf } from "../page/amounts.ts";
+import { counted, money, sizeText } from "../page/amounts.ts";
 import { escapeHtml } from "../page/escape.ts";
 import type { ViewAnswer, ViewHost } from "./answer.ts";
 import { agoHtml, directoryIn, framed, hrefOf, markedHtml, PLACES, sessionHref, shortPath } from "./frame.ts";
@@ -183,7 +183,7 @@ function sessionHtml(row: ShownSession, host: ViewHost, wishes: ListWishes): str
   const facts = [
     agoHtml(modified, host.now()),
     counted(messageCount, "message"),
-    sizeOf(sizeBytes),
+    sizeText(sizeBytes),
     row.cost === undefined || row.cost === 0 ? "" : money(row.cost),
     cwd === null
       ? ""

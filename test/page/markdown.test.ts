@@ -105,7 +105,7 @@ test("code that an extension of Obsidian's would run, and prose that is too deep
   );
   expect(proseMarkdown(`${"> ".repeat(60)}\`\`\`treasure`)).toMatch(/^````\n(?:> ){60}```treasure\n````\n\n$/);
   expect(proseMarkdown("# a\n".repeat(60_000))).toMatch(
-    /^<details><summary>Text: 60,000 lines, 234.4 kB<\/summary>\n<pre>/,
+    /^<details><summary>Text: 60,000 lines, 240 kB<\/summary>\n<pre>/,
   );
 });
 

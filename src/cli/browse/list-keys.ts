@@ -1,10 +1,9 @@
 /** The keys of the list. */
 
 import type { Key } from "../terminal/keys.ts";
-import { count, cutTo, oneLine } from "../terminal/text.ts";
+import { count, cutTo, oneLine, sizeText } from "../terminal/text.ts";
 import type { Result } from "../verb.ts";
 import { beginTyping, moveInList, nextHit, requery, selectedRow, typeFilter } from "./list.ts";
-import { sizeText } from "./preview.ts";
 import {
   askBefore,
   type BrowseChange,

@@ -12,6 +12,7 @@ import {
   oneLine,
   shortIdText,
   shortPath,
+  sizeText,
   soughtWords,
   wrap,
 } from "../terminal/text.ts";
@@ -19,19 +20,12 @@ import { money } from "../usage-report.ts";
 import type { Result } from "../verb.ts";
 import { isSetting } from "./branches.ts";
 import type { PreviewState } from "./state.ts";
-import { callsText, headOf } from "./tree-rows.ts";
+import { callsText, colourOf, headOf } from "./tree-rows.ts";
 
 /** Lines of an entry that are shown: of one that was looked for, of what people and the model say, of anything else. */
 const NAMED_LINES = 60;
 const TALK_LINES = 24;
 const OTHER_LINES = 6;
-
-const COLOURS: Readonly<Record<string, "cyan" | "green" | "blue" | "red">> = {
-  user: "cyan",
-  assistant: "green",
-  result: "blue",
-  failed: "red",
-};
 
 /** Lines of a preview, and the one to have in view. */
 interface PreviewText {
@@ -100,13 +94,6 @@ function warnings(shown: Result | undefined): string[] {
   return found;
 }
 
-/** Returns a size in the unit in which it is a short number. */
-export function sizeText(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`;
-  if (bytes < 1_000_000) return `${Math.round(bytes / 1000)} KB`;
-  return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(1)} GB`;
-}
-
 function conversation(shown: Result, entryId: string | undefined, words: string, page: OutputStyle): PreviewText {
   const lines: string[] = [];
   let focus = 0;
@@ -143,7 +130,7 @@ function* entryLines(entry: Result, isNamed: boolean, words: string, page: Outpu
   const said = String(entry.text ?? "").trimEnd();
   if (!isNamed && (isSetting(entry) || (said === "" && calls === "" && label === ""))) return;
   const head = cutTo(`${isNamed ? "> " : ""}${[kind, detail].filter(Boolean).join(" ")}${label}`, width);
-  yield paint(COLOURS[kind] ?? "magenta", head);
+  yield paint(colourOf(entry), head);
   const most = isNamed ? NAMED_LINES : isTalk ? TALK_LINES : OTHER_LINES;
   const text = said === "" ? [] : inertLines(said).flatMap((line) => wrap(line, width));
   const from = isNamed ? Math.max(0, hitLine(["", ...text], words) - 1 - Math.floor(most / 2)) : 0;

@@ -1,6 +1,6 @@
 /** Writes the rows of a tree: rails, kind, text, calls and label, in as many columns as there are. */
 
-import type { OutputStyle } from "../terminal/page.ts";
+import type { Colour, OutputStyle } from "../terminal/page.ts";
 import { column, count, cutTo, grouped, highlighted, inert, oneLine, widthOf } from "../terminal/text.ts";
 import type { Branches, FlatNode } from "./branches.ts";
 
@@ -15,12 +15,14 @@ const KINDS: Readonly<Record<string, string>> = {
   model_change: "model",
   thinking_level_change: "thinking",
   branch_summary: "summary",
+  branchSummary: "summary",
+  compactionSummary: "summary",
   session_info: "name",
   custom_message: "custom",
   context_edit: "edit",
 };
 
-const COLOURS: Readonly<Record<string, "cyan" | "green" | "magenta" | "blue">> = {
+const COLOURS: Readonly<Record<string, Colour>> = {
   user: "cyan",
   assistant: "green",
   compaction: "magenta",
@@ -31,7 +33,13 @@ const COLOURS: Readonly<Record<string, "cyan" | "green" | "magenta" | "blue">> =
 /** Returns the name of an entry's kind: the role of a message, the type of anything else. */
 function kindOf({ type, role }: FlatNode): string {
   const name = type === "message" && typeof role === "string" ? role : type;
-  return KINDS[name] ?? inert(name);
+  return Object.hasOwn(KINDS, name) ? KINDS[name] : inert(name);
+}
+
+/** Returns the colour in which an entry begins. */
+export function colourOf(node: FlatNode): Colour {
+  const kind = kindOf(node);
+  return node.isError ? "red" : Object.hasOwn(COLOURS, kind) ? COLOURS[kind] : "dim";
 }
 
 /** Returns calls as they are shown, `[bash: npm test] [edit: src/store.ts]`. */
@@ -134,12 +142,11 @@ function rowText(branches: Branches, row: number, page: OutputStyle, width: numb
   const more = hidden > 0 ? ` (+${grouped(hidden)})` : "";
   const standing = cutTo(headsText(style.heads?.get(row)), Math.floor(width * 0.4));
   const label = labelText(node, Math.min(34, Math.floor(width * 0.45)));
-  const [kind, detail] = headOf(node);
+  const head = headOf(node).filter(Boolean).join(" ");
   const said = wordsOf(node);
   const room = Math.max(0, width - widthOf(label) - widthOf(standing) - more.length);
-  const head = detail === "" ? kind : `${kind} ${detail}`;
   const line = cutTo(said === "" ? head : `${head}: ${said}`, room);
-  const colour = node.isError ? "red" : (COLOURS[kind] ?? "dim");
+  const colour = colourOf(node);
   const base = branches.isActive(row) ? "bold" : "plain";
   const tail = `${paint("dim", more)}${paint("yellow", label)}${paint("green", standing)}`;
   if (!line.startsWith(`${head}:`)) return `${paint(colour, line)}${tail}`;

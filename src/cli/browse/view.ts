@@ -1,5 +1,6 @@
 /** Draws the screen of `browse`. Only the rows that are on it are laid out. */
 
+import { AGE, fitColumns, headLine, type SessionColumns, sessionLine } from "../session-columns.ts";
 import { type OutputStyle, plain } from "../terminal/page.ts";
 import {
   ageText,
@@ -11,6 +12,7 @@ import {
   inert,
   oneLine,
   shortPath,
+  sizeText,
   widthOf,
 } from "../terminal/text.ts";
 import { money } from "../usage-report.ts";
@@ -19,7 +21,7 @@ import { helpLines, keyLine } from "./help.ts";
 import { BETWEEN, layoutOf } from "./layout.ts";
 import { selectedRow } from "./list.ts";
 import { sortName } from "./list-keys.ts";
-import { previewLines, sizeText } from "./preview.ts";
+import { previewLines } from "./preview.ts";
 import type { BrowseState, ListRow, Sort, TreeState } from "./state.ts";
 import { treeRow } from "./tree-rows.ts";
 
@@ -48,40 +50,29 @@ function helpView({ rows, columns, tree }: BrowseState, top: number, page: Outpu
 
 // --- the list ----------------------------------------------------------------------------------------------------
 
-/** Widths of the columns of the list; 0 leaves one out. */
-interface ListColumns {
-  readonly count: number;
-  readonly extra: number;
-  readonly title: number;
-  readonly cwd: number;
-  readonly id: number;
-}
-
 const GAP = 2;
 const CURSOR = 2;
 const MARKS = 2;
-const AGE = 4;
 const EXTRA = 8;
 const ID = 13;
 /** Columns of ids of entries. */
 const ENTRY_ID = 8;
 /** Columns that a title needs before others get any. */
 const TITLE = 24;
+/** Columns of a directory at most. */
+const CWD = 30;
 
-function columnsOf(state: BrowseState, visible: readonly ListRow[], width: number): ListColumns {
-  const { query } = state.list;
+function columnsOf({ list: { query } }: BrowseState, visible: readonly ListRow[], width: number): SessionColumns {
   const numbers = visible.map(({ session }) => grouped(session.messageCount ?? 0).length);
-  let left = width - CURSOR - MARKS - AGE - GAP;
-  const take = (wanted: number): number => {
-    if (left - wanted - GAP < TITLE) return 0;
-    left -= wanted + GAP;
-    return wanted;
+  const wanted = {
+    age: AGE,
+    count: Math.max(4, ...numbers),
+    amount: query.sort === "size" || query.sort === "cost" ? EXTRA : 0,
+    title: TITLE,
+    cwd: query.cwd === undefined ? Math.min(CWD, Math.floor(width * 0.25)) : 0,
+    id: width >= 100 ? ID : 0,
   };
-  const count = take(Math.max(4, ...numbers));
-  const extra = query.sort === "size" || query.sort === "cost" ? take(EXTRA) : 0;
-  const cwd = query.cwd === undefined ? take(Math.max(9, Math.min(30, Math.floor(width * 0.25)))) : 0;
-  const id = width >= 100 ? take(ID) : 0;
-  return { count, extra, title: Math.max(1, left), cwd, id };
+  return fitColumns(wanted, width - CURSOR - MARKS);
 }
 
 function listView(state: BrowseState, page: OutputStyle): string[] {
@@ -90,9 +81,11 @@ function listView(state: BrowseState, page: OutputStyle): string[] {
   const height = layoutOf(state).listHeight;
   const visible = rows.slice(top, top + height);
   const columns = columnsOf(state, visible, page.width);
+  const age = query.shelf === "trash" ? "GONE" : "AGE";
+  const head = headLine(columns, age, query.sort.toUpperCase(), page.width);
   const lines = visible.map((row, i) => {
     const isSelected = top + i === selected;
-    return marked(isSelected, (paint) => sessionLine(state, row, columns, { ...page, paint }), page);
+    return marked(isSelected, (paint) => rowLine(state, row, columns, { ...page, paint }), page);
   });
   if (rows.length === 0 && !list.asked) lines.push(cutTo(`  ${emptySentence(state)}`, page.width));
   while (lines.length < height) lines.push("");
@@ -101,7 +94,7 @@ function listView(state: BrowseState, page: OutputStyle): string[] {
   const place = rows.length === 0 ? "" : `${grouped(selected + 1)} of ${grouped(total)}`;
   return [
     titleLine(titleOf(state, page), place, page),
-    page.paint("dim", headLine(state, columns, page.width)),
+    page.paint("dim", cutTo(`${" ".repeat(CURSOR + MARKS)}${head}`, page.width)),
     ...lines,
   ];
 }
@@ -123,22 +116,6 @@ function emptySentence({ list: { query } }: BrowseState): string {
   return query.cwd === undefined ? `There are no ${kind}.` : `There are no ${kind} of this folder. Tab shows all.`;
 }
 
-function headLine(
-  { list: { query } }: BrowseState,
-  { count, extra, title, cwd, id }: ListColumns,
-  width: number,
-): string {
-  const head = [
-    column(query.shelf === "trash" ? "GONE" : "AGE", AGE, "right"),
-    count === 0 ? "" : column("MSGS", count, "right"),
-    extra === 0 ? "" : column(query.sort.toUpperCase(), extra, "right"),
-    column("NAME OR FIRST MESSAGE", title),
-    cwd === 0 ? "" : column("DIRECTORY", cwd),
-    id === 0 ? "" : "ID",
-  ];
-  return cutTo(`${" ".repeat(CURSOR + MARKS)}${head.filter(Boolean).join("  ")}`.trimEnd(), width);
-}
-
 /** Returns the marks of a session: its state, and its store. */
 function marksOf(state: BrowseState, { sessionPath, store }: Result): string {
   const facts = state.facts.get(sessionPath);
@@ -147,23 +124,21 @@ function marksOf(state: BrowseState, { sessionPath, store }: Result): string {
   return `${mark}${isV2 ? "2" : " "}`;
 }
 
-function sessionLine(state: BrowseState, row: ListRow, columns: ListColumns, page: OutputStyle): string {
+function rowLine(state: BrowseState, row: ListRow, columns: SessionColumns, page: OutputStyle): string {
   const { session } = row;
   const { paint, now, home } = page;
-  const { count, extra, title, cwd, id } = columns;
-  const { query } = state.list;
-  const time = query.sort === "created" ? session.created : session.modified;
-  const since = typeof time === "string" ? ageText(now - Date.parse(time)) : "";
+  const { sort } = state.list.query;
+  const time = sort === "created" ? session.created : session.modified;
   const marks = marksOf(state, session);
-  const cells = [
-    paint("dim", column(since, AGE, "right")),
-    count === 0 ? "" : column(session.messageCount === undefined ? "" : grouped(session.messageCount), count, "right"),
-    extra === 0 ? "" : column(extraText(session, query.sort), extra, "right"),
-    titleCell(state, row, title, page),
-    cwd === 0 ? "" : paint("dim", column(cutFront(shortPath(session.cwd ?? "", home), cwd), cwd)),
-    id === 0 ? "" : paint("cyan", cutTo(inert(session.shortId ?? String(session.sessionId).slice(0, id)), id)),
-  ];
-  return `${paint(marks[0] === "!" ? "red" : "yellow", marks)}${cells.filter(Boolean).join("  ")}`;
+  const cells = {
+    age: typeof time === "string" ? ageText(now - Date.parse(time)) : "",
+    count: session.messageCount === undefined ? "" : grouped(session.messageCount),
+    amount: extraText(session, sort),
+    title: titleCell(state, row, columns.title, page),
+    cwd: shortPath(session.cwd ?? "", home),
+    id: inert(session.shortId ?? String(session.sessionId).slice(0, ID)),
+  };
+  return `${paint(marks[0] === "!" ? "red" : "yellow", marks)}${sessionLine(columns, cells, paint)}`;
 }
 
 function extraText({ sizeBytes, cost }: Result, sort: Sort): string {

@@ -2,6 +2,8 @@
 
 import type { Colour, OutputStyle } from "./page.ts";
 
+export { sizeText } from "../../page/amounts.ts";
+
 /** Makes text inert for a terminal: control characters, and marks that change the direction of text, become escapes. */
 export function inert(text: unknown): string {
   return String(text).replace(
@@ -63,17 +65,6 @@ export function clockText(moment: unknown): string {
   const day = `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
   return `${day} ${two(time.getHours())}:${two(time.getMinutes())}`;
 }
-
-/** Returns a number of bytes in the largest unit that fits, in seven columns at most. */
-export function sizeText(bytes: number): string {
-  if (bytes < 1000) return `${bytes} B`;
-  let size = bytes / 1000;
-  let unit = 0;
-  for (; size >= 999.5 && unit < SIZE_UNITS.length - 1; unit++) size /= 1000;
-  return `${size < 9.95 ? size.toFixed(1) : size.toFixed(0)} ${SIZE_UNITS[unit]}`;
-}
-
-const SIZE_UNITS = ["kB", "MB", "GB", "TB", "PB", "EB"];
 
 /** Characters that take two columns (Unicode's East Asian Width W and F), without emoji. */
 const WIDE = new RegExp(

@@ -58,11 +58,11 @@ function* report(health: Result, most: number, page: OutputStyle): Generator<str
   yield health.ok ? page.paint("green", "No damage was found.") : page.paint("red", "Damage was found.");
 }
 
-/** Returns the lines of a fact: its label, and texts below each other. */
-function fact(label: string, texts: readonly string[], { width, paint }: OutputStyle): string[] {
+/** Returns the lines of a fact: its label, in so many columns, and texts below each other. */
+export function fact(label: string, texts: readonly string[], page: OutputStyle, columns = LABEL): string[] {
   return texts
-    .flatMap((text) => wrap(text, Math.max(12, width - LABEL)))
-    .map((text, i) => `${paint("dim", (i === 0 ? label : "").padEnd(LABEL))}${text}`);
+    .flatMap((text) => wrap(text, Math.max(12, page.width - columns)))
+    .map((text, i) => `${page.paint("dim", (i === 0 ? label : "").padEnd(columns))}${text}`);
 }
 
 function* facts(health: Result, page: OutputStyle): Generator<string> {
@@ -225,8 +225,13 @@ function* leftoverLines({ leftovers }: Result, page: OutputStyle): Generator<str
   yield* section("Left over; prune shows it, and prune --apply moves it to the trash:", rows, rows.length, page);
 }
 
+/** Returns a line about something that takes room: its size, its age, and what it is. */
+export function sizedRow(bytes: number, at: string, text: string, page: OutputStyle): string {
+  return cutTo(`  ${sizeText(bytes).padStart(7)}  ${agoText(at, page).padEnd(8)}  ${text}`, page.width);
+}
+
 /** Returns how long ago something was. */
-export function agoText(at: string, { now }: OutputStyle): string {
+function agoText(at: string, { now }: OutputStyle): string {
   const since = now - Date.parse(at);
   if (Number.isNaN(since)) return "some time ago";
   return since < 60_000 ? "just now" : `${ageText(since)} ago`;

@@ -3,9 +3,9 @@ import { requireYes } from "../confirmed.ts";
 import { timeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { count, cutTo, inert, oneLine, sizeText, wrap } from "../terminal/text.ts";
+import { count, inert, oneLine, sizeText, wrap } from "../terminal/text.ts";
 import type { Asking, Given, Result } from "../verb.ts";
-import { agoText } from "./doctor.ts";
+import { sizedRow } from "./doctor.ts";
 
 export const PRUNING_FLAGS = ["--older-than", "--forget-ids", "--archived", "--unnamed", "--apply", "--yes"];
 /** Milliseconds that a session has been deleted for when its rows go, unless the caller says otherwise. */
@@ -88,10 +88,7 @@ function whatGoes(found: Prunable): string {
 export function* prunedLines(result: Result, page: OutputStyle): Generator<string> {
   const found = result as FoundPrunable & Result;
   const row = (bytes: number, at: string, id: string, title: string): string =>
-    cutTo(
-      `  ${sizeText(bytes).padStart(7)}  ${agoText(at, page).padEnd(8)}  ${inert(id)}  ${oneLine(title)}`,
-      page.width,
-    );
+    sizedRow(bytes, at, `${inert(id)}  ${oneLine(title)}`, page);
   const more = (all: number, shown: number): string[] => (all > shown ? [`  and ${all - shown} more`] : []);
   for (const { sessionId, name, deletedAt, entries, bytes } of found.named)
     yield row(bytes, deletedAt, sessionId.slice(0, 8), name ?? count(entries, "entry", "entries"));

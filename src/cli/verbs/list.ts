@@ -3,12 +3,12 @@ import { holderText } from "../holder.ts";
 import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
 import { AGENTS_FLAG, agentsIn, CWD_FLAG, HERE_FLAG, numberAbove0 } from "../options.ts";
+import { AGE, fitColumns, headLine, type SessionColumns, sessionLine } from "../session-columns.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   ageText,
   column,
   count,
-  cutFront,
   cutTo,
   exact,
   grouped,
@@ -108,9 +108,10 @@ export default {
 } satisfies Verb;
 
 export function* table(sessions: Result[], total: number, page: OutputStyle, sort?: string): Generator<string> {
-  const { columns, head } = columnsFor(sessions, page, AMOUNTS[sort ?? ""]);
-  yield page.paint("dim", head);
-  for (const session of sessions) yield sessionRow(session, columns, page);
+  const shown = AMOUNTS[sort ?? ""];
+  const columns = columnsFor(sessions, page, shown);
+  yield page.paint("dim", headLine(columns, "AGE", shown?.head ?? "", page.width));
+  for (const session of sessions) yield sessionRow(session, columns, shown, page);
   const left = total - sessions.length;
   if (left > 0) yield page.paint("dim", cutTo(`${count(left, "more session", "more sessions")}.`, page.width));
   for (const session of sessions) yield* holderLines(session, page);
@@ -134,67 +135,28 @@ const AMOUNTS: Readonly<Record<string, Amount>> = {
   cost: { head: "COST", of: ({ cost }) => (cost === undefined ? "" : money(cost, 2)) },
 };
 
-/** Widths of a list's columns, and characters of an id that are shown; 0 leaves a column out. */
-interface Columns {
-  readonly age: number;
-  readonly count: number;
-  readonly amount: number;
-  readonly title: number;
-  readonly cwd: number;
-  readonly id: number;
-  readonly shown?: Amount;
-}
-
-/** Text between two columns. */
-const GAP = "  ";
-const AGE = 4;
+/** Characters of an id that are shown at least. */
 const ID = 8;
-const CWD = 9;
 /** Characters up to which an id is shown as a whole. */
 const WHOLE = 12;
+/** Columns of a title at least. */
 const TITLE = 16;
 
-/** Returns the columns in which sessions fit a page, and the line above them. */
-function columnsFor(
-  sessions: readonly Result[],
-  page: OutputStyle,
-  shown?: Amount,
-): { columns: Columns; head: string } {
-  const columns = { ...widthsFor(sessions, page, shown), shown };
-  const { age, count, amount, title, cwd, id } = columns;
-  const head = cells([
-    column("AGE", age, "right"),
-    column("MSGS", count, "right"),
-    column(shown?.head ?? "", amount, "right"),
-    column("NAME OR FIRST MESSAGE", title),
-    column("DIRECTORY", cwd),
-    id === 0 ? "" : "ID",
-  ]);
-  return { columns, head: cutTo(head, page.width) };
-}
-
-/** Returns the widths of the columns. On a narrow page, all but the titles are left out one after the other. */
-function widthsFor(sessions: readonly Result[], { width, home }: OutputStyle, shown: Amount | undefined): Columns {
-  let count = 4;
-  let widest = CWD;
-  let id = ID;
-  let amount = shown ? AGE : 0;
-  for (const session of sessions) {
-    count = Math.max(count, grouped(session.messageCount).length);
-    widest = Math.max(widest, widthOf(shortPath(session.cwd ?? "", home)));
-    id = Math.max(id, widthOf(idText(session)));
-    if (shown) amount = Math.max(amount, shown.of(session).length);
-  }
-  const numbers = AGE + count + 2 * GAP.length + (shown ? amount + GAP.length : 0);
-  if (width < numbers + TITLE) return { age: 0, count: 0, amount: 0, title: width, cwd: 0, id: 0 };
-  const afterNumbers = width - numbers;
-  const widths = { age: AGE, count, amount };
-  const afterId = afterNumbers - id - GAP.length;
-  // An id that is cut off may be that of another session, too: it is shown as a whole, or not at all.
-  if (afterId < TITLE) return { ...widths, title: afterNumbers, cwd: 0, id: 0 };
-  if (afterId < TITLE + GAP.length + CWD) return { ...widths, title: afterId, cwd: 0, id };
-  const cwd = Math.max(CWD, Math.min(widest, Math.floor(afterId * 0.35)));
-  return { ...widths, title: afterId - cwd - GAP.length, cwd, id };
+/** Returns the widths in which sessions fit a page. */
+function columnsFor(sessions: readonly Result[], { width, home }: OutputStyle, shown?: Amount): SessionColumns {
+  const widest = (least: number, of: (session: Result) => string): number =>
+    sessions.reduce((most, session) => Math.max(most, widthOf(of(session))), least);
+  return fitColumns(
+    {
+      age: AGE,
+      count: widest(4, ({ messageCount }) => grouped(messageCount)),
+      amount: shown ? widest(AGE, shown.of) : 0,
+      title: TITLE,
+      cwd: widest(1, ({ cwd }) => shortPath(cwd ?? "", home)),
+      id: widest(ID, idText),
+    },
+    width,
+  );
 }
 
 /** Returns the beginning of a session's id that no other session's id has. */
@@ -203,21 +165,21 @@ function idText({ sessionId, shortId }: Result): string {
 }
 
 /** Returns a session as one line, no wider than the page. */
-function sessionRow(session: Result, columns: Columns, page: OutputStyle): string {
-  const { age, count, amount, title, cwd, id, shown } = columns;
-  const { paint } = page;
-  const { name, messageCount, modified } = session;
-  const since = modified === null ? "" : ageText(page.now - Date.parse(modified));
+function sessionRow(session: Result, columns: SessionColumns, shown: Amount | undefined, page: OutputStyle): string {
+  const { title } = columns;
+  const { paint, home } = page;
+  const { name, messageCount, modified, cwd } = session;
   const text = titleOf(session);
-  const folder = cutFront(shortPath(session.cwd ?? "", page.home), cwd);
-  return cells([
-    paint("dim", column(since, age, "right")),
-    column(grouped(messageCount), count, "right"),
-    column(shown?.of(session) ?? "", amount, "right"),
-    text === "" ? paint("dim", column("(nothing said)", title)) : paint(name ? "bold" : "plain", column(text, title)),
-    paint("dim", column(folder, cwd)),
-    id === 0 ? "" : paint("cyan", idText(session)),
-  ]);
+  const cells = {
+    age: modified === null ? "" : ageText(page.now - Date.parse(modified)),
+    count: grouped(messageCount),
+    amount: shown?.of(session) ?? "",
+    title:
+      text === "" ? paint("dim", column("(nothing said)", title)) : paint(name ? "bold" : "plain", column(text, title)),
+    cwd: shortPath(cwd ?? "", home),
+    id: idText(session),
+  };
+  return sessionLine(columns, cells, paint);
 }
 
 /** Returns what a session is known by. A fork begins as its original does, so it is told by its mark and that name. */
@@ -228,9 +190,4 @@ function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agen
   if (marks.length === 0) return text;
   const original = forkedFrom?.name ? ` (fork of ${oneLine(forkedFrom.name)})` : "";
   return `${marks.join(" ")} ${text === "" ? "(nothing said)" : text}${original}`;
-}
-
-/** Joins the columns that are shown; one without a width is empty. */
-function cells(all: readonly string[]): string {
-  return all.filter((text) => text !== "").join(GAP);
 }

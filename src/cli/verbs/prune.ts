@@ -6,7 +6,7 @@ import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutFront, cutTo, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
 import type { Asking, Given, Result, Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
-import { agoText, KINDS } from "./doctor.ts";
+import { KINDS, sizedRow } from "./doctor.ts";
 
 export const prune = {
   name: "prune",
@@ -108,7 +108,7 @@ function bytesOf(leftovers: readonly Result[]): number {
 function rowText({ sizeBytes, since, sessionId, name, path }: Result, page: OutputStyle): string {
   const id = sessionId === null ? "" : `${inert(sessionId.slice(0, 8))}  `;
   const what = name === null ? shortPath(path, page.home) : oneLine(name);
-  return cutTo(`  ${sizeText(sizeBytes).padStart(7)}  ${agoText(since, page).padEnd(8)}  ${id}${what}`, page.width);
+  return sizedRow(sizeBytes, since, `${id}${what}`, page);
 }
 
 /** Returns what is lost with some leftovers, each sentence once. */
@@ -159,8 +159,7 @@ function* trashLines({ items, totalBytes, kept }: Result, flags: Given["flags"],
   for (const { sessionPath, sessionId, name, deletedAt, sizeBytes } of items) {
     const id = sessionId === null ? "leftovers" : inert(sessionId.slice(0, 8));
     const what = name === null ? shortPath(sessionPath, page.home) : oneLine(name);
-    const row = `  ${sizeText(sizeBytes).padStart(7)}  ${agoText(deletedAt, page).padEnd(8)}  ${id}  ${what}`;
-    yield cutTo(row, page.width);
+    yield sizedRow(sizeBytes, deletedAt, `${id}  ${what}`, page);
   }
   for (const { itemPath, reason } of kept) yield* wrap(`  ${inert(itemPath)}: ${inert(reason)}`, page.width);
   if (items.length === 0) return;

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { type Disk, realDisk } from "../../storage/fs/disk.ts";
-import { guarded, replaceFile } from "../../storage/fs/files.ts";
+import { guarded, putInPlace } from "../../storage/fs/files.ts";
 import { absolute } from "../../storage/fs/paths.ts";
 import { UsageError } from "../options.ts";
 import { schemaFile } from "../schema-files.ts";
@@ -43,7 +43,7 @@ async function copyTo(disk: Disk, folder: string): Promise<string[]> {
   const paths: string[] = [];
   for (const name of Object.values(FILES)) {
     const path = join(folder, name);
-    await replaceFile(disk, path, schemaFile(name), { sync: false });
+    await putInPlace(disk, path, schemaFile(name), { replace: true, sync: false });
     paths.push(path);
   }
   return paths;

@@ -3,9 +3,10 @@ import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
-import { column, grouped, inert, widthOf, wrap } from "../terminal/text.ts";
+import { column, grouped, inert, widthOf } from "../terminal/text.ts";
 import { GROUPS, type GroupName, money, usageChart, usageCsv, usageTable } from "../usage-report.ts";
 import { askAbout, type Given, type Result, type Verb } from "../verb.ts";
+import { fact } from "./doctor.ts";
 
 /** Rows that are printed on a terminal by default. */
 const ON_TERMINAL = 50;
@@ -84,22 +85,17 @@ function sessionStats(stats: Result, page: OutputStyle): string[] {
   ];
   const bytes = Object.entries(bytesByType as Record<string, number>);
   const stored = [["", "BYTES"], ...bytes.map(([type, n]) => [inert(type), grouped(n)])];
+  // Programs get each on one line, however long it is.
+  const wide = page.isTerminal ? page : { ...page, width: Number.POSITIVE_INFINITY };
   return [
-    ...fact("Session", stats.sessionId, page),
-    ...fact("File", stats.sessionFile ?? "none", page),
+    ...fact("Session", [inert(stats.sessionId)], wide, LABEL),
+    ...fact("File", [inert(stats.sessionFile ?? "none")], wide, LABEL),
     ...[rows, origins, stored].flatMap((table) => ["", ...aligned(table, page.width)]),
   ];
 }
 
 /** Columns of a label and the space behind it. */
 const LABEL = 9;
-
-/** Returns a label and its text. Programs get it on one line, however long it is. */
-function fact(label: string, text: string, { width, paint, isTerminal }: OutputStyle): string[] {
-  const lines = isTerminal ? wrap(inert(text), width - LABEL) : [inert(text)];
-  const [space, indent] = [" ".repeat(LABEL - label.length), " ".repeat(LABEL)];
-  return lines.map((line, i) => `${i === 0 ? `${paint("dim", label)}${space}` : indent}${line}`);
-}
 
 /** Digits after the point of what one session costs. */
 const DIGITS = 4;

@@ -2,10 +2,10 @@
 
 import { blocksOf, editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../../core/format/loose.ts";
 import { mainArgument, shownText, type ToolCall } from "../../core/format/message.ts";
-import { sizeOf } from "../amounts.ts";
+import { sizeText } from "../amounts.ts";
 import { withoutAnsi } from "../ansi.ts";
 import { jsonOf } from "../blocks.ts";
-import type { CallResult } from "../calls.ts";
+import { type CallResult, rangeText } from "../calls.ts";
 import { languageOf } from "../code.ts";
 import { type DiffLine, diffOf, isDiff, isDrawable } from "../diff.ts";
 import { isLong, lengthOf } from "../fold.ts";
@@ -56,17 +56,11 @@ function writtenCall({ name, arguments: args }: ToolCall, result: CallResult | u
   if (path !== undefined && kind === "write" && content !== undefined)
     return { beside: codeSpan(path), below: block("File", content, languageOf(path)), tells: true };
   if (path !== undefined && kind === "read")
-    return { beside: codeSpan(path) + rangeOf(given), below: "", language: languageOf(path) };
+    return { beside: `${codeSpan(path)} ${rangeText(given)}`.trimEnd(), below: "", language: languageOf(path) };
   const main = mainArgument(args);
   const isAll = Object.keys(given).length <= 1 && main.length <= 300 && !main.includes("\n");
   const json = isAll || args === undefined || args === null ? "" : jsonOf(args);
   return { beside: codeSpan(main), below: block("Arguments", json, "json") };
-}
-
-function rangeOf({ offset, limit }: LooseMembers): string {
-  if (typeof offset !== "number" && typeof limit !== "number") return "";
-  const from = typeof offset === "number" ? offset : 1;
-  return ` lines ${from}–${typeof limit === "number" ? from + limit - 1 : ""}`;
 }
 
 /** Returns output of a program without its colours; a lone carriage return begins a line. */
@@ -94,7 +88,7 @@ function resultMarkdown({ message, anchor, label }: CallResult, call: WrittenCal
 
 /** Returns that a picture was there: GitHub shows none that lies within the document. */
 export function imageMarkdown({ mimeType, data }: LooseMembers): string {
-  const size = typeof data === "string" && data !== "" ? sizeOf((data.length * 3) / 4) : "no data";
+  const size = typeof data === "string" && data !== "" ? sizeText((data.length * 3) / 4) : "no data";
   return `*\\[${plainLine(`image ${shownText(mimeType).slice(0, 100)}`)}, ${size}: not in this document\\]*\n\n`;
 }
 

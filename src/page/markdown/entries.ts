@@ -3,9 +3,9 @@
 import type { ExportPage, PageBranch, PageEntry } from "../../core/export/page.ts";
 import { blocksOf, type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { amountOf, preview, shownText, stringOf, type ToolCall, toolCalls } from "../../core/format/message.ts";
-import { counted, money, shortCount } from "../amounts.ts";
-import { jsonOf } from "../blocks.ts";
-import type { CallResult } from "../calls.ts";
+import { counted, shortCount } from "../amounts.ts";
+import { jsonOf, usageWords } from "../blocks.ts";
+import { resultOf } from "../calls.ts";
 import { groupsOf } from "../groups.ts";
 import { block, callMarkdown, imageMarkdown, loneResultMarkdown, ranMarkdown } from "./calls.ts";
 import { anchorAt, foldedCode, foldedText, plainLine, summaryHtml } from "./inert.ts";
@@ -122,21 +122,13 @@ function messageMarkdown(
     const model = stringOf(message.model);
     const isNew = model !== "" && model !== written.model;
     if (isNew) written.model = model;
-    const beside = [isNew ? plainLine(model) : "", usageOf(message.usage)].filter(Boolean).join(" · ");
+    const usage = usageWords(message.usage).join(", ").replace("$", "\\$&");
+    const beside = [isNew ? plainLine(model) : "", usage].filter(Boolean).join(" · ");
     return named(entry, "Assistant", beside) + blocksMarkdown(content, results) + stopOf(message);
   }
   if (role === "toolResult") return loneResultMarkdown({ message, anchor: entry.anchor, label: entry.label });
   if (role === "bashExecution") return `${anchorAt(entry.anchor)}${ranMarkdown(message)}`;
   return named(entry, shownText(role) || "Message") + blocksMarkdown(content);
-}
-
-function usageOf(usage: unknown): string {
-  const { input, output, cacheRead, cacheWrite, cost } = membersOf(usage);
-  const tokens = [input, cacheRead, cacheWrite].reduce<number>((sum, amount) => sum + amountOf(amount), 0);
-  if (tokens + amountOf(output) === 0) return "";
-  const total = amountOf(membersOf(cost).total);
-  const paid = total === 0 ? "" : `, \\${money(total)}`;
-  return `${shortCount(tokens)} in, ${shortCount(amountOf(output))} out${paid}`;
 }
 
 function stopOf({ stopReason, errorMessage }: LooseMembers): string {
@@ -161,11 +153,6 @@ function blocksMarkdown(content: unknown, results: ReadonlyMap<ToolCall, PageEnt
 
 function thinkingMarkdown(text: string): string {
   return text.trim() === "" ? "" : foldedText("Thinking", text);
-}
-
-function resultOf(entry: PageEntry | undefined): CallResult | undefined {
-  if (!entry || entry.number < 0) return undefined;
-  return { message: membersOf(entry.body.message), anchor: entry.anchor, label: entry.label };
 }
 
 /** Returns an entry that is no message as one line. */

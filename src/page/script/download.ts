@@ -1,6 +1,6 @@
 /** The session's JSONL, which the page holds packed: unpacked part by part, and given as a file. */
 
-import { sizeOf } from "../amounts.ts";
+import { sizeText } from "../amounts.ts";
 import { button, make } from "./elements.ts";
 
 interface PackedSession {
@@ -16,7 +16,7 @@ export function offerDownload(say: (words: string) => void): void {
   if (about === undefined || !facts || typeof DecompressionStream === "undefined") return;
   const session = JSON.parse(about) as PackedSession;
   const save = button("Download", "small", () => void download(session, say), session.name);
-  const sizes = make("span", { class: "dim" }, ` ${sizeOf(session.whole)}, ${sizeOf(session.packed)} in this page`);
+  const sizes = make("span", { class: "dim" }, ` ${sizeText(session.whole)}, ${sizeText(session.packed)} in this page`);
   facts.append(make("div", {}, make("dt", {}, "JSONL"), make("dd", {}, save, sizes)));
 }
 

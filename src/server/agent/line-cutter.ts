@@ -1,8 +1,6 @@
 /** Cuts what an agent says into lines, whose bytes stay as they are, and tells what those are that are dropped. */
 
-/** Bytes of a line over the limit that are kept: enough for its type and id. */
-const KEPT = 4096;
-const LF = 0x0a;
+import { type Cut, LineDecoder } from "../connection/framing.ts";
 
 /** The receiver of lines. */
 export interface LineSink {
@@ -14,59 +12,27 @@ export interface LineSink {
 
 export class LineCutter {
   private readonly sink: LineSink;
-  private readonly limit: number;
-  /** Pieces of a line whose end has not come. */
-  private held: Buffer[] = [];
-  private heldBytes = 0;
-  /** The line that is being dropped. */
-  private dropped: { readonly beginning: Buffer; size: number } | undefined;
+  private readonly decoder: LineDecoder;
 
   constructor(sink: LineSink, limit: number) {
     this.sink = sink;
-    this.limit = limit;
+    this.decoder = new LineDecoder(limit, true);
   }
 
   push(chunk: Buffer): void {
-    let from = 0;
-    while (from < chunk.length) {
-      const end = chunk.indexOf(LF, from);
-      if (end < 0) return this.hold(chunk.subarray(from));
-      this.take(chunk.subarray(from, end + 1));
-      from = end + 1;
-    }
+    this.decoder.push(chunk);
+    for (let cut = this.decoder.next(); cut; cut = this.decoder.next()) this.take(cut);
   }
 
   /** Gives out what came after the last line feed. */
   end(): void {
-    if (this.heldBytes > 0 || this.dropped) this.take(Buffer.from("\n"));
+    const cut = this.decoder.end();
+    if (cut) this.take(cut);
   }
 
-  private take(rest: Buffer): void {
-    const { dropped } = this;
-    if (dropped) {
-      this.dropped = undefined;
-      this.sink.tooLong(dropped.beginning, dropped.size + rest.length - 1);
-      return;
-    }
-    if (this.heldBytes === 0) return this.sink.line(rest);
-    const line = Buffer.concat([...this.held, rest]);
-    this.held = [];
-    this.heldBytes = 0;
-    this.sink.line(line);
-  }
-
-  private hold(piece: Buffer): void {
-    if (this.dropped) {
-      this.dropped.size += piece.length;
-      return;
-    }
-    this.held.push(piece);
-    this.heldBytes += piece.length;
-    if (this.heldBytes <= this.limit) return;
-    const beginning = Buffer.from(Buffer.concat(this.held, this.heldBytes).subarray(0, KEPT));
-    this.dropped = { beginning, size: this.heldBytes };
-    this.held = [];
-    this.heldBytes = 0;
+  private take(cut: Cut): void {
+    if (cut.kind === "payload") this.sink.line(cut.bytes);
+    else if (cut.kind === "too_large") this.sink.tooLong(cut.bytes, cut.size ?? 0);
   }
 }
 

@@ -96,15 +96,20 @@ class ByteQueue {
   }
 }
 
-/** Decoder of payloads that end with a line feed. Drops a carriage return before it, and blank lines. */
-class LineDecoder implements Decoder {
+/**
+ * Decoder of payloads that end with a line feed. Drops that and a carriage return before it, and blank lines. `isExact`:
+ * every line keeps its bytes, and the last one gets the line feed that it lacks.
+ */
+export class LineDecoder implements Decoder {
   readonly name = "lines";
   private readonly queue = new ByteQueue();
   limit: number;
+  private readonly isExact: boolean;
   private dropping: { kept: Buffer; size: number } | undefined;
 
-  constructor(limit: number) {
+  constructor(limit: number, isExact = false) {
     this.limit = limit;
+    this.isExact = isExact;
   }
 
   push(chunk: Buffer): void {
@@ -132,6 +137,7 @@ class LineDecoder implements Decoder {
         }
         return undefined;
       }
+      if (this.isExact && end <= this.limit) return { kind: "payload", bytes: this.queue.shift(end + 1) };
       const line = this.queue.shift(end);
       this.queue.skip(1);
       const cut = this.cut(line);
@@ -141,7 +147,9 @@ class LineDecoder implements Decoder {
 
   end(): Cut | undefined {
     if (this.dropping) return { kind: "too_large", bytes: this.dropping.kept, size: this.dropping.size };
-    return this.cut(this.queue.shift(this.queue.length));
+    const rest = this.queue.shift(this.queue.length);
+    if (this.isExact && rest.length > 0) return { kind: "payload", bytes: Buffer.concat([rest, Buffer.of(LF)]) };
+    return this.cut(rest);
   }
 
   private cut(line: Buffer): Cut | undefined {

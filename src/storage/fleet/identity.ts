@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { NotedFleet } from "../../core/ports/fleet.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
-import { ifPresent, replaceFile } from "../fs/files.ts";
+import { ifPresent, putInPlace } from "../fs/files.ts";
 import { sha256 } from "../v2/frame.ts";
 import type { AskServer } from "./server-fact.ts";
 
@@ -73,7 +73,10 @@ export function notedStore(disk: Disk, stateFolder: string, shown: string): Know
       await met.note(id);
       try {
         disk.makeFolder(folder);
-        await replaceFile(disk, file, bytesOf(JSON.stringify({ address: shown, store: id })), { sync: true });
+        await putInPlace(disk, file, bytesOf(JSON.stringify({ address: shown, store: id })), {
+          replace: true,
+          sync: true,
+        });
       } catch {
         // The next process notes it.
       }

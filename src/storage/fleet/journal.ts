@@ -11,7 +11,7 @@ import { storageFailure } from "../../core/errno.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { FleetConflict, FleetEnd, JournaledSession, NotedFleet } from "../../core/ports/fleet.ts";
 import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
-import { ifPresent, replaceFile } from "../fs/files.ts";
+import { ifPresent, putInPlace } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
 import { isOneFile } from "../fs/stamps.ts";
@@ -258,7 +258,10 @@ export class Journal {
       this.disk.makeFolder(this.folder);
       if (!this.hasDurableFolder) await this.disk.syncFolder(dirname(this.folder));
       this.hasDurableFolder = true;
-      await replaceFile(this.disk, join(this.folder, name), bytesOf(JSON.stringify(known)), { sync: true });
+      await putInPlace(this.disk, join(this.folder, name), bytesOf(JSON.stringify(known)), {
+        replace: true,
+        sync: true,
+      });
       // It has what they said.
       this.removeNotes(known, name);
       await this.disk.syncFolder(this.folder);

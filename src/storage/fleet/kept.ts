@@ -4,7 +4,7 @@ import { basename, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { headerIn } from "../../core/format/entry.ts";
 import { contentText, preview } from "../../core/format/message.ts";
-import { concat, parse } from "../../core/json/json.ts";
+import { concat, linesIn, parse } from "../../core/json/json.ts";
 import type { KeptEntries, KeptPlace } from "../../core/ports/kept-entries.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { type Disk, readWhole } from "../fs/disk.ts";
@@ -74,15 +74,8 @@ export function keptPlace(disk: Disk, folder: string): KeptPlace {
 }
 
 function linesOf(bytes: Uint8Array): Uint8Array[] {
-  const lines: Uint8Array[] = [];
-  for (let start = 0; start < bytes.length; ) {
-    const end = bytes.indexOf(0x0a, start);
-    // What has no end was not written as a whole.
-    if (end < 0) break;
-    lines.push(bytes.subarray(start, end));
-    start = end + 1;
-  }
-  return lines;
+  // What has no end was not written as a whole.
+  return [...linesIn(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))];
 }
 
 /** Whether a line is an entry as programs write them. Others would damage the session that they are appended to. */

@@ -16,8 +16,8 @@ import { bytesOf } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Fidelity } from "../../core/ports/fidelity.ts";
 import { Nodes } from "../../core/tree/nodes.ts";
-import { closeQuietly, type Disk, publishNew, readWhole, realDisk, removeQuietly, writeAll } from "../fs/disk.ts";
-import { infoOrNull, readAt, withFile } from "../fs/files.ts";
+import { closeQuietly, type Disk, readWhole, realDisk, removeQuietly, writeAll } from "../fs/disk.ts";
+import { infoOrNull, putInPlaceNow, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import type { Stamp } from "../fs/stamps.ts";
 import { readIndexSnapshot, writeIndexSnapshot } from "../log/snapshot-cache.ts";
@@ -146,10 +146,7 @@ export class KeptDerivations {
         trailer.setFloat64(0, from, true);
         writeAll(disk, fd, new Uint8Array(trailer.buffer));
       };
-      closeQuietly(
-        disk,
-        publishNew(disk, path, fill, (temporary) => disk.rename(temporary, path)),
-      );
+      putInPlaceNow(disk, path, fill, { replace: true, sync: false });
       this.bound();
     } catch {
       // A full disk, or one that is only read.

@@ -2,17 +2,8 @@
 
 import { createHash } from "node:crypto";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
-import {
-  closeQuietly,
-  type Disk,
-  type FileInfo,
-  publishNew,
-  readAll,
-  refusesLinks,
-  renameExclusive,
-  writeAll,
-} from "./disk.ts";
-import { isNameTaken, readAt, withFile, writeTemporary } from "./files.ts";
+import { type Disk, type FileInfo, readAll, refusesLinks, renameExclusive, writeAll } from "./disk.ts";
+import { isNameTaken, putInPlaceNow, readAt, withFile, writeTemporary } from "./files.ts";
 import { isSameFile } from "./stamps.ts";
 
 /** Bytes copied without a pause. */
@@ -31,17 +22,13 @@ export async function copyFile(
   withMode: boolean,
   done?: (at: number) => void,
 ): Promise<FileInfo> {
-  return withFile(disk, disk.openRead(from), (source) =>
-    publish(disk, to, async (copy) => {
+  return withFile(disk, disk.openRead(from), (source) => {
+    const fill = async (copy: number): Promise<void> => {
       if (withMode) disk.copyMode(from, copy);
       await copyBytes(disk, source, copy, 0, disk.infoOf(source).size, done);
-    }),
-  );
-}
-
-/** Writes a durable file and gives it the name `path` when it is complete. Returns what it made. Throws EEXIST. */
-export function publish(disk: Disk, path: string, fill: (fd: number) => Promise<void>): Promise<FileInfo> {
-  return writeTemporary(disk, path, fill, { sync: true }, (temporary) => nameExclusive(disk, temporary, path));
+    };
+    return writeTemporary(disk, to, fill, { sync: true }, (temporary) => nameExclusive(disk, temporary, to));
+  });
 }
 
 /** Gives a temporary file a name that must be free. Returns what has the name then. Throws EEXIST. */
@@ -70,12 +57,11 @@ export function keepAs(disk: Disk, path: string, name: string): void {
   } catch (error) {
     if (!refusesLinks(error)) throw error;
     withFile(disk, disk.openRead(path), (from) => {
-      const copy = publishNew(disk, name, (fd) => {
+      const fill = (fd: number): void => {
         disk.copyMode(path, fd);
         for (const piece of piecesOf(disk, from, 0, disk.infoOf(from).size)) writeAll(disk, fd, piece);
-        disk.syncNow(fd);
-      });
-      closeQuietly(disk, copy);
+      };
+      putInPlaceNow(disk, name, fill, { replace: false, sync: true });
     });
   }
 }

@@ -10,6 +10,7 @@ import {
   publishNew,
   readAll,
   removeQuietly,
+  renameExclusive,
   temporaryName,
   writeAll,
 } from "./disk.ts";
@@ -111,8 +112,12 @@ export function ifFile<T>(read: () => T): T | null {
   }
 }
 
-/** `sync`: whether the content is on the medium before the file gets its name. */
-type WritingOptions = { readonly sync: boolean };
+interface Placing {
+  /** Whether the file takes the place of another that has the name; otherwise EEXIST is thrown. */
+  readonly replace: boolean;
+  /** Whether the content is on the medium before the file gets its name. */
+  readonly sync: boolean;
+}
 
 /**
  * Writes a temporary file in the folder of `path`, closes it, and lets `name` give it its name, which may be another
@@ -121,15 +126,15 @@ type WritingOptions = { readonly sync: boolean };
 export async function writeTemporary<T>(
   disk: Disk,
   path: string,
-  fill: (fd: number) => void | Promise<void>,
-  { sync }: WritingOptions,
+  fill: (fd: number, temporary: string) => void | Promise<void>,
+  { sync }: Pick<Placing, "sync">,
   name: (temporary: string) => T | Promise<T>,
 ): Promise<T> {
   const temporary = temporaryName(path);
   const fd = disk.create(temporary);
   try {
     try {
-      await fill(fd);
+      await fill(fd, temporary);
       if (sync) await disk.sync(fd);
     } catch (error) {
       closeQuietly(disk, fd);
@@ -143,19 +148,36 @@ export async function writeTemporary<T>(
   }
 }
 
-/** Replaces a file, or makes it, in one step. A failure leaves it as it was. The caller syncs the folder. */
-export function replaceFile(disk: Disk, path: string, bytes: Uint8Array, options: WritingOptions): Promise<void> {
-  const fill = (fd: number): void => writeAll(disk, fd, bytes);
-  return writeTemporary(disk, path, fill, options, (temporary) => disk.rename(temporary, path));
+/**
+ * Puts a file with this content in its place in one step. A failure leaves what was there as it was. The caller syncs the
+ * folder, where that matters: some have more to do first.
+ */
+export function putInPlace(
+  disk: Disk,
+  path: string,
+  content: Uint8Array | ((fd: number) => Promise<void>),
+  { replace, sync }: Placing,
+): Promise<void> {
+  const fill = typeof content === "function" ? content : (fd: number): void => writeAll(disk, fd, content);
+  return writeTemporary(disk, path, fill, { sync }, (temporary) =>
+    replace ? disk.rename(temporary, path) : renameExclusive(disk, temporary, path),
+  );
 }
 
-/** Makes a file with this content, in one step and blocking everything else. Throws EEXIST when the name is taken. */
-export function publishBytes(disk: Disk, path: string, bytes: Uint8Array, { sync }: WritingOptions): void {
-  const fd = publishNew(disk, path, (fd) => {
-    writeAll(disk, fd, bytes);
+/** Does so blocking everything else. */
+export function putInPlaceNow(
+  disk: Disk,
+  path: string,
+  content: Uint8Array | ((fd: number) => unknown),
+  { replace, sync }: Placing,
+): void {
+  const fill = (fd: number): void => {
+    if (typeof content === "function") content(fd);
+    else writeAll(disk, fd, content);
     if (sync) disk.syncNow(fd);
-  });
-  closeQuietly(disk, fd);
+  };
+  const name = replace ? (temporary: string): void => disk.rename(temporary, path) : undefined;
+  closeQuietly(disk, publishNew(disk, path, fill, name));
 }
 
 /** Returns a name, or for `n` from 2 on the name with that number after it. */

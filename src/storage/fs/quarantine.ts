@@ -3,7 +3,7 @@
 import { basename, dirname, join } from "node:path";
 import { unfinished } from "../../core/errno.ts";
 import type { Disk } from "./disk.ts";
-import { freeName, isNameTaken, nth, publishBytes } from "./files.ts";
+import { freeName, isNameTaken, nth, putInPlaceNow } from "./files.ts";
 import { namesIn, UnsyncedFolders } from "./folders.ts";
 
 /** The end of the name of such a backup, and its number. */
@@ -18,7 +18,7 @@ export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint
   for (let n = 1; ; n++) {
     const path = join(folder, `${nth(name, n, "-")}.bin`);
     try {
-      publishBytes(disk, path, bytes, { sync });
+      putInPlaceNow(disk, path, bytes, { replace: false, sync });
     } catch (error) {
       if (!isNameTaken(error)) throw error;
       continue;

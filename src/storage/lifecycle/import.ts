@@ -9,10 +9,10 @@ import type { Progress } from "../../core/ports/catalog.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { Imported } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { copyFile, cutBack, pause, piecesOf, publish, sameStretch, wholeLinesOf } from "../fs/chunked-io.ts";
+import { copyFile, cutBack, pause, piecesOf, sameStretch, wholeLinesOf } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, writeAll } from "../fs/disk.ts";
-import { closing, freeName, guarded, infoOrNull, isNameTaken, nth, readAt, withFile } from "../fs/files.ts";
+import { closing, freeName, guarded, infoOrNull, isNameTaken, nth, putInPlace, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import type { HeaderPlace } from "../fs/header.ts";
 import { fileName, folderFor, folderName } from "../fs/paths.ts";
@@ -150,7 +150,8 @@ async function importSource(
   const line = withMember(withId, parent, bytesOf(JSON.stringify(other)));
   await asOperation(deps, log, { sessionId, sessionPath: target }, async () => {
     await bringAttachments(disk, source.path, target);
-    await publish(disk, target, (fd) => copySession(disk, [source.fd, fd], size, source, line, done));
+    const fill = (fd: number): Promise<void> => copySession(disk, [source.fd, fd], size, source, line, done);
+    await putInPlace(disk, target, fill, { replace: false, sync: true });
     await disk.syncFolder(dirname(target));
   });
   return { ...conflict, sessionPath: target, outcome: "conflict" };

@@ -7,7 +7,7 @@ import { randomFillSync } from "node:crypto";
 import { join } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { bytesOf, linesIn, parse } from "../../core/json/json.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { NewOperation, Operation, OperationLog } from "../../core/ports/operations.ts";
 import { closeQuietly, type Disk, removeQuietly } from "../fs/disk.ts";
@@ -261,12 +261,9 @@ class NumberedFiles {
 
 /** Yields the lines that are objects; what is damaged or torn is passed over. */
 function* parsedLines(bytes: Uint8Array): Generator<object> {
-  for (let start = 0; start < bytes.length; ) {
-    const feed = bytes.indexOf(0x0a, start);
-    const end = feed < 0 ? bytes.length : feed;
-    const line = end > start ? lineOrNull(bytes.subarray(start, end)) : null;
+  for (const text of linesIn(bytes)) {
+    const line = lineOrNull(text);
     if (line !== null) yield line;
-    start = end + 1;
   }
 }
 

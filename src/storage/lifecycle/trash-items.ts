@@ -6,7 +6,7 @@
 import { basename, join } from "node:path";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { type Disk, exists, readWhole, removeQuietly } from "../fs/disk.ts";
-import { infoOrNull, nth, publishBytes } from "../fs/files.ts";
+import { infoOrNull, nth, putInPlaceNow } from "../fs/files.ts";
 import { entriesIn, namesIn } from "../fs/folders.ts";
 import { type StoragePaths, trashFolder } from "../fs/paths.ts";
 
@@ -92,7 +92,7 @@ export async function makeItem(disk: Disk, paths: StoragePaths, id: string, reco
 export async function writeRecord(disk: Disk, item: string, record: TrashRecord): Promise<void> {
   try {
     if (!exists(disk, join(item, RECORD)))
-      publishBytes(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { sync: true });
+      putInPlaceNow(disk, join(item, RECORD), bytesOf(JSON.stringify(record)), { replace: false, sync: true });
     await disk.syncFolder(item);
   } catch (error) {
     discardEmpty(disk, item);

@@ -9,7 +9,7 @@ import { Failure } from "../../core/failure.ts";
 import { bytesOf, sameBytes } from "../../core/json/json.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { removeQuietly } from "../fs/disk.ts";
-import { isNameTaken, publishBytes } from "../fs/files.ts";
+import { isNameTaken, putInPlaceNow } from "../fs/files.ts";
 import { Claims, holderIn, inLockFolders, readClaim } from "./claims.ts";
 import { type FileKey, isLock, type Lock, type LockOptions, type Locks, lockWith, TRIES, UNKNOWN } from "./contract.ts";
 
@@ -35,7 +35,8 @@ export function fileLocks(options: LockOptions): Locks {
   };
 
   // A lock file that a power loss corrupted would count as held forever.
-  const publish = (path: string, bytes: Uint8Array): void => publishBytes(disk, path, bytes, { sync: true });
+  const publish = (path: string, bytes: Uint8Array): void =>
+    putInPlaceNow(disk, path, bytes, { replace: false, sync: true });
 
   /**
    * Removes a stale lock. A process that wants to remove it first publishes a claim file with a unique name, then reads

@@ -5,7 +5,7 @@ import { storageFailure } from "../../core/errno.ts";
 import type { Env } from "../../core/ports/env.ts";
 import { keepAs } from "../fs/chunked-io.ts";
 import { type Disk, exists, isAbsent, readWhole, removeQuietly } from "../fs/disk.ts";
-import { ifFile, ifPresent, replaceFile } from "../fs/files.ts";
+import { ifFile, ifPresent, putInPlace } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 
 const DIGEST = /^[0-9a-f]{64}$/;
@@ -55,7 +55,7 @@ export class AttachmentFolder {
     if (this.env.sha256(bytes) !== sha256) return false;
     try {
       this.disk.makeFolder(this.folder);
-      await replaceFile(this.disk, join(this.folder, sha256), bytes, { sync: true });
+      await putInPlace(this.disk, join(this.folder, sha256), bytes, { replace: true, sync: true });
       await this.disk.syncFolder(this.folder);
       return true;
     } catch (error) {

@@ -7,7 +7,7 @@ import { bytesOf, parse } from "../../core/json/json.ts";
 import type { FileStamp, Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
-import { closing, replaceFile } from "../fs/files.ts";
+import { closing, putInPlace } from "../fs/files.ts";
 import { isUnchanged } from "../fs/stamps.ts";
 
 /** A leaf position, and the entries for which it was recorded: their number, and the id of the last. */
@@ -34,7 +34,7 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
   /** Restores the previous record, or removes the new one: a position whose recording failed must never be found. */
   const putBack = async (file: string, bytes: Uint8Array | undefined): Promise<void> => {
     try {
-      if (bytes) return await replaceFile(disk, file, bytes, { sync: durable });
+      if (bytes) return await putInPlace(disk, file, bytes, { replace: true, sync: durable });
     } catch {
       // Then the record is removed.
     }
@@ -74,7 +74,7 @@ export function leafMemory(disk: Disk, stateFolder: string, durable: boolean): L
         const place: RecordedLeaf = { count, lastId: lastIdOf(log, count), leafId };
         const kept = before && { count: before.count, lastId: before.lastId, leafId: before.leafId };
         const record = JSON.stringify({ stamp: log.stamp, ...place, before: kept });
-        await replaceFile(disk, file, bytesOf(record), { sync: durable });
+        await putInPlace(disk, file, bytesOf(record), { replace: true, sync: durable });
         renamed = true;
         if (durable) await disk.syncFolder(folder);
       } catch (error) {

@@ -17,8 +17,8 @@ import { join } from "node:path";
 import { crc32 } from "node:zlib";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { COUNTERS, type Nodes, type NodesImage, type NodesRest, ROLES } from "../../core/tree/nodes.ts";
-import { closeQuietly, type Disk, type FileInfo, publishNew, readAll, removeQuietly, writeAll } from "../fs/disk.ts";
-import { withFile } from "../fs/files.ts";
+import { type Disk, type FileInfo, readAll, removeQuietly, writeAll } from "../fs/disk.ts";
+import { putInPlaceNow, withFile } from "../fs/files.ts";
 
 export type SnapshotColumn = Uint8Array | Uint16Array | Uint32Array | Int32Array | Float64Array;
 
@@ -279,12 +279,10 @@ export function snapshotCache(
   };
 
   function write(info: FileInfo, nodes: Nodes, extras: SnapshotExtras): void {
-    const path = fileOf(info);
-    const fill = (fd: number): unknown => writeIndexSnapshot(disk, fd, nodes, extras);
     try {
       disk.makeFolder(folder);
-      const fd = publishNew(disk, path, fill, (temporary) => disk.rename(temporary, path));
-      closeQuietly(disk, fd);
+      const fill = (fd: number): unknown => writeIndexSnapshot(disk, fd, nodes, extras);
+      putInPlaceNow(disk, fileOf(info), fill, { replace: true, sync: false });
       dropOldest();
     } catch {
       // The next opening scans the session.

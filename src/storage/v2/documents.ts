@@ -7,8 +7,8 @@
 import { dirname } from "node:path";
 import { isMissing, isNoFile } from "../../core/errno.ts";
 import { bytesOf, concat, parse } from "../../core/json/json.ts";
-import { closeQuietly, type Disk, isAbsent, publishNew, readWhole, writeAll } from "../fs/disk.ts";
-import { ifFile, publishBytes, withFile } from "../fs/files.ts";
+import { type Disk, isAbsent, readWhole, writeAll } from "../fs/disk.ts";
+import { ifFile, putInPlaceNow, withFile } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { CRC, GENESIS, ifSound, Malformed, NO_CRC, SHA256, sha256, TIME } from "./frame.ts";
 
@@ -371,15 +371,8 @@ export function appendEventNow(disk: Disk, file: string, event: MigrationEvent):
 
 /** Puts a ledger of these bytes in the place of a damaged one, which is kept as `*.damaged.bak`. */
 function replaceLedger(disk: Disk, file: string, bytes: Uint8Array): void {
-  publishBytes(disk, backupName(disk, file, "damaged"), readWhole(disk, file), { sync: true });
-  const fill = (fd: number): void => {
-    writeAll(disk, fd, bytes);
-    disk.syncNow(fd);
-  };
-  closeQuietly(
-    disk,
-    publishNew(disk, file, fill, (temporary) => disk.rename(temporary, file)),
-  );
+  putInPlaceNow(disk, backupName(disk, file, "damaged"), readWhole(disk, file), { replace: false, sync: true });
+  putInPlaceNow(disk, file, bytes, { replace: true, sync: true });
 }
 
 // --- pointer -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import {
   pointerFile,
 } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
-import { beginningOf, guarded, ifPresent, lastName, nth, publishBytes, replaceFile, withFile } from "../fs/files.ts";
+import { beginningOf, guarded, ifPresent, lastName, nth, putInPlace, putInPlaceNow, withFile } from "../fs/files.ts";
 import { beginsDatabase, begunAt, readHeader, type StoredHeader } from "../fs/header.ts";
 import { fileName } from "../fs/paths.ts";
 import { backupName, backupsOf } from "../fs/quarantine.ts";
@@ -313,7 +313,7 @@ export function newPointer(manifestHash: string, sessionId: string): Pointer {
 /** Publishes the pointer of a container, which makes the container the session. Throws EEXIST. */
 export function publishPointer(disk: Disk, container: string, pointer: Pointer, durability: Durability): void {
   const sync = durability === "sync";
-  publishBytes(disk, pointerFile(container), bytesOf(encodePointer(pointer)), { sync });
+  putInPlaceNow(disk, pointerFile(container), bytesOf(encodePointer(pointer)), { replace: false, sync });
 }
 
 /** A part of a container that its next writer makes. */
@@ -534,6 +534,6 @@ export function rolledBackName({ container }: SessionLocation, n: number): strin
 
 /** Publishes a pointer in one step, durably. */
 export async function putPointer(disk: Disk, file: string, pointer: Pointer): Promise<void> {
-  await replaceFile(disk, file, bytesOf(encodePointer(pointer)), { sync: true });
+  await putInPlace(disk, file, bytesOf(encodePointer(pointer)), { replace: true, sync: true });
   await disk.syncFolder(dirname(file));
 }

@@ -15,21 +15,10 @@ import { Failure } from "../../core/failure.ts";
 import { concat, payloadOf } from "../../core/json/json.ts";
 import type { Migrated, Verification, Wishes } from "../../core/ports/migrations.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { copyFile, copyLines, giveName, hashOf, nameExclusive } from "../fs/chunked-io.ts";
+import { copyBytes, copyLines, giveName, hashOf, nameExclusive } from "../fs/chunked-io.ts";
 import { BLOBS, headerFile, ledgerFile } from "../fs/container-paths.ts";
-import {
-  closeQuietly,
-  type Disk,
-  exists,
-  infoIfPresent,
-  isAbsent,
-  readWhole,
-  removeIfSame,
-  removeQuietly,
-  temporaryName,
-  writeAll,
-} from "../fs/disk.ts";
-import { closing, isNameTaken, writeTemporary } from "../fs/files.ts";
+import { type Disk, exists, infoIfPresent, isAbsent, readWhole, removeIfSame, writeAll } from "../fs/disk.ts";
+import { closing, isNameTaken, withFile, writeTemporary } from "../fs/files.ts";
 import { backupName } from "../fs/quarantine.ts";
 import { isOneFile, isSameFile } from "../fs/stamps.ts";
 import { attachmentFolder, attachmentsIn, shareAttachments } from "../log/attachments.ts";
@@ -297,8 +286,8 @@ async function putBack(going: Rollback, check: (written: string) => Promise<void
     nameExclusive(disk, temporary, file);
   };
   try {
-    if (run.format === "sqlite_v1") await writeDatabaseBack(going, name);
-    else await writeTemporary(disk, file, (fd) => writeLines(going, fd), { sync: true }, name);
+    const write = run.format === "sqlite_v1" ? writeDatabaseBack : writeLines;
+    await writeTemporary(disk, file, (fd, temporary) => write(going, fd, temporary), { sync: true }, name);
   } catch (error) {
     throw isNameTaken(error) ? inTheWay(file) : error;
   }
@@ -336,22 +325,17 @@ function hasAttachments({ run, file }: Rollback): boolean {
   return ours.every((name) => there.has(name));
 }
 
-/** Writes a copy of the snapshot with the later rows, or a new database, which `name` then names. */
-async function writeDatabaseBack(going: Rollback, name: (temporary: string) => Promise<void>): Promise<void> {
-  const { run, log, before, file } = going;
+/** Writes a copy of the snapshot with the later rows, or a new database. */
+async function writeDatabaseBack({ run, log, before, file }: Rollback, fd: number, temporary: string): Promise<void> {
   const { disk, location } = run;
-  const temporary = temporaryName(file);
-  try {
-    if (before) await copyFile(disk, snapshotOf(file), temporary, true);
-    else closeQuietly(disk, disk.create(temporary));
-    const lines = log.readMany(range(0, log.nodes.count));
-    const blobs = blobsIn(disk, join(location.container, BLOBS));
-    writeDatabase(disk, temporary, log, lines, before?.nodes.count ?? 0, blobs);
-    await name(temporary);
-  } catch (error) {
-    removeQuietly(disk, temporary);
-    throw error;
+  if (before) {
+    disk.copyMode(snapshotOf(file), fd);
+    await withFile(disk, disk.openRead(snapshotOf(file)), (source) =>
+      copyBytes(disk, source, fd, 0, disk.infoOf(source).size),
+    );
   }
+  const lines = log.readMany(range(0, log.nodes.count));
+  writeDatabase(disk, temporary, log, lines, before?.nodes.count ?? 0, blobsIn(disk, join(location.container, BLOBS)));
 }
 
 /** Reads the session file that is to become active as any other program would. */

@@ -25,6 +25,10 @@ function drawn(branches: Branches): string[] {
 }
 
 describe("rows", () => {
+  test.each([{ type: "constructor" }, { role: "constructor" }])("have the name of an unknown kind: %j", (kind) => {
+    expect(drawn(new Branches([node("r", null, kind)], null, "all"))).toEqual(["  constructor: say r"]);
+  });
+
   test("what leads to the leaf stays in the first column; other branches are indented, where they leave it", () => {
     const nodes = [
       node("r", null),

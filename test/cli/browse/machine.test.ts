@@ -367,7 +367,7 @@ describe("changes", () => {
 
   test("a deletion is asked about; n and Esc keep, y deletes, and other keys do nothing", () => {
     const browsing = ready().press("j", "d");
-    expect(browsing.bottom).toBe('Delete "first 1", 1 message, 1 KB? y/n');
+    expect(browsing.bottom).toBe('Delete "first 1", 1 message, 1.0 kB? y/n');
     expect(browsing.press("x", "<enter>", "<down>", "q").take()).toEqual([]);
     expect(browsing.press("n").bottom).toBe("Nothing was changed.");
     browsing.press("<ctrl+d>", "<escape>");
@@ -520,7 +520,7 @@ describe("the preview", () => {
     expect(browsing.screen.join("\n")).not.toContain("pears");
     browsing.happen({ what: "previewed", ticket: ticket + 1, shown: SHOWN });
     const text = browsing.screen.join("\n");
-    expect(text).toContain("first 1\nid-000001  ~/app  1 message  1 branch point  1 KB\n");
+    expect(text).toContain("first 1\nid-000001  ~/app  1 message  1 branch point  1.0 kB\n");
     expect(text).toContain("[bash: grep pear]");
     expect(text).toContain("assistant [found]");
     expect(text).not.toContain("Fruit");

@@ -35,7 +35,7 @@ import {
   renameExclusive,
   writeAll,
 } from "../../../src/storage/fs/disk.ts";
-import { replaceFile } from "../../../src/storage/fs/files.ts";
+import { putInPlace } from "../../../src/storage/fs/files.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { LINUX, needs } from "../../support/needs.ts";
 import { SYSTEM } from "../../support/tiers.ts";
@@ -78,7 +78,7 @@ test("a file whose mode is refused is closed, and not left", () => {
 test("a temporary file that cannot be made is not removed", async () => {
   const disk = new FaultDisk();
   disk.set({ kind: "fail", at: 1, errno: "ENOSPC" });
-  await expect(replaceFile(disk, "/file", bytesOf("new"), { sync: true })).rejects.toThrow("ENOSPC");
+  await expect(putInPlace(disk, "/file", bytesOf("new"), { replace: true, sync: true })).rejects.toThrow("ENOSPC");
   expect(disk.operations).toEqual(["create"]);
 });
 

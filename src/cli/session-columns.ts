@@ -1,0 +1,59 @@
+/** The columns of a list of sessions, which `list` prints and `browse` shows. */
+
+import type { OutputStyle } from "./terminal/page.ts";
+import { column, cutFront, cutTo } from "./terminal/text.ts";
+
+/** Something for each column. */
+interface ForColumns<T> {
+  readonly age: T;
+  readonly count: T;
+  readonly amount: T;
+  readonly title: T;
+  readonly cwd: T;
+  readonly id: T;
+}
+
+/** Widths of the columns; 0 leaves one out. */
+export type SessionColumns = ForColumns<number>;
+
+/** Spaces between two columns. */
+const GAP = 2;
+export const AGE = 4;
+/** Columns of a directory at least. */
+const CWD = 9;
+
+/** Returns the widths that fit a page, of those that are wanted. On a narrow page, all but the title are left out in turn. */
+export function fitColumns(wanted: SessionColumns, width: number): SessionColumns {
+  let title = width;
+  const take = (columns: number, least = columns): number => {
+    if (columns === 0 || title - least - GAP < wanted.title) return 0;
+    title -= columns + GAP;
+    return columns;
+  };
+  const [age, count, amount] = [take(wanted.age), take(wanted.count), take(wanted.amount)];
+  // An id that is cut off may be that of another session, too: it is shown as a whole, or not at all.
+  const id = take(wanted.id);
+  const cwd = wanted.cwd === 0 ? 0 : take(Math.max(CWD, Math.min(wanted.cwd, Math.floor(title * 0.35))), CWD);
+  return { age, count, amount, title: Math.max(1, title), cwd, id };
+}
+
+/** Returns a line of the list. The title has its width already, because its parts have colours of their own. */
+export function sessionLine(widths: SessionColumns, cells: ForColumns<string>, paint: OutputStyle["paint"]): string {
+  const { age, count, amount, cwd, id } = widths;
+  const line = [
+    paint("dim", column(cells.age, age, "right")),
+    column(cells.count, count, "right"),
+    column(cells.amount, amount, "right"),
+    cells.title,
+    paint("dim", column(cutFront(cells.cwd, cwd), cwd)),
+    id === 0 ? "" : paint("cyan", cutTo(cells.id, id)),
+  ];
+  return line.filter((text) => text !== "").join(" ".repeat(GAP));
+}
+
+/** Returns the line above the list. */
+export function headLine(widths: SessionColumns, age: string, amount: string, width: number): string {
+  const title = column("NAME OR FIRST MESSAGE", widths.title);
+  const heads = { age, count: "MSGS", amount, title, cwd: "DIRECTORY", id: "ID" };
+  return cutTo(sessionLine(widths, heads, (_colour, text) => text).trimEnd(), width);
+}
