@@ -38,7 +38,7 @@ export async function coldMachines({ program, home, url, sessionId, rounds }) {
     const { result: named } = await server.ask("set_session_name", { name: `round ${round}` });
     took.whole.push(performance.now() - from);
     if (!named) throw new Error("the session cannot be written to");
-    took.peak.push(server.memory("VmHWM"));
+    took.peak.push(server.memory());
     await server.end();
     const second = join(home, `started-${round}`);
     mkdirSync(second);
