@@ -130,7 +130,7 @@ for (let i = 0; i < 50; i++) {
   appended.push(took);
 }
 figures.searchAfterAppendP95 = percentile(appended, 0.95);
-figures.peakMegabytes = server.memory("VmHWM");
+figures.peakMegabytes = server.memory();
 await server.end();
 
 for (const { name, node, library } of JSON.parse(options.libraries)) {
@@ -144,7 +144,7 @@ server = await started();
 figures.warmFirstListMilliseconds = Number((await server.ask("list_sessions", page)).took.toFixed(0));
 // As the verb asks: a process of its own, with what the one before kept.
 figures.warmFirstUsageMilliseconds = Number((await server.ask("get_usage", { groupBy: ["day"] })).took.toFixed(0));
-figures.warmMegabytes = server.memory("VmHWM");
+figures.warmMegabytes = server.memory();
 await server.end();
 
 if (options.json) console.log(JSON.stringify(figures));

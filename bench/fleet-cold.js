@@ -35,7 +35,7 @@ export async function coldMachines({ program, home, url, sessionId, rounds }) {
     const { result } = await server.ask("get_context", {});
     took.context.push(performance.now() - from);
     if (!(result.messages?.length > 0)) throw new Error("there is no context");
-    took.peak.push(server.memory("VmHWM"));
+    took.peak.push(server.memory());
     await server.end();
     const second = join(home, `started-${round}`);
     mkdirSync(second);

@@ -8,7 +8,7 @@ const WORDS =
   'the parser reads a line and keeps where it ends so that nothing is read twice "quoted" a\\b\n\tindented'.split(" ");
 
 /** A generator of numbers in [0, 1) that gives the same ones for the same seed. */
-export function random(seed) {
+function random(seed) {
   let state = seed >>> 0;
   return () => {
     state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
@@ -86,7 +86,7 @@ const user = (n, parentId, content) => ({
 });
 
 /** Entries of a session by its shape; `count` is of entries. */
-export const SHAPES = {
+const SHAPES = {
   /** About 2.5 KB an entry, as coding sessions are: long tool results, compacted now and then. */
   realistic: (count, next) => conversation(count, next, 2500, 400),
   /** About 0.65 KB an entry. */

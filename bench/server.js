@@ -40,10 +40,10 @@ export class Server {
     return { result, took: performance.now() - from };
   }
 
-  /** Megabytes. */
-  memory(what) {
+  /** Megabytes at most. */
+  memory() {
     const status = readFileSync(`/proc/${this.process.pid}/status`, "utf8");
-    return Math.round(Number(new RegExp(`${what}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024);
+    return Math.round(Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024);
   }
 
   /** Seconds of processor time. */

@@ -54,7 +54,7 @@ function usage() {
 }
 
 /** Returns a session of about so many bytes. */
-export function session(cwd, begun, bytes) {
+function session(cwd, begun, bytes) {
   const id = `01991f6e-${hex(4)}-7${hex(3)}-8${hex(3)}-${hex(12)}`;
   const lines = [JSON.stringify({ type: "session", version: 3, id, timestamp: new Date(begun).toISOString(), cwd })];
   let size = lines[0].length;

@@ -29,10 +29,8 @@ const SEEN = 1 << 16;
 /** Returns the format of a file by its first bytes; undefined for a damaged session and for bytes that are not text. */
 export function strangeFormat(disk: Disk, file: string): StrangeFormat | undefined {
   const bytes = ifPresent(() => beginningOf(disk, file, SEEN));
-  return bytes ? formatOf(bytes, bytes.length < SEEN) : undefined;
-}
-
-export function formatOf(bytes: Uint8Array, isWhole: boolean): StrangeFormat | undefined {
+  if (!bytes) return undefined;
+  const isWhole = bytes.length < SEEN;
   const begun = Buffer.from(bytes.subarray(0, 4)).toString("hex");
   const [, name] = Object.entries(COMPRESSED).find(([magic]) => begun.startsWith(magic)) ?? [];
   if (name !== undefined)

@@ -5,7 +5,7 @@ import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { scanFile } from "../../../src/storage/catalog/summary.ts";
-import { formatOf } from "../../../src/storage/fs/formats.ts";
+import { strangeFormat } from "../../../src/storage/fs/formats.ts";
 import { readHeader } from "../../../src/storage/fs/header.ts";
 import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
 import { verify } from "../../support/corruption.ts";
@@ -683,6 +683,6 @@ describe("the header of a file", () => {
     expect(() => jsonlOn(disk).open(FILE)).toThrow(isNone);
     expect(scanFile(disk, FILE)).toBeNull();
     expect(readHeader(disk, FILE)).toBeUndefined();
-    expect(formatOf(disk.content(FILE) as Uint8Array, true)?.name).toBe("sqlite");
+    expect(strangeFormat(disk, FILE)?.name).toBe("sqlite");
   });
 });
