@@ -1010,7 +1010,7 @@ const TEMPLATES: readonly string[] = [
   "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPrivate-Lines: 1\n{b48}\n",
   "Twilio::REST::Client.new('AC0123', '{h32}')",
   'MNEMONIC="{v} current {v} {v} {v} {v} use copper"',
-  "$ node -e \"console.log(require('crypto').randomBytes(32).toString('hex'))\"\n{h64}",
+  "$ node -p crypto.randomBytes(32).toString('hex')\n{h64}",
   "Pass phrase for key: {i}",
   "mc alias set local http://minio:9000 admin velvet-{c}-42",
   "│ token             │ {uuid} │",
