@@ -50,8 +50,8 @@ export default {
   more:
     "The word is status, migrate, isolate, prune, take, adopt, verify, import, export, push or pack. " +
     "The database is that of PI_FLEET_URL or --fleet; what is said of sessions is about those of the tenant in its URL, or " +
-    "those that are in none. migrate makes the tables, or brings them and what is in them to the " +
-    "version of this program; running servers may go on meanwhile, and their writes wait while tables are added to. isolate has each role of the database see only the " +
+    "those that are in none. migrate makes the tables, and gathers anew what lists and searches lack; running servers may go on " +
+    "meanwhile. isolate has each role of the database see only the " +
     "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. prune shows " +
     "what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
     "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
@@ -301,10 +301,8 @@ function* statusLines({
     yield "It has no tables yet: pi-session-server fleet migrate makes them.";
     return;
   }
-  const isNew = migratedFrom !== undefined && migratedFrom !== schemaVersion;
-  yield `Tables of version ${schemaVersion}${isNew ? (migratedFrom === 0 ? ", made just now" : `, before ${migratedFrom}`) : ""}`;
-  if (sums.indexed > 0)
-    yield `${count(sums.indexed, "session", "sessions")} of older programs can be listed and searched now`;
+  yield `Tables of version ${schemaVersion}${migratedFrom === 0 ? ", made just now" : ""}`;
+  if (sums.indexed > 0) yield `${count(sums.indexed, "session", "sessions")} can be listed and searched again`;
   if (sums.inUse?.length > 0)
     yield `${count(sums.inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
   for (const id of sums.unreadable ?? [])

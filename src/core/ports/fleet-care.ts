@@ -95,7 +95,7 @@ export interface FleetCare {
   owed(): readonly JournaledSession[];
   /** Gives the fleet what only this machine has. */
   push(progress?: Progress): Promise<readonly FleetPushed[]>;
-  /** Gathers the facts of sessions that older programs wrote. */
+  /** Gathers the facts of sessions anew whose facts are missing, or cannot be read. */
   index(progress?: Progress): Promise<FleetIndexed>;
   /** Packs the sessions that nobody has written to since a time (ISO 8601). */
   pack(since: string, progress?: Progress): Promise<FleetPacked>;

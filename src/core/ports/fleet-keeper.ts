@@ -26,7 +26,7 @@ export interface FleetRow {
   readonly state: "filling" | "there" | "deleted";
   /** Whether the lines of a deleted one were removed for good. */
   readonly isRemoved: boolean;
-  /** Number of entries whose facts are known; it differs from `end` where an older program wrote. */
+  /** Number of entries whose facts are known; it differs from `end` while facts are being added, or after damage. */
   readonly indexed: number;
   readonly epoch: number;
 }

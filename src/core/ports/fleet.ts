@@ -279,7 +279,7 @@ export interface Fleet {
   attachments(sessionId: string): Promise<readonly string[]>;
   /** Returns the bytes of a digest; null where the fleet has none under it, or others. Throws storage_failed. */
   attachment(sha256: string): Promise<Uint8Array | null>;
-  /** Adds attachments to a session that is there, of which an older program gave the lines alone. Throws storage_failed. */
+  /** Adds attachments to a session that is there, and that a machine without them gave. Throws storage_failed. */
   attach(sessionId: string, attachments: readonly FleetAttachment[]): Promise<void>;
   /** Ends the connections. What is asked later is answered as by a database that is away. */
   close(): Promise<void>;

@@ -39,9 +39,10 @@ const AGAIN = new Set(["40001", "40P01", "55P03"]);
 /** Classes of SQLSTATE after which a commit may have happened: the connection or the server is ending. */
 const IN_DOUBT = /^(?:08|57P|58|XX|40003|53)/;
 const MOST_AGAIN = 5;
-/** SQLSTATEs for a schema and a table that are not there, and a column that an older program did not make. */
+/** SQLSTATEs for a schema, a table and a column that are not there. */
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
-const LACKS_TABLES = "its tables are missing, or those of an older program: pi-session-server fleet migrate makes them";
+const LACKS_TABLES =
+  "its tables are missing, or have another version: pi-session-server fleet migrate makes them, or says what to do";
 /**
  * SQLSTATEs for a statement that the server does not keep under its name any more, keeps another one under it, or cannot
  * run as it was when it was kept. Nothing of it was done.

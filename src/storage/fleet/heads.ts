@@ -1,7 +1,7 @@
 /**
  * Heads of entries as the fleet has them, with each line: JSON of id, parent, type, role and flags. They make the nodes
  * of a session without its lines. The flags are missing where a node says more than its line: where its parent is not
- * there, or comes later. Programs before this one wrote none.
+ * there, or comes later.
  */
 
 import { isVoid } from "../../core/context/context.ts";

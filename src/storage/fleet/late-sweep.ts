@@ -26,7 +26,7 @@ export class LateSweep {
         // The next one.
       }
     } catch {
-      // The database is away, or its tables are older: another time.
+      // The database is away, or its tables have another version: another time.
     }
     if (!this.isOver) this.timer = this.after(EVERY);
   }

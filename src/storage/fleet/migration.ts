@@ -1,13 +1,13 @@
-/** The tables of a database, brought to the version of this program. */
+/** The tables of a database: made where there are none, and refused where they have another version. */
 
 import { Failure } from "../../core/failure.ts";
 import { type Connections, NO_TABLES, refusalIn, type SqlAnswer } from "./connections.ts";
 import { unfit } from "./failures.ts";
 import { isolate, tenantGaps } from "./isolation.ts";
 import { keepLong, PATIENCE, whyUnchanged } from "./keeping.ts";
-import { SCHEMA_VERSION, upgrade, VERSION_QUERY } from "./schema.ts";
+import { MAKE_TABLES, SCHEMA_VERSION, VERSION_QUERY } from "./schema.ts";
 
-/** The versions of tables before a migration and after it. */
+/** The versions of the tables before `migrate` and after it; 0 where there were none. */
 export interface MigratedTables {
   readonly before: number;
   readonly after: number;
@@ -23,34 +23,32 @@ export async function schemaVersion(connections: Connections): Promise<number> {
   throw unusable(answer);
 }
 
-/** Makes the tables, or brings them to the version of this program. Throws storage_failed. */
+/** Makes the tables where there are none, and guards them. Throws storage_failed, unsupported_version. */
 export async function migrate(connections: Connections): Promise<MigratedTables> {
   const before = await schemaVersion(connections);
   requireKnown(before);
   await requireUtf8(connections);
-  for (let version = before; version < SCHEMA_VERSION; ) {
-    const answer = await connections.run({ text: upgrade(version), within: PATIENCE });
-    const now = await schemaVersion(connections);
-    // Another process may have done it, which makes ours fail.
-    if (answer.kind !== "done" && now <= version) throw unusable(answer);
-    version = Math.max(now, version + 1);
+  if (before === 0) {
+    const answer = await connections.run({ text: MAKE_TABLES, within: PATIENCE });
+    // Another process may have made them, so that this one fails.
+    if (answer.kind !== "done" && (await schemaVersion(connections)) === 0) throw unusable(answer);
   }
-  // Tables that were added have rows of tenants, too, also where the migration that added them ended here.
+  const after = await schemaVersion(connections);
+  requireKnown(after);
+  // Another process may have ended before it guarded the tables that it made.
   const { canBeMended } = await tenantGaps(connections);
   const unkept = await (canBeMended ? isolate(connections) : keepLong(connections));
-  return { before, after: await schemaVersion(connections), unkept };
+  return { before, after, unkept };
 }
 
-/** Throws storage_failed unless the tables are there, in the version of this program. */
+/** Throws storage_failed where there are no tables, and unsupported_version where they have another version. */
 export async function requireTables(connections: Connections): Promise<void> {
   const version = await schemaVersion(connections);
   requireKnown(version);
   if (version === SCHEMA_VERSION) return;
-  const state =
-    version === 0 ? "has no tables yet" : `has tables of version ${version}, and this program needs ${SCHEMA_VERSION}`;
   throw new Failure(
     "storage_failed",
-    `The fleet's database ${state}. Run: pi-session-server fleet migrate`,
+    "The fleet's database has no tables yet. Run: pi-session-server fleet migrate",
     { fleet: true },
     { retryable: false },
   );
@@ -69,10 +67,14 @@ async function requireUtf8(connections: Connections): Promise<void> {
 }
 
 function requireKnown(version: number): void {
-  if (version <= SCHEMA_VERSION) return;
+  if (version === 0 || version === SCHEMA_VERSION) return;
+  const remedy =
+    version > SCHEMA_VERSION
+      ? "Use a newer pi-session-server."
+      : "Export the sessions with the pi-session-server that wrote them, and import them into another database.";
   throw new Failure(
     "unsupported_version",
-    `The fleet's tables are of version ${version}, and this program knows ${SCHEMA_VERSION}. Use a newer pi-session-server.`,
+    `The fleet's tables have version ${version}, and this program reads version ${SCHEMA_VERSION} alone. Nothing was changed. ${remedy}`,
     { fleet: true },
   );
 }

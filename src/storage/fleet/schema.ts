@@ -1,10 +1,10 @@
-/** The tables of a fleet. A version is a list of statements that only add; none is changed after it was released. */
+/** The tables of a fleet. */
 
-import { SOON } from "./keeping.ts";
+/** The version of the tables that this program reads and writes. */
+export const SCHEMA_VERSION = 4;
 
-/** Statements of each version, from 1 on. */
-const VERSIONS: readonly string[] = [
-  `create table pi_fleet.session (
+/** What a commit always changes has no index, and what seldom changes has rows of its own: rows are updated in place. */
+const TABLES = `create table pi_fleet.session (
     tenant text not null,
     id text not null,
     generation int not null default 0,
@@ -21,10 +21,25 @@ const VERSIONS: readonly string[] = [
     state smallint not null default 0,
     made_at timestamptz not null default clock_timestamp(),
     changed_at timestamptz not null default clock_timestamp(),
+    indexed bigint not null default 0,
+    messages bigint not null default 0,
+    modified double precision,
+    is_plain boolean not null default false,
+    archived boolean not null default false,
+    deleted_at timestamptz,
+    removed_at timestamptz,
+    emptied int not null default 0,
     primary key (tenant, id)
   ) with (fillfactor = 70);
   comment on column pi_fleet.session.state is '0 being filled, 1 there, 2 deleted';
   comment on column pi_fleet.session.chain is 'hash chain over the lines, as in Session Store V2';
+  comment on column pi_fleet.session.indexed is 'number of entries whose facts are in described, said and spent';
+  comment on column pi_fleet.session.is_plain is 'whether all entries are on one path';
+  comment on column pi_fleet.session.removed_at is 'since when its rows are removed for good; this one stays, so that the id is taken';
+  comment on column pi_fleet.session.emptied is 'generations before this one have no rows any more';
+  create index session_id_order on pi_fleet.session (tenant, (id collate "C"));
+  create index session_aside on pi_fleet.session (tenant, state, deleted_at) where state <> 1;
+  create index session_halfway on pi_fleet.session (tenant, id) where generation > emptied;
   create table pi_fleet.entry (
     tenant text not null,
     session_id text not null,
@@ -35,19 +50,7 @@ const VERSIONS: readonly string[] = [
     line bytea not null,
     primary key (tenant, session_id, generation, seq)
   );
-  comment on column pi_fleet.entry.head is 'id, parent, type and role as JSON, whose escapes stand for what text cannot hold';`,
-  // Facts for lists and searches. What a commit always changes has no index, and what seldom changes is in rows of its
-  // own, so that a commit goes on updating the session's row in place.
-  `alter table pi_fleet.session
-    add column indexed bigint not null default 0,
-    add column messages bigint not null default 0,
-    add column modified double precision,
-    add column is_plain boolean not null default false,
-    add column archived boolean not null default false,
-    add column deleted_at timestamptz;
-  comment on column pi_fleet.session.indexed is 'number of entries whose facts are in described, said and spent';
-  comment on column pi_fleet.session.is_plain is 'whether all entries are on one path';
-  create index session_id_order on pi_fleet.session (tenant, (id collate "C"));
+  comment on column pi_fleet.entry.head is 'id, parent, type and role as JSON, whose escapes stand for what text cannot hold';
   create table pi_fleet.described (
     tenant text not null,
     session_id text not null,
@@ -79,8 +82,15 @@ const VERSIONS: readonly string[] = [
   comment on column pi_fleet.said.at is 'milliseconds; -infinity where no time is known';
   create index said_time on pi_fleet.said (tenant, at);
   create index said_words on pi_fleet.said using gin (words) with (gin_pending_list_limit = 512);
-  create table pi_fleet.word (tenant text not null, word text not null, primary key (tenant, word));
+  create table pi_fleet.word (
+    tenant text not null,
+    word text not null,
+    unused_since timestamptz,
+    primary key (tenant, word)
+  );
+  create index word_unused on pi_fleet.word (tenant, word) where unused_since is not null;
   comment on table pi_fleet.word is 'every word of said, by which parts of words are found';
+  comment on column pi_fleet.word.unused_since is 'when a text with it was removed, unless a later one was written since';
   create table pi_fleet.spent (
     tenant text not null,
     session_id text not null,
@@ -99,9 +109,8 @@ const VERSIONS: readonly string[] = [
     cost double precision not null,
     primary key (tenant, session_id, generation, quarter, provider, model, inherited)
   );
-  comment on column pi_fleet.spent.quarter is 'quarter of an hour since 1970, or -1';`,
-  // Long stretches of lines. A line is in `entry` or in a pack, never in both.
-  `create table pi_fleet.pack (
+  comment on column pi_fleet.spent.quarter is 'quarter of an hour since 1970, or -1';
+  create table pi_fleet.pack (
     tenant text not null,
     session_id text not null,
     generation int not null,
@@ -132,18 +141,7 @@ const VERSIONS: readonly string[] = [
     primary key (tenant, session_id)
   );
   comment on table pi_fleet.behind is 'sessions that have entries whose facts are not in said, word and spent yet';
-  comment on column pi_fleet.behind.until is 'when others than the worker may add them';`,
-  // The removal of rows. What a commit changes is in none of these indexes.
-  `alter table pi_fleet.session
-    add column removed_at timestamptz,
-    add column emptied int not null default 0;
-  comment on column pi_fleet.session.removed_at is 'since when its rows are removed for good; this one stays, so that the id is taken';
-  comment on column pi_fleet.session.emptied is 'generations before this one have no rows any more';
-  create index session_aside on pi_fleet.session (tenant, state, deleted_at) where state <> 1;
-  create index session_halfway on pi_fleet.session (tenant, id) where generation > emptied;
-  alter table pi_fleet.word add column unused_since timestamptz;
-  create index word_unused on pi_fleet.word (tenant, word) where unused_since is not null;
-  comment on column pi_fleet.word.unused_since is 'when a text with it was removed, unless a later one was written since';
+  comment on column pi_fleet.behind.until is 'when others than the worker may add them';
   create table pi_fleet.blob (
     tenant text not null,
     sha256 text not null,
@@ -171,8 +169,7 @@ const VERSIONS: readonly string[] = [
     foreign key (tenant, sha256) references pi_fleet.blob
   );
   create index attached_blob on pi_fleet.attached (tenant, sha256);
-  comment on table pi_fleet.attached is 'the attachments that lines of a session name';`,
-];
+  comment on table pi_fleet.attached is 'the attachments that lines of a session name';`;
 
 /**
  * The condition of a session that begins again: its lines were removed, and a machine is to give them anew. Until they are
@@ -189,21 +186,12 @@ export const NOTED_WORDS = (tenant: string, removed: string): string => `update 
   where w.tenant = ${tenant} and w.unused_since is null
     and w.word in (select distinct pg_catalog.unnest(pg_catalog.tsvector_to_array(words)) from ${removed})`;
 
-/** The version that this program reads and writes. */
-export const SCHEMA_VERSION = VERSIONS.length;
-
 /** Statement that returns the version of the tables; it fails where there are none. */
 export const VERSION_QUERY = "select value from pi_fleet.meta where key = 'version'";
 
-/** Returns the statements that bring tables from one version to the next. Sent together, they are one transaction. */
-export function upgrade(from: number): string {
-  const first = `create schema if not exists pi_fleet;
-    create table if not exists pi_fleet.meta (key text primary key, value text not null);
-    insert into pi_fleet.meta (key, value) values ('version', '0') on conflict (key) do nothing;
-    insert into pi_fleet.meta (key, value) values ('store', gen_random_uuid()::text) on conflict (key) do nothing;`;
-  // The row of the version is the lock: who comes second waits for it, and then fails at what is there already.
-  return `${from === 0 ? first : ""}
-    update pi_fleet.meta set value = '${from + 1}' where key = 'version' and value = '${from}';
-    ${SOON};
-    ${VERSIONS[from]}`;
-}
+/** The statements that make the tables. Sent together, they are one transaction, which fails where tables are there. */
+export const MAKE_TABLES = `create schema if not exists pi_fleet;
+  create table pi_fleet.meta (key text primary key, value text not null);
+  insert into pi_fleet.meta (key, value)
+    values ('version', '${SCHEMA_VERSION}'), ('store', gen_random_uuid()::text);
+  ${TABLES}`;

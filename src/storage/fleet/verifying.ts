@@ -18,7 +18,7 @@ const UNREADABLE = `Its lines cannot be read, or have another hash chain than th
 
 const OF_A_PAGE = "cannot be read, as where a page of the database is damaged";
 const ROW_UNREADABLE = `Its row in the table of sessions, or one that it had before, ${OF_A_PAGE}. ${WHERE}`;
-const OTHERS_UNREADABLE = `Rows of the table of sessions ${OF_A_PAGE}, and may be of sessions that lists do not know: of those that were begun and have no lines, that were removed for good, or that older programs wrote. ${WHERE}`;
+const OTHERS_UNREADABLE = `Rows of the table of sessions ${OF_A_PAGE}, and may be of sessions that lists do not know: of those that were begun and have no lines, or that were removed for good. ${WHERE}`;
 
 /** Returns the sentence about a session whose own row cannot be read, or, of null, about the table of sessions. */
 export function rowUnreadable(sessionId: string | null): string {
@@ -95,10 +95,7 @@ export class Verifying {
     if (!stored || storable(stored.id) !== id)
       wrong.push(["header", `Its header cannot be read, or is that of another session. ${WHERE}`]);
     if (indexed !== end.entries && rows === end.entries && !isBehind && isThere)
-      wrong.push([
-        "unindexed",
-        "An older program wrote it, so that lists and searches lack some of it: fleet migrate adds that.",
-      ]);
+      wrong.push(["unindexed", "Lists and searches lack some of it: fleet migrate gathers that anew."]);
     else if (isThere && end.entries > 0 && !descriptionIn(facts))
       wrong.push(["facts", "What lists show of it is missing, or cannot be read: fleet migrate gathers it anew."]);
     return wrong;

@@ -280,7 +280,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     expect(states.sort()).toEqual(["ahead", "different", "only_here", "same"]);
   });
 
-  test("makes sessions of older programs listed, found and summed when it migrates", async () => {
+  test("makes sessions without facts listed, found and summed when it migrates", async () => {
     const { lives } = await machine(connect("one"));
     const wire = await new HereLives({ fleet: connect("two"), seed: 7 }).start();
     const before = await wire.result("list_sessions");
@@ -312,7 +312,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     expect(server.sql("select count(*) from pi_fleet.session where indexed = entries")).toBe("1");
   });
 
-  test("a long session of an older program is never held as a whole when its facts are gathered", async () => {
+  test("a long session is never held as a whole when its facts are gathered anew", async () => {
     setFlagsFromString("--expose-gc");
     const collect = runInNewContext("gc") as () => void;
     const one = connect("long");

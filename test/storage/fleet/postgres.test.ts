@@ -79,8 +79,15 @@ function speaks(isPooled: boolean): void {
     expect(new Set(outcomes.map(({ after }) => after))).toEqual(new Set([SCHEMA_VERSION]));
     await fleet.requireTables();
     expect(await fleet.migrate()).toEqual({ before: SCHEMA_VERSION, after: SCHEMA_VERSION });
-    server.sql("update pi_fleet.meta set value = '99' where key = 'version'");
-    await expect(fleet.requireTables()).rejects.toMatchObject({ name: "unsupported_version" });
+    for (const [version, remedy] of [
+      [99, "newer pi-session-server"],
+      [SCHEMA_VERSION - 1, "another database"],
+    ]) {
+      server.sql(`update pi_fleet.meta set value = '${version}' where key = 'version'`);
+      const refused = { name: "unsupported_version", message: expect.stringContaining(`${remedy}`) };
+      await expect(fleet.requireTables()).rejects.toMatchObject(refused);
+      await expect(fleet.migrate()).rejects.toMatchObject(refused);
+    }
     server.sql(`update pi_fleet.meta set value = '${SCHEMA_VERSION}' where key = 'version'`);
   });
 

@@ -5,7 +5,7 @@ import { addressOf } from "../../../src/storage/fleet/address.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { keepLong, SOON } from "../../../src/storage/fleet/keeping.ts";
-import { SCHEMA_VERSION, upgrade } from "../../../src/storage/fleet/schema.ts";
+import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
@@ -141,16 +141,6 @@ describe("what a database refuses", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
       expect(kept()).toBe(right);
     },
   );
-
-  test("the tables of a new version are not waited for while somebody reads the old ones", async () => {
-    const { connections } = hurried(connect());
-    expect(upgrade(1)).toContain(SOON);
-    const reading = await reader();
-    database.server.sql("update pi_fleet.meta set value = '1' where key = 'version'");
-    expect(await connections.run({ text: upgrade(1) })).toMatchObject({ kind: "failed", code: "55P03" });
-    await reading.end();
-    database.server.sql(`update pi_fleet.meta set value = '${SCHEMA_VERSION}' where key = 'version'`);
-  });
 
   test("is not what the server goes on with that nobody waits for, of which the status tells", async () => {
     const { server } = database;
