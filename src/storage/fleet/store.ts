@@ -30,7 +30,7 @@ export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journ
   /** Bytes from which a session is opened before all of it is here; by default 4 MiB. */
   readonly longFrom?: number;
   /** Its address without a password, by which a machine that uses several knows what it owes to which. */
-  readonly shown?: string;
+  readonly shown: string;
 }
 
 /** The part of a fleet in the stores of one server. */
@@ -69,8 +69,7 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
   const { disk, stateFolder, now } = places;
   const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
   const { fleet, catalog, keeper, outage, longFrom, shown } = connection;
-  const own = shown === undefined ? undefined : fleetAt(disk, stateFolder, shown);
-  const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now, own);
+  const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now, fleetAt(disk, stateFolder, shown));
   return {
     copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),
     store: fleetStore,
