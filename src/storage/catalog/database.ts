@@ -18,10 +18,10 @@ import {
 } from "./database-files.ts";
 import { type RowTexts, sumOf } from "./session-row.ts";
 import { TEXT_SCHEMA, type TextKind, TextTable } from "./text-table.ts";
-import { UsageTable } from "./usage-table.ts";
+import { USAGE_SCHEMA, UsageTable } from "./usage-table.ts";
 
 /** Version of the tables below. A file of a newer version is left alone. */
-export const SCHEMA_VERSION = 4;
+export const SCHEMA_VERSION = 5;
 /** Milliseconds to wait for a lock of another process. The wait blocks this process, so it is short, and repeated. */
 const BUSY_MILLISECONDS = 20;
 
@@ -39,7 +39,7 @@ CREATE TABLE files(
 CREATE VIEW sessions AS
   SELECT path, head ->> 0 AS id, coalesce(head ->> 1, '') AS cwd, coalesce(head ->> 2, '') AS timestamp,
     head ->> 3 AS message_count, head ->> 4 AS last_modified_ms, head ->> 5 AS size_bytes, head ->> 6 AS name
-  FROM files;${TEXT_SCHEMA}PRAGMA user_version = ${SCHEMA_VERSION};
+  FROM files;${TEXT_SCHEMA}${USAGE_SCHEMA}PRAGMA user_version = ${SCHEMA_VERSION};
 `;
 
 /** A row as it is stored. */
@@ -116,7 +116,6 @@ export class CatalogFile {
           if (versionOf(this.db) === 0) this.db.exec(SCHEMA);
         });
       if (versionOf(this.db) !== SCHEMA_VERSION) throw new OtherVersion("a catalog of another version");
-      if (!this.usage.isThere()) this.write(() => this.usage.create());
     } catch (error) {
       this.db.close();
       throw error;

@@ -4,13 +4,14 @@ import type { Statement } from "../fs/sqlite.ts";
 import { CatalogDamaged } from "./database-files.ts";
 import { hash } from "./summary.ts";
 
-/** Servers of before ignore it. A row that they leave behind belongs to no file, or is of another state of the file. */
-const SCHEMA = `CREATE TABLE IF NOT EXISTS usage(
+export const USAGE_SCHEMA = `
+CREATE TABLE usage(
   file INTEGER PRIMARY KEY,
   state TEXT NOT NULL,
   record TEXT NOT NULL,
   sum TEXT NOT NULL
-)`;
+);
+`;
 
 /** The usage of one file: in which state of the file it was counted, and the record from which we restore it. */
 export interface StoredUsage {
@@ -30,15 +31,6 @@ export class UsageTable {
 
   constructor(sql: (text: string) => Statement) {
     this.sql = sql;
-  }
-
-  isThere(): boolean {
-    return Boolean(this.sql("SELECT 1 FROM sqlite_master WHERE name = 'usage'").get());
-  }
-
-  /** Makes the table, unless another process did. */
-  create(): void {
-    this.sql(SCHEMA).run();
   }
 
   /** Returns the usage of a file; undefined when none is stored. Throws CatalogDamaged. */
