@@ -45,14 +45,13 @@ export default command({
     const { operationId, removed, kept } = await lifeCycle.emptyTrash(time, progress);
     return {
       operationId,
-      // What it was called is gone with it.
-      items: removed.map((one) => toWire({ ...one, facts: () => ({ name: null, messageCount: null }) })),
+      items: removed.map(toWire),
       totalBytes: bytesIn(removed),
       kept: kept.map(({ item, reason }) => ({ itemPath: item.itemPath, reason })),
     };
   },
 });
 
-function toWire({ itemPath, sessionPath, sessionId, deletedAt, sizeBytes, facts }: Trashed): z.input<typeof item> {
-  return { itemPath, sessionPath, sessionId, name: facts().name, deletedAt, sizeBytes };
+function toWire({ itemPath, sessionPath, sessionId, deletedAt, sizeBytes, name }: Trashed): z.input<typeof item> {
+  return { itemPath, sessionPath, sessionId, name, deletedAt, sizeBytes };
 }

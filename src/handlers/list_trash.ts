@@ -73,7 +73,6 @@ export default command({
   },
 });
 
-function toRow({ files, facts, ...rest }: Trashed): z.input<typeof item> {
-  const { name, messageCount } = facts();
-  return { ...rest, name, messageCount, ...(files === null ? {} : { fileCount: files.length }) };
+function toRow({ files, ...rest }: Trashed): z.input<typeof item> {
+  return { ...rest, ...(files === null ? {} : { fileCount: files.length }) };
 }

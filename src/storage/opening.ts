@@ -51,8 +51,6 @@ export interface Openings {
   readonly stores: SessionStores;
   /** Returns the absolute path of a path from the host. Throws path_outside_root, storage_failed. */
   readonly allowed: (file: string) => string;
-  /** Returns the store of files or containers, by the name. */
-  readonly at: (file: string) => Store;
   readonly openLog: (file: string, asReader?: boolean) => Log;
 }
 
@@ -107,7 +105,7 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
       }
     },
   };
-  return { stores, allowed, at, openLog };
+  return { stores, allowed, openLog };
 }
 
 /**

@@ -116,7 +116,7 @@ export function makeStores(options: StoresOptions): Stores {
   const memory = memoryStore();
   const foreign = once(() => foreignStore(disk, env, paths.state));
   const named = inFleet === WITHOUT_FLEET ? {} : { copyFor: (path: string) => arrivals.copyFor?.(path) };
-  const { stores, allowed, at, openLog } = openingOf({ ...options, ...named }, { jsonl, memory, v2, foreign });
+  const { stores, allowed, openLog } = openingOf({ ...options, ...named }, { jsonl, memory, v2, foreign });
   const { leaves } = stores;
   /**
    * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
@@ -156,7 +156,6 @@ export function makeStores(options: StoresOptions): Stores {
     readOnly,
     open: (file) => openLog(allowed(file)),
     factsAt: (file) => factsAt(disk, file, openForReading),
-    openTrashed: (file) => at(file).open(file, true),
     openStaged: (file) => jsonl.open(file, true),
     openForeign: (file) => foreign().open(allowed(file), { asReader: true }),
     absolute: (path) => absolute(path, cwd),

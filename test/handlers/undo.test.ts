@@ -4,7 +4,6 @@ import { appendFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync,
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { folderName } from "../../src/storage/fs/paths.ts";
 import { failingDisk } from "../support/failing.ts";
 import {
   CWD,
@@ -542,20 +541,6 @@ describe("the trash", () => {
     expect(error.message).toContain(sessionId(1));
     expect(error.message).toContain(sessionId(2));
     expect(error.message).toContain('"the named one"');
-  });
-
-  test("an item of an earlier version tells what its session says", async () => {
-    const { place, server } = library();
-    const item = join(place.state, "trash", "old");
-    const path = join(rootOf(place), folderName(CWD), "old.jsonl");
-    put(join(item, "old.jsonl"), fileText(headerText({ id: sessionId(3) }), ...chain(2)));
-    put(
-      join(item, "record.json"),
-      JSON.stringify({ sessionId: sessionId(3), path, deletedAt: "2026-01-24T16:22:26.831Z" }),
-    );
-    put(join(place.state, "trash", "torn", "record.json"), '{"sessionId":');
-    const { items } = await server.result("list_trash");
-    expect(items).toMatchObject([{ itemPath: item, sessionPath: path, sessionId: sessionId(3), messageCount: 2 }]);
   });
 });
 

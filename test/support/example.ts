@@ -84,7 +84,7 @@ export function examplePlace(): {
   const item = join(place.state, "trash", `deleted_${idOf(4)}`);
   write(join(item, "deleted.jsonl"), idOf(4));
   const path = join(folder, "deleted.jsonl");
-  const record = { sessionId: idOf(4), path, deletedAt: "2026-01-24T16:22:26.831Z" };
+  const record = { sessionId: idOf(4), path, deletedAt: "2026-01-24T16:22:26.831Z", name: null, messageCount: 4 };
   writeFileSync(join(item, "record.json"), JSON.stringify(record));
   recordOperations(place, join(folder, "current.jsonl"));
   const root = join(place.home, ".pi", "agent", "sessions");

@@ -92,8 +92,9 @@ export interface Trashed {
   readonly sizeBytes: number;
   /** Paths of leftovers before; null for a session. */
   readonly files: readonly string[] | null;
-  /** Returns what may have to be read from the session. */
-  facts(): { readonly name: string | null; readonly messageCount: number | null };
+  /** Both are null for leftovers. */
+  readonly name: string | null;
+  readonly messageCount: number | null;
 }
 
 export interface EmptiedTrash {

@@ -32,8 +32,6 @@ export interface LifecycleDeps {
   open(file: string): Log;
   /** Returns the facts that a list has of a session; undefined when it cannot be read. */
   factsAt(file: string): SeenFacts | undefined;
-  /** Opens a session in the trash for reading. */
-  openTrashed(file: string): Log;
   /** Opens a file of ours that is not among the sessions yet. */
   openStaged(file: string): Log;
   /** Opens a file that is another agent's session; returns undefined for any other. */

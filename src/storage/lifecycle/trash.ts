@@ -270,10 +270,9 @@ function beginningWith(deps: LifecycleDeps, there: readonly TrashItem[], id: str
       matches: byId.size,
     });
   if (byId.size === 1) return newestOf(found);
-  const listed = [...byId.values()].slice(0, MOST_LISTED).map(({ file, record }) => {
-    const { name, title } = factsIn(deps, { file, record });
-    return name === null && title === "" ? record.sessionId : `${record.sessionId} (${titleOf(name, title)})`;
-  });
+  const listed = [...byId.values()]
+    .slice(0, MOST_LISTED)
+    .map(({ record: { sessionId, name = null } }) => `${sessionId} (${titleOf(name, sessionId)})`);
   const more = byId.size > MOST_LISTED ? ` and ${byId.size - MOST_LISTED} more` : "";
   const sentence = `Several sessions in the trash have ids that begin with this: ${listed.join(", ")}${more}. Give more of it.`;
   throw new Failure("ambiguous_id", sentence, { sessionId: id, matches: byId.size });
@@ -294,9 +293,8 @@ export function isAllowed(deps: LifecycleDeps, path: string): boolean {
 export function trashed(deps: LifecycleDeps): Trashed[] {
   const { disk } = deps;
   const found: Trashed[] = [];
-  for (const one of itemsIn(deps)) {
-    const { item, record } = one;
-    const { sessionId, path, deletedAt, files } = record;
+  for (const { item, record } of itemsIn(deps)) {
+    const { sessionId, path, deletedAt, files, name = null, messageCount = null } = record;
     if (!isInTrash(disk, item) || ![path, ...(files ?? [])].every((file) => isAllowed(deps, file))) continue;
     found.push({
       itemPath: item,
@@ -305,22 +303,11 @@ export function trashed(deps: LifecycleDeps): Trashed[] {
       deletedAt,
       sizeBytes: sizeOfFolder(disk, item),
       files: files ?? null,
-      facts: () => factsIn(deps, one),
+      name,
+      messageCount,
     });
   }
   return found.sort((a, b) => (a.deletedAt < b.deletedAt ? 1 : a.deletedAt > b.deletedAt ? -1 : 0));
-}
-
-/** Returns what is known of a session in the trash: from its record, or for one of an earlier version from its file. */
-function factsIn(deps: LifecycleDeps, { file, record }: Pick<TrashItem, "file" | "record">) {
-  const { name, messageCount, files, sessionId } = record;
-  if (files !== undefined) return { name: null, title: "", messageCount: null };
-  if (name !== undefined && typeof messageCount === "number") return { name, title: sessionId, messageCount };
-  try {
-    return closing(deps.openTrashed(file), factsOf);
-  } catch {
-    return { name: name ?? null, title: sessionId, messageCount: null };
-  }
 }
 
 // --- leftovers -------------------------------------------------------------------------------------------------------
