@@ -3,7 +3,10 @@
 /** The version of the tables that this program reads and writes. */
 export const SCHEMA_VERSION = 4;
 
-/** What a commit always changes has no index, and what seldom changes has rows of its own: rows are updated in place. */
+/**
+ * The tables. No index has a column that each commit changes, and facts that seldom change are in tables of their own, so that
+ * a commit updates the row of its session in place.
+ */
 const TABLES = `create table pi_fleet.session (
     tenant text not null,
     id text not null,
