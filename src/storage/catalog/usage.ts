@@ -8,15 +8,7 @@ import { HEAD_BYTES, roleOf } from "../../core/format/head.ts";
 import { skipSpace } from "../../core/json/json.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { AT, costOf, NO_QUARTER, quarterOf, ROW_LENGTH } from "../../core/search/usage.ts";
-import {
-  addUsage,
-  ForkBeginning,
-  mayCost,
-  noUsage,
-  type TakenFromOriginal,
-  takenOverIn,
-  usageIn,
-} from "../../core/session/stats.ts";
+import { addUsage, ForkBeginning, mayCost, noUsage, usageIn } from "../../core/session/stats.ts";
 import { KNOWN_TYPES, ROLES } from "../../core/tree/nodes.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
@@ -24,7 +16,6 @@ import { closing, readAt, withFile } from "../fs/files.ts";
 import { readHeader } from "../fs/header.ts";
 import { type LineVisitor, scanLines } from "../log/lines.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
-import { takenOver } from "./originals.ts";
 import type { SessionRow } from "./session-row.ts";
 import { activityOf, chunk, heads, messageOf, parsed, type SessionSummary } from "./summary.ts";
 import type { ModelNames, SessionUsage } from "./usage-record.ts";
@@ -43,9 +34,7 @@ export function countUsage(
 ): SessionUsage {
   const isImportedFork = base.parentSession !== null && now.agent === undefined && isDerivedId(base.id);
   // Only its header says what it took over.
-  const stored = (isImportedFork && readHeader(disk, path)) || base;
-  const found = isImportedFork && !takenOverIn(stored) ? foundTakenOver(openLog, path, base) : undefined;
-  const header = found ? { ...stored, importedFrom: { takenOver: found } } : stored;
+  const header = (isImportedFork && readHeader(disk, path)) || base;
   const from = known?.life === life && known.reach <= base.reach ? known : undefined;
   const counter = new UsageCounter(base, models, from, header);
   const begin = from?.reach ?? 0;
@@ -63,24 +52,6 @@ export function countUsage(
     });
   const { rows, begins, damaged } = counter;
   return { life, reach: base.reach, begins, rows, tail: last.rows, damaged, cost: costOf(rows, last.rows) };
-}
-
-/**
- * Returns what a fork took over that was imported before its header said so, where the file of its original is still there;
- * undefined where that cannot be read.
- */
-function foundTakenOver(
-  openLog: CatalogOptions["openLog"],
-  path: string,
-  { parentSession }: SessionSummary,
-): TakenFromOriginal | undefined {
-  try {
-    return closing(openLog(parentSession ?? ""), (original) =>
-      closing(openLog(path), (log) => takenOver(log, original)),
-    );
-  } catch {
-    return undefined;
-  }
 }
 
 /** Adds entries to the figures of one session. */
