@@ -7,7 +7,7 @@ import { count, inert, oneLine, sizeText, wrap } from "../terminal/text.ts";
 import type { Asking, Given, Result } from "../verb.ts";
 import { sizedRow } from "./doctor.ts";
 
-export const PRUNING_FLAGS = ["--older-than", "--forget-ids", "--archived", "--unnamed", "--apply", "--yes"];
+export const PRUNING_FLAGS = ["--older-than", "--forget-ids", "--until", "--archived", "--unnamed", "--apply", "--yes"];
 /** Milliseconds that a session has been deleted for when its rows go, unless the caller says otherwise. */
 const THIRTY_DAYS = 30 * 86_400_000;
 

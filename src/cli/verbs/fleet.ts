@@ -12,7 +12,6 @@ import { readWhole } from "../../storage/fs/disk.ts";
 import { absolute, findPaths } from "../../storage/fs/paths.ts";
 import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
-import { timeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
 import { count, grouped, inert, sizeText } from "../terminal/text.ts";
 import { type Asking, DAMAGE, FAILURE, OK, type Result, sentenceOf, type Verb } from "../verb.ts";
@@ -20,10 +19,8 @@ import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
 const OF_DATABASE = ["status", "migrate", "isolate", "prune", "take", "adopt"];
-const OF_SESSIONS = ["verify", "import", "export", "push", "pack"];
+const OF_SESSIONS = ["verify", "import", "export", "push"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
-/** Time after which a session is packed that nobody writes to. */
-const COLD = "30d";
 /** Faults and files that are printed at most. */
 const MOST_PRINTED = 50;
 
@@ -39,7 +36,7 @@ export default {
     },
     "--until": {
       value: "time",
-      meaning: "with pack or prune: sessions that nobody has written to since, such as 90d; prune deletes them",
+      meaning: "with prune: deletes sessions that nobody has written to since, such as 90d",
     },
     "--archived": { meaning: "with prune --until: archived sessions, too" },
     "--unnamed": { meaning: "with prune --until: only sessions without a name" },
@@ -48,7 +45,7 @@ export default {
   },
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
   more:
-    "The word is status, migrate, isolate, prune, take, adopt, verify, import, export, push or pack. " +
+    "The word is status, migrate, isolate, prune, take, adopt, verify, import, export or push. " +
     "The database is that of PI_FLEET_URL or --fleet; what is said of sessions is about those of the tenant in its URL, or " +
     "those that are in none. migrate makes the tables, and gathers anew what lists and searches lack; running servers may go on " +
     "meanwhile. isolate has each role of the database see only the " +
@@ -60,8 +57,7 @@ export default {
     "write to it at once. adopt has this machine use another database than before at its address, such as one that was made anew. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
-    "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal). pack has it keep sessions " +
-    "that nobody has written to for 30 days, or since --until, in a quarter of the room; they are read and continued as before.",
+    "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal).",
   async run(asking, given) {
     const { operands, flags } = given;
     const [word, operand] = operands;
@@ -78,8 +74,6 @@ export default {
     const text = address ?? asking.variables.PI_FLEET_URL;
     if (!text)
       throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
-    if (flags.has("--until") && word !== "pack" && word !== "prune")
-      throw new UsageError("--until is for fleet pack and fleet prune.");
     const readFile = (path: string): string => Buffer.from(readWhole(asking.disk, path)).toString("utf8");
     const { state } = findPaths(asking.variables, undefined, () => undefined);
     // It takes whatever it meets for the one that is known from then on.
@@ -90,7 +84,7 @@ export default {
       readFile,
       word === "adopt" ? adopted : undefined,
     );
-    if (OF_SESSIONS.includes(word)) return { tenant, ...(await ofSessions(asking, word, operand, flags)) };
+    if (OF_SESSIONS.includes(word)) return { tenant, ...(await ofSessions(asking, word, operand)) };
     try {
       if (word === "take") {
         await fleet.requireTables();
@@ -122,7 +116,6 @@ export default {
     else if (word === "prune") yield* prunedLines(result, page);
     else if (word === "take") yield* takenLines(result);
     else if (word === "push") yield* pushedLines(result);
-    else if (word === "pack") yield* packedLines(result);
     else if (word === "isolate") yield* isolatedLines(result);
     else yield* OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
@@ -151,18 +144,8 @@ function careOf({ service }: Asking): FleetCare {
 }
 
 /** Asks for what needs the sessions of this machine. */
-async function ofSessions(
-  asking: Asking,
-  word: string,
-  folder: string,
-  flags: ReadonlyMap<string, string>,
-): Promise<Result> {
+async function ofSessions(asking: Asking, word: string, folder: string): Promise<Result> {
   const care = careOf(asking);
-  if (word === "pack") {
-    const until = timeFlag(flags.has("--until") ? flags : new Map([["--until", COLD]]), "--until", asking);
-    const packed = await care.pack(until as string, asking.progress);
-    return { ...packed, refused: packed.inUse.length + packed.damaged.length };
-  }
   if (word === "verify") return care.verify(asking.progress);
   if (word === "push") {
     const sessions = await care.push(asking.progress);
@@ -268,17 +251,6 @@ function* fileLines({ folder, files, refused, incomplete, tenant }: Result, word
   for (const file of told.slice(0, MOST_PRINTED)) yield toldLine(file.sessionPath, file);
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
   if (incomplete > 0) yield `${count(incomplete, "session lacks", "sessions lack")} attachments`;
-}
-
-function* packedLines({ sessions, lines, bytes, packedBytes, inUse, damaged, tenant }: Result): Generator<string> {
-  if (sessions === 0) yield `No session has rows that could be packed${others(tenant)}`;
-  else
-    yield `${count(sessions, "session was", "sessions were")} packed: ${grouped(lines)} lines of ${sizeText(bytes)} are ${sizeText(packedBytes)} now${others(tenant)}`;
-  for (const id of inUse) yield `${inert(id)}: somebody writes to it; another time`;
-  for (const id of damaged) {
-    const what = id === null ? "rows cannot be read" : "its lines are not those that were acknowledged";
-    yield `${inert(id ?? SESSIONS)}: ${what}; fleet verify tells more`;
-  }
 }
 
 function* isolatedLines(status: Result): Generator<string> {

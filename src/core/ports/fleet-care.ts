@@ -62,19 +62,6 @@ export interface FleetFile {
   readonly message?: string;
 }
 
-/** Sessions whose rows were put into packs. */
-export interface FleetPacked {
-  readonly sessions: number;
-  /** Lines that are in packs now, their bytes, and what the packs have of these. */
-  readonly lines: number;
-  readonly bytes: number;
-  readonly packedBytes: number;
-  /** Sessions that somebody took meanwhile. */
-  readonly inUse: readonly string[];
-  /** Those whose lines are not what was acknowledged; null: rows of sessions that lists do not know cannot be read. */
-  readonly damaged: readonly (string | null)[];
-}
-
 /** Sessions whose facts were gathered. */
 export interface FleetIndexed {
   readonly indexed: number;
@@ -97,8 +84,6 @@ export interface FleetCare {
   push(progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions anew whose facts are missing, or cannot be read. */
   index(progress?: Progress): Promise<FleetIndexed>;
-  /** Packs the sessions that nobody has written to since a time (ISO 8601). */
-  pack(since: string, progress?: Progress): Promise<FleetPacked>;
   /** Adds the facts of a session that a process left behind. Returns whether there was one. */
   finishLate(): Promise<boolean>;
 }

@@ -60,27 +60,6 @@ export interface BehindSession {
   readonly indexed: number;
 }
 
-/** A session that nobody has written to for long. */
-export interface ColdSession {
-  readonly id: string;
-  readonly end: FleetEnd;
-  readonly epoch: number;
-  /** Stretches of its lines that are in rows of their own. */
-  readonly runs: readonly { readonly from: number; readonly to: number }[];
-}
-
-/** Lines of a session as they are kept together. */
-export interface PackedStretch {
-  readonly seq: number;
-  readonly count: number;
-  /** The session's end after the last of them. */
-  readonly end: FleetEnd;
-  /** Where each line ends when they are joined by line feeds. */
-  readonly ends: readonly number[];
-  readonly codec: number;
-  readonly lines: Uint8Array;
-}
-
 /** Every method throws storage_failed where the database cannot be asked. */
 export interface FleetKeeper {
   /** Changes how a session is kept that this process has in this epoch, and lets go of it. Returns whether it was done. */
@@ -117,18 +96,6 @@ export interface FleetKeeper {
   addFacts(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number): Promise<boolean>;
   /** Returns a session whose facts nobody is adding, and has others leave it to this process for a while; null without one. */
   claimBehind(): Promise<BehindSession | null>;
-  /**
-   * Yields the ids of the sessions, deleted ones too, that nobody has or has written to since a time (ISO 8601). No row but
-   * their own is read; `unread` as for `rows`.
-   */
-  cold(since: string, unread?: Unread): AsyncIterable<string>;
-  /** Returns one of them that has rows; null where it is none any more, or has none. */
-  coldSession(sessionId: string, since: string): Promise<ColdSession | null>;
-  /**
-   * Puts a pack in the place of rows, if these have the bytes with this SHA-256 when they are joined by line feeds, and the
-   * session was not taken since. Returns whether it was done.
-   */
-  pack(session: Pick<ColdSession, "id" | "epoch">, stretch: PackedStretch, sha256: string): Promise<boolean>;
   /** Has the database look at what was added in bulk, so that it finds it fast from now on. */
   settle(): Promise<void>;
 }

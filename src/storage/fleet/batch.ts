@@ -99,7 +99,7 @@ function linesAfter({ log, partBytes = PART_BYTES }: Sending, start: FleetEnd, c
   const past = pastOf(log, start.entries, count, partBytes);
   const lines = linesOf(log, start.entries, past);
   const stretches = stretchesOf(start, lines);
-  const heads = lines.map((line, i) => headText(log.nodes, start.entries + i, line));
+  const heads = lines.map((_, i) => headText(log.nodes, start.entries + i));
   return { after: stretches.at(-1) ?? start, lines, heads, stretches, attachments: attachmentsOf(log, lines) };
 }
 

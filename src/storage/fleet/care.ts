@@ -12,7 +12,6 @@ import type {
   FleetFault,
   FleetFile,
   FleetIndexed,
-  FleetPacked,
   FleetPushed,
   FleetVerified,
 } from "../../core/ports/fleet-care.ts";
@@ -24,7 +23,6 @@ import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { attachmentsThere, giveMissing } from "./attachments.ts";
 import type { WrittenOnce } from "./care-files.ts";
-import { DAMAGED, packSession, UNTOUCHED } from "./cold-packing.ts";
 import { FleetCopy } from "./copy.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { descriptionIn } from "./fact-parts.ts";
@@ -288,30 +286,6 @@ export class FleetKeeping implements FleetCare {
       const path = join(attachmentFolder(sessionPath), sha256);
       if (!content || (await this.place.write(path, [content])) === "taken") missing.push(sha256);
     }
-  }
-
-  // --- pack --------------------------------------------------------------------------------------------------------
-
-  async pack(since: string, progress?: Progress): Promise<FleetPacked> {
-    const sums = { sessions: 0, lines: 0, bytes: 0, packedBytes: 0 };
-    const inUse: string[] = [];
-    const damaged: (string | null)[] = [];
-    const { fleet, keeper } = this.place;
-    for await (const id of keeper.cold(since, (id) => damaged.push(id))) {
-      const found = await ifReadable(fleet, async () => {
-        const session = await keeper.coldSession(id, since);
-        return session ? packSession(this.place, session) : UNTOUCHED;
-      });
-      const { outcome, lines, bytes, packedBytes } = found ?? DAMAGED;
-      if (outcome === "in_use") inUse.push(id);
-      if (outcome === "damaged") damaged.push(id);
-      if (lines > 0) sums.sessions++;
-      sums.lines += lines;
-      sums.bytes += bytes;
-      sums.packedBytes += packedBytes;
-      progress?.(sums.sessions, sums.sessions);
-    }
-    return { ...sums, inUse, damaged };
   }
 
   // --- index -------------------------------------------------------------------------------------------------------

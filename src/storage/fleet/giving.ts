@@ -188,9 +188,7 @@ export class BackgroundGiving {
    * only gives nothing and has no writes: it would have the fleet wait for as long as somebody reads.
    */
   private isLeftTo(log: Log, known: JournaledSession): boolean {
-    if (log.header.id !== known.sessionId) return false;
-    // One that is on its way here has no file yet.
-    if (!(log instanceof FileLog)) return true;
+    if (log.header.id !== known.sessionId || !(log instanceof FileLog)) return false;
     return log.readOnly === null && (log.isHeld || this.place.journal.isOf(known, log.file));
   }
 

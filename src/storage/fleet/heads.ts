@@ -1,25 +1,19 @@
 /**
- * Heads of entries as the fleet has them, with each line: JSON of id, parent, type, role and flags. They make the nodes
- * of a session without its lines. The flags are missing where a node says more than its line: where its parent is not
- * there, or comes later.
+ * Heads of entries as the fleet has them, with each line: JSON of id, parent, type, role and flags. Searches and families
+ * use them without the lines. The flags are missing where a node says more than its line: where its parent is not there, or
+ * comes later.
  */
 
-import { isVoid } from "../../core/context/context.ts";
-import type { Entry } from "../../core/format/entry.ts";
 import { type EntryHead, HeadReader } from "../../core/format/head.ts";
-import { parse } from "../../core/json/json.ts";
 import { HEAD_SUMMARY, Nodes, ROLES, type Role, unpackId } from "../../core/tree/nodes.ts";
 
 /** Returns the head of an entry as it is stored. */
-export function headText(nodes: Nodes, position: number, line: Uint8Array): string {
+export function headText(nodes: Nodes, position: number): string {
   const parent = nodes.parent(position);
-  const type = nodes.type(position);
-  const known = [nodes.id(position), parent < 0 ? null : nodes.id(parent), type, nodes.role(position)];
+  const known = [nodes.id(position), parent < 0 ? null : nodes.id(parent), nodes.type(position), nodes.role(position)];
   const follows = nodes.parentIdOf(position) === null || (parent >= 0 && parent < position);
   const isLiteral = follows && !nodes.bridged.has(position) && !nodes.looksLikeAlias(position);
-  const isSummary = type === "compaction" || type === "branch_summary";
-  const summary = isSummary && !isVoid(parse(line) as Entry) ? HEAD_SUMMARY : 0;
-  return JSON.stringify(isLiteral ? [...known, nodes.headOf(position).flags | summary] : known);
+  return JSON.stringify(isLiteral ? [...known, nodes.headOf(position).flags] : known);
 }
 
 /** A head as it is stored. */

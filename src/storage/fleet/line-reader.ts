@@ -19,7 +19,7 @@ const BEFORE = (length: string): string =>
 
 /**
  * The lines from position $3 on and before $4: the packs from that which has the first one on, or the rows before the next
- * pack, of positions before $5. In one statement, because rows may become a pack at any time. The driver reads results as
+ * pack, of positions before $5. The driver reads results as
  * UTF-8, which lines are, and what is packed is not.
  */
 const LINES = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2),

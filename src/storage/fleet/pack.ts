@@ -18,8 +18,8 @@ const decompress = promisify(brotliDecompress);
 const PACK_BYTES = 512 << 10;
 /** Lines in a pack, at most. */
 const PACK_LINES = 4096;
-/** How well packs are compressed while somebody waits, at 300 MB/s, and when nobody does, at 60 MB/s to three quarters of that. */
-export const QUALITY = { fast: 1, small: 5 } as const;
+/** How well packs are compressed: at 300 MB/s, because somebody waits. */
+const QUALITY = 1;
 /** Share of their length that lines must lose to be kept compressed. */
 const WORTH = 0.05;
 
@@ -75,7 +75,6 @@ export async function packed(
   lines: readonly Uint8Array[],
   heads: readonly string[],
   stretches: readonly FleetEnd[],
-  quality: number = QUALITY.fast,
 ): Promise<Pack[]> {
   const firstOf = (n: number): number => (n === 0 ? before : stretches[n - 1]).entries;
   return Promise.all(
@@ -86,18 +85,18 @@ export async function packed(
       const ends: number[] = [];
       for (const line of own) ends.push((ends.length === 0 ? -1 : (ends.at(-1) as number)) + 1 + line.length);
       const spine = { seq: firstOf(n), count: own.length, ends, heads: heads.slice(from, past).join("\n") };
-      return { ...spine, end, ...(await compressed(joined, quality)) };
+      return { ...spine, end, ...(await compressed(joined)) };
     }),
   );
 }
 
 /** Returns lines as a pack joins them. */
-export function joinedByFeeds(lines: readonly Uint8Array[]): Uint8Array {
+function joinedByFeeds(lines: readonly Uint8Array[]): Uint8Array {
   return concat(lines.flatMap((line, n) => (n === 0 ? [line] : [LF, line])));
 }
 
-async function compressed(joined: Uint8Array, quality: number): Promise<Pick<Pack, "codec" | "lines">> {
-  const params = { [PARAM.quality]: quality, [PARAM.sizeHint]: joined.length };
+async function compressed(joined: Uint8Array): Promise<Pick<Pack, "codec" | "lines">> {
+  const params = { [PARAM.quality]: QUALITY, [PARAM.sizeHint]: joined.length };
   const small = await compress(joined, { params });
   const isWorth = small.length < joined.length * (1 - WORTH);
   return isWorth ? { codec: BROTLI, lines: small } : { codec: AS_IT_IS, lines: joined };
@@ -106,8 +105,11 @@ async function compressed(joined: Uint8Array, quality: number): Promise<Pick<Pac
 /** Returns the lines of a pack, parts of one array. Throws storage_failed where they are not what it says. */
 export async function linesIn({ codec, ends, lines }: PackedLines): Promise<Uint8Array[]> {
   const length = ends.at(-1) ?? 0;
-  const joined = codec === BROTLI ? await decompressed(lines, length) : codec === AS_IT_IS ? lines : undefined;
-  if (joined?.length !== length) throw damaged();
+  if (codec !== BROTLI && codec !== AS_IT_IS)
+    throw unreadable(`The fleet has lines in a form (${codec}) that this program does not know. Use a newer one.`);
+  const joined = codec === BROTLI ? await decompressed(lines, length) : lines;
+  if (joined?.length !== length)
+    throw unreadable("Lines of the fleet cannot be unpacked. fleet verify tells which session has them.");
   return ends.map((end, n) => joined.subarray(n === 0 ? 0 : ends[n - 1] + 1, end));
 }
 
@@ -120,13 +122,8 @@ async function decompressed(lines: Uint8Array, length: number): Promise<Uint8Arr
   }
 }
 
-function damaged(): Failure {
-  return new Failure(
-    "storage_failed",
-    "Lines of the fleet cannot be unpacked. fleet verify tells which session has them.",
-    { fleet: true },
-    { retryable: false },
-  );
+function unreadable(sentence: string): Failure {
+  return new Failure("storage_failed", sentence, { fleet: true }, { retryable: false });
 }
 
 /** Returns the heads of a pack's lines, as JSON. */

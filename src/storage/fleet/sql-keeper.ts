@@ -5,20 +5,11 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { FleetEnd, FleetFacts } from "../../core/ports/fleet.ts";
-import type {
-  BehindSession,
-  CheckedRow,
-  ColdSession,
-  FleetKeeper,
-  FleetRow,
-  Kept,
-  PackedStretch,
-  Unread,
-} from "../../core/ports/fleet-keeper.ts";
+import type { BehindSession, CheckedRow, FleetKeeper, FleetRow, Kept, Unread } from "../../core/ports/fleet-keeper.ts";
 import type { Holder } from "../../core/ports/store.ts";
 import { unknownId } from "../../core/search/listing.ts";
 import { CLAIM } from "./append-statement.ts";
-import { type Connections, NOT_PROVEN, refusalIn, type SqlAnswer } from "./connections.ts";
+import { type Connections, refusalIn, type SqlAnswer } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
 import { endOf } from "./ends.ts";
 import { describedRow, factParts, isFound, storable, unfound } from "./fact-parts.ts";
@@ -83,18 +74,6 @@ const CHECKED = `select ${OWN}, e.*,
           where tenant = s.tenant and session_id = s.id and generation = s.generation
         union all select seq, count, first_epoch, epoch from pi_fleet.pack
           where tenant = s.tenant and session_id = s.id and generation = s.generation) u) x) e`;
-
-/** The condition of a session that nobody has, or has written to since $3. */
-const COLD = `tenant = $1 and state > 0 and changed_at < $3::timestamptz
-  and (holder is null or lease_until <= clock_timestamp())`;
-
-/** Finds such a session $2, with the stretches of its lines in rows of their own. */
-const COLD_SESSION = `select s.id, s.entries, s.bytes, s.chain, s.epoch, r.runs
-  from (select * from pi_fleet.session where id = $2 and ${COLD}) s
-  cross join lateral (select pg_catalog.json_agg(pg_catalog.json_build_object('from', first, 'to', past) order by first) as runs
-    from (select pg_catalog.min(seq) as first, pg_catalog.max(seq) + 1 as past
-      from (select seq, seq - row_number() over (order by seq) as run from pi_fleet.entry
-        where tenant = s.tenant and session_id = s.id and generation = s.generation) n group by run) g) r`;
 
 /** Returns the failure of a change that was not made. */
 function unusable(answer: Exclude<SqlAnswer, { kind: "done" }>): Failure {
@@ -343,45 +322,6 @@ export class SqlKeeper implements FleetKeeper {
       epoch: Number(row.epoch),
       indexed: Number(row.indexed),
     };
-  }
-
-  async *cold(since: string, unread?: Unread): AsyncIterable<string> {
-    for await (const { id } of this.paged("s.id", COLD, unread, since)) yield String(id);
-  }
-
-  async coldSession(sessionId: string, since: string): Promise<ColdSession | null> {
-    const row = await this.one(COLD_SESSION, sessionId, since);
-    const runs = (row?.runs ?? []) as ColdSession["runs"];
-    return row && runs.length > 0 ? { id: sessionId, end: endOf(row), epoch: Number(row.epoch), runs } : null;
-  }
-
-  async pack(session: Pick<ColdSession, "id" | "epoch">, stretch: PackedStretch, sha256: string): Promise<boolean> {
-    const { seq, count, end, ends, codec, lines } = stretch;
-    // A row that is not what was packed makes the statement fail as a whole, at the division.
-    const answer = await this.connections.run({
-      text: `with held as (select tenant, id, generation from pi_fleet.session
-          where tenant = $1 and id = $2 and epoch = $3 and entries >= $4::bigint + $5::int
-            and (holder is null or lease_until <= clock_timestamp()) for update),
-        gone as (delete from pi_fleet.entry e using held where e.tenant = held.tenant and e.session_id = held.id
-          and e.generation = held.generation and e.seq >= $4 and e.seq < $4 + $5 returning e.seq, e.epoch, e.head, e.line),
-        proof as (select count(*) as lines, pg_catalog.min(epoch) as first_epoch, pg_catalog.max(epoch) as epoch,
-          pg_catalog.string_agg(head, E'\\n' order by seq) as heads, pg_catalog.sha256(pg_catalog.string_agg(line, '\\x0a'::bytea order by seq)) as sha256
-          from gone),
-        put as (insert into pi_fleet.pack
-            (tenant, session_id, generation, seq, count, first_epoch, epoch, bytes, chain, ends, heads, codec, lines)
-          select held.tenant, held.id, held.generation, $4, $5, proof.first_epoch, proof.epoch, $6, $7, $8::int[],
-            proof.heads, $9, $10
-          from held, proof where proof.lines = $5 and proof.sha256 = $11 returning 1)
-        select 1 / (select count(*) from put) as done`,
-      values: [
-        ...[this.tenant, storable(session.id), session.epoch, seq, count, end.bytes, Buffer.from(end.chain, "hex")],
-        ...[`{${ends.join(",")}}`, codec, Buffer.from(lines.buffer, lines.byteOffset, lines.length)],
-        Buffer.from(sha256, "hex"),
-      ],
-    });
-    if (answer.kind === "failed" && answer.code === NOT_PROVEN) return false;
-    if (answer.kind === "done") return true;
-    throw unusable(answer);
   }
 
   async settle(): Promise<void> {

@@ -137,6 +137,20 @@ acrossTiers(test, STORES)(
   },
 );
 
+test("a host that leaves meanwhile leaves all of it, or nothing", async () => {
+  for (const isAway of [false, true]) {
+    const own = await lacking();
+    const { wire, fleet, lives, sessionId } = own;
+    wire.send({ jsonrpc: "2.0", id: 101, method: "switch_session", params: { sessionId } });
+    await fleet.asked;
+    const ended = lives.end();
+    if (isAway) fleet.faultAt = (_, name) => (name === "lines" ? "before" : undefined);
+    fleet.open();
+    await ended;
+    expect(filesOf(own).map((name) => name.endsWith(`${sessionId}.jsonl`))).toEqual(isAway ? [] : [true]);
+  }
+});
+
 test("lines that are not those of the session are not kept", async () => {
   const own = await lacking();
   const row = own.table.rows.get(own.sessionId);

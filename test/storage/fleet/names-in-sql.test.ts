@@ -142,7 +142,6 @@ describe("the names in statements", needs(POSTGRESQL), () => {
     server.sql("update pi_fleet.session set changed_at = '2010-01-01'");
     await verb("migrate");
     expect((await verb("verify")).faults).toEqual([]);
-    await verb("pack");
     await verb("status");
     const one = connect();
     const picture = Buffer.from("a picture");

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { endAfter, NOTHING } from "../../../src/storage/fleet/ends.ts";
-import { headsIn, linesIn, packed, QUALITY, stretchesOf } from "../../../src/storage/fleet/pack.ts";
+import { headsIn, linesIn, packed, stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
@@ -22,7 +22,7 @@ acrossTiers(test, [3, 10])("lines and heads come out of packs as they went in (%
     const before = endAfter(NOTHING, [Buffer.from("{}")]);
     const stretches = stretchesOf(before, lines);
     expect(stretches.at(-1)).toEqual(endAfter(before, lines));
-    const packs = await packed(before, lines, heads, stretches, random.pick([QUALITY.fast, QUALITY.small]));
+    const packs = await packed(before, lines, heads, stretches);
     expect(packs.map(({ seq, count }) => seq + count)).toEqual(stretches.map(({ entries }) => entries));
     expect(packs.map(({ end }) => end)).toEqual(stretches);
     const read = (await Promise.all(packs.map((pack) => linesIn(pack)))).flat();
@@ -45,5 +45,6 @@ test("a pack that was changed is refused, and one that says too little is not un
   await expect(linesIn({ ...pack, ends: [10, 20] })).rejects.toMatchObject(failed);
   await expect(linesIn({ ...pack, ends: [...pack.ends, 9000] })).rejects.toMatchObject(failed);
   await expect(linesIn({ ...pack, lines: pack.lines.subarray(1) })).rejects.toMatchObject(failed);
-  await expect(linesIn({ ...pack, codec: 7 })).rejects.toMatchObject(failed);
+  const unknown = { ...failed, message: expect.stringContaining("a form (7) that this program does not know") };
+  await expect(linesIn({ ...pack, codec: 7 })).rejects.toMatchObject(unknown);
 });

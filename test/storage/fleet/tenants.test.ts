@@ -416,7 +416,7 @@ describe("tenants", needs(POSTGRESQL), () => {
 
   test.each(["verify", "status", "take"])("are told whose sessions it is about (fleet %s)", saysWhose);
 
-  test.each(["export", "pack", "migrate", "prune", "import", "push"])(
+  test.each(["export", "migrate", "prune", "import", "push"])(
     "are told whose sessions it is about (fleet %s)",
     SWEEP,
     saysWhose,
