@@ -20,7 +20,6 @@ import {
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { Listed } from "../../src/core/ports/catalog.ts";
-import { KnownFolders } from "../../src/storage/foreign/known-folders.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import {
   allHits,
@@ -274,24 +273,6 @@ test("what is said of random texts is found in any case and composition", SYSTEM
         expect(places(await allHits(catalog, { query, limit: 7 })), query).toEqual(readHits(library.root, [word]));
     }
   });
-});
-
-test("a look that an error cut off is followed by one at everything", async () => {
-  const { root } = temporaryLibrary();
-  mkdirSync(root, { recursive: true });
-  const known = new KnownFolders(realDisk, () => Date.now(), { watchFrom: 1 });
-  known.expect(1);
-  expect([await known.begin(), known.list(root)]).toEqual([true, []]);
-  known.end();
-  expect(await known.begin()).toBe(false);
-  writeFileSync(join(root, "a.jsonl"), "");
-  await expect.poll(() => known.begin()).toBe(true);
-  expect(known.changedIn(root, false)).toEqual(new Set(["a.jsonl"]));
-  expect([await known.begin(), known.changedIn(root, false)]).toEqual([true, null]);
-  expect(known.list(root)).toMatchObject([{ name: "a.jsonl" }]);
-  known.end();
-  expect(await known.begin()).toBe(false);
-  known.close();
 });
 
 test("the stamps of many files are read once for the first list, and not again until something changes", async () => {

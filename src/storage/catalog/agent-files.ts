@@ -58,7 +58,6 @@ export class AgentFiles {
       }
     const removed = [...this.known].filter((path) => !there.has(path));
     this.known = new Set(there.keys());
-    folders.end();
     return { there, removed };
   }
 

@@ -74,7 +74,6 @@ export class Folders {
       if (now !== files) for (const name of files) if (!now?.has(name)) removed.push(prefix + name);
     }
     this.folders = found;
-    known.end();
     return { there, removed };
   }
 

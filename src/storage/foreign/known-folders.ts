@@ -66,8 +66,6 @@ export class KnownFolders {
   /** Whether this look is at everything, whatever watches report. */
   private isForAll = true;
   private files = 0;
-  /** Whether a look began and has not ended: an error cut it off, unless it goes on. */
-  private isUnderWay = false;
 
   constructor(disk: Disk, now: () => number, options: KnownFoldersOptions = {}) {
     this.disk = disk;
@@ -95,7 +93,7 @@ export class KnownFolders {
       await pause();
     }
     const isOld = now - this.lookedAtAll > ALL_AFTER || now < this.lookedAtAll;
-    this.isForAll = isOld || this.isUnderWay || this.notifications > MAX_NOTIFICATIONS;
+    this.isForAll = isOld || this.notifications > MAX_NOTIFICATIONS;
     if (this.isWatching && !this.isForAll && !this.hasNews && !this.hasUntold && this.areTopsSame()) return false;
     if (this.isForAll) {
       this.notifications = 0;
@@ -105,13 +103,7 @@ export class KnownFolders {
     this.hasUntold = false;
     this.tops.clear();
     this.files = 0;
-    this.isUnderWay = true;
     return true;
-  }
-
-  /** Ends a look. Without it, the next one is at everything. */
-  end(): void {
-    this.isUnderWay = false;
   }
 
   close(): void {
