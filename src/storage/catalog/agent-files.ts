@@ -37,7 +37,7 @@ export class AgentFiles {
   constructor({ disk, env, watchFrom }: CatalogOptions, places: readonly AgentPlace[]) {
     this.disk = disk;
     this.places = places;
-    this.folders = new KnownFolders(disk, () => env.now(), { watchFrom });
+    this.folders = new KnownFolders(disk, () => env.now(), watchFrom);
   }
 
   async changes(): Promise<FolderChanges> {

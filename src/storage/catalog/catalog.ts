@@ -153,7 +153,7 @@ class Finder implements LocalCatalog {
     const { archived = false, cursor, cwd, parent, query, name, since, until } = request;
     if ([cursor, cwd, parent, query, name, since, until].some((one) => one !== undefined)) return [];
     if (this.folders instanceof AgentFiles) return archived ? [] : this.folders.notRead(request);
-    return [...this.unread.values(), ...this.folders.unlisted()].filter(
+    return [...this.unread.values(), ...this.folders.unlisted.values()].filter(
       ({ path }) => this.kept.isArchived(path) === archived,
     );
   }

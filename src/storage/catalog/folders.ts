@@ -2,15 +2,13 @@
 
 import { join, sep } from "node:path";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
-import { KnownFolders, type ListFolder } from "../foreign/known-folders.ts";
 import { ifAllowed } from "../foreign/places.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
-import type { Disk, Named } from "../fs/disk.ts";
+import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
-import { entriesIfListed } from "../fs/folders.ts";
 import { archiveFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
-import type { FoundStamp } from "../fs/stamps.ts";
+import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
 import { unlistedContainer } from "../v2/pointer.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
 import { containerOfPointer, foundContainer } from "./containers.ts";
@@ -24,83 +22,124 @@ export interface FolderChanges {
   readonly isSame?: boolean;
 }
 
-/** The sessions in a folder, as the last look found them. */
 interface Folder {
+  readonly path: string;
   /** The path of what is in it, without the name: to join and normalize 100,000 paths takes 50 ms. */
   readonly prefix: string;
-  readonly files: Set<string>;
+  /** Whether the watch of the folder above tells when something else has its path: not of a link, whose target moves. */
+  readonly isTold: boolean;
+  device: number;
+  inode: number;
+  files: Set<string>;
   /** Names that can change without a notification of the watch: links, files with other hard links, containers. */
-  readonly elsewhere: Set<string>;
+  elsewhere: Set<string>;
   /** Names of files in whose place a container is: a rollback that was cut off has made one already. */
-  readonly taken: Set<string>;
-  /** Containers that are no sessions, with how each is. */
-  readonly unlisted: Map<string, UnreadFile>;
+  taken: Set<string>;
+  /** Names that the watch reported; null: the whole folder. */
+  dirty: Set<string> | null;
+  stop?: () => void;
 }
 
+/** Number of files below which `changes` reads all stamps, which takes 5 ms at most and depends on no watch. */
+const WATCH_FROM = 500;
+/** Notifications since the last full read, beyond which the system may have dropped some. */
+const MAX_NOTIFICATIONS = 2000;
+/** Milliseconds between full reads even with watches: files can be changed through memory maps or other names. */
+const FULL_READ_AFTER = 60_000;
+/** Milliseconds between looks at what has the paths of folders: only what is mounted over one is told by no watch. */
+const LOOK_AFTER = 1000;
 /** Stamps read without a pause, which takes 4 ms. */
 const SLICE = 250;
 
 export class Folders {
+  private readonly options: CatalogOptions;
   private readonly disk: Disk;
   private readonly paths: StoragePaths;
-  private readonly known: KnownFolders;
   private folders = new Map<string, Folder>();
+  /** Containers that are no sessions, by their paths, with how each is. */
+  readonly unlisted = new Map<string, UnreadFile>();
+  /** Stop the watches of the folders above; undefined for one that could not be watched. */
+  private stops: ((() => void) | undefined)[] = [];
+  private rootDirty = true;
+  private root = "";
+  private watching = false;
+  private watchable = true;
+  private notifications = 0;
+  private lastFullRead = Number.NEGATIVE_INFINITY;
+  private lastLook = Number.NEGATIVE_INFINITY;
 
-  constructor({ disk, paths, env, watchFrom }: CatalogOptions) {
-    this.disk = disk;
-    this.paths = paths;
-    const options = { watchFrom, mostWatched: Number.POSITIVE_INFINITY, ignoresHidden: true };
-    this.known = new KnownFolders(disk, () => env.now(), options);
+  constructor(options: CatalogOptions) {
+    this.options = options;
+    this.disk = options.disk;
+    this.paths = options.paths;
   }
 
   async changes(): Promise<FolderChanges> {
-    const { known } = this;
-    const there = new Map<string, FoundStamp>();
-    known.expect(this.count());
-    if (!(await known.begin())) return { there, removed: [], isSame: true };
-    const removed: string[] = [];
-    const found = new Map<string, Folder>();
-    for (const [path, isLink] of this.folderPaths((folder) => this.names(folder))) {
-      const before = this.folders.get(path);
-      const changed = before ? known.changedIn(path, isLink) : null;
-      const folder = before && changed ? before : emptyFolder(path);
-      if (before && changed) this.follow(folder, changed, there, removed);
-      else await this.read(folder, this.names(path, isLink), there);
-      if (folder.elsewhere.size > 0) known.noteUntold();
-      found.set(path, folder);
+    if (this.watching) {
+      // Changes before this call are reported once the event loop has polled again, which takes two turns.
+      await pause();
+      await pause();
+      const changes = this.checkNotified();
+      if (changes) return changes;
     }
-    for (const [path, { prefix, files }] of this.folders) {
-      const now = found.get(path)?.files;
-      if (now !== files) for (const name of files) if (!now?.has(name)) removed.push(prefix + name);
-    }
-    this.folders = found;
-    return { there, removed };
-  }
-
-  /** Returns the containers that are no sessions. */
-  unlisted(): UnreadFile[] {
-    return [...this.folders.values()].flatMap(({ unlisted }) => [...unlisted.values()]);
+    return this.readAll();
   }
 
   close(): void {
-    this.known.close();
+    this.stopWatching();
     this.folders = new Map();
   }
 
-  /** Returns the number of files; before they were looked at, no more than it takes to watch folders. */
-  private count(): number {
+  private async readAll(): Promise<FolderChanges> {
+    // A watch stays with its folder, even if that is moved.
+    if (this.watching && this.rootIdentity() !== this.root) this.stopWatching();
+    if (!this.watching && this.watchable) this.watchAhead();
+    const before = this.folders;
+    const there = new Map<string, FoundStamp>();
+    this.unlisted.clear();
+    this.notifications = 0;
+    this.rootDirty = false;
+    this.lastFullRead = this.options.env.now();
+    for (const folder of before.values()) folder.dirty = new Set();
+    const found = new Map<string, Folder>();
     let count = 0;
-    if (this.folders.size > 0) for (const { files } of this.folders.values()) count += files.size;
-    else
-      for (const [path] of this.folderPaths((folder) => entriesIfListed(this.disk, folder))) {
-        if (this.known.isMany(count)) break;
-        count += entriesIfListed(this.disk, path).filter(isOfSession).length;
+    for (const [path, isTold] of this.folderPaths()) {
+      const folder = this.enter(path, isTold, before.get(path));
+      if (!folder) continue;
+      found.set(path, folder);
+      for (const { name, kind } of this.names(path)) {
+        const isContainer = isContainerName(name);
+        if (kind === "other" || kind === (isContainer ? "file" : "folder")) continue;
+        if (!isContainer && !isSessionName(name)) continue;
+        if (kind === "link") folder.elsewhere.add(name);
+        if (++count % SLICE === 0) await pause();
+        this.ask(folder, name, there);
       }
-    return count;
+      hideTaken(folder, there);
+    }
+    const removed: string[] = [];
+    for (const [path, known] of before) {
+      const folder = found.get(path);
+      if (!folder) known.stop?.();
+      for (const name of known.files) if (!folder?.files.has(name)) removed.push(known.prefix + name);
+      // Changes reported during this read are checked again.
+      if (folder?.stop) folder.dirty = known.dirty;
+    }
+    this.folders = found;
+    const { watchFrom = WATCH_FROM } = this.options;
+    if (count >= watchFrom && !this.watching && this.watchable) {
+      if (!this.startWatching()) return { there, removed };
+      // The folders are read again after the watches started, so that no change is missed in between.
+      const again = await this.readAll();
+      const gone = removed.filter((path) => !again.there.has(path));
+      return { there: again.there, removed: [...new Set([...gone, ...again.removed])] };
+    }
+    if (this.watching && !this.watchNew()) this.stopWatching();
+    return { there, removed };
   }
 
-  /** Yields the paths of the folders, each with whether it is a link. */
-  private *folderPaths(list: ListFolder): Generator<[path: string, isLink: boolean]> {
+  /** Yields the paths of the folders, each with whether it is one that the folder above tells of. */
+  private *folderPaths(): Generator<[path: string, isTold: boolean]> {
     const { flat, root } = this.paths;
     const archive = archiveFolder(this.paths);
     if (flat !== undefined) {
@@ -108,92 +147,172 @@ export class Folders {
       yield [archive, false];
       return;
     }
-    for (const above of [root as string, archive]) {
-      const prefix = join(above, sep);
-      for (const { name, kind } of list(above))
-        if (!name.startsWith(".") && kind !== "file" && kind !== "other") yield [prefix + name, kind === "link"];
-    }
+    for (const above of [root as string, archive])
+      for (const { name, kind } of this.names(above))
+        if (!name.startsWith(".") && kind !== "file" && kind !== "other") yield [join(above, name), kind === "folder"];
   }
 
-  private names(folder: string, isLink = false): readonly Named[] {
+  private names(folder: string): { name: string; kind: string }[] {
     try {
-      return this.known.list(folder, isLink);
+      return this.disk.list?.(folder) ?? this.disk.names(folder).map((name) => ({ name, kind: "unknown" }));
     } catch {
-      // It may not be read: there is nothing to list until it may.
-      this.known.noteUntold();
+      // It is missing or may not be read: there is nothing to list.
       return [];
     }
   }
 
-  /** Reads the stamps of all files in a folder. */
-  private async read(folder: Folder, names: readonly Named[], there: Map<string, FoundStamp>): Promise<void> {
-    for (const entry of names) {
-      if (!isOfSession(entry)) continue;
-      if (entry.kind === "link") folder.elsewhere.add(entry.name);
-      this.ask(folder, entry.name, there);
-      if (there.size % SLICE === 0) await pause();
-    }
-    hideTaken(folder, there);
-  }
-
-  /** Reads the stamps of the files that changed in a folder, and of those whose changes no watch reports. */
-  private follow(
-    folder: Folder,
-    changed: ReadonlySet<string>,
-    there: Map<string, FoundStamp>,
-    removed: string[],
-  ): void {
-    const { prefix, files, elsewhere, taken } = folder;
-    if (changed.size === 0 && elsewhere.size === 0) return;
-    taken.clear();
-    for (const name of new Set([...Array.from(changed, (one) => containerOfPointer(one) ?? one), ...elsewhere])) {
-      if (!isSessionName(name) && !isContainerName(name)) continue;
-      const path = prefix + name;
-      // It may have become a link.
-      if (infoOrNull(this.disk, path, true)?.kind === "link") elsewhere.add(name);
-      this.ask(folder, name, there);
-      if (there.has(path) || !files.delete(name)) continue;
-      elsewhere.delete(name);
-      removed.push(path);
-    }
-    removed.push(...hideTaken(folder, there));
+  /** Returns a folder as it is now; undefined when it is not one. */
+  private enter(path: string, isTold: boolean, before: Folder | undefined): Folder | undefined {
+    const info = infoOrNull(this.disk, path);
+    if (info?.kind !== "folder") return undefined;
+    const { device, inode } = info;
+    // The watch is kept if this is the same folder.
+    const same = before !== undefined && isSameFile(before, info);
+    if (!same) before?.stop?.();
+    const stop = same ? before.stop : undefined;
+    const sets = { files: new Set<string>(), elsewhere: new Set<string>(), taken: new Set<string>() };
+    return { path, prefix: join(path, sep), isTold, device, inode, ...sets, dirty: new Set(), stop };
   }
 
   private ask(folder: Folder, name: string, there: Map<string, FoundStamp>): void {
-    const { prefix, files, elsewhere, taken, unlisted } = folder;
-    const path = prefix + name;
+    const path = folder.prefix + name;
     if (isContainerName(name)) {
       const found = foundContainer(this.disk, path);
-      const unread = found ? undefined : ifAllowed(() => unlistedContainer(this.disk, path));
-      if (unread) unlisted.set(name, unread);
-      else unlisted.delete(name);
+      const unlisted = found ? undefined : ifAllowed(() => unlistedContainer(this.disk, path));
+      if (unlisted) this.unlisted.set(path, unlisted);
+      else this.unlisted.delete(path);
       if (!found) return;
-      files.add(name);
-      elsewhere.add(name);
+      folder.files.add(name);
+      folder.elsewhere.add(name);
       there.set(path, found.stamp);
-      if (found.source !== null) taken.add(found.source);
+      if (found.source !== null) folder.taken.add(found.source);
       return;
     }
     const info = infoOrNull(this.disk, path);
     if (info?.kind !== "file") return;
-    files.add(name);
-    if ((info.links ?? 1) > 1) elsewhere.add(name);
+    folder.files.add(name);
+    if ((info.links ?? 1) > 1) folder.elsewhere.add(name);
     const { device, inode, size, modified, changed = 0 } = info;
     there.set(path, { device, inode, size, modified, changed });
   }
+
+  /** Checks only the reported changes. Returns undefined when everything must be read. */
+  private checkNotified(): FolderChanges | undefined {
+    const isOld = this.options.env.now() - this.lastFullRead > FULL_READ_AFTER;
+    if (this.rootDirty || isOld || this.notifications > MAX_NOTIFICATIONS) return undefined;
+    if (this.rootIdentity() !== this.root) return undefined;
+    if (!this.areSameFolders()) return undefined;
+    const there = new Map<string, FoundStamp>();
+    const removed: string[] = [];
+    for (const folder of this.folders.values()) {
+      if (folder.dirty?.size === 0 && folder.elsewhere.size === 0) continue;
+      const names = new Set([...(folder.dirty ?? []), ...folder.elsewhere]);
+      folder.dirty?.clear();
+      folder.taken.clear();
+      for (const name of names) {
+        const path = folder.prefix + name;
+        if (!isSessionName(name) && !isContainerName(name)) continue;
+        // It may have become a link.
+        if (infoOrNull(this.disk, path, true)?.kind === "link") folder.elsewhere.add(name);
+        this.ask(folder, name, there);
+        if (there.has(path) || !folder.files.delete(name)) continue;
+        folder.elsewhere.delete(name);
+        removed.push(path);
+      }
+      removed.push(...hideTaken(folder, there));
+    }
+    return { there, removed };
+  }
+
+  /** Whether the folders that are watched still have their paths, and the watches told everything. */
+  private areSameFolders(): boolean {
+    const now = this.options.env.now();
+    const isDue = !(Math.abs(now - this.lastLook) < LOOK_AFTER);
+    if (isDue) this.lastLook = now;
+    for (const folder of this.folders.values()) {
+      if (folder.dirty === null) return false;
+      if (folder.isTold && !isDue) continue;
+      const info = infoOrNull(this.disk, folder.path);
+      if (info?.kind !== "folder" || !isSameFile(info, folder)) return false;
+    }
+    return true;
+  }
+
+  private rootIdentity(): string {
+    const { flat, root } = this.paths;
+    return [flat ?? (root as string), archiveFolder(this.paths)]
+      .map((path) => infoOrNull(this.disk, path))
+      .map((info) => (info ? `${info.device} ${info.inode}` : ""))
+      .join(" ");
+  }
+
+  /** Starts to watch before folders with much in them are read, which saves reading all stamps a second time. */
+  private watchAhead(): void {
+    const { watchFrom = WATCH_FROM } = this.options;
+    const paths = [...this.folderPaths()];
+    let count = 0;
+    for (const [path] of paths) {
+      count += this.names(path).filter(({ name }) => isSessionName(name) || isContainerName(name)).length;
+      if (count >= watchFrom) break;
+    }
+    if (count < watchFrom) return;
+    for (const [path, isTold] of paths) {
+      const known = this.folders.get(path);
+      const folder = this.enter(path, isTold, known);
+      if (folder) this.folders.set(path, { ...folder, files: known?.files ?? folder.files });
+    }
+    this.startWatching();
+  }
+
+  private startWatching(): boolean {
+    const { disk, paths } = this;
+    this.watching = true;
+    const archive = archiveFolder(paths);
+    const above = paths.root === undefined ? [] : [paths.root, ...(infoOrNull(disk, archive) ? [archive] : [])];
+    const dirty = (): void => {
+      this.rootDirty = true;
+    };
+    this.stops = above.map((path) => disk.watch?.(path, dirty));
+    if (!this.stops.includes(undefined) && this.watchNew()) return true;
+    this.watchable = false;
+    this.stopWatching();
+    return false;
+  }
+
+  /** Watches every folder that is not watched yet. Returns false when one cannot be watched. */
+  private watchNew(): boolean {
+    this.root = this.rootIdentity();
+    for (const folder of this.folders.values()) {
+      if (folder.stop) continue;
+      const { path } = folder;
+      folder.stop = this.disk.watch?.(path, (name) => this.note(path, name));
+      if (!folder.stop) return false;
+      // The folder may have changed between the read and the start of the watch.
+      folder.dirty = null;
+    }
+    return true;
+  }
+
+  private note(path: string, name: string | null): void {
+    // Lock files and temporary files are created and removed all the time, and no session has such a name.
+    if (name?.startsWith(".")) return;
+    this.notifications++;
+    const folder = this.folders.get(path);
+    if (!folder) this.rootDirty = true;
+    else if (name === null) folder.dirty = null;
+    else folder.dirty?.add(containerOfPointer(name) ?? name);
+  }
+
+  private stopWatching(): void {
+    for (const stop of this.stops.splice(0)) stop?.();
+    for (const folder of this.folders.values()) {
+      folder.stop?.();
+      folder.stop = undefined;
+    }
+    this.watching = false;
+  }
 }
 
-function emptyFolder(path: string): Folder {
-  const sets = { files: new Set<string>(), elsewhere: new Set<string>(), taken: new Set<string>() };
-  return { prefix: join(path, sep), ...sets, unlisted: new Map() };
-}
-
-/** Whether an entry of a folder can be a session file or a container. */
-function isOfSession({ name, kind }: Named): boolean {
-  const isContainer = isContainerName(name);
-  if (kind === "other" || kind === (isContainer ? "file" : "folder")) return false;
-  return isContainer || isSessionName(name);
-}
 /** Leaves out the files in whose place containers are, and returns their paths. They are asked for each time. */
 function hideTaken({ prefix, files, elsewhere, taken }: Folder, there: Map<string, FoundStamp>): string[] {
   const hidden = [...taken].filter((name) => files.delete(name));

@@ -17,7 +17,7 @@ export type ListFolder = (folder: string) => readonly Named[];
 
 /** Number of files from which on folders are watched: below, all stamps take 3 ms at most. */
 const WATCH_FROM = 500;
-/** Folders of other agents that are watched at most: each takes 0.3 ms once, and some of what the system has for all. */
+/** Folders that are watched at most: each takes 0.3 ms once, and some of what the system has for all programs. */
 const MOST_WATCHED = 1000;
 /** Notifications since all was looked at, beyond which the system may have dropped some. */
 const MAX_NOTIFICATIONS = 2000;
@@ -31,27 +31,17 @@ interface FolderWatch {
 }
 
 interface KnownFolder {
-  /** The path of the folder above. */
-  readonly above: string;
   readonly info: FileInfo;
-  /** Undefined where only the names that changed were asked for since they were read. */
-  entries: readonly Named[] | undefined;
+  entries: readonly Named[];
   /** Stamps of its files, as far as a watch reports what changes them. */
   readonly stamps: Map<string, FoundStamp>;
   readonly watch: FolderWatch | undefined;
 }
 
-export interface KnownFoldersOptions {
-  readonly watchFrom?: number;
-  readonly mostWatched?: number;
-  /** Whether names that begin with a dot, as of lock files, change nothing. */
-  readonly ignoresHidden?: boolean;
-}
-
 export class KnownFolders {
   private readonly disk: Disk;
   private readonly now: () => number;
-  private readonly options: KnownFoldersOptions;
+  private readonly watchFrom: number;
   private readonly known = new Map<string, KnownFolder>();
   /** Folders that no watch of the one above them tells of, with what they were; null for one that is missing. */
   private readonly tops = new Map<string, FileInfo | null>();
@@ -67,26 +57,16 @@ export class KnownFolders {
   private isForAll = true;
   private files = 0;
 
-  constructor(disk: Disk, now: () => number, options: KnownFoldersOptions = {}) {
+  constructor(disk: Disk, now: () => number, watchFrom = WATCH_FROM) {
     this.disk = disk;
     this.now = now;
-    this.options = options;
-  }
-
-  /** Whether so many files are worth watching their folders. */
-  isMany(files: number): boolean {
-    return files >= (this.options.watchFrom ?? WATCH_FROM);
-  }
-
-  /** Notes how many files the next look finds, where the caller does not ask for the stamp of each. */
-  expect(files: number): void {
-    this.files = files;
+    this.watchFrom = watchFrom;
   }
 
   /** Begins a look. Returns false if nothing can have changed since the last one. */
   async begin(): Promise<boolean> {
     const now = this.now();
-    this.isWatching ||= this.isWatchable && this.isMany(this.files);
+    this.isWatching ||= this.isWatchable && this.files >= this.watchFrom;
     if (this.isWatching) {
       // Changes before this call are reported once the event loop has polled again, which takes two turns.
       await pause();
@@ -116,40 +96,19 @@ export class KnownFolders {
     this.hasUntold = true;
   }
 
-  /** Lists a folder; `isLink`: it is one, so that the folder above does not tell of what is at its end. */
-  readonly list = (folder: string, isLink = false): readonly Named[] => {
-    const info = this.infoOf(folder, isLink);
-    if (info === null) return [];
-    const same = this.known.get(folder);
-    return same?.watch ? this.watched(folder, same, same.watch) : this.listed(folder, info, same);
-  };
-
-  /**
-   * Returns the names in a folder that were reported since the last look; null where they are not known, so that the folder
-   * has to be listed. A caller that asks so keeps what it knows of the other names.
-   */
-  changedIn(folder: string, isLink: boolean): ReadonlySet<string> | null {
-    if (this.infoOf(folder, isLink) === null) return null;
-    const same = this.known.get(folder);
-    const dirty = same?.watch?.dirty;
-    if (!same?.watch || !dirty || this.isForAll) return null;
-    if (dirty.size === 0) return dirty;
-    same.watch.dirty = new Set();
-    same.entries = undefined;
-    for (const name of dirty) this.forget(join(folder, name));
-    return dirty;
-  }
-
-  /** Returns what a folder is now, and forgets what is known of another one that had its path; null where it is missing. */
-  private infoOf(folder: string, isLink: boolean): FileInfo | null {
-    const before = this.known.get(folder);
-    const above = this.known.get(before?.above ?? dirname(folder))?.watch;
-    const isTold = above?.dirty?.size === 0 && !isLink;
-    const info = before?.watch && isTold && !this.isForAll ? before.info : infoOrNull(this.disk, folder);
+  readonly list: ListFolder = (folder) => {
+    const { disk, known, isForAll } = this;
+    const before = known.get(folder);
+    const above = known.get(dirname(folder))?.watch;
+    const isTold = above?.dirty?.size === 0 && !isForAll;
+    if (before?.watch && isTold && before.watch.dirty?.size === 0) return before.entries;
+    const info = before?.watch && isTold ? before.info : infoOrNull(disk, folder);
     if (!isTold) this.tops.set(folder, info);
     if (before && (info === null || !isSameFile(before.info, info))) this.forget(folder);
-    return info;
-  }
+    if (info === null) return [];
+    const same = known.get(folder);
+    return same?.watch ? this.watched(folder, same, same.watch) : this.listed(folder, info, same);
+  };
 
   /** Returns the stamp of a file in a folder of this look; undefined for anything else. Follows no link. */
   stampOf(path: string): FoundStamp | undefined {
@@ -172,13 +131,13 @@ export class KnownFolders {
   private watched(folder: string, known: KnownFolder, watch: FolderWatch): readonly Named[] {
     const { dirty } = watch;
     if (this.isForAll) known.stamps.clear();
-    else if (dirty?.size === 0 && known.entries) return known.entries;
+    else if (dirty?.size === 0) return known.entries;
     // What is reported from here on is for the next look.
     watch.dirty = new Set();
     if (dirty) for (const name of dirty) known.stamps.delete(name);
     else known.stamps.clear();
     // A folder below may be another one of the same name.
-    for (const name of dirty ?? known.entries?.map((entry) => entry.name) ?? []) this.forget(join(folder, name));
+    for (const name of dirty ?? known.entries.map((entry) => entry.name)) this.forget(join(folder, name));
     try {
       known.entries = entriesIn(this.disk, folder);
     } catch (error) {
@@ -194,29 +153,19 @@ export class KnownFolders {
     // Names that come from here on are reported.
     const watch = this.isWatching ? this.watchOf(folder, info) : undefined;
     if (!watch) this.hasUntold = true;
-    if (!watch && before?.entries && isSameStamp(before.info, info)) return before.entries;
+    if (!watch && before && isSameStamp(before.info, info)) return before.entries;
     known.delete(folder);
-    let entries: readonly Named[];
-    try {
-      entries = entriesIn(disk, folder);
-    } catch (error) {
-      watch?.stop();
-      throw error;
-    }
+    const entries = entriesIn(disk, folder);
     // A name may come in this moment under the same stamp.
-    if (watch || !isYoung(info, clockOf(disk))) {
-      known.set(folder, { above: dirname(folder), info, entries, stamps: new Map(), watch });
-    }
+    if (watch || !isYoung(info, clockOf(disk))) known.set(folder, { info, entries, stamps: new Map(), watch });
     return entries;
   }
 
   private watchOf(folder: string, info: FileInfo): FolderWatch | undefined {
     const { disk } = this;
-    const { mostWatched = MOST_WATCHED, ignoresHidden } = this.options;
-    if (!this.isWatchable || this.watches >= mostWatched) return undefined;
+    if (!this.isWatchable || this.watches >= MOST_WATCHED) return undefined;
     const watch: FolderWatch = { dirty: new Set(), stop: () => {} };
     const stop = disk.watch?.(folder, (name) => {
-      if (ignoresHidden && name?.startsWith(".")) return;
       this.notifications++;
       this.hasNews = true;
       if (name === null) watch.dirty = null;
