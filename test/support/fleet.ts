@@ -383,17 +383,13 @@ export class MemoryFleet implements Fleet {
   async close(): Promise<void> {}
 }
 
-/** The address of a fleet for which a test has no other. */
-const SHOWN = "postgres://db.example/test";
-
 /** Options for working copies of a fleet. `tries`: how often it is asked again before a copy gives up. */
 export function fleetOptions(
   fleet: Fleet,
   more: Partial<FleetOptions> & { tries?: number; aside?: string[]; disk?: Disk } = {},
-): FleetOptions & { readonly shown: string } {
+): FleetOptions {
   const { tries = 0, aside = [], disk = new FaultDisk(), ...rest } = more;
   return {
-    shown: SHOWN,
     fleet,
     trustedFor: 1000,
     followedEvery: 0,
@@ -409,6 +405,6 @@ export function fleetOptions(
 }
 
 /** Returns the journal of a machine with this disk, as one process has it that uses a fleet. */
-export function journalOn(disk: Disk, own: NotedFleet = { address: SHOWN, tenant: "" }): Journal {
+export function journalOn(disk: Disk, own?: NotedFleet): Journal {
   return new Journal(disk, "/root/state/fleet-journal", () => "2026-01-24T16:22:26.831Z", own);
 }

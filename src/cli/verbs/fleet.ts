@@ -4,7 +4,7 @@ import type { FleetCare } from "../../core/ports/fleet-care.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
 import { wholeId } from "../../storage/fleet/arrival.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
-import { fleetAt, type KnownStore, notedStore } from "../../storage/fleet/identity.ts";
+import { type KnownStore, notedStore } from "../../storage/fleet/identity.ts";
 import { TENANTS } from "../../storage/fleet/isolation.ts";
 import { JOURNAL_FOLDER, Journal } from "../../storage/fleet/journal.ts";
 import { SCHEMA_VERSION } from "../../storage/fleet/schema.ts";
@@ -93,8 +93,9 @@ export default {
       }
       if (word === "prune") {
         await fleet.requireTables();
-        const now = (): string => new Date(realEnv.now()).toISOString();
-        const journal = new Journal(asking.disk, join(state, JOURNAL_FOLDER), now, fleetAt(asking.disk, state, shown));
+        const journal = new Journal(asking.disk, join(state, JOURNAL_FOLDER), () =>
+          new Date(realEnv.now()).toISOString(),
+        );
         return { address: shown, tenant, ...(await prunedBy(pruning, asking, given, () => idsOwedBy(journal))) };
       }
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
@@ -125,7 +126,7 @@ export default {
 
 /** Returns the sessions that hold what only this machine has, which a prune leaves alone. */
 function idsOwedBy(journal: Journal): string[] {
-  return [...journal.all(), ...journal.ofOthers()].flatMap(({ sessionId, sessionPath, from, unreadable }) => {
+  return journal.all().flatMap(({ sessionId, sessionPath, from, unreadable }) => {
     if (unreadable !== undefined)
       throw new Failure(
         "storage_failed",

@@ -200,7 +200,8 @@ export interface JournaledSession {
   readonly conflicts: readonly FleetConflict[];
   /** Whether nobody was told of the latest yet. */
   readonly isUntold?: boolean;
-  readonly fleet: NotedFleet;
+  /** Missing in notes of older programs, which are taken for those of any fleet. */
+  readonly fleet?: NotedFleet;
   /** Why nothing more is known, with the path of the note as `sessionPath`: it cannot be read. The id is empty then. */
   readonly unreadable?: string;
 }

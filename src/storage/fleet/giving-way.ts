@@ -74,9 +74,9 @@ function owingOf({ log, options, journaled }: Differing): JournaledSession | und
   const { header, file } = log;
   const other = options.journal.owedToOthers(header.id);
   if (!other) return undefined;
-  const { since, fleet } = other;
+  const { since } = other;
   // To its own fleet nothing is owed.
-  return { conflicts: [], fleet, ...journaled, sessionId: header.id, sessionPath: file ?? "", since, from: null };
+  return { conflicts: [], ...journaled, sessionId: header.id, sessionPath: file ?? "", since, from: null };
 }
 
 /** The number of lines that a copy and the fleet have in common, and what the fleet has after these. */

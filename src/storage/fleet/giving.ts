@@ -51,7 +51,7 @@ export async function giveAll(place: GivingPlace, progress?: Progress): Promise<
     progress?.(pushed.length, owed.length);
   }
   for (const { sessionId, sessionPath, fleet } of place.journal.ofOthers()) {
-    const message = `It has entries for another fleet, which only this machine has. fleet push with the address of that one gives them to it: ${fleet.address}`;
+    const message = `It has entries for another fleet, which only this machine has. fleet push with the address of that one gives them to it: ${fleet?.address}`;
     pushed.push({ sessionId, sessionPath, outcome: "refused", message });
   }
   return pushed;

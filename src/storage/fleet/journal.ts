@@ -21,12 +21,14 @@ import { isSameFleet } from "./identity.ts";
 
 /** Conflicts that are remembered of one session. */
 const MOST_CONFLICTS = 10;
-/** Digits of a name that stand for the session, for the fleet, and for the file. */
+/** Digits of a name that stand for the session, for the fleet, and for the file; notes of older programs name less. */
 const OF_SESSION = 32;
 const OF_FLEET = 16;
 const OF_FILE = 16;
-/** Any name that begins with a session: a note that another program wrote may hold entries that only this machine has. */
-const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}[-.0-9a-f]*\\.json$`);
+const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}(?:-[0-9a-f]{${OF_FLEET}})?(?:\\.[0-9a-f]{${OF_FILE}})?\\.json$`);
+
+/** A name that says of which file the note is. */
+const NAMES_FILE = /\..*\./;
 
 /** The name of its folder in the state folder. */
 export const JOURNAL_FOLDER = "fleet-journal";
@@ -53,11 +55,11 @@ export class Journal {
   /** Sessions that are given to the fleet beside everything else now, each with what ends then. It never rejects. */
   readonly giving = new Map<string, Promise<void>>();
 
-  /** The fleet of this process. */
-  private readonly own: NotedFleet;
+  /** The fleet of this process; without it, every note is taken for its own. */
+  private readonly own: NotedFleet | undefined;
 
   /** `now` returns the time in ISO 8601. */
-  constructor(disk: Disk, folder: string, now: () => string, own: NotedFleet) {
+  constructor(disk: Disk, folder: string, now: () => string, own?: NotedFleet) {
     this.disk = disk;
     this.folder = folder;
     this.now = now;
@@ -68,7 +70,8 @@ export class Journal {
 
   /** Returns the beginning of the names of notes of a session that are this fleet's. */
   private beginningOf(sessionId: string): string {
-    return `${stemOf(sessionId)}-${sha256(this.own.address).slice(0, OF_FLEET)}`;
+    const fleet = this.own ? `-${sha256(this.own.address).slice(0, OF_FLEET)}` : "";
+    return `${stemOf(sessionId)}${fleet}`;
   }
 
   /** Returns the name of the note of a copy that this process writes. */
@@ -97,7 +100,7 @@ export class Journal {
     return [...this.acknowledged.values()].filter((one) => one.sessionId === sessionId && this.isOf(one, file));
   }
 
-  /** Returns the notes of a copy that are this fleet's: several where others name it otherwise. */
+  /** Returns the notes of a copy that are this fleet's: several where others name it otherwise, or not at all. */
   private ownNotes(sessionId: string, file: string): NamedNote[] {
     const written = this.nameOf(sessionId, file);
     return this.notesOf(sessionId).flatMap(({ name, note, isOwn }) => {
@@ -105,7 +108,9 @@ export class Journal {
       const { unreadable, ...known } = note;
       if (unreadable === undefined) return this.isOf(note, file) ? [{ name, note }] : [];
       // It is of something that was acknowledged; nothing is lost by taking that for all of it.
-      return name === written ? [{ name, note: { ...known, sessionId, sessionPath: file } }] : [];
+      return name === written || !NAMES_FILE.test(name)
+        ? [{ name, note: { ...known, sessionId, sessionPath: file } }]
+        : [];
     });
   }
 
@@ -147,7 +152,7 @@ export class Journal {
         .filter((name) => name.startsWith(stem))
         .flatMap((name) => {
           // One that cannot be read says by its name alone whose it is.
-          const isNamedSo = name.startsWith(`${own}.`);
+          const isNamedSo = name.startsWith(`${own}.`) || name === `${stem}.json`;
           const note = this.read(name, isNamedSo);
           return note ? [{ name, note, isOwn: note.unreadable === undefined ? this.isOwn(note) : isNamedSo }] : [];
         });
@@ -157,7 +162,7 @@ export class Journal {
   }
 
   private isOwn({ fleet }: JournaledSession): boolean {
-    return isSameFleet(this.own, fleet);
+    return fleet === undefined || !this.own || isSameFleet(this.own, fleet);
   }
 
   /** Returns a note; null where it is gone. What is no note, and, unless it `throws`, what the disk refuses, is unreadable. */
@@ -165,7 +170,7 @@ export class Journal {
     const file = join(this.folder, name);
     try {
       const bytes = ifPresent(() => readWhole(this.disk, file));
-      return bytes && (parsedRecord(bytes) ?? this.unreadable(file, "it is damaged, or names no fleet"));
+      return bytes && (parsedRecord(bytes) ?? this.unreadable(file, "it is damaged"));
     } catch (error) {
       if (throws) throw error;
       return this.unreadable(file, (error as Error).message);
@@ -173,8 +178,7 @@ export class Journal {
   }
 
   private unreadable(file: string, reason: string): JournaledSession {
-    const about = { sessionId: "", sessionPath: file, since: this.now(), fleet: this.own };
-    return { ...about, from: NOTHING, conflicts: [], unreadable: reason };
+    return { sessionId: "", sessionPath: file, since: this.now(), from: NOTHING, conflicts: [], unreadable: reason };
   }
 
   /** Returns all notes, of whatever fleet, and what cannot be read as such. */
@@ -212,7 +216,7 @@ export class Journal {
     if (!known?.from || known.sessionPath !== sessionPath) {
       const now = { since: this.now(), from };
       const { since, from: owed } = known?.from ? known : now;
-      known = await this.write({ fleet: this.own, conflicts: [], ...known, sessionId, sessionPath, since, from: owed });
+      known = await this.write({ conflicts: [], ...known, sessionId, sessionPath, since, from: owed });
     }
     this.acknowledged.set(keyOf(known), known);
     return known;
@@ -252,7 +256,7 @@ export class Journal {
 
   private async write(given: JournaledSession): Promise<JournaledSession> {
     const { own } = this;
-    const known = { ...given, fleet: { ...own, store: own.store ?? given.fleet.store } };
+    const known = own ? { ...given, fleet: { ...own, store: own.store ?? given.fleet?.store } } : given;
     const name = this.nameOf(known.sessionId, known.sessionPath);
     try {
       this.disk.makeFolder(this.folder);
@@ -304,7 +308,7 @@ function parsedRecord(bytes: Uint8Array): JournaledSession | null {
     const known = parse(bytes) as Partial<JournaledSession> | null;
     if (!known?.sessionId || typeof known.sessionId !== "string" || !Array.isArray(known.conflicts)) return null;
     const isOne =
-      typeof known.fleet?.address === "string" &&
+      (known.fleet === undefined || typeof known.fleet?.address === "string") &&
       known.conflicts.every((one: Partial<FleetConflict> | null) => typeof one?.lastEntryId === "string");
     return isOne ? (known as JournaledSession) : null;
   } catch {

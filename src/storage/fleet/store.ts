@@ -28,7 +28,7 @@ export interface FleetConnection extends Omit<FleetOptions, "keepAside" | "journ
   readonly catalog?: FleetCatalog;
   readonly keeper?: FleetKeeper;
   /** Its address without a password, by which a machine that uses several knows what it owes to which. */
-  readonly shown: string;
+  readonly shown?: string;
 }
 
 /** The part of a fleet in the stores of one server. */
@@ -67,7 +67,8 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
   const { disk, stateFolder, now } = places;
   const aside: FleetOptions["keepAside"] = (log, lines) => keepAside(disk, places.quarantine, log, lines);
   const { fleet, catalog, keeper, outage, shown } = connection;
-  const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now, fleetAt(disk, stateFolder, shown));
+  const own = shown === undefined ? undefined : fleetAt(disk, stateFolder, shown);
+  const journal = new Journal(disk, join(stateFolder, JOURNAL_FOLDER), now, own);
   return {
     copying: (options) => copying(options, { ...connection, keepAside: aside, journal }),
     store: fleetStore,

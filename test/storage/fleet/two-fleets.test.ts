@@ -103,6 +103,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   });
 
   test.each([
+    ["that names none, as of an older program", undefined],
     ["of the same store under another address", { ...fleetOf("elsewhere"), store: "store of a" }],
     ["of the same address, whose store was adopted since", { ...fleetOf("a"), store: "the one before" }],
     ["of the same address, whose store nobody had met", { address: address("a"), tenant: "" }],
