@@ -143,6 +143,11 @@ function around(random: Random): Planted[] {
     { kind: "telegram_token", text: `${110201543 + random.int(1000)}:A${made(random, "letters", 34)}`, secret: "" },
     { kind: "mailchimp_key", text: `${random.hex(32)}-us12`, secret: "" },
     {
+      kind: "deepl_key",
+      text: `${[8, 4, 4, 4, 12].map((digits) => random.hex(digits)).join("-")}:fx`,
+      secret: "",
+    },
+    {
       kind: "password_hash",
       text: `root:$6$${made(random, "letters", 8)}$${made(random, "letters", 86)}:19000::`,
       secret: "",

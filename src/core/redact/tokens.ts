@@ -415,6 +415,8 @@ const SHAPES: readonly (readonly [kind: string, shape: RegExp, ...words: string[
   ["rancher_token", /(?<![\w-])(?:token|kubeconfig)-[a-z0-9-]{5,40}:[a-z0-9]{54}(?!\w)/g, "token-", "kubeconfig-"],
   // firebase.google.com: keys of the old server.
   ["firebase_key", /(?<![\w-])AAAA[\w-]{7}:APA91[\w-]{100,180}(?![\w-])/g, ":APA91"],
+  // developers.deepl.com: keys of the free plan.
+  ["deepl_key", /(?<![\w-])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:fx(?!\w)/g, ":fx"],
   // mailchimp.com/developer: the data center comes last.
   ["mailchimp_key", /(?<![A-Za-z0-9])[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])/g, "-us"],
 ];
