@@ -34,6 +34,12 @@ describe("taking back in a fleet", needs(POSTGRESQL), () => {
       const lives = new HereLives({ fleet, disk, seed: database.fleets.length });
       return { fleet, lives, wire: await lives.start(["--store", kind]) };
     };
+    /** Leaves a session, and waits until its lease is given back, which happens after the reply. */
+    const leave = async (wire: Wire, sessionId: string): Promise<void> => {
+      await wire.result("new_session");
+      const held = `select count(holder) from pi_fleet.session where id = '${sessionId}'`;
+      await expect.poll(() => database.server.sql(held), { timeout: 30_000, interval: 20 }).toBe("0");
+    };
     /** Two machines, and a session that the first has made and closed. */
     const pair = async (disk?: Disk) => {
       const [first, second] = [await machine(disk), await machine()];
@@ -41,7 +47,7 @@ describe("taking back in a fleet", needs(POSTGRESQL), () => {
       await one.result("new_session", { cwd: first.lives.place.cwd });
       await one.result("append", { entries: [user("one"), assistant("two")] });
       const { sessionId, sessionFile } = await one.result("get_state");
-      await one.result("new_session");
+      await leave(one, sessionId);
       const home = first.lives.place.home as string;
       return { one, two: second.wire, fleet: first.fleet, home, sessionId, sessionPath: sessionFile as string };
     };
@@ -50,10 +56,7 @@ describe("taking back in a fleet", needs(POSTGRESQL), () => {
     const name = async (wire: Wire, sessionId: string, title: string): Promise<void> => {
       await wire.result("switch_session", { sessionId });
       await wire.result("set_session_name", { name: title });
-      await wire.result("new_session");
-      // It is let go of beside everything else.
-      const held = `select count(holder) from pi_fleet.session where id = '${sessionId}'`;
-      await expect.poll(() => database.server.sql(held), { timeout: 30_000, interval: 20 }).toBe("0");
+      await leave(wire, sessionId);
     };
     const stateOf = (sessionId: string): string =>
       database.server.sql(`select state from pi_fleet.session where id = '${sessionId}'`);
@@ -76,7 +79,7 @@ describe("taking back in a fleet", needs(POSTGRESQL), () => {
       appendFileSync(sessionPath, "{damaged\n");
       await one.result("switch_session", { sessionPath });
       expect((await one.result("repair_session")).backupPath).not.toBeNull();
-      await one.result("new_session");
+      await leave(one, sessionId);
       await two.result("delete_session", { sessionId });
       expect((await one.result("undo", { sessionPath })).kind).toBe("repair");
       expect(stateOf(sessionId)).toBe("2");
