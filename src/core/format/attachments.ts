@@ -77,7 +77,7 @@ function missing(digest: string, mimeType: unknown): object {
   return { type: "text", text: `[${type} that is not here: ${digest}]` };
 }
 
-/** Returns whether bytes are among others. Buffers are searched many times as fast as other bytes. */
+/** Returns whether bytes hold a mark. Buffers are searched many times as fast as other bytes. */
 function contains(bytes: Uint8Array, mark: Uint8Array): boolean {
   return Buffer.prototype.indexOf.call(bytes, mark) >= 0;
 }

@@ -105,7 +105,7 @@ class Finder implements LocalCatalog {
   private readonly unread = new Map<string, UnreadFile>();
   /** Sessions that may not be read, or are too damaged to be. */
   private readonly unreadable = new Set<string>();
-  /** The original that an imported fork's header names, by the row that was made of the file. */
+  /** The ids that the original of an imported fork may have, by the row that was made of the file. */
   private readonly originals = new WeakMap<Listed, readonly string[]>();
   /** The paths of {@link archivedTwice}, and the number of rows that they were found among, until a row changes. */
   private twice: { readonly size: number; readonly paths: ReadonlySet<string> } | undefined;
