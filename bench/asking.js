@@ -4,17 +4,41 @@ import { readdirSync, rmSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Child, ECHO, figure, fresh, request } from "./measure.js";
-import { env, home, library, node, options, program, quick } from "./options.js";
+import { built, env, home, node, options, quick } from "./options.js";
 import { piRequest, serving } from "./pi.js";
 
 const worker = fileURLToPath(new URL("worker.js", import.meta.url));
 
-export const ours = (...args) => new Child(node, [program, "--events", "none", ...args], env);
+let build = built;
+
+/** Measures another build in place of ours. */
+export async function withBuild(other, measure) {
+  build = other;
+  try {
+    return await measure();
+  } finally {
+    build = built;
+  }
+}
+
+export const currentBuild = () => build;
+
+/** The environment of the build: each keeps its state and its machine code in folders of its own. */
+const envOf = ({ state }) => ({ ...env, PI_SESSION_SERVER_STATE_DIR: state, XDG_CACHE_HOME: `${state}-cache` });
+
+export const ours = (...args) => new Child(node, [build.program, "--events", "none", ...args], envOf(build));
+/** Ours for the person of a home folder, who keeps state in another. */
+export const oursIn = (place, state, ...args) =>
+  new Child(node, [build.program, "--events", "none", ...args], {
+    ...envOf(build),
+    HOME: place,
+    PI_SESSION_SERVER_STATE_DIR: state,
+  });
 /** Ours, of which no machine code is kept. */
 export const oursAnew = (...args) =>
-  new Child(node, [program, "--events", "none", ...args], { ...env, XDG_CACHE_HOME: newFile() });
+  new Child(node, [build.program, "--events", "none", ...args], { ...envOf(build), XDG_CACHE_HOME: newFile() });
 /** The program with Node in it, which `npm run package` makes. */
-export const standalone = (...args) => new Child(options.standalone, ["--events", "none", ...args], env);
+export const standalone = (...args) => new Child(options.standalone, ["--events", "none", ...args], envOf(built));
 export const echo = () => new Child(node, ["-e", ECHO], env);
 export const theirs = (pi, ...args) => new Child(pi.node, serving(pi, ...args), env);
 export const state = (id) => request(id, "get_state");
@@ -88,12 +112,12 @@ export const piSwitchTo = (pi, file) =>
 export const piOnSession = (pi, file, type, params) =>
   piOnce(theirs(pi, "--session", file), piRequest(1, type, params));
 
-export const run = async (task, file, member, from = library, runner = node) =>
-  (await fresh(runner, ["--max-old-space-size=8192", worker, task, file, from], env))?.[member];
+export const run = async (task, file, member, from = build.library, runner = node) =>
+  (await fresh(runner, ["--max-old-space-size=8192", worker, task, file, from], envOf(build)))?.[member];
 
 /** What is known of sessions from before is thrown away. */
 export function forget() {
-  rmSync(join(home, "state", "spines"), { recursive: true, force: true });
+  rmSync(join(build.state, "spines"), { recursive: true, force: true });
 }
 
 export const parseAll = (file) => ["full JSON.parse", () => run("parse", file, "ms")];

@@ -1,24 +1,34 @@
 // Two builds, or two files of figures, beside one another.
 
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
-import { figure, shown, table } from "./measure.js";
+import { figure, isClearlyMore, shown, table } from "./measure.js";
 import { home, node, options, quick, root, runs } from "./options.js";
 
 /** Turns in which two commits are measured one after the other, so that what the machine does meanwhile meets both. */
 const TURNS = 5;
 
-/** Builds a commit beside this one. Returns the options that measure it. */
+/** Returns an earlier build of ours: of a folder, or of a commit, which is built beside this one. */
 export function buildOf(commit) {
+  const folder = existsSync(join(commit, "dist")) ? resolve(commit) : builtBeside(commit);
+  const name = basename(folder);
+  return {
+    ...{ name, state: join(home, `state-${name}`) },
+    program: join(folder, "dist/bin/pi-session-server.js"),
+    library: join(folder, "dist/lib/index.js"),
+  };
+}
+
+function builtBeside(commit) {
   const folder = join(home, commit.replace(/\W/g, "-"));
   mkdirSync(folder);
   const archive = execFileSync("git", ["archive", commit], { cwd: root, maxBuffer: 1 << 30 });
   execFileSync("tar", ["-x", "-C", folder], { input: archive });
   symlinkSync(join(root, "node_modules"), join(folder, "node_modules"));
   execFileSync(node, ["scripts/build.js"], { cwd: folder, stdio: "ignore" });
-  return ["--program", join(folder, "dist/bin/pi-session-server.js"), "--library", join(folder, "dist/lib/index.js")];
+  return folder;
 }
 
 /** The figures of two builds, each measured in every turn. */
@@ -29,7 +39,7 @@ export function inTurns(...builds) {
   const found = builds.map(() => []);
   for (let turn = 0; turn < turns; turn++)
     for (const [index, build] of builds.entries()) {
-      const args = [script, "--json", ...more, ...build];
+      const args = [script, "--json", ...more, "--program", build.program, "--library", build.library];
       found[index].push(JSON.parse(execFileSync(node, args, { encoding: "utf8", maxBuffer: 1 << 28 })));
     }
   return found.map(together);
@@ -54,7 +64,7 @@ export function compare(before, after) {
     const ratio = row.ours.median / other.ours.median;
     const better = row.more ? ratio > 1 : ratio < 1;
     // Within what either of them varies by itself there is nothing to say.
-    const apart = row.ours.runs > 1 && (row.ours.low > other.ours.high || row.ours.high < other.ours.low);
+    const apart = row.ours.runs > 1 && (isClearlyMore(row.ours, other.ours) || isClearlyMore(other.ours, row.ours));
     lines.push([
       what,
       `${shown(other.ours.median)} ${row.unit}`,

@@ -1,7 +1,7 @@
 // What a run measured, as the tables of docs/figures.md and README.md: they are written here and nowhere by hand.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { shown, table } from "./measure.js";
+import { isClearlyMore, shown, table } from "./measure.js";
 
 /** How the rows begin that the README has; the other rows are in docs/figures.md only. */
 export const README_ROWS = [
@@ -16,10 +16,34 @@ export const README_ROWS = [
 
 const spread = ({ low, high, runs }) => (runs > 1 ? ` (${shown(low)}-${shown(high)})` : "");
 
-/** Returns the results of a run as text: how they were measured, the head of the table and its rows. */
+/** Returns a line for each Pi and each earlier build: the rows in which it was faster, with the ratio. */
+function lostRows(names, rows) {
+  return names.map((name) => {
+    const compared = rows.filter(({ pis = {} }) => pis[name]);
+    const lost = compared.filter(({ more, ours, pis: { [name]: theirs } }) =>
+      // What overlaps says nothing.
+      more ? isClearlyMore(theirs, ours) : isClearlyMore(ours, theirs),
+    );
+    const list = lost.map(({ what, ours, pis }) => `${what} (${shown(ours.median / pis[name].median)})`);
+    const rest = list.length === 0 ? "." : `: ${list.join("; ")}.`;
+    return `Slower than ${name} outside the spread in ${lost.length} of ${compared.length} rows${rest}`;
+  });
+}
+
+/** Returns the rows with whole names: `- again` has the name of the row before it, too. */
+function withWholeNames(rows) {
+  let before = "";
+  return rows.map((row) => {
+    if (!row.what.startsWith("- ")) before = row.what;
+    return row.what.startsWith("- ") ? { ...row, what: `${before}, ${row.what.replace(/^[- ]+/, "")}` } : row;
+  });
+}
+
+/** Returns the results of a run as text: how they were measured, the head of the table, its rows, and which are lost. */
 export function figuresOf({ node, processors, load, runs, rows }) {
   const names = [...new Set(rows.flatMap(({ pis = {} }) => Object.keys(pis)))];
   return {
+    lost: lostRows(names, withWholeNames(rows)),
     how: `Node ${node}, ${processors} processors, load ${load.toFixed(1)} before, median of ${runs} (lowest-highest)`,
     head: ["what", "ours", "goal", "against", "ratio", ...names.flatMap((name) => [name, "ratio"])],
     rows: rows.map(({ what, unit, goal = "", ours, against, pis = {} }) => [
@@ -46,31 +70,39 @@ function between(place) {
 }
 
 /** Returns a document with these figures between its markers; throws when it has none. */
-export function withFigures(text, place, { how, head, rows }) {
+export function withFigures(text, place, { how, head, rows, lost = [] }) {
   if (!between(place).test(text))
     throw new Error(`The document has no <!-- ${place} --> and <!-- /${place} --> around a table.`);
-  return text.replace(between(place), () => `\n${how}\n\n${table(head, rows)}\n\n`);
+  return text.replace(between(place), () => `\n${[how, table(head, rows), ...lost].join("\n\n")}\n\n`);
 }
 
 /** Returns the figures between the markers of a document; throws when it has none. */
 export function figuresIn(text, place) {
-  const [how, , head, , ...rows] = between(place).exec(text)?.[0].trim().split("\n") ?? [];
+  const [how, lines, ...lost] = between(place).exec(text)?.[0].trim().split("\n\n") ?? [];
+  const [head, , ...rows] = lines?.split("\n") ?? [];
   if (head === undefined) throw new Error(`The document has no figures between <!-- ${place} --> and its end.`);
   const cells = (line) =>
     line
       .split("|")
       .slice(1, -1)
       .map((cell) => cell.trim());
-  return { how, head: cells(head), rows: rows.map(cells) };
+  return { how, head: cells(head), rows: rows.map(cells), lost };
 }
 
-/** Returns the README with its rows as docs/figures.md has them at a place; throws when one of them is missing there. */
+/**
+ * Returns the README with its rows as docs/figures.md has them at a place, and with all in which a Pi is faster; throws
+ * when one of them is missing there.
+ */
 export function withReadmeFigures(readme, document, place) {
-  const { rows, ...rest } = figuresIn(document, place);
+  const { rows, lost, ...rest } = figuresIn(document, place);
   const kept = README_ROWS.map((name) => rows.find(([what]) => what.startsWith(name)));
   const missing = README_ROWS.filter((_, n) => kept[n] === undefined);
   if (missing.length > 0) throw new Error(`Not measured, but in the README's table: ${missing.join("; ")}.`);
-  return withFigures(readme, README_PLACE, { ...rest, rows: kept });
+  return withFigures(readme, README_PLACE, {
+    ...rest,
+    rows: kept,
+    lost: lost.filter((line) => / than Pi /.test(line)),
+  });
 }
 
 /** Writes the results of a run into docs/figures.md of a folder and also into README.md, or nothing where one does not fit. */

@@ -137,7 +137,7 @@ const SHAPES = {
 export function writeSession(file, count, shape = "realistic", seed = 1) {
   if (!SHAPES[shape]) throw new Error(`There is no shape ${shape}; there are ${Object.keys(SHAPES).join(", ")}.`);
   const fd = openSync(file, "w");
-  const id = `bench-${shape}-${count}`;
+  const id = `bench-${shape}-${count}${seed === 1 ? "" : `-${seed}`}`;
   const header = { type: "session", version: 3, id, timestamp: "2026-01-01T00:00:00.000Z", cwd: process.cwd() };
   let pending = `${JSON.stringify(header)}\n`;
   for (const entry of SHAPES[shape](count, random(seed))) {

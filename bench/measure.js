@@ -9,6 +9,17 @@ export function figure(values) {
   return { median, low, high, runs: sorted.length, values: sorted };
 }
 
+/** What a figure varies by: all of it, or the middle half where many were measured, of which some always had to wait. */
+function spreadOf({ low, high, values }) {
+  const count = values?.length ?? 0;
+  return count < 8 ? [low, high] : [values[count >> 2], values[count - 1 - (count >> 2)]];
+}
+
+/** Whether a figure is more than another by more than either varies. */
+export function isClearlyMore(one, other) {
+  return spreadOf(one)[0] > spreadOf(other)[1];
+}
+
 /** How much of what a child says is kept. A reply that is longer is known by its beginning. */
 const KEPT = 4 << 20;
 

@@ -1,44 +1,60 @@
 // Rows measured in turn with what they are held against, so that a drift of the machine meets all of them.
 
-import { ours, using } from "./asking.js";
+import { message, newFile, ours, using, withBuild } from "./asking.js";
+import { idOf, writeSession } from "./generate.js";
 import { figure, request } from "./measure.js";
-import { options, piRuns, quick, runs } from "./options.js";
-import { session } from "./rows.js";
+import { built, options, piRuns, quick, runs } from "./options.js";
 
 /**
  * A server keeps the machine code of what was asked of it, two seconds after its start. What is measured are those that
- * come after one that opened a session and read it, which is how users find them.
+ * come after one that did a minute's work, which is how users find them.
  */
-export async function warmUp() {
-  const file = session("realistic", 1000);
-  await using(ours("--no-session"), async (child) => {
-    const asked = [
-      ["get_state"],
-      ["switch_session", { sessionPath: file }],
-      ["get_messages"],
-      ["get_tree", { limit: 100 }],
-    ];
-    await child.ask(asked.map(([method, params], id) => request(id, method, params)));
-    if (!quick) await new Promise((resolve) => setTimeout(resolve, 3000));
-  });
+export async function warmUp(builds = []) {
+  const file = newFile();
+  writeSession(file, 1000, "realistic");
+  const entryId = idOf(996);
+  const asked = [
+    ["get_state"],
+    ["switch_session", { sessionPath: file }],
+    ["get_messages"],
+    ["get_tree", { limit: 100 }],
+    ["get_fork_messages"],
+    ["append", { entries: [message] }],
+    ["branch", { entryId }],
+    ["compact_append", { summary: "so far", firstKeptEntryId: entryId, tokensBefore: 1 }],
+    ["fork", { entryId, position: "at" }],
+    ["list_sessions", { limit: 1 }],
+  ];
+  for (const build of [built, ...builds])
+    await withBuild(build, () =>
+      using(ours("--no-session"), async (child) => {
+        await child.ask(asked.map(([method, params], id) => request(id, method, params)));
+        if (!quick) await new Promise((resolve) => setTimeout(resolve, 3000));
+      }),
+    );
 }
 
-/** Returns what was measured of the rows that the command line wants. */
-export async function measureRows(rows, pis = []) {
+/** Returns what was measured of the rows that the command line wants, of other builds of ours and of Pis, too. */
+export async function measureRows(rows, { builds = [], pis = [] } = {}) {
   const measured = [];
   for (const row of rows) {
     if (!row.what.includes(options.rows)) continue;
     if (!options.json) process.stderr.write(`${row.what} ...\n`);
-    const values = { ours: [], against: [], pis: pis.map(() => []) };
-    await row.prepare?.();
-    for (let n = 0; n < runs; n++) {
+    const times = row.times ?? 1;
+    const values = { ours: [], against: [], others: new Map([...builds, ...pis].map(({ name }) => [name, []])) };
+    for (const build of [built, ...builds]) await withBuild(build, async () => row.prepare?.());
+    for (let n = 0; n < runs * times; n++) {
       values.ours.push(await row.ours());
       if (row.against) values.against.push(await row.against[1]());
-      if (n < piRuns)
-        for (const [index, pi] of pis.entries())
-          values.pis[index].push(await Promise.resolve(row.pi?.(pi)).catch(() => undefined));
+      for (const build of builds)
+        values.others.get(build.name).push(await withBuild(build, row.ours).catch(() => undefined));
+      if (n < piRuns * times)
+        for (const pi of pis)
+          values.others.get(pi.name).push(await Promise.resolve(row.pi?.(pi)).catch(() => undefined));
     }
     const known = (list) => (list.some((value) => value === undefined) || list.length === 0 ? undefined : figure(list));
+    // A system without the means of a row has no figure.
+    if (known(values.ours) === undefined) continue;
     measured.push({
       what: row.what,
       unit: row.unit,
@@ -46,7 +62,7 @@ export async function measureRows(rows, pis = []) {
       more: row.more ?? false,
       ours: figure(values.ours),
       against: row.against && { what: row.against[0], ...known(values.against) },
-      pis: Object.fromEntries(pis.map(({ name }, index) => [name, known(values.pis[index])])),
+      pis: Object.fromEntries([...values.others].map(([name, list]) => [name, known(list)])),
     });
   }
   return measured;

@@ -26,6 +26,7 @@ export const { values: options, positionals } = parseArgs({
     node: { type: "string" },
     pi073: { type: "string" },
     pi15: { type: "string" },
+    before: { type: "string" },
     standalone: { type: "string" },
     growth: { type: "boolean", default: false },
     compare: { type: "boolean", default: false },
@@ -47,7 +48,8 @@ export const env = {
   ...process.env,
   HOME: home,
   XDG_CACHE_HOME: join(home, "cache"),
-  PI_SESSION_SERVER_STATE_DIR: join(home, "state"),
   NODE_OPTIONS: "",
 };
+/** The build that is measured, and where it keeps its state. */
+export const built = { name: "ours", program, library, state: join(home, "state") };
 for (const name of ["PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "PI_SESSIONS_DIR"]) delete env[name];

@@ -39,7 +39,7 @@ import {
   sendingMany,
 } from "./floors/asking.js";
 import { idOf, writeSession } from "./generate.js";
-import { counted, figure, request } from "./measure.js";
+import { counted, request } from "./measure.js";
 import { home, million, options, quick } from "./options.js";
 
 const size = (file) => `${Math.round(statSync(file).size / 1e6)} MB`;
@@ -184,30 +184,26 @@ export function* rows() {
   if (million) opened.push(session("lean", 1_000_000));
   for (const file of opened) {
     const entries = entriesOf(file);
-    const name = `switch_session, ${counted(entries)} entries, ${size(file)}`;
-    let peak = [];
     yield {
-      what: name,
+      what: `switch_session, ${counted(entries)} entries, ${size(file)}`,
       unit: "ms",
       goal: SIZE_GOALS[entries]?.open,
       ours() {
         forget();
-        return switchTo(file, (took, child) => {
-          peak.push(child.memory("VmHWM"));
-          return took;
-        });
+        return switchTo(file);
       },
       against: parseAll(file),
       floor: opening(file),
       pi: (pi) => piSwitchTo(pi, file),
     };
-    const measured = peak;
-    peak = [];
     yield {
       what: `- its memory at most`,
       unit: "MB",
       goal: SIZE_GOALS[entries]?.memory,
-      ours: async () => figure(measured).median,
+      ours() {
+        forget();
+        return switchTo(file, (_, child) => child.memory("VmHWM"));
+      },
       against: ["an idle echo", () => memoryOf(echo(), state(0), "VmHWM")],
       pi: (pi) => run("open", file, "mb", pi.library, pi.node),
     };
@@ -245,20 +241,19 @@ export function* rows() {
       pi: (pi) => piOnSession(pi, file, "get_fork_messages"),
     };
     if (entries < 2000) continue;
-    const measured = [];
     yield {
       what: `get_tree flat, ${counted(entries)} entries, first time`,
       unit: "ms",
       goal: { 100000: "150 ms", 1000000: "1500 ms" }[entries],
-      ours: () =>
-        onSession(file, "get_tree", {}, (took, child) => {
-          measured.push(child.memory("VmHWM"));
-          return took;
-        }),
+      ours: () => onSession(file, "get_tree"),
       against: ["nested", () => onSession(file, "get_tree", { format: "nested" })],
       floor: sending(file, "get_tree", { isWhole: true }),
     };
-    yield { what: "- its memory at most", unit: "MB", ours: async () => figure(measured).median };
+    yield {
+      what: "- its memory at most",
+      unit: "MB",
+      ours: () => onSession(file, "get_tree", {}, (_, child) => child.memory("VmHWM")),
+    };
   }
   for (const [shape, count] of options.shapes ? UNUSUAL : []) {
     const file = session(shape, quick ? Math.ceil(count / 100) : count);

@@ -11,6 +11,7 @@
 //   --into <dir>            where docs/figures.md and README.md are (this folder)
 //   --from <file>           instead of measuring: a file that --json wrote, for --figures and --readme
 //   --pi                    also Pi, on the same files: installs 0.73.1, and 1.5.2 where Node is 22.19 or newer
+//   --before <commit>       also an earlier build of ours, or a folder that has one
 //   --node <program>        the Node that runs Pi 1.5.2
 //   --pi073, --pi15 <dir>   packages of Pi that are there already
 //   --standalone <file>     also the program with Node in it, which npm run package made
@@ -31,11 +32,16 @@ import { home, million, options, positionals, quick, runs } from "./options.js";
 import { listing, segmented } from "./other-benches.js";
 import { findPis } from "./pi.js";
 import { rows } from "./rows.js";
+import { rows as usualRows } from "./usual.js";
+
+function* allRows() {
+  yield* usualRows();
+  yield* rows();
+}
 
 function print(results) {
-  const { how, head, rows: lines } = figuresOf(results);
-  console.log(`${how}\n`);
-  console.log(table(head, lines));
+  const { how, head, rows: lines, lost } = figuresOf(results);
+  console.log([how, table(head, lines), ...lost].join("\n\n"));
   if (options.figures || options.readme) writeFigures(results, options.into, { withReadme: options.readme });
 }
 
@@ -50,7 +56,8 @@ try {
     compare(before, after);
   } else if (options.from !== undefined) print(JSON.parse(readFileSync(options.from, "utf8")));
   else {
-    await warmUp();
+    const builds = options.before === undefined ? [] : [buildOf(options.before)];
+    await warmUp(builds);
     const document = options.figures ? join(options.into, "docs/figures.md") : undefined;
     if (options.growth) await growth({ ours, home, quick, million, json: options.json, runs, document });
     else {
@@ -60,7 +67,7 @@ try {
         processors: cpus().length,
         load,
         runs,
-        rows: [...(await measureRows(rows(), pis)), ...(await segmented()), ...(await listing(pis))],
+        rows: [...(await measureRows(allRows(), { builds, pis })), ...(await segmented()), ...(await listing(pis))],
       };
       if (options.json) console.log(JSON.stringify(results, null, 2));
       else print(results);

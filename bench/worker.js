@@ -108,6 +108,13 @@ const TASKS = {
     const sessions = await SessionManager.listAll();
     return { ms: now() - began, sessions: sessions.length, mb: peak() };
   },
+  /** `file` is a folder of sessions. */
+  "list-folder": async ({ SessionManager }) => {
+    const cwd = cwdOf(file);
+    const began = now();
+    const { length } = await SessionManager.list(cwd, file);
+    return { ms: now() - began, sessions: length };
+  },
   append: ({ SessionManager }) => {
     const session = SessionManager.open(file);
     for (let n = 0; n < 2000; n++) session.appendMessage(message());
