@@ -2,8 +2,6 @@
 
 import { resolve } from "node:path";
 import { Failure } from "../core/failure.ts";
-import { sessionIdsBy } from "../core/foreign/ids.ts";
-import { AGENTS } from "../core/foreign/translators.ts";
 import type { Listed } from "../core/ports/catalog.ts";
 import { isPath, LEAST_OF_ID, onlyOne, ourSessions, type Preferred, sessionsOfAgents } from "../core/search/named.ts";
 import { exists } from "../storage/fs/disk.ts";
@@ -93,5 +91,5 @@ function ours({ service, progress }: Asking, operand: string, preferred: Preferr
 /** Returns the sessions of other agents that an operand names. */
 function theirs({ service, progress }: Asking, operand: string): Promise<readonly Listed[]> {
   const report = (done: number, total: number): void => progress(done, total, "list_sessions");
-  return sessionsOfAgents(service.catalog, AGENTS, operand, { progress: report, ourId: sessionIdsBy(service.sha256) });
+  return sessionsOfAgents(service.catalog, operand, { progress: report, sha256: service.sha256 });
 }

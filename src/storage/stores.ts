@@ -2,8 +2,6 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
-import { sessionIdsBy } from "../core/foreign/ids.ts";
-import { AGENTS } from "../core/foreign/translators.ts";
 import { headerOf, SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
@@ -263,8 +261,7 @@ export function makeStores(options: StoresOptions): Stores {
     },
     async lookUp(word, by) {
       const ours = by === "name" ? await ourSessions(all, word, "listed") : [];
-      const found =
-        ours.length > 0 ? ours : await sessionsOfAgents(all, AGENTS, word, { by, ourId: sessionIdsBy(env.sha256) });
+      const found = ours.length > 0 ? ours : await sessionsOfAgents(all, word, { by, sha256: env.sha256 });
       return found.length === 0 ? undefined : onlyOne(found, word).path;
     },
     withId: (id) => (options.kind === "memory" ? [] : lifeCycleDeps.withId(id)),

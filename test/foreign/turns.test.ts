@@ -13,7 +13,7 @@ const MODEL = { api: "a", provider: "p", model: "m", usage: NO_USAGE, at: AT };
 function turnsInto(entries: TranslatedEntry[]): Turns {
   const emit = (entry: TranslatedEntry): void => void entries.push(entry);
   return new Turns({
-    agent: "test",
+    agent: "claude",
     ids: { entry: (id) => id },
     sha256: () => "",
     emit,
@@ -68,7 +68,7 @@ test("calls that come between results are known, those of an earlier answer are 
 
 acrossTiers(test, [4000, 20_000])("of %i entries with one id, each has its own, in their order", (count) => {
   const translator: Translator = {
-    agent: "test",
+    agent: "claude",
     title: "Test",
     form: { kind: "lines" },
     recognises: () => true,

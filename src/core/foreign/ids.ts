@@ -47,8 +47,3 @@ export class Ids {
 export function isDerivedId(id: string): boolean {
   return /^[0-9a-f]{8}-[0-9a-f]{4}-8/.test(id);
 }
-
-/** Returns a function for our id of an agent's session, which follows from the agent's own. */
-export function sessionIdsBy(sha256: Env["sha256"]): (agent: string, nativeId: string) => string {
-  return (agent, nativeId) => new Ids(agent, sha256).session(nativeId);
-}

@@ -8,6 +8,7 @@
 
 import type { Env } from "../ports/env.ts";
 import type { Fate } from "../ports/fidelity.ts";
+import type { AgentName } from "./agents.ts";
 import type { Ids } from "./ids.ts";
 import type { Skim } from "./skim.ts";
 
@@ -150,8 +151,7 @@ export const BYTES_SEEN = 1 << 16;
 
 /** A translator of one agent's format. */
 export interface Translator {
-  /** The agent's name in options, ids and entries: lower-case letters and digits. */
-  readonly agent: string;
+  readonly agent: AgentName;
   /** The agent's name for people. */
   readonly title: string;
   readonly form: SourceForm;

@@ -32,9 +32,6 @@ const TRANSLATORS: readonly Translator[] = [
   omp,
 ];
 
-/** Returns the agents' names. */
-export const AGENTS: readonly string[] = [...new Set(TRANSLATORS.map(({ agent }) => agent))];
-
 /** Returns the translator of a file that begins so; undefined for a session of ours, or anything else. */
 export function translatorOf(bytes: Uint8Array, isWhole: boolean): Translator | undefined {
   const lines = linesOf(bytes, isWhole);

@@ -1,7 +1,7 @@
 /** The param of lists and searches that names agents. */
 
 import * as z from "zod";
-import { AGENTS } from "../../core/foreign/translators.ts";
+import { AGENTS } from "../../core/foreign/agents.ts";
 import { OUR_AGENT } from "../../core/ports/catalog.ts";
 
 /** The names that the param takes. */

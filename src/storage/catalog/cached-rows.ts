@@ -10,6 +10,7 @@ import type { Log } from "../../core/ports/store.ts";
 import type { LeafMemory } from "../../core/ports/stores.ts";
 import type { AgentSessions } from "../foreign/store.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { readClock } from "../fs/clock.ts";
 import type { Disk } from "../fs/disk.ts";
 import { archiveFolder, type StoragePaths } from "../fs/paths.ts";
 import { findSqlite, type OpenDatabase } from "../fs/sqlite.ts";
@@ -236,13 +237,13 @@ export class CachedRows {
 
   /** Runs a transaction. Waits for other processes without blocking this one. */
   async write(file: CatalogFile, what: keyof typeof PATIENCE, run: () => Promise<void>): Promise<void> {
-    const until = performance.now() + PATIENCE[what];
+    const until = readClock() + PATIENCE[what];
     for (let tries = 1; ; tries++)
       try {
         return await file.writing(run);
       } catch (error) {
         const { errcode } = error as { errcode?: number };
-        if ((errcode ?? 0) % 256 !== BUSY || performance.now() >= until) throw error;
+        if ((errcode ?? 0) % 256 !== BUSY || readClock() >= until) throw error;
         // The delay differs between processes, so that they do not retry in step.
         await new Promise((resolve) => setTimeout(resolve, 1 + ((tries * process.pid) % 17)));
       }

@@ -27,6 +27,7 @@ import { parseQuery } from "../../core/search/query.ts";
 import { type CountedSession, usageOf, withHeirs } from "../../core/search/usage.ts";
 import { takenOverIn } from "../../core/session/stats.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { readClock } from "../fs/clock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { closing } from "../fs/files.ts";
@@ -126,7 +127,7 @@ class Finder implements LocalCatalog {
   }
 
   list(request: ListRequest, progress?: ListProgress): Promise<Listing> {
-    this.askedAt = performance.now();
+    this.askedAt = readClock();
     return this.inTurn(async () => {
       const isWanted = filterOf(request, this.isDirectory(request));
       await this.refresh(progress && ((done, total, read) => progress(done, total, read.filter(isWanted))));
@@ -186,7 +187,7 @@ class Finder implements LocalCatalog {
 
   /** Returns the sessions that a request is about, with their usage. */
   counted(request: UsageRequest, progress?: Progress): Promise<CountedSessions> {
-    this.askedAt = performance.now();
+    this.askedAt = readClock();
     return this.inTurn(async () => {
       await this.refresh(progress);
       const { cwd } = request;
@@ -256,7 +257,7 @@ class Finder implements LocalCatalog {
   }
 
   search(request: SearchRequest, progress?: Progress): Promise<FoundHits> {
-    this.askedAt = performance.now();
+    this.askedAt = readClock();
     return this.inTurn(async () => {
       const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
       if (!query) return { hits: [], more: false };
@@ -343,18 +344,18 @@ class Finder implements LocalCatalog {
       this.ahead = setTimeout(step, delay).unref();
     };
     const step = async (): Promise<void> => {
-      const quiet = this.askedAt + QUIET - performance.now();
+      const quiet = this.askedAt + QUIET - readClock();
       if (quiet > 0) return after(quiet);
       let since = 0;
       const turn = this.inTurn(async () => {
-        since = performance.now();
+        since = readClock();
         return !this.closed && this.kept.with((file) => this.texts.indexMore(file, "talk"));
       });
       // The next search meets the same error and reports it.
       const more = await turn.catch(() => false);
       this.ahead = undefined;
       // Pauses as long as it worked: this process has other work to do.
-      if (more && !this.closed) after(performance.now() - since);
+      if (more && !this.closed) after(readClock() - since);
     };
     after(QUIET);
   }
@@ -461,7 +462,7 @@ class Finder implements LocalCatalog {
     const step = Math.max(1, Math.ceil(changed.length / 100));
     const bytes = { done: 0, total: changed.reduce((sum, [, { size }]) => sum + size, 0) };
     const read: Listed[] = [];
-    let since = performance.now();
+    let since = readClock();
     for (const [i, [path, stamp]] of changed.entries()) {
       const moved = vanished.get(stampKey(stamp));
       if (moved?.sure) {
@@ -474,11 +475,11 @@ class Finder implements LocalCatalog {
         bytes.done += stamp.size;
         if ((i + 1) % step === 0 || i + 1 === changed.length) progress(i + 1, changed.length, read.splice(0), bytes);
       }
-      if (performance.now() - since < SLICE) continue;
+      if (readClock() - since < SLICE) continue;
       // A long scan is worth saving even before it is finished.
       if (i % SAVE_AFTER === 0) await this.kept.with((file) => this.kept.save(file));
       await pause();
-      since = performance.now();
+      since = readClock();
     }
   }
 

@@ -2,6 +2,7 @@
 
 import type { Progress } from "../../core/ports/catalog.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { readClock } from "../fs/clock.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
 import type { CatalogFile } from "./database.ts";
 import type { SessionRow } from "./session-row.ts";
@@ -43,15 +44,15 @@ export class KeptUsage {
     const missing = rows.filter(isMissing);
     const step = Math.max(1, Math.ceil(missing.length / 100));
     const unsaved: SessionRow[] = [];
-    let since = performance.now();
+    let since = readClock();
     for (const [i, row] of missing.entries()) {
       if (this.count(row)) unsaved.push(row);
       if (progress && missing.length > 1 && ((i + 1) % step === 0 || i + 1 === missing.length))
         progress(i + 1, missing.length);
       if (unsaved.length >= SAVE_AFTER) await this.save(unsaved.splice(0));
-      if (performance.now() - since < SLICE) continue;
+      if (readClock() - since < SLICE) continue;
       await pause();
-      since = performance.now();
+      since = readClock();
     }
     if (unsaved.length > 0) await this.save(unsaved);
     return rows.flatMap((row) => {

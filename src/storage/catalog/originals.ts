@@ -1,7 +1,7 @@
 /** Finds what a fork that another agent made has from its original: usage of these entries counts in the original. */
 
+import { AGENTS } from "../../core/foreign/agents.ts";
 import { Ids } from "../../core/foreign/ids.ts";
-import { AGENTS } from "../../core/foreign/translators.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Env } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";

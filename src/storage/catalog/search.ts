@@ -6,6 +6,7 @@ import { comparing, expired, packed, unpacked } from "../../core/search/listing.
 import { expressionOf, fold, ftsOf, type Query, score } from "../../core/search/query.ts";
 import { Session } from "../../core/session/session.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { readClock } from "../fs/clock.ts";
 import { closing, withFile } from "../fs/files.ts";
 import { sameFolderAs } from "../fs/folders.ts";
 import type { FoundStamp } from "../fs/stamps.ts";
@@ -145,7 +146,7 @@ export class Search {
     const found: FoundText[] = [];
     const sorted = (at: number): { found: FoundText[]; end: number } => ({ found: found.sort(compareFound), end: at });
     let below = top;
-    let sliced = performance.now();
+    let sliced = readClock();
     for (;;) {
       const places = file.texts.find({
         ...this.request,
@@ -160,9 +161,9 @@ export class Search {
         below = place.id;
         this.addHit(place, found);
         if (end === undefined && found.length >= size) return sorted(below);
-        if (performance.now() - sliced < SLICE) continue;
+        if (readClock() - sliced < SLICE) continue;
         await pause();
-        sliced = performance.now();
+        sliced = readClock();
       }
       if (places.length < TEXTS_AT_ONCE) return sorted(end ?? 0);
     }

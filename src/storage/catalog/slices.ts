@@ -1,6 +1,7 @@
 /** Work on all rows of a catalog, in slices between which other requests are answered. */
 
 import { pause } from "../fs/chunked-io.ts";
+import { readClock } from "../fs/clock.ts";
 
 /** Milliseconds of work without a pause. */
 export const SLICE = 8;
@@ -11,13 +12,13 @@ const SORTED_AT_ONCE = 8192;
 
 /** Calls `visit` with every item. */
 export async function eachInSlices<T>(items: Iterable<T>, visit: (item: T) => void): Promise<void> {
-  let since = performance.now();
+  let since = readClock();
   let count = 0;
   for (const item of items) {
     visit(item);
-    if (++count % LOOK_AFTER !== 0 || performance.now() - since < SLICE) continue;
+    if (++count % LOOK_AFTER !== 0 || readClock() - since < SLICE) continue;
     await pause();
-    since = performance.now();
+    since = readClock();
   }
 }
 

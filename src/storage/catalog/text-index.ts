@@ -5,6 +5,7 @@ import { endsOf } from "../../core/search/named-files.ts";
 import { toolKey } from "../../core/search/parts.ts";
 import { fold } from "../../core/search/query.ts";
 import { pause } from "../fs/chunked-io.ts";
+import { readClock } from "../fs/clock.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import { closing } from "../fs/files.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
@@ -70,7 +71,7 @@ export class TextIndex {
     const todo = this.kept.stale.get(kind) ?? (await this.missing(kind));
     const additions: Addition[] = [];
     let size = 0;
-    const since = performance.now();
+    const since = readClock();
     for (const path of todo) {
       const addition = this.additionOf(file, path, kind, AT_ONCE.ahead);
       if (addition === null) continue;
@@ -80,7 +81,7 @@ export class TextIndex {
       }
       additions.push(addition);
       size += addition.size;
-      if (size >= AT_ONCE.ahead || performance.now() - since >= SLICE.ahead) break;
+      if (size >= AT_ONCE.ahead || readClock() - since >= SLICE.ahead) break;
     }
     await this.add(file, kind, additions, todo);
     return additions.length > 0;
@@ -102,7 +103,7 @@ export class TextIndex {
     const additions: Addition[] = [];
     let size = 0;
     let lastReport = 0;
-    let since = performance.now();
+    let since = readClock();
     let again = 0;
     // Goes on with the paths that are put at its end meanwhile.
     for (const path of todo) {
@@ -130,9 +131,9 @@ export class TextIndex {
         lastReport = done;
         progress(Math.max(0, bytes - bytesOf(todo)), bytes);
       }
-      if (performance.now() - since < SLICE.waiting) continue;
+      if (readClock() - since < SLICE.waiting) continue;
       await pause();
-      since = performance.now();
+      since = readClock();
     }
     return true;
   }

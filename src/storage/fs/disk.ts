@@ -5,6 +5,7 @@ import { basename, dirname, join } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { concat } from "../../core/json/json.ts";
 import { quickSync } from "./adaptive-sync.ts";
+import { readClock } from "./clock.ts";
 
 export interface FileInfo {
   /** `link` only where links are not followed. */
@@ -174,7 +175,7 @@ export const realDisk: Disk = {
     atOnce: (fd) => fs.fdatasyncSync(fd),
     inBackground: (fd) =>
       new Promise((resolve, reject) => fs.fdatasync(fd, (error) => (error ? reject(error) : resolve()))),
-    now: () => performance.now(),
+    now: readClock,
   }),
   async syncFolder(path) {
     // Windows cannot sync a folder.

@@ -1,5 +1,6 @@
 /** Detects a reused pid by the start time of its process. A process may be listed for a while after its end. */
 
+import { readClock } from "./clock.ts";
 import { type Disk, readUnsized } from "./disk.ts";
 
 /** Milliseconds for which the output of `ps` about a process is reused. */
@@ -17,10 +18,10 @@ export function processStart(disk: Disk, pid: number, platform: string = process
   if (platform === "linux") return startInProc(disk, pid);
   if (platform === "win32") return "";
   const known = answers.get(pid);
-  if (known && performance.now() - known.at < BELIEVED) return known.start;
+  if (known && readClock() - known.at < BELIEVED) return known.start;
   const start = startByPs(pid);
   if (answers.size > 100) answers.clear();
-  answers.set(pid, { at: performance.now(), start });
+  answers.set(pid, { at: readClock(), start });
   return start;
 }
 

@@ -4,6 +4,7 @@ import { basename, dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { blocksOf, pause, piecesOf } from "../fs/chunked-io.ts";
+import { readClock } from "../fs/clock.ts";
 import { CONTAINER, headerFile } from "../fs/container-paths.ts";
 import { closeQuietly, type Disk, exists, removeQuietly, renameExclusive, writeAll } from "../fs/disk.ts";
 import { guarded, isNameTaken, writeTemporary } from "../fs/files.ts";
@@ -27,12 +28,12 @@ export async function writeOutput(
 ): Promise<string> {
   let written: string | undefined;
   const fill = async (fd: number): Promise<void> => {
-    let since = performance.now();
+    let since = readClock();
     for (const block of blocksOf(pieces, BLOCK)) {
       writeAll(disk, fd, block);
-      if (performance.now() - since < SLICE) continue;
+      if (readClock() - since < SLICE) continue;
       await pause();
-      since = performance.now();
+      since = readClock();
     }
   };
   return guarded("writing the output", async () => {

@@ -2,6 +2,7 @@
 
 import { Failure } from "../../core/failure.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
+import { readClock } from "../fs/clock.ts";
 import { type FileKey, isLock, type Lock, type LockLocation, type Locks } from "./locks.ts";
 
 /** Milliseconds for which a refusal shows that somebody has the lock: he may have been killed since. */
@@ -51,7 +52,7 @@ export class WriterLock {
   /** Finds out which other process is writing to a file. */
   findHolder(file: FileKey): Holder | null {
     const { refusedAt } = this;
-    const wasRefused = refusedAt !== undefined && performance.now() - refusedAt < REFUSAL_COUNTS;
+    const wasRefused = refusedAt !== undefined && readClock() - refusedAt < REFUSAL_COUNTS;
     this.holder = this.locks.holder(file, this.locationOf(file), wasRefused);
     return this.holder;
   }
@@ -76,7 +77,7 @@ export class WriterLock {
     const acquired = this.locks.acquire(file, place);
     if (isLock(acquired)) return acquired;
     this.holder = acquired;
-    this.refusedAt = performance.now();
+    this.refusedAt = readClock();
     throw new Failure(
       "session_locked",
       `${acquired.client}${acquired.pid > 0 ? ` (process ${acquired.pid})` : ""} is writing to this session. Close it there, or clone it here.`,
@@ -94,7 +95,7 @@ export class WriterLock {
 
   /** Makes sure that the held lock of a file excludes others, and lets go of it where another process has it by now. */
   keep(file: FileKey): void {
-    const now = performance.now();
+    const now = readClock();
     if (!this.lock || now - this.lookedAt < LOOK_COUNTS) return;
     this.lookedAt = now;
     if (this.lock.renew?.(() => this.findLocation(file)) !== false) return;
