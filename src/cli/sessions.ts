@@ -2,8 +2,9 @@
 
 import { resolve } from "node:path";
 import { Failure } from "../core/failure.ts";
+import { sessionsOfAgents } from "../core/foreign/named.ts";
 import type { Listed } from "../core/ports/catalog.ts";
-import { isPath, LEAST_OF_ID, onlyOne, ourSessions, type Preferred, sessionsOfAgents } from "../core/search/named.ts";
+import { isPath, LEAST_OF_ID, onlyOne, ourSessions, type Preferred } from "../core/search/named.ts";
 import { exists } from "../storage/fs/disk.ts";
 import { type Asking, CommandFailed, type Result } from "./asking.ts";
 import { UsageError } from "./options.ts";

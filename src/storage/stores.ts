@@ -2,13 +2,14 @@
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../core/failure.ts";
+import { sessionsOfAgents } from "../core/foreign/named.ts";
 import { headerOf, SESSION_ID, type SessionHeader } from "../core/format/entry.ts";
 import { type Env, timestamp } from "../core/ports/env.ts";
 import type { SessionRoot } from "../core/ports/health.ts";
 import type { Log } from "../core/ports/store.ts";
 import type { Candidate, Stores } from "../core/ports/stores.ts";
 import { unknownId } from "../core/search/listing.ts";
-import { onlyOne, ourSessions, sessionsOfAgents } from "../core/search/named.ts";
+import { onlyOne, ourSessions } from "../core/search/named.ts";
 import type { CatalogOptions } from "./catalog/cached-rows.ts";
 import { candidatesOf, factsAt, offeredIn } from "./catalog/candidates.ts";
 import { makeCatalog } from "./catalog/catalog.ts";

@@ -1,10 +1,7 @@
-/** Finds the sessions that a person names: by an id, by the beginning of one, or by name, ours and other agents'. */
+/** Finds our sessions that a person names: by an id, by the beginning of one, or by name. */
 
 import { Failure } from "../failure.ts";
-import { AGENTS } from "../foreign/agents.ts";
-import { Ids } from "../foreign/ids.ts";
 import type { Catalog, Listed, Progress } from "../ports/catalog.ts";
-import type { Env } from "../ports/env.ts";
 import { momentText } from "./listing.ts";
 
 /** Characters of an id that name a session which is moved or deleted; with fewer, a slip of the hand names another. */
@@ -12,17 +9,11 @@ export const LEAST_OF_ID = 4;
 /** Sessions that are listed at most when several fit. */
 const MOST_LISTED = 10;
 
-interface OfAgents {
-  readonly by?: Naming;
-  readonly progress?: Progress;
-  readonly sha256: Env["sha256"];
-}
-
 /** The sessions that are looked at first; the others count when none of these fits. */
 export type Preferred = "listed" | "archived" | "both";
 
 /** How sessions are named: by their whole ids, by beginnings of these, too, or by names, too. */
-type Naming = "whole" | "id" | "name";
+export type Naming = "whole" | "id" | "name";
 
 /** Whether a word names a session by its path. */
 export function isPath(word: string): boolean {
@@ -41,23 +32,13 @@ export async function ourSessions(
   return fitting([...listed.found, ...archived.found], word, preferred, "name");
 }
 
-/** Returns the sessions of other agents that a word names, also by the agent's own id, or a part of it in the file's name. */
-export async function sessionsOfAgents(
-  catalog: Pick<Catalog, "list">,
-  word: string,
-  { by = "name", progress, sha256 }: OfAgents,
-): Promise<readonly Listed[]> {
-  const { found: all } = await catalog.list({ headerOnly: true, agents: AGENTS }, progress);
-  const named = fitting(all, word, "listed", by);
-  // Our id of a session follows from the agent's own.
-  const ids = new Map<string, string>(AGENTS.map((agent) => [agent, new Ids(agent, sha256).session(word)]));
-  const found = named.length > 0 ? named : all.filter(({ agent, id }) => id === ids.get(`${agent}`));
-  if (found.length > 0 || by === "whole" || word.length < LEAST_OF_ID) return found;
-  return all.filter(({ path }) => (path.split(/[/\\]/).pop() ?? "").includes(word));
-}
-
 /** Returns the sessions with an id, else those with an id that begins so, else those with this name. */
-function fitting(sessions: readonly Listed[], word: string, preferred: Preferred, by: Naming): readonly Listed[] {
+export function fitting(
+  sessions: readonly Listed[],
+  word: string,
+  preferred: Preferred,
+  by: Naming,
+): readonly Listed[] {
   const text = word.trim();
   if (text === "") return [];
   const ways: readonly [Naming, (listed: Listed) => boolean][] = [
