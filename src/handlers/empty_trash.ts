@@ -1,8 +1,8 @@
 import * as z from "zod";
 import type { Trashed } from "../core/ports/lifecycle.ts";
-import { moment } from "./list_sessions.ts";
 import { command } from "./shared/command.ts";
 import { bytesIn } from "./shared/leftovers.ts";
+import { readMoment } from "./shared/params.ts";
 import { stored } from "./shared/shapes.ts";
 
 const item = z.object({
@@ -37,7 +37,7 @@ export default command({
   },
   async run({ workspace, progress }, { before, dryRun = false }) {
     const { lifeCycle } = workspace.stores;
-    const time = moment("before", before);
+    const time = readMoment("before", before);
     if (dryRun) {
       const items = lifeCycle.trash().filter(({ deletedAt }) => time === undefined || Date.parse(deletedAt) < time);
       return { operationId: null, items: items.map(toWire), totalBytes: bytesIn(items), kept: [] };

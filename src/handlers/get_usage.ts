@@ -3,11 +3,11 @@ import { preview } from "../core/format/message.ts";
 import { bytesOf } from "../core/json/json.ts";
 import type { LackingSession, UsageReport, UsageRow } from "../core/ports/catalog.ts";
 import { cursorAfterRow, indexAfter } from "../core/search/usage.ts";
-import { moment } from "./list_sessions.ts";
 import { command } from "./shared/command.ts";
 import { daysIn } from "./shared/days.ts";
 import { hereParam, limited } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
+import { readMoment } from "./shared/params.ts";
 import { cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
 
 const spent = {
@@ -144,8 +144,8 @@ export default command({
       groupBy,
       cwd,
       archived,
-      since: moment("since", since),
-      until: moment("until", until),
+      since: readMoment("since", since),
+      until: readMoment("until", until),
       dayOf: daysIn(timeZone),
     };
     const report = await context.workspace.stores.catalog.usage(wanted, context.progress);

@@ -4,9 +4,9 @@ import { bytesOf } from "../core/json/json.ts";
 import { OPERATION_KINDS, type Operation } from "../core/ports/operations.ts";
 import { History, textOfGroup } from "../core/session/history.ts";
 import type { Workspace } from "../core/session/workspace.ts";
-import { moment } from "./list_sessions.ts";
 import { command } from "./shared/command.ts";
 import { pageEnd } from "./shared/page.ts";
+import { readMoment } from "./shared/params.ts";
 import { anySessionPath, cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
 import { filterOf } from "./shared/taking-back.ts";
 
@@ -69,7 +69,7 @@ export default command({
   run(context, { since, limit, cursor, grouped = false, ...wanted }) {
     const { workspace } = context;
     const history = History.of(workspace.stores.operations);
-    const from = moment("since", since);
+    const from = readMoment("since", since);
     const isMeant = filterOf(workspace, history, wanted);
     const meant = history.operations
       .filter((operation) => isMeant(operation) && (from === undefined || Date.parse(operation.at) >= from))

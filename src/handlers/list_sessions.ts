@@ -2,11 +2,12 @@ import * as z from "zod";
 import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
 import type { Listed, Listing, ListProgress } from "../core/ports/catalog.ts";
-import { momentOf, momentText } from "../core/search/listing.ts";
+import { momentText } from "../core/search/listing.ts";
 import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
+import { readMoment } from "./shared/params.ts";
 import { cursor, holder, limit, nextCursor, unreadFile } from "./shared/shapes.ts";
 
 export default command({
@@ -148,8 +149,8 @@ export default command({
     const wanted = {
       ...request,
       agents: agentsOf(agents),
-      since: moment("since", since),
-      until: moment("until", until),
+      since: readMoment("since", since),
+      until: readMoment("until", until),
       most: limit,
     };
     const listing = await context.workspace.stores.catalog.list(wanted, progressOf(context, stream === true));
@@ -244,12 +245,4 @@ function toRow(listed: Listed) {
     isDamaged,
     cost,
   };
-}
-
-/** Returns the time that a param names, in milliseconds. Throws BadParams. */
-export function moment(path: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const moment = momentOf(text);
-  if (moment === null) throw new BadParams([{ path, message: "must be a time, such as 2026-01-24T16:22:26Z" }]);
-  return moment;
 }

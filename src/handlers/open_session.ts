@@ -1,9 +1,9 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
-import { requireOne } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
 import { opened, openedAs, openedExample } from "./shared/current-session.ts";
 import { requireSense, stand, standing } from "./shared/heads.ts";
+import { requireOne } from "./shared/params.ts";
 
 export default command({
   name: "open_session",

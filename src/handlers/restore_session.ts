@@ -1,6 +1,7 @@
 import * as z from "zod";
-import { MOVE_FAILURES, moved, requireOne } from "./shared/closed-sessions.ts";
+import { MOVE_FAILURES, moved } from "./shared/closed-sessions.ts";
 import { command } from "./shared/command.ts";
+import { requireOne } from "./shared/params.ts";
 
 export default command({
   name: "restore_session",

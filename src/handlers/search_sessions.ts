@@ -3,11 +3,11 @@ import { BadParams } from "../core/failure.ts";
 import { bytesOf } from "../core/json/json.ts";
 import { type Hit, SEARCH_PARTS } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
-import { moment } from "./list_sessions.ts";
 import { agentMember, agentsOf, agentsParam } from "./shared/agents.ts";
 import { command } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
+import { readMoment } from "./shared/params.ts";
 import { cursor, limit, nextCursor } from "./shared/shapes.ts";
 
 /** Hits on a page, unless the host sets a limit. */
@@ -130,7 +130,7 @@ export default command({
     const { includeToolResults: toolResults, in: parts, tool, query = "", limit = PAGE, agents, ...request } = params;
     if (params.query === undefined && tool === undefined && params.file === undefined)
       throw new BadParams([{ path: "query", message: "is needed where neither tool nor file is given" }]);
-    const times = { since: moment("since", params.since), until: moment("until", params.until) };
+    const times = { since: readMoment("since", params.since), until: readMoment("until", params.until) };
     const { sessions, stores } = context.workspace;
     const isActive = (path: string, entryId: string): boolean | undefined => {
       const open = sessions.find(({ file, log }) => file === path && log.persisted);

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import type { Session } from "../core/session/session.ts";
-import { requireOne } from "./shared/closed-sessions.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { opened, replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 import { requireSense, stand, standing } from "./shared/heads.ts";
 import type { HookAnswer } from "./shared/hooks.ts";
+import { requireOne } from "./shared/params.ts";
 import { exampleId } from "./shared/shapes.ts";
 
 export default command({

@@ -118,16 +118,16 @@ export class SessionTable {
    * remembered, for its number on the disk is another's when the file is gone.
    */
   at(file: string): Session | undefined {
-    const open = this.all;
-    const named = open.find((session) => session.file === file);
+    const named = this.all.find((session) => session.file === file);
     if (named) return named;
-    if (!this.stores.exists(file)) return undefined;
+    const open = this.all.filter((session) => session.file !== null && session.log.persisted);
+    if (open.length === 0 || !this.stores.exists(file)) return undefined;
     // Files of other agents, and those with a damaged header, do not say it.
     const id = this.stores.idIn(file);
     const has = (session: Session): boolean => session.file !== null && this.stores.isSame(file, session.file);
     if (id === undefined) return open.find(has);
     const found = open.find((session) => session.id === id && has(session));
-    if (found || open.length === 0) return found;
+    if (found) return found;
     // One whose file gave place to another since it was looked at has not that one's id yet: by a link, only its name tells.
     const name = this.stores.nameBehind(file);
     return name === undefined ? undefined : open.find((session) => session.file?.endsWith(name) && has(session));

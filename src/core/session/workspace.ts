@@ -115,18 +115,21 @@ export class Workspace {
     this.here.keep(session);
   }
 
+  /** Returns the open session that is wanted. */
+  private openOf({ sessionPath, sessionId }: WantedSession): Session | undefined {
+    return sessionPath === undefined ? this.openWith(sessionId as string) : this.openAt(sessionPath);
+  }
+
   /** Opens a session again that was closed to make room, with its host where it stood, if its file is still there. */
-  private resumed({ sessionPath, sessionId }: { sessionPath?: string; sessionId?: string }): Session | undefined {
-    const open = sessionPath === undefined ? this.openWith(sessionId as string) : this.openAt(sessionPath);
-    if (open) return undefined;
+  private resumed({ sessionPath, sessionId }: WantedSession): Session | undefined {
     const id = sessionPath === undefined ? sessionId : this.here.suspendedAt(this.stores.absolute(sessionPath));
     const resting = id === undefined ? undefined : this.here.suspendedWith(id);
     return resting && this.stores.exists(resting.file) ? this.wake(id as string) : undefined;
   }
 
   /** Opens a session as its host has it: again, where it was closed to make room. */
-  reopened(where: { sessionPath?: string; sessionId?: string }, readOnly = false): Session {
-    return this.resumed(where) ?? this.open(where, readOnly);
+  reopened(where: WantedSession, readOnly = false): Session {
+    return this.openOf(where) ?? this.resumed(where) ?? this.openFile(where, readOnly);
   }
 
   private wake(id: string): Session | undefined {
@@ -190,17 +193,20 @@ export class Workspace {
 
   /** Has a session brought here that other machines have, too. Returns undefined where nothing has to be waited for. */
   arrive(where: WantedSession, progress?: Progress): Promise<void> | undefined {
+    if (!this.stores.arrive) return undefined;
     const { sessionPath, sessionId } = where;
     const isKnown = sessionPath === undefined ? this.has(sessionId as string) : this.openAt(sessionPath) !== undefined;
-    return isKnown ? undefined : this.stores.arrive?.(where, progress);
+    return isKnown ? undefined : this.stores.arrive(where, progress);
   }
 
   /** Opens a session to work with it, which may come here first. `progress` counts the bytes of one that does. */
   async opened(where: WantedSession, readOnly = false, progress?: Progress): Promise<Session> {
     try {
-      const resumed = this.resumed(where);
-      if (resumed) return resumed;
-      await this.arrive(where, progress);
+      const known = this.openOf(where) ?? this.resumed(where);
+      if (known) return known;
+      const arriving = this.stores.arrive?.(where, progress);
+      if (arriving === undefined) return this.openFile(where, readOnly);
+      await arriving;
       return this.open(where, readOnly);
     } catch (error) {
       return this.reopened(await this.lookedUp(where, error), readOnly);
@@ -220,13 +226,19 @@ export class Workspace {
 
   /** Opens a session by path or id, to be kept or released. A session that is open already is not opened twice. */
   open(where: WantedSession, readOnly = false): Session {
-    const known = where.sessionId === undefined ? undefined : (this.openWith(where.sessionId) ?? this.resumed(where));
-    if (known) return known;
+    const { sessionId, sessionPath } = where;
+    const known =
+      sessionId !== undefined
+        ? (this.openWith(sessionId) ?? this.resumed(where))
+        : sessionPath !== undefined && this.here.at(this.stores.absolute(sessionPath));
+    return known || this.openFile(where, readOnly);
+  }
+
+  /** Opens a session that is not known to be open; by its id, it may be found to be. */
+  private openFile({ sessionPath, sessionId, isWhole }: WantedSession, readOnly: boolean): Session {
     const file =
-      where.sessionPath !== undefined
-        ? this.stores.absolute(where.sessionPath)
-        : this.stores.find(where.sessionId as string, where.isWhole);
-    const same = this.here.at(file);
+      sessionPath !== undefined ? this.stores.absolute(sessionPath) : this.stores.find(sessionId as string, isWhole);
+    const same = sessionPath !== undefined ? undefined : this.here.at(file);
     if (same) return same;
     const log = this.stores.open(file, readOnly);
     // It may be open under the path that it has now.

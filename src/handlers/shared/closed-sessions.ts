@@ -1,10 +1,10 @@
 /** Sessions that are not open: the params by which a command names one, and the result of moving it. */
 
 import * as z from "zod";
-import { BadParams, Failure } from "../../core/failure.ts";
+import { Failure } from "../../core/failure.ts";
 import type { MoveWishes, Purpose, Where } from "../../core/ports/lifecycle.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
-import { moment } from "../list_sessions.ts";
+import { readMoment, requireOne } from "./params.ts";
 
 export const which = {
   sessionPath: z.string().min(1).optional(),
@@ -29,7 +29,7 @@ export const operationId = z.string().describe("for undo");
 /** Returns the wishes that params are. Throws BadParams. */
 export function wishesOf({ group, expected }: z.output<z.ZodObject<typeof wishes>>): MoveWishes {
   if (!expected) return { group };
-  const modified = moment("expected.modified", expected.modified ?? undefined) ?? null;
+  const modified = readMoment("expected.modified", expected.modified ?? undefined) ?? null;
   return { group, seen: { modified, messageCount: expected.messageCount } };
 }
 
@@ -51,13 +51,6 @@ export const MOVE_FAILURES = [
   "storage_full",
   "storage_failed",
 ] as const;
-
-/** Throws BadParams unless exactly one of the two is given. */
-export function requireOne({ sessionPath, sessionId }: Where): Where {
-  if ((sessionPath === undefined) === (sessionId === undefined))
-    throw new BadParams([{ path: "sessionPath", message: "give either sessionPath or sessionId" }]);
-  return { sessionPath, sessionId };
-}
 
 /** Returns the file of a session that this process does not have open, which may come here first. Throws session_locked. */
 export async function closedSessionFile(workspace: Workspace, where: Where, purpose?: Purpose): Promise<string> {

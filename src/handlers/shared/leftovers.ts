@@ -2,7 +2,7 @@
 
 import * as z from "zod";
 import { LEFTOVER_KINDS, type Leftover, type WantedLeftovers } from "../../core/ports/leftovers.ts";
-import { moment } from "../list_sessions.ts";
+import { readMoment } from "./params.ts";
 import { optionalName, stored } from "./shapes.ts";
 
 const before = z.string().optional().describe("only what was left before this time, ISO 8601");
@@ -45,7 +45,7 @@ interface LeftoverParams {
 
 /** Returns what params ask for. Throws BadParams for a text that is no time. */
 export function wantedOf({ before, ...rest }: LeftoverParams): WantedLeftovers {
-  return { ...rest, before: moment("before", before) };
+  return { ...rest, before: readMoment("before", before) };
 }
 
 export function toWire({ since, ...rest }: Leftover): z.input<typeof leftover> {
