@@ -22,7 +22,8 @@ const time = (n) => new Date(START + n * 1000).toISOString();
 /** The id of the n-th entry: eight hex digits, no two the same. */
 export const idOf = (n) => (Math.imul(n + 1, 2654435761) >>> 0).toString(16).padStart(8, "0");
 
-const USAGE = {
+/** The usage of an answer, as Pi writes it. */
+export const USAGE = {
   input: 1200,
   output: 80,
   cacheRead: 900,

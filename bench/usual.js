@@ -5,7 +5,7 @@ import { spawnSync } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { currentBuild, newFile, once, ours, oursIn, piState, run, state, theirs, using } from "./asking.js";
-import { idOf, writeSession } from "./generate.js";
+import { idOf, USAGE, writeSession } from "./generate.js";
 import { counted, figure, request } from "./measure.js";
 import { home, quick } from "./options.js";
 import { piRequest } from "./pi.js";
@@ -17,11 +17,10 @@ const TIMES = quick ? 1 : 5;
 const TURNS = quick ? 3 : 30;
 
 const text = (length) => "so many words of text ".repeat(Math.ceil(length / 22)).slice(0, length);
-const usage = { input: 1200, output: 80, cacheRead: 900, cacheWrite: 0, totalTokens: 2180 };
 const answer = (content, stopReason) => ({
   role: "assistant",
   content,
-  ...{ api: "messages", provider: "anthropic", model: "claude-sonnet-4-5", usage, stopReason, timestamp: 1 },
+  ...{ api: "messages", provider: "anthropic", model: "claude-sonnet-4-5", usage: USAGE, stopReason, timestamp: 1 },
 });
 /** The four entries of a turn, 4 KB together. */
 const TURN = [

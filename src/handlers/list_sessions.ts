@@ -182,8 +182,8 @@ async function glance(context: CommandContext, cwd: string | undefined, limit = 
 
 /** Returns a function that tells who else writes to one of these sessions. */
 function holdersOf({ workspace }: CommandContext, sessions: readonly Listed[], wanted = false) {
-  const paths = wanted ? sessions.map(({ path }) => path) : [];
-  const found = workspace.stores.health.holders(paths);
+  if (!wanted) return () => ({});
+  const found = workspace.stores.health.holders(sessions.map(({ path }) => path));
   return ({ path }: Listed) => (found.has(path) ? { lockedBy: found.get(path) } : {});
 }
 
