@@ -1,9 +1,27 @@
-// The part of the program that few processes need: a file of its own, later.js, which the first call into it loads. Both
-// share the files that the program has anyway, so that there is one of each.
+// The parts of the program that few processes need: files of their own, which the first call into them loads. storage.js
+// has lists, containers and other agents' sessions; later.js has verbs, agents and the fleet, and may use storage.js.
+// A file of the sources is in one part only: the others take it from there.
 import { readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 
 /** Files that are loaded by the first call of one of their functions, or by import(), by the file that does so. */
+const STORAGE = {
+  "src/server/main.ts": ["../storage/foreign/places.ts"],
+  "src/storage/stores.ts": [
+    "./catalog/candidates.ts",
+    "./catalog/catalog.ts",
+    "./catalog/joint.ts",
+    "./foreign/live.ts",
+    "./foreign/store.ts",
+    "./health/health.ts",
+    "./lifecycle/import.ts",
+    "./lifecycle/lifecycle.ts",
+    "./lifecycle/output-file.ts",
+    "./lifecycle/recorded-migrations.ts",
+    "./v2/migration.ts",
+    "./v2/store.ts",
+  ],
+};
 const LATER = {
   "src/cli/main.ts": ["./table.ts", "./run-verb.ts", "./help.ts", "./paging.ts", "./agent-version.ts"],
   "src/server/host-connection.ts": [
@@ -16,35 +34,20 @@ const LATER = {
     "../storage/fleet/connect.ts",
     "../storage/fleet/identity.ts",
     "../storage/fleet/late-sweep.ts",
-    "../storage/foreign/places.ts",
     "./agent/acp-proxy.ts",
     "./agent/process.ts",
     "./openrpc.ts",
   ],
-  "src/storage/stores.ts": [
-    "./catalog/candidates.ts",
-    "./catalog/catalog.ts",
-    "./catalog/joint.ts",
-    "./fleet/care-files.ts",
-    "./fleet/failures.ts",
-    "./fleet/kept.ts",
-    "./fleet/store.ts",
-    "./foreign/live.ts",
-    "./foreign/store.ts",
-    "./health/health.ts",
-    "./lifecycle/import.ts",
-    "./lifecycle/lifecycle.ts",
-    "./lifecycle/output-file.ts",
-    "./lifecycle/recorded-migrations.ts",
-    "./v2/migration.ts",
-    "./v2/store.ts",
-  ],
+  "src/storage/stores.ts": ["./fleet/care-files.ts", "./fleet/failures.ts", "./fleet/kept.ts", "./fleet/store.ts"],
 };
 
-const edges = Object.entries(LATER).flatMap(([by, paths]) =>
-  paths.map((path) => ({ by, path, file: join(by, "..", path) })),
-);
-const files = [...new Set(edges.map(({ file }) => file))];
+const edgesOf = (part, files) =>
+  Object.entries(files).flatMap(([by, paths]) => paths.map((path) => ({ part, by, path, file: join(by, "..", path) })));
+const edges = [...edgesOf("storage", STORAGE), ...edgesOf("later", LATER)];
+
+/** The files by which the program comes into a part. */
+export const doorsOf = (part) => [...new Set(edges.filter((edge) => edge.part === part).map(({ file }) => file))];
+
 /** Returns an object as text: by the path of each file, a function that loads it and returns what it exports. */
 const loading = (paths) =>
   `{${paths.map((path) => `${JSON.stringify(path)}: () => require(${JSON.stringify(join(process.cwd(), path))})`).join(",\n")}}`;
@@ -66,36 +69,43 @@ function passedOn(file) {
 }
 
 /**
- * Has the program load those files from the part. Each of their functions is one that loads them, and each class makes one
- * of theirs. `shared` are the files of the program that the part uses.
+ * Has the program load those files from the parts. Each of their functions is one that loads them, and each class makes one
+ * of theirs. `shared` are the files of the program that the parts use.
  */
 export const laterInProgram = (shared) => ({
-  name: "later.js in the program",
+  name: "parts in the program",
   setup({ onResolve, onLoad, onEnd }) {
     const met = new Set();
-    onResolve({ filter: /^\.\/later\.js$/ }, ({ path }) => ({ path, external: true }));
+    onResolve({ filter: /^\.\/(storage|later)\.js$/ }, ({ path }) => ({ path, external: true }));
     onResolve({ filter: /^later$/ }, ({ path }) => ({ path, namespace: "later" }));
     onResolve({ filter: /^\./ }, ({ path, importer, kind }) => {
       const edge = edges.find((one) => one.by === relative(".", importer) && one.path === path);
       if (!edge) return;
       met.add(edge);
-      return { path: edge.file, namespace: kind === "dynamic-import" ? "imported later" : "called later" };
+      return {
+        path: edge.file,
+        namespace: kind === "dynamic-import" ? "imported later" : "called later",
+        pluginData: edge,
+      };
     });
     onLoad({ filter: /./, namespace: "later" }, () => ({
       contents: `
         const shared = ${loading(shared)};
-        let files;
-        export const later = (path) => (files ??= require("./later.js")((name) => shared[name](), import.meta.url))[path]();`,
+        const ofProgram = (name) => shared[name]();
+        let files, more;
+        export const storage = (path) => (files ??= require("./storage.js")(ofProgram, import.meta.url))[path]();
+        const ofBoth = (name) => (shared[name] ?? (() => storage(name)))();
+        export const later = (path) => (more ??= require("./later.js")(ofBoth, import.meta.url))[path]();`,
       resolveDir: process.cwd(),
     }));
-    onLoad({ filter: /./, namespace: "imported later" }, ({ path }) => ({
-      contents: `module.exports = require("later").later(${JSON.stringify(path)});`,
+    onLoad({ filter: /./, namespace: "imported later" }, ({ path, pluginData: { part } }) => ({
+      contents: `module.exports = require("later").${part}(${JSON.stringify(path)});`,
       resolveDir: process.cwd(),
     }));
-    onLoad({ filter: /./, namespace: "called later" }, ({ path }) => {
-      const loaded = `later(${JSON.stringify(path)})`;
+    onLoad({ filter: /./, namespace: "called later" }, ({ path, pluginData: { part } }) => {
+      const loaded = `${part}(${JSON.stringify(path)})`;
       const lines = [
-        'import { later } from "later";',
+        `import { ${part} } from "later";`,
         ...namesIn(path, "function").map((name) => `export const ${name} = (...all) => ${loaded}.${name}(...all);`),
         ...namesIn(path, "class").map(
           (name) => `export function ${name}(...all) { return new (${loaded}.${name})(...all); }`,
@@ -111,23 +121,23 @@ export const laterInProgram = (shared) => ({
   },
 });
 
-/** What the part is made of: it is a function that gets what the program shares, and where the program stands. */
-export const LATER_PART = {
-  stdin: { contents: `module.exports = ${loading(files)};`, resolveDir: process.cwd(), sourcefile: "later" },
+/** What a part is made of: it is a function that gets what others share, and where the program stands. */
+export const partOf = (files) => ({
+  stdin: { contents: `module.exports = ${loading(files)};`, resolveDir: process.cwd(), sourcefile: "part" },
   banner: { js: 'module.exports=(SHARED,PROGRAM_URL)=>{"use strict";const module={exports:{}};' },
   footer: { js: "return module.exports}" },
-};
+});
 
-/** Has the part take what files of the program export from the program. Notes in `shared` which ones it takes. */
-export const sharedWithPart = (ofProgram, shared) => ({
-  name: "files that later.js shares",
+/** Has a part take what files of others export from there. Notes in `taken` which ones it takes. */
+export const takingFrom = (others, taken) => ({
+  name: "files that parts share",
   setup({ onResolve, onLoad, resolve }) {
     onResolve({ filter: /^\./ }, async ({ path, pluginData, ...from }) => {
       if (pluginData === "found") return;
       const found = await resolve(path, { ...from, pluginData: "found" });
       const file = relative(".", found.path);
-      if (found.external || !file.startsWith("src/") || !ofProgram.has(file)) return;
-      shared.add(file);
+      if (found.external || !file.startsWith("src/") || !others.has(file)) return;
+      taken.add(file);
       return { path: file, namespace: "shared" };
     });
     onLoad({ filter: /./, namespace: "shared" }, ({ path }) => {

@@ -4,7 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "nod
 import { dirname } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
-import { LATER_PART, laterInProgram, sharedWithPart } from "./later.js";
+import { doorsOf, laterInProgram, partOf, takingFrom } from "./later.js";
 import { pageScriptModule } from "./page-script.js";
 
 /** What a module exports. */
@@ -132,7 +132,7 @@ export const OPTIONS = {
 const PARTS = { conformance: "conformance", redact: "core/redact", page: "page", view: "view" };
 
 /** The names of the files that buildProgram writes. */
-export const FILES = ["program", "later", ...Object.keys(PARTS)];
+export const FILES = ["program", "storage", "later", ...Object.keys(PARTS)];
 
 /**
  * Writes the program and its parts into a folder. With `isWhole` they need nothing but Node, and say where they stand by
@@ -162,16 +162,33 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
       define,
       write: false,
     });
+  const inputsOf = ({ metafile }) => Object.keys(metafile.inputs);
+  const ofProgram = new Set(inputsOf(await program([])));
   const shared = new Set();
-  const ofProgram = new Set(Object.keys((await program([])).metafile.inputs));
+  const storagePart = (files, more) =>
+    build({
+      ...OPTIONS,
+      ...whole,
+      ...partOf(files),
+      plugins: [takingFrom(ofProgram, shared), ...programPlugins],
+      define,
+      outfile: `${folder}/storage.js`,
+      ...more,
+    });
+  const ofStorage = new Set(inputsOf(await storagePart(doorsOf("storage"), { write: false })));
+  const taken = new Set();
   const later = await build({
     ...OPTIONS,
     ...whole,
-    ...LATER_PART,
-    plugins: [sharedWithPart(ofProgram, shared), ...programPlugins],
+    ...partOf(doorsOf("later")),
+    plugins: [takingFrom(new Set([...ofProgram, ...ofStorage]), taken), ...programPlugins],
     define,
     outfile: `${folder}/later.js`,
   });
+  const storage = await storagePart([
+    ...new Set([...doorsOf("storage"), ...[...taken].filter((file) => !ofProgram.has(file))]),
+  ]);
+  for (const file of taken) if (ofProgram.has(file)) shared.add(file);
   const { outputFiles, metafile } = await program([...shared]);
   const text = outputFiles[0].text.replace(/^#!.*\n/, "");
   writeFileSync(`${folder}/program.js`, text);
@@ -185,14 +202,17 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
   };
   // Names are half of what the libraries are.
   const page = { plugins: [inPlaceOf("src/page/script.ts", await pageScriptModule())], minify: true };
+  const ofPage = await part("page", page);
+  writeFileSync(`${folder}/page.LICENSES.txt`, licencesOf(ofPage));
   const made = [
     metafile,
+    storage.metafile,
     later.metafile,
     await part("conformance", isWhole ? {} : kit),
     await part("redact"),
-    await part("page", page),
+    ofPage,
     await part("view", { plugins: [besides("page")] }),
   ];
-  writeFileSync(`${folder}/page.LICENSES.txt`, licencesOf(made[4]));
-  return { text: text + readFileSync(`${folder}/later.js`, "utf8"), metafiles: made };
+  const texts = ["storage", "later"].map((name) => readFileSync(`${folder}/${name}.js`, "utf8"));
+  return { text: [text, ...texts].join(""), metafiles: made };
 }

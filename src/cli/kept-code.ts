@@ -18,8 +18,8 @@ const LOOKS = [2000, 30_000, 300_000];
  * switch_session takes a sixth less when its code is kept, too.
  */
 const GROWTH = 1.05;
-/** Number of code files that are kept, two for each build, V8 version and architecture. */
-const MAX_KEPT = 8;
+/** Number of code files that are kept, three for each build, V8 version and architecture. */
+const MAX_KEPT = 12;
 /** Bytes of the checksum before the code; V8 itself trusts the code that it gets. */
 const CHECKSUM = 4;
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * Starts the program, which lies next to this file in two parts, with the machine code that V8 made of it in an earlier run.
+ * Starts the program, which lies next to this file in three parts, with the machine code that V8 made of it in an earlier run.
  * Compiling it takes a fifth of the time to the first reply. The code is kept in the user's cache folder, by build, V8
  * version and architecture. `NODE_DISABLE_COMPILE_CACHE=1` turns this off.
  */
@@ -40,16 +40,14 @@ function run(part: string, ...given: unknown[]): void {
 
 const program = join(place, "program.js");
 const nodes = createRequire(program);
-let later: { exports: unknown } | undefined;
 
-/** Returns what a module of Node's, a package or another part of the program exports. */
+/** Returns what a module of Node's, a package or another part of the program exports. The program asks once for each part. */
 function load(name: string): unknown {
-  if (name !== "./later.js") return nodes(name);
-  if (!later) {
-    later = { exports: {} };
-    run("later", nodes, later);
-  }
-  return later.exports;
+  const [, part] = /^\.\/(storage|later)\.js$/.exec(name) ?? [];
+  if (part === undefined) return nodes(name);
+  const module = { exports: {} };
+  run(part, nodes, module);
+  return module.exports;
 }
 
 run("program", load, { exports: {} }, pathToFileURL(program).href);
