@@ -336,15 +336,17 @@ export function lineWith(text: string, folded: string, terms: Query): string {
 
 /** Returns where the line with most of the terms starts, and the first place of a term in it. */
 function bestLine(folded: string, terms: Query): { start: number; place: number } {
-  const lines = new Map<number, { start: number; place: number; terms: number; last: number }>();
-  for (const [nth, term] of terms.entries()) {
+  const lines = new Map<number, { start: number; place: number; terms: number }>();
+  for (const term of terms) {
     let at = folded.indexOf(term);
     for (let places = 0; at >= 0 && places < MAX_PLACES; places++) {
       const start = lineStart(folded, at);
-      const line = lines.get(start) ?? { start, place: at, terms: 0, last: -1 };
-      if (line.last < nth)
-        lines.set(start, { start, place: Math.min(line.place, at), terms: line.terms + 1, last: nth });
-      at = folded.indexOf(term, at + term.length);
+      const line = lines.get(start);
+      if (line) Object.assign(line, { place: Math.min(line.place, at), terms: line.terms + 1 });
+      else lines.set(start, { start, place: at, terms: 1 });
+      // A line counts once for each term.
+      const end = folded.indexOf("\n", at + term.length);
+      at = end < 0 ? -1 : folded.indexOf(term, end);
     }
   }
   let best: { start: number; place: number; terms: number } | undefined;
