@@ -141,14 +141,15 @@ function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep):
 }
 
 /**
- * Whether somebody brought a session back to where it was before an operation. One that is gone was not brought back: who
- * asks for the last operation hears that, and nothing older is taken back.
+ * Returns whether a session is where it was before an operation; one that had come, whether it is in the trash. A session
+ * that is gone otherwise is not back: undo refuses, and takes back nothing older.
  */
 export function isBack(deps: LifecycleDeps, { step, sessionId }: Operation): boolean {
   const { disk } = deps;
   try {
     const isThere = (path: string): boolean => exists(disk, deps.allowed(path));
     const hasSession = (path: string): boolean => isThere(path) && readHeader(disk, path)?.id === sessionId;
+    if (step?.do === "appear") return !isThere(step.to) && findItemFrom(deps, step.to, sessionId) !== undefined;
     if (step?.do === "swap") return inodeAt(deps, step.path) === step.inode;
     if (step?.do === "prune") return step.files.every(isThere);
     if (step?.do === "trash") return hasSession(step.from);
