@@ -1,0 +1,421 @@
+// Whether the tests see small faults: mutants of the sources, drawn by a seed, and which of them fail a test.
+//
+//   node scripts/mutants.js draw --seed <n> [--count 400]   draws mutants into test/mutants/drawn.json
+//   node scripts/mutants.js check                           says which of them are not in the sources any more
+//   node scripts/mutants.js run [--part <k/n>] [--only 7,12] runs the tests against each, into test/mutants/results.json
+//   node scripts/mutants.js table [--than <results.json>]   prints killed and survived by folder; 1 if one that was killed
+//                                                           in the other results survives
+//
+// A mutant is found by its function and its text, so that it stays where lines move, and is missed where they change. All
+// of them are in one copy of the sources, each behind a switch, so that nothing is built anew. Which tests reach a mutant is
+// noted in a run without any, and only those run against it: `npm test` has them all. A mutant of what a module does when
+// it is loaded runs against the whole unit tier. What runs in a browser has no mutants.
+import { execFileSync, spawnSync } from "node:child_process";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, relative } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { parseSync } from "vite";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const DRAWN = join(ROOT, "test/mutants/drawn.json");
+const RESULTS = join(ROOT, "test/mutants/results.json");
+/** Folders whose code runs in a browser. */
+const ELSEWHERE = /^src\/page\/script\//;
+/** Seconds after which a run counts as one that hangs, beside three times what the tests took without a mutant. */
+const PATIENCE = 120;
+
+const COMPARISONS = { "<": "<=", "<=": "<", ">": ">=", ">=": ">", "===": "!==", "!==": "===" };
+const ARITHMETIC = { "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&" };
+const isText = (node) => node.type === "TemplateLiteral" || (node.type === "Literal" && typeof node.value === "string");
+
+/** By operator: the text in place of a node; undefined where it does not fit. `of` returns the text of a node. */
+const OPERATORS = {
+  comparison: (node, of) =>
+    node.type === "BinaryExpression" && COMPARISONS[node.operator]
+      ? `${of(node.left)} ${COMPARISONS[node.operator]} ${of(node.right)}`
+      : undefined,
+  arithmetic: (node, of) =>
+    node.type === "BinaryExpression" && ARITHMETIC[node.operator] && !isText(node.left) && !isText(node.right)
+      ? `${of(node.left)} ${ARITHMETIC[node.operator]} ${of(node.right)}`
+      : undefined,
+  logic: (node, of) =>
+    node.type !== "LogicalExpression"
+      ? undefined
+      : node.operator === "??"
+        ? of(node.left)
+        : `${of(node.left)} ${node.operator === "&&" ? "||" : "&&"} ${of(node.right)}`,
+  negation: (node, of) => (node.type === "UnaryExpression" && node.operator === "!" ? of(node.argument) : undefined),
+  constant: (node) => (node.type === "Literal" && typeof node.value === "number" ? String(node.value + 1) : undefined),
+  truth: (node) => (node.type === "Literal" && typeof node.value === "boolean" ? String(!node.value) : undefined),
+  "call left out": (node) => (node.type === "ExpressionStatement" && callIn(node.expression) ? "" : undefined),
+  "await dropped": (node, of) => (node.type === "AwaitExpression" ? of(node.argument) : undefined),
+  "branch never taken": (node) => (node.type === "IfStatement" ? "" : undefined),
+  "arguments exchanged": (node, of) =>
+    node.type === "CallExpression" && !node.optional && areTwo(node.arguments, of)
+      ? `${of(node.callee)}(${[node.arguments[1], node.arguments[0], ...node.arguments.slice(2)].map(of).join(", ")})`
+      : undefined,
+};
+
+const callIn = (node) =>
+  (node.type === "CallExpression" && node.callee.type !== "Super") ||
+  (node.type === "AwaitExpression" && node.argument.type === "CallExpression");
+const areTwo = (all, of) =>
+  all.length > 1 && all.slice(0, 2).every(({ type }) => type !== "SpreadElement") && of(all[0]) !== of(all[1]);
+
+const PASSED_THROUGH = new Set([
+  "TSAsExpression",
+  "TSNonNullExpression",
+  "TSSatisfiesExpression",
+  "TSParameterProperty",
+]);
+const oneLine = (text) => text.replace(/\s+/g, " ");
+
+/** Returns the places of a source file at which a mutant may be: function, operator, text, its replacement, and where. */
+function placesIn(file, text) {
+  const places = [];
+  const of = (node) => text.slice(node.start, node.end);
+  const visit = (node, where, parent) => {
+    if (node.type.startsWith("TS") && !PASSED_THROUGH.has(node.type)) return;
+    if (node.type === "ImportDeclaration" || node.type === "ExportAllDeclaration") return;
+    const inside = nameOf(node, parent, where);
+    const isKey = parent?.key === node && !parent.computed;
+    for (const [operator, replace] of Object.entries(isKey || parent?.type === "ChainExpression" ? {} : OPERATORS)) {
+      const to = replace(node, of);
+      if (to !== undefined) places.push({ where: inside, operator, from: oneLine(of(node)), to, node });
+    }
+    for (const [member, value] of Object.entries(node)) {
+      if (member === "parent" || member === "typeAnnotation" || member === "returnType") continue;
+      for (const child of Array.isArray(value) ? value : [value])
+        if (child !== null && typeof child === "object" && typeof child.type === "string") visit(child, inside, node);
+    }
+  };
+  visit(parseSync(file, text, { lang: "ts" }).program, "", undefined);
+  const counts = new Map();
+  return places.map((place) => {
+    const key = keyOf(place);
+    const nth = counts.get(key) ?? 0;
+    counts.set(key, nth + 1);
+    return { ...place, nth };
+  });
+}
+
+const keyOf = ({ where, operator, from }) => JSON.stringify([where, operator, from]);
+
+/** Returns the name of the function that a node is, behind those around it; that around it for any other node. */
+function nameOf(node, parent, where) {
+  const named = (name) => (where === "" ? name : `${where}.${name}`);
+  if (/^Class|^FunctionDeclaration$/.test(node.type) && node.id) return named(node.id.name);
+  if (!/^(ArrowFunction|Function)Expression$/.test(node.type)) return where;
+  const name = parent?.key?.name ?? parent?.id?.name;
+  return name === undefined ? where : named(name);
+}
+
+function sourceFiles() {
+  return readdirSync(join(ROOT, "src"), { recursive: true })
+    .map((path) => `src/${path}`)
+    .filter((path) => path.endsWith(".ts") && !path.endsWith(".d.ts") && !ELSEWHERE.test(path))
+    .sort();
+}
+
+const read = (path) => readFileSync(join(ROOT, path), "utf8");
+const isCode = (line) => !/^\s*(\/\/|\/?\*|$)/.test(line);
+
+/** Returns numbers from 0 to 1 that follow from a seed. */
+function random(seed) {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = Math.imul(state ^ (state >>> 15), state | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Draws mutants: a line of code of all sources first, then an operator that its file has a place for, then the place. */
+function draw(seed, count) {
+  const files = sourceFiles().map((file) => {
+    const text = read(file);
+    return { file, lines: text.split("\n").filter(isCode).length, places: placesIn(file, text) };
+  });
+  const total = files.reduce((sum, { lines }) => sum + lines, 0);
+  const atLine = (line) => {
+    let past = 0;
+    return files.findIndex(({ lines }) => {
+      past += lines;
+      return line < past;
+    });
+  };
+  const next = random(seed);
+  const pick = (list) => list[Math.floor(next() * list.length)];
+  const drawn = new Map();
+  while (drawn.size < count) {
+    const { file, places } = files[atLine(Math.floor(next() * total))];
+    if (places.length === 0) continue;
+    const operator = pick([...new Set(places.map((place) => place.operator))]);
+    const { node, ...place } = pick(places.filter((one) => one.operator === operator));
+    drawn.set(`${file} ${node.start} ${operator}`, { file, ...place, to: oneLine(place.to) });
+  }
+  const mutants = [...drawn.values()].map((mutant, n) => ({ id: n + 1, ...mutant }));
+  mkdirSync(dirname(DRAWN), { recursive: true });
+  writeFileSync(
+    DRAWN,
+    `{"seed":${seed},"mutants":[\n${mutants.map((mutant) => JSON.stringify(mutant)).join(",\n")}\n]}\n`,
+  );
+  console.log(
+    `${count} mutants drawn with the seed ${seed}, of ${files.reduce((sum, { places }) => sum + places.length, 0)} places.`,
+  );
+}
+
+/** Returns the drawn mutants with their nodes, by file. Throws and names those that are not in the sources any more. */
+function found() {
+  const { mutants } = JSON.parse(readFileSync(DRAWN, "utf8"));
+  const missing = [];
+  const byFile = new Map();
+  for (const mutant of mutants) {
+    const text = existsSync(join(ROOT, mutant.file)) ? read(mutant.file) : undefined;
+    const places = text === undefined ? [] : placesIn(mutant.file, text);
+    const place = places.find((one) => keyOf(one) === keyOf(mutant) && one.nth === mutant.nth);
+    if (!place) missing.push(`${mutant.id} ${mutant.file} ${mutant.where}: ${mutant.operator}: ${mutant.from}`);
+    else byFile.set(mutant.file, [...(byFile.get(mutant.file) ?? []), { ...mutant, to: place.to, node: place.node }]);
+  }
+  if (missing.length > 0)
+    throw new Error(
+      `Not in the sources any more; name their new places in ${relative(ROOT, DRAWN)}:\n${missing.join("\n")}`,
+    );
+  return byFile;
+}
+
+/** Returns a source text in which each mutant is behind its switch. */
+function withSwitches(text, mutants) {
+  const render = (start, end, inside) => {
+    let made = "";
+    let at = start;
+    const outer = inside.filter(({ node }) => !inside.some((other) => isAround(other, node)));
+    const seen = new Set();
+    for (const { node } of outer.sort((a, b) => a.node.start - b.node.start)) {
+      const key = `${node.start}-${node.end}`;
+      if (seen.has(key)) continue;
+      seen.add(key);
+      made += text.slice(at, node.start) + switched(node, inside);
+      at = node.end;
+    }
+    return made + text.slice(at, end);
+  };
+  const isAround = ({ node: outer }, node) =>
+    (outer.start <= node.start && outer.end > node.end) || (outer.start < node.start && outer.end >= node.end);
+  const switched = (node, inside) => {
+    const own = inside.filter((one) => one.node.start === node.start && one.node.end === node.end);
+    const within = inside.filter((one) => isAround({ node }, one.node));
+    let made = render(node.start, node.end, within);
+    for (const { id, operator, to } of own) {
+      const isOn = `mutant_(${id})`;
+      if (operator === "branch never taken") {
+        const test = render(
+          node.test.start,
+          node.test.end,
+          within.filter(
+            (one) => isAround({ node }, one.node) && one.node.start >= node.test.start && one.node.end <= node.test.end,
+          ),
+        );
+        const rest = render(
+          node.test.end,
+          node.end,
+          within.filter((one) => one.node.start >= node.test.end),
+        );
+        made = `if (!${isOn} && (${test})${rest}`;
+      } else if (operator === "call left out") made = `{ if (!${isOn}) ${made} }`;
+      else made = `(${isOn} ? (${to}) : (${made}))`;
+    }
+    return made;
+  };
+  return render(0, text.length, mutants);
+}
+
+/** The switch: on for the mutant that the file beside names, or noting what a test reaches. */
+const SWITCH = (control) => `import { appendFileSync, mkdirSync, readFileSync } from "node:fs";
+const [how = "", what = ""] = (() => { try { return readFileSync(${JSON.stringify(control)}, "utf8").split(" "); } catch { return []; } })();
+const active = how === "active" ? Number(what) : -1;
+const noted = new Set<string>();
+export function mutant_(id: number): boolean {
+  if (how === "record") {
+    const test = (globalThis as any).mutantTest ?? "";
+    const key = test + " " + id;
+    if (!noted.has(key)) { noted.add(key); mkdirSync(what, { recursive: true }); appendFileSync(what + "/" + process.pid, id + " " + test + "\\n"); }
+  }
+  return id === active;
+}
+`;
+
+/** Makes a copy of the project with all mutants in it. Returns its folder, and a function that throws their switches. */
+function makeCopy(byFile) {
+  const folder = mkdtempSync(join(tmpdir(), "mutants-"));
+  const control = join(folder, "mutant");
+  const archive = execFileSync("git", ["archive", "HEAD"], { cwd: ROOT, maxBuffer: 1 << 30 });
+  execFileSync("tar", ["-x", "-C", folder], { input: archive });
+  symlinkSync(join(ROOT, "node_modules"), join(folder, "node_modules"));
+  writeFileSync(join(folder, "src/mutant.ts"), SWITCH(control));
+  for (const [file, mutants] of byFile) {
+    const text = read(file);
+    const [first] = /^#!.*\n/.exec(text) ?? [""];
+    const path = relative(dirname(file), "src/mutant.ts");
+    const head = `${first}// @ts-nocheck\nimport { mutant_ } from "${path.startsWith(".") ? path : `./${path}`}";\n`;
+    writeFileSync(join(folder, file), head + withSwitches(text, mutants).slice(first.length));
+  }
+  const setup = join(folder, "test/support/equality.ts");
+  writeFileSync(
+    setup,
+    `${readFileSync(setup, "utf8")}\n;(globalThis as any).mutantTest = (await import("vitest")).expect.getState().testPath;\n`,
+  );
+  return { folder, turn: (text) => writeFileSync(control, text) };
+}
+
+const vitest = (folder, args, timeout) =>
+  spawnSync(process.execPath, [join(folder, "node_modules/vitest/vitest.mjs"), "run", ...args], {
+    cwd: folder,
+    env: { ...process.env, NO_COLOR: "1", FORCE_COLOR: "0" },
+    encoding: "utf8",
+    timeout,
+    killSignal: "SIGKILL",
+    maxBuffer: 1 << 28,
+  });
+
+/** The test files of a project. */
+function filesOf(folder, project) {
+  const { stdout } = spawnSync(
+    process.execPath,
+    [join(folder, "node_modules/vitest/vitest.mjs"), "list", "--project", project, "--filesOnly", "--json"],
+    { cwd: folder, encoding: "utf8", maxBuffer: 1 << 28 },
+  );
+  return JSON.parse(stdout).map(({ file }) => relative(folder, file));
+}
+
+/** Runs the tests without a mutant. Returns by mutant the test files that reach it, and how long each took; those that fail do not count. */
+function record({ folder, turn }) {
+  const reached = new Map();
+  const failing = new Set();
+  const took = new Map();
+  const place = join(folder, "reached");
+  /** What processes reach that a test starts is what `file` reaches. */
+  const runOnce = (args, file) => {
+    rmSync(place, { recursive: true, force: true });
+    turn(`record ${place}`);
+    const out = join(folder, "report.json");
+    vitest(folder, [...args, "--reporter", "json", "--outputFile", out]);
+    for (const { name, status, startTime, endTime } of JSON.parse(readFileSync(out, "utf8")).testResults) {
+      const path = relative(folder, name);
+      took.set(path, (took.get(path) ?? 0) + endTime - startTime);
+      if (status === "failed") failing.add(path);
+    }
+    for (const name of existsSync(place) ? readdirSync(place) : [])
+      for (const line of readFileSync(join(place, name), "utf8").split("\n").slice(0, -1)) {
+        const [id, test = ""] = line.split(" ");
+        const path = test === "" ? file : relative(folder, test);
+        if (path !== undefined) reached.set(Number(id), new Set([...(reached.get(Number(id)) ?? []), path]));
+      }
+  };
+  runOnce(["--project", "unit"]);
+  for (const file of filesOf(folder, "system")) {
+    console.log(`reached by ${file} ...`);
+    runOnce(["--project", "system", file], file);
+  }
+  const sound = ([id, files]) => [
+    id,
+    [...files].filter((file) => !failing.has(file)).sort((a, b) => took.get(a) - took.get(b)),
+  ];
+  console.log(`Left out, because they fail without a mutant: ${[...failing].join(", ") || "none"}.`);
+  return { reached: new Map([...reached].map(sound)), failing: [...failing], took };
+}
+
+/** Runs the tests that reach a mutant, up to the first that fails. Returns how it ended, and by which test. */
+function attack({ folder, turn }, mutant, { reached, failing, took }) {
+  const files = reached.get(mutant.id) ?? [];
+  if (files.length === 0) return { outcome: "not reached" };
+  turn(`active ${mutant.id}`);
+  const isLoaded = mutant.where === "";
+  const without = failing.flatMap((file) => ["--exclude", file]);
+  const args = isLoaded ? ["--project", "unit", ...without] : ["--project", "unit", "--project", "system", ...files];
+  const usual = isLoaded ? 60_000 : files.reduce((sum, file) => sum + (took.get(file) ?? 0), 0);
+  const { status, stdout } = vitest(folder, [...args, "--bail", "1"], PATIENCE * 1000 + 3 * usual);
+  if (status === 0) return { outcome: "survived", files: files.length };
+  const [, by] = /FAIL\s+(?:\|?\w+\|?\s+)?(test\S+)/.exec(stdout) ?? [];
+  return { outcome: status === null ? "killed by a test that hangs" : "killed", by };
+}
+
+/** Attacks all mutants, or a part of them, and writes each result down at once. Those that have one are left out. */
+function run({ part, only }) {
+  const byFile = found();
+  const all = [...byFile.values()].flat().sort((a, b) => a.id - b.id);
+  const wanted = new Set(only?.split(",").map(Number));
+  const [k, n] = (part ?? "1/1").split("/").map(Number);
+  const results = existsSync(RESULTS) ? JSON.parse(readFileSync(RESULTS, "utf8")) : {};
+  const copy = makeCopy(byFile);
+  try {
+    const known = record(copy);
+    for (const mutant of all) {
+      if (only ? !wanted.has(mutant.id) : results[mutant.id] !== undefined || mutant.id % n !== k % n) continue;
+      results[mutant.id] = attack(copy, mutant, known);
+      writeFileSync(RESULTS, `${JSON.stringify(results, null, 1)}\n`);
+      console.log(`${mutant.id} ${mutant.file} ${mutant.where}: ${mutant.operator}: ${results[mutant.id].outcome}`);
+    }
+  } finally {
+    rmSync(copy.folder, { recursive: true, force: true });
+  }
+}
+
+/** Prints killed and survived by folder. Returns whether one that was killed in the other results survives. */
+function print(than) {
+  const { seed, mutants } = JSON.parse(readFileSync(DRAWN, "utf8"));
+  const results = JSON.parse(readFileSync(RESULTS, "utf8"));
+  const folders = new Map();
+  for (const { id, file } of mutants) {
+    const folder = file
+      .split("/")
+      .slice(0, 3)
+      .join("/")
+      .replace(/\/[^/]+\.ts$/, "");
+    const counts = folders.get(folder) ?? { killed: 0, survived: 0, "not reached": 0, open: 0 };
+    counts[results[id]?.outcome.replace(/ by .*/, "") ?? "open"]++;
+    folders.set(folder, counts);
+  }
+  console.log(`Seed ${seed}\n\n| folder | killed | survived | not reached | open |\n| --- | --- | --- | --- | --- |`);
+  const row = (name, { killed, survived, "not reached": missed, open }) =>
+    console.log(`| ${name} | ${killed} | ${survived} | ${missed} | ${open} |`);
+  for (const [name, counts] of [...folders].sort()) row(name, counts);
+  const sum = (member) => [...folders.values()].reduce((total, counts) => total + counts[member], 0);
+  row("all", Object.fromEntries(["killed", "survived", "not reached", "open"].map((member) => [member, sum(member)])));
+  if (than === undefined) return false;
+  const before = JSON.parse(readFileSync(than, "utf8"));
+  const isKilled = (result) => result?.outcome.startsWith("killed");
+  const lost = mutants.filter(({ id }) => isKilled(before[id]) && results[id] !== undefined && !isKilled(results[id]));
+  for (const { id, file, where, operator, from } of lost)
+    console.log(`Was killed and survives: ${id} ${file} ${where}: ${operator}: ${from}`);
+  return lost.length > 0;
+}
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    seed: { type: "string" },
+    count: { type: "string", default: "400" },
+    part: { type: "string" },
+    only: { type: "string" },
+    than: { type: "string" },
+  },
+});
+const [command] = positionals;
+if (command === "draw") draw(Number(values.seed ?? Math.floor(Math.random() * 2 ** 31)), Number(values.count));
+else if (command === "check") found();
+else if (command === "run") run(values);
+else if (command === "table") process.exitCode = print(values.than) ? 1 : 0;
+else throw new Error("draw, check, run or table?");
