@@ -32,6 +32,11 @@ export class SessionTable {
     return this.current ? [this.current, ...others] : others;
   }
 
+  /** The number of open sessions. */
+  get count(): number {
+    return this.kept.size + (this.current && !this.isKept(this.current) ? 1 : 0);
+  }
+
   /** Returns the open session with an id, which another program may have given it by putting another file in its place. */
   get(id: string): Session | undefined {
     if (id === this.current?.id) return this.current;

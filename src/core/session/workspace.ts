@@ -83,6 +83,11 @@ export class Workspace {
     return this.here.all;
   }
 
+  /** The number of open sessions. */
+  get sessionCount(): number {
+    return this.here.count;
+  }
+
   /** Returns the open session with an id. */
   openWith(id: string): Session | undefined {
     return this.here.get(id);

@@ -119,12 +119,12 @@ export class Upkeep {
 
   /** Closes sessions soon, where one was opened and there may be no room for it until the next look. */
   noteOpened(sharing: Sharing | undefined): void {
-    if (this.room.mayLack(this.host.workspace.sessions.length)) this.makeRoomSoon(sharing);
+    if (this.room.mayLack(this.host.workspace.sessionCount)) this.makeRoomSoon(sharing);
   }
 
   /** Returns what a call waits for that is about to open a session; undefined where there is room for one more. */
   roomToOpen(sharing: Sharing | undefined): Promise<void> | undefined {
-    if (this.waiting.length === 0 && !this.room.mayLack(this.host.workspace.sessions.length + 1)) return undefined;
+    if (this.waiting.length === 0 && !this.room.mayLack(this.host.workspace.sessionCount + 1)) return undefined;
     const hasRoom = new Promise<void>((goOn) => this.waiting.push(goOn));
     this.makeRoomSoon(sharing);
     return hasRoom;
