@@ -8,6 +8,7 @@ import {
   concat,
   elements,
   holdsAt,
+  knownValueEnd,
   type Member,
   memberOf,
   members,
@@ -275,7 +276,7 @@ export function messageText(
     const message = retainedMessages(line)[item.index ?? 0];
     return message && line.subarray(message.start, message.end);
   }
-  const found = members(line) ?? [];
+  const found = members(line, 0, line.length, knownValueEnd) ?? [];
   const raw = (name: string): Uint8Array | undefined => {
     const member = memberOf(found, name);
     return member && line.subarray(member.start, member.end);

@@ -11,6 +11,8 @@ export interface LineVisitor {
   line(number: number, start: number, b: Uint8Array, at: number, end: number): void;
   /** Visits a line longer than a chunk: its beginning `head`, and its last byte that is not a carriage return. */
   long(number: number, start: number, length: number, head: Uint8Array, last: number): void;
+  /** Called before the lines that end in `b[0, end)` are visited. */
+  chunk?(b: Uint8Array, end: number): void;
 }
 
 export interface Scanned {
@@ -50,6 +52,7 @@ export function scanLines(
     if (count <= 0) break;
     const filled = held + count;
     const view = chunk.subarray(0, filled);
+    visitor.chunk?.(chunk, filled);
     let at = 0;
     for (let end = view.indexOf(LINE_FEED, held); end >= 0; end = view.indexOf(LINE_FEED, at)) {
       number++;
