@@ -18,7 +18,7 @@ import { openingOf } from "../storage/opening.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { once } from "../storage/when-used.ts";
 import { foreignStore, segmentedStore } from "./others.ts";
-import type { Durability } from "./types.ts";
+import type { SessionOptions } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
 export { isContainerName } from "../storage/fs/container-paths.ts";
@@ -55,7 +55,11 @@ function locksFor(stateFolder: string): Locks {
 const PUT_OFF = 50;
 
 /** Returns the stores of a session folder. */
-export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): SessionStores {
+export function storesFor(
+  folder: string,
+  { durability = "os" }: SessionOptions,
+  kind: "jsonl" | "memory" = "jsonl",
+): SessionStores {
   const { state } = storagePaths();
   const paths = { flat: folder, state };
   const cwd = process.cwd();
