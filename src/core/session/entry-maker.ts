@@ -58,14 +58,14 @@ export class EntryMaker {
 
   /**
    * Returns the lines of drafts, each of which continues the one before unless it names a parent; the first continues
-   * the entry at `leaf`. Throws invalid_entry, entry_not_found.
+   * the entry at `leaf`, whose id is given, too. Throws invalid_entry, entry_not_found.
    */
-  linesOf(drafts: readonly Draft[], leaf: number, batch?: BatchOf): NewLines {
+  linesOf(drafts: readonly Draft[], leaf: number, leafId: string | null, batch?: BatchOf): NewLines {
     const { nodes } = this.entries.log;
     const made = new NewLines();
     const count = drafts.length;
     const others = count > 1 ? new Set<string>() : undefined;
-    let parentId = leaf < 0 ? null : nodes.id(leaf);
+    let parentId = leafId;
     let packedParent = leaf < 0 ? -1 : nodes.packedId(leaf);
     for (let index = 0; index < count; index++) {
       const draft = drafts[index];

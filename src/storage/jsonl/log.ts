@@ -223,7 +223,8 @@ export class JsonlBackend implements Backend {
   /** Makes sure, before a write, that what is known of the file is what is there. Throws storage_failed. */
   private confirm(appending = false): void {
     const { file, state } = this;
-    if (state.isConfirmed && file.seen && isSameStamp(file.info(), file.seen)) return;
+    const { seen } = file;
+    if (state.isConfirmed && seen && isSameStamp(file.info(), seen)) return;
     const { kind } = this.others.checkFile(appending);
     if (kind !== "replaced" && kind !== "gone") return;
     state.isConfirmed = false;

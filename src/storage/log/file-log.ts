@@ -324,7 +324,7 @@ export class FileLog implements CopiedLog {
     if (this.readOnly) throw this.readOnly;
     this.commits.requireKept();
     this.acquireLock();
-    if (!this.persisted && defer) {
+    if (defer && !this.persisted) {
       this.backend.requireFreeName();
       this.backend.addDeferred(lines, heads);
       this.backend.state.durableCount = this.nodes.count;
