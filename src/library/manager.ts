@@ -424,7 +424,8 @@ export class SessionManager {
   /** Throws entry_not_found unless there is such an entry, of ours or of another program. */
   private requireEntry(id: string): void {
     this.lookAround();
-    if (this.session.find(id) < 0) this.addForeignEntries();
+    if (this.session.find(id) >= 0) return;
+    this.addForeignEntries();
     positionOf(this.session, id);
   }
 

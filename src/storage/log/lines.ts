@@ -3,8 +3,10 @@
 import { bytesOf } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 
-/** Bytes of one read. Two of them fit the second-level cache. */
+/** Bytes of a line that is visited as a whole, and of one read of many lines. Two of them fit the second-level cache. */
 export const CHUNK = 1 << 20;
+/** Bytes of one read of a scan: those after the first go into memory that is in use already. */
+const PIECE = 1 << 18;
 
 export interface LineVisitor {
   /** Visits the line `b[at, end)`, line feed excluded, which lies at `start` in the file. `number` counts from 1. */
@@ -81,7 +83,7 @@ export function scanLines(
 
 /** Returns a buffer for what is left of a file, as it seems: some files have no size and bytes nevertheless. */
 function bufferFor(left: number): Buffer {
-  return Buffer.allocUnsafe(left > 0 ? Math.min(CHUNK, left) : CHUNK);
+  return Buffer.allocUnsafe(left > 0 ? Math.min(PIECE, left) : CHUNK);
 }
 
 /** Returns the last byte of `b[0, end)` that is not a carriage return, or `before` when there is none. */
