@@ -246,8 +246,8 @@ export class Nodes {
   /** Adds a node with the head of another's, whose line is the same, and returns its position. */
   addLike(other: Nodes, position: number): number {
     const head = other.headOf(position);
-    const type = head.type < KNOWN_TYPES.length ? head.type : this.typeCode(other.typeNames[head.type]);
-    return this.add({ ...head, type });
+    if (head.type < KNOWN_TYPES.length) return this.add(head);
+    return this.add({ ...head, type: this.typeCode(other.typeNames[head.type]) });
   }
 
   /** Returns the head that a node was added with, by the codes of these nodes. */

@@ -275,6 +275,9 @@ export function makeFolders(
   });
 }
 
+/** Asked once: `process` is a getter, which two looks at a file in each append would call. */
+const HAS_OWNERS = process.getuid !== undefined;
+
 function fileInfo(stats: fs.Stats): FileInfo {
   return {
     kind: (stats.mode & S_IFMT) === S_IFREG ? "file" : kindOf(stats),
@@ -285,7 +288,7 @@ function fileInfo(stats: fs.Stats): FileInfo {
     mode: stats.mode & 0o7777,
     changed: stats.ctimeMs,
     links: stats.nlink,
-    owner: process.getuid ? stats.uid : undefined,
+    owner: HAS_OWNERS ? stats.uid : undefined,
   };
 }
 
