@@ -160,7 +160,8 @@ class LinesAhead {
       noted = this;
     }
     const place = 4 * this.next;
-    return this.next < this.count && this.from + lines[place] === past && lines[place + 3] !== 0 ? place : -1;
+    if (this.next === this.count || this.from + lines[place] !== past || lines[place + 3] === 0) return -1;
+    return start === (place === 0 ? this.from : this.from + lines[place - 4] + 1) ? place : -1;
   }
 }
 
@@ -191,6 +192,7 @@ export class HeadReader implements Head {
   readAhead(b?: Uint8Array, end = 0): void {
     const fast = b && end >= MANY_BYTES ? fastPath() : null;
     this.ahead = b && fast ? new LinesAhead(fast, b, end) : undefined;
+    noted = undefined;
   }
 
   /** Reads the head of one of the lines that were read ahead. Returns false for any other line. */

@@ -60,6 +60,16 @@ describe("lines that are read ahead", () => {
     expect([3, 7, 11, 15].map((place) => lines[place])).toEqual([257, 2, 3, 0]);
   });
 
+  test("are whole lines", () => {
+    const heads = new HeadReader(new Nodes());
+    const bytes = bytesOf(`${many.slice(0, 100).join("\n")}\n`);
+    const [first, second] = many.map((line) => line.length);
+    heads.readAhead(bytes, bytes.length);
+    expect(heads.readFast(bytes, 0, first)).toBe(true);
+    expect(heads.readFast(bytes, first + 2, first + 1 + second)).toBe(false);
+    expect(heads.readFast(bytes, first + 1, first + 1 + second)).toBe(true);
+  });
+
   test.each([
     ["an empty line", ""],
     ["a line with a carriage return", `${message(3)}\r`],
