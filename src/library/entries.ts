@@ -93,7 +93,8 @@ export function projection(
 ): SessionProjection {
   const messages: AgentMessage[] = [];
   const bySource = new Map<number, AgentMessage[]>();
-  for (const item of contextAt(tree, bodies, leaf).items) {
+  const context = contextAt(tree, bodies, leaf);
+  for (const item of context.items) {
     const message = messageOf(tree, bodies, item);
     if (!message) continue;
     messages.push(message);
@@ -101,7 +102,7 @@ export function projection(
     if (own) own.push(message);
     else bySource.set(item.position, [message]);
   }
-  const entries = spanEntries(spanAt(tree, bodies, leaf)).map((position) => ({
+  const entries = spanEntries(context).map((position) => ({
     sourceEntry: bodies.entry(position) as unknown as SessionEntry,
     messages: bySource.get(position) ?? [],
   }));

@@ -9,7 +9,15 @@ import type { SessionStores } from "../core/ports/stores.ts";
 import { containedDisk } from "../storage/fs/contained-disk.ts";
 import { isContainerName } from "../storage/fs/container-paths.ts";
 import { realDisk } from "../storage/fs/disk.ts";
-import { containerFor, fileFor, findPaths, folderFor, folderName, type StoragePaths } from "../storage/fs/paths.ts";
+import {
+  containerFor,
+  fileFor,
+  findPaths,
+  folderFor,
+  folderName,
+  type StoragePaths,
+  type Variables,
+} from "../storage/fs/paths.ts";
 import { jsonlStore } from "../storage/jsonl/store.ts";
 import { type Locks, makeLocks, noLocks, sharedLocks } from "../storage/locks/locks.ts";
 import { snapshotCache } from "../storage/log/snapshot-cache.ts";
@@ -18,7 +26,7 @@ import { openingOf } from "../storage/opening.ts";
 import { realEnv } from "../storage/system-env.ts";
 import { once } from "../storage/when-used.ts";
 import { foreignStore, segmentedStore } from "./others.ts";
-import type { Durability } from "./types.ts";
+import type { SessionOptions } from "./types.ts";
 
 /** The storage that the rest of the library uses. */
 export { isContainerName } from "../storage/fs/container-paths.ts";
@@ -35,7 +43,9 @@ export const env = realEnv;
 
 /** Returns the folders that the environment names now, without the flat one that only Pi's program uses. */
 export function storagePaths(): StoragePaths {
-  return findPaths({ ...process.env, PI_CODING_AGENT_SESSION_DIR: undefined }, undefined, () => undefined);
+  // A copy of the environment takes 0.3 ms.
+  const variables = Object.create(process.env, { PI_CODING_AGENT_SESSION_DIR: { value: undefined } }) as Variables;
+  return findPaths(variables, undefined, () => undefined);
 }
 
 /** Locks by state folder: every manager of this process shares them. */
@@ -55,7 +65,11 @@ function locksFor(stateFolder: string): Locks {
 const PUT_OFF = 50;
 
 /** Returns the stores of a session folder. */
-export function storesFor(folder: string, durability: Durability, kind: "jsonl" | "memory" = "jsonl"): SessionStores {
+export function storesFor(
+  folder: string,
+  { durability = "os" }: SessionOptions,
+  kind: "jsonl" | "memory" = "jsonl",
+): SessionStores {
   const { state } = storagePaths();
   const paths = { flat: folder, state };
   const cwd = process.cwd();

@@ -88,7 +88,7 @@ export function findSessionById(cwd: string, id: string, sessionDir?: string): s
 function cwdFilter(cwd: string, folder: string): (own: unknown) => boolean {
   const wanted = absolutePath(cwd);
   const isDefault = folder === defaultFolder(cwd);
-  return (own) => (typeof own === "string" && own !== "" ? absolutePath(own) === wanted : isDefault);
+  return (own) => (typeof own === "string" && own !== "" ? own === wanted || absolutePath(own) === wanted : isDefault);
 }
 
 function sessionFiles(folder: string): string[] {

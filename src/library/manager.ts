@@ -65,16 +65,11 @@ export class SessionManager {
   private checkedAt = Number.NaN;
 
   /** `folder` is that of new sessions; empty for sessions in memory. */
-  private constructor(
-    cwd: string,
-    folder: string,
-    { durability = "os" }: SessionOptions,
-    session: (stores: SessionStores) => Session,
-  ) {
+  private constructor(cwd: string, folder: string, stores: SessionStores, session: Session) {
     this.cwd = absolutePath(cwd);
     this.folder = folder;
-    this.stores = storesFor(folder, durability, folder === "" ? "memory" : "jsonl");
-    this.resources = new HeldSession(this, session(this.stores));
+    this.stores = stores;
+    this.resources = new HeldSession(this, session);
     this.prepareFolder();
   }
 
@@ -82,9 +77,9 @@ export class SessionManager {
 
   /** Makes a new session. Its file goes into `sessionDir`, by default the folder of the working directory. */
   static create(cwd: string, sessionDir?: string, options: NewSessionOptions & SessionOptions = {}): SessionManager {
-    return new SessionManager(cwd, folderOr(sessionDir, cwd), options, (stores) =>
-      newSession(stores, beginningFor(cwd, options)),
-    );
+    const folder = folderOr(sessionDir, cwd);
+    const stores = storesFor(folder, options);
+    return new SessionManager(cwd, folder, stores, newSession(stores, beginningFor(cwd, options)));
   }
 
   /**
@@ -95,25 +90,25 @@ export class SessionManager {
   static open(path: string, sessionDir?: string, cwdOverride?: string, options: SessionOptions = {}): SessionManager {
     const file = absolutePath(path);
     const folder = absolutePath(sessionDir || `${file}/..`);
-    const stores = storesFor(folder, options.durability ?? "os");
-    const session = stores.holds(file) ? openSession(stores, file) : undefined;
-    const cwd = cwdOverride ?? session?.log.header.cwd ?? process.cwd();
-    const make = (): Session => session ?? newSession(stores, beginningFor(cwd, {}, file));
-    return new SessionManager(cwd, folder, options, make);
+    const stores = storesFor(folder, options);
+    const found = stores.holds(file) ? openSession(stores, file) : undefined;
+    const cwd = cwdOverride ?? found?.log.header.cwd ?? process.cwd();
+    return new SessionManager(cwd, folder, stores, found ?? newSession(stores, beginningFor(cwd, {}, file)));
   }
 
   /** Opens the session of a working directory that was changed last, or makes a new one. */
   static continueRecent(cwd: string, sessionDir?: string, options: SessionOptions = {}): SessionManager {
     const folder = folderOr(sessionDir, cwd);
+    const stores = storesFor(folder, options);
     const latest = findMostRecentSession(folder, cwd);
-    return new SessionManager(cwd, folder, options, (stores) =>
-      latest === null ? newSession(stores, beginningFor(cwd, {})) : openSession(stores, latest),
-    );
+    const session = latest === null ? newSession(stores, beginningFor(cwd, {})) : openSession(stores, latest);
+    return new SessionManager(cwd, folder, stores, session);
   }
 
   /** Makes a session without a file, which may begin with given entries (and a header). */
   static inMemory(cwd: string = process.cwd(), options: NewSessionOptions = {}, entries?: FileEntry[]): SessionManager {
-    return new SessionManager(cwd, "", {}, () => sessionInMemory(beginningFor(cwd, options), entries ?? []));
+    const session = sessionInMemory(beginningFor(cwd, options), entries ?? []);
+    return new SessionManager(cwd, "", storesFor("", {}, "memory"), session);
   }
 
   /**
@@ -127,14 +122,13 @@ export class SessionManager {
     options: NewSessionOptions & SessionOptions = {},
   ): SessionManager {
     const parentSession = absolutePath(sourcePath);
-    return new SessionManager(targetCwd, folderOr(sessionDir, targetCwd), options, (stores) => {
-      const { id } = options;
-      const make = (): Beginning => ({
-        ...beginningFor(targetCwd, { id, parentSession }),
-        attachmentsOf: parentSession,
-      });
-      return copyOf(stores, parentSession, stores.forNew, make);
+    const folder = folderOr(sessionDir, targetCwd);
+    const stores = storesFor(folder, options);
+    const make = (): Beginning => ({
+      ...beginningFor(targetCwd, { id: options.id, parentSession }),
+      attachmentsOf: parentSession,
     });
+    return new SessionManager(targetCwd, folder, stores, copyOf(stores, parentSession, stores.forNew, make));
   }
 
   /** Lists the sessions of a working directory, the most recent first. Files that are not sessions are skipped. */
@@ -430,7 +424,8 @@ export class SessionManager {
   /** Throws entry_not_found unless there is such an entry, of ours or of another program. */
   private requireEntry(id: string): void {
     this.lookAround();
-    if (this.session.find(id) < 0) this.addForeignEntries();
+    if (this.session.find(id) >= 0) return;
+    this.addForeignEntries();
     positionOf(this.session, id);
   }
 

@@ -4,7 +4,7 @@ import { Failure } from "../core/failure.ts";
 import type { Damage } from "../core/format/damage.ts";
 import type { SessionHeader } from "../core/format/entry.ts";
 import { addHead, HeadReader } from "../core/format/head.ts";
-import { fastPath, MAX_BYTES } from "../core/json/fast-path.ts";
+import { readLine } from "../core/json/fast-path.ts";
 import { concat, linesIn, members } from "../core/json/json.ts";
 import {
   type Beginning,
@@ -142,7 +142,5 @@ export function wholeLines(bytes: Uint8Array): Uint8Array[] {
 
 /** Whether a line is a JSON object. Usual ones are validated in a tenth of the time that finding members takes. */
 function isObject(line: Uint8Array): boolean {
-  const fast = line[0] === 0x7b && line.length <= MAX_BYTES ? fastPath() : null;
-  fast?.bytes.set(line);
-  return (fast !== null && fast.read(0, line.length) >= 0) || members(line) !== null;
+  return (line[0] === 0x7b && readLine(line) >= 0) || members(line) !== null;
 }

@@ -8,6 +8,7 @@ import {
   concat,
   elements,
   holdsAt,
+  knownValueEnd,
   type Member,
   memberOf,
   members,
@@ -36,15 +37,6 @@ export interface ContextItem {
   readonly edit?: number;
 }
 
-export interface Context {
-  /** Oldest first. */
-  readonly items: readonly ContextItem[];
-  /** The compaction in force here, or {@link ROOT}. */
-  readonly compaction: number;
-  /** Whether the compaction's kept entry is not on the path before it: more was kept instead (guarantee 1). */
-  readonly misplacedBoundary: boolean;
-}
-
 /** The entries of a path that can matter to its context, whether or not they yield a message. */
 export interface Span {
   /** The compaction in force, or {@link ROOT}. */
@@ -53,7 +45,13 @@ export interface Span {
   readonly kept: readonly number[];
   /** Entries after it, or the whole path; oldest first. */
   readonly after: readonly number[];
+  /** Whether the compaction's kept entry is not on the path before it: more was kept instead (guarantee 1). */
   readonly misplacedBoundary: boolean;
+}
+
+export interface Context extends Span {
+  /** Oldest first. */
+  readonly items: readonly ContextItem[];
 }
 
 export function spanAt(tree: Tree, bodies: Bodies, leaf: number): Span {
@@ -70,7 +68,8 @@ export function spanAt(tree: Tree, bodies: Bodies, leaf: number): Span {
 
 /** Returns the context at `leaf`. Costs what it returns plus the entries between that yield nothing. */
 export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
-  const { compaction, kept, after, misplacedBoundary } = spanAt(tree, bodies, leaf);
+  const span = spanAt(tree, bodies, leaf);
+  const { compaction, kept, after } = span;
   const edits = editsAmong(tree, bodies, kept, after);
   const items: ContextItem[] = [];
   if (compaction !== ROOT && !edits.get(compaction)?.leavesOut) {
@@ -81,7 +80,7 @@ export function contextAt(tree: Tree, bodies: Bodies, leaf: number): Context {
   }
   for (const position of kept) pushItem(items, tree, bodies, position, edits);
   for (const position of after) pushItem(items, tree, bodies, position, edits);
-  return { items, compaction, misplacedBoundary };
+  return { ...span, items };
 }
 
 function carriesSystemMessage(bodies: Bodies, compaction: number): boolean {
@@ -275,7 +274,7 @@ export function messageText(
     const message = retainedMessages(line)[item.index ?? 0];
     return message && line.subarray(message.start, message.end);
   }
-  const found = members(line) ?? [];
+  const found = members(line, 0, line.length, knownValueEnd) ?? [];
   const raw = (name: string): Uint8Array | undefined => {
     const member = memberOf(found, name);
     return member && line.subarray(member.start, member.end);

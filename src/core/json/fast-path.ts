@@ -1,8 +1,8 @@
 /**
- * Validates lines as they are usually written, 16 bytes at a time, and finds members in them, by a WebAssembly module
- * (fast-path.wat): JavaScript has no instructions for that, and is slow until it is compiled. To return 25 MB of entries
- * takes a process that has just started 62 ms of processor time with it, and 105 ms without. Whatever is unusual in a line
- * is left to validate.ts, and to whoever parses it.
+ * Validates lines as they are usually written, 16 bytes at a time, finds members in them and reads their heads, by a
+ * WebAssembly module (fast-path.wat): JavaScript has no instructions for that, and is slow until it is compiled. To return
+ * 25 MB of entries takes a process that has just started 62 ms of processor time with it, and 105 ms without. Whatever is
+ * unusual in a line is left to validate.ts, to head.ts, and to whoever parses it.
  */
 
 import { MODULE } from "./fast-path-module.ts";
@@ -14,6 +14,9 @@ export const MAX_BYTES = 1 << 21;
 const ESCAPES = MAX_BYTES + 16;
 const DIGITS = ESCAPES + 256;
 const PLACES = 2 * MAX_BYTES + 528;
+const LINES = PLACES + 624;
+/** Lines whose heads are read at once. */
+const MAX_LINES = 4000;
 /** Numbers of the members of a message whose places are found, and of what else is noted with them. */
 export const PLACE = {
   timestamp: 1,
@@ -50,6 +53,13 @@ export interface FastPath {
   readonly find: (end: number) => number;
   /** The start and end of each member that was found last, both 0 for those that are not there, by {@link PLACE}. */
   readonly places: Int32Array;
+  /** Finds the lines in `bytes[0, end)`, up to {@link MAX_LINES}, and reads the heads of usual messages. Returns their number. */
+  readonly heads: (end: number) => number;
+  /**
+   * Four numbers for each line that was found last: where its line feed is, its id and its parent's, and the role: 1, 2 or
+   * 3 for user, assistant and toolResult, with 256 more where there is no parent; 0 for a line that is unusual.
+   */
+  readonly lines: Uint32Array;
 }
 
 /** The part of the standard's interface that is used. */
@@ -57,29 +67,35 @@ interface Machine {
   readonly Module: new (bytes: Uint8Array) => object;
   readonly Instance: new (
     module: object,
-  ) => { readonly exports: { readonly memory: { readonly buffer: ArrayBuffer } } & Pick<FastPath, "read" | "find"> };
+  ) => {
+    readonly exports: { readonly memory: { readonly buffer: ArrayBuffer } } & Pick<FastPath, "read" | "find" | "heads">;
+  };
 }
 
 let made: FastPath | null | undefined;
-
-/** Returns the module if it was made before: for what is done as fast without it in a process that has just started. */
-export function madeFastPath(): FastPath | null {
-  return made ?? null;
-}
 
 /** Returns the module, which is made at the first call, in 1 ms; null on a machine that does not have it. */
 export function fastPath(): FastPath | null {
   if (made !== undefined) return made;
   try {
     const { Module, Instance } = (globalThis as unknown as { WebAssembly: Machine }).WebAssembly;
-    const { memory, read, find } = new Instance(new Module(Buffer.from(MODULE, "base64"))).exports;
+    const { memory, read, find, heads } = new Instance(new Module(Buffer.from(MODULE, "base64"))).exports;
     const bytes = new Uint8Array(memory.buffer);
     bytes.set(ESCAPE, ESCAPES);
     bytes.set(HEX, DIGITS);
     const places = new Int32Array(memory.buffer, PLACES, 2 * (PLACE.call + MAX_CALLS));
-    made = { bytes: bytes.subarray(0, MAX_BYTES), read, find, places };
+    const lines = new Uint32Array(memory.buffer, LINES, 4 * MAX_LINES);
+    made = { bytes: bytes.subarray(0, MAX_BYTES), read, find, places, heads, lines };
   } catch {
     made = null;
   }
   return made;
+}
+
+/** Does what `read` does for one line. Returns -1 also where there is no module, or no room for the line in it. */
+export function readLine(line: Uint8Array): number {
+  const fast = line.length <= MAX_BYTES ? fastPath() : null;
+  if (!fast) return -1;
+  fast.bytes.set(line);
+  return fast.read(0, line.length);
 }

@@ -1,4 +1,5 @@
-;; Validates a line of JSON as it is usually written, 16 bytes at a time, and finds the members of messages that lists show.
+;; Validates a line of JSON as it is usually written, 16 bytes at a time, finds the members of messages that lists show, and
+;; reads the heads of many messages.
 ;; fast-path.ts says what it promises, and fills the two tables. `npm run assemble` makes fast-path-module.ts of this file.
 (module
   ;; The memory, in bytes:
@@ -8,6 +9,7 @@
   ;; 2097680  the byte that closes each open container, from the outermost on
   ;; 4194832  PLACES: start and end of each member that was found, as PLACE in fast-path.ts has them, 0 for none; then how
   ;;          many texts and calls there are, and the start and end of each call
+  ;; 4195456  LINES: four numbers for each of up to 4,000 lines, as fast-path.ts has them
   (memory (export "memory") 65)
 
   ;; Returns the position after the quote that ends a string, or -1. `at`: inside of the string.
@@ -580,4 +582,182 @@
         (then (return (i32.const -1))))
       (local.set $type (i32.add (local.get $type) (i32.const 1)))
       (br_if $next (i32.lt_u (local.get $type) (local.get $typeEnd))))
-    (local.get $at)))
+    (local.get $at))
+
+  ;; Returns the position of the first line feed from `at` on, or one that is not before `end`.
+  (func $feed (param $at i32) (param $end i32) (result i32)
+    (local $found i32)
+    (local $feeds v128)
+    (local.set $feeds (i8x16.splat (i32.const 0x0a)))
+    (loop $next
+      (local.set $found (i8x16.bitmask (i8x16.eq (v128.load align=1 (local.get $at)) (local.get $feeds))))
+      (if (i32.eqz (local.get $found))
+        (then
+          (local.set $at (i32.add (local.get $at) (i32.const 16)))
+          (br_if $next (i32.lt_u (local.get $at) (local.get $end)))
+          (return (local.get $at)))))
+    (i32.add (local.get $at) (i32.ctz (local.get $found))))
+
+  ;; Returns the value of the eight lower-case hexadecimal digits at `at`, or -1 where there are others.
+  (func $packed (param $at i32) (result i64)
+    (local $bytes v128)
+    (local $isDigit v128)
+    (local $halves i64)
+    (local.set $bytes (v128.load64_zero align=1 (local.get $at)))
+    (local.set $isDigit
+      (i8x16.lt_u
+        (i8x16.sub (local.get $bytes) (i8x16.splat (i32.const 0x30 (; 0 ;))))
+        (i8x16.splat (i32.const 10))))
+    (if (i32.ne
+          (i32.and
+            (i8x16.bitmask
+              (v128.or
+                (local.get $isDigit)
+                (i8x16.lt_u
+                  (i8x16.sub (local.get $bytes) (i8x16.splat (i32.const 0x61 (; a ;))))
+                  (i8x16.splat (i32.const 6)))))
+            (i32.const 0xff))
+          (i32.const 0xff))
+      (then (return (i64.const -1))))
+    (local.set $bytes
+      (v128.bitselect
+        (i8x16.sub (local.get $bytes) (i8x16.splat (i32.const 0x30)))
+        (i8x16.sub (local.get $bytes) (i8x16.splat (i32.const 0x57)))
+        (local.get $isDigit)))
+    ;; The last digit comes first, and two of them make a byte, two of these a half, and these the value.
+    (local.set $halves
+      (i64x2.extract_lane 0
+        (i8x16.shuffle 7 6 5 4 3 2 1 0 8 9 10 11 12 13 14 15 (local.get $bytes) (local.get $bytes))))
+    (local.set $halves
+      (i64.and
+        (i64.or (local.get $halves) (i64.shr_u (local.get $halves) (i64.const 4)))
+        (i64.const 0x00ff00ff00ff00ff)))
+    (local.set $halves
+      (i64.and
+        (i64.or (local.get $halves) (i64.shr_u (local.get $halves) (i64.const 8)))
+        (i64.const 0x0000ffff0000ffff)))
+    (i64.and
+      (i64.or (local.get $halves) (i64.shr_u (local.get $halves) (i64.const 16)))
+      (i64.const 0xffffffff)))
+
+  ;; Reads the head of the line from `at` to the line feed at `feed`, and notes its ids. Returns 1, 2 or 3 for the roles user,
+  ;; assistant and toolResult, with 256 more for a message without a parent; 0 for a line that is written in another way.
+  (func $head (param $at i32) (param $feed i32) (param $note i32) (result i32)
+    (local $id i64)
+    (local $parent i64)
+    (local $role i32)
+    (local $char i32)
+    ;; {"type":"message","id":"
+    (if (i64.ne (i64.load align=1 (local.get $at)) (i64.const 0x3a2265707974227b))
+      (then (return (i32.const 0))))
+    (if (i64.ne (i64.load offset=8 align=1 (local.get $at)) (i64.const 0x6567617373656d22))
+      (then (return (i32.const 0))))
+    (if (i64.ne (i64.load offset=16 align=1 (local.get $at)) (i64.const 0x223a226469222c22))
+      (then (return (i32.const 0))))
+    (local.set $id (call $packed (i32.add (local.get $at) (i32.const 24))))
+    ;; ","parentId":
+    (if (i64.ne (i64.load offset=32 align=1 (local.get $at)) (i64.const 0x6e65726170222c22))
+      (then (return (i32.const 0))))
+    (if (i32.ne (i32.load offset=40 align=1 (local.get $at)) (i32.const 0x22644974))
+      (then (return (i32.const 0))))
+    (if (i32.or
+          (i64.eq (local.get $id) (i64.const -1))
+          (i32.ne (i32.load8_u offset=44 (local.get $at)) (i32.const 0x3a (; : ;))))
+      (then (return (i32.const 0))))
+    (if (i32.eq (i32.load offset=45 align=1 (local.get $at)) (i32.const 0x6c6c756e))
+      (then
+        (local.set $role (i32.const 256))
+        (local.set $at (i32.add (local.get $at) (i32.const 49))))
+      (else
+        (local.set $parent (call $packed (i32.add (local.get $at) (i32.const 46))))
+        (if (i32.or
+              (i64.eq (local.get $parent) (i64.const -1))
+              (i32.or
+                (i32.ne (i32.load8_u offset=45 (local.get $at)) (i32.const 0x22 (; " ;)))
+                (i32.ne (i32.load8_u offset=54 (local.get $at)) (i32.const 0x22 (; " ;)))))
+          (then (return (i32.const 0))))
+        (local.set $at (i32.add (local.get $at) (i32.const 55)))))
+    ;; ,"timestamp":"
+    (if (i64.ne (i64.load align=1 (local.get $at)) (i64.const 0x7473656d6974222c))
+      (then (return (i32.const 0))))
+    (if (i32.ne (i32.load offset=8 align=1 (local.get $at)) (i32.const 0x22706d61))
+      (then (return (i32.const 0))))
+    (if (i32.ne (i32.load16_u offset=12 align=1 (local.get $at)) (i32.const 0x223a))
+      (then (return (i32.const 0))))
+    (local.set $at (i32.add (local.get $at) (i32.const 14)))
+    (loop $next
+      (local.set $char (i32.load8_u (local.get $at)))
+      (if (i32.or
+            (i32.lt_u (local.get $char) (i32.const 0x20))
+            (i32.eq (local.get $char) (i32.const 0x5c (; \ ;))))
+        (then (return (i32.const 0))))
+      (local.set $at (i32.add (local.get $at) (i32.const 1)))
+      (br_if $next (i32.ne (local.get $char) (i32.const 0x22 (; " ;)))))
+    ;; ,"message":{"role":"
+    (if (i64.ne (i64.load align=1 (local.get $at)) (i64.const 0x67617373656d222c))
+      (then (return (i32.const 0))))
+    (if (i64.ne (i64.load offset=8 align=1 (local.get $at)) (i64.const 0x6c6f72227b3a2265))
+      (then (return (i32.const 0))))
+    (if (i32.ne (i32.load offset=16 align=1 (local.get $at)) (i32.const 0x223a2265))
+      (then (return (i32.const 0))))
+    (local.set $at (i32.add (local.get $at) (i32.const 20)))
+    ;; user"
+    (if (i64.eq
+          (i64.and (i64.load align=1 (local.get $at)) (i64.const 0xffffffffff))
+          (i64.const 0x2272657375))
+      (then
+        (local.set $role (i32.or (local.get $role) (i32.const 1)))
+        (local.set $at (i32.add (local.get $at) (i32.const 5)))))
+    ;; assistan and t"
+    (if (i32.and
+          (i64.eq (i64.load align=1 (local.get $at)) (i64.const 0x6e61747369737361))
+          (i32.eq (i32.load16_u offset=8 align=1 (local.get $at)) (i32.const 0x2274)))
+      (then
+        (local.set $role (i32.or (local.get $role) (i32.const 2)))
+        (local.set $at (i32.add (local.get $at) (i32.const 10)))))
+    ;; toolResu and ult"
+    (if (i32.and
+          (i64.eq (i64.load align=1 (local.get $at)) (i64.const 0x757365526c6f6f74))
+          (i32.eq (i32.load offset=7 align=1 (local.get $at)) (i32.const 0x22746c75)))
+      (then
+        (local.set $role (i32.or (local.get $role) (i32.const 3)))
+        (local.set $at (i32.add (local.get $at) (i32.const 11)))))
+    ;; ,"role": once more
+    (if (i64.eq (i64.load align=1 (local.get $at)) (i64.const 0x3a22656c6f72222c))
+      (then (return (i32.const 0))))
+    ;; The line ends with a number and }}, and the name before it is none of a head: its last letter is not that of role.
+    (if (i32.ne (i32.load16_u align=1 (i32.sub (local.get $feed) (i32.const 2))) (i32.const 0x7d7d))
+      (then (return (i32.const 0))))
+    (local.set $at (i32.sub (local.get $feed) (i32.const 2)))
+    (loop $next
+      (local.set $at (i32.sub (local.get $at) (i32.const 1)))
+      (local.set $char (i32.load8_u (local.get $at)))
+      (br_if $next (i32.lt_u (i32.sub (local.get $char) (i32.const 0x30)) (i32.const 10))))
+    (if (i32.or
+          (i32.eq (local.get $at) (i32.sub (local.get $feed) (i32.const 3)))
+          (i32.or
+            (i32.ne (i32.load16_u align=1 (i32.sub (local.get $at) (i32.const 1))) (i32.const 0x3a22))
+            (i32.eq (i32.load8_u (i32.sub (local.get $at) (i32.const 2))) (i32.const 0x65 (; e ;)))))
+      (then (return (i32.const 0))))
+    (i32.store offset=4195460 (local.get $note) (i32.wrap_i64 (local.get $id)))
+    (i32.store offset=4195464 (local.get $note) (i32.wrap_i64 (local.get $parent)))
+    ;; Without a role, there is none of these.
+    (select (local.get $role) (i32.const 0) (i32.and (local.get $role) (i32.const 3))))
+
+  ;; Notes the lines from 0 to `end`, 4,000 of them at most, with the heads of those that are messages as they are usually
+  ;; written. Returns how many there are.
+  (func (export "heads") (param $end i32) (result i32)
+    (local $at i32)
+    (local $feed i32)
+    (local $note i32)
+    (loop $next
+      (local.set $feed (call $feed (local.get $at) (local.get $end)))
+      (if (i32.lt_u (local.get $feed) (local.get $end))
+        (then
+          (i32.store offset=4195456 (local.get $note) (local.get $feed))
+          (i32.store offset=4195468 (local.get $note)
+            (call $head (local.get $at) (local.get $feed) (local.get $note)))
+          (local.set $note (i32.add (local.get $note) (i32.const 16)))
+          (local.set $at (i32.add (local.get $feed) (i32.const 1)))
+          (br_if $next (i32.lt_u (local.get $note) (i32.const 64000))))))
+    (i32.shr_u (local.get $note) (i32.const 4))))

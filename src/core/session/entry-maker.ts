@@ -27,22 +27,23 @@ export class NewLines {
   /** Whether an entry does not continue the one before it, or the first the leaf. */
   branchChanged: boolean;
 
-  constructor() {
-    this.lines = [];
-    this.heads = [];
-    this.ids = [];
+  /** Has room for so many lines: an array that grows gets room for 17. */
+  constructor(count: number) {
+    this.lines = new Array(count);
+    this.heads = new Array(count);
+    this.ids = new Array(count);
     this.branchChanged = false;
   }
 
-  add(draft: Draft, place: NewPlace, batch: Batch | undefined): void {
+  set(index: number, draft: Draft, place: NewPlace, batch: Batch | undefined): void {
     const { line, head } = newLine(draft, place, batch);
-    this.lines.push(line);
-    this.heads.push(head);
-    this.ids.push(place.id);
+    this.lines[index] = line;
+    this.heads[index] = head;
+    this.ids[index] = place.id;
   }
 
   /** Returns the same lines after that of a marker. */
-  after(marker: NewLines): Omit<NewLines, "add" | "after"> {
+  after(marker: NewLines): Omit<NewLines, "set" | "after"> {
     return { ...this, lines: [...marker.lines, ...this.lines], heads: [...marker.heads, ...this.heads] };
   }
 }
@@ -58,14 +59,14 @@ export class EntryMaker {
 
   /**
    * Returns the lines of drafts, each of which continues the one before unless it names a parent; the first continues
-   * the entry at `leaf`. Throws invalid_entry, entry_not_found.
+   * the entry at `leaf`, whose id is given, too. Throws invalid_entry, entry_not_found.
    */
-  linesOf(drafts: readonly Draft[], leaf: number, batch?: BatchOf): NewLines {
+  linesOf(drafts: readonly Draft[], leaf: number, leafId: string | null, batch?: BatchOf): NewLines {
     const { nodes } = this.entries.log;
-    const made = new NewLines();
     const count = drafts.length;
+    const made = new NewLines(count);
     const others = count > 1 ? new Set<string>() : undefined;
-    let parentId = leaf < 0 ? null : nodes.id(leaf);
+    let parentId = leafId;
     let packedParent = leaf < 0 ? -1 : nodes.packedId(leaf);
     for (let index = 0; index < count; index++) {
       const draft = drafts[index];
@@ -81,7 +82,7 @@ export class EntryMaker {
         made.branchChanged = true;
       }
       const place = { id, packedId, parentId, packedParent, timestamp: draft.timestamp ?? timestamp(this.env) };
-      made.add(draft, place, batch && partOf(batch, index, count));
+      made.set(index, draft, place, batch && partOf(batch, index, count));
       others?.add(id);
       parentId = id;
       packedParent = packedId;
@@ -93,8 +94,8 @@ export class EntryMaker {
   marker(parentId: string | null, batch?: BatchOf): NewLines {
     const data = parentId === null ? { leafId: null } : undefined;
     const draft = draftOf("custom", { customType: LEAF_MARKER, data });
-    const made = new NewLines();
-    made.add(draft, placeOf(this.newId(), parentId, timestamp(this.env)), batch && partOf(batch, 0, 1));
+    const made = new NewLines(1);
+    made.set(0, draft, placeOf(this.newId(), parentId, timestamp(this.env)), batch && partOf(batch, 0, 1));
     return made;
   }
 

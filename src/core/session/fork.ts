@@ -79,6 +79,7 @@ function nextKept(tree: Tree, label: number, end: number): number {
 
 function labelsOf(tree: Tree, kept: Int32Array): ForkPlan["labels"] {
   const labels: { targetId: string; label: string; setBy: number }[] = [];
+  if (tree.labels.size === 0) return labels;
   const isKept = new Uint8Array(tree.nodes.count);
   for (const position of kept) isKept[position] = 1;
   for (const [target, { label, setBy }] of tree.labels)

@@ -289,7 +289,7 @@ export class Session implements Bodies {
     const [{ type, parentId }] = drafts;
     const isUnclear = head === null && this.leaf.needsMarkerBefore(type, parentId);
     const marker = isUnclear ? this.maker.marker(parentId === undefined ? oldLeafId : parentId) : undefined;
-    const made = this.maker.linesOf(drafts, leaf, batch);
+    const made = this.maker.linesOf(drafts, leaf, oldLeafId, batch);
     const { ids, lines, branchChanged } = made;
     if (head !== null) this.markShared();
     const position = this.write(marker ? made.after(marker) : made, { defer, head });

@@ -62,8 +62,17 @@ export interface Head {
 
 /** Returns an id of eight lower-case hex digits as a number, or -1 for any other id. */
 export function packId(id: string): number {
-  return id.length === 8 ? packedIn(id, 0) : -1;
+  if (id.length !== 8) return -1;
+  if (id !== lastId) {
+    lastPacked = packedIn(id, 0);
+    lastId = id;
+  }
+  return lastPacked;
 }
+
+/** The last id that was packed: an entry's id is looked up before the entry is added, or several times. */
+let lastId = "";
+let lastPacked = -1;
 
 /** Returns the eight lower-case hex digits at a place of a text as a number, or -1 where there are others. */
 function packedIn(text: string, at: number): number {
@@ -237,8 +246,8 @@ export class Nodes {
   /** Adds a node with the head of another's, whose line is the same, and returns its position. */
   addLike(other: Nodes, position: number): number {
     const head = other.headOf(position);
-    const type = head.type < KNOWN_TYPES.length ? head.type : this.typeCode(other.typeNames[head.type]);
-    return this.add({ ...head, type });
+    if (head.type < KNOWN_TYPES.length) return this.add(head);
+    return this.add({ ...head, type: this.typeCode(other.typeNames[head.type]) });
   }
 
   /** Returns the head that a node was added with, by the codes of these nodes. */

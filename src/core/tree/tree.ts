@@ -126,13 +126,15 @@ export class Tree {
    */
   private extendRange(from: number, past: number, order?: Int32Array): void {
     const { parents, types, roles, flags } = this.nodes.columnsWithRoom();
-    const depths = this.depths.room(past - 1);
-    const childCounts = this.childCounts.room(past - 1);
-    const yields = this.yields.room(past - 1);
-    const systems = this.systems.room(past - 1);
-    const compactions = this.compactions.room(past - 1);
-    const models = this.models.room(past - 1);
-    const levels = this.levels.room(past - 1);
+    // All have the same length.
+    if (past > this.levels.values.length) for (const name of COUNTERS) this[name].room(past - 1);
+    const { values: depths } = this.depths;
+    const { values: childCounts } = this.childCounts;
+    const { values: yields } = this.yields;
+    const { values: systems } = this.systems;
+    const { values: compactions } = this.compactions;
+    const { values: models } = this.models;
+    const { values: levels } = this.levels;
     for (let i = from; i < past; i++) {
       const p = order ? order[i] : i;
       const parent = parents[p];

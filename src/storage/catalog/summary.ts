@@ -230,7 +230,7 @@ class Scanner {
     if (skipSpace(b, at + bom, past) === past || (start === 0 && isTitleSlot(b.subarray(at, past)))) return;
     const first = headerOfLine(b.subarray(at + bom, past));
     const late = first ? undefined : headerPlace(this.disk, this.fd);
-    const header = first ?? (late && headerOfLine(late.line));
+    const header = first ?? late?.header;
     const { f } = this;
     this.hasHeader = true;
     if (header) {

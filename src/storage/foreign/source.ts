@@ -9,7 +9,7 @@ import { CURRENT_VERSION } from "../../core/format/entry.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 import { beginningOf, ifPresent, readAt } from "../fs/files.ts";
-import { beginsAsOurs, headerOfLine, headerPlaceIn, isInOmp } from "../fs/header.ts";
+import { beginsAsOurs, headerPlaceIn, isInOmp } from "../fs/header.ts";
 
 /** The file of a task of Cline's or a relative's that has its messages. */
 export const TASK_MESSAGES = "api_conversation_history.json";
@@ -33,7 +33,7 @@ export function recognised(disk: Disk, file: string): Translator | undefined {
   if (found) return found;
   // oh-my-pi wrote no title in older versions.
   const place = isInOmp(file) ? headerPlaceIn(bytes, true) : undefined;
-  if (place && headerOfLine(place.line)?.version === CURRENT_VERSION) return omp;
+  if (place?.header.version === CURRENT_VERSION) return omp;
   return basename(file) === TASK_MESSAGES ? ofTask(bytes) : undefined;
 }
 

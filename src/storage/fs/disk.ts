@@ -112,6 +112,7 @@ export interface Disk {
 }
 
 const { O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = fs.constants;
+const { S_IFMT, S_IFREG } = fs.constants;
 /** The flag's value in Linux wherever Node runs. The descriptor only names the folder: no right to read it is needed. */
 const O_PATH = 0o10000000;
 /** Folder of this process's open files on Linux; `<descriptor>/<name>` in it opens the file that openat(2) would. */
@@ -275,9 +276,12 @@ export function makeFolders(
   });
 }
 
+/** Asked once: `process` is a getter, which two looks at a file in each append would call. */
+const HAS_OWNERS = process.getuid !== undefined;
+
 function fileInfo(stats: fs.Stats): FileInfo {
   return {
-    kind: kindOf(stats),
+    kind: (stats.mode & S_IFMT) === S_IFREG ? "file" : kindOf(stats),
     size: stats.size,
     modified: stats.mtimeMs,
     device: stats.dev,
@@ -285,7 +289,7 @@ function fileInfo(stats: fs.Stats): FileInfo {
     mode: stats.mode & 0o7777,
     changed: stats.ctimeMs,
     links: stats.nlink,
-    owner: process.getuid ? stats.uid : undefined,
+    owner: HAS_OWNERS ? stats.uid : undefined,
   };
 }
 

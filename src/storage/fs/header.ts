@@ -75,10 +75,11 @@ function afterTitle(b: Uint8Array, start: number): number {
   return feed >= 0 && isTitleSlot(b.subarray(start, feed)) ? skipSpace(b, feed + 1, b.length) : start;
 }
 
-/** The record of a header, without its line end, and its offset in the file. */
+/** The record of a header, without its line end, its offset in the file, and its value. */
 export interface HeaderPlace {
   readonly start: number;
   readonly line: Uint8Array;
+  readonly header: StoredHeader;
 }
 
 /**
@@ -103,10 +104,13 @@ export function headerPlaceIn(b: Uint8Array, isWhole: boolean): HeaderPlace | un
 }
 
 function headerPlaceInLine(line: Uint8Array, start: number): HeaderPlace | undefined {
-  if (headerIn(line)) return { start, line };
-  for (const piece of piecesOf(line, (bytes) => headerIn(bytes) !== null))
-    if (piece.isRecord && isTornText(line.subarray(0, piece.start)))
-      return { start: start + piece.start, line: line.subarray(piece.start, piece.end) };
+  const whole = headerOfLine(line);
+  if (whole) return { start, line, header: whole };
+  for (const piece of piecesOf(line, (bytes) => headerIn(bytes) !== null)) {
+    if (!piece.isRecord || !isTornText(line.subarray(0, piece.start))) continue;
+    const record = line.subarray(piece.start, piece.end);
+    return { start: start + piece.start, line: record, header: headerOfLine(record) as StoredHeader };
+  }
   return undefined;
 }
 
@@ -150,7 +154,7 @@ export function begunAt(disk: Disk, file: string): Begun | null {
     if (!place && !isAll && searched < SEARCHED_BYTES) continue;
     const isLate =
       place !== undefined && place.start > afterTitle(bytes, skipSpace(bytes, markLength(bytes), bytes.length));
-    return { bytes, header: place && headerOfLine(place.line), isLate };
+    return { bytes, header: place?.header, isLate };
   }
   return null;
 }

@@ -23,8 +23,8 @@ export type OpenDatabase = (path: string, readOnly?: boolean) => Database;
 
 /** Loads the available SQLite and returns it; undefined when there is none. */
 export function findSqlite(): OpenDatabase | undefined {
-  const require = createRequire(import.meta.url);
-  for (const load of [() => quietly(() => process.getBuiltinModule?.("node:sqlite")), () => require(PACKAGE)])
+  const builtIn = (): unknown => quietly(() => process.getBuiltinModule?.("node:sqlite"));
+  for (const load of [builtIn, () => createRequire(import.meta.url)(PACKAGE)])
     try {
       const found = load() as
         | { DatabaseSync?: new (path: string, options?: { readOnly: boolean }) => Database }

@@ -56,6 +56,8 @@ export function sweepTemporaryFiles(disk: Disk, folder: string, now: number): vo
   swept.set(disk, folders.add(folder));
   try {
     for (const name of disk.names(folder)) {
+      // All names of ours begin with it, and few others.
+      if (!name.startsWith(".")) continue;
       const path = join(folder, name);
       if (isAbandoned(disk, path, now, STAGING_NAME)) removeTree(disk, path);
       const info = TEMPORARY_NAME.test(name) ? infoOrNull(disk, path, true) : null;

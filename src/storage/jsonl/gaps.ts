@@ -1,8 +1,6 @@
 /** Gaps in the chain of parents that damaged lines leave, and the check of what lies beside them. */
 
-import { isUtf8 } from "node:buffer";
-import { MAX_BYTES, madeFastPath } from "../../core/json/fast-path.ts";
-import { type Nodes, unpackId } from "../../core/tree/nodes.ts";
+import { unpackId } from "../../core/tree/nodes.ts";
 import type { LineScanner, ScannedParts } from "./scan.ts";
 
 /** Length of the longest line whose body is checked at opening, in bytes. */
@@ -60,29 +58,9 @@ export function checkTail(parts: Checked): void {
   checkEntries(parts, count - CHECKED_TAIL, count);
 }
 
-function checkEntries({ entries: { nodes }, records: { reader, lengths } }: Checked, from: number, past: number): void {
-  for (let p = Math.max(0, from); p < past; p++)
-    if (lengths.values[p] <= CHECKED_LINE && !seemsSound(nodes, p, reader.record(p))) reader.read(p);
-}
-
-/**
- * Whether V8's own parser accepts the bytes of an entry as JSON and finds the head in them that is known. In a process that has just started, it checks the end
- * of a file in a tenth of the time that our parser needs. Ours still checks each entry when it is read.
- */
-function seemsSound(nodes: Nodes, position: number, { buffer, byteOffset, byteLength }: Buffer): boolean {
-  const bytes = Buffer.from(buffer, byteOffset, byteLength);
-  if (!isUtf8(bytes)) return false;
-  // Where it was made for something else, the module takes a tenth of that time again.
-  const fast = bytes.length <= MAX_BYTES ? madeFastPath() : null;
-  fast?.bytes.set(bytes);
-  if (fast && fast.read(0, bytes.length) >= 0) return true;
-  try {
-    // Decoding as Latin-1 is enough: it matters where strings end, not which characters they have.
-    const { type, id, parentId, message } = JSON.parse(bytes.toString("latin1"));
-    const isSame =
-      type === nodes.type(position) && id === nodes.id(position) && parentId === nodes.parentIdOf(position);
-    return isSame && (type !== "message" || message?.role === nodes.role(position));
-  } catch {
-    return false;
-  }
+function checkEntries({ records: { reader, lengths } }: Checked, from: number, past: number): void {
+  const checked: number[] = [];
+  for (let p = Math.max(0, from); p < past; p++) if (lengths.values[p] <= CHECKED_LINE) checked.push(p);
+  // Reading finds the damage.
+  for (const _ of reader.readMany(checked, true));
 }

@@ -149,9 +149,8 @@ export class JsonlBackend implements Backend {
     const { file, state } = this;
     file.open();
     try {
-      this.readFile(written);
-      this.isConsistent = this.records.isConsistent();
-      if (file.seen) state.lock.findHolder(file.seen);
+      // Nothing was read of a file that is as it was written.
+      this.isConsistent = this.readFile(written) || this.records.isConsistent();
     } catch (error) {
       this.close();
       throw storageFailure(error, "reading the session");
@@ -161,12 +160,14 @@ export class JsonlBackend implements Backend {
     if (!written) state.unsynced.addFound(dirname(this.path));
   }
 
-  private readFile(written?: WrittenLines): void {
-    const { file, scanner, end, others } = this;
+  /** Returns whether all of the file is known from writing it. */
+  private readFile(written?: WrittenLines): boolean {
+    const { file, scanner, end, others, index } = this;
     const info = file.info();
     file.seen = info;
     if (info.kind !== "file") throw notASession(this.path, "it is not a regular file");
-    scanner.scan(scanner.thorough ? 0 : this.index.recall(info, written));
+    const from = scanner.thorough ? 0 : index.recall(info, written);
+    scanner.scan(from);
     if (!scanner.stored) throw notASession(this.path, end.size === 0 ? "it is empty" : "it has no header line");
     if (scanner.stored.readOnly) this.state.readOnly = scanner.stored.readOnly;
     bridgeGaps(this, scanner);
@@ -174,8 +175,9 @@ export class JsonlBackend implements Backend {
     others.cutCycles();
     others.dropIncompleteBatch();
     // A file that has not grown since its snapshot was saved was checked before that.
-    if (this.index.covered < end.size) checkTail(this);
-    this.file.readEdges(this.end.known);
+    if (index.covered < end.size) checkTail(this);
+    file.readEdges(end.known);
+    return written !== undefined && from === end.size && index.covered === 0;
   }
 
   reopen(): FileLog {
@@ -221,7 +223,8 @@ export class JsonlBackend implements Backend {
   /** Makes sure, before a write, that what is known of the file is what is there. Throws storage_failed. */
   private confirm(appending = false): void {
     const { file, state } = this;
-    if (state.isConfirmed && file.seen && isSameStamp(file.info(), file.seen)) return;
+    const { seen } = file;
+    if (state.isConfirmed && seen && isSameStamp(file.info(), seen)) return;
     const { kind } = this.others.checkFile(appending);
     if (kind !== "replaced" && kind !== "gone") return;
     state.isConfirmed = false;
@@ -308,7 +311,7 @@ export class JsonlBackend implements Backend {
     }
     end.setWhole(this.addWritten(lines, heads, at), entries.nodes.count + 1);
     this.tail.forgetPending();
-    this.tail.notePending(0, bytes, lines.length);
+    if (state.isSynced) this.tail.notePending(0, bytes, lines.length);
     this.adopt(published);
   }
 

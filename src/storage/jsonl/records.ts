@@ -64,9 +64,13 @@ export class LineRecords implements EntrySource {
 
   /** Records where an entry's line lies, and whether its bytes were checked. */
   addNode(position: number, start: number, length: number, checked: number): void {
-    this.starts.room(position)[position] = start;
-    this.lengths.room(position)[position] = length;
-    this.entries.checked.room(position)[position] = checked;
+    const { starts, lengths } = this;
+    const column = this.entries.checked;
+    // All have the same length.
+    if (position >= column.values.length) for (const one of [starts, lengths, column]) one.room(position);
+    starts.values[position] = start;
+    lengths.values[position] = length;
+    column.values[position] = checked;
   }
 
   isOf(position: number, line: Uint8Array): boolean {

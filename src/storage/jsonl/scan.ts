@@ -73,7 +73,9 @@ export class LineScanner {
     const { size, tail, lines } = scanLines(file.disk, file.fd, from, HEAD_BYTES, {
       line: (number, start, b, at, past) => this.addLine(before + number, start, b, at, past),
       long: (number, start, length, head, last) => this.addLong(before + number, start, length, head, last),
+      chunk: (b, filled) => this.entries.heads.readAhead(b, filled),
     });
+    this.entries.heads.readAhead();
     end.size = size;
     end.lines += lines;
     if (tail < size) this.addLast(end.lines + 1, tail, size - tail);

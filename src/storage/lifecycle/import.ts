@@ -91,11 +91,11 @@ function withSource<T>(disk: Disk, path: string, use: (source: ImportSource) => 
   return withFile(disk, disk.openRead(path), (fd) => {
     const info = disk.infoOf(fd);
     const { size } = info;
-    const { start, line } = headerIn(disk, fd, size, path);
+    const place = headerIn(disk, fd, size, path);
     // The header is followed by a line feed, with or without a carriage return, or by nothing.
-    const end = start + line.length;
+    const end = place.start + place.line.length;
     const feed = readAt(disk, fd, end, Math.min(2, size - end)).indexOf(0x0a);
-    return use({ path, fd, info, size, start, line, body: end + feed + 1 });
+    return use({ ...place, path, fd, info, size, body: end + feed + 1 });
   });
 }
 

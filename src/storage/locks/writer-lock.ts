@@ -16,7 +16,8 @@ export class WriterLock {
   /** The place for an inode, cached: resolving the links of a name costs 0.01 ms. */
   private location: { readonly inode: number; readonly found: LockLocation | undefined } | undefined;
   private lock: Lock | undefined;
-  private holder: Holder | null = null;
+  /** The other writer that was found last; undefined before anybody asked. */
+  private holder: Holder | null | undefined;
   /** When another process had it; undefined when none did. The clock is loaded with its first use, in a millisecond. */
   private refusedAt: number | undefined;
   private lookedAt = Number.NEGATIVE_INFINITY;
@@ -57,9 +58,9 @@ export class WriterLock {
     return this.holder;
   }
 
-  /** Returns the other writer that was found last, or refused a lock, unless it has released the lock since. */
+  /** Returns the other writer that the first call finds, or that refused a lock, unless it has released the lock since. */
   lockedBy(file: FileKey | undefined): Holder | null {
-    return this.holder && file ? this.findHolder(file) : this.holder;
+    return this.holder !== null && file ? this.findHolder(file) : (this.holder ?? null);
   }
 
   /** Loads what `acquire` needs. */

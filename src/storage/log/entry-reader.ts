@@ -9,7 +9,7 @@ import { Failure } from "../../core/failure.ts";
 import { holdsAttachment } from "../../core/format/attachments.ts";
 import type { Damage } from "../../core/format/damage.ts";
 import type { Batch } from "../../core/format/entry.ts";
-import { fastPath, MAX_BYTES } from "../../core/json/fast-path.ts";
+import { fastPath, MAX_BYTES, readLine } from "../../core/json/fast-path.ts";
 import { mayHoldSurrogate } from "../../core/json/halves.ts";
 import { concat, parse } from "../../core/json/json.ts";
 import { LineValidator } from "../../core/json/validate.ts";
@@ -289,7 +289,7 @@ export class EntryReader {
         if (feed < 0 || feed >= at + source.lineLength(position)) whole[i - first] = 1;
       }
     }
-    const fast = unchecked > 1 && bytes.length <= MAX_BYTES ? fastPath() : null;
+    const fast = unchecked > 0 && bytes.length <= MAX_BYTES ? fastPath() : null;
     if (!fast) return whole;
     // Where most bytes are those of other entries, only the lines are copied.
     const isDense = size > bytes.length / 2;
@@ -348,11 +348,15 @@ export class EntryReader {
   /** Whether a line that is UTF-8 is the JSON of its entry. */
   private isEntry(position: number, record: Uint8Array, line: Uint8Array, isKnown: boolean): boolean {
     const { bodies } = this;
-    if (!bodies.read(line, 0, line.length)) return false;
+    let start = readLine(line);
+    const isUsual = start >= 0;
+    if (!isUsual && !bodies.read(line, 0, line.length)) return false;
     if (!this.trusts(isKnown) && !this.source.isOf(position, record)) return false;
-    this.isAmbiguous ||= bodies.isAmbiguous;
-    const isAsSent = !mayHoldSurrogate(line) && !holdsAttachment(line);
-    this.entries.nodes.noteMessage(position, isAsSent ? bodies.messageStart : 0);
+    if (!isUsual) {
+      this.isAmbiguous ||= bodies.isAmbiguous;
+      start = mayHoldSurrogate(line) || holdsAttachment(line) ? 0 : bodies.messageStart;
+    }
+    this.entries.nodes.noteMessage(position, start);
     return true;
   }
 

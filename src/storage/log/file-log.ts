@@ -319,25 +319,27 @@ export class FileLog implements CopiedLog {
   // --- writing -------------------------------------------------------------------------------------------------
 
   append(lines: readonly Uint8Array[], { defer, heads }: { defer?: boolean; heads?: KnownHeads } = {}): void {
-    const { size } = this.stayed;
+    const { backend, stayed } = this;
+    const { state } = backend;
+    const { size } = stayed;
     this.requireOpen();
-    if (this.readOnly) throw this.readOnly;
+    if (state.readOnly) throw state.readOnly;
     this.commits.requireKept();
     this.acquireLock();
-    if (!this.persisted && defer) {
-      this.backend.requireFreeName();
-      this.backend.addDeferred(lines, heads);
-      this.backend.state.durableCount = this.nodes.count;
+    if (defer && !backend.persisted) {
+      backend.requireFreeName();
+      backend.addDeferred(lines, heads);
+      state.durableCount = this.nodes.count;
       return;
     }
     try {
       this.write(lines, heads);
-      if (this.backend.state.isSynced) return;
-      this.backend.markAllDurable();
+      if (state.isSynced) return;
+      backend.markAllDurable();
       this.certain = this.nodes.count;
     } catch (error) {
       this.commits.told();
-      throw this.stayed.size > size ? notUndone(error) : storageFailure(error, "appending to the session");
+      throw stayed.size > size ? notUndone(error) : storageFailure(error, "appending to the session");
     }
   }
 

@@ -3,14 +3,18 @@
 import { bytesOf } from "../../core/json/json.ts";
 import type { Disk } from "../fs/disk.ts";
 
-/** Bytes of one read. Two of them fit the second-level cache. */
+/** Bytes of a line that is visited as a whole, and of one read of many lines. Two of them fit the second-level cache. */
 export const CHUNK = 1 << 20;
+/** Bytes of one read of a scan: those after the first go into memory that is in use already. */
+const PIECE = 1 << 18;
 
 export interface LineVisitor {
   /** Visits the line `b[at, end)`, line feed excluded, which lies at `start` in the file. `number` counts from 1. */
   line(number: number, start: number, b: Uint8Array, at: number, end: number): void;
   /** Visits a line longer than a chunk: its beginning `head`, and its last byte that is not a carriage return. */
   long(number: number, start: number, length: number, head: Uint8Array, last: number): void;
+  /** Called before the lines that end in `b[0, end)` are visited. */
+  chunk?(b: Uint8Array, end: number): void;
 }
 
 export interface Scanned {
@@ -50,6 +54,7 @@ export function scanLines(
     if (count <= 0) break;
     const filled = held + count;
     const view = chunk.subarray(0, filled);
+    visitor.chunk?.(chunk, filled);
     let at = 0;
     for (let end = view.indexOf(LINE_FEED, held); end >= 0; end = view.indexOf(LINE_FEED, at)) {
       number++;
@@ -78,7 +83,7 @@ export function scanLines(
 
 /** Returns a buffer for what is left of a file, as it seems: some files have no size and bytes nevertheless. */
 function bufferFor(left: number): Buffer {
-  return Buffer.allocUnsafe(left > 0 ? Math.min(CHUNK, left) : CHUNK);
+  return Buffer.allocUnsafe(left > 0 ? Math.min(PIECE, left) : CHUNK);
 }
 
 /** Returns the last byte of `b[0, end)` that is not a carriage return, or `before` when there is none. */

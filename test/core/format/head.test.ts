@@ -3,6 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { draftOf, draftOfText, draftOfValues, newLine, placeOf } from "../../../src/core/format/entry.ts";
 import { HEAD_BYTES, HeadReader } from "../../../src/core/format/head.ts";
+import { type FastPath, fastPath } from "../../../src/core/json/fast-path.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { type Head, KNOWN_TYPES, Nodes, unpackId } from "../../../src/core/tree/nodes.ts";
 import type { Frame } from "../../../src/storage/v2/frame.ts";
@@ -25,6 +26,68 @@ function thorough(line: string): Head | string {
 function pick({ packedId, id, packedParent, parentId, type, role, flags }: Head): Head {
   return { packedId, id, packedParent, parentId, type, role, flags };
 }
+
+/** Returns the heads of lines that one reader reads ahead, null for those that are not as usual. */
+function readAhead(lines: readonly string[], ...others: HeadReader[]): (Head | null)[] {
+  const heads = new HeadReader(new Nodes());
+  const bytes = bytesOf(`${lines.join("\n")}\n${" ".repeat(20_000)}`);
+  for (const reader of [heads, ...others]) reader.readAhead(bytes, bytes.length);
+  let start = 0;
+  return lines.map((line) => {
+    const end = start + bytesOf(line).length;
+    const isRead = heads.readFast(bytes, start, end);
+    for (const other of others) other.readFast(bytes, start, end);
+    start = end + 1;
+    return isRead ? pick(heads) : null;
+  });
+}
+
+describe("lines that are read ahead", () => {
+  const message = (n: number, role = "user", more = {}): string =>
+    entryText("message", id(n), n === 0 ? null : id(n - 1), { message: { role, content: "a", timestamp: 5, ...more } });
+  const many = Array.from({ length: 4200 }, (_, n) => message(n, ["user", "assistant", "toolResult", "system"][n % 4]));
+
+  test("have the heads that they have one by one, however many they are and whoever reads beside", () => {
+    expect(readAhead(many)).toEqual(many.map(thorough));
+    expect(readAhead(many.slice(0, 50), new HeadReader(new Nodes()))).toEqual(many.slice(0, 50).map(thorough));
+  });
+
+  test("are messages of three roles", () => {
+    const { bytes, heads, lines } = fastPath() as FastPath;
+    const text = bytesOf(`${many.slice(0, 4).join("\n")}\n`);
+    bytes.set(text);
+    expect(heads(text.length)).toBe(4);
+    expect([3, 7, 11, 15].map((place) => lines[place])).toEqual([257, 2, 3, 0]);
+  });
+
+  test("are whole lines", () => {
+    const heads = new HeadReader(new Nodes());
+    const bytes = bytesOf(`${many.slice(0, 100).join("\n")}\n`);
+    const [first, second] = many.map((line) => line.length);
+    heads.readAhead(bytes, bytes.length);
+    expect(heads.readFast(bytes, 0, first)).toBe(true);
+    expect(heads.readFast(bytes, first + 2, first + 1 + second)).toBe(false);
+    expect(heads.readFast(bytes, first + 1, first + 1 + second)).toBe(true);
+  });
+
+  test.each([
+    ["an empty line", ""],
+    ["a line with a carriage return", `${message(3)}\r`],
+    ["a torn line", message(3).slice(0, 100)],
+    ["a line that is torn at its end", message(3).slice(0, -1)],
+    ["a batch", entryText("message", id(3), id(2), { _batch: { session: "s", index: 0, count: 1 }, message: {} })],
+    ["a second role", message(3).replace('"content"', '"role":"assistant","content"')],
+    ["a second role at the end", message(3).replace('"timestamp":5', '"role":5')],
+    ["a member after the message", `${message(3).slice(0, -1)},"n":{"m":5}}`],
+    ["capital digits", message(3).replace(id(3), id(3).toUpperCase())],
+    ["an id that is longer", message(3).replace(id(3), `${id(3)}0`)],
+  ])("are left to others where one is %s", (_, odd) => {
+    const lines = [message(1), odd, message(4)];
+    const [before, found, after] = readAhead(lines);
+    expect([before, after]).toEqual([thorough(lines[0]), thorough(lines[2])]);
+    if (found) expect(found).toEqual(thorough(odd.trimEnd()));
+  });
+});
 
 describe("the usual line", () => {
   test.each([
@@ -106,6 +169,7 @@ test("odd lines are left to the thorough reading, or read as it does", () => {
       line = line.replace(from, to);
     }
     const head = quick(line);
+    expect(readAhead([line])[0], line).toEqual(head);
     if (!head) left++;
     else expect(head, line).toEqual(thorough(line));
   });
@@ -288,6 +352,7 @@ describe("a member that stands twice", () => {
       const frame = { payloadStart: 0, payloadEnd: bytes.length, entryId: "made" } as Frame;
       const readers: [string, (heads: HeadReader) => unknown][] = [
         ["readFast", (heads) => heads.readFast(bytes, 0, bytes.length)],
+        ["readAhead", (heads) => Object.assign(heads, readAhead([line])[0] ?? {}) && readAhead([line])[0] !== null],
         ["readEnds", (heads) => heads.readEnds(bytes, 0, bytes.length, true)],
         ["readEntry", (heads) => readEntry(heads, bytes, frame)],
       ];
