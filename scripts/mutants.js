@@ -1,9 +1,9 @@
 // Whether the tests see small faults: mutants of the sources, drawn by a seed, and which of them fail a test.
 //
-//   node scripts/mutants.js draw --seed <n> [--count 400]   draws mutants into test/mutants/drawn.json
+//   node scripts/mutants.js draw --seed <n> [--count 400]   draws mutants into test/mutants/drawn.jsonl
 //   node scripts/mutants.js check                           says which of them are not in the sources any more
-//   node scripts/mutants.js run [--part <k/n>] [--only 7,12] runs the tests against each, into test/mutants/results.json
-//   node scripts/mutants.js table [--than <results.json>]   prints killed and survived by folder; 1 if one that was killed
+//   node scripts/mutants.js run [--part <k/n>] [--only 7,12] runs the tests against each, into test/mutants/results.jsonl
+//   node scripts/mutants.js table [--than <results.jsonl>]   prints killed and survived by folder; 1 if one that was killed
 //                                                           in the other results survives
 //
 // A mutant is found by its function and its text, so that it stays where lines move, and is missed where they change. All
@@ -28,8 +28,8 @@ import { parseArgs } from "node:util";
 import { parseSync } from "vite";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
-const DRAWN = join(ROOT, "test/mutants/drawn.json");
-const RESULTS = join(ROOT, "test/mutants/results.json");
+const DRAWN = join(ROOT, "test/mutants/drawn.jsonl");
+const RESULTS = join(ROOT, "test/mutants/results.jsonl");
 /** Folders whose code runs in a browser. */
 const ELSEWHERE = /^src\/page\/script\//;
 /** Seconds after which a run counts as one that hangs, beside three times what the tests took without a mutant. */
@@ -131,6 +131,20 @@ function sourceFiles() {
 const read = (path) => readFileSync(join(ROOT, path), "utf8");
 const isCode = (line) => !/^\s*(\/\/|\/?\*|$)/.test(line);
 
+function linesOf(path) {
+  if (!existsSync(path)) return [];
+  return readFileSync(path, "utf8")
+    .split("\n")
+    .slice(0, -1)
+    .map((line) => JSON.parse(line));
+}
+
+function writeLines(path, values) {
+  writeFileSync(path, values.map((value) => `${JSON.stringify(value)}\n`).join(""));
+}
+
+const resultsIn = (path) => Object.fromEntries(linesOf(path).map(({ id, ...result }) => [id, result]));
+
 /** Returns numbers from 0 to 1 that follow from a seed. */
 function random(seed) {
   let state = seed >>> 0;
@@ -168,10 +182,7 @@ function draw(seed, count) {
   }
   const mutants = [...drawn.values()].map((mutant, n) => ({ id: n + 1, ...mutant }));
   mkdirSync(dirname(DRAWN), { recursive: true });
-  writeFileSync(
-    DRAWN,
-    `{"seed":${seed},"mutants":[\n${mutants.map((mutant) => JSON.stringify(mutant)).join(",\n")}\n]}\n`,
-  );
+  writeLines(DRAWN, [{ seed }, ...mutants]);
   console.log(
     `${count} mutants drawn with the seed ${seed}, of ${files.reduce((sum, { places }) => sum + places.length, 0)} places.`,
   );
@@ -179,7 +190,7 @@ function draw(seed, count) {
 
 /** Returns the drawn mutants with their nodes, by file. Throws and names those that are not in the sources any more. */
 function found() {
-  const { mutants } = JSON.parse(readFileSync(DRAWN, "utf8"));
+  const [, ...mutants] = linesOf(DRAWN);
   const missing = [];
   const byFile = new Map();
   for (const mutant of mutants) {
@@ -358,14 +369,17 @@ function run({ part, only }) {
   const all = [...byFile.values()].flat().sort((a, b) => a.id - b.id);
   const wanted = new Set(only?.split(",").map(Number));
   const [k, n] = (part ?? "1/1").split("/").map(Number);
-  const results = existsSync(RESULTS) ? JSON.parse(readFileSync(RESULTS, "utf8")) : {};
+  const results = resultsIn(RESULTS);
   const copy = makeCopy(byFile);
   try {
     const known = record(copy);
     for (const mutant of all) {
       if (only ? !wanted.has(mutant.id) : results[mutant.id] !== undefined || mutant.id % n !== k % n) continue;
       results[mutant.id] = attack(copy, mutant, known);
-      writeFileSync(RESULTS, `${JSON.stringify(results, null, 1)}\n`);
+      writeLines(
+        RESULTS,
+        Object.entries(results).map(([id, result]) => ({ id: Number(id), ...result })),
+      );
       console.log(`${mutant.id} ${mutant.file} ${mutant.where}: ${mutant.operator}: ${results[mutant.id].outcome}`);
     }
   } finally {
@@ -375,8 +389,8 @@ function run({ part, only }) {
 
 /** Prints killed and survived by folder. Returns whether one that was killed in the other results survives. */
 function print(than) {
-  const { seed, mutants } = JSON.parse(readFileSync(DRAWN, "utf8"));
-  const results = JSON.parse(readFileSync(RESULTS, "utf8"));
+  const [{ seed }, ...mutants] = linesOf(DRAWN);
+  const results = resultsIn(RESULTS);
   const folders = new Map();
   for (const { id, file } of mutants) {
     const folder = file
@@ -395,7 +409,7 @@ function print(than) {
   const sum = (member) => [...folders.values()].reduce((total, counts) => total + counts[member], 0);
   row("all", Object.fromEntries(["killed", "survived", "not reached", "open"].map((member) => [member, sum(member)])));
   if (than === undefined) return false;
-  const before = JSON.parse(readFileSync(than, "utf8"));
+  const before = resultsIn(than);
   const isKilled = (result) => result?.outcome.startsWith("killed");
   const lost = mutants.filter(({ id }) => isKilled(before[id]) && results[id] !== undefined && !isKilled(results[id]));
   for (const { id, file, where, operator, from } of lost)
