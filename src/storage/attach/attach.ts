@@ -1,6 +1,5 @@
 /** Announces who holds a session, and finds them: sockets with announcements in private folders. */
 
-import { randomFillSync } from "node:crypto";
 import { hostname } from "node:os";
 import type { Duplex } from "node:stream";
 import { isMissing } from "../../core/errno.ts";
@@ -14,6 +13,7 @@ import {
 import { type Disk, type FileInfo, removeQuietly } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
 import { bootId } from "../fs/processes.ts";
+import { drawBytes } from "../fs/random.ts";
 import { isSameFile } from "../fs/stamps.ts";
 import {
   clearAnnouncements,
@@ -74,7 +74,7 @@ export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
   const open = (file: string, entered: Entered): Entrance | null => {
     const found = places(file);
     const epoch = epochAfter(Math.max(epochs.last(found), ...found.map(clear)), now());
-    const token = randomFillSync(Buffer.alloc(TOKEN)).toString("base64url");
+    const token = drawBytes(TOKEN).toString("base64url");
     const announcement = { token, epoch, protocol: ATTACH_PROTOCOL, version, client, pid: process.pid };
     const announce = (at: readonly PrivatePlace[]): Announced | null => {
       epochs.note(at, epoch);

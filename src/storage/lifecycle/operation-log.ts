@@ -3,7 +3,6 @@
  * of a line. Each line begins with a line feed of its own, so that a torn one damages none after it.
  */
 
-import { randomFillSync } from "node:crypto";
 import { join } from "node:path";
 import { isErrno, isMissing } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
@@ -13,6 +12,7 @@ import type { NewOperation, Operation, OperationLog } from "../../core/ports/ope
 import { closeQuietly, type Disk, removeQuietly } from "../fs/disk.ts";
 import { guarded, isNameTaken, readAt, withFile } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
+import { drawBytes } from "../fs/random.ts";
 import { isLock, type Locks } from "../locks/locks.ts";
 
 /** Bytes of a file after which the next one is begun: about 2,500 operations, which are read in some 10 ms. */
@@ -119,18 +119,9 @@ export function operationLog(options: OperationLogOptions): OperationLog {
   }
 }
 
-/** Random bytes, drawn many at a time: the call costs more than the bytes. */
-const drawn = Buffer.alloc(1536);
-let used = drawn.length;
-
 /** Returns twelve random digits. Ids of entries are another sequence, which tests foresee. */
 function newId(): string {
-  if (used === drawn.length) {
-    randomFillSync(drawn);
-    used = 0;
-  }
-  used += 6;
-  return drawn.toString("hex", used - 6, used);
+  return drawBytes(6).toString("hex");
 }
 
 /** Runs what records. The change happens in any case ({@link OperationLog}), so the disk's refusal is not thrown. */
