@@ -9,7 +9,8 @@ import { concat } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Log, type Store } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
 import type { ForeignStore } from "./foreign/store.ts";
-import { isContainerName } from "./fs/container-paths.ts";
+import { knownPath } from "./fs/confined-disk.ts";
+import { containerAbove, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
 import { guarded, infoOrNull } from "./fs/files.ts";
 import { type StrangeFormat, strangeFormat } from "./fs/formats.ts";
@@ -51,6 +52,8 @@ interface Openings {
   readonly stores: SessionStores;
   /** Returns the absolute path of a path from the host. Throws path_outside_root, storage_failed. */
   readonly allowed: (file: string) => string;
+  /** Returns the same of a path that names a session. Throws also not_a_session, for a part of a container. */
+  readonly pathOf: (file: string) => string;
   readonly openLog: (file: string, asReader?: boolean) => Log;
 }
 
@@ -64,6 +67,11 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
       throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
     }
     options.requireAllowed?.(path);
+    return path;
+  };
+  const pathOf = (file: string): string => {
+    const path = allowed(file);
+    for (const named of [path, knownPath(disk, path)]) requireNoPart(disk, named);
     return path;
   };
   // An interrupted repair left a container under another name.
@@ -90,10 +98,10 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
   const stores: SessionStores = {
     forNew: options.kind === "memory" ? memory : byPath(options.kind === "v2" ? v2() : jsonl, at),
     leaves: leafMemory(disk, options.paths.state, options.durability === "sync"),
-    open: (file, asReader) => openLog(allowed(file), asReader),
+    open: (file, asReader) => openLog(pathOf(file), asReader),
     exists: (file) => exists(disk, file),
     holds(path) {
-      const file = allowed(path);
+      const file = pathOf(path);
       return isAt(file) || isBelowFile(disk, file) || meant(file) !== file;
     },
     copyAt,
@@ -105,7 +113,15 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
       }
     },
   };
-  return { stores, allowed, openLog };
+  return { stores, allowed, pathOf, openLog };
+}
+
+/** Throws not_a_session for a path into a container: its header would open as an empty session with its id. */
+function requireNoPart(disk: Disk, path: string): void {
+  const sessionPath = containerAbove(path, (part) => exists(disk, part));
+  if (sessionPath === undefined) return;
+  const sentence = `${path} is a part of the session ${sessionPath}. Open that one; nothing was changed.`;
+  throw new Failure("not_a_session", sentence, { sessionPath });
 }
 
 /**
