@@ -40,7 +40,15 @@ export default command({
       }),
     ),
   }),
-  failures: ["session_not_found", "not_a_session", "read_only", "migration_failed", "path_outside_root", "storage_failed", "corrupt"],
+  failures: [
+    "session_not_found",
+    "not_a_session",
+    "read_only",
+    "migration_failed",
+    "path_outside_root",
+    "storage_failed",
+    "corrupt",
+  ],
   example: {
     params: {},
     result: {

@@ -315,3 +315,13 @@ test.each([
   await started.finish();
   expect(contentsOf(rootOf(place))).toEqual(before);
 });
+
+test("the header of a container that lies among the folders of directories is in no list, and no session to verify", async () => {
+  const place = temporaryPlace();
+  const { server, path } = await born(place);
+  renameSync(path, join(rootOf(place), basename(path)));
+  renameSync(pointerOf(path), join(rootOf(place), basename(pointerOf(path))));
+  expect((await server.result("list_sessions", { headerOnly: true })).sessions).toEqual([]);
+  expect(await server.result("verify_sessions")).toMatchObject({ total: 0, ok: true });
+  expect((await server.result("get_health")).hidden).toEqual([]);
+});
