@@ -102,7 +102,7 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = pathOf(path);
-      return isAt(file) || isBelowFile(disk, file) || meant(file) !== file;
+      return isAt(file) || isNoPlace(disk, file) || meant(file) !== file;
     },
     copyAt,
     prepareFolder(file) {
@@ -125,12 +125,13 @@ function requireNoPart(disk: Disk, path: string): void {
 }
 
 /**
- * Whether a path leads into a file, as those of sessions in another agent's file or database do: no session can be made
- * there.
+ * Whether no session can be made at a path where none is: it is that of a folder, a link in it leads nowhere, or it leads
+ * into a file, as those of sessions in another agent's file or database do.
  */
-function isBelowFile(disk: Disk, path: string): boolean {
-  for (let above = dirname(path); above !== dirname(above); above = dirname(above)) {
-    const found = infoOrNull(disk, above);
+function isNoPlace(disk: Disk, path: string): boolean {
+  if (/[/\\]$/.test(path) && !isContainerName(path)) return true;
+  for (let at = path; at !== dirname(at); at = dirname(at)) {
+    const found = infoOrNull(disk, at) ?? infoOrNull(disk, at, true);
     if (found !== null) return found.kind !== "folder";
   }
   return false;
