@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { strangeFormat } from "../../src/storage/fs/formats.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { put, serveLibrary } from "../support/lifecycle.ts";
-import { temporaryPlace } from "../support/server.ts";
+import { type Json, temporaryPlace } from "../support/server.ts";
 
 const LINE = '{"kind":"x","v":1}\n';
 const ENTRY =
@@ -88,6 +88,31 @@ test("what cannot be opened is named with what to do, and no list of damage has 
   ]);
   expect(reasons).toContainEqual([other, "unknown_format"]);
   expect(reasons).toContainEqual([newer, "newer_version"]);
+});
+
+test.each([
+  ["a document with nothing in it", "[]", true],
+  ["an empty object", "{}", true],
+  ["nothing at all", "", true],
+  ["what gzip made", Buffer.from("1f8b080000000000", "hex"), true],
+  ["what zstd made", Buffer.from("28b52ffd04006100", "hex"), true],
+  ["lines of another program", LINE + LINE, true],
+  ["a newer version", `${JSON.stringify({ ...HEADER, version: 4, cwd: "/" })}\n`, true],
+  ["some words", "some words\n", false],
+  ["a page", "<html></html>\n", false],
+])("lists, doctor and verify agree whether a file is damaged: %s", async (_, content, isSound) => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const { sessionFile } = await server.result("get_state");
+  put(join(sessionFile, "..", "x.jsonl"), content);
+  const { notRead = [] } = await server.result("list_sessions", { headerOnly: true });
+  const verified = await server.result("verify_sessions");
+  expect([
+    !notRead.some(({ isDamaged }: Json) => isDamaged),
+    (await server.result("get_health")).ok,
+    verified.ok,
+    verified.damaged.length === 0,
+  ]).toEqual([isSound, isSound, isSound, isSound]);
 });
 
 const SAID = ENTRY.replace('"message":{}', '"message":{"role":"user","content":"Hello","timestamp":1}');

@@ -167,7 +167,8 @@ export class JsonlBackend implements Backend {
     file.seen = info;
     if (info.kind !== "file") throw notASession(this.path, "it is not a regular file");
     scanner.scan(scanner.thorough ? 0 : this.index.recall(info, written));
-    if (!scanner.stored) throw notASession(this.path, end.size === 0 ? "it is empty" : "it has no header line");
+    if (!scanner.stored && end.size === 0) throw notASession(this.path, "it is empty", { format: "empty" });
+    if (!scanner.stored) throw notASession(this.path, "it has no header line");
     if (scanner.stored.readOnly) this.state.readOnly = scanner.stored.readOnly;
     bridgeGaps(this, scanner);
     // After the gaps: if a parent comes later in the file, a bridge may close a cycle, too.
