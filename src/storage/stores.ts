@@ -447,7 +447,8 @@ function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: st
       // In names, `_` also stands for what no name may have.
       const isUnsure =
         named === id ? id.includes("_") : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named);
-      const found = isUnsure ? (readId(disk, file) ?? (named === id ? id : undefined)) : named;
+      const isNamed = named === id || name === `${id}${CONTAINER}`;
+      const found = isUnsure ? (readId(disk, file) ?? (isNamed ? id : undefined)) : named;
       if (found === id) exact.push(file);
       else if (found?.startsWith(id)) prefixed.push(file);
     }

@@ -107,7 +107,11 @@ export class Folders {
       const folder = this.enter(path, isTold, before.get(path));
       if (!folder) continue;
       found.set(path, folder);
-      for (const { name, kind } of this.names(path)) {
+      const names = this.names(path);
+      const isThere = new Set(names.filter(({ name }) => isContainerName(name)).map(({ name }) => name));
+      for (const { name, kind } of names) {
+        const named = containerOfPointer(name);
+        if (named !== undefined && !isThere.has(named)) this.ask(folder, named, there);
         const isContainer = isContainerName(name);
         if (kind === "other" || kind === (isContainer ? "file" : "folder")) continue;
         if (!isContainer && !isSessionName(name)) continue;

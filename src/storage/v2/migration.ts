@@ -45,7 +45,17 @@ import {
   stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { currentPathOf, isOfAnother, locationIn, locationOf, pointerAt, snapshotOf, status } from "./pointer.ts";
+import {
+  currentPathOf,
+  folderOf,
+  isOfAnother,
+  locationIn,
+  locationOf,
+  noContainer,
+  pointerAt,
+  snapshotOf,
+  status,
+} from "./pointer.ts";
 import { finishInterrupted, forceBack, rollBack } from "./rollback.ts";
 import { extractBlobs, isDatabase, requireMerged } from "./sqlite-v1.ts";
 
@@ -162,6 +172,7 @@ async function forward(run: MigrationRun): Promise<Migrated> {
 /** Returns the result for a session that is in a container already. */
 function isThere(run: MigrationRun, { snapshotId, correlationId }: Pointer): Migrated {
   const { container } = run.location;
+  if (!exists(run.disk, headerFile(folderOf(run.disk, container)))) throw noContainer(run.disk, container);
   const entryCount = readManifest(run.disk, manifestFile(container))?.counters.entriesTotal ?? 0;
   const active = "native_v2";
   return run.done({ active, sessionPath: container, entryCount, snapshotId, migrationId: null, correlationId });
