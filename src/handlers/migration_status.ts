@@ -45,6 +45,7 @@ export default command({
     "not_a_session",
     "read_only",
     "migration_failed",
+    "unsupported_version",
     "path_outside_root",
     "storage_failed",
     "corrupt",

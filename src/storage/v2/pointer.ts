@@ -37,6 +37,7 @@ import {
   readPointer,
 } from "./documents.ts";
 import { ifSound, Malformed } from "./frame.ts";
+import { newerPointer } from "./newer.ts";
 import { idIn, isDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -494,6 +495,12 @@ export function pointerAt(disk: Disk, file: string): Pointer | null {
     return readPointer(disk, file);
   } catch (error) {
     if (!(error instanceof Malformed)) throw error;
+    const newer = newerPointer(disk, file);
+    if (newer !== null)
+      throw new Failure(
+        "unsupported_version",
+        `The session has ${newer}, which is newer than this program knows. Nothing was changed; use a newer version of this program.`,
+      );
     throw new Failure(
       "corrupt",
       `The pointer file ${basename(file)} is damaged: ${error.message}. Restore it from a copy, or move it away: then the session file is the session if it exists, else the container is.`,

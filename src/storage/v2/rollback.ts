@@ -171,6 +171,7 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
   const named = pointer.source === null ? null : run.pathOf(pointer.source);
   const hasSnapshot = pointer.snapshotId !== null && named !== null && (await findSnapshot(run, pointer, named));
   return closing(options.openContainer(location.container), async (log) => {
+    if (log.readOnly?.name === "unsupported_version") throw log.readOnly;
     const before = hasSnapshot ? options.openFile(snapshotOf(named as string), true) : null;
     try {
       log.acquireLock();
