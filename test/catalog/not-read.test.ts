@@ -96,6 +96,21 @@ for (const [agent, make] of Object.entries(DATABASES))
     },
   );
 
+test("a session that lost a page of its agent's database is damaged for lists and verify", async () => {
+  const place = temporaryPlace();
+  const file = DATABASES.opencode(place);
+  const database = SQLITE(file);
+  const [{ rootpage }] = database.prepare("SELECT rootpage FROM sqlite_master WHERE name = 'part'").all() as Json[];
+  database.close();
+  const bytes = readFileSync(file);
+  writeFileSync(file, bytes.fill(0, (rootpage - 1) * SIZE, rootpage * SIZE));
+  const server = serveLibrary(place);
+  const [session] = (await server.result("list_sessions", { agents: ["opencode"] })).sessions;
+  expect(session.isDamaged).toBe(true);
+  const { damage, ok } = await server.result("verify_session", { sessionPath: session.sessionPath });
+  expect([ok, damage[0].reason]).toEqual([false, expect.stringMatching(/^Page \d+ of the database cannot be read/)]);
+});
+
 test("a file of an unknown format among ours is named by a list of all, and by no other", async () => {
   const place = temporaryPlace();
   const folder = dirname(putSession(place, 1));

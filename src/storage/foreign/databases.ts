@@ -75,8 +75,8 @@ function recordsOf(disk: Disk, file: string, format: TableFormat, id: string): G
   for (let tries = 1; ; tries++) {
     const read = closing(new DatabaseTables(disk, file), (tables) => {
       const records = numbered(format.records(tables, id));
-      const warnings = [...(format.warnings?.(tables, id) ?? []), ...tables.faults];
-      return { records, warnings, isStill: tables.isStill() };
+      const warnings = format.warnings?.(tables, id) ?? [];
+      return { records, warnings, lost: tables.faults, isStill: tables.isStill() };
     });
     if (read.isStill || tries === TRIES) return read;
   }
