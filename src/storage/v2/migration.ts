@@ -128,6 +128,9 @@ async function planOf(
     progress?.(positions[positions.length - 1] + 1, nodes.count);
   }
   for (const { kind, reason, entryId } of log.repairable) add(kind, reason, entryId);
+  for (const { kind, entryId } of log.damage)
+    if (kind === "parent_is_call")
+      add(kind, "its parent is a tool call, and in a container parents are entries", entryId);
   for (const [p, parentId] of nodes.missingParent)
     if (parentId === header.id)
       add("missing_parent", "its parent is the session itself, and in a container parents are entries", nodes.id(p));
