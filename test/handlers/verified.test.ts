@@ -26,7 +26,7 @@ const REMARKS: Record<string, readonly string[]> = {
 /** Damage that a file of lines can have. */
 const DAMAGE: Record<string, readonly string[]> = {
   missing_parent: [userText(NEW, "eeeeeeee", "x")],
-  duplicate_id: [userText(id(0), LAST, "x")],
+  duplicate_id: [userText(NEW, id(0), "a branch"), userText(id(0), NEW, "x")],
   missing_id: [userText(NEW, LAST, "x").replace(`"id":"${NEW}",`, "")],
   cycle: [userText(NEW, "d0000002", "x"), userText("d0000002", NEW, "x")],
   extra_header: [headerText()],
@@ -49,9 +49,25 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s", (store) => {
     const sessionPath =
       store === "v2" ? (await server.result("migrate_session", { sessionPath: file })).sessionPath : file;
     expect(await looked(server, sessionPath)).toEqual({ kinds: [kind], ok: true });
+    expect((await server.result("list_sessions")).sessions[0].isDamaged).toBeUndefined();
     await server.result("switch_session", { sessionPath });
     expect((await server.result("repair_session")).repaired).toEqual([]);
   });
+});
+
+test.each([
+  ["a parent that comes later", [userText(NEW, "d0000002", "x"), userText("d0000002", LAST, "y")]],
+  ["branches", [userText(NEW, id(0), "x"), userText("d0000002", id(1), "y"), userText("d0000003", NEW, "z")]],
+  [
+    "the id of zeros",
+    [userText("00000000", LAST, "x"), userText(NEW, id(0), "y"), userText("d0000002", "00000000", "z")],
+  ],
+])("a file with %s is sound, and has no mark", async (_, lines) => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const sessionPath = putSession(place, 1, { cwd: place.cwd, lines: [...chain(3), ...lines] });
+  expect((await looked(server, sessionPath)).ok).toBe(true);
+  expect((await server.result("list_sessions")).sessions[0].isDamaged).toBeUndefined();
 });
 
 test.each(Object.keys(DAMAGE))("a file with %s is damaged until repair mends it", async (kind) => {
@@ -60,9 +76,11 @@ test.each(Object.keys(DAMAGE))("a file with %s is damaged until repair mends it"
   const sessionPath = putSession(place, 1, { cwd: place.cwd });
   put(sessionPath, fileText(readFileSync(sessionPath, "utf8").trimEnd(), ...DAMAGE[kind]));
   expect(await looked(server, sessionPath)).toEqual({ kinds: [kind], ok: false });
+  expect((await server.result("list_sessions")).sessions[0].isDamaged).toBe(true);
   await server.result("switch_session", { sessionPath });
   await server.result("repair_session");
   expect(await looked(server, sessionPath)).toEqual({ kinds: [], ok: true });
+  expect((await server.result("list_sessions")).sessions[0].isDamaged).toBeUndefined();
 });
 
 describe("a container", () => {
