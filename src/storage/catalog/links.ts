@@ -43,7 +43,7 @@ export class Links {
   /** Whether a parent is nowhere, parents form a circle, or, beside branches, an id is there twice. */
   get areBroken(): boolean {
     if (!this.isJudged || this.others.size === 0) return false;
-    const table = new Table(this.count);
+    const table = new ParentTable(this.count);
     for (let i = 0; i < this.count; i++) if (!table.put(links[2 * i], links[2 * i + 1])) return true;
     for (const [parent, isNeeded] of this.others)
       if (table.parentOf(parent) === undefined ? isNeeded : isInCircle(table, parent)) return true;
@@ -51,7 +51,7 @@ export class Links {
   }
 }
 
-function isInCircle(table: Table, first: number): boolean {
+function isInCircle(table: ParentTable, first: number): boolean {
   const seen = new Set<number>();
   for (let at: number | undefined = first; at !== undefined && at !== ROOT; at = table.parentOf(at)) {
     if (seen.has(at)) return true;
@@ -61,7 +61,7 @@ function isInCircle(table: Table, first: number): boolean {
 }
 
 /** Parents by ids. */
-class Table {
+class ParentTable {
   private readonly pairs: Int32Array;
   private readonly mask: number;
 
