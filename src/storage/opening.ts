@@ -19,7 +19,7 @@ import { absolute, type StoragePaths } from "./fs/paths.ts";
 import { leafMemory } from "./log/leaf-store.ts";
 import type { Durability } from "./log/write-state.ts";
 import { wholeLines } from "./memory.ts";
-import { containerOf, currentPathOf, folderOf, frozenFrom } from "./v2/pointer.ts";
+import { containerOf, currentPathOf, folderOf, frozenFrom, unlistedContainer } from "./v2/pointer.ts";
 import { isDatabase } from "./v2/sqlite-v1.ts";
 
 /** The agent whose databases can be migrated, and then are containers. */
@@ -102,7 +102,8 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
     exists: (file) => exists(disk, file),
     holds(path) {
       const file = pathOf(path);
-      return isAt(file) || isNoPlace(disk, file) || meant(file) !== file;
+      const isLost = isContainerName(file) && unlistedContainer(disk, file) !== undefined;
+      return isAt(file) || isLost || isNoPlace(disk, file) || meant(file) !== file;
     },
     copyAt,
     prepareFolder(file) {

@@ -504,6 +504,9 @@ describe("a container that is not whole enough for a list is named by lists, doc
     const source = join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
     rmSync(file, { recursive: true });
     await requireNamed(made, /is missing, though/);
+    const started = serveHere(["--session", file, "--events", "none"], { place: made.place });
+    expect((await started.failure("get_state")).message).toMatch(/is missing, though/);
+    await started.finish();
     expect((await server.failure("migrate_session", { sessionPath: source })).message).toMatch(/is missing, though/);
     expect(await server.result("rollback_migration", { sessionPath: source })).toMatchObject({ sessionPath: source });
     expect([await listed(server), existsSync(`${source}.migrated`)]).toEqual([[made.id], false]);
