@@ -48,7 +48,7 @@ export default command({
     limit,
   },
   result: z.object({ operations: z.array(row), nextCursor }),
-  failures: ["cursor_expired", "ambiguous_id", "path_outside_root", "storage_failed"],
+  failures: ["cursor_expired", "ambiguous_id", "not_a_session", "path_outside_root", "storage_failed"],
   example: {
     params: { limit: 1 },
     result: {

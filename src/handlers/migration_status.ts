@@ -40,7 +40,16 @@ export default command({
       }),
     ),
   }),
-  failures: ["session_not_found", "read_only", "migration_failed", "path_outside_root", "storage_failed", "corrupt"],
+  failures: [
+    "session_not_found",
+    "not_a_session",
+    "read_only",
+    "migration_failed",
+    "unsupported_version",
+    "path_outside_root",
+    "storage_failed",
+    "corrupt",
+  ],
   example: {
     params: {},
     result: {

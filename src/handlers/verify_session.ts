@@ -17,7 +17,12 @@ export default command({
     unreadableForRust: z
       .array(z.object({ entryId: z.string(), reason: z.string() }))
       .describe("entries that pi_agent_rust skips; it opens such a session for reading only"),
-    ok: z.boolean().describe("no damage"),
+    ok: z
+      .boolean()
+      .describe(
+        "whether there is no damage; ambiguous_leaf, no_parent, invalid_boundary, newer_branch, parent_is_call, " +
+          "newer_version, no_message and incomplete_message are remarks, for the entries are whole",
+      ),
     fidelity: fidelity.optional().describe("of another agent's session: what became of its records"),
   }),
   failures: ["session_not_found", "path_outside_root", "not_a_session", "storage_failed"],

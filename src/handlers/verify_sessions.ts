@@ -2,7 +2,7 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import type { Session } from "../core/session/session.ts";
 import { type CommandContext, command } from "./shared/command.ts";
-import { damage, stored } from "./shared/shapes.ts";
+import { damage, stored, unreadFile } from "./shared/shapes.ts";
 import { verified } from "./shared/verified.ts";
 
 /** Damaged places that are reported of one session. */
@@ -40,28 +40,40 @@ export default command({
       .describe(
         "sessions of which nothing is lost, but messages lack what Pi's interface needs; repair_session adds it",
       ),
-    ok: z.boolean().describe("none is damaged"),
+    notRead: z
+      .array(unreadFile)
+      .describe("files where sessions are kept that none can be read from, as get_health has them"),
+    ok: z.boolean().describe("nothing is damaged"),
   }),
   failures: ["storage_failed"],
-  example: { params: {}, result: { total: 1, damaged: [], incomplete: [], ok: true } },
+  example: { params: {}, result: { total: 1, damaged: [], incomplete: [], notRead: [], ok: true } },
   async run(context, { archived = false }) {
     const damaged: DamagedRow[] = [];
     const incomplete: DamagedRow[] = [];
+    const { health } = context.workspace.stores;
+    const notRead = health.notRead(archived).map((file) => ({ ...file }));
+    let total = 0;
     const visit = async (file: string, isArchived: boolean): Promise<void> => {
       const found = await verdictOn(context, file, isArchived);
+      if (found && "text" in found) return void notRead.push(found);
+      total++;
       if (found) (found.ok ? incomplete : damaged).push(found.row);
     };
-    const total = await context.workspace.stores.health.visitAll(archived, visit, context.progress);
-    return { total, damaged, incomplete, ok: damaged.length === 0 };
+    await health.visitAll(archived, visit, context.progress);
+    const ok = damaged.length === 0 && !notRead.some(({ isDamaged }) => isDamaged);
+    return { total, damaged, incomplete, notRead, ok };
   },
 });
 
-/** Returns what is wrong with the session at a path; null when nothing is, or when it was removed meanwhile. */
+/**
+ * Returns what is wrong with the session at a path, or how a file is that is no session; null when nothing is wrong, or
+ * when it was removed meanwhile.
+ */
 async function verdictOn(
   context: CommandContext,
   sessionPath: string,
   archived: boolean,
-): Promise<{ ok: boolean; row: DamagedRow } | null> {
+): Promise<{ ok: boolean; row: DamagedRow } | z.infer<typeof unreadFile> | null> {
   const { workspace } = context;
   let session: Session | undefined;
   try {
@@ -82,6 +94,9 @@ async function verdictOn(
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     if (error.name === "session_not_found") return null;
+    // Nothing is wrong with a file of another format.
+    if (error.name === "not_a_session" && "format" in error.details)
+      return { path: sessionPath, text: error.message, isDamaged: false };
     const nothing = { damage: [], damageCount: 1, lockedBy: null };
     const row = { sessionPath, archived, sessionId: null, name: null, ...nothing, failure: error.message };
     return { ok: false, row };

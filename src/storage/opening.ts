@@ -9,7 +9,8 @@ import { concat } from "../core/json/json.ts";
 import { type Beginning, bytesOfContent, type Log, type Store } from "../core/ports/store.ts";
 import type { SessionStores } from "../core/ports/stores.ts";
 import type { ForeignStore } from "./foreign/store.ts";
-import { isContainerName } from "./fs/container-paths.ts";
+import { knownPath } from "./fs/confined-disk.ts";
+import { containerAbove, isContainerName } from "./fs/container-paths.ts";
 import { type Disk, exists } from "./fs/disk.ts";
 import { guarded, infoOrNull } from "./fs/files.ts";
 import { type StrangeFormat, strangeFormat } from "./fs/formats.ts";
@@ -18,7 +19,7 @@ import { absolute, type StoragePaths } from "./fs/paths.ts";
 import { leafMemory } from "./log/leaf-store.ts";
 import type { Durability } from "./log/write-state.ts";
 import { wholeLines } from "./memory.ts";
-import { containerOf, currentPathOf, folderOf, frozenFrom } from "./v2/pointer.ts";
+import { containerOf, currentPathOf, folderOf, frozenFrom, unlistedContainer } from "./v2/pointer.ts";
 import { isDatabase } from "./v2/sqlite-v1.ts";
 
 /** The agent whose databases can be migrated, and then are containers. */
@@ -51,6 +52,8 @@ interface Openings {
   readonly stores: SessionStores;
   /** Returns the absolute path of a path from the host. Throws path_outside_root, storage_failed. */
   readonly allowed: (file: string) => string;
+  /** Returns the same of a path that names a session. Throws also not_a_session, for a part of a container. */
+  readonly pathOf: (file: string) => string;
   readonly openLog: (file: string, asReader?: boolean) => Log;
 }
 
@@ -64,6 +67,11 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
       throw new Failure("storage_failed", sentence, { errno: "EINVAL" }, { retryable: false });
     }
     options.requireAllowed?.(path);
+    return path;
+  };
+  const pathOf = (file: string): string => {
+    const path = allowed(file);
+    for (const named of [path, knownPath(disk, path)]) requireNoPart(disk, named);
     return path;
   };
   // An interrupted repair left a container under another name.
@@ -90,11 +98,12 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
   const stores: SessionStores = {
     forNew: options.kind === "memory" ? memory : byPath(options.kind === "v2" ? v2() : jsonl, at),
     leaves: leafMemory(disk, options.paths.state, options.durability === "sync"),
-    open: (file, asReader) => openLog(allowed(file), asReader),
+    open: (file, asReader) => openLog(pathOf(file), asReader),
     exists: (file) => exists(disk, file),
     holds(path) {
-      const file = allowed(path);
-      return isAt(file) || isBelowFile(disk, file) || meant(file) !== file;
+      const file = pathOf(path);
+      const isLost = isContainerName(file) && unlistedContainer(disk, file) !== undefined;
+      return isAt(file) || isLost || isNoPlace(disk, file) || meant(file) !== file;
     },
     copyAt,
     prepareFolder(file) {
@@ -105,16 +114,25 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
       }
     },
   };
-  return { stores, allowed, openLog };
+  return { stores, allowed, pathOf, openLog };
+}
+
+/** Throws not_a_session for a path into a container: its header would open as an empty session with its id. */
+function requireNoPart(disk: Disk, path: string): void {
+  const sessionPath = containerAbove(path, (part) => exists(disk, part));
+  if (sessionPath === undefined) return;
+  const sentence = `${path} is a part of the session ${sessionPath}. Open that one; nothing was changed.`;
+  throw new Failure("not_a_session", sentence, { sessionPath });
 }
 
 /**
- * Whether a path leads into a file, as those of sessions in another agent's file or database do: no session can be made
- * there.
+ * Whether no session can be made at a path where none is: it is that of a folder, a link in it leads nowhere, or it leads
+ * into a file, as those of sessions in another agent's file or database do.
  */
-function isBelowFile(disk: Disk, path: string): boolean {
-  for (let above = dirname(path); above !== dirname(above); above = dirname(above)) {
-    const found = infoOrNull(disk, above);
+function isNoPlace(disk: Disk, path: string): boolean {
+  if (/[/\\]$/.test(path) && !isContainerName(path)) return true;
+  for (let at = path; at !== dirname(at); at = dirname(at)) {
+    const found = infoOrNull(disk, at) ?? infoOrNull(disk, at, true);
     if (found !== null) return found.kind !== "folder";
   }
   return false;

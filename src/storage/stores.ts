@@ -115,7 +115,7 @@ export function makeStores(options: StoresOptions): Stores {
   const memory = memoryStore();
   const foreign = once(() => foreignStore(disk, env, paths.state));
   const named = inFleet === WITHOUT_FLEET ? {} : { copyFor: (path: string) => arrivals.copyFor?.(path) };
-  const { stores, allowed, openLog } = openingOf({ ...options, ...named }, { jsonl, memory, v2, foreign });
+  const { stores, allowed, pathOf, openLog } = openingOf({ ...options, ...named }, { jsonl, memory, v2, foreign });
   const { leaves } = stores;
   /**
    * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
@@ -134,7 +134,7 @@ export function makeStores(options: StoresOptions): Stores {
   };
   const openForReading = (file: string): Log => openLog(file, true);
   const ours = (path: string): string => {
-    const file = allowed(behindLink(disk, allowed(path)));
+    const file = pathOf(behindLink(disk, allowed(path)));
     // A database of pi_agent_rust can be migrated.
     const refusal = foreign().refusal(file, MIGRATED);
     if (refusal) throw refusal;
@@ -153,12 +153,13 @@ export function makeStores(options: StoresOptions): Stores {
     leaves,
     operations,
     readOnly,
-    open: (file) => openLog(allowed(file)),
+    open: (file) => openLog(pathOf(file)),
     factsAt: (file) => factsAt(disk, file, openForReading),
     openStaged: (file) => jsonl.open(file, true),
-    openForeign: (file) => foreign().open(allowed(file), { asReader: true }),
+    openForeign: (file) => foreign().open(pathOf(file), { asReader: true }),
     absolute: (path) => absolute(path, cwd),
     allowed,
+    pathOf,
     find: findAnywhere,
     requireFree: inFleet.requireFree,
     withId: (id) =>
@@ -228,7 +229,7 @@ export function makeStores(options: StoresOptions): Stores {
   return {
     ...stores,
     names: ["jsonl", "v2", "memory"],
-    absolute: allowed,
+    absolute: pathOf,
     arrive: arrivals.arrive,
     ...inFleet.giving({
       openCopy: (file) => openLog(allowed(file)),
@@ -446,7 +447,8 @@ function filesOf(disk: Disk, folders: Iterable<string>, id: string): { exact: st
       // In names, `_` also stands for what no name may have.
       const isUnsure =
         named === id ? id.includes("_") : named.startsWith(id) || id.startsWith(named) || !SESSION_ID.test(named);
-      const found = isUnsure ? (readId(disk, file) ?? (named === id ? id : undefined)) : named;
+      const isNamed = named === id || name === `${id}${CONTAINER}`;
+      const found = isUnsure ? (readId(disk, file) ?? (isNamed ? id : undefined)) : named;
       if (found === id) exact.push(file);
       else if (found?.startsWith(id)) prefixed.push(file);
     }

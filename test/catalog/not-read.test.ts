@@ -1,11 +1,14 @@
 /** Files where sessions are kept that none can be read from: lists and doctor say of each how it is. */
 
-import { writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { SQLITE } from "../support/foreign/databases.ts";
-import { put, putSession, serveLibrary } from "../support/lifecycle.ts";
-import { type Json, temporaryPlace } from "../support/server.ts";
+import { gooseDatabase, opencodeDatabase, rustDatabase, SQLITE } from "../support/foreign/databases.ts";
+import { wholeGooseExport } from "../support/foreign/goose.ts";
+import { wholeOpencodeExport } from "../support/foreign/opencode.ts";
+import { put, putSession, rootOf, serveLibrary } from "../support/lifecycle.ts";
+import { chain, headerText } from "../support/lines.ts";
+import { type Json, type Place, temporaryPlace } from "../support/server.ts";
 import { runHere } from "../support/verbs.ts";
 
 test("another agent's database that is none, or has other tables, is named with its exit status", async () => {
@@ -35,6 +38,77 @@ test("another agent's database that is none, or has other tables, is named with 
   expect([doctor.status, doctor.stdout.replace(/\s+/g, " ")]).toEqual([3, expect.stringMatching(/opencode\.db has/)]);
   writeFileSync(file, "");
   expect((await serveLibrary(place).result("get_health")).ok).toBe(true);
+});
+
+/** Puts a database of each agent in its place. */
+const DATABASES: Record<string, (place: Place) => string> = {
+  opencode(place) {
+    const file = join(place.home, ".local/share/opencode/opencode.db");
+    mkdirSync(dirname(file), { recursive: true });
+    opencodeDatabase(file, [wholeOpencodeExport()], { journal: "DELETE" }).close();
+    return file;
+  },
+  goose(place) {
+    const file = join(place.home, ".local/share/goose/sessions/sessions.db");
+    mkdirSync(dirname(file), { recursive: true });
+    gooseDatabase(file, [wholeGooseExport()], { journal: "DELETE" }).close();
+    return file;
+  },
+  pirust(place) {
+    const file = join(rootOf(place), "--home-me--", "x.sqlite");
+    mkdirSync(dirname(file), { recursive: true });
+    rustDatabase(file, headerText(), chain(40), { journal: "DELETE" }).close();
+    return file;
+  },
+};
+
+const SIZE = 4096;
+const DAMAGES: Record<string, (whole: Buffer) => Buffer> = {
+  "cut to 100 bytes": (whole) => whole.subarray(0, 100),
+  "cut to a page": (whole) => whole.subarray(0, SIZE),
+  "cut in half": (whole) => whole.subarray(0, Math.floor(whole.length / 2 / SIZE) * SIZE),
+  "cut within a page": (whole) => whole.subarray(0, whole.length - SIZE / 2),
+  "with NULs for its schema": (whole) =>
+    Buffer.concat([whole.subarray(0, 100), Buffer.alloc(SIZE - 100), whole.subarray(SIZE)]),
+  "with NULs in its schema": (whole) =>
+    Buffer.concat([whole.subarray(0, SIZE / 2), Buffer.alloc(SIZE / 2), whole.subarray(SIZE)]),
+  "overwritten after its header": (whole) =>
+    Buffer.concat([whole.subarray(0, 100), Buffer.alloc(whole.length - 100, 0x55)]),
+};
+
+for (const [agent, make] of Object.entries(DATABASES))
+  test.each(Object.keys(DAMAGES))(
+    `a database of ${agent}'s %s is damaged for lists, doctor and verify`,
+    async (how) => {
+      const place = temporaryPlace();
+      const file = make(place);
+      const server = serveLibrary(place);
+      const list = async (): Promise<Json[]> =>
+        (await server.result("list_sessions", { agents: [agent] })).notRead ?? [];
+      expect([await list(), (await server.result("get_health")).ok]).toEqual([[], true]);
+      writeFileSync(file, DAMAGES[how](readFileSync(file)));
+      const notRead = [{ path: file, agent, isDamaged: true, text: expect.stringMatching(/damaged: .*Restore it/) }];
+      expect(await list()).toEqual(notRead);
+      expect(await server.result("get_health")).toMatchObject({ ok: false, notRead });
+      expect(await server.result("verify_sessions")).toMatchObject({ ok: false, notRead });
+      const { error } = await server.request("switch_session", { sessionPath: file });
+      if (error) expect(error.message).not.toMatch(/Nothing is wrong/);
+    },
+  );
+
+test("a session that lost a page of its agent's database is damaged for lists and verify", async () => {
+  const place = temporaryPlace();
+  const file = DATABASES.opencode(place);
+  const database = SQLITE(file);
+  const [{ rootpage }] = database.prepare("SELECT rootpage FROM sqlite_master WHERE name = 'part'").all() as Json[];
+  database.close();
+  const bytes = readFileSync(file);
+  writeFileSync(file, bytes.fill(0, (rootpage - 1) * SIZE, rootpage * SIZE));
+  const server = serveLibrary(place);
+  const [session] = (await server.result("list_sessions", { agents: ["opencode"] })).sessions;
+  expect(session.isDamaged).toBe(true);
+  const { damage, ok } = await server.result("verify_session", { sessionPath: session.sessionPath });
+  expect([ok, damage[0].reason]).toEqual([false, expect.stringMatching(/^Page \d+ of the database cannot be read/)]);
 });
 
 test("a file of an unknown format among ours is named by a list of all, and by no other", async () => {

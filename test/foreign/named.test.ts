@@ -1,7 +1,7 @@
 /** Sessions of other agents by the paths that lists print, by their ids and by their names, wherever a session is named. */
 
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { SessionManager } from "../../src/index.ts";
@@ -110,19 +110,24 @@ test("an archived session is opened by its id", async () => {
   expect(await server.result("open_session", { sessionId })).toMatchObject({ sessionFile: movedTo });
 });
 
-describe("a path below a file", () => {
+describe("a path at which no file can be made", () => {
   test("begins no session: not at the start, and not in the library", async () => {
     const { place, claude, database } = placeOfOthers();
     const own = putSession(place, 1);
     const before = contentsOf(place.home);
+    const [loose, looseFolder] = ["loose.jsonl", "loose"].map((name) => join(place.home, name));
+    for (const link of [loose, looseFolder]) symlinkSync(join(place.home, "nothing"), link);
+    const ofLinks = [loose, join(looseFolder, "new.jsonl"), `${join(place.home, "no-folder")}/`];
     for (const file of [claude, database, own]) {
-      for (const path of [join(file, "ses_nothing"), join(file, "deeper", "new.jsonl")]) {
+      for (const path of [join(file, "ses_nothing"), join(file, "deeper", "new.jsonl"), `${file}/`, ...ofLinks]) {
         const server = serveLibrary(place, ["--session", path]);
         const { data, message } = await server.failure("get_state");
         expect([path, data.name]).toEqual([path, "session_not_found"]);
         expect(message).toContain(path);
         await server.finish();
-        expect(() => SessionManager.open(path)).toThrow(expect.objectContaining({ name: "session_not_found" }));
+        // As Pi's, the library takes a path without the separator at its end.
+        if (!path.endsWith("/"))
+          expect(() => SessionManager.open(path)).toThrow(expect.objectContaining({ name: "session_not_found" }));
       }
     }
     expect(Object.keys(contentsOf(place.home)).sort()).toEqual(expect.arrayContaining(Object.keys(before).sort()));

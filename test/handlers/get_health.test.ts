@@ -192,7 +192,13 @@ test("archived sessions are verified when that is asked for", async () => {
   seen(place, 2);
   const server = serveLibrary(place);
   await server.result("archive_session", { sessionPath: file });
-  expect(await server.result("verify_sessions")).toEqual({ total: 1, damaged: [], incomplete: [], ok: true });
+  expect(await server.result("verify_sessions")).toEqual({
+    total: 1,
+    damaged: [],
+    incomplete: [],
+    notRead: [],
+    ok: true,
+  });
   const all = await server.result("verify_sessions", { archived: true });
   expect(all).toMatchObject({ total: 2, ok: false, damaged: [{ archived: true, sessionId: sessionId(1) }] });
   expect((await health(server)).damaged).toMatchObject([{ archived: true }]);

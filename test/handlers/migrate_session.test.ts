@@ -7,7 +7,7 @@ import { segmentFile } from "../../src/storage/fs/container-paths.ts";
 import { user } from "../support/drafts.ts";
 import { examplePlace, ID_OF_CURRENT } from "../support/example.ts";
 import { putSession, serveLibrary, sessionId } from "../support/lifecycle.ts";
-import { id } from "../support/lines.ts";
+import { chain, entryText, id } from "../support/lines.ts";
 import { serveHere, temporaryPlace } from "../support/server.ts";
 
 function world() {
@@ -171,4 +171,17 @@ describe("over the wire", () => {
       { kind: "not_migrated" },
     ]);
   });
+});
+
+test("a result whose parent is its call is named as what a container cannot have", async () => {
+  const place = temporaryPlace();
+  const message = { role: "toolResult", toolCallId: "call-1", toolName: "ls", content: [], isError: false };
+  const sessionPath = putSession(place, 1, {
+    lines: [...chain(2), entryText("message", id(2), "call-1", { message })],
+  });
+  const server = serveLibrary(place);
+  const { obstacles } = await server.result("migrate_session", { sessionPath, dryRun: true });
+  expect(obstacles).toMatchObject([{ kind: "parent_is_call", entryId: id(2) }]);
+  const { message: sentence } = await server.failure("migrate_session", { sessionPath });
+  expect(sentence).toMatch(/its parent is a tool call/);
 });

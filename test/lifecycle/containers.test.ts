@@ -460,6 +460,68 @@ describe("a migrated session whose pointer and ledger both are lost", () => {
   );
 });
 
+describe("a container that is not whole enough for a list is named by lists, doctor and verify", () => {
+  async function requireNamed({ server, file }: Made, text: RegExp, sessions: readonly string[] = []): Promise<void> {
+    const notRead = [{ path: file, isDamaged: true, text: expect.stringMatching(text) }];
+    expect(await listed(server)).toEqual(sessions);
+    expect((await server.result("list_sessions")).notRead).toEqual(notRead);
+    expect(await server.result("get_health")).toMatchObject({ damaged: [], notRead, ok: false });
+    expect(await server.result("verify_sessions")).toMatchObject({
+      total: sessions.length,
+      damaged: [],
+      notRead,
+      ok: false,
+    });
+    expect((await server.failure("switch_session", { sessionPath: file })).message).toMatch(text);
+  }
+
+  for (const [name, make] of [
+    ["born as one", born],
+    ["migrated", () => migrated(false)],
+  ] as const)
+    test(`one ${name} that has lost its header, and gets it back`, async () => {
+      const made = await make();
+      rmSync(join(made.file, "header.jsonl"));
+      await requireNamed(made, /header\.jsonl is missing/);
+      const byId = await made.server.failure("switch_session", { sessionId: made.id });
+      expect(byId.message).toMatch(/header\.jsonl is missing/);
+      put(join(made.file, "header.jsonl"), "");
+      expect(await listed(made.server)).toEqual([made.id]);
+      await made.server.result("switch_session", { sessionPath: made.file });
+      await made.server.result("repair_session");
+      expect(await made.server.result("verify_session", { sessionPath: made.file })).toMatchObject({ ok: true });
+    });
+
+  test("one that has lost its header and its pointer", async () => {
+    const made = await born();
+    for (const path of [join(made.file, "header.jsonl"), pointerOf(made.file)]) rmSync(path);
+    await requireNamed(made, /header\.jsonl is missing|neither header nor pointer/);
+  });
+
+  test("one that is gone while the file that was migrated is there; rollback makes that the session again", async () => {
+    const made = await migrated(false);
+    const { server, file } = made;
+    const source = join(dirname(file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
+    rmSync(file, { recursive: true });
+    await requireNamed(made, /is missing, though/);
+    const started = serveHere(["--session", file, "--events", "none"], { place: made.place });
+    expect((await started.failure("get_state")).message).toMatch(/is missing, though/);
+    await started.finish();
+    expect((await server.failure("migrate_session", { sessionPath: source })).message).toMatch(/is missing, though/);
+    expect(await server.result("rollback_migration", { sessionPath: source })).toMatchObject({ sessionPath: source });
+    expect([await listed(server), existsSync(`${source}.migrated`)]).toEqual([[made.id], false]);
+    expect(await server.result("get_health")).toMatchObject({ damaged: [], notRead: [], ok: true });
+  });
+
+  test("one beside its file, without pointer and ledger: no migration is advised, which would put it aside", async () => {
+    const made = await migrated(false);
+    const source = join(dirname(made.file), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
+    for (const path of [pointerOf(made.file), join(made.file, "migrations")]) rmSync(path, { recursive: true });
+    renameSync(`${source}.migrated`, source);
+    await requireNamed(made, /pointer file .* is missing/, [made.id]);
+  });
+});
+
 test("a rollback keeps the correlation id of its migration", async () => {
   const { server, file } = await migrated();
   const { correlationId } = await server.result("migration_status", { sessionPath: file });

@@ -275,3 +275,53 @@ test("a copy that has a container of its own id beside it is not migrated, and t
   expect([rolled.data.name, rolled.message]).toEqual(["migration_failed", expect.stringContaining("not migrated")]);
   expect(await server.result("migration_status", { sessionPath: path })).toMatchObject({ active: "native_v2" });
 });
+
+test.each([
+  ["its header", (container: string) => join(container, "header.jsonl")],
+  ["a segment", (container: string) => join(container, "segments", "0000000000000001.seg")],
+  ["a name that is free in it", (container: string) => join(container, "new.jsonl")],
+  ["a folder of it that is not there", (container: string) => join(container, "more", "new.jsonl")],
+  [
+    "a link to its header",
+    (container: string) => {
+      symlinkSync(join(container, "header.jsonl"), beside(container, "link.jsonl"));
+      return beside(container, "link.jsonl");
+    },
+  ],
+  [
+    "its header in a folder that is a link",
+    (container: string) => {
+      symlinkSync(container, beside(container, "link"));
+      return join(beside(container, "link"), "header.jsonl");
+    },
+  ],
+  [
+    "the header of a container that was rolled back",
+    (container: string) => {
+      cpSync(container, `${container}.rolled-back`, { recursive: true });
+      return join(`${container}.rolled-back`, "header.jsonl");
+    },
+  ],
+])("no path into a container is a session: %s", async (_, partOf) => {
+  const place = temporaryPlace();
+  const { server, path } = await born(place);
+  const part = partOf(path);
+  const before = contentsOf(rootOf(place));
+  const refused = { data: { name: "not_a_session" }, message: expect.stringContaining("is a part of the session") };
+  for (const command of ["switch_session", "delete_session", "migrate_session"])
+    expect(await server.failure(command, { sessionPath: part })).toMatchObject(refused);
+  const started = serveHere(["--session", part], { place });
+  expect(await started.failure("append", { entries: [user("lost")] })).toMatchObject(refused);
+  await started.finish();
+  expect(contentsOf(rootOf(place))).toEqual(before);
+});
+
+test("the header of a container that lies among the folders of directories is in no list, and no session to verify", async () => {
+  const place = temporaryPlace();
+  const { server, path } = await born(place);
+  renameSync(path, join(rootOf(place), basename(path)));
+  renameSync(pointerOf(path), join(rootOf(place), basename(pointerOf(path))));
+  expect((await server.result("list_sessions", { headerOnly: true })).sessions).toEqual([]);
+  expect(await server.result("verify_sessions")).toMatchObject({ total: 0, ok: true });
+  expect((await server.result("get_health")).hidden).toEqual([]);
+});

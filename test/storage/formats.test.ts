@@ -1,12 +1,12 @@
 /** Files that are no session as we read it are named, and never called damaged. */
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { strangeFormat } from "../../src/storage/fs/formats.ts";
 import { FaultDisk } from "../support/disk.ts";
-import { put, serveLibrary } from "../support/lifecycle.ts";
-import { temporaryPlace } from "../support/server.ts";
+import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
+import { type Json, temporaryPlace } from "../support/server.ts";
 
 const LINE = '{"kind":"x","v":1}\n';
 const ENTRY =
@@ -67,6 +67,77 @@ describe("a session of a newer version", () => {
   });
 });
 
+describe("a container of a newer version is read, and nothing of it is called damaged or written", () => {
+  const inFile =
+    (name: string, from: string | RegExp, to: string) =>
+    (container: string): void => {
+      const path = name === "" ? container.replace(/\.v2$/, ".store.json") : join(container, name);
+      const text = readFileSync(path, "latin1");
+      expect(text.search(from)).toBeGreaterThanOrEqual(0);
+      writeFileSync(path, text.replaceAll(from as string, to), "latin1");
+    };
+
+  test.each([
+    ["its header", inFile("header.jsonl", '"version":3', '"version":4')],
+    ["the version of its store", inFile("manifest.json", '"storeVersion": 2', '"storeVersion": 3')],
+    ["the schema of its manifest", inFile("manifest.json", "manifest.v1", "manifest.v2")],
+    ["the schema of its frames", inFile("segments/0000000000000001.seg", "segment_frame.v1", "segment_frame.v2")],
+    ["the schema of its index", inFile("index/offsets.jsonl", "offset_index.v1", "offset_index.v2")],
+    ["the store that its pointer names", inFile("", "native_v2", "native_v3")],
+  ])("by %s", async (_, change) => {
+    const place = temporaryPlace();
+    const maker = serveLibrary(place, ["--store", "v2"]);
+    await maker.result("append", { entries: [JSON.parse(SAID), { ...JSON.parse(SAID), id: "bbbbbbbb" }] });
+    const { sessionFile: sessionPath } = await maker.result("get_state");
+    await maker.finish();
+    change(sessionPath);
+    rmSync(join(sessionPath, "index-snapshot.bin"), { force: true });
+    const before = contentsOf(join(sessionPath, ".."));
+    const server = serveLibrary(place);
+    const { sessions, notRead } = await server.result("list_sessions");
+    expect([sessions.length, sessions[0].isDamaged, notRead]).toEqual([1, undefined, undefined]);
+    const damage = [{ kind: "newer_version", reason: expect.stringMatching(/newer than this program knows/) }];
+    expect(await server.result("verify_session", { sessionPath })).toMatchObject({ damage, ok: true });
+    expect(await server.result("verify_sessions")).toMatchObject({ damaged: [], ok: true });
+    expect(await server.result("get_health")).toMatchObject({ damaged: [], ok: true });
+    await server.result("switch_session", { sessionPath });
+    expect(await server.result("get_state")).toMatchObject({ entryCount: 2, readOnly: true, diagnostics: damage });
+    const { repaired } = await server.result("repair_session");
+    expect(repaired).toEqual([]);
+    for (const [command, params] of [
+      ["append", { entries: [JSON.parse(SAID.replace("aaaaaaaa", "cccccccc"))] }],
+      ["create_checkpoint", {}],
+      ["set_session_name", { name: "x" }],
+      ["rollback_migration", {}],
+    ] as const) {
+      const { data, message } = await server.failure(command, params);
+      expect([command, data.name]).toEqual([command, "unsupported_version"]);
+      expect(message).toMatch(/a newer version of this program/);
+    }
+    await server.finish();
+    const after = contentsOf(join(sessionPath, ".."));
+    for (const name of Object.keys(after)) if (/writer\.|index-snapshot/.test(name)) delete after[name];
+    for (const name of Object.keys(before)) if (/writer\.|index-snapshot/.test(name)) delete before[name];
+    expect(after).toEqual(before);
+  });
+});
+
+test("a container that a newer program wrote to since it was opened is not written", async () => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place, ["--store", "v2"]);
+  await server.result("append", { entries: [JSON.parse(SAID)] });
+  const { sessionFile } = await server.result("get_state");
+  await server.finish();
+  const again = serveLibrary(place, ["--session", sessionFile]);
+  const manifest = join(sessionFile, "manifest.json");
+  const newer = readFileSync(manifest, "utf8").replace('"storeVersion": 2', '"storeVersion": 3');
+  writeFileSync(manifest, newer);
+  const { data } = await again.failure("append", { entries: [JSON.parse(SAID.replace("aaaaaaaa", "cccccccc"))] });
+  expect(data.name).toBe("unsupported_version");
+  await again.finish();
+  expect(readFileSync(manifest, "utf8")).toBe(newer);
+});
+
 test("what cannot be opened is named with what to do, and no list of damage has it", async () => {
   const place = temporaryPlace();
   const server = serveLibrary(place);
@@ -88,6 +159,31 @@ test("what cannot be opened is named with what to do, and no list of damage has 
   ]);
   expect(reasons).toContainEqual([other, "unknown_format"]);
   expect(reasons).toContainEqual([newer, "newer_version"]);
+});
+
+test.each([
+  ["a document with nothing in it", "[]", true],
+  ["an empty object", "{}", true],
+  ["nothing at all", "", true],
+  ["what gzip made", Buffer.from("1f8b080000000000", "hex"), true],
+  ["what zstd made", Buffer.from("28b52ffd04006100", "hex"), true],
+  ["lines of another program", LINE + LINE, true],
+  ["a newer version", `${JSON.stringify({ ...HEADER, version: 4, cwd: "/" })}\n`, true],
+  ["some words", "some words\n", false],
+  ["a page", "<html></html>\n", false],
+])("lists, doctor and verify agree whether a file is damaged: %s", async (_, content, isSound) => {
+  const place = temporaryPlace();
+  const server = serveLibrary(place);
+  const { sessionFile } = await server.result("get_state");
+  put(join(sessionFile, "..", "x.jsonl"), content);
+  const { notRead = [] } = await server.result("list_sessions", { headerOnly: true });
+  const verified = await server.result("verify_sessions");
+  expect([
+    !notRead.some(({ isDamaged }: Json) => isDamaged),
+    (await server.result("get_health")).ok,
+    verified.ok,
+    verified.damaged.length === 0,
+  ]).toEqual([isSound, isSound, isSound, isSound]);
 });
 
 const SAID = ENTRY.replace('"message":{}', '"message":{"role":"user","content":"Hello","timestamp":1}');

@@ -5,6 +5,7 @@ import type { OutputStyle } from "../terminal/page.ts";
 import { backupText, count, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
 import { askAbout, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
+import { notReadLines } from "./doctor.ts";
 
 export const verify = {
   name: "verify",
@@ -14,7 +15,7 @@ export const verify = {
     "--all": { meaning: "every session, one after the other; what cannot be read is reported and passed over" },
     "--archived": { meaning: "with --all: archived sessions too" },
   },
-  more: "The exit status is 3 if damage was found. Nothing is changed; sessions in use are read as they are.",
+  more: "The exit status is 3 if damage was found, or a file where sessions are kept is damaged so that none can be read from it. Nothing is changed; sessions in use are read as they are.",
   run(asking, given) {
     const { flags, operands } = given;
     const all = flags.has("--all");
@@ -74,7 +75,8 @@ export function newerText({ reason }: Result): string {
 /** Damaged places that are printed of one session. */
 const MOST_PLACES = 3;
 
-function* allLines({ total, damaged, incomplete }: Result, { width, home }: OutputStyle): Generator<string> {
+function* allLines({ total, damaged, incomplete, notRead }: Result, page: OutputStyle): Generator<string> {
+  const { width, home } = page;
   const rows = [...damaged, ...incomplete];
   for (const { sessionPath, sessionId, name, damage, damageCount, lockedBy, failure, archived } of rows) {
     const id = sessionId === null ? shortPath(sessionPath, home) : inert(sessionId.slice(0, 8));
@@ -88,6 +90,8 @@ function* allLines({ total, damaged, incomplete }: Result, { width, home }: Outp
     if (failure === null) yield `  Mend it: repair ${inert(archived ? sessionPath : sessionId.slice(0, 8))}`;
     yield "";
   }
+  yield* notReadLines(notRead, page);
+  if (notRead.length > 0) yield "";
   const what = count(total, "session", "sessions");
   const verdict = damaged.length === 0 ? "all sound" : `${damaged.length} damaged`;
   if (incomplete.length === 0) return yield `${what}, ${verdict}.`;

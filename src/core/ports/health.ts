@@ -127,7 +127,7 @@ export interface Health {
   };
   readonly hidden: readonly HiddenSession[];
   readonly damaged: readonly DamagedSession[];
-  /** Files in the places of other agents that no session can be read from. */
+  /** As {@link HealthCheck.notRead} has them. */
   readonly notRead: readonly UnreadFile[];
   readonly locks: readonly FoundLock[];
   readonly leftovers: readonly LeftoverGroup[];
@@ -157,6 +157,8 @@ export interface HealthCheck {
     visit: (sessionPath: string, archived: boolean) => Promise<void>,
     progress?: Progress,
   ): Promise<number>;
+  /** Returns the files in the places of other agents that no session can be read from, and containers that no list shows. */
+  notRead(archived: boolean): UnreadFile[];
   /** Returns the other processes that write to some sessions, by the paths of these. */
   holders(sessionPaths: Iterable<string>): ReadonlyMap<string, Holder>;
 }

@@ -55,7 +55,7 @@ export interface Stores {
   readonly leaves: LeafMemory;
   /** Opens a session file. Throws session_not_found, not_a_session, storage_failed. */
   open(file: string, readOnly?: boolean): Log;
-  /** Returns the absolute path of a path from the host. Throws path_outside_root where paths are confined. */
+  /** Returns the absolute path of a session from the host. Throws path_outside_root, and not_a_session for a part of one. */
   absolute(file: string): string;
   /**
    * Brings a session here, or up to date, that other machines have, too; missing where there are none. `progress` counts

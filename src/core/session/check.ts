@@ -29,7 +29,7 @@ const BREAKS = {
   missing_blob: "linesReadable",
   duplicate_id: "idsUnique",
   missing_parent: "parentsKnown",
-  no_parent: "parentsKnown",
+  no_parent: null,
   parent_is_call: null,
   cycle: "noCycles",
   incomplete_batch: "batchesComplete",
@@ -86,11 +86,18 @@ function entryAt({ log }: Session, position: number): Entry {
   return parseAbridged(withFewMembers(log.read(position)), SEEN, LONG) as Entry;
 }
 
-/** Diagnostics that a session can have that is whole: Pi's reader takes messages that its interface fails on. */
+/**
+ * Remarks on a session that is whole. Pi's reader takes messages that its interface fails on; the others tell what the
+ * model sees of the conversation, which the entries say as they are, so that no repair could mend it.
+ */
 const NO_FAULTS: ReadonlySet<Damage["kind"]> = new Set([
   ...NO_DAMAGE,
   "diverged",
   "newer_branch",
+  "ambiguous_leaf",
+  "no_parent",
+  "invalid_boundary",
+  "no_message",
   "incomplete_message",
 ]);
 

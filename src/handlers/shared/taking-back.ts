@@ -73,6 +73,7 @@ export const FAILURES_OF_TAKING_BACK = [
   "ground_moved",
   "cannot_undo",
   "session_locked",
+  "not_a_session",
   "path_outside_root",
   "already_exists",
   "content_modified",

@@ -54,6 +54,8 @@ async function readThrough(
 async function auditOf({ workspace }: Pick<CommandContext, "workspace">, session: Session, progress?: Report) {
   const { file, log } = session;
   if (log.store !== "v2" || file === null || !log.persisted) return undefined;
+  // The rules of a newer version are not known.
+  if (log.readOnly?.name === "unsupported_version") return undefined;
   // Entries that are not durable yet have no index rows.
   if (log.readOnly === null) await session.commit();
   return workspace.stores.migrations.audit(file, progress);

@@ -7,7 +7,7 @@ import { pause } from "../fs/chunked-io.ts";
 import { isContainerName } from "../fs/container-paths.ts";
 import type { Disk } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
-import { archiveFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
+import { archiveFolder, isSessionFolder, isSessionName, type StoragePaths } from "../fs/paths.ts";
 import { type FoundStamp, isSameFile } from "../fs/stamps.ts";
 import { unlistedContainer } from "../v2/pointer.ts";
 import type { CatalogOptions } from "./cached-rows.ts";
@@ -107,7 +107,11 @@ export class Folders {
       const folder = this.enter(path, isTold, before.get(path));
       if (!folder) continue;
       found.set(path, folder);
-      for (const { name, kind } of this.names(path)) {
+      const names = this.names(path);
+      const isThere = new Set(names.filter(({ name }) => isContainerName(name)).map(({ name }) => name));
+      for (const { name, kind } of names) {
+        const named = containerOfPointer(name);
+        if (named !== undefined && !isThere.has(named)) this.ask(folder, named, there);
         const isContainer = isContainerName(name);
         if (kind === "other" || kind === (isContainer ? "file" : "folder")) continue;
         if (!isContainer && !isSessionName(name)) continue;
@@ -149,7 +153,8 @@ export class Folders {
     }
     for (const above of [root as string, archive])
       for (const { name, kind } of this.names(above))
-        if (!name.startsWith(".") && kind !== "file" && kind !== "other") yield [join(above, name), kind === "folder"];
+        if (kind !== "file" && kind !== "other" && isSessionFolder(this.disk, join(above, name)))
+          yield [join(above, name), kind === "folder"];
   }
 
   private names(folder: string): { name: string; kind: string }[] {

@@ -25,6 +25,7 @@ import {
   SEARCHED_BYTES,
 } from "../fs/header.ts";
 import { CHUNK, type LineVisitor, scanLines } from "../log/lines.ts";
+import { Links } from "./links.ts";
 
 /** The summary of a file up to an offset. It consists of plain values, so that it can be stored and continued. */
 export interface SessionSummary {
@@ -137,6 +138,10 @@ class Scanner {
   private hasHeader: boolean;
   private headerMade = false;
   private isNewer = false;
+  /** Whether entries have ids of their own, as from version 2 on. */
+  private needsIds = true;
+  /** Ids and parents, where the file is read from its beginning. */
+  private readonly links: Links | undefined;
   /** Lines of new messages of users and the model: their starts and lengths, alternating. */
   private readonly messageLines: number[] = [];
   /** The chunk with the last line that was visited, and the offset of its first byte; undefined: read the file. */
@@ -148,6 +153,7 @@ class Scanner {
     this.fd = fd;
     this.file = file;
     this.hasHeader = known !== undefined;
+    this.links = known ? undefined : new Links();
     this.f = { ...(known ?? EMPTY) };
   }
 
@@ -169,6 +175,7 @@ class Scanner {
     if (tail < size) this.held = undefined;
     this.f.reach = tail;
     this.updateActivity();
+    if (this.links?.areBroken) this.noteDamage();
     // Whether a file without a header is a session is decided again each time.
     const goesOn = this.hasHeader && !this.headerMade;
     const base = { ...this.f, mark: goesOn ? markOf(this.read, tail) : "" };
@@ -190,8 +197,12 @@ class Scanner {
     if (past > at && b[past - 1] === CLOSE_BRACE && heads.readFast(b, at, past)) this.addEntry(start, past - at, true);
     else if (skipSpace(b, at, past) < past) {
       this.f.plain = false;
+      const makeId = (): string => {
+        if (this.needsIds) this.noteDamage();
+        return `?${start}`;
+      };
       const isEntry = (): boolean =>
-        isUtf8(b.subarray(at, past)) && heads.readAny(b, at, past, () => "?") === null && heads.type !== SESSION_TYPE;
+        isUtf8(b.subarray(at, past)) && heads.readAny(b, at, past, makeId) === null && heads.type !== SESSION_TYPE;
       if ((b[past - 1] === CLOSE_BRACE && heads.readEnds(b, at, past, true)) || isEntry())
         this.addEntry(start, past - at, false);
       else this.noteDamage();
@@ -219,6 +230,7 @@ class Scanner {
   private addEntry(start: number, length: number, usual: boolean): void {
     const { f } = this;
     const { type, role, packedId, packedParent, flags } = heads;
+    this.links?.add(heads);
     f.plain &&= usual && packedParent === f.last && packedId !== f.last;
     f.last = packedId;
     f.batch = (flags & FLAG_BATCH) !== 0;
@@ -236,6 +248,7 @@ class Scanner {
     if (header) {
       Object.assign(f, headerFacts(header), { id: header.id });
       this.isNewer = typeof header.version === "number" && header.version > CURRENT_VERSION;
+      this.needsIds = typeof header.version === "number" && header.version > 1;
       f.plain = first?.version === CURRENT_VERSION && first.leafId === undefined;
     } else {
       // The session opens nevertheless, with the id at the end of its file name.

@@ -12,6 +12,7 @@ import type { StoredSession, TableFormat } from "../../core/foreign/rows.ts";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
 import type { Disk, FileInfo } from "../fs/disk.ts";
 import { closing, infoOrNull } from "../fs/files.ts";
+import { notASession } from "../log/failures.ts";
 import { beginsAsDatabase } from "../sqlite/pages.ts";
 import { DatabaseTables } from "../sqlite/tables.ts";
 import { type GatheredRecords, type GatheredSession, idInPath, joined, numbered, pathWithin } from "./gathered.ts";
@@ -31,6 +32,8 @@ export function sessionInDatabase(disk: Disk, path: string): GatheredSession | u
     return beginsAsDatabase(disk, above) ? named(disk, above, idInPath(path)) : undefined;
   if (!beginsAsDatabase(disk, path)) return undefined;
   const found = withTables(disk, path, (tables, format) => ({ format, sessions: format.sessions(tables) }));
+  const damage = found && found.sessions.length > 0 ? undefined : damageIn(disk, path);
+  if (damage !== undefined) throw notASession(path, damagedText("it", damage));
   if (!found) return undefined;
   const { format, sessions } = found;
   if (sessions.length === 1) return gatheredOf(disk, path, format, sessions[0].id);
@@ -72,8 +75,8 @@ function recordsOf(disk: Disk, file: string, format: TableFormat, id: string): G
   for (let tries = 1; ; tries++) {
     const read = closing(new DatabaseTables(disk, file), (tables) => {
       const records = numbered(format.records(tables, id));
-      const warnings = [...(format.warnings?.(tables, id) ?? []), ...tables.faults];
-      return { records, warnings, isStill: tables.isStill() };
+      const warnings = format.warnings?.(tables, id) ?? [];
+      return { records, warnings, lost: tables.faults, isStill: tables.isStill() };
     });
     if (read.isStill || tries === TRIES) return read;
   }
@@ -107,9 +110,29 @@ export function unreadDatabase(disk: Disk, path: string, agent: string): UnreadF
     const text = `${path} has the name of ${agent}'s database and is no SQLite database. Nothing was read of it. Restore it from a backup.`;
     return { ...at, text, isDamaged: true };
   }
+  const damage = damageIn(disk, path);
+  if (damage !== undefined) {
+    const text = `${damagedText(path, damage)}. Sessions in it may be missing or lack messages. Restore it from a backup.`;
+    return { ...at, text, isDamaged: true };
+  }
   if (withTables(disk, path, () => true)) return undefined;
   const text = `${path} is an SQLite database in the place of ${agent}'s, with tables that this program does not know. Nothing is wrong with it. A newer version of this program may read it.`;
   return { ...at, text, isDamaged: false };
+}
+
+/** Returns a clause about how a database is damaged as a whole; undefined where it is not, be it while its agent writes. */
+function damageIn(disk: Disk, file: string): string | undefined {
+  for (let tries = 1; ; tries++) {
+    const { damage, isStill } = closing(new DatabaseTables(disk, file), (tables) => ({
+      damage: tables.damage,
+      isStill: tables.isStill(),
+    }));
+    if (damage === undefined || isStill || tries === TRIES) return damage;
+  }
+}
+
+function damagedText(what: string, damage: string): string {
+  return `${what} is an SQLite database that is damaged: ${damage}`;
 }
 
 function withTables<T>(

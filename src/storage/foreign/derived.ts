@@ -92,14 +92,16 @@ export class Derived {
   }
 
   private gather(gathered: GatheredSession): void {
-    const { records, warnings } = gathered.read();
+    const { records, warnings, lost = [] } = gathered.read();
     const mender = this.mender((line, mended) => this.noteDamage({ ...line, offset: 0 }, mended));
     for (const { bytes, number } of records) {
       mender.line({ bytes, number, offset: 0 });
       this.reach.lines = number;
     }
     mender.end();
-    for (const sentence of warnings) this.derivation.warn(sentence);
+    for (const sentence of [...warnings, ...lost]) this.derivation.warn(sentence);
+    for (const reason of lost)
+      this.damage.push({ kind: "bad_line", line: 0, byteOffset: 0, length: 0, reason, salvaged: false });
   }
 
   /** Returns what takes the records of lines to the derivation; `note` reports what had to be mended. */

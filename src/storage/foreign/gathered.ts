@@ -15,7 +15,7 @@ export interface GatheredSession {
   readonly parent?: string;
   /** Returns the stamp of all that it is gathered from; null when it is gone. Throws errno errors. */
   info(): FileInfo | null;
-  /** Returns the records in order, and sentences about what could not be read. Throws errno errors. */
+  /** Returns the records in order. Throws errno errors. */
   read(): GatheredRecords;
 }
 
@@ -28,6 +28,8 @@ export interface GatheredRecord {
 export interface GatheredRecords {
   readonly records: Iterable<GatheredRecord>;
   readonly warnings: Iterable<string>;
+  /** Sentences about what could not be read, which is damage. */
+  readonly lost?: Iterable<string>;
 }
 
 /** Numbers records as they come. */

@@ -46,14 +46,14 @@ function infoOf(disk: Disk, file: string): FileInfo | null {
 }
 
 function recordsOf(disk: Disk, file: string): GatheredRecords {
-  const warnings: string[] = [];
+  const lost: string[] = [];
   const records: Uint8Array[] = [];
   for (const path of filesOf(disk, file))
     try {
       records.push(readWhole(disk, path));
     } catch (error) {
       if (path === file) throw error;
-      warnings.push(`${path} cannot be read: what it has is missing.`);
+      lost.push(`${path} cannot be read: what it has is missing.`);
     }
-  return { records: numbered(records), warnings };
+  return { records: numbered(records), warnings: [], lost };
 }

@@ -70,6 +70,17 @@ export function partsOfContainer(path: string): { above: string; parts: string[]
   return container === undefined ? undefined : { above, parts: [container, ...rest.split("/")] };
 }
 
+/**
+ * Returns the container that a path leads into, be it a session or kept as a backup, whatever the path names there. A
+ * folder of the user whose name happens to end with .v2 has none of its parts.
+ */
+export function containerAbove(path: string, isThere: (part: string) => boolean): string | undefined {
+  for (let above = dirname(path); above.includes(CONTAINER); above = dirname(above))
+    if (/[^/]\.v2(?:\.|$)/.test(basename(above)) && [segmentFolder, manifestFile].some((of) => isThere(of(above))))
+      return above;
+  return undefined;
+}
+
 /** Returns the folders whose names a container needs: that of its segments, that of its index, and itself. */
 export function foldersOf(container: string): string[] {
   return [segmentFolder(container), dirname(indexFile(container)), container];

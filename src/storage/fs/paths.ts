@@ -1,10 +1,10 @@
 /** Locations of sessions and of our own state (protocol, section 1; session-format reference, section 6). */
 
 import { homedir } from "node:os";
-import { isAbsolute, join, resolve } from "node:path";
+import { basename, isAbsolute, join, resolve } from "node:path";
 import { nameable, type SessionHeader } from "../../core/format/entry.ts";
 import type { SessionRoot } from "../../core/ports/health.ts";
-import { CONTAINER } from "./container-paths.ts";
+import { CONTAINER, containerAbove } from "./container-paths.ts";
 import { type Disk, exists } from "./disk.ts";
 import { infoOrNull } from "./files.ts";
 
@@ -123,8 +123,15 @@ export function* sessionFolders(paths: StoragePaths, disk: Disk): Generator<stri
   if (!exists(disk, root)) return;
   for (const name of disk.names(root)) {
     const folder = join(root, name);
-    if (!name.startsWith(".") && infoOrNull(disk, folder)?.kind === "folder") yield folder;
+    if (isSessionFolder(disk, folder) && infoOrNull(disk, folder)?.kind === "folder") yield folder;
   }
+}
+
+/** Whether a folder in the root may hold sessions: a container there is none of a directory, and its header no session. */
+export function isSessionFolder(disk: Disk, folder: string): boolean {
+  return (
+    !basename(folder).startsWith(".") && containerAbove(join(folder, "-"), (part) => exists(disk, part)) === undefined
+  );
 }
 
 /** Whether a session may have this file name. Temporary and backup files do not match. */

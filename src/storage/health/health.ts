@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { Progress } from "../../core/ports/catalog.ts";
+import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
 import {
   FIX_KINDS,
   type Fix,
@@ -53,6 +53,7 @@ export function makeHealth(deps: HealthDeps): HealthCheck {
     fix: (kinds = FIX_KINDS) => guarded("mending", async () => fix(deps, kinds)),
     visitAll: (archived, visit, progress) =>
       guarded("looking at the sessions", () => visitAll(deps, archived, visit, progress)),
+    notRead: (archived) => guarded("looking at the sessions", () => notRead(deps, archived)),
     holders: (sessionPaths) =>
       guarded("looking for locks", () => findHolders({ ...deps, stateFolder: deps.paths.state }, sessionPaths)),
   };
@@ -72,7 +73,7 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
     counts: { ...counted, trashed: trashed(lifecycle).length },
     hidden,
     damaged,
-    notRead: [...unreadIn(disk, deps.agentPlaces), ...unlistedContainers(deps)],
+    notRead: notRead(deps, true),
     locks: traces.map((trace) => toFound(disk, trace)),
     leftovers: groupsOf(leftovers),
     exposed: findExposed(disk, allFolders(paths, disk), paths.state),
@@ -80,6 +81,10 @@ async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
     space: spaceOf(disk, paths.flat ?? (paths.root as string), paths.state),
     fixes: FIX_KINDS.flatMap((kind) => fixesOf(deps, kind).map(({ fix }) => fix)),
   };
+}
+
+function notRead(deps: HealthDeps, archived: boolean): UnreadFile[] {
+  return [...unreadIn(deps.disk, deps.agentPlaces), ...unlistedContainers(deps, archived)];
 }
 
 function nodeFacts(): Health["node"] {

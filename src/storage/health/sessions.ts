@@ -7,6 +7,7 @@ import { SESSION_ID } from "../../core/format/entry.ts";
 import type { Progress, UnreadFile } from "../../core/ports/catalog.ts";
 import type { DamagedSession, HiddenSession, KnownSession } from "../../core/ports/health.ts";
 import type { Log } from "../../core/ports/store.ts";
+import { containerOfPointer } from "../catalog/containers.ts";
 import { ifAllowed } from "../foreign/places.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { isBelow } from "../fs/confined-disk.ts";
@@ -72,20 +73,18 @@ function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Genera
 }
 
 /** Returns the containers that may be sessions and that no list shows. */
-export function unlistedContainers({ disk, paths }: SessionsDeps): UnreadFile[] {
-  const all = [...allFolders(paths, disk)].flatMap((folder) =>
-    entriesIfListed(disk, folder).map(({ name }) => join(folder, name)),
-  );
-  return all
-    .filter((path) => isContainerName(path) && !isSession(disk, path))
-    .map((path) => ifAllowed(() => unlistedContainer(disk, path)))
-    .filter((file) => file !== undefined);
+export function unlistedContainers({ disk, paths }: SessionsDeps, archived: boolean): UnreadFile[] {
+  const all = [...(archived ? allFolders(paths, disk) : sessionFolders(paths, disk))].flatMap((folder) => {
+    const names = entriesIfListed(disk, folder).map(({ name }) => containerOfPointer(name) ?? name);
+    return [...new Set(names)].filter(isContainerName).map((name) => join(folder, name));
+  });
+  return all.map((path) => ifAllowed(() => unlistedContainer(disk, path))).filter((file) => file !== undefined);
 }
 
 /** Whether a container is a session; true when that cannot be told, so that what is wrong with it is reported. */
 function isSession(disk: Disk, container: string): boolean {
   try {
-    return isActive(disk, container);
+    return isActive(disk, container) && unlistedContainer(disk, container) === undefined;
   } catch {
     return true;
   }
@@ -235,7 +234,8 @@ function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): stri
   const container = join(dirname(file), `${header.id}${CONTAINER}`);
   if ([container, `${container}.staging`].every((path) => infoOrNull(disk, path) === null)) return null;
   const { interrupted, state } = status(disk, file);
-  if (!interrupted) return null;
+  // Migrating anew would put a container aside that may have entries which this file lacks.
+  if (!interrupted || unlistedContainer(disk, container) !== undefined) return null;
   return state === "ROLLED_BACK"
     ? "A rollback of this session was interrupted; its file is the session again. rollback_migration puts the rest in order."
     : "A migration of this session was interrupted; its file is the session still. migrate_session does it anew.";

@@ -168,7 +168,8 @@ export class JsonlBackend implements Backend {
     if (info.kind !== "file") throw notASession(this.path, "it is not a regular file");
     const from = scanner.thorough ? 0 : index.recall(info, written);
     scanner.scan(from);
-    if (!scanner.stored) throw notASession(this.path, end.size === 0 ? "it is empty" : "it has no header line");
+    if (!scanner.stored && end.size === 0) throw notASession(this.path, "it is empty", { format: "empty" });
+    if (!scanner.stored) throw notASession(this.path, "it has no header line");
     if (scanner.stored.readOnly) this.state.readOnly = scanner.stored.readOnly;
     bridgeGaps(this, scanner);
     // After the gaps: if a parent comes later in the file, a bridge may close a cycle, too.

@@ -39,6 +39,8 @@ export interface LifecycleDeps {
   absolute(path: string): string;
   /** Returns the absolute path, if it may be used. Throws path_outside_root. */
   allowed(path: string): string;
+  /** Returns the same of a path that names a session. Throws also not_a_session, for a part of a container. */
+  pathOf(path: string): string;
   /** Returns the file of an id, or of a unique beginning of one. Throws session_not_found, ambiguous_id, invalid_id. */
   find(id: string): string;
   /** Returns all session files with exactly this id, including archived ones. */
@@ -113,7 +115,7 @@ export function requireAsSeen({ factsAt }: LifecycleDeps, { file }: LockedSessio
 /** Returns the file of a session, by its path or by its whole id. */
 export function locate(deps: LifecycleDeps, { sessionPath, sessionId }: Where, purpose?: Purpose): string {
   if (sessionPath !== undefined) {
-    const file = deps.allowed(sessionPath);
+    const file = deps.pathOf(sessionPath);
     if (kindOf(deps.disk, file) !== undefined && !exists(deps.disk, `${file}.migrated`)) return file;
     // It was migrated or is missing: opening it shows which.
     return closing(deps.open(file), (log) => log.file ?? file);

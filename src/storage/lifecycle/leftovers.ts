@@ -222,7 +222,7 @@ function notLeftOver({ disk }: LifecycleDeps, path: string): Failure {
 }
 
 function filterOf(deps: LifecycleDeps, { sessionPath, kinds, before }: WantedLeftovers) {
-  const owner = sessionPath === undefined ? undefined : currentPathOf(deps.disk, deps.allowed(sessionPath));
+  const owner = sessionPath === undefined ? undefined : currentPathOf(deps.disk, deps.pathOf(sessionPath));
   return (file: LeftoverFile): boolean =>
     (owner === undefined || file.sessionPath === owner) &&
     (kinds === undefined || kinds.includes(file.kind)) &&

@@ -5,10 +5,9 @@ import { Failure } from "../../core/failure.ts";
 import { type Disk, isAbsent } from "../fs/disk.ts";
 import { readHeader } from "../fs/header.ts";
 
-export function notASession(file: string, reason: string): Failure {
-  return new Failure("not_a_session", `${file} is not a session file: ${reason}. It was left as it is.`, {
-    sessionPath: file,
-  });
+export function notASession(file: string, reason: string, details: { readonly format?: string } = {}): Failure {
+  const sentence = `${file} is not a session file: ${reason}. It was left as it is.`;
+  return new Failure("not_a_session", sentence, { sessionPath: file, ...details });
 }
 
 export function noSession(path: string): Failure {

@@ -75,6 +75,17 @@ export class DatabasePages {
     return this.pageSize > 0 && this.usable > 0;
   }
 
+  /** Returns a clause about how the file is damaged as a whole; undefined where it is not. Its trees may be. */
+  get fault(): string | undefined {
+    if (this.pageSize === 0) return "its header is not one of SQLite's";
+    const first = this.page(1);
+    if (!first) return "it ends within its first page";
+    // The header counts the pages where whoever wrote last knew of that number.
+    const told = first.readUInt32BE(24) === first.readUInt32BE(92) ? first.readUInt32BE(28) : 0;
+    const last = Math.max(told, this.count);
+    return this.page(last) ? undefined : `it ends before page ${last}, its last one`;
+  }
+
   /** Returns a page, counted from 1; null where it cannot be read. */
   page(number: number): Buffer | null {
     if (!(number >= 1 && number <= this.count)) return null;

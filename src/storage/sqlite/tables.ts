@@ -19,6 +19,9 @@ interface Table {
   readonly indexes: Map<string, number>;
 }
 
+/** The types of what a schema lists. */
+const SCHEMA_TYPES: ReadonlySet<string> = new Set(["table", "index", "view", "trigger"]);
+
 export class DatabaseTables implements SourceTables {
   private readonly pages: DatabasePages;
   private readonly trees: Trees;
@@ -26,12 +29,16 @@ export class DatabaseTables implements SourceTables {
   /** Sentences about what could not be read, each once. */
   readonly faults = new Set<string>();
 
+  /** A clause about how the database is damaged as a whole; undefined where it is not. Pages of tables may be. */
+  readonly damage: string | undefined;
+
   /** Throws errno errors. */
   constructor(disk: Disk, file: string) {
     this.pages = new DatabasePages(disk, file);
     this.trees = new Trees(this.pages, (page, reason) => this.note(page, reason));
     try {
-      if (this.pages.isReadable) this.readSchema();
+      const isLegible = !this.pages.isReadable || this.readSchema();
+      this.damage = this.pages.fault ?? (isLegible ? undefined : "the list of its tables cannot be read");
     } catch (error) {
       this.pages.close();
       throw error;
@@ -97,16 +104,20 @@ export class DatabaseTables implements SourceTables {
     return encoding === "utf-16le" ? bytes : bytes.swap16();
   }
 
-  private readSchema(): void {
+  /** Returns whether all of it can be read. */
+  private readSchema(): boolean {
     const texts: { type: string; name: string; of: string; root: number; sql: string }[] = [];
+    let isWhole = true;
     for (const cell of this.trees.rows(1)) {
       const values = this.trees.values(cell);
       const [type, name, of, sql] = [0, 1, 2, 4].map((n) => values.text(n));
       const root = values.number(3);
+      isWhole &&= SCHEMA_TYPES.has(type ?? "") && name !== undefined && of !== undefined && root !== undefined;
       if (type && name && of && sql && root) texts.push({ type, name, of, root, sql });
     }
     for (const { type, name, root, sql } of texts) if (type === "table") this.noteTable(name, root, sql);
     for (const { type, of, root, sql } of texts) if (type === "index" && !isPartial(sql)) this.noteIndex(of, root, sql);
+    return isWhole && this.faults.size === 0;
   }
 
   private noteTable(name: string, root: number, sql: string): void {

@@ -215,8 +215,22 @@ class Auditor {
   }
 
   readMarks(): void {
+    this.readManifest();
+    this.readCheckpoints();
+    const ledger = "migrations/ledger.jsonl";
+    this.reading(null, ledger, () => {
+      const { torn, fault } = readLedger(this.disk, ledgerFile(this.container));
+      if (fault) this.find(null, ledger, `line ${fault.line} is no event: ${fault.reason}`, { recoverable: true });
+      if (torn > 0) this.find(null, ledger, "its last event was cut off", { length: torn, recoverable: true });
+    });
+  }
+
+  private readManifest(): void {
+    const file = manifestFile(this.container);
+    // It may be missing: the next append writes it.
+    if (!this.staging && infoIfPresent(this.disk, file) === null) return;
     this.reading("INV-004", "manifest.json", () => {
-      this.manifest = parseManifest(readWhole(this.disk, manifestFile(this.container)));
+      this.manifest = parseManifest(readWhole(this.disk, file));
       const { sessionId, head, invariants } = this.manifest;
       if (this.sessionId !== undefined && sessionId !== this.sessionId)
         this.find("INV-004", "manifest.json", `it is of the session ${sessionId}`);
@@ -224,6 +238,9 @@ class Auditor {
         if (!holds) this.find("INV-004", "manifest.json", `it says that ${name} is not kept`);
       this.mark(head.entrySeq);
     });
+  }
+
+  private readCheckpoints(): void {
     const seqs = namesIn(this.disk, checkpointFolder(this.container)).map((name) => numberOf(name, "json"));
     for (const seq of seqs.filter((found) => found > 0).sort((a, b) => a - b))
       this.reading("INV-004", snapshotRef(seq), () => {
@@ -231,12 +248,6 @@ class Auditor {
         this.checkpoints.push(checkpoint);
         this.mark(checkpoint.headEntrySeq);
       });
-    const ledger = "migrations/ledger.jsonl";
-    this.reading(null, ledger, () => {
-      const { torn, fault } = readLedger(this.disk, ledgerFile(this.container));
-      if (fault) this.find(null, ledger, `line ${fault.line} is no event: ${fault.reason}`, { recoverable: true });
-      if (torn > 0) this.find(null, ledger, "its last event was cut off", { length: torn, recoverable: true });
-    });
   }
 
   private mark(entrySeq: number): void {
@@ -346,7 +357,9 @@ class Auditor {
       report("INV-002", `frame sequence is not contiguous: ${frame.frameSeq} instead of ${frameSeq}`);
     if (frame.entrySeq !== entrySeq)
       report("INV-002", `entry sequence is not contiguous: ${frame.entrySeq} instead of ${entrySeq}`);
-    if (!hasRow) reportRow("INV-006", "the frame has no index row", { recoverable: true });
+    if (!hasRow && this.staging) reportRow("INV-006", "the frame has no index row", { recoverable: true });
+    // The rows of the last frames may be missing: the next append writes them.
+    else if (!hasRow) this.broken.add("INV-006");
     else if (!rows.isOf(place, frame, start, length))
       reportRow("INV-003", "index/frame mismatch: the row names another place or entry");
     else if (rows.crcs.values[place] !== crc)

@@ -110,6 +110,20 @@ export class Container {
     this.entries.report("bad_header", 0, size, "header.jsonl is not a header with type session and an id", true);
   }
 
+  /** Forgets what was found for damage, and refuses writes, because a newer program wrote the container. Returns why. */
+  leaveToNewer(part: string): Failure {
+    const reason = `${part}, which is newer than this program knows`;
+    this.entries.replaceDamage([]);
+    this.entries.isNewer = true;
+    this.entries.report("newer_version", 0, 0, reason, true);
+    const failure = new Failure(
+      "unsupported_version",
+      `The session has ${reason}. Nothing is wrong with it. What is known of it can be read, and nothing can be written; a newer version of this program reads all of it.`,
+    );
+    this.state.readOnly = failure;
+    return failure;
+  }
+
   /** Takes the first step back of a repair, or of its undo, that was cut off between its two. */
   putInPlace(): void {
     const { disk, file, state } = this;

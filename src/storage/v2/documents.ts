@@ -20,7 +20,7 @@ const EVENT_SCHEMA = "pi.session_store_v2.migration_event.v1";
 export const DOCUMENT_BYTES = 1 << 20;
 
 /** Forms that a session is stored in: a JSONL file, a database of pi_agent_rust, a container. */
-const SOURCE_FORMATS = ["jsonl_v3", "sqlite_v1", "native_v2"] as const;
+export const SOURCE_FORMATS = ["jsonl_v3", "sqlite_v1", "native_v2"] as const;
 export type SourceFormat = (typeof SOURCE_FORMATS)[number];
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;

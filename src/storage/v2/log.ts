@@ -29,6 +29,7 @@ import { ContainerCommits, type Writers } from "./commits.ts";
 import { Container, type SegmentedOptions } from "./container.ts";
 import { createContainer, missingPartsOf, REPAIRABLE, rebuild, recordRepair, requireFree } from "./create.ts";
 import { documentFaultsOf } from "./document-faults.ts";
+import { newerPartOf } from "./newer.ts";
 import { isActive, makeParts } from "./pointer.ts";
 import { ContainerReader } from "./reader.ts";
 import { FrameRecords } from "./records.ts";
@@ -101,6 +102,8 @@ export class V2Backend implements Backend {
     const { container, state } = this;
     try {
       this.opener.open((key) => !held && state.lock.findHolder(key) !== null);
+      const newer = newerPartOf(container);
+      if (newer !== null) container.leaveToNewer(newer);
       state.isConfirmed = held;
     } catch (error) {
       this.close();
@@ -173,7 +176,10 @@ export class V2Backend implements Backend {
     container.markDurable(entries.nodes.count);
   }
 
-  /** Throws session_not_found unless the container is still the session: it may have been rolled back or deleted. */
+  /**
+   * Throws session_not_found unless the container is still the session: it may have been rolled back or deleted. Throws
+   * unsupported_version when a newer program has written to it.
+   */
   locked(): void {
     if (!isActive(this.container.disk, this.path))
       throw new Failure(
@@ -181,6 +187,8 @@ export class V2Backend implements Backend {
         `${this.path} is no longer the session: it was rolled back or deleted. list_sessions shows what is there now.`,
         { sessionPath: this.path },
       );
+    const newer = newerPartOf(this.container);
+    if (newer !== null) throw this.container.leaveToNewer(newer);
     this.commits.checkpoints.forget();
     this.hasParts = false;
   }
@@ -376,6 +384,7 @@ export class V2Backend implements Backend {
 
   get missingParts(): readonly Damage[] {
     const { container } = this;
+    if (this.entries.isNewer) return [];
     return this.persisted ? [...missingPartsOf(container), ...documentFaultsOf(container)] : [];
   }
 

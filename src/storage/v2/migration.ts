@@ -45,7 +45,17 @@ import {
   stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { currentPathOf, isOfAnother, locationIn, locationOf, pointerAt, snapshotOf, status } from "./pointer.ts";
+import {
+  currentPathOf,
+  folderOf,
+  isOfAnother,
+  locationIn,
+  locationOf,
+  noContainer,
+  pointerAt,
+  snapshotOf,
+  status,
+} from "./pointer.ts";
 import { finishInterrupted, forceBack, rollBack } from "./rollback.ts";
 import { extractBlobs, isDatabase, requireMerged } from "./sqlite-v1.ts";
 
@@ -118,6 +128,9 @@ async function planOf(
     progress?.(positions[positions.length - 1] + 1, nodes.count);
   }
   for (const { kind, reason, entryId } of log.repairable) add(kind, reason, entryId);
+  for (const { kind, entryId } of log.damage)
+    if (kind === "parent_is_call")
+      add(kind, "its parent is a tool call, and in a container parents are entries", entryId);
   for (const [p, parentId] of nodes.missingParent)
     if (parentId === header.id)
       add("missing_parent", "its parent is the session itself, and in a container parents are entries", nodes.id(p));
@@ -162,6 +175,7 @@ async function forward(run: MigrationRun): Promise<Migrated> {
 /** Returns the result for a session that is in a container already. */
 function isThere(run: MigrationRun, { snapshotId, correlationId }: Pointer): Migrated {
   const { container } = run.location;
+  if (!exists(run.disk, headerFile(folderOf(run.disk, container)))) throw noContainer(run.disk, container);
   const entryCount = readManifest(run.disk, manifestFile(container))?.counters.entriesTotal ?? 0;
   const active = "native_v2";
   return run.done({ active, sessionPath: container, entryCount, snapshotId, migrationId: null, correlationId });

@@ -18,6 +18,7 @@ import {
   manifestFile,
   POINTER,
   pointerFile,
+  segmentFolder,
 } from "../fs/container-paths.ts";
 import { type Disk, exists, isAbsent } from "../fs/disk.ts";
 import { beginningOf, guarded, ifPresent, lastName, nth, putInPlace, putInPlaceNow, withFile } from "../fs/files.ts";
@@ -36,6 +37,7 @@ import {
   readPointer,
 } from "./documents.ts";
 import { ifSound, Malformed } from "./frame.ts";
+import { newerPointer } from "./newer.ts";
 import { idIn, isDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -172,13 +174,53 @@ export function originOf(disk: Disk, container: string): Origin | string {
   return { manifestHash, correlationId, source, ...(sourceFormat === "sqlite_v1" ? { sourceFormat } : {}) };
 }
 
-/** Returns the container as a file that no session is read from, if it may be one whose pointer was lost. */
+/**
+ * Returns the container as a file that no session is read from, if it may be one that lost its pointer or its header, or
+ * if its pointer says that it is the session and it is gone, while the file that it was migrated from is there.
+ */
 export function unlistedContainer(disk: Disk, container: string): UnreadFile | undefined {
-  if (pointerOf(disk, container) !== null || !exists(disk, headerFile(container))) return undefined;
+  const pointer = pointerOf(disk, container);
+  const folder = folderOf(disk, container);
+  const isHere = exists(disk, headerFile(folder));
+  if (isHere && pointer !== null) return undefined;
+  const text = isHere ? withoutPointer(disk, container) : withoutHeader(disk, container, folder, pointer);
+  return text === undefined ? undefined : { path: container, text: `${text}. It was left as it is.`, isDamaged: true };
+}
+
+function withoutPointer(disk: Disk, container: string): string | undefined {
   const origin = originOf(disk, container);
   if (typeof origin !== "string" || isLeftOver(disk, container)) return undefined;
-  const text = `${container} is in no list, and it may have entries that no session has: ${origin}. It was left as it is.`;
-  return { path: container, text, isDamaged: true };
+  return `${container} is in no list, and it may have entries that no session has: ${origin}`;
+}
+
+function withoutHeader(disk: Disk, container: string, folder: string, pointer: Pointer | null): string | undefined {
+  const id = basename(container, CONTAINER);
+  if (pointer === null) {
+    // A container that pi_agent_rust derives from a session file has neither header nor pointer.
+    const isOurs = isUuid(id) && exists(disk, segmentFolder(folder)) && !exists(disk, fileOfDerived(container));
+    if (!isOurs) return undefined;
+  } else if (!isContainer(disk, container, pointer)) return undefined;
+  const source = pointer?.source ? join(dirname(container), pointer.source) : undefined;
+  const kept = source && [snapshotOf(source), source].find((file) => headerAt(disk, file)?.id === id);
+  if (exists(disk, folder)) {
+    const copy = kept === undefined ? "Copy it from where the container came from" : `Make it of the header of ${kept}`;
+    return `${container} is in no list, because its header.jsonl is missing. ${copy}; or make an empty file of that name, and repair_session writes a header into it`;
+  }
+  if (kept === undefined) return undefined;
+  return `${container} is missing, though ${basename(pointerFile(container))} says that it is the session. Put it back; or rollback_migration makes ${kept} the session again, without what was appended after the migration`;
+}
+
+/** Returns the path of the session file that pi_agent_rust derives a container with this path from. */
+function fileOfDerived(container: string): string {
+  return join(dirname(container), `${basename(container, CONTAINER)}.jsonl`);
+}
+
+/** Returns the failure of a container that is not there, or not whole enough to be opened. */
+export function noContainer(disk: Disk, container: string): Failure {
+  const lost = guarded("looking for the session", () => unlistedContainer(disk, container));
+  return lost === undefined
+    ? noSession(container)
+    : new Failure("session_not_found", lost.text, { sessionPath: container });
 }
 
 /** Returns the name of the file whose frozen copy, beside a container, is of the container's session. */
@@ -453,6 +495,12 @@ export function pointerAt(disk: Disk, file: string): Pointer | null {
     return readPointer(disk, file);
   } catch (error) {
     if (!(error instanceof Malformed)) throw error;
+    const newer = newerPointer(disk, file);
+    if (newer !== null)
+      throw new Failure(
+        "unsupported_version",
+        `The session has ${newer}, which is newer than this program knows. Nothing was changed; use a newer version of this program.`,
+      );
     throw new Failure(
       "corrupt",
       `The pointer file ${basename(file)} is damaged: ${error.message}. Restore it from a copy, or move it away: then the session file is the session if it exists, else the container is.`,

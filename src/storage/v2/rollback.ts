@@ -39,7 +39,7 @@ import {
   stretchesOf,
   UNFINISHED,
 } from "./migration-steps.ts";
-import { headerAt, isContainer, locationOf, pointerAt, snapshotOf } from "./pointer.ts";
+import { folderOf, headerAt, isContainer, locationOf, pointerAt, snapshotOf } from "./pointer.ts";
 import { writeDatabase } from "./sqlite-v1.ts";
 import type { StoreState } from "./states.ts";
 
@@ -47,7 +47,8 @@ import type { StoreState } from "./states.ts";
  * Makes the session file active again: the snapshot byte for byte when nothing was appended since, else the snapshot
  * followed by the line of each later entry. A snapshot of version 1 or 2, or with a leaf in its header, cannot be
  * continued: then the header and every line are written as version 3. Without a snapshot they are written too. A
- * snapshot that differs from the file is kept as `<file>.v<version>.bak`. Throws migration_failed when the session was
+ * snapshot that differs from the file is kept as `<file>.v<version>.bak`. Where the container is gone, the snapshot is all
+ * that there is. Throws migration_failed when the session was
  * not migrated, or when a cutover that was cut off has no file to go back to; then the store is FAILED.
  */
 export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
@@ -64,9 +65,10 @@ async function back(run: MigrationRun): Promise<Migrated> {
     await finishRollback(run, pointer);
     return isBack(run, pointer);
   }
-  if (pointer.phase !== "cutover_commit" && isContainer(disk, location.container, pointer))
+  const isLost = isAbsent(disk, folderOf(disk, location.container)) && fileBehind(run, pointer) !== undefined;
+  if (pointer.phase !== "cutover_commit" && isContainer(disk, location.container, pointer) && !isLost)
     return restore(run, pointer, wishes.reason ?? pointer.reason ?? "rollback was asked for");
-  await forceBack(run, wishes.reason ?? pointer.reason ?? UNFINISHED);
+  await forceBack(run, wishes.reason ?? pointer.reason ?? (isLost ? "the container is missing" : UNFINISHED));
   return isBack(run, pointerAt(disk, location.pointer) as Pointer);
 }
 
@@ -100,7 +102,7 @@ export async function forceBack(run: MigrationRun, reason: string, isHeld = fals
     // Whoever had the locks until now may have brought the migration to its end.
     if (pointerAt(disk, location.pointer)?.phase !== pointer.phase) throw endedMeanwhile();
   }
-  const target = [source, snapshotOf(source)].find((file) => headerAt(disk, file)?.id === location.sessionId);
+  const target = fileBehind(run, pointer);
   if (target === undefined) {
     // There is nothing to go back to until an operator restores it.
     const failed: Pointer = {
@@ -117,6 +119,13 @@ export async function forceBack(run: MigrationRun, reason: string, isHeld = fals
   const after: Pointer = { ...pointer, active: run.format, phase: "rollback", reason };
   await run.publish(after);
   await finishRollback(run, after, { isHeld: true });
+}
+
+/** Returns the file of the session that a container took the place of, under its own name or as the frozen copy. */
+function fileBehind(run: MigrationRun, { source: name }: Pointer): string | undefined {
+  if (name === null) return undefined;
+  const source = run.pathOf(name);
+  return [source, snapshotOf(source)].find((file) => headerAt(run.disk, file)?.id === run.location.sessionId);
 }
 
 function isBack(run: MigrationRun, { source, snapshotId, correlationId }: Pointer): Migrated {
@@ -162,6 +171,7 @@ async function restore(run: MigrationRun, pointer: Pointer, reason: string): Pro
   const named = pointer.source === null ? null : run.pathOf(pointer.source);
   const hasSnapshot = pointer.snapshotId !== null && named !== null && (await findSnapshot(run, pointer, named));
   return closing(options.openContainer(location.container), async (log) => {
+    if (log.readOnly?.name === "unsupported_version") throw log.readOnly;
     const before = hasSnapshot ? options.openFile(snapshotOf(named as string), true) : null;
     try {
       log.acquireLock();

@@ -20,7 +20,16 @@ import { requireFree, unpublish } from "./create.ts";
 import { isUuid, type Pointer } from "./documents.ts";
 import { SEGMENT_BYTES } from "./frame.ts";
 import { openLog, V2Backend } from "./log.ts";
-import { folderOf, isContainer, newPointer, originOf, pointerOf, publishPointer, writtenBeside } from "./pointer.ts";
+import {
+  folderOf,
+  isContainer,
+  newPointer,
+  noContainer,
+  originOf,
+  pointerOf,
+  publishPointer,
+  writtenBeside,
+} from "./pointer.ts";
 
 export type SegmentedStoreOptions = Omit<SegmentedOptions, "segmentBytes" | "checkpointEvery"> &
   Partial<Pick<SegmentedOptions, "segmentBytes" | "checkpointEvery">>;
@@ -130,7 +139,13 @@ function openContainer(options: SegmentedOptions, writers: Writers, file: string
   if (pointer !== null && !isContainer(disk, file, pointer))
     throw notASession(file, `it was rolled back; the session is ${pointer.source ?? "the file beside it"}`);
   const unfinished = pointer !== null && pointer.phase !== "completed" ? unsettled(pointer) : undefined;
-  const log = openLog(options, writers, file, folderOf(disk, file), false, unfinished);
+  let log: FileLog;
+  try {
+    log = openLog(options, writers, file, folderOf(disk, file), false, unfinished);
+  } catch (error) {
+    const isMissing = pointer !== null && error instanceof Failure && error.name === "session_not_found";
+    throw isMissing ? noContainer(disk, file) : error;
+  }
   const beside =
     pointer === null ? undefined : guarded("opening the session", () => writtenBeside(disk, file, pointer));
   if (beside !== undefined)

@@ -1,6 +1,7 @@
 /** What holds for every command there is: its declaration, and a call of its example in each dialect. */
 
 import { readdirSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
@@ -10,6 +11,7 @@ import { type Command, commonParams } from "../../../src/handlers/shared/command
 import { commandNames, findCommand } from "../../../src/handlers/shared/find.ts";
 import { table } from "../../../src/handlers/shared/table.ts";
 import { examplePlace, ID_IN_CONTAINER, ID_OF_CURRENT } from "../../support/example.ts";
+import { contentsOf } from "../../support/lifecycle.ts";
 import { type Json, serveHere } from "../../support/server.ts";
 import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 
@@ -191,6 +193,21 @@ describe.each(table)("$name", (command) => {
       const error = await server.failure(command.name, { ...rest, [name]: "/nowhere/outside.jsonl" });
       expect(error.data.name, name).toBe("path_outside_root");
       expect(command.failures).toContain("path_outside_root");
+    }
+  });
+
+  test("refuses the path of a part of a session, as it declares", async () => {
+    if (command.name === "restore_session") return;
+    for (const name of PATHS.filter((one) => one in command.params.shape && one !== "outputPath")) {
+      const { place, session, container, text } = examplePlace();
+      const part = join(container(), "header.jsonl");
+      const before = contentsOf(dirname(part));
+      const server = serveHere(["--session", session, "--events", "none"], { place });
+      const { sessionId: _, ...rest } = JSON.parse(text(command.example.params));
+      const error = await server.failure(command.name, { ...rest, [name]: part });
+      expect(error, name).toMatchObject({ data: { name: "not_a_session", sessionPath: dirname(part) } });
+      expect(command.failures).toContain("not_a_session");
+      expect(contentsOf(dirname(part))).toEqual(before);
     }
   });
 });

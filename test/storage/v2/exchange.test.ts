@@ -236,16 +236,6 @@ describe("the audit", () => {
     ],
     ["INV-005", "a payload that is not the one that was hashed", () => change(segmentFile(container, 1), "say", "SAY")],
     [
-      "INV-006",
-      "a head that is not indexed",
-      () =>
-        change(
-          indexFile(container),
-          readFileSync(indexFile(container), "latin1").trimEnd().split("\n").at(-1) as string,
-          "",
-        ),
-    ],
-    [
       "INV-007",
       "a cutover that was not brought to its end",
       () => change(pointerFile(container), '"completed"', '"cutover_commit"'),

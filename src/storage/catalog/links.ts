@@ -1,0 +1,95 @@
+/**
+ * Finds what is wrong with the ids and parents of a file's entries while a list reads it: damage that no line shows
+ * alone. Where each entry continues the one before it, nothing is looked up, which would take a tenth of a scan. Only ids
+ * of eight hex digits are judged, as Pi makes them.
+ */
+
+import { type Head, ROLES } from "../../core/tree/nodes.ts";
+
+const TOOL_RESULT = ROLES.indexOf("toolResult");
+const ROOT = -1;
+/** Stands for the id 00000000, because 0 is an empty slot. */
+const ZERO = 0x5bd1e995;
+
+/** The ids of entries and those of their parents, one after the other. They serve all scans, which run in turn. */
+let links = new Int32Array(1 << 11);
+
+export class Links {
+  private count = 0;
+  private isJudged = true;
+  private last = ROOT;
+  /** Parents that are not the entry before, with whether an entry needs them: that of a result may be a tool's call. */
+  private readonly others = new Map<number, boolean>();
+
+  add(head: Head): void {
+    if (!this.isJudged) return;
+    const { packedId, packedParent } = head;
+    this.isJudged = packedId >= 0 && (packedParent >= 0 || head.parentId === null);
+    if (!this.isJudged) return;
+    const parent = packedParent >= 0 ? packedParent | 0 || ZERO : ROOT;
+    if (packedParent >= 0 && packedParent !== this.last)
+      this.others.set(parent, head.role !== TOOL_RESULT || this.others.get(parent) === true);
+    this.last = packedId;
+    const at = 2 * this.count++;
+    if (at === links.length) {
+      const longer = new Int32Array(2 * at);
+      longer.set(links);
+      links = longer;
+    }
+    links[at] = packedId | 0 || ZERO;
+    links[at + 1] = parent;
+  }
+
+  /** Whether a parent is nowhere, parents form a circle, or, beside branches, an id is there twice. */
+  get areBroken(): boolean {
+    if (!this.isJudged || this.others.size === 0) return false;
+    const table = new ParentTable(this.count);
+    for (let i = 0; i < this.count; i++) if (!table.put(links[2 * i], links[2 * i + 1])) return true;
+    for (const [parent, isNeeded] of this.others)
+      if (table.parentOf(parent) === undefined ? isNeeded : isInCircle(table, parent)) return true;
+    return false;
+  }
+}
+
+function isInCircle(table: ParentTable, first: number): boolean {
+  const seen = new Set<number>();
+  for (let at: number | undefined = first; at !== undefined && at !== ROOT; at = table.parentOf(at)) {
+    if (seen.has(at)) return true;
+    seen.add(at);
+  }
+  return false;
+}
+
+/** Parents by ids. */
+class ParentTable {
+  private readonly pairs: Int32Array;
+  private readonly mask: number;
+
+  constructor(count: number) {
+    const slots = 2 ** (33 - Math.clz32(count));
+    this.pairs = new Int32Array(2 * slots);
+    this.mask = 2 * slots - 2;
+  }
+
+  /** Returns whether the id is a new one. */
+  put(id: number, parent: number): boolean {
+    const slot = this.slotOf(id);
+    if (this.pairs[slot] !== 0) return false;
+    this.pairs[slot] = id;
+    this.pairs[slot + 1] = parent;
+    return true;
+  }
+
+  parentOf(id: number): number | undefined {
+    const slot = this.slotOf(id);
+    return this.pairs[slot] === 0 ? undefined : this.pairs[slot + 1];
+  }
+
+  /** Returns the place of an id, or the empty one in which it would be. */
+  private slotOf(id: number): number {
+    const { pairs, mask } = this;
+    let slot = (id << 1) & mask;
+    while (pairs[slot] !== 0 && pairs[slot] !== id) slot = (slot + 2) & mask;
+    return slot;
+  }
+}
