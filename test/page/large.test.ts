@@ -139,6 +139,26 @@ test("a page of the recent part begins at what the last compaction kept", async 
   }
 });
 
+test("a page of the recent part has the messages that the last compaction carries", async () => {
+  const call = { type: "toolCall", id: "c", name: "bash", arguments: { command: "ls" } };
+  const retainedTail = [
+    { role: "user", content: "kept one" },
+    { role: "assistant", content: [{ type: "text", text: "kept two" }, call] },
+    { role: "toolResult", toolCallId: "c", toolName: "bash", content: [{ type: "text", text: "kept three" }] },
+  ];
+  const session = await sessionOf([
+    userText(id(0), null, "long ago"),
+    entryText("compaction", id(1), id(0), { summary: "what was", tokensBefore: 1, retainedTail }),
+    userText(id(2), id(1), "now"),
+  ]);
+  for (const draw of [htmlPieces, markdownPieces]) {
+    const text = [...draw(pageOf(session, "recent"))].join("");
+    const places = ["what was", "kept one", "kept two", "kept three", "now"].map((said) => text.lastIndexOf(said));
+    expect([places.includes(-1), places]).toEqual([false, places.toSorted((a, b) => a - b)]);
+    expect([...draw(pageOf(session, "path"))].join("")).not.toContain("kept one");
+  }
+});
+
 describe("of an entry with a million members", () => {
   const members = Object.fromEntries(range(0, 30_000).map((n) => [`m${n}`, n]));
   const list = range(0, 30_000);

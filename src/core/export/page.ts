@@ -1,5 +1,6 @@
 /** A session as exported pages show it, in any format. */
 
+import { keptFrom, retainedMessages } from "../context/context.ts";
 import { withAttachments } from "../format/attachments.ts";
 import { ENTRY_ID } from "../format/entry.ts";
 import { contentText, preview, shownText } from "../format/message.ts";
@@ -12,7 +13,7 @@ import { foldsOf, headOf, type PageFamily, type PageFold, type PageHead } from "
 import type { PictureRoom } from "./pictures.ts";
 
 export interface PageEntry {
-  /** Unique within the page. */
+  /** Unique within the page; -1 of what is no entry of its own. */
   readonly number: number;
   /** The number of the nearest entry above it that the page shows, or -1; of one that comes alone, nobody knows it. */
   readonly above?: number;
@@ -98,19 +99,28 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
     while (above >= 0 && shown[above] === 0) above = tree.nodes.parent(above);
     return above >= 0 ? above : -1;
   };
-  const bodyAt = (position: number): PageEntry["body"] => {
-    const body = bodyOf(session, position);
-    const shown = log.length(position) > LONGEST_WHOLE ? shownPart(body) : body;
+  const fitted = (body: PageEntry["body"], length: number): PageEntry["body"] => {
+    const shown = length > LONGEST_WHOLE ? shownPart(body) : body;
     return room ? withRoom(shown, room) : shown;
   };
   const entryAt = (position: number): PageEntry => ({
     number: position,
     above: aboveOf(position),
     anchor: anchorOf(position),
-    body: bodyAt(position),
+    body: fitted(bodyOf(session, position), log.length(position)),
     label: tree.labels.get(position)?.label,
     branchesHere: branchesHere.get(position) ?? [],
   });
+  const carriedBy = ({ number, anchor, body }: PageEntry): PageEntry[] => {
+    if (body.type !== "compaction" || !keptFrom(tree, session, number).retained) return [];
+    const line = session.line(number);
+    return retainedMessages(line).map(({ start, end }, index) => {
+      const text = withAttachments(line.subarray(start, end), (sha256, size) => log.attachment(number, sha256, size));
+      const message = { type: "message", timestamp: body.timestamp, message: parse(withFewMembers(text)) };
+      const own = { number: -1, anchor: `${anchor}.kept.${index + 1}`, branchesHere: [] };
+      return { ...own, body: fitted(message, text.length) };
+    });
+  };
   return {
     isNamed: session.name !== null,
     title: session.name ?? `Session ${session.id}`,
@@ -122,7 +132,12 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
       length: own.length,
       folds: () => foldsOf(session, own),
       *entries() {
-        for (const position of own) yield entryAt(position);
+        for (const position of own) {
+          const entry = entryAt(position);
+          yield entry;
+          // The entries that these are copies of stand before it, and only this extent leaves them out.
+          if (extent === "recent") yield* carriedBy(entry);
+        }
       },
     })),
     apart: {
