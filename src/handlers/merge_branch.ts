@@ -37,7 +37,9 @@ export default command({
     otherPath: optionalName.describe(
       "the session of the branch, if that is another one; then `from` may be `leaf` too",
     ),
-    otherId: optionalName.describe("or its id, or an unambiguous beginning of it"),
+    otherId: optionalName.describe(
+      "or its id, an unambiguous beginning of it, or the id that another agent has for it",
+    ),
     summary: z
       .string()
       .refine((text) => text.trim() !== "", "must not be blank")

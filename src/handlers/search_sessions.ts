@@ -8,7 +8,7 @@ import { command } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
-import { cursor, limit, nextCursor } from "./shared/shapes.ts";
+import { cursor, limit, nextCursor, wantedDirectory } from "./shared/shapes.ts";
 
 /** Hits on a page, unless the host sets a limit. */
 const PAGE = 50;
@@ -37,7 +37,7 @@ export default command({
         'words, or "several words" in quotation marks; all must be there, in any case, also inside other words; ' +
           "needed unless `tool` or `file` is given",
       ),
-    cwd: z.string().optional().describe("only sessions of this working directory, whatever path leads to it"),
+    cwd: wantedDirectory,
     agents: agentsParam,
     role: z
       .enum(["user", "assistant", "toolResult", "bashExecution"])
