@@ -266,8 +266,11 @@ class Finder implements LocalCatalog {
       const rows = rowsOf(this.kept.rows, request);
       return closing(new Search(this.options, rows, this.relations, request, query), async (search) => {
         await this.relations.prepare();
-        const found = await this.kept.with((file) => this.searchIndex(file, search, all));
-        return found ?? search.scanned((await this.lists.order("modified")).filter(({ path }) => rows.has(path)));
+        const indexed = await this.kept.with((file) => this.searchIndex(file, search, all));
+        const found =
+          indexed ?? search.scanned((await this.lists.order("modified")).filter(({ path }) => rows.has(path)));
+        const isFirst = request.cursor === undefined && this.folders instanceof AgentFiles;
+        return isFirst ? { ...found, notRead: this.notRead({ agents: request.agents }) } : found;
       });
     });
   }

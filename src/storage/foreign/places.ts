@@ -13,6 +13,7 @@ import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { agentRoots, type Variables } from "../fs/paths.ts";
 import { TASK_SCREEN } from "./cline-task.ts";
+import { CAN_DECOMPRESS, isCompressed } from "./compressed.ts";
 import { unreadDatabase } from "./databases.ts";
 import type { ListFolder } from "./known-folders.ts";
 import { recognised, TASK_MESSAGES } from "./source.ts";
@@ -256,9 +257,17 @@ export function* filesIn(
   }
 }
 
-/** Returns the databases and tasks in the places of agents that nothing can be read from. */
-export function unreadIn(disk: Disk, places: readonly AgentPlace[]): UnreadFile[] {
+/** Returns the databases, tasks and compressed rollouts in the places of agents that nothing can be read from. */
+export function unreadIn(
+  disk: Disk,
+  places: readonly AgentPlace[],
+  canDecompress: boolean = CAN_DECOMPRESS,
+): UnreadFile[] {
   const found: UnreadFile[] = [];
+  for (const place of canDecompress ? [] : places.filter(({ sessionIn }) => sessionIn)) {
+    const count = [...filesIn(disk, [place])].filter(isCompressed).length;
+    if (count > 0) found.push(unreadRollouts(place, count));
+  }
   for (const place of places.filter(({ isDatabase, better }) => isDatabase || better))
     for (const file of filesIn(disk, [place])) {
       const unread = ifAllowed(() => (place.isDatabase ? unreadDatabase : unreadTask)(disk, file, place.agent));
@@ -300,6 +309,12 @@ function isLongest(
     const other = sizeOf(one);
     return other < size || (other === size && one.name < own.name);
   });
+}
+
+function unreadRollouts({ agent, folder }: AgentPlace, count: number): UnreadFile {
+  const what = count === 1 ? "One session" : `${count} sessions`;
+  const text = `${what} below ${folder} ${count === 1 ? "is" : "are"} compressed with zstd, which this version of Node cannot read. Nothing is wrong with ${count === 1 ? "it" : "them"}. Use Node 22.15 or newer.`;
+  return { path: folder, agent, text, isDamaged: false };
 }
 
 /** Whether a file of a task has a message that can be read. Of a large one, its beginning tells. */
