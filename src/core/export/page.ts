@@ -31,8 +31,8 @@ export interface PageBranch {
   readonly active: boolean;
   /** The entry after which it starts, if it begins in another branch. */
   readonly from?: number;
-  /** The first words of its own part. */
-  readonly preview: string;
+  /** Returns the first words of its own part, which are read when they are asked for first. */
+  readonly preview: () => string;
   readonly length: number;
   readonly folds: () => readonly PageFold[];
   readonly entries: () => Iterable<PageEntry>;
@@ -46,7 +46,8 @@ export interface ExportPage {
   readonly before?: number;
   /** With all branches, the entries that are in none: labels, for instance, that nothing continues. */
   readonly apart: { readonly length: number; readonly entries: () => Iterable<PageEntry> };
-  readonly head: () => PageHead;
+  /** Yields empty pieces until it is there. */
+  readonly head: () => Generator<string, PageHead>;
   readonly anchorOf: (position: number) => string;
   /** The position of the leaf, unless there is none. */
   readonly leaf?: number;
@@ -128,7 +129,7 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
       number: index + 1,
       active,
       from: from >= 0 ? from : undefined,
-      preview: previewOf(session, own),
+      preview: previewer(session, own),
       length: own.length,
       folds: () => foldsOf(session, own),
       *entries() {
@@ -175,6 +176,14 @@ function bodyOf(session: Session, position: number): Readonly<Record<string, unk
   const text = line.subarray(message.start, message.end);
   const whole = withAttachments(text, read);
   return whole === text ? body : { ...body, message: parse(withFewMembers(whole)) };
+}
+
+function previewer(session: Session, positions: readonly number[]): () => string {
+  let known: string | undefined;
+  return () => {
+    known ??= previewOf(session, positions);
+    return known;
+  };
 }
 
 /** Returns the first words of the conversation in these entries. */
