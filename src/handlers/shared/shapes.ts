@@ -40,22 +40,21 @@ export function withoutNul<S extends z.ZodType<string>>(path: S): S {
   return path.refine((given) => !given.includes("\0"), "must have no NUL, which no path has") as S;
 }
 
-const ABSOLUTE = /^(?:[\\/]|[A-Za-z]:[\\/])/;
-
 /** A working directory that a session is to have. */
 export const directory = withoutNul(
   z
     .string()
     .min(1)
-    .refine((path) => ABSOLUTE.test(path), "must be an absolute path"),
+    .refine((path) => /^(?:[\\/]|[A-Za-z]:[\\/])/.test(path), "must be an absolute path"),
 );
 
-/** The working directory of the sessions that are wanted. */
-export const wantedDirectory = withoutNul(
-  z.string().refine((path) => path === "" || ABSOLUTE.test(path), "must be an absolute path"),
-)
+/** The working directory of the sessions that are wanted. Headers may have any text. */
+export const wantedDirectory = z
+  .string()
   .optional()
-  .describe("only sessions of this working directory, whatever absolute path leads to it; empty: those without one");
+  .describe(
+    "only sessions of this working directory, whatever absolute path leads to it; any other text as their headers have it",
+  );
 
 /** A path or an id that may be left out. */
 export const optionalName = z.string().min(1).optional();
