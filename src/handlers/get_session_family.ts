@@ -2,6 +2,7 @@ import * as z from "zod";
 import { Failure } from "../core/failure.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
+import { lookIntoOther } from "./shared/any-session.ts";
 import { command } from "./shared/command.ts";
 import { hereParam, limited } from "./shared/fleet.ts";
 import { exampleId } from "./shared/shapes.ts";
@@ -53,7 +54,7 @@ export default command({
     const { root, nodes, limited } = open
       ? await catalog.family({ ...familyMember(open), here }, progress)
       : await catalog.family({ id: sessionId as string, here }, progress).catch(async (error) => {
-          const named = await opened(workspace, sessionId as string, error);
+          const named = await memberNamed(workspace, sessionId as string, error);
           return catalog.family({ ...named, here }, progress);
         });
     return {
@@ -75,17 +76,11 @@ function familyMember({ file, id, parentSession }: Session) {
 }
 
 /** Returns the session that a word names otherwise than by its whole id; throws the failure of that if there is none. */
-async function opened(workspace: Workspace, sessionId: string, failure: unknown) {
+async function memberNamed(workspace: Workspace, sessionId: string, failure: unknown) {
   if (!(failure instanceof Failure && failure.name === "session_not_found")) throw failure;
-  let session: Session;
   try {
-    session = await workspace.opened({ sessionId }, true);
+    return await lookIntoOther(workspace, { sessionId }, familyMember);
   } catch (error) {
     throw error instanceof Failure && error.name === "ambiguous_id" ? error : failure;
-  }
-  try {
-    return familyMember(session);
-  } finally {
-    workspace.release(session);
   }
 }
