@@ -3,7 +3,7 @@ import { bytesOf } from "../core/json/json.ts";
 import { type BranchEnd, type Outline, outlineOf, shownIdAt } from "../core/session/compare.ts";
 import { entryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
-import { lookAt, lookInto, otherOf, partingWith } from "./shared/any-session.ts";
+import { lookAt, lookIntoOther, otherOf, partingWith } from "./shared/any-session.ts";
 import { briefCalls } from "./shared/brief.ts";
 import { type CommandContext, command } from "./shared/command.ts";
 import { fileLists } from "./shared/compaction.ts";
@@ -82,7 +82,9 @@ export default command({
     a: end,
     b: end,
     otherPath: optionalName.describe("the session of b, if that is another one: a fork of this one, or its original"),
-    otherId: optionalName.describe("or its id, or an unambiguous beginning of it"),
+    otherId: optionalName.describe(
+      "or its id, an unambiguous beginning of it, or the id that another agent has for it",
+    ),
     limit: z
       .number()
       .int()
@@ -138,7 +140,7 @@ export default command({
     const other = otherOf(otherPath, otherId);
     return lookAt(context, sessionPath, (session) => {
       const compare = (second: Session) => compared(context, endOf(session, a), endOf(second, b), limit);
-      return other ? lookInto(context.workspace, other, compare) : compare(session);
+      return other ? lookIntoOther(context.workspace, other, compare) : compare(session);
     });
   },
 });

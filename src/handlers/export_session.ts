@@ -135,6 +135,7 @@ export default command({
           ? recordLines()
           : isPage
             ? await drawn(
+                context,
                 format,
                 countingReads(pageOf(session, extent, family, parts?.room), reads),
                 parts?.isPacked ? jsonl : undefined,
@@ -211,12 +212,14 @@ function* withProgress(
 }
 
 async function drawn(
+  { workspace }: CommandContext,
   format: "html" | "markdown",
   page: ExportPage,
   jsonl: (() => Iterable<Uint8Array>) | undefined,
 ): Promise<Iterable<string>> {
   // Pages are drawn by a file of its own, which no start needs.
   const { htmlPieces, markdownPieces } = await import("../page/main.ts");
+  await workspace.stores.pause();
   return format === "html" ? htmlPieces(page, { jsonl }) : markdownPieces(page);
 }
 
@@ -241,7 +244,7 @@ async function contentOf({ host, workspace }: CommandContext, pieces: ExportPiec
   let size = 0;
   let paused = 0;
   for (const piece of pieces) {
-    if (size - paused >= STEP) {
+    if (size - paused >= STEP || piece.length === 0) {
       paused = size;
       await workspace.stores.pause();
     }

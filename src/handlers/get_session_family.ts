@@ -1,4 +1,8 @@
 import * as z from "zod";
+import { Failure } from "../core/failure.ts";
+import type { Session } from "../core/session/session.ts";
+import type { Workspace } from "../core/session/workspace.ts";
+import { lookIntoOther } from "./shared/any-session.ts";
 import { command } from "./shared/command.ts";
 import { hereParam, limited } from "./shared/fleet.ts";
 import { exampleId } from "./shared/shapes.ts";
@@ -7,8 +11,15 @@ export default command({
   name: "get_session_family",
   summary: "All sessions that come from the same one by forks and clones, parents before their forks.",
   effect: "read",
+  failures: ["session_not_found", "ambiguous_id"],
   params: {
-    sessionId: z.string().min(1).optional().describe("the id of any session; the current one by default"),
+    sessionId: z
+      .string()
+      .min(1)
+      .optional()
+      .describe(
+        "the id of any session, an unambiguous beginning of it, or the id that another agent has for it; the current one by default",
+      ),
     here: hereParam,
   },
   result: z.object({
@@ -37,12 +48,15 @@ export default command({
     },
   },
   async run(context, { sessionId, here }) {
-    const { sessions } = context.workspace;
-    const open = sessionId === undefined ? context.session : sessions.find(({ id }) => id === sessionId);
-    // An open session is a relative wherever it is stored, even before its file exists.
-    const relative = open && { path: open.file ?? "", id: open.id, parentSession: open.parentSession };
-    const of = { id: open?.id ?? (sessionId as string), open: relative, here };
-    const { root, nodes, limited } = await context.workspace.stores.catalog.family(of, context.progress);
+    const { workspace, progress } = context;
+    const { catalog } = workspace.stores;
+    const open = sessionId === undefined ? context.session : workspace.sessions.find(({ id }) => id === sessionId);
+    const { root, nodes, limited } = open
+      ? await catalog.family({ ...familyMember(open), here }, progress)
+      : await catalog.family({ id: sessionId as string, here }, progress).catch(async (error) => {
+          const named = await memberNamed(workspace, sessionId as string, error);
+          return catalog.family({ ...named, here }, progress);
+        });
     return {
       root,
       limited,
@@ -55,3 +69,18 @@ export default command({
     };
   },
 });
+
+/** Returns a session as a relative wherever it is stored, even before its file exists. */
+function familyMember({ file, id, parentSession }: Session) {
+  return { id, open: { path: file ?? "", id, parentSession } };
+}
+
+/** Returns the session that a word names otherwise than by its whole id; throws the failure of that if there is none. */
+async function memberNamed(workspace: Workspace, sessionId: string, failure: unknown) {
+  if (!(failure instanceof Failure && failure.name === "session_not_found")) throw failure;
+  try {
+    return await lookIntoOther(workspace, { sessionId }, familyMember);
+  } catch (error) {
+    throw error instanceof Failure && error.name === "ambiguous_id" ? error : failure;
+  }
+}

@@ -8,7 +8,7 @@ import { daysIn } from "./shared/days.ts";
 import { hereParam, limited } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
-import { cursor, exampleId, limit, nextCursor } from "./shared/shapes.ts";
+import { cursor, exampleId, limit, nextCursor, wantedDirectory } from "./shared/shapes.ts";
 
 const spent = {
   messages: z.number().int().describe("of the assistant"),
@@ -56,7 +56,7 @@ export default command({
       .string()
       .optional()
       .describe("by whose days to sum, such as Europe/Berlin; by default that of the server's machine"),
-    cwd: z.string().optional().describe("only sessions of this working directory, whatever path leads to it"),
+    cwd: wantedDirectory,
     archived: z.boolean().optional().describe("archived sessions, too"),
     here: hereParam,
     cursor,

@@ -8,7 +8,7 @@ import { type CommandContext, command } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
-import { cursor, holder, limit, nextCursor, unreadFile } from "./shared/shapes.ts";
+import { cursor, holder, limit, nextCursor, unreadFile, wantedDirectory } from "./shared/shapes.ts";
 
 export default command({
   name: "list_sessions",
@@ -18,7 +18,7 @@ export default command({
   effect: "server",
   repeatable: true,
   params: {
-    cwd: z.string().optional().describe("only sessions of this working directory, whatever path leads to it"),
+    cwd: wantedDirectory,
     agents: agentsParam,
     query: z
       .string()

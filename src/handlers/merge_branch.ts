@@ -6,7 +6,7 @@ import { noteMove } from "../core/session/changes.ts";
 import { type Merged, mergedIn, mergeOf, outlineOf } from "../core/session/compare.ts";
 import { entryNamed } from "../core/session/entry-names.ts";
 import type { Session } from "../core/session/session.ts";
-import { lookInto, otherOf, partingWith } from "./shared/any-session.ts";
+import { lookIntoOther, otherOf, partingWith } from "./shared/any-session.ts";
 import { appendEntries, requireTypes } from "./shared/append.ts";
 import { command } from "./shared/command.ts";
 import { optionalName } from "./shared/shapes.ts";
@@ -37,7 +37,9 @@ export default command({
     otherPath: optionalName.describe(
       "the session of the branch, if that is another one; then `from` may be `leaf` too",
     ),
-    otherId: optionalName.describe("or its id, or an unambiguous beginning of it"),
+    otherId: optionalName.describe(
+      "or its id, an unambiguous beginning of it, or the id that another agent has for it",
+    ),
     summary: z
       .string()
       .refine((text) => text.trim() !== "", "must not be blank")
@@ -75,11 +77,11 @@ export default command({
       endedAt: "2026-01-24T16:22:35.620Z",
     },
   },
-  run(context, params) {
+  async run(context, params) {
     const { session } = context;
     const other = otherOf(params.otherPath, params.otherId);
     const { provenance, files } = other
-      ? lookInto(context.workspace, other, (of) => branchOf(session, of, params.from))
+      ? await lookIntoOther(context.workspace, other, (of) => branchOf(session, of, params.from))
       : branchOf(session, session, params.from);
     const details = context.text("details") ?? bytesOf(JSON.stringify(files));
     const draft = draftOf("branch_summary", {

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { command } from "./shared/command.ts";
 import { replacedBy, replacement, vetoed } from "./shared/current-session.ts";
 import { withoutNulls } from "./shared/pi-shapes.ts";
-import { directory } from "./shared/shapes.ts";
+import { directory, withoutNul } from "./shared/shapes.ts";
 
 export default command({
   name: "new_session",
@@ -11,7 +11,7 @@ export default command({
     "in the folder of the cwd that is named.",
   effect: "replace",
   params: {
-    parentSession: z.string().optional().describe("path of the session it continues from, for the record"),
+    parentSession: withoutNul(z.string()).optional().describe("path of the session it continues from, for the record"),
     cwd: directory.optional().describe("absolute; the server's working directory by default"),
     newSessionId: z.string().optional().describe("an id that no session has; a new one by default"),
     name: z.string().optional().describe("display name"),

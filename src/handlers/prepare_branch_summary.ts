@@ -6,7 +6,7 @@ import { entryNamed } from "../core/session/entry-names.ts";
 import { ROOT } from "../core/tree/nodes.ts";
 import { command } from "./shared/command.ts";
 import { conversationText, fileLists } from "./shared/compaction.ts";
-import { entry, entryExample, stored } from "./shared/shapes.ts";
+import { entry, entryExample, images, stored } from "./shared/shapes.ts";
 import { oneOf } from "./shared/two-names.ts";
 
 export default command({
@@ -27,11 +27,16 @@ export default command({
       .string()
       .optional()
       .describe("the end of the branch to summarise, named as in compare_branches; the leaf by default"),
+    images,
+    messages: z
+      .boolean()
+      .optional()
+      .describe("false: without the entries; conversationText has what a summariser needs"),
   },
   result: z.object({
     oldLeafId: z.string().nullable(),
     commonAncestorId: z.string().nullable().describe("the last entry that both paths have; null when there is none"),
-    entriesToSummarize: stored(z.array(entry)).describe("those after it up to the leaf, or to fromId"),
+    entriesToSummarize: stored(z.array(entry)).optional().describe("those after it up to the leaf, or to fromId"),
     details: fileLists.describe("files of the tool calls among them, with those of branches summarised before"),
     conversationText,
   }),
@@ -46,7 +51,7 @@ export default command({
       conversationText: "User: Refactor auth.",
     },
   },
-  run({ session }, { targetId: given, entryId, fromId }) {
+  run({ session }, { targetId: given, entryId, fromId, images, messages }) {
     const targetId = oneOf("targetId", given, "entryId", entryId);
     if (targetId === undefined && fromId === undefined)
       throw new BadParams([{ path: "targetId", message: "is required unless fromId names a branch" }]);
@@ -58,7 +63,7 @@ export default command({
     return {
       oldLeafId: session.leafId,
       commonAncestorId: session.idOrNull(plan.commonAncestor),
-      entriesToSummarize: Raw.array(() => session.log.readMany(plan.left, true)),
+      entriesToSummarize: messages === false ? undefined : Raw.array(() => session.lines(plan.left, images)),
       details: { ...plan.files },
       conversationText: plan.conversationText,
     };

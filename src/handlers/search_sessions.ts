@@ -8,7 +8,7 @@ import { command } from "./shared/command.ts";
 import { hereParam, limited, remoteMember } from "./shared/fleet.ts";
 import { pageEnd } from "./shared/page.ts";
 import { readMoment } from "./shared/params.ts";
-import { cursor, limit, nextCursor } from "./shared/shapes.ts";
+import { cursor, limit, nextCursor, unreadFile, wantedDirectory } from "./shared/shapes.ts";
 
 /** Hits on a page, unless the host sets a limit. */
 const PAGE = 50;
@@ -37,7 +37,7 @@ export default command({
         'words, or "several words" in quotation marks; all must be there, in any case, also inside other words; ' +
           "needed unless `tool` or `file` is given",
       ),
-    cwd: z.string().optional().describe("only sessions of this working directory, whatever path leads to it"),
+    cwd: wantedDirectory,
     agents: agentsParam,
     role: z
       .enum(["user", "assistant", "toolResult", "bashExecution"])
@@ -99,6 +99,10 @@ export default command({
           .describe("the session that had this entry first: this one is a fork of it, or of a fork of it"),
       }),
     ),
+    notRead: z
+      .array(unreadFile)
+      .optional()
+      .describe("with agents: files where sessions are kept that none can be read from; only on the first page"),
     nextCursor,
     limited,
   }),
@@ -150,11 +154,16 @@ export default command({
       limit,
       isActive,
     };
-    const { hits, more, limited } = await stores.catalog.search(wanted, context.progress);
+    const { hits, more, limited, notRead = [] } = await stores.catalog.search(wanted, context.progress);
     const shown = hits.map(toRow);
     const past = pageEnd(context, limit, hits.length, 0, (i) => bytesOf(JSON.stringify(shown[i])));
     const hasMore = hits.length > 0 && (past < hits.length || more);
-    return { hits: shown.slice(0, past), nextCursor: hasMore ? hits[past - 1].cursor : undefined, limited };
+    return {
+      hits: shown.slice(0, past),
+      ...(notRead.length > 0 ? { notRead: [...notRead] } : {}),
+      nextCursor: hasMore ? hits[past - 1].cursor : undefined,
+      limited,
+    };
   },
 });
 

@@ -30,7 +30,7 @@ export interface CallResult {
 
 /** Returns the result that an entry is, if the page has it. */
 export function resultOf(entry: PageEntry | undefined): CallResult | undefined {
-  if (!entry || entry.number < 0) return undefined;
+  if (!entry || entry.anchor === "") return undefined;
   return { message: membersOf(entry.body.message), anchor: entry.anchor, label: entry.label };
 }
 

@@ -40,12 +40,12 @@ export class Chunks {
         rows.push(...part.rows);
         if (html.length < MOST_HTML && rows.length < MOST_ROWS) continue;
       }
-      if (rows.length > 0) yield this.chunk(html, rows);
+      if (html !== "") yield this.chunk(html, rows);
       html = "";
       rows = [];
       if ("between" in part) yield part.between;
     }
-    if (rows.length > 0) yield this.chunk(html, rows);
+    if (html !== "") yield this.chunk(html, rows);
   }
 
   private chunk(html: string, rows: readonly RowTuple[]): string {

@@ -42,7 +42,7 @@ function policyOf(others: readonly string[]): string {
 
 /** Yields the page in pieces, so that a long session need not be in memory twice. */
 export function* htmlPieces(page: ExportPage, { jsonl, scripts = [] }: PageOptions = {}): Generator<string> {
-  const head = page.head();
+  const head = yield* page.head();
   // A session without a name is known by its first question.
   const title = escapeHtml((!page.isNamed && head.turns[0]?.preview) || page.title);
   yield `<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n`;
@@ -86,7 +86,7 @@ function* othersHtml(
   yield '<section class="others" aria-labelledby="others.title"><h2 id="others.title">Other branches</h2>\n';
   for (const branch of others) {
     const { number, preview, length, from } = branch;
-    const said = escapeHtml(preview === "" ? `Branch ${number}` : preview);
+    const said = escapeHtml(preview() || `Branch ${number}`);
     yield `<details class="branch" id="branch.${number}"><summary><b>${said}</b> <span class="dim">${counted(length, "entry", "entries")}</span></summary>\n`;
     if (from !== undefined) yield `<p class="from">It leaves <a href="#${page.anchorOf(from)}">this entry</a>.</p>\n`;
     yield '<div class="segment">\n';

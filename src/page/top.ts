@@ -90,18 +90,16 @@ function* turnsHtml({ branches, anchorOf }: ExportPage, { turns }: PageHead): Ge
   yield foldHtml("turns", counted(turns.length, "question"), `<ol>${items.join("")}</ol>`);
   const others = branches.filter(({ active }) => !active);
   if (others.length > 0) {
-    const links = others.map((branch) => `<li>${branchLink(branch)}</li>\n`);
-    yield foldHtml(
-      "turns branches",
-      counted(others.length, "other branch", "other branches"),
-      `<ul>${links.join("")}</ul>`,
-    );
+    const title = counted(others.length, "other branch", "other branches");
+    yield `<details class="turns branches"><summary>${title}</summary><ul>`;
+    for (const branch of others) yield `<li>${branchLink(branch)}</li>\n`;
+    yield "</ul></details>";
   }
   yield "</nav>\n";
 }
 
 /** Returns a link to a branch, with its length. */
 export function branchLink({ number, preview, length }: PageBranch): string {
-  const said = preview === "" ? `Branch ${number}` : preview;
+  const said = preview() || `Branch ${number}`;
   return `<a href="#branch.${number}">${escapeHtml(said)}</a> <span class="dim">${counted(length, "entry", "entries")}</span>`;
 }

@@ -582,6 +582,38 @@ test("what a deleted original spent counts once, in the fork that took over most
   expect(await spent()).toEqual([3, ["all"]]);
 });
 
+test("a family of forks counts each answer once, whichever of them are gone", async () => {
+  const place = temporaryPlace();
+  const time = (n: number): string => `2026-01-02T00:00:0${n}.000Z`;
+  const made = [1, 2, 4, 8, 16].map((cost, n) => ({ ...answer(time(n), 100, cost), timestamp: time(n) }));
+  const [inA, inB, inC, inD, inX] = made;
+  const fork = (id: string, of: string, entries: Json[]): string =>
+    put(place, { id, header: { parentSession: of, timestamp: entries.at(-2)?.timestamp }, entries });
+  const a = put(place, { id: "a", entries: [inA] });
+  const b = fork("b", a, [inA, inB]);
+  const all = new Map([
+    ["a", a],
+    ["b", b],
+    ["c", fork("c", a, [inA, inC])],
+    ["d", fork("d", b, [inA, inB, inD])],
+    ["x", fork("x", b, [inA, inB, inX])],
+  ]);
+  const texts = new Map(Array.from(all, ([name, path]) => [name, readFileSync(path)]));
+  const whole = { a: inA, b: inB, c: inC, d: inD, x: inX };
+  for (const gone of ["", "a", "b", "ab", "abc", "bx", "abdx", "ad", "ac"]) {
+    for (const [name, path] of all) {
+      rmSync(path, { force: true });
+      if (!gone.includes(name)) writeFileSync(path, texts.get(name) as Buffer);
+    }
+    // An answer is there while a session is that has it.
+    const there = Object.keys(whole).filter(
+      (name) => !gone.includes(name) || (name === "a" && gone !== "abcdx") || (name === "b" && !/d.*x/.test(gone)),
+    );
+    const cost = there.reduce((sum, name) => sum + [1, 2, 4, 8, 16]["abcdx".indexOf(name)], 0);
+    expect([gone, (await usage(place, { groupBy: [] })).totals.cost]).toEqual([gone, cost]);
+  }
+});
+
 test("what a fork of Codex replayed counts once, also before its original is imported", async () => {
   const place = temporaryPlace();
   const [first, second] = ["1", "2"].map((n) => `01996f10-2222-7333-8444-55555555555${n}`);

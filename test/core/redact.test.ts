@@ -69,6 +69,49 @@ test.each([1, 2, 3])("no harmless text changes, whatever its hashes are (%i)", S
   expect(changed([...moreHarmlessTexts(seed), ...harmlessTexts(seed)])).toEqual([]);
 });
 
+test.each([
+  ['"password": "Blue Horse 42 jumps!"', "Blue Horse 42 jumps!"],
+  ["password = 'Rainy Day 1987 London'", "Rainy Day 1987 London"],
+  ['password: "two words and spaces 77"', "two words and spaces 77"],
+  ['{"db_password": "hello World 99 x"}', "hello World 99 x"],
+  ['let password = "Lazy Sunday 77 Morning!";', "Lazy Sunday 77 Morning!"],
+  ['"smtp_password" : "salt and pepper 4411"', "salt and pepper 4411"],
+  ['ENV["PASSWORD"] = "tall tree 55 river"', "tall tree 55 river"],
+  ["mysql -p'sp ace pw 8'", "sp ace pw 8"],
+  ['sshpass -p "my dog 12 rex" ssh host', "my dog 12 rex"],
+])("words with a number are a password in quotes: %s", (text, secret) => {
+  expect(redacted(text)).toBe(text.replace(secret, "[redacted:password:1]"));
+});
+
+test("words with a number are none where a form, a message or a description has them", () => {
+  const said = [
+    "Must be at least 8 characters",
+    "Minimum 12 characters required",
+    "12 or more characters",
+    "Use 8 to 64 characters",
+    "Between 12 and 64",
+    "Mindestens 10 Zeichen eingeben",
+    "Al menos 12 caracteres",
+    "Le mot de passe fait 12 caractères",
+    "8 Zeichen, 1 Zahl, 1 Sonderzeichen",
+    "Reset in 24 hours",
+    "Only 10 tries left!",
+    "Try again after 15 minutes",
+    "Last changed 12 March 2024",
+    "Step 10 of 12",
+    "See section 12 below",
+    "bcrypt hash 12 rounds",
+    "SHA 256 hash value",
+    "varchar 255 not null",
+    "Optional string up to 128 chars",
+    "Login to Windows 11 computer",
+    "HTTP status 401 returned",
+    "Error 404 not found",
+  ];
+  expect(changed(said.map((text) => `"password": "${text}",`))).toEqual([]);
+  expect(changed(['mysql -p "$(cat file 2)"', 't("password", "Choose 12 letters or more")'])).toEqual([]);
+});
+
 test("numbers are replaced where their member has the name of a password, and nowhere else", () => {
   const data = { password: 48273645, pin: 4821, max_tokens: 4096, token: 12345678, pass: 12345678, tokens: [50256123] };
   const line = JSON.stringify({ type: "custom", id: id(0), parentId: null, timestamp: "2026-01-01T00:00:00Z", data });

@@ -316,6 +316,40 @@ describe("the order of records in the file does not matter", () => {
     expect(texts(foreignSessionOn(disk))).toEqual(["First", "Yes.", "Second", "Done."]);
   });
 
+  test("records that continue each other, in a circle: nothing is lost, and the report says so", () => {
+    const { records } = hookedConversation();
+    // The ends of the circle, the record before it, and the one that it is of alone.
+    for (const [from, to] of [
+      [0, 4],
+      [0, 1],
+      [1, 3],
+      [2, 2],
+      [1, 4],
+    ]) {
+      const lines = records.map((record, n) => {
+        const parent = n === from ? records[to].uuid : record.parentUuid;
+        return JSON.stringify({ ...record, parentUuid: parent });
+      });
+      const session = foreignSession(`${lines.join("\n")}\n`);
+      requireSound(session);
+      expect([from, to, texts(session)]).toEqual([from, to, ["First", "Yes.", "Second", "Done."]]);
+      expect([from, to, fidelityOf(session.log).warningCount]).toEqual([from, to, 1]);
+    }
+  });
+
+  test("records in a circle and in any order are all there", () => {
+    forSeeds(20, (random) => {
+      const { records } = hookedConversation();
+      const parents = records.map(() => random.pick(records).uuid);
+      const lines = records.map((record, n) => JSON.stringify({ ...record, parentUuid: parents[n] }));
+      const mixed = lines.map((line) => ({ line, key: random.int(1000) })).sort((a, b) => a.key - b.key);
+      const session = foreignSession(`${mixed.map(({ line }) => line).join("\n")}\n`);
+      requireSound(session);
+      const all = Array.from({ length: session.log.nodes.count }, (_, n) => session.shownEntry(n));
+      for (const said of ["First", "Yes.", "Second", "Done."]) expect(JSON.stringify(all)).toContain(said);
+    });
+  });
+
   test("a parent that is nowhere: the record continues the one before it, and the report says so", () => {
     const { records } = hookedConversation();
     const lines = records.map((record, n) => JSON.stringify(n === 2 ? { ...record, parentUuid: "gone" } : record));

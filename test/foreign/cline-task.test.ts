@@ -3,7 +3,7 @@
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { SurveyFacts } from "../../src/core/foreign/survey.ts";
-import { agentPlaces, filesIn } from "../../src/storage/foreign/places.ts";
+import { agentPlaces, filesIn, unreadIn } from "../../src/storage/foreign/places.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { diskWithForeign, foreignSessionOn, requireSound, strictContext } from "../support/foreign/checks.ts";
 import { ClineWriter, use, wholeClineScreen } from "../support/foreign/cline.ts";
@@ -140,6 +140,29 @@ describe("which file of a task is the session", () => {
     expect(found(longTask().text, screen)).toEqual(["api_conversation_history.json"]);
     expect(found(undefined, screen)).toEqual(["ui_messages.json"]);
     expect(found(empty, empty)).toHaveLength(1);
+  });
+
+  const torn = longTask().text.slice(0, 60);
+
+  test.each(["\0".repeat(300), "[{}]", "[nope", torn])(
+    "%j in the place of messages hides nothing, and is named",
+    (odd) => {
+      expect(found(odd, screen)).toEqual(["ui_messages.json"]);
+      const disk = diskWithForeign(odd, MESSAGES);
+      const own = agentPlaces({ HOME: "/home/me" }).filter(({ folder }) => folder === dirname(FOLDER));
+      expect(unreadIn(disk, own)).toMatchObject([{ path: MESSAGES, agent: "cline", isDamaged: odd !== "[{}]" }]);
+      disk.put(join(FOLDER, "ui_messages.json"), Buffer.from(screen));
+      expect(unreadIn(disk, own)).toEqual([]);
+      disk.put(MESSAGES, Buffer.from("[]"));
+      expect(unreadIn(disk, own)).toEqual([]);
+    },
+  );
+
+  test("messages that are torn behind the first, or begin with a long one, count", () => {
+    expect(found(longTask().text.slice(0, 700), screen)).toEqual(["api_conversation_history.json"]);
+    const long = new ClineWriter("cline");
+    long.user("x".repeat(100_000));
+    expect(found(long.text, screen)).toEqual(["api_conversation_history.json"]);
   });
 
   test("a task in Roo Code's folder is Roo Code's, whatever its file leaves open", () => {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import * as zlib from "node:zlib";
 import { expect, test } from "vitest";
 import { compressedRollout } from "../../src/storage/foreign/compressed.ts";
-import { agentPlaces, filesIn } from "../../src/storage/foreign/places.ts";
+import { agentPlaces, filesIn, unreadIn } from "../../src/storage/foreign/places.ts";
 import { diskWithForeign } from "../support/foreign/checks.ts";
 import { CODEX_SESSION, wholeCodexSession } from "../support/foreign/codex.ts";
 import { put, serveLibrary } from "../support/lifecycle.ts";
@@ -65,4 +65,27 @@ test("a list has what its name tells, and opening says what it is", async () => 
   const { sessions } = await server.result("list_sessions", { agents: ["codex"] });
   expect(sessions).toMatchObject([{ sessionPath: file, agent: "codex", name: expect.stringMatching(/zstd/) }]);
   expect(sessions[0].created).toMatch(/^2026-09-1[345]T/);
+});
+
+test("where Node has no zstd, lists, searches and doctor say how many cannot be read", async () => {
+  const disk = diskWithForeign("x", "/other");
+  const codex = agentPlaces({ HOME: "/home/me" }).filter(({ agent }) => agent === "codex");
+  const other = `${PLAIN.replace(CODEX_SESSION, "01991f6e-1f1d-7c3e-b0a4-0242ac120002")}.zst`;
+  for (const name of [`${PLAIN}.zst`, other]) disk.put(join("/home/me", name), Buffer.from("(\u00b5"));
+  expect(unreadIn(disk, codex, true)).toEqual([]);
+  const [{ text, ...unread }, ...rest] = unreadIn(disk, codex, false);
+  expect([unread, rest]).toEqual([{ path: "/home/me/.codex/sessions", agent: "codex", isDamaged: false }, []]);
+  expect(text).toMatch(/^2 sessions below .* Use Node 22\.15 or newer\.$/);
+
+  const place = temporaryPlace();
+  put(join(place.home, `${PLAIN}.zst`), "(\u00b5");
+  const server = serveLibrary(place);
+  for (const [command, params] of [
+    ["list_sessions", { agents: ["codex"] }],
+    ["search_sessions", { agents: ["codex"], query: "x" }],
+    ["get_health", {}],
+  ] as const) {
+    const { notRead = [] } = await server.result(command, params);
+    expect([command, notRead.length]).toEqual([command, "zstdDecompressSync" in zlib ? 0 : 1]);
+  }
 });

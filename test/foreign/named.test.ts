@@ -90,6 +90,41 @@ test("commands open other agents' sessions by their ids, and refuse to change th
   expect((await server.failure("open_session", { sessionId: "nothing-like-it" })).data.name).toBe("session_not_found");
 });
 
+test("families and comparisons take every id that open_session takes", async () => {
+  const { place, claude } = placeOfOthers();
+  const own = putSession(place, 1);
+  const sessions = await listedIn(place);
+  const [{ sessionId }] = sessions.filter(({ agent }) => agent === "claude");
+  const [{ sessionId: ownId }] = sessions.filter(({ agent }) => agent === undefined);
+  for (const [file, ids] of [
+    [claude, [CLAUDE_ID, sessionId, sessionId.slice(0, 12)]],
+    [own, [ownId, ownId.slice(0, -1)]],
+  ] as const)
+    for (const id of ids) {
+      const server = serveLibrary(place);
+      const { nodes } = await server.result("get_session_family", { sessionId: id });
+      expect([id, nodes.map(({ sessionPath }: Json) => sessionPath)]).toEqual([id, [file]]);
+      expect(await server.result("list_open_sessions")).toMatchObject({ sessions: [{}] });
+      await server.result("open_session", { sessionPath: file });
+      const compared = await server.result("compare_branches", { sessionPath: file, otherId: id });
+      expect([id, compared.a.entryCount, compared.b.entryCount]).toEqual([id, 0, 0]);
+      const merged = {
+        sessionId: (await server.result("clone", {})).sessionId,
+        otherId: id,
+        from: "leaf",
+        summary: "s",
+      };
+      if (file === own) expect((await server.failure("merge_branch", merged)).data.name).not.toBe("session_not_found");
+      await server.finish();
+    }
+  const server = serveLibrary(place);
+  for (const [command, params] of [
+    ["get_session_family", { sessionId: "nothing-like-it" }],
+    ["compare_branches", { otherId: "nothing-like-it" }],
+  ] as const)
+    expect([command, (await server.failure(command, params)).data.name]).toEqual([command, "session_not_found"]);
+});
+
 test("an editor loads them by their ids", SYSTEM, async () => {
   const { place, claude } = placeOfOthers();
   const [{ sessionId }] = (await listedIn(place)).filter(({ agent }) => agent === "claude");

@@ -1,9 +1,10 @@
 /** export_session for Claude Code and Codex: what it returns, where the file belongs, and what is refused. */
 
 import { execFileSync } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { contentText } from "../../src/core/format/message.ts";
 import { sessionFile } from "../support/cases.ts";
 import { requireSum } from "../support/foreign/checks.ts";
 import { CODEX_SESSION, wholeCodexSession } from "../support/foreign/codex.ts";
@@ -96,6 +97,87 @@ test("no id, time or directory leads anywhere else, and the command of a shell i
       expect(went).toBe(cwd);
       expect(words).toEqual([format === "claude" ? "--resume" : "resume", resume.sessionId, ""]);
     }
+});
+
+describe("messages that a compaction carries", () => {
+  const call = { type: "toolCall", id: "call_1", name: "bash", arguments: { command: "ls" } };
+  const tail = (kept: string): Json[] => [
+    { role: "user", content: kept, timestamp: 1 },
+    { ...JSON.parse(assistantText(id(1), id(0), "")).message, content: [call], stopReason: "toolUse" },
+    {
+      role: "toolResult",
+      toolCallId: "call_1",
+      toolName: "bash",
+      content: [{ type: "text", text: "files" }],
+      timestamp: 3,
+    },
+  ];
+  const fatesOf = ({ kinds }: Json): number[] =>
+    ["preserved", "derived", "dropped"].map((fate) => kinds.reduce((sum: number, kind: Json) => sum + kind[fate], 0));
+  const messages = (all: readonly Json[]): string[] =>
+    all.map((message, n) => entryText("message", id(n), n === 0 ? null : id(n - 1), { message }));
+  const carrying = (n: number, retainedTail: unknown): string =>
+    entryText("compaction", id(n), id(n - 1), { summary: "the summary", tokensBefore: 9, retainedTail });
+
+  test.each(AGENTS)("%s: are in the context of the session that is resumed, and paid for once", async (format) => {
+    const place = temporaryPlace();
+    const old = [{ role: "user", content: "long ago", timestamp: 1 }, ...tail("kept")];
+    const lines = [...messages(old), carrying(4, tail("kept")), userText(id(5), id(4), "what follows")];
+    const sessionPath = sessionFile(place, lines, "carrying.jsonl");
+    const server = serveLibrary(place);
+    const { content, resume, fidelity } = await server.result("export_session", { sessionPath, format });
+    expect([fatesOf(fidelity), fidelity.warnings]).toEqual([[6, 0, 0], []]);
+    mkdirSync(dirname(resume.path), { recursive: true });
+    writeFileSync(resume.path, content);
+    const contextOf = async (path: string): Promise<unknown[]> => {
+      await server.result("switch_session", { sessionPath: path });
+      const { messages } = await server.result("get_context", { strict: true });
+      return messages.map(({ role, content, summary }: Json) => [role, summary ?? contentText(content)]);
+    };
+    if (format === "claude") expect(await contextOf(resume.path)).toEqual(await contextOf(sessionPath));
+    else {
+      const compacted: Json = JSON.parse(content.split("\n").find((line: string) => line.includes('"compacted"')));
+      const history = compacted.payload.replacement_history.map(({ type, call_id, content, output }: Json) => [
+        type,
+        call_id ?? content[0].text,
+        output,
+      ]);
+      expect(history).toEqual([
+        ["message", "the summary", undefined],
+        ["message", "kept", undefined],
+        ["function_call", "call_1", undefined],
+        ["function_call_output", "call_1", "files"],
+      ]);
+    }
+    await server.result("switch_session", { sessionPath: resume.path });
+    const { tokens } = await server.result("get_session_stats");
+    await server.result("switch_session", { sessionPath });
+    expect((await server.result("get_session_stats")).tokens).toEqual(tokens);
+  });
+
+  test.each(AGENTS)("%s: are there where no entry has them, and calls without results get one", async (format) => {
+    const place = temporaryPlace();
+    const [user, asked, result] = tail("only here");
+    const strange = { role: "hat", content: "x" };
+    const carried = [user, asked, strange, asked, result, result];
+    const lines = [
+      ...messages([{ role: "user", content: "long ago" }]),
+      carrying(1, carried),
+      userText(id(2), id(1), "on"),
+    ];
+    const server = serveLibrary(place);
+    const sessionPath = sessionFile(place, lines, "carrying.jsonl");
+    const { content, fidelity } = await server.result("export_session", { sessionPath, format });
+    expect(fatesOf(fidelity)).toEqual([2, 1, 0]);
+    expect(fidelity.warnings.map(({ sentence }: Json) => sentence).join()).toMatch(/role hat.*It answers no call/);
+    const records: Json[] = content
+      .trimEnd()
+      .split("\n")
+      .map((line: string) => JSON.parse(line));
+    const past = records.findIndex(({ subtype, type }) => subtype === "compact_boundary" || type === "compacted");
+    const text = JSON.stringify(records.slice(past));
+    for (const said of ["only here", "files", "is unknown"]) expect([said, text.split(said).length]).toEqual([said, 2]);
+  });
 });
 
 test("branches behind calls without results share the results that are added", async () => {

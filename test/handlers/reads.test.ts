@@ -513,6 +513,22 @@ test("the pages of get_context have the ids of their messages, and the first one
   expect((await server.failure("get_context", { explain: true })).data.name).toBe("message_too_large");
 });
 
+test("what is needed for a summary of a branch can be had below any limit, and the failure says how", async () => {
+  const server = serveHere(["--no-session", "--events", "none"]);
+  const image = { type: "image", mimeType: "image/png", data: "A".repeat(3000) };
+  const content = [{ type: "text", text: "look" }, image];
+  await server.result("append", { entries: [{ type: "message", message: { role: "user", content } }] });
+  await server.result("initialize", { maxReplyBytes: 1500 });
+  const params = { targetId: null };
+  const { message } = await server.failure("prepare_branch_summary", params);
+  expect(message).toContain('without pictures (images: "omit")');
+  expect(message).toContain("without messages (messages: false)");
+  const bare = await server.result("prepare_branch_summary", { ...params, images: "omit" });
+  expect(bare.entriesToSummarize).toHaveLength(1);
+  const { entriesToSummarize, ...rest } = bare;
+  expect(await server.result("prepare_branch_summary", { ...params, messages: false })).toEqual(rest);
+});
+
 test("entries come without the data of pictures where the host asks for it", async () => {
   const server = serveHere(["--no-session", "--events", "none"]);
   const image = { type: "image", mimeType: "image/png", data: "iVBORw0KGgo" };
@@ -529,6 +545,8 @@ test("entries come without the data of pictures where the host asks for it", asy
     expect(entries[1].content).toEqual([content[0], { ...image, data: { entryId: "b", block: 1 } }]);
     expect((await server.result(method)).entries[1].content).toEqual(content);
   }
+  const { entriesToSummarize } = await server.result("prepare_branch_summary", { targetId: null, images: "omit" });
+  expect(entriesToSummarize[0].message.content[1]).toEqual({ type: "text", text: "[image omitted]" });
   const { entry } = await server.result("get_entry", { entryId: "a", images: "omit" });
   expect(entry.message.content[1]).toEqual({ type: "text", text: "[image omitted]" });
 });

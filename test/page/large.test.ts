@@ -1,12 +1,12 @@
 /** A page of a long session leaves as it is made. */
 
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { shownPart } from "../../src/core/export/cut.ts";
 import { type ExportPage, type PageEntry, pageOf } from "../../src/core/export/page.ts";
 import { PictureRoom } from "../../src/core/export/pictures.ts";
 import { noCounts, noUsage } from "../../src/core/session/stats.ts";
 import { htmlPieces, markdownPieces } from "../../src/page/main.ts";
-import { entryText, id, userText } from "../support/lines.ts";
+import { assistantText, entryText, id, userText } from "../support/lines.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { range } from "../support/random.ts";
 import { sessionOf } from "../support/sessions.ts";
@@ -44,7 +44,7 @@ function largePage(read: (number: number) => void): ExportPage {
       {
         number: 1,
         active: true,
-        preview: "",
+        preview: () => "",
         length: COUNT,
         folds: () => [],
         *entries() {
@@ -56,7 +56,10 @@ function largePage(read: (number: number) => void): ExportPage {
       },
     ],
     apart: { length: 0, entries: () => [] },
-    head: () => ({ id: "large", cwd: "/", parent: null, begun: "", last: "", models: [], stats, turns: [] }),
+    *head() {
+      yield "";
+      return { id: "large", cwd: "/", parent: null, begun: "", last: "", models: [], stats, turns: [] };
+    },
     anchorOf: String,
     leaf: COUNT - 1,
     find: () => -1,
@@ -77,6 +80,30 @@ test("of 300 entries, no more are read than the next block needs", () => {
   expect(most).toBeLessThanOrEqual(3);
   // Blocks are the largest pieces, and the script.
   expect(largest).toBeLessThan(1 << 17);
+});
+
+test("of 1,200 branches at one entry, few are read between two places for a pause", async () => {
+  const answers = range(0, 1200).map((n) => assistantText(id(n + 1), id(0), `answer ${n} ${"x".repeat(100)}`));
+  const session = await sessionOf([userText(id(0), null), ...answers]);
+  for (const draw of [htmlPieces, markdownPieces]) {
+    const read = vi.spyOn(session.log, "read");
+    const page = pageOf(session, "all");
+    expect(read.mock.calls.length).toBe(0);
+    let waiting = 0;
+    let most = 0;
+    let last = 0;
+    // Pieces are written in blocks of this size, or up to an empty one, and a pause may come behind each.
+    for (const { length } of draw(page)) {
+      const { calls } = read.mock;
+      waiting = length === 0 || waiting + length > 1 << 16 ? 0 : waiting + length;
+      if (waiting !== 0) continue;
+      most = Math.max(most, calls.length - last);
+      last = calls.length;
+    }
+    expect(last).toBeGreaterThan(1200);
+    expect(most).toBeLessThan(700);
+    read.mockRestore();
+  }
 });
 
 describe("takes no time that grows with the square", SWEEP, () => {
@@ -136,6 +163,26 @@ test("a page of the recent part begins at what the last compaction kept", async 
     const text = [...draw(pageOf(session, "recent"))].join("");
     for (const said of ["kept", "what was", "now", "2 entries before these"]) expect(text).toContain(said);
     expect(text).not.toContain("ago");
+  }
+});
+
+test("a page of the recent part has the messages that the last compaction carries", async () => {
+  const call = { type: "toolCall", id: "c", name: "bash", arguments: { command: "ls" } };
+  const retainedTail = [
+    { role: "user", content: "kept one" },
+    { role: "assistant", content: [{ type: "text", text: "kept two" }, call] },
+    { role: "toolResult", toolCallId: "c", toolName: "bash", content: [{ type: "text", text: "kept three" }] },
+  ];
+  const session = await sessionOf([
+    userText(id(0), null, "long ago"),
+    entryText("compaction", id(1), id(0), { summary: "what was", tokensBefore: 1, retainedTail }),
+    userText(id(2), id(1), "now"),
+  ]);
+  for (const draw of [htmlPieces, markdownPieces]) {
+    const text = [...draw(pageOf(session, "recent"))].join("");
+    const places = ["what was", "kept one", "kept two", "kept three", "now"].map((said) => text.lastIndexOf(said));
+    expect([places.includes(-1), places]).toEqual([false, places.toSorted((a, b) => a - b)]);
+    expect([...draw(pageOf(session, "path"))].join("")).not.toContain("kept one");
   }
 });
 

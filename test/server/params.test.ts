@@ -53,6 +53,7 @@ test.each<[string, Json, string]>([
   ["append", { entries: [] }, "entries must not be empty"],
   ["new_session", { cwd: "" }, "cwd must not be empty"],
   ["new_session", { cwd: "project" }, "cwd must be an absolute path"],
+  ["new_session", { parentSession: "/a\0" }, "parentSession must have no NUL"],
   ["new_session", { cwd: "/home/a\0b" }, "cwd must have no NUL"],
   ["branch", {}, "entryId is missing (a string or null)"],
   ["branch", { entryId: "a", targetId: "b" }, "targetId must be the same as entryId"],

@@ -1,6 +1,7 @@
 /** Carries out the effects of `browse` by commands of the server. */
 
 import { basename, extname, join } from "node:path";
+import { cutTo, oneLine } from "../terminal/text.ts";
 import { type Asking, CommandFailed, type Result } from "../verb.ts";
 import type { BrowseChange, BrowseEffect, ChangeOutcome, Facts, Happening, ListQuery } from "./state.ts";
 
@@ -36,7 +37,7 @@ export function actions(asking: Asking): (effect: Action) => Promise<Told> {
       case "list":
         return told(true, () => list(asking, effect));
       case "search":
-        return (await waitForSearch()) ? told(true, () => search(asking, effect)) : undefined;
+        return (await waitForSearch()) ? search(asking, effect) : undefined;
       case "preview":
         return (await waitForPreview()) ? preview(asking, effect) : undefined;
       case "look":
@@ -139,8 +140,13 @@ async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise
 }
 
 async function search({ ask }: Asking, { words, cwd, agents, cursor }: Action & { do: "search" }): Promise<Happening> {
-  const { hits, nextCursor } = await ask("search_sessions", { query: words, cwd, agents, limit: HITS, cursor });
-  return { what: "found", words, hits, from: cursor, cursor: nextCursor };
+  try {
+    const { hits, nextCursor } = await ask("search_sessions", { query: words, cwd, agents, limit: HITS, cursor });
+    return { what: "found", words, hits, from: cursor, cursor: nextCursor };
+  } catch (error) {
+    if (!(error instanceof CommandFailed)) throw error;
+    return { what: "unfound", message: error.message };
+  }
 }
 
 async function preview({ ask }: Asking, { place, ticket }: Action & { do: "preview" }): Promise<Happening> {
@@ -192,29 +198,35 @@ async function openTree({ ask }: Asking, session: Result): Promise<Happening> {
 
 // --- changing ----------------------------------------------------------------------------------------------------
 
+/** Returns the name of a session, so short that the rest of a notice has room. */
+function titleOf({ name, firstMessage, sessionId }: Result): string {
+  return `"${cutTo(oneLine(name ?? firstMessage ?? sessionId), 24)}"`;
+}
+
 const TAKEN_BACK = "u takes it back.";
 
 async function carriedOut(asking: Asking, change: BrowseChange, doings: Doings): Promise<ChangeOutcome> {
   const { ask } = asking;
   const sessionPath = "session" in change ? change.session.sessionPath : undefined;
+  const title = "session" in change ? titleOf(change.session) : "";
   if (sessionPath !== undefined) doings.paths.add(sessionPath);
   switch (change.change) {
     case "rename":
       await ask("set_session_name", { sessionPath, name: change.name });
-      return { change, notice: `It is named ${change.name}. ${TAKEN_BACK}` };
+      return { change, notice: `${title} is named ${change.name}. ${TAKEN_BACK}` };
     case "label":
       return label(asking, change);
     case "archive":
       await ask("archive_session", { sessionPath });
-      return { change, notice: `It is in the archive, which A shows. ${TAKEN_BACK}` };
+      return { change, notice: `${title} is in the archive, which A shows. ${TAKEN_BACK}` };
     case "unarchive":
       await ask("unarchive_session", { sessionPath });
-      return { change, notice: `It is back from the archive. ${TAKEN_BACK}` };
+      return { change, notice: `${title} is back from the archive. ${TAKEN_BACK}` };
     case "delete":
-      return { change, notice: deletedNotice(await ask("delete_session", { sessionPath })) };
+      return { change, notice: deletedNotice(title, await ask("delete_session", { sessionPath })) };
     case "restore": {
       const { movedTo } = await ask("restore_session", { sessionPath: change.session.itemPath });
-      return { change, notice: `It is back at ${movedTo}. ${TAKEN_BACK}` };
+      return { change, notice: `${title} is back. ${TAKEN_BACK} (${movedTo})` };
     }
     case "export":
       return exported(asking, change);
@@ -229,9 +241,9 @@ async function carriedOut(asking: Asking, change: BrowseChange, doings: Doings):
   }
 }
 
-function deletedNotice({ trash, movedTo }: Result): string {
-  if (trash === "own") return `It is in the trash, which D shows. ${TAKEN_BACK} (${movedTo})`;
-  return trash === "desktop" ? "It is in the desktop's trash, which brings it back." : "It is deleted.";
+function deletedNotice(title: string, { trash, movedTo }: Result): string {
+  if (trash === "own") return `${title} is in the trash, which D shows. ${TAKEN_BACK} (${movedTo})`;
+  return trash === "desktop" ? `${title} is in the desktop's trash, which brings it back.` : `${title} is deleted.`;
 }
 
 /** Opens a session for a change and closes it behind it, so that others can write to it again. */
@@ -249,7 +261,9 @@ async function label(asking: Asking, change: BrowseChange & { change: "label" })
   await within(asking, session.sessionPath, (sessionId) =>
     asking.ask("set_label", { sessionId, entryId, label: change.label === "" ? null : change.label }),
   );
-  const notice = change.label === "" ? "The label is cleared." : `It is labelled ${change.label}.`;
+  const title = titleOf(session);
+  const notice =
+    change.label === "" ? `A label in ${title} is cleared.` : `A place in ${title} is labelled ${change.label}.`;
   return { change, notice: `${notice} ${TAKEN_BACK}` };
 }
 
@@ -276,7 +290,7 @@ async function exported({ ask }: Asking, change: BrowseChange & { change: "expor
   const { session, file } = change;
   const format = FORMATS[extname(file).toLowerCase()] ?? "jsonl";
   const { path } = await ask("export_session", { sessionPath: session.sessionPath, format, outputPath: file });
-  return { change, notice: `It is written to ${path}.` };
+  return { change, notice: `${titleOf(session)} is written to ${path}.` };
 }
 
 async function fork(asking: Asking, change: BrowseChange & { readonly session: Result }): Promise<ChangeOutcome> {
@@ -287,7 +301,7 @@ async function fork(asking: Asking, change: BrowseChange & { readonly session: R
   return {
     change,
     made: made.sessionFile ?? undefined,
-    notice: "It is copied into a new session. d deletes the copy.",
+    notice: `${titleOf(change.session)} is copied into a new session. d deletes the copy.`,
   };
 }
 

@@ -3,12 +3,13 @@
 import type { Key } from "../terminal/keys.ts";
 import { count, cutTo, oneLine, sizeText } from "../terminal/text.ts";
 import type { Result } from "../verb.ts";
-import { beginTyping, moveInList, nextHit, requery, selectedRow, typeFilter } from "./list.ts";
+import { beginTyping, isAwaited, moveInList, nextHit, requery, selectedRow, typeFilter } from "./list.ts";
 import {
   askBefore,
   type BrowseChange,
   type BrowseState,
   change,
+  edited,
   type LineChange,
   type Shelf,
   SORTS,
@@ -23,6 +24,7 @@ type OnSession = (state: BrowseState, session: Result) => Step;
 
 export function keyInList(state: BrowseState, key: Key): Step | undefined {
   const { list } = state;
+  if (isAwaited(state) && isOnRows(state, key)) return still({ ...state, waiting: [key] });
   if (list.isTyping) {
     const typed = key.name === "escape" || key.name !== "tab" ? typeFilter(state, key) : undefined;
     if (typed) return typed;
@@ -35,6 +37,12 @@ export function keyInList(state: BrowseState, key: Key): Step | undefined {
   if (key.name === "tab") return flipScope(state);
   if (key.name === "escape") return list.query.words === "" ? leaveShelf(state) : requery(state, { words: "" });
   return moveInList(state, key);
+}
+
+/** Whether a key does something with the rows, and not with the request for them. */
+function isOnRows({ list: { isTyping, query } }: BrowseState, key: Key): boolean {
+  if (key.name === "escape" || key.name === "tab") return false;
+  return isTyping ? edited(query.words, key) === undefined : ON_LIST[key.text ?? ""] === undefined;
 }
 
 const ON_LIST: Readonly<Record<string, (state: BrowseState) => Step>> = {

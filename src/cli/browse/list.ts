@@ -205,6 +205,11 @@ export function found(state: BrowseState, { words, hits, from, cursor }: Happeni
   return after(shown, withEffect(shown.state, { do: "search", words, ...placeOf(list.query), cursor }));
 }
 
+/** Returns the state after a search that failed, which therefore has no hits. */
+export function unfound(state: BrowseState): BrowseState {
+  return withList(state, { found: state.list.found ?? { words: state.list.query.words, hits: [] } });
+}
+
 /** Returns where a search looks. */
 function placeOf({ cwd, agents }: ListQuery): Pick<ListQuery, "cwd" | "agents"> {
   return { cwd, ...(agents ? { agents } : {}) };
@@ -220,6 +225,20 @@ export function moveInList(state: BrowseState, key: Key): Step | undefined {
   return lookedAt(followed(more(withList(state, { selected: to, toEnd }))));
 }
 
+/** Whether the rows on the screen are not those that were asked for, so that no key may act on them. */
+export function isAwaited({ list }: BrowseState): boolean {
+  const { asked, query, rows, found } = list;
+  if (asked && asked.query !== query) return true;
+  // The first part of the first list is shown before the whole of it, and more of a list below what is there.
+  if (asked && asked.cursor === undefined && !asked.isQuick && !asked.isBegun) return true;
+  return rows.length === 0 && isSearched(query) && found?.words !== query.words;
+}
+
+/** Whether a search for what was said belongs to a list. */
+function isSearched({ shelf, words }: ListQuery): boolean {
+  return shelf === "sessions" && words.trim().length >= 2;
+}
+
 /** Changes what the list is of, and asks for it. */
 export function requery(state: BrowseState, change: Partial<ListQuery>): Step {
   const query = { ...state.list.query, ...change };
@@ -227,10 +246,10 @@ export function requery(state: BrowseState, change: Partial<ListQuery>): Step {
   if (isSame) return still(state);
   // What is done to a session depends on where it is, so those of another shelf are not left on the screen.
   const emptied = query.shelf === state.list.query.shelf ? {} : { sessions: [], rows: [], total: 0, cursor: undefined };
-  const step = askForList(withList(state, { query, toEnd: false, wanted: undefined, ...emptied }));
   const isOther = (["words", "cwd", "shelf", "agents"] as const).some((name) => query[name] !== state.list.query[name]);
-  const isSearched = isOther && query.shelf === "sessions" && query.words.trim().length >= 2;
-  return isSearched
+  const found = isOther ? undefined : state.list.found;
+  const step = askForList(withList(state, { query, toEnd: false, wanted: undefined, found, ...emptied }));
+  return isOther && isSearched(query)
     ? after(step, withEffect(step.state, { do: "search", words: query.words, ...placeOf(query) }))
     : step;
 }

@@ -9,11 +9,13 @@ import {
   askForList,
   emptyList,
   found,
+  isAwaited,
   listed,
   previewOfSelected,
   reload,
   requery,
   shownList,
+  unfound,
   without,
 } from "./list.ts";
 import { changeOf, keyInList } from "./list-keys.ts";
@@ -55,6 +57,7 @@ export function begin(rows: number, columns: number, cwd: string): Step {
     facts: new Map(),
     prompt: undefined,
     held: undefined,
+    waiting: [],
     isBusy: false,
     help: undefined,
     notice: "",
@@ -63,6 +66,23 @@ export function begin(rows: number, columns: number, cwd: string): Step {
 }
 
 export function step(state: BrowseState, happening: Happening): Step {
+  const next = stepOf(state, happening);
+  return happening.what === "key" ? next : withWaiting(next);
+}
+
+/** Adds what the waiting keys do, once the list that they are meant for is there. */
+function withWaiting(step: Step): Step {
+  const { waiting } = step.state;
+  if (waiting.length === 0 || isAwaited(step.state)) return step;
+  let next: Step = { ...step, state: { ...step.state, waiting: [] } };
+  for (const key of waiting) {
+    if (next.effects.some((effect) => effect.do === "end")) break;
+    next = after(next, press(next.state, key));
+  }
+  return next;
+}
+
+function stepOf(state: BrowseState, happening: Happening): Step {
   switch (happening.what) {
     case "key":
       return press(state, happening.key);
@@ -72,6 +92,8 @@ export function step(state: BrowseState, happening: Happening): Step {
       return listed(state, happening);
     case "found":
       return found(state, happening);
+    case "unfound":
+      return saying(unfound({ ...state, waiting: [] }), happening.message);
     case "previewed":
       return previewCame(state, happening);
     case "unpreviewed":
@@ -96,7 +118,12 @@ function refreshed(state: BrowseState): Step {
 function failed(state: BrowseState, { isList, message }: Happening & { what: "failed" }): Step {
   if (!isList) return saying({ ...state, isBusy: false }, message);
   const { list } = state;
-  const next: BrowseState = { ...state, notice: message, list: { ...list, asked: undefined, toEnd: false } };
+  const next: BrowseState = {
+    ...state,
+    notice: message,
+    waiting: [],
+    list: { ...list, asked: undefined, toEnd: false },
+  };
   // The request changed while the one that failed was under way.
   if (list.asked && list.asked.query !== list.query) return askForList(next);
   return list.query.shelf !== "sessions" && list.rows.length === 0 ? requery(next, { shelf: "sessions" }) : still(next);
@@ -147,6 +174,7 @@ function press(before: BrowseState, key: Key): Step {
   if (state.isBusy) return text === "q" ? end(state) : still(state);
   if (state.prompt) return answer(state, state.prompt, key);
   if (state.help !== undefined) return inHelp(state, state.help, key);
+  if (state.waiting.length > 0) return still({ ...state, waiting: name === "escape" ? [] : [...state.waiting, key] });
   const isTyping = state.tree ? state.tree.isTyping : state.list.isTyping;
   return (isTyping ? undefined : common(state, key)) ?? own(state, key) ?? still(state);
 }

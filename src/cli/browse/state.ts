@@ -153,6 +153,8 @@ export interface BrowseState {
   readonly prompt: Prompt | undefined;
   /** A question about a session that another process had when it was last looked at, until that is known again. */
   readonly held: Prompt | undefined;
+  /** Keys that were pressed while the list on the screen was not yet the one that was asked for. */
+  readonly waiting: readonly Key[];
   /** Whether something other than the list is under way; until it is over, the only possible action is to leave. */
   readonly isBusy: boolean;
   /** The first line of the help on the screen; undefined while it is not shown. */
@@ -181,6 +183,7 @@ export type Happening =
       /** Where more of them are. */
       readonly cursor?: string;
     }
+  | { readonly what: "unfound"; readonly message: string }
   | { readonly what: "previewed"; readonly ticket: number; readonly shown: Result }
   | { readonly what: "unpreviewed"; readonly ticket: number; readonly message: string; readonly isDamaged: boolean }
   | { readonly what: "looked"; readonly sessionPath: string; readonly facts: Facts }

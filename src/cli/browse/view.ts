@@ -247,7 +247,7 @@ function padded(line: string, width: number): string {
 }
 
 function lastLine(state: BrowseState, { paint }: OutputStyle): string {
-  const { prompt, notice, isBusy, columns, list } = state;
+  const { prompt, notice, isBusy, columns, list, waiting } = state;
   if (prompt?.ask === "yes") {
     const ending = " y/n";
     return paint(
@@ -261,7 +261,9 @@ function lastLine(state: BrowseState, { paint }: OutputStyle): string {
   return paint(
     "dim",
     cutTo(
-      list.asked && list.rows.length === 0 && !state.tree ? "Reading the sessions…" : keyLine(state, columns),
+      waiting.length > 0 || (list.asked && list.rows.length === 0 && !state.tree)
+        ? "Reading the sessions…"
+        : keyLine(state, columns),
       columns,
     ),
   );

@@ -18,6 +18,7 @@ import {
   wrap,
 } from "../terminal/text.ts";
 import { type Asking, FAILURE, type Given, OK, type Result, type Verb } from "../verb.ts";
+import { notReadLines } from "./doctor.ts";
 
 /** Columns before a line. */
 const INDENT = 4;
@@ -96,7 +97,10 @@ export default {
       for (const { sessionPath } of result.sessions) yield exact(sessionPath, page.isTerminal);
     else if (isWhole(given)) for (const session of result.sessions) yield sessionLine(session, page);
     else yield* hitLines(result, given, page);
-    if (!flags.has("--count") && !flags.has("--paths")) yield* limitLines(result, page);
+    if (!flags.has("--count") && !flags.has("--paths")) {
+      yield* limitLines(result, page);
+      yield* notReadLines(result.notRead, page);
+    }
   },
   status: ({ hits, sessions }) => ((hits ?? sessions).length === 0 ? FAILURE : OK),
 } satisfies Verb;
@@ -152,10 +156,12 @@ async function gathered(asking: Asking, params: object, most = Number.POSITIVE_I
   let count = 0;
   let cursor = flags.get("--cursor");
   let limited: string | undefined;
+  let notRead: Result[] | undefined;
   do {
     const { hits, nextCursor, ...page } = await asking.ask("search_sessions", { ...params, limit: AT_ONCE, cursor });
     count += hits.length;
     limited ??= page.limited;
+    notRead ??= page.notRead;
     for (const { sessionPath, sessionId, shortId, name, firstMessage, cwd, at, ...hit } of hits) {
       const known = sessions.get(sessionPath);
       if (!known && sessions.size === most) continue;
@@ -167,7 +173,7 @@ async function gathered(asking: Asking, params: object, most = Number.POSITIVE_I
     }
     cursor = nextCursor;
   } while (cursor !== undefined && (counts || sessions.size < most));
-  return { sessions: [...sessions.values()], count: counts ? count : undefined, limited };
+  return { sessions: [...sessions.values()], count: counts ? count : undefined, limited, notRead };
 }
 
 /** Returns a session on one line: its id, the day of its latest hit, its directory where there is room, and its title. */

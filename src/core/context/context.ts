@@ -139,7 +139,7 @@ function isMessage(value: unknown): boolean {
 }
 
 /** Returns where a compaction's line has the kept messages that it carries. */
-function retainedMessages(line: Uint8Array): Range[] {
+export function retainedMessages(line: Uint8Array): Range[] {
   const tail = memberOf(members(line) ?? [], "retainedTail");
   const all = (tail && elements(line, tail.start, tail.end)) ?? [];
   return all.filter(({ start, end }) => isMessage(parse(line, start, end)));

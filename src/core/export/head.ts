@@ -6,7 +6,7 @@ import { amountOf, contentText, preview, stringOf } from "../format/message.ts";
 import type { Listed, Relative } from "../ports/catalog.ts";
 import { parentsOf } from "../search/listing.ts";
 import type { Session } from "../session/session.ts";
-import { statsOf, usageIn } from "../session/stats.ts";
+import { type SessionStats, statsSteps, usageIn } from "../session/stats.ts";
 
 /** One question of the shown path and everything up to the next. */
 export interface PageTurn {
@@ -40,12 +40,15 @@ export interface PageHead {
   readonly last: string;
   /** In the order of their first answers on the shown path. */
   readonly models: readonly string[];
-  readonly stats: ReturnType<typeof statsOf>;
+  readonly stats: SessionStats;
   readonly turns: readonly PageTurn[];
 }
 
-/** Reads every entry that may tell what it cost, and those of the path. */
-export function headOf(session: Session, path: Iterable<number>, family?: PageFamily): PageHead {
+/**
+ * Reads every entry that may tell what it cost, and those of the path. Yields empty pieces of the page, at which others
+ * may do something.
+ */
+export function* headOf(session: Session, path: Iterable<number>, family?: PageFamily): Generator<string, PageHead> {
   const { log, tree } = session;
   const models = new Set<string>();
   const turns: { position: number; preview: string; contextTokens: number; cost: number }[] = [];
@@ -70,6 +73,9 @@ export function headOf(session: Session, path: Iterable<number>, family?: PageFa
     turn.cost += amountOf((usageIn(entry) as { cost?: { total?: unknown } } | null | undefined)?.cost?.total);
   }
   const count = tree.nodes.count;
+  const steps = statsSteps(session);
+  let stats = steps.next();
+  for (; !stats.done; stats = steps.next()) yield "";
   return {
     id: session.id,
     cwd: session.cwd,
@@ -78,7 +84,7 @@ export function headOf(session: Session, path: Iterable<number>, family?: PageFa
     begun: log.header.timestamp ?? "",
     last: count > 0 ? stringOf(session.entry(count - 1).timestamp) : "",
     models: [...models],
-    stats: statsOf(session),
+    stats: stats.value,
     turns,
   };
 }

@@ -1,5 +1,6 @@
 /** A session as exported pages show it, in any format. */
 
+import { keptFrom, retainedMessages } from "../context/context.ts";
 import { withAttachments } from "../format/attachments.ts";
 import { ENTRY_ID } from "../format/entry.ts";
 import { contentText, preview, shownText } from "../format/message.ts";
@@ -12,7 +13,7 @@ import { foldsOf, headOf, type PageFamily, type PageFold, type PageHead } from "
 import type { PictureRoom } from "./pictures.ts";
 
 export interface PageEntry {
-  /** Unique within the page. */
+  /** Unique within the page; -1 of what is no entry of its own. */
   readonly number: number;
   /** The number of the nearest entry above it that the page shows, or -1; of one that comes alone, nobody knows it. */
   readonly above?: number;
@@ -30,8 +31,8 @@ export interface PageBranch {
   readonly active: boolean;
   /** The entry after which it starts, if it begins in another branch. */
   readonly from?: number;
-  /** The first words of its own part. */
-  readonly preview: string;
+  /** Returns the first words of its own part, which are read when they are asked for first. */
+  readonly preview: () => string;
   readonly length: number;
   readonly folds: () => readonly PageFold[];
   readonly entries: () => Iterable<PageEntry>;
@@ -45,7 +46,8 @@ export interface ExportPage {
   readonly before?: number;
   /** With all branches, the entries that are in none: labels, for instance, that nothing continues. */
   readonly apart: { readonly length: number; readonly entries: () => Iterable<PageEntry> };
-  readonly head: () => PageHead;
+  /** Yields empty pieces until it is there. */
+  readonly head: () => Generator<string, PageHead>;
   readonly anchorOf: (position: number) => string;
   /** The position of the leaf, unless there is none. */
   readonly leaf?: number;
@@ -98,19 +100,28 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
     while (above >= 0 && shown[above] === 0) above = tree.nodes.parent(above);
     return above >= 0 ? above : -1;
   };
-  const bodyAt = (position: number): PageEntry["body"] => {
-    const body = bodyOf(session, position);
-    const shown = log.length(position) > LONGEST_WHOLE ? shownPart(body) : body;
+  const fitted = (body: PageEntry["body"], length: number): PageEntry["body"] => {
+    const shown = length > LONGEST_WHOLE ? shownPart(body) : body;
     return room ? withRoom(shown, room) : shown;
   };
   const entryAt = (position: number): PageEntry => ({
     number: position,
     above: aboveOf(position),
     anchor: anchorOf(position),
-    body: bodyAt(position),
+    body: fitted(bodyOf(session, position), log.length(position)),
     label: tree.labels.get(position)?.label,
     branchesHere: branchesHere.get(position) ?? [],
   });
+  const carriedBy = ({ number, anchor, body }: PageEntry): PageEntry[] => {
+    if (body.type !== "compaction" || !keptFrom(tree, session, number).retained) return [];
+    const line = session.line(number);
+    return retainedMessages(line).map(({ start, end }, index) => {
+      const text = withAttachments(line.subarray(start, end), (sha256, size) => log.attachment(number, sha256, size));
+      const message = { type: "message", timestamp: body.timestamp, message: parse(withFewMembers(text)) };
+      const own = { number: -1, anchor: `${anchor}.kept.${index + 1}`, branchesHere: [] };
+      return { ...own, body: fitted(message, text.length) };
+    });
+  };
   return {
     isNamed: session.name !== null,
     title: session.name ?? `Session ${session.id}`,
@@ -118,11 +129,16 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
       number: index + 1,
       active,
       from: from >= 0 ? from : undefined,
-      preview: previewOf(session, own),
+      preview: previewer(session, own),
       length: own.length,
       folds: () => foldsOf(session, own),
       *entries() {
-        for (const position of own) yield entryAt(position);
+        for (const position of own) {
+          const entry = entryAt(position);
+          yield entry;
+          // The entries that these are copies of stand before it, and only this extent leaves them out.
+          if (extent === "recent") yield* carriedBy(entry);
+        }
       },
     })),
     apart: {
@@ -160,6 +176,14 @@ function bodyOf(session: Session, position: number): Readonly<Record<string, unk
   const text = line.subarray(message.start, message.end);
   const whole = withAttachments(text, read);
   return whole === text ? body : { ...body, message: parse(withFewMembers(whole)) };
+}
+
+function previewer(session: Session, positions: readonly number[]): () => string {
+  let known: string | undefined;
+  return () => {
+    known ??= previewOf(session, positions);
+    return known;
+  };
 }
 
 /** Returns the first words of the conversation in these entries. */

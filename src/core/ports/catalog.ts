@@ -160,6 +160,8 @@ export interface Hit {
 
 /** A page of hits. */
 export interface FoundHits extends PerhapsLimited {
+  /** With other agents' sessions, on the first page: the files that none is read from. */
+  readonly notRead?: readonly UnreadFile[];
   readonly hits: Hit[];
   readonly more: boolean;
 }

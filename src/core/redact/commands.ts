@@ -169,7 +169,7 @@ export function* loginsIn(text: string): Generator<SecretSpan> {
       for (const { 0: found, index } of text.matchAll(program)) {
         const from = index + found.length;
         const rest = /^(?:[^\n|;\\]|\\[\s\S]){0,512}/.exec(text.slice(from, from + LONGEST))?.[0] ?? "";
-        for (const match of rest.matchAll(option)) yield* groupsOf(match, "password", from);
+        for (const match of rest.matchAll(option)) yield* groupsOf(match, "password", from, true);
       }
   for (const { kind, words, shape } of SHAPES)
     for (const match of matchesOf(shape, text, words)) yield* groupsOf(match, kind, 0);
@@ -204,14 +204,14 @@ function* codesFrom(text: string, at: number): Generator<SecretSpan> {
   for (const { start, end, shape } of codes) if (shapes.has(shape)) yield { start, end, kind: "code" };
 }
 
-/** Yields the groups of a match as secrets, but for what stands for one. */
-function* groupsOf(match: RegExpExecArray, kind: string, from: number): Generator<SecretSpan> {
+/** Yields the groups of a match as secrets, but for what stands for one. `isOption`: only a secret can be there. */
+function* groupsOf(match: RegExpExecArray, kind: string, from: number, isOption = false): Generator<SecretSpan> {
   for (let group = 1; group < match.length; group++) {
     const [start, end] = match.indices?.[group] ?? [0, 0];
     const value = match[group];
     if (!value || /^(?:\d{1,5}(?::\d{1,5})?|[\w.-]{1,4}|env:\w+|file:.*|-.*)$/.test(value)) continue;
-    if (kind === "password" && !canBeSecret(value, "password", "setting") && !/^[A-Za-z0-9!@#$%^&*]{4,}$/.test(value))
-      continue;
+    const isWhole = /^[A-Za-z0-9!@#$%^&*]{4,}$/.test(value) || (isOption && /^(?=.*\d)[ -~]+ [ -~]+$/.test(value));
+    if (kind === "password" && !canBeSecret(value, "password", "setting") && !isWhole) continue;
     if (kind === "password" && NO_VALUE.test(value)) continue;
     if (kind === "secret" && (WORDS.test(value) || (!/\d/.test(value) && value.length < 20))) continue;
     yield { start: from + start, end: from + end, kind };

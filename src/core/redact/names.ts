@@ -167,6 +167,10 @@ const GROUPED = /^(?:[a-z0-9]{4} ){3,15}[a-z0-9]{4}$/i;
 const SENTENCE =
   /\b(?:the|your|a|an|is|are|was|must|be|at|least|have|has|for|to|of|please|enter|and|or|with|not|no|required|invalid|incorrect|expired|minimum|characters|digits?|forgot|reset|confirm|new|old|current|should|can|this|that|type|use|de|la|das|der|ist|es|le|du|user|data)\b|['’]s\b|[.:?!]$/i;
 
+/** Words around a number in rules for passwords, in messages, and in names of steps, versions and times. */
+const COUNTED =
+  /\d[ -]?(?:(?:or|to|of|and) )?(?:more|(?:lower|upper)case|char|digit|letter|byte|bit|word|symbol|sign|special|number|day|hour|hr|min|sec|week|month|year|time|tr(?:y|ies)|attempt|round|item|user|entr|step|point|percent|left|remaining|zeichen|ziffern|caract|caratt|tekens|znak|tag|stunden|jour|dia|hora|heure|giorni|tecken|tegn)|(?:least|most|min\w*|max\w*|up to|only|between|exactly|after|in|on|every|step|version|level|page|chapter|section|figure|error|code|status|port|line|option|type|phase|part|no\.?|room|item|case|windows|rfc|iso|sha|aes|tls|http|length|than|over|under|ab|bis|mindestens|max\w*|jan\w*|feb\w*|mar\w*|apr\w*|may|june?|july?|aug\w*|sep\w*|oct\w*|nov\w*|dec\w*)[ -]?\d/i;
+
 /**
  * How a value is written: as a JSON value or in quotes, after `=` with no space (a setting or a flag), as a word that may
  * be an expression of a program as well, or after what is no sign of a value (a comma, a call, `is`).
@@ -290,13 +294,28 @@ export function isTold(value: string, isLinked: boolean, isQuoted: boolean): boo
 /** Returns whether words are those of a passphrase and not of a sentence. */
 function isPhrase(value: string, isVariable: boolean): boolean {
   const words = value.trim().split(/\s+/);
+  if (hasNumber(value, words)) return true;
   if (words.length > 30 || SENTENCE.test(value)) return false;
   if (isVariable && words.length > 1) return true;
-  if (words.length >= 4 && words.every((word) => /^(?:[a-z]{3,12}|\d{1,4})$/.test(word))) return !ABOUT.test(value);
+  if (words.length >= 4 && words.every((word) => /^(?:[a-z]{3,12}|\d{1,4})$/.test(word)))
+    return !(ABOUT.test(value) || COUNTED.test(value));
   return (
     words.length <= 8 &&
     words.some((word) => /\d.*[A-Za-z]|[A-Za-z].*\d|\w[!@#$%^&*]/.test(word)) &&
     !NUMBERED.test(words.join(""))
+  );
+}
+
+/** Returns whether a number stands among words as in a passphrase, and not as in a sentence or a rule. */
+function hasNumber(value: string, words: readonly string[]): boolean {
+  const plain = value.replace(/\band\b|!$/g, "");
+  return (
+    words.length >= 3 &&
+    words.length <= 8 &&
+    /^[ -~]+$/.test(value) &&
+    words.some((word) => /^\d{2,6}\W?$/.test(word)) &&
+    !(SENTENCE.test(plain) || ABOUT.test(value) || COUNTED.test(value)) &&
+    !PROGRAM_WORD.test(plain.trim().replace(/\s+/g, "-"))
   );
 }
 

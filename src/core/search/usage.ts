@@ -86,9 +86,9 @@ export function withHeirs(
 }
 
 /** Returns how many tokens, and messages without any, a session took over. */
-function takenOver({ rows, tail }: NonNullable<CountedSession["usage"]>): number {
+export function takenOver(usage: CountedSession["usage"]): number {
   let tokens = 0;
-  for (const list of [rows, tail])
+  for (const list of usage ? [usage.rows, usage.tail] : [])
     for (let at = 0; at < list.length; at += ROW_LENGTH)
       if (list[at + AT.inherited] !== 0) tokens += list[at + AT.total] + list[at + AT.messages];
   return tokens;

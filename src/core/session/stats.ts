@@ -41,7 +41,21 @@ function isReportedSince(session: Session, leaf: number, compaction: number): bo
 const PAID = new Set(["usage", "branch_summary", "compaction"]);
 
 /** Returns the counts of all entries and of a path, the usage by origin, and the bytes of the lines by entry type. */
-export function statsOf(session: Session, leaf: number = session.tree.leaf) {
+export function statsOf(session: Session, leaf: number = session.tree.leaf): SessionStats {
+  const steps = statsSteps(session, leaf);
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+  }
+}
+
+export type SessionStats = ReturnType<typeof statsSteps> extends Generator<unknown, infer R> ? R : never;
+
+/** Entries of a step. */
+const STEP = 256;
+
+/** Does the same in steps, between which others may do something. */
+export function* statsSteps(session: Session, leaf: number = session.tree.leaf) {
   const { nodes } = session.log;
   const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts() };
   const onPath = new Set(session.tree.path(leaf));
@@ -50,6 +64,7 @@ export function statsOf(session: Session, leaf: number = session.tree.leaf) {
   /** A map, because a type may have any name, even that of a member of every object. */
   const bytesByType = new Map<string, number>();
   for (const position of session.visible()) {
+    if (position % STEP === STEP - 1) yield;
     const type = nodes.type(position);
     bytesByType.set(type, (bytesByType.get(type) ?? 0) + session.log.length(position));
     const role = nodes.role(position);

@@ -16,9 +16,22 @@ export function lookAt<T>(
   return target ? look(target) : lookInto(workspace, { sessionPath }, look);
 }
 
-/** Does the same for a session that is named by its path, its id, or an unambiguous beginning of that. */
-export function lookInto<T>(workspace: Workspace, where: Where, look: (session: Session) => T): T {
-  const session = workspace.open(where);
+/** Does the same for a session that is named as `open_session` takes it. */
+export async function lookIntoOther<T>(workspace: Workspace, where: Where, look: (session: Session) => T): Promise<T> {
+  let session: Session;
+  try {
+    session = workspace.open(where);
+  } catch (error) {
+    return lookInto(workspace, await workspace.lookedUp(where, error), look);
+  }
+  return looked(workspace, session, look);
+}
+
+function lookInto<T>(workspace: Workspace, where: Where, look: (session: Session) => T): T {
+  return looked(workspace, workspace.open(where), look);
+}
+
+function looked<T>(workspace: Workspace, session: Session, look: (session: Session) => T): T {
   try {
     return look(session);
   } finally {

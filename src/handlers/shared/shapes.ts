@@ -35,12 +35,26 @@ export function entryExample(id: string, parentId: string | null, content: strin
   return { type: "message", id, parentId, timestamp: "2026-01-24T16:22:31.120Z", message };
 }
 
+/** Returns a schema of a path that refuses what no system takes for one. */
+export function withoutNul<S extends z.ZodType<string>>(path: S): S {
+  return path.refine((given) => !given.includes("\0"), "must have no NUL, which no path has") as S;
+}
+
 /** A working directory that a session is to have. */
-export const directory = z
+export const directory = withoutNul(
+  z
+    .string()
+    .min(1)
+    .refine((path) => /^(?:[\\/]|[A-Za-z]:[\\/])/.test(path), "must be an absolute path"),
+);
+
+/** The working directory of the sessions that are wanted. Headers may have any text. */
+export const wantedDirectory = z
   .string()
-  .min(1)
-  .refine((path) => /^(?:[\\/]|[A-Za-z]:[\\/])/.test(path), "must be an absolute path")
-  .refine((path) => !path.includes("\0"), "must have no NUL, which no path has");
+  .optional()
+  .describe(
+    "only sessions of this working directory, whatever absolute path leads to it; any other text as their headers have it",
+  );
 
 /** A path or an id that may be left out. */
 export const optionalName = z.string().min(1).optional();

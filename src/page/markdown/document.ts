@@ -15,7 +15,7 @@ const MOST_FORKS = 20;
 
 /** Yields the document in pieces, so that a long session need not be in memory twice. */
 export function* markdownPieces(page: ExportPage): Generator<string> {
-  const head = page.head();
+  const head = yield* page.head();
   // A session without a name is known by its first question.
   yield `# ${plainLine((!page.isNamed && head.turns[0]?.preview) || page.title)}\n\n`;
   yield `| Session | ${cell(codeSpan(head.id))} |\n| --- | --- |\n`;
@@ -37,7 +37,7 @@ function* otherMarkdown(page: ExportPage, branch: PageBranch): Generator<string>
   const { number, preview, length, from } = branch;
   // A link to what is in a fold does not open it everywhere.
   yield `${anchorAt(`branch.${number}`)}\n\n`;
-  yield foldStart(`${preview === "" ? `Branch ${number}` : preview} (${counted(length, "entry", "entries")})`);
+  yield foldStart(`${preview() || `Branch ${number}`} (${counted(length, "entry", "entries")})`);
   if (from !== undefined) yield `It leaves [this entry](#${page.anchorOf(from)}).\n\n`;
   yield* branchMarkdown(page, branch);
   yield FOLD_END;

@@ -32,7 +32,7 @@ export function* branchMarkdown(page: ExportPage, branch: Pick<PageBranch, "fold
       yield foldStart(`${count} that a compaction replaced`);
     }
     yield entryMarkdown(page, entry, results, written);
-    for (const one of [entry, ...results.values()]) yield leftHere(page, one);
+    for (const one of [entry, ...results.values()]) yield* leftHere(page, one);
   }
   if (ends.size > 0) yield FOLD_END;
 }
@@ -44,15 +44,16 @@ export function foldStart(title: string): string {
 
 export const FOLD_END = "</details>\n\n";
 
-function leftHere({ branches }: ExportPage, { branchesHere }: PageEntry): string {
-  if (branchesHere.length === 0) return "";
-  const links = branchesHere.map((number) => `- ${branchLink(branches[number - 1])}\n`);
-  return `Another way was taken here, too:\n\n${links.join("")}\n`;
+function* leftHere({ branches }: ExportPage, { branchesHere }: PageEntry): Generator<string> {
+  if (branchesHere.length === 0) return;
+  yield "Another way was taken here, too:\n\n";
+  for (const number of branchesHere) yield `- ${branchLink(branches[number - 1])}\n`;
+  yield "\n";
 }
 
 /** Returns a link to a branch, with its length. */
 function branchLink({ number, preview: said, length }: PageBranch): string {
-  return `[${plainLine(said || `Branch ${number}`)}](#branch.${number}), ${counted(length, "entry", "entries")}`;
+  return `[${plainLine(said() || `Branch ${number}`)}](#branch.${number}), ${counted(length, "entry", "entries")}`;
 }
 
 function entryMarkdown(

@@ -13,6 +13,7 @@ const shapes = {
     z
       .string()
       .refine((path) => isAbsolute(path), "must be an absolute path")
+      .refine((path) => !path.includes("\0"), "must have no NUL, which no path has")
       // As sessions have it: without a slash at the end.
       .transform((path) => resolve(path)),
   cursor: () => z.string().nullish(),

@@ -66,7 +66,8 @@ function tooLarge(call: Call | undefined, limit: number): string {
   const { name = "", params: { shape = {} } = {} } = call?.command ?? {};
   const bare = "images" in shape ? 'Ask for it without pictures (images: "omit")' : undefined;
   const less = "limit" in shape ? "Ask for less with limit and cursor" : undefined;
-  const ways = [bare, less].filter(Boolean).join(". ");
+  const none = "messages" in shape ? "Ask for it without messages (messages: false)" : undefined;
+  const ways = [bare, less, none].filter(Boolean).join(". ");
   const how = ways === "" ? "It comes whole: raise the limit" : `${ways}, or raise it`;
   return `The reply to ${name} is over your maxReplyBytes of ${limit}. ${how} in initialize.`;
 }

@@ -24,7 +24,7 @@ import type {
 } from "../../core/ports/catalog.ts";
 import { cursorAfter, familyOf, filterOf, parentsOf, unknownId } from "../../core/search/listing.ts";
 import { parseQuery } from "../../core/search/query.ts";
-import { type CountedSession, usageOf, withHeirs } from "../../core/search/usage.ts";
+import { usageOf } from "../../core/search/usage.ts";
 import { takenOverIn } from "../../core/session/stats.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
@@ -42,7 +42,7 @@ import { scanContainer } from "./containers.ts";
 import type { CatalogFile } from "./database.ts";
 import { type FolderChanges, Folders } from "./folders.ts";
 import { glance } from "./glance.ts";
-import { KeptUsage } from "./kept-usage.ts";
+import { type CountedRow, KeptUsage } from "./kept-usage.ts";
 import { Lists } from "./lists.ts";
 import { idsOfOriginal } from "./originals.ts";
 import { Relations } from "./relations.ts";
@@ -73,7 +73,7 @@ const NEEDS_SQLITE =
 
 /** Sessions with their usage, before it is summed. */
 interface CountedSessions extends Pick<UsageReport, "incomplete" | "archivedLeftOut"> {
-  readonly sessions: readonly CountedSession[];
+  readonly sessions: readonly CountedRow[];
   readonly models: readonly ModelUsed[];
 }
 
@@ -169,7 +169,7 @@ class Finder implements LocalCatalog {
       own ??= new Set(Array.from(this.kept.rows.values(), ({ id, agent }) => (agent === undefined ? id : "")));
       return this.originalsOf(listed).some((id) => own?.has(id));
     };
-    const inherited = withHeirs(sessions, hasOriginal);
+    const inherited = await this.spent.withHeirs(sessions, hasOriginal);
     return { ...usageOf(inherited, request, models), ...rest, shortId: (id) => this.relations.shortId(id) };
   }
 
@@ -266,8 +266,11 @@ class Finder implements LocalCatalog {
       const rows = rowsOf(this.kept.rows, request);
       return closing(new Search(this.options, rows, this.relations, request, query), async (search) => {
         await this.relations.prepare();
-        const found = await this.kept.with((file) => this.searchIndex(file, search, all));
-        return found ?? search.scanned((await this.lists.order("modified")).filter(({ path }) => rows.has(path)));
+        const indexed = await this.kept.with((file) => this.searchIndex(file, search, all));
+        const found =
+          indexed ?? search.scanned((await this.lists.order("modified")).filter(({ path }) => rows.has(path)));
+        const isFirst = request.cursor === undefined && this.folders instanceof AgentFiles;
+        return isFirst ? { ...found, notRead: this.notRead({ agents: request.agents }) } : found;
       });
     });
   }

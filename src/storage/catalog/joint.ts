@@ -53,7 +53,7 @@ export function jointCatalog(ours: Catalog, makeTheirs: () => Catalog): Catalog 
       const found = await theirs().search({ ...request, cursor: other }, progress);
       const hits = withCursors(mine.hits, found.hits, own, other).slice(0, request.limit);
       const left = mine.hits.length + found.hits.length - hits.length;
-      return { hits, more: mine.more || found.more || left > 0 };
+      return { hits, more: mine.more || found.more || left > 0, notRead: found.notRead };
     },
     usage: (request, progress) => ours.usage(request, progress),
     glance: (cwd, limit) => ours.glance(cwd, limit),

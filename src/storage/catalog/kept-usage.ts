@@ -1,6 +1,7 @@
 /** Keeps the usage of sessions up to their files, in memory and in the catalog's file. */
 
-import type { Progress } from "../../core/ports/catalog.ts";
+import type { Listed, Progress } from "../../core/ports/catalog.ts";
+import { type CountedSession, takenOver, withHeirs } from "../../core/search/usage.ts";
 import { pause } from "../fs/chunked-io.ts";
 import { readClock } from "../fs/clock.ts";
 import type { CachedRows, CatalogOptions } from "./cached-rows.ts";
@@ -16,6 +17,12 @@ const SAVE_AFTER = 200;
 /** Number of sessions from which on all stored usage is read at once. */
 const MANY = 100;
 
+/** A session whose usage is summed. */
+export interface CountedRow {
+  readonly listed: SessionRow;
+  readonly usage: SessionUsage | undefined;
+}
+
 interface Known {
   readonly state: string;
   readonly usage: SessionUsage;
@@ -26,6 +33,8 @@ export class KeptUsage {
   private readonly options: CatalogOptions;
   private readonly kept: CachedRows;
   private readonly known = new Map<string, Known>();
+  /** Usage of heirs, by the states of their families. */
+  private readonly heirs = new Map<string, Map<string, SessionUsage>>();
 
   constructor(options: CatalogOptions, kept: CachedRows) {
     this.options = options;
@@ -61,6 +70,56 @@ export class KeptUsage {
       const { usage } = known;
       return [row.withUsage(usage)];
     });
+  }
+
+  /**
+   * Returns the sessions with those as heirs whose original is gone while relatives of it are there. Their entries are
+   * compared, and each counts once: in the session that made it or, where that is gone, in the fork that took over most.
+   */
+  async withHeirs(
+    sessions: readonly CountedRow[],
+    hasOriginal: (listed: Listed) => boolean,
+  ): Promise<readonly CountedSession[]> {
+    const families = new Map<string, SessionRow[]>();
+    for (const { listed, usage } of sessions) {
+      if (!usage || usage.first === null) continue;
+      const family = families.get(usage.first);
+      if (family) family.push(listed);
+      else families.set(usage.first, [listed]);
+    }
+    const heirs = new Map<string, SessionUsage>();
+    for (const family of families.values()) {
+      if (family.length === 1) continue;
+      const orphans = family.filter(
+        (row) => row.parentSession !== null && row.usage && takenOver(row.usage) > 0 && !hasOriginal(row),
+      );
+      if (orphans.length === 0) continue;
+      const state = family.map((row) => `${row.path}\n${usageState(row)}`).join("\n");
+      let counted = this.heirs.get(state);
+      if (!counted) {
+        counted = this.countFamily(family, orphans);
+        if (this.heirs.size >= MANY) this.heirs.clear();
+        this.heirs.set(state, counted);
+        await pause();
+      }
+      for (const [path, usage] of counted) heirs.set(path, usage);
+    }
+    const related = sessions.map(({ listed, usage }) => ({ listed, usage: heirs.get(listed.path) ?? usage }));
+    return withHeirs(related, (listed) => heirs.has(listed.path) || hasOriginal(listed));
+  }
+
+  private countFamily(family: readonly SessionRow[], orphans: readonly SessionRow[]): Map<string, SessionUsage> {
+    const ids = new Set<unknown>();
+    const heirs = new Map<string, SessionUsage>();
+    const most = orphans.toSorted((a, b) => takenOver(b.usage) - takenOver(a.usage));
+    try {
+      for (const row of family) countUsage(this.options, row, this.models, undefined, { ids, isHeir: false });
+      for (const row of most)
+        heirs.set(row.path, countUsage(this.options, row, this.models, undefined, { ids, isHeir: true }));
+    } catch {
+      // One of them was removed or may not be read: the next call lists them anew.
+    }
+    return heirs;
   }
 
   private count(row: SessionRow): boolean {

@@ -1,4 +1,4 @@
-/** The progress of a search: one count of bytes, though sessions are read first, and their texts indexed then. */
+/** The progress of a search: one count of the files' bytes, though sessions are read first, and their texts indexed then. */
 
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
 
@@ -17,6 +17,9 @@ export class SearchProgress {
   private before = 0;
   /** Bytes of the step that is under way. */
   private total = 0;
+  /** Bytes of the files, through which each step goes. */
+  private files = 0;
+  /** The part of all steps that was shown. */
   private shown = 0;
 
   constructor(report: Progress) {
@@ -41,7 +44,8 @@ export class SearchProgress {
 
   /** Reports, and never goes back: there may be more to index than was read. */
   private tell(done: number, total: number): void {
-    this.shown = Math.max(this.shown, Math.min(done, total));
-    this.report(this.shown, Math.max(total, this.shown));
+    this.files = Math.max(this.files, this.total);
+    this.shown = Math.max(this.shown, total > 0 ? Math.min(1, done / total) : 0);
+    this.report(Math.floor(this.shown * this.files), this.files);
   }
 }

@@ -23,6 +23,8 @@ const AT_ONCE = { waiting: 2 << 20, ahead: 128 << 10 };
 const OF_ONE = 1 << 20;
 /** Factor by which more characters are read at once from a session that has to be opened. */
 const OPENING = 4;
+/** Characters whose work is that of one more text, however short. */
+const TEXT = 200;
 /** Characters of a token by which a text is found besides its words, about. */
 const MARK = 16;
 /** Ends of paths whose tokens are remembered. */
@@ -201,7 +203,7 @@ export class TextIndex {
       for (const { start, length, nth, role, time, entry, text, tool, files } of found) {
         const marks = tool === undefined ? NO_MARKS : this.marksOf(tool, files);
         texts.push({ start, length, nth, role, time, entry, folded: fold(text), marks });
-        size += text.length + MARK * marks.length;
+        size += TEXT + text.length + MARK * marks.length;
       }
       if (size < most) return true;
       state = isPlain ? `${life} p ${past} part` : `${life} l ${past} ${sizeBytes} part`;

@@ -10,6 +10,8 @@ export interface SessionUsage {
   readonly reach: number;
   /** Whether all entries so far were taken over from the session that it was forked from. */
   readonly begins: boolean;
+  /** The id of the first entry that may cost something: forks have it from the session that they come from. */
+  readonly first: string | null;
   /** Figures, in rows. */
   readonly rows: readonly number[];
   /** Those of the last line, if that has no line feed but is complete. */
@@ -43,7 +45,10 @@ function shortName(name: unknown): string | null {
 }
 
 /** Returns usage as a text, in which models are named and not numbered. */
-export function usageRecord({ life, reach, begins, rows, tail, damaged }: SessionUsage, models: ModelNames): string {
+export function usageRecord(
+  { life, reach, begins, first, rows, tail, damaged }: SessionUsage,
+  models: ModelNames,
+): string {
   const used = new Map<number, number>();
   const numbered = (list: readonly number[]): number[] =>
     list.map((value, i) => {
@@ -52,7 +57,7 @@ export function usageRecord({ life, reach, begins, rows, tail, damaged }: Sessio
       used.set(value, index);
       return index;
     });
-  const plain = { life, reach, begins, rows: numbered(rows), tail: numbered(tail), damaged };
+  const plain = { life, reach, begins, first, rows: numbered(rows), tail: numbered(tail), damaged };
   const named = Array.from(used.keys(), (index) => [models.all[index].provider, models.all[index].model]);
   return JSON.stringify({ ...plain, models: named });
 }
@@ -60,11 +65,12 @@ export function usageRecord({ life, reach, begins, rows, tail, damaged }: Sessio
 /** Returns the usage that a text holds; undefined when it holds none. */
 export function readUsage(text: string, models: ModelNames): SessionUsage | undefined {
   try {
-    const { life, reach, begins, rows, tail, damaged, models: named } = JSON.parse(text);
+    const { life, reach, begins, first, rows, tail, damaged, models: named } = JSON.parse(text);
+    if (first === undefined) return undefined;
     const indexes = named.map(([provider, model]: unknown[]) => models.indexOf(provider, model));
     for (const list of [rows, tail])
       for (let at = AT.model; at < list.length; at += ROW_LENGTH) list[at] = indexes[list[at]];
-    return { life, reach, begins, rows, tail, damaged, cost: costOf(rows, tail) };
+    return { life, reach, begins, first, rows, tail, damaged, cost: costOf(rows, tail) };
   } catch {
     return undefined;
   }

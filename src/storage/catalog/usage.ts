@@ -31,14 +31,15 @@ export function countUsage(
   { path, facts: { base, life, size, now } }: SessionRow,
   models: ModelNames,
   known: SessionUsage | undefined,
+  family?: CountedEntries,
 ): SessionUsage {
   const isImportedFork = base.parentSession !== null && now.agent === undefined && isDerivedId(base.id);
   // Only its header says what it took over.
   const header = (isImportedFork && readHeader(disk, path)) || base;
   const from = known?.life === life && known.reach <= base.reach ? known : undefined;
-  const counter = new UsageCounter(base, models, from, header);
+  const counter = new UsageCounter(base, models, from, header, family);
   const begin = from?.reach ?? 0;
-  const last = new UsageCounter(base, models, undefined, header);
+  const last = new UsageCounter(base, models, undefined, header, family);
   if (isContainerName(path) || now.agent !== undefined)
     closing(openLog(path), (log) => countLog(log, counter, begin, base.reach));
   else
@@ -51,12 +52,23 @@ export function countUsage(
       }
     });
   const { rows, begins, damaged } = counter;
-  return { life, reach: base.reach, begins, rows, tail: last.rows, damaged, cost: costOf(rows, last.rows) };
+  const first = counter.first ?? last.first ?? null;
+  return { life, reach: base.reach, begins, first, rows, tail: last.rows, damaged, cost: costOf(rows, last.rows) };
+}
+
+/** The entries of a family of forks that were counted, when the session is read that is to count those that were not. */
+interface CountedEntries {
+  readonly ids: Set<unknown>;
+  /** Whether the session counts what it took over, because its original is gone. */
+  readonly isHeir: boolean;
 }
 
 /** Adds entries to the figures of one session. */
 export class UsageCounter {
   readonly rows: number[];
+  /** The id of the first entry that may cost something. */
+  first: string | undefined;
+  private readonly family: CountedEntries | undefined;
   private readonly beginning: ForkBeginning;
   damaged: number;
   private readonly born: number;
@@ -64,8 +76,16 @@ export class UsageCounter {
   /** Places of rows, by quarter, model and origin. */
   private readonly places = new Map<string, number>();
 
-  constructor(base: SessionSummary, models: ModelNames, known: SessionUsage | undefined, header: object = base) {
+  constructor(
+    base: SessionSummary,
+    models: ModelNames,
+    known: SessionUsage | undefined,
+    header: object = base,
+    family?: CountedEntries,
+  ) {
     this.models = models;
+    this.family = family;
+    this.first = known?.first ?? undefined;
     this.born = Date.parse(base.timestamp ?? "");
     this.beginning = new ForkBeginning(header, known?.begins ?? base.parentSession !== null);
     this.damaged = known?.damaged ?? 0;
@@ -83,7 +103,7 @@ export class UsageCounter {
 
   /** Adds an entry that may have spent something, or is needed to know where a fork's own entries begin. */
   add(entry: Readonly<Record<string, unknown>>, type: string, role: string): void {
-    const isInherited = this.beginning.take(entry);
+    const isTaken = this.beginning.take(entry);
     if (!mayCost(type, role)) return;
     const source = type === "message" ? messageOf(entry) : entry;
     const spent = noUsage();
@@ -91,6 +111,9 @@ export class UsageCounter {
     const isAnswer = role === "assistant";
     const { tokens, cost } = spent;
     if (!isAnswer && tokens.total === 0 && cost === 0) return;
+    if (typeof entry.id === "string") this.first ??= entry.id;
+    const isInherited = isTaken && !this.isUncounted(entry.id);
+    if (!isInherited) this.family?.ids.add(entry.id);
     const model = this.models.indexOf(source?.provider, source?.model);
     const { rows } = this;
     const own = quarterOf(activityOf(entry));
@@ -103,6 +126,11 @@ export class UsageCounter {
     rows[at + AT.cacheWrite] += tokens.cacheWrite;
     rows[at + AT.total] += tokens.total;
     rows[at + AT.cost] += cost;
+  }
+
+  /** Whether an entry that was taken over counts here, because it counts in no other session of the family. */
+  private isUncounted(id: unknown): boolean {
+    return this.family?.isHeir === true && !this.family.ids.has(id);
   }
 
   private placeOf(quarter: number, model: number, inherited: number): number {

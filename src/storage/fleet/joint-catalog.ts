@@ -116,7 +116,7 @@ export class JointFleetCatalog implements Catalog {
     const query = parseQuery(request.query) ?? (request.tools || request.file !== undefined ? [] : null);
     if (!query) return { hits: [], more: false };
     const [own, other] = cursorsIn(request.cursor);
-    return this.orHere(
+    return this.orHere<FoundHits>(
       async () => {
         const local = await this.local();
         const present = await there.present([...local.keys()]);

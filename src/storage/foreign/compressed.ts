@@ -24,8 +24,10 @@ const NAME = /^rollout-(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d)-([0-9a-f-]{36})(?:
 /** The function of Node that decompresses zstd; undefined before Node 22.15. */
 const zstd = (process.getBuiltinModule("node:zlib") as { readonly zstdDecompressSync?: Decompress }).zstdDecompressSync;
 
+export const CAN_DECOMPRESS = zstd !== undefined;
+
 /** Whether a file has the name of a compressed rollout. */
-function isCompressed(file: string): boolean {
+export function isCompressed(file: string): boolean {
   return NAME.test(basename(file));
 }
 

@@ -4,16 +4,19 @@ import { homedir } from "node:os";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import type { SourceBase } from "../../core/foreign/translator.ts";
+import { hasMessage } from "../../core/foreign/cline/cline.ts";
+import { BYTES_SEEN, type SourceBase } from "../../core/foreign/translator.ts";
+import { isJson } from "../../core/json/json.ts";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
 import { type Disk, exists, type Named } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { agentRoots, type Variables } from "../fs/paths.ts";
 import { TASK_SCREEN } from "./cline-task.ts";
+import { CAN_DECOMPRESS, isCompressed } from "./compressed.ts";
 import { unreadDatabase } from "./databases.ts";
 import type { ListFolder } from "./known-folders.ts";
-import { TASK_MESSAGES } from "./source.ts";
+import { recognised, TASK_MESSAGES } from "./source.ts";
 
 /** A folder in which an agent keeps session files. */
 export interface AgentPlace {
@@ -25,7 +28,7 @@ export interface AgentPlace {
   readonly least?: number;
   /** Whether a file of this name may be a session, among others in its folder. Its content says whether it is one. */
   readonly fits: (name: string) => boolean;
-  /** Files that count in the place of another one in their folder, if they hold anything; that one by its name. */
+  /** Files that count in the place of another one in their folder, if they hold a message; that one by its name. */
   readonly better?: Readonly<Record<string, string>>;
   /** Whether a folder within may have sessions; `level` is 1 for those in the place itself. By default, each may. */
   readonly enters?: (name: string, level: number) => boolean;
@@ -254,12 +257,20 @@ export function* filesIn(
   }
 }
 
-/** Returns the databases in the places of agents that none of their sessions can be read from. */
-export function unreadIn(disk: Disk, places: readonly AgentPlace[]): UnreadFile[] {
+/** Returns the databases, tasks and compressed rollouts in the places of agents that nothing can be read from. */
+export function unreadIn(
+  disk: Disk,
+  places: readonly AgentPlace[],
+  canDecompress: boolean = CAN_DECOMPRESS,
+): UnreadFile[] {
   const found: UnreadFile[] = [];
-  for (const place of places.filter(({ isDatabase }) => isDatabase))
+  for (const place of canDecompress ? [] : places.filter(({ sessionIn }) => sessionIn)) {
+    const count = [...filesIn(disk, [place])].filter(isCompressed).length;
+    if (count > 0) found.push(unreadRollouts(place, count));
+  }
+  for (const place of places.filter(({ isDatabase, better }) => isDatabase || better))
     for (const file of filesIn(disk, [place])) {
-      const unread = ifAllowed(() => unreadDatabase(disk, file, place.agent));
+      const unread = ifAllowed(() => (place.isDatabase ? unreadDatabase : unreadTask)(disk, file, place.agent));
       if (unread) found.push(unread);
     }
   return found;
@@ -273,7 +284,7 @@ function isBest(
   better: NonNullable<AgentPlace["better"]>,
 ): boolean {
   const { name } = own;
-  const holds = (one: FoundFile): boolean => holdsAnything(disk, one.path);
+  const holds = (one: FoundFile): boolean => holdsMessage(disk, one.path);
   const other = files.find((one) => one.name === better[name]);
   if (other) return !holds(other) && holds(own);
   const worse = files.find((one) => better[one.name] === name);
@@ -300,14 +311,30 @@ function isLongest(
   });
 }
 
-/** Bytes of a document that may have nothing but white space in it. */
-const HARDLY_ANYTHING = 64;
+function unreadRollouts({ agent, folder }: AgentPlace, count: number): UnreadFile {
+  const what = count === 1 ? "One session" : `${count} sessions`;
+  const text = `${what} below ${folder} ${count === 1 ? "is" : "are"} compressed with zstd, which this version of Node cannot read. Nothing is wrong with ${count === 1 ? "it" : "them"}. Use Node 22.15 or newer.`;
+  return { path: folder, agent, text, isDamaged: false };
+}
 
-/** Whether a document is more than an empty list or object. */
-function holdsAnything(disk: Disk, path: string): boolean {
-  const bytes = ifAllowed(() => beginningOf(disk, path, HARDLY_ANYTHING) ?? undefined);
+/** Whether a file of a task has a message that can be read. Of a large one, its beginning tells. */
+function holdsMessage(disk: Disk, path: string): boolean {
+  const bytes = ifAllowed(() => beginningOf(disk, path, BYTES_SEEN + 1));
+  if (!bytes || !ifAllowed(() => recognised(disk, path))) return false;
+  return bytes.length > BYTES_SEEN || hasMessage(bytes);
+}
+
+/** Returns a file of a task from which nothing can be read, unless it is empty. */
+function unreadTask(disk: Disk, path: string, agent: string): UnreadFile | undefined {
+  const bytes = holdsMessage(disk, path) ? undefined : ifAllowed(() => beginningOf(disk, path, BYTES_SEEN));
   const text = bytes && Buffer.from(bytes).toString("latin1");
-  return text !== undefined && !/^\s*(?:\[\s*\]|\{\s*\}|null)?\s*$/.test(text);
+  if (!text || /^\s*(?:\[\s*\]|\{\s*\}|null)?\s*$/.test(text)) return undefined;
+  // Of a large one, the end is not looked at.
+  const isDamaged = !(isJson(bytes, 0) || (bytes.length === BYTES_SEEN && /^\s*[[{]/.test(text)));
+  const sentence = isDamaged
+    ? "is damaged, so that no message of the task can be read. Restore it from a backup."
+    : "has nothing that this program knows as a message. Nothing is wrong with it. A newer version of this program may read it.";
+  return { path, agent, text: `${path} ${sentence}`, isDamaged };
 }
 
 /** The agent whose extension of an editor has a file in its folder. */

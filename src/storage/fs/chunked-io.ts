@@ -118,13 +118,18 @@ export function* wholeLinesOf(disk: Disk, fd: number, start: number, end: number
 
 /**
  * Yields pieces as bytes, short ones together in blocks of at most `size`, for a write takes longer than it takes to copy
- * them. Each block is valid until the next.
+ * them. Each block is valid until the next; an empty piece ends one, so that a pause may come there.
  */
 export function* blocksOf(pieces: Iterable<string | Uint8Array>, size: number): Generator<Uint8Array> {
   let gathered: Buffer | undefined;
   let filled = 0;
   for (const piece of pieces) {
     const bytes = typeof piece === "string" ? bytesOf(piece) : piece;
+    if (bytes.length === 0) {
+      yield gathered?.subarray(0, filled) ?? bytes;
+      filled = 0;
+      continue;
+    }
     if (gathered && filled + bytes.length > size) {
       if (filled > 0) yield gathered.subarray(0, filled);
       filled = 0;

@@ -343,6 +343,45 @@ describe("the filter", () => {
     expect(browsing.press("/", "s").state.list.query.words).toBe("pears");
   });
 
+  test("keys wait for the list that they are meant for, and for what was said where no name fits", () => {
+    const browsing = ready().press("/", "qu", "<down>", "a", "<enter>");
+    expect([browsing.list(5, 6, 1).take().at(-1), browsing.bottom]).toMatchObject([
+      { do: "list", query: { words: "qu" } },
+      "Reading the sessions…",
+    ]);
+    expect(browsing.list(7, 9, 2).take()).toEqual([
+      { do: "change", change: { change: "archive", session: session(8) } },
+    ]);
+
+    const said = ready().press("/", "pear", "<enter>").listed([]).listed([]);
+    expect(said.take().filter((effect) => effect.do === "end")).toEqual([]);
+    expect(said.happen({ what: "unfound", message: "No." }).take()).toEqual([]);
+    said.press("r", "<enter>").listed([]).take();
+    said.happen({
+      what: "found",
+      words: "pearr",
+      hits: [{ sessionPath: "/s/4.jsonl", sessionId: "id", entryId: "a" }],
+    });
+    expect(said.take()).toEqual([{ do: "end", session: session(4) }]);
+
+    for (const key of ["<enter>", "a", "d", "f", "j", "t"]) {
+      const other = ready().press("<tab>", key);
+      expect(
+        other.take().map((effect) => effect.do),
+        key,
+      ).toEqual(["list"]);
+      expect([other.press("<escape>").list(3, 5, 2).take(), other.state.list.selected], key).toEqual([[], 0]);
+      const none = ready().press("s", key).happen({ what: "failed", isList: true, message: "No." });
+      expect([none.take().length, none.bottom], key).toEqual([1, "No."]);
+    }
+    const ended = ready()
+      .press("/", "pe", "<enter>", "d", "y")
+      .listed([])
+      .listed([session(1)]);
+    expect(ended.take().slice(-1)).toEqual([{ do: "end", session: session(1) }]);
+    expect(ready().press("m", "<enter>", "<ctrl+c>").take().at(-1)).toEqual({ do: "end", session: null });
+  });
+
   test("is cleared by Esc; that nothing fits is said", () => {
     const browsing = ready().press("/", "zz").list(0, 0, 0).list(0, 0, 0);
     expect(browsing.screen[2]).toBe("  No session matches.");

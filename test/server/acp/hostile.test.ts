@@ -91,6 +91,7 @@ describe("messages", () => {
     const WRONG: [string, object, RegExp][] = [
       ["session/new", {}, /cwd is missing/],
       ["session/new", { cwd: "relative", mcpServers: [] }, /cwd must be an absolute path/],
+      ["session/new", { cwd: "/a\0b", mcpServers: [] }, /cwd must have no NUL/],
       ["session/new", { cwd: place.cwd, mcpServers: "x" }, /mcpServers must be a list/],
       ["session/load", { cwd: place.cwd, mcpServers: [] }, /sessionId is missing/],
       ["session/load", { sessionId: 7, cwd: place.cwd }, /sessionId must be a string/],

@@ -256,6 +256,10 @@ export class ClaudeFormat implements AgentFormat {
     return losses.outgoing([boundary, this.given(entry, marks, summaryOf(stored.summary, losses))]);
   }
 
+  carrying(compaction: readonly JsonObject[], carry: () => readonly JsonObject[]): readonly JsonObject[] {
+    return [...compaction, ...carry()];
+  }
+
   /** Returns the uuid of the first record that a compaction keeps; undefined when it keeps none. */
   private firstKept(position: number, losses: Losses): string | undefined {
     const { session, route } = this.options;

@@ -310,6 +310,23 @@ export class CodexFormat implements AgentFormat {
     ]);
   }
 
+  /** Adds the items of the messages to the history that replaces what was before; Codex shows them no second time. */
+  carrying(compaction: readonly JsonObject[], carry: () => readonly JsonObject[]): readonly JsonObject[] {
+    const { held, settings, changesSettings } = this;
+    this.held = [];
+    const items = carry().filter(({ type }) => type === "response_item");
+    Object.assign(this, { held, settings, changesSettings, turnId: undefined });
+    return compaction.map((record) => {
+      const payload = record.payload as JsonObject;
+      if (record.type !== "compacted" || items.length === 0) return record;
+      const history = payload.replacement_history as readonly JsonObject[];
+      return {
+        ...record,
+        payload: { ...payload, replacement_history: [...history, ...items.map((item) => item.payload)] },
+      };
+    });
+  }
+
   private keptItems(first: number, compaction: number, losses: Losses): JsonObject[] {
     const { tree } = this.options.session;
     if (first === compaction) return [];

@@ -65,6 +65,8 @@ export interface AgentFormat {
   /** Returns an entry that is no result; `calls`: of an answer. */
   entry(entry: OutgoingEntry, calls: readonly OutgoingCall[]): Outgoing;
   result(result: OutgoingResult): Outgoing;
+  /** Returns the records of a compaction with those of the messages that it carries, which `carry` makes. */
+  carrying(compaction: readonly JsonObject[], carry: () => readonly JsonObject[]): readonly JsonObject[];
   end(): readonly JsonObject[];
   /** Returns sentences about the whole. */
   warnings(): readonly string[];

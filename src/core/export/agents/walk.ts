@@ -4,12 +4,12 @@
  * and a call without one gets a result that says so.
  */
 
-import { type Edit, editsAmong, messageText } from "../../context/context.ts";
+import { type Edit, editsAmong, keptFrom, messageText, retainedMessages } from "../../context/context.ts";
 import { Tally } from "../../foreign/fidelity.ts";
 import { isObject, type JsonObject, NO_TIME, timeIn } from "../../foreign/messages.ts";
 import { withAttachments } from "../../format/attachments.ts";
 import { stringOf, toolCalls } from "../../format/message.ts";
-import { parse } from "../../json/json.ts";
+import { bytesOf, concat, parse } from "../../json/json.ts";
 import type { Fidelity } from "../../ports/fidelity.ts";
 import type { Session } from "../../session/session.ts";
 import { type AgentFormat, dropped, type Outgoing, type OutgoingCall, type OutgoingEntry } from "./format.ts";
@@ -31,6 +31,9 @@ interface Reached {
 
 /** The sentence in place of a result that is missing. */
 export const LOST_RESULT = "The session ended before this tool answered; whether it did its work is unknown.";
+
+/** The types of entries whose messages have roles of their own. */
+const ENTRY_OF_ROLE: Readonly<Record<string, string>> = { custom: "custom_message", branchSummary: "branch_summary" };
 
 const SPEAKING = new Set(["message", "custom_message", "branch_summary", "compaction"]);
 
@@ -145,23 +148,24 @@ export class ExportWalk {
         this.brought.add(later);
         if (left.left === 0) break;
       }
-    if (left.left < open.left) records.push(...this.lost(left, before, at));
+    const id = this.session.log.nodes.id(at);
+    const lostAt = before === undefined ? `${id}/end` : id;
+    if (left.left < open.left) records.push(...this.lost(left, lostAt));
     else if (reached.closed === undefined) {
-      records.push(...this.lost(left, before, at));
+      records.push(...this.lost(left, lostAt));
       reached.closed = format.cursor;
     } else format.cursor = reached.closed;
     return records;
   }
 
-  /** Returns results for the calls that have none. */
-  private lost(open: OpenCalls, before: number | undefined, at: number): JsonObject[] {
+  /** Returns results for the calls that have none; `id` is of the place where they stand. */
+  private lost(open: OpenCalls, id: string): JsonObject[] {
     const records: JsonObject[] = [];
-    const id = this.session.log.nodes.id(at);
     let number = 0;
     const { speaker } = open;
     for (const [index, call] of open.calls.entries()) {
       if (open.isAnswered(index)) continue;
-      const lostAt = { id: before === undefined ? `${id}/end` : id, at: this.time, number: number++ };
+      const lostAt = { id, at: this.time, number: number++ };
       records.push(...this.format.result({ call, speaker, lostAt }).records);
       this.tally.warn(speaker + 1, `Its call of ${call.name || "a tool"} has no result; one that says so was added.`);
     }
@@ -176,15 +180,79 @@ export class ExportWalk {
       if (this.isAnswer(position)) calls.push(...this.callsIn(entry));
       return format.entry(entry, calls);
     });
+    if (outgoing.records.length > 0 && this.session.log.nodes.isType(position, "compaction"))
+      return this.addCompaction(records, position, outgoing);
     this.note(position, records, outgoing);
     if (calls.length === 0 || outgoing.records.length === 0) return undefined;
     return new OpenCalls(position, calls);
   }
 
-  private callsIn({ id, message }: OutgoingEntry): OutgoingCall[] {
+  /** Adds a compaction with the messages that it carries, and returns what is open after them. */
+  private addCompaction(records: JsonObject[], position: number, compaction: Outgoing): OpenCalls | undefined {
+    let open: OpenCalls | undefined;
+    let { fate } = compaction;
+    const warnings = new Set(compaction.warning === undefined ? [] : [compaction.warning]);
+    // These calls take the place of those that they are copies of, and have their ids.
+    const ids = new Set<string>();
+    const carry = (): JsonObject[] => {
+      const carried: JsonObject[] = [];
+      for (const entry of this.carriedBy(position)) {
+        const isResult = entry.message?.role === "toolResult";
+        if (open && !isResult) {
+          carried.push(...this.lost(open, entry.id));
+          open = undefined;
+        }
+        const calls = entry.message?.role === "assistant" ? this.callsIn(entry, ids) : [];
+        const outgoing = isResult ? this.carriedResult(entry, open) : this.format.entry(entry, calls);
+        carried.push(...outgoing.records);
+        if (calls.length > 0 && outgoing.records.length > 0) open = new OpenCalls(position, calls);
+        if (outgoing.fate !== "preserved") fate = "derived";
+        if (outgoing.warning !== undefined) warnings.add(outgoing.warning);
+      }
+      return carried;
+    };
+    const whole = this.format.carrying(compaction.records, carry);
+    const warning = warnings.size === 0 ? {} : { warning: [...warnings].join(" ") };
+    this.note(position, records, { records: whole, fate, ...warning });
+    return open;
+  }
+
+  private carriedResult(entry: OutgoingEntry, open: OpenCalls | undefined): Outgoing {
+    const call = open ? open.callOf(stringOf(entry.message?.toolCallId)) : -1;
+    if (!open || call < 0) return dropped(UNASKED);
+    open.answer(call);
+    return this.resultOf(open, call, entry);
+  }
+
+  /** Yields the messages that a compaction carries as entries. They are copies, whose usage was counted before. */
+  private *carriedBy(position: number): Generator<OutgoingEntry> {
+    const { session, time: at } = this;
+    const { retained = 0 } = keptFrom(session.tree, session, position);
+    if (retained === 0) return;
+    const all = session.line(position);
+    for (const [index, { start, end }] of retainedMessages(all).entries()) {
+      const text = withAttachments(all.subarray(start, end), (sha256, size) =>
+        session.log.attachment(position, sha256, size),
+      );
+      const { usage: _, ...message } = parse(text) as JsonObject;
+      const type = ENTRY_OF_ROLE[stringOf(message.role)] ?? "message";
+      const line = concat([bytesOf('{"message":'), text, bytesOf("}")]);
+      yield {
+        position,
+        id: `${session.log.nodes.id(position)}/kept${index}`,
+        at,
+        entry: type === "message" ? { type, message } : { ...message, type },
+        line,
+        message,
+      };
+    }
+  }
+
+  private callsIn({ id, message }: OutgoingEntry, used = this.callIds): OutgoingCall[] {
     return toolCalls(message?.content).map((call, index) => {
       let out = this.format.callId(call.id);
-      if (out === undefined || this.callIds.has(out)) out = this.format.newCallId(`${id}/${index}`);
+      if (out === undefined || used.has(out)) out = this.format.newCallId(`${id}/${index}`);
+      used.add(out);
       this.callIds.add(out);
       return { id: out, ownId: call.id, name: call.name, arguments: call.arguments };
     });

@@ -5,7 +5,7 @@ import type { SourceRecord, TranslationTools } from "../translator.ts";
 import { uuidIn } from "./side-chains.ts";
 
 /** A record of the conversation with its uuid. */
-interface WaitingRecord {
+export interface WaitingRecord {
   readonly source: SourceRecord;
   readonly record: JsonObject;
   readonly uuid: string;
@@ -16,7 +16,8 @@ export class EarlyRecords {
   private readonly comesLater: TranslationTools["comesLater"];
   /** Records by the uuid of the one that they wait for. */
   private readonly waiting = new Map<string, SourceRecord[]>();
-  private readonly uuids = new Set<string>();
+  /** The uuids of those that wait, each with the one that it waits for. */
+  private readonly parents = new Map<string, string>();
   /** The uuids of records that others continue and that were not in the file. */
   private readonly missing = new Set<string>();
   /** Whether one of these came later nevertheless. */
@@ -28,14 +29,14 @@ export class EarlyRecords {
 
   /** Keeps a record if the one that it continues is yet to come; returns whether it does. */
   hold(source: SourceRecord, record: JsonObject, uuid: string, isKnown: (parent: string) => boolean): boolean {
-    const { waiting, uuids } = this;
+    const { waiting, parents } = this;
     const parent = textIn(record.parentUuid) ?? textIn(record.logicalParentUuid);
     if (parent === undefined || parent === uuid || isKnown(parent)) return false;
-    if (!uuids.has(parent) && !this.comesLater(parent)) {
+    if (!parents.has(parent) && !this.comesLater(parent)) {
       this.missing.add(parent);
       return false;
     }
-    uuids.add(uuid);
+    parents.set(uuid, parent);
     const copy = { ...source, bytes: Uint8Array.from(source.bytes) };
     const others = waiting.get(parent);
     if (others) others.push(copy);
@@ -51,13 +52,41 @@ export class EarlyRecords {
       const sources = this.waiting.get(one) ?? [];
       this.waiting.delete(one);
       for (const source of sources) {
-        const record = isObject(source.value) ? source.value : {};
-        const type = textIn(record.type) ?? "(no type)";
-        const own = uuidIn(source, record, type) as string;
-        this.uuids.delete(own);
-        yield { source, record, uuid: own, type };
-        next.push(own);
+        const waiting = this.released(source);
+        yield waiting;
+        next.push(waiting.uuid);
       }
     }
   }
+
+  /** Takes out the first of the records that wait for each other, if the one that was held last makes a circle of them. */
+  openCircle(uuid: string): WaitingRecord | undefined {
+    const { parents, waiting } = this;
+    if (!waiting.has(uuid)) return undefined;
+    const circle = new Set([uuid]);
+    let at = parents.get(uuid);
+    for (; at !== undefined && !circle.has(at); at = parents.get(at)) circle.add(at);
+    if (at !== uuid) return undefined;
+    const held = [...circle].flatMap((one) => waiting.get(one) ?? []).filter((source) => circle.has(uuidOf(source)));
+    const first = held.reduce((a, b) => (b.number < a.number ? b : a));
+    const parent = parents.get(uuidOf(first)) as string;
+    waiting.set(parent, waiting.get(parent)?.filter((source) => source !== first) ?? []);
+    return this.released(first);
+  }
+
+  private released(source: SourceRecord): WaitingRecord {
+    const record = isObject(source.value) ? source.value : {};
+    const uuid = uuidOf(source);
+    this.parents.delete(uuid);
+    return { source, record, uuid, type: typeOf(record) };
+  }
+}
+
+function uuidOf(source: SourceRecord): string {
+  const record = isObject(source.value) ? source.value : {};
+  return uuidIn(source, record, typeOf(record)) as string;
+}
+
+function typeOf(record: JsonObject): string {
+  return textIn(record.type) ?? "(no type)";
 }

@@ -25,7 +25,7 @@ import { answerBlock, blocksOf, givenBlock, textOfBlocks } from "./blocks.ts";
 import { boundaryIn, type CompactBoundary, compactionItem, keptIn } from "./compaction.ts";
 import { ClaudeFacts, ClaudeLeaf } from "./facts.ts";
 import { harnessOf } from "./harness.ts";
-import { EarlyRecords } from "./order.ts";
+import { EarlyRecords, type WaitingRecord } from "./order.ts";
 import { chainName, type SideChain, SideChains, SPOKEN, uuidIn } from "./side-chains.ts";
 import { type AnswerStep, answersOf, itemsOf, type RecordPlace, type StepItem, usageIn } from "./step.ts";
 import { Titles } from "./titles.ts";
@@ -99,18 +99,27 @@ export class ClaudeTranslation implements Translation {
     if (this.isAgents) this.agentName ??= chainName(record, uuid, source.number);
     const length = source.bytes.length;
     if (this.places.has(uuid) && this.lengths.get(uuid) === length) return { kind: type, fate: "preserved" };
-    if (this.early.hold(source, record, uuid, (parent) => this.isKnown(parent)))
-      return { kind: type, fate: "preserved" };
+    if (this.early.hold(source, record, uuid, (parent) => this.isKnown(parent))) {
+      const first = this.early.openCircle(uuid);
+      if (!first) return { kind: type, fate: "preserved" };
+      this.takeHeld([first, ...this.early.after(first.uuid)]);
+      const warning = "It and records before it continue each other, in a circle. The first of them begins it.";
+      return { kind: type, fate: "preserved", warning };
+    }
     try {
       return this.takeSpoken(source, record, uuid, type);
     } finally {
-      for (const one of this.early.after(uuid))
-        try {
-          this.takeSpoken(one.source, one.record, one.uuid, one.type);
-        } catch {
-          this.keepRaw(one.source, one.type);
-        }
+      this.takeHeld(this.early.after(uuid));
     }
+  }
+
+  private takeHeld(held: Iterable<WaitingRecord>): void {
+    for (const one of held)
+      try {
+        this.takeSpoken(one.source, one.record, one.uuid, one.type);
+      } catch {
+        this.keepRaw(one.source, one.type);
+      }
   }
 
   private takeSpoken(source: SourceRecord, record: JsonObject, uuid: string, type: string): RecordVerdict {

@@ -5,7 +5,9 @@
  * writes, and cannot be told from it by that.
  */
 
+import { parse } from "../../json/json.ts";
 import { documentRecords, listRecords, partsOf, wholeOf } from "../documents.ts";
+import { isObject } from "../messages.ts";
 import type { Beginnings, Translator } from "../translator.ts";
 import { ScreenTranslation } from "./screen.ts";
 import { ClineTranslation } from "./translation.ts";
@@ -54,6 +56,15 @@ export function ofTask(bytes: Uint8Array): Translator | undefined {
 /** Returns the translator of the same files of Roo Code and Kilo Code, for a file of theirs that says nothing of whose it is. */
 export function asOfRoo(translator: Translator): Translator {
   return translator === clineHistory ? rooHistory : translator === clineScreen ? rooScreen : translator;
+}
+
+/** Whether a list has a message, or a line of what is shown, that can be read. */
+export function hasMessage(bytes: Uint8Array): boolean {
+  const { parts } = partsOf(bytes, wholeOf(bytes));
+  return parts.some((part) => {
+    const one = part.isWhole ? parse(bytes, part.start, part.end) : undefined;
+    return isObject(one) && ("role" in one || typeof one.say === "string" || typeof one.ask === "string");
+  });
 }
 
 function recordsOfList(document: Uint8Array): Iterable<Uint8Array> {
