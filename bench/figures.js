@@ -90,17 +90,21 @@ export function figuresIn(text, place) {
 }
 
 /**
- * Returns the README with its rows as docs/figures.md has them at a place, and with all in which a Pi is faster; throws
- * when one of them is missing there.
+ * Returns the README with its rows as docs/figures.md has them at a place, without earlier builds of ours, and with all in
+ * which a Pi is faster; throws when one of them is missing there.
  */
 export function withReadmeFigures(readme, document, place) {
-  const { rows, lost, ...rest } = figuresIn(document, place);
+  const { how, head, rows, lost } = figuresIn(document, place);
   const kept = README_ROWS.map((name) => rows.find(([what]) => what.startsWith(name)));
   const missing = README_ROWS.filter((_, n) => kept[n] === undefined);
   if (missing.length > 0) throw new Error(`Not measured, but in the README's table: ${missing.join("; ")}.`);
+  // The names of other programs are followed by their ratios.
+  const ofOthers = head.indexOf("ratio") + 1;
+  const isShown = (_, at) => at < ofOthers || head[at - ((at - ofOthers) % 2)].startsWith("Pi ");
   return withFigures(readme, README_PLACE, {
-    ...rest,
-    rows: kept,
+    how,
+    head: head.filter(isShown),
+    rows: kept.map((cells) => cells.filter(isShown)),
     lost: lost.filter((line) => / than Pi /.test(line)),
   });
 }

@@ -120,7 +120,8 @@ test("a document takes new figures between its markers, and nothing else of it i
   const changed = withFigures(documentText, "figures of Node 20", { ...figures, how: "Node $& v1" });
   expect(changed).toBe(documentText.replace(figures.how, () => "Node $& v1"));
   expect(() => withFigures("no table", "figures", figures)).toThrow("<!-- figures -->");
-  const fewer = withFigures(documentText, "figures of Node 20", { ...figures, rows: figures.rows.slice(1) });
+  const rows = figures.rows.filter(([what]) => what !== "spawn to first reply");
+  const fewer = withFigures(documentText, "figures of Node 20", { ...figures, rows });
   expect(() => withReadmeFigures(readmeText, fewer, "figures of Node 20")).toThrow("spawn to first reply");
 });
 
