@@ -44,6 +44,24 @@ test("a reference to a picture is never its data, and is named", () => {
   expect(named).toHaveLength(2);
 });
 
+test("a picture without bytes is a text for the model, and a warning names it", () => {
+  const { text } = wholeOmpSession();
+  const empty = { role: "user", content: [{ type: "image", data: "", mimeType: "image/png" }], timestamp: 1 };
+  const entry = {
+    type: "message",
+    id: "0000000e",
+    parentId: null,
+    timestamp: "2026-01-24T16:22:26.831Z",
+    message: empty,
+  };
+  const session = foreignSession(`${text.trimEnd()}\n${JSON.stringify(entry)}\n`);
+  const shown = strictContext(session, session.log.nodes.position("0000000e"));
+  expect(shown.at(-1)?.content).toEqual([expect.objectContaining({ type: "text", text: "[image: image/png]" })]);
+  expect(fidelityOf(session.log).warnings.map(({ sentence }) => sentence)).toEqual(
+    expect.arrayContaining([expect.stringContaining("Pictures of it are not here")]),
+  );
+});
+
 test("a file without a title is oh-my-pi's by its place; subagents name who began them; each agent is listed", async () => {
   const place = temporaryPlace();
   const main = new OmpWriter("", { title: "Older" });

@@ -12,7 +12,7 @@ import type {
   Unsettled,
 } from "../translator.ts";
 import { membersAsWritten } from "../written.ts";
-import { holdsReference, withoutReferences } from "./references.ts";
+import { mayLackPictures, withoutMissingPictures } from "./references.ts";
 
 const CLEARED = "The person cleared the conversation here. Nothing of what came before is in the context.";
 
@@ -64,15 +64,21 @@ export class OmpTranslation implements Translation {
     if (type === "reset_boundary") return this.clear(place);
     const change = Object.hasOwn(CHANGES, type) ? CHANGES[type](value) : undefined;
     const members: Record<string, unknown> = { ...membersAsWritten(this.tools, source, value), ...change?.members };
-    const holds = holdsReference(source.bytes);
-    if (holds)
-      for (const name of ["message", "content"]) if (name in value) members[name] = withoutReferences(value[name]);
+    let lacksPictures = false;
+    if (mayLackPictures(source.bytes))
+      for (const name of ["message", "content"])
+        if (name in value) {
+          const shown = withoutMissingPictures(value[name]);
+          if (shown === value[name]) continue;
+          members[name] = shown;
+          lacksPictures = true;
+        }
     this.tools.emit({ ...place, type: change?.type ?? type, members });
-    if (!holds) return { kind: type, fate: change ? "derived" : "preserved" };
+    if (!lacksPictures) return { kind: type, fate: change ? "derived" : "preserved" };
     return {
       kind: type,
       fate: "derived",
-      warning: "oh-my-pi keeps pictures of it in files of its own. They are not here.",
+      warning: "Pictures of it are not here: oh-my-pi keeps them in files of its own, or they are empty.",
     };
   }
 
