@@ -357,7 +357,7 @@ function attack({ folder, turn }, mutant, { reached, failing, took }) {
   const without = failing.flatMap((file) => ["--exclude", file]);
   const args = isLoaded ? ["--project", "unit", ...without] : ["--project", "unit", "--project", "system", ...files];
   const usual = isLoaded ? 60_000 : files.reduce((sum, file) => sum + (took.get(file) ?? 0), 0);
-  const { status, stdout } = vitest(folder, [...args, "--bail", "1"], PATIENCE * 1000 + 3 * usual);
+  const { status, stdout } = vitest(folder, [...args, "--bail", "1"], Math.ceil(PATIENCE * 1000 + 3 * usual));
   if (status === 0) return { outcome: "survived", files: files.length };
   const [, by] = /FAIL\s+(?:\|?\w+\|?\s+)?(test\S+)/.exec(stdout) ?? [];
   return { outcome: status === null ? "killed by a test that hangs" : "killed", by };
