@@ -72,8 +72,8 @@ test("where Node has no zstd, lists, searches and doctor say how many cannot be 
   const codex = agentPlaces({ HOME: "/home/me" }).filter(({ agent }) => agent === "codex");
   const other = `${PLAIN.replace(CODEX_SESSION, "01991f6e-1f1d-7c3e-b0a4-0242ac120002")}.zst`;
   for (const name of [`${PLAIN}.zst`, other]) disk.put(join("/home/me", name), Buffer.from("(\u00b5"));
-  expect(unreadIn(disk, codex, true)).toEqual([]);
-  const [{ text, ...unread }, ...rest] = unreadIn(disk, codex, false);
+  expect(unreadIn(disk, codex, undefined, true)).toEqual([]);
+  const [{ text, ...unread }, ...rest] = unreadIn(disk, codex, undefined, false);
   expect([unread, rest]).toEqual([{ path: "/home/me/.codex/sessions", agent: "codex", isDamaged: false }, []]);
   expect(text).toMatch(/^2 sessions below .* Use Node 22\.15 or newer\.$/);
 

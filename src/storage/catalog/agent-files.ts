@@ -33,6 +33,8 @@ export class AgentFiles {
   private known = new Set<string>();
   private readonly folders: KnownFolders;
   private readonly databases = new Map<string, KnownDatabase>();
+  /** Files that no session can be read from, by the agents that were asked for, until something changes. */
+  private readonly unread = new Map<string, UnreadFile[]>();
 
   constructor({ disk, env, watchFrom }: CatalogOptions, places: readonly AgentPlace[]) {
     this.disk = disk;
@@ -43,6 +45,7 @@ export class AgentFiles {
   async changes(): Promise<FolderChanges> {
     const { folders } = this;
     if (!(await folders.begin())) return NOTHING;
+    this.unread.clear();
     const there = new Map<string, FoundStamp>();
     let count = 0;
     for (const place of this.places)
@@ -61,12 +64,15 @@ export class AgentFiles {
     return { there, removed };
   }
 
-  /** Returns the databases that no session can be read from. */
-  notRead({ agents }: ListRequest): UnreadFile[] {
-    return unreadIn(
-      this.disk,
-      this.places.filter(({ agent }) => agents?.includes(agent)),
-    );
+  /** Returns the databases, tasks and compressed rollouts that no session can be read from. */
+  notRead({ agents = [] }: ListRequest): UnreadFile[] {
+    const wanted = agents.join();
+    const known = this.unread.get(wanted);
+    if (known) return known;
+    const places = this.places.filter(({ agent }) => agents.includes(agent));
+    const found = unreadIn(this.disk, places, this.folders.list);
+    this.unread.set(wanted, found);
+    return found;
   }
 
   close(): void {

@@ -4,19 +4,20 @@ import { homedir } from "node:os";
 import { basename, dirname, join, resolve, sep } from "node:path";
 import { isErrno } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
-import { hasMessage } from "../../core/foreign/cline/cline.ts";
+import { holdsMessage } from "../../core/foreign/cline/cline.ts";
 import { BYTES_SEEN, type SourceBase } from "../../core/foreign/translator.ts";
 import { isJson } from "../../core/json/json.ts";
 import type { UnreadFile } from "../../core/ports/catalog.ts";
-import { type Disk, exists, type Named } from "../fs/disk.ts";
+import { type Disk, exists, type FileInfo, type Named } from "../fs/disk.ts";
 import { beginningOf, infoOrNull, readIfThere, withFile } from "../fs/files.ts";
 import { entriesIn } from "../fs/folders.ts";
 import { agentRoots, type Variables } from "../fs/paths.ts";
+import { clockOf, isSameStamp, isYoung } from "../fs/stamps.ts";
 import { TASK_SCREEN } from "./cline-task.ts";
 import { CAN_DECOMPRESS, isCompressed } from "./compressed.ts";
 import { unreadDatabase } from "./databases.ts";
 import type { ListFolder } from "./known-folders.ts";
-import { recognised, TASK_MESSAGES } from "./source.ts";
+import { TASK_MESSAGES } from "./source.ts";
 
 /** A folder in which an agent keeps session files. */
 export interface AgentPlace {
@@ -261,15 +262,16 @@ export function* filesIn(
 export function unreadIn(
   disk: Disk,
   places: readonly AgentPlace[],
+  list?: ListFolder,
   canDecompress: boolean = CAN_DECOMPRESS,
 ): UnreadFile[] {
   const found: UnreadFile[] = [];
   for (const place of canDecompress ? [] : places.filter(({ sessionIn }) => sessionIn)) {
-    const count = [...filesIn(disk, [place])].filter(isCompressed).length;
+    const count = [...filesIn(disk, [place], list)].filter(isCompressed).length;
     if (count > 0) found.push(unreadRollouts(place, count));
   }
   for (const place of places.filter(({ isDatabase, better }) => isDatabase || better))
-    for (const file of filesIn(disk, [place])) {
+    for (const file of filesIn(disk, [place], list)) {
       const unread = ifAllowed(() => (place.isDatabase ? unreadDatabase : unreadTask)(disk, file, place.agent));
       if (unread) found.push(unread);
     }
@@ -284,7 +286,7 @@ function isBest(
   better: NonNullable<AgentPlace["better"]>,
 ): boolean {
   const { name } = own;
-  const holds = (one: FoundFile): boolean => holdsMessage(disk, one.path);
+  const holds = (one: FoundFile): boolean => canBeRead(disk, one.path);
   const other = files.find((one) => one.name === better[name]);
   if (other) return !holds(other) && holds(own);
   const worse = files.find((one) => better[one.name] === name);
@@ -317,16 +319,34 @@ function unreadRollouts({ agent, folder }: AgentPlace, count: number): UnreadFil
   return { path: folder, agent, text, isDamaged: false };
 }
 
-/** Whether a file of a task has a message that can be read. Of a large one, its beginning tells. */
-function holdsMessage(disk: Disk, path: string): boolean {
+/** Whether a file of a task holds a message, and what the file was then. */
+interface Answer {
+  readonly info: FileInfo;
+  readonly holds: boolean;
+}
+
+/** Answers by path: each list asks about each file several times. */
+const answers = new WeakMap<Disk, Map<string, Answer>>();
+
+/** Whether a file of a task has a message that can be read. */
+function canBeRead(disk: Disk, path: string): boolean {
+  const info = infoOrNull(disk, path);
+  if (info === null) return false;
+  const known = answers.get(disk) ?? new Map<string, Answer>();
+  answers.set(disk, known);
+  const before = known.get(path);
+  if (before && isSameStamp(before.info, info)) return before.holds;
   const bytes = ifAllowed(() => beginningOf(disk, path, BYTES_SEEN + 1));
-  if (!bytes || !ifAllowed(() => recognised(disk, path))) return false;
-  return bytes.length > BYTES_SEEN || hasMessage(bytes);
+  const holds = bytes ? holdsMessage(bytes, bytes.length > BYTES_SEEN) : false;
+  // It may change in this moment and keep its stamp.
+  if (isYoung(info, clockOf(disk))) known.delete(path);
+  else known.set(path, { info, holds });
+  return holds;
 }
 
 /** Returns a file of a task from which nothing can be read, unless it is empty. */
 function unreadTask(disk: Disk, path: string, agent: string): UnreadFile | undefined {
-  const bytes = holdsMessage(disk, path) ? undefined : ifAllowed(() => beginningOf(disk, path, BYTES_SEEN));
+  const bytes = canBeRead(disk, path) ? undefined : ifAllowed(() => beginningOf(disk, path, BYTES_SEEN));
   const text = bytes && Buffer.from(bytes).toString("latin1");
   if (!text || /^\s*(?:\[\s*\]|\{\s*\}|null)?\s*$/.test(text)) return undefined;
   // Of a large one, the end is not looked at.

@@ -58,8 +58,13 @@ export function asOfRoo(translator: Translator): Translator {
   return translator === clineHistory ? rooHistory : translator === clineScreen ? rooScreen : translator;
 }
 
-/** Whether a list has a message, or a line of what is shown, that can be read. */
-export function hasMessage(bytes: Uint8Array): boolean {
+/**
+ * Returns whether a file of a task has a message, or a line of what is shown, that can be read. Of a file that is cut off,
+ * its beginning tells.
+ */
+export function holdsMessage(bytes: Uint8Array, isCut: boolean): boolean {
+  if (listOfMessages(bytes) === null && !isScreen({ bytes })) return false;
+  if (isCut) return true;
   const { parts } = partsOf(bytes, wholeOf(bytes));
   return parts.some((part) => {
     const one = part.isWhole ? parse(bytes, part.start, part.end) : undefined;
@@ -104,7 +109,7 @@ function listOfMessages(bytes: Uint8Array): string | null {
   return /"role"\s*:\s*"(?:user|assistant)"/.test(text) && /"content"\s*:\s*["[]/.test(text) ? text : null;
 }
 
-function isScreen({ bytes }: Beginnings): boolean {
+function isScreen({ bytes }: Pick<Beginnings, "bytes">): boolean {
   const text = new TextDecoder().decode(bytes);
   if (!/^\s*\[\s*\{/.test(text) || listOfMessages(bytes) !== null) return false;
   return /"ts"\s*:\s*\d/.test(text) && /"type"\s*:\s*"(?:say|ask)"/.test(text) && /"(?:say|ask)"\s*:\s*"\w/.test(text);
