@@ -1,8 +1,8 @@
 #!/usr/bin/env node
 /**
- * Starts the program, which lies next to this file in three parts, with the machine code that V8 made of it in an earlier run.
- * Compiling it takes a fifth of the time to the first reply. The code is kept in the user's cache folder, by build, V8
- * version and architecture. `NODE_DISABLE_COMPILE_CACHE=1` turns this off.
+ * Starts the program, which lies next to this file in three parts, with the machine code that V8 made of it in an earlier
+ * run. Compiling it takes a fifth of the time to the first reply. The code is kept in the user's cache folder, by build,
+ * V8 version and architecture. `NODE_DISABLE_COMPILE_CACHE=1` turns this off.
  */
 
 import { createRequire } from "node:module";

@@ -52,7 +52,9 @@ interface Openings {
   readonly stores: SessionStores;
   /** Returns the absolute path of a path from the host. Throws path_outside_root, storage_failed. */
   readonly allowed: (file: string) => string;
-  /** Returns the same of a path that names a session. Throws also not_a_session, for a part of a container. */
+  /** Returns the same of a path that names a session, without a look at the disk. Throws not_a_session for a part of one. */
+  readonly pathAsGiven: (file: string) => string;
+  /** Does the same, and follows links. */
   readonly pathOf: (file: string) => string;
   readonly openLog: (file: string, asReader?: boolean) => Log;
 }
@@ -69,9 +71,14 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
     options.requireAllowed?.(path);
     return path;
   };
-  const pathOf = (file: string): string => {
+  const pathAsGiven = (file: string): string => {
     const path = allowed(file);
-    for (const named of [path, knownPath(disk, path)]) requireNoPart(disk, named);
+    requireNoPart(disk, path);
+    return path;
+  };
+  const pathOf = (file: string): string => {
+    const path = pathAsGiven(file);
+    requireNoPart(disk, knownPath(disk, path));
     return path;
   };
   // An interrupted repair left a container under another name.
@@ -114,7 +121,7 @@ export function openingOf(options: OpeningOptions, { jsonl, memory, v2, foreign 
       }
     },
   };
-  return { stores, allowed, pathOf, openLog };
+  return { stores, allowed, pathAsGiven, pathOf, openLog };
 }
 
 /** Throws not_a_session for a path into a container: its header would open as an empty session with its id. */

@@ -115,7 +115,8 @@ export function makeStores(options: StoresOptions): Stores {
   const memory = memoryStore();
   const foreign = once(() => foreignStore(disk, env, paths.state));
   const named = inFleet === WITHOUT_FLEET ? {} : { copyFor: (path: string) => arrivals.copyFor?.(path) };
-  const { stores, allowed, pathOf, openLog } = openingOf({ ...options, ...named }, { jsonl, memory, v2, foreign });
+  const opening = openingOf({ ...options, ...named }, { jsonl, memory, v2, foreign });
+  const { stores, allowed, pathOf, openLog } = opening;
   const { leaves } = stores;
   /**
    * Whether sessions made from this one are placed in its folder, as both Pis do: when it lies neither below the
@@ -229,7 +230,7 @@ export function makeStores(options: StoresOptions): Stores {
   return {
     ...stores,
     names: ["jsonl", "v2", "memory"],
-    absolute: pathOf,
+    absolute: opening.pathAsGiven,
     arrive: arrivals.arrive,
     ...inFleet.giving({
       openCopy: (file) => openLog(allowed(file)),

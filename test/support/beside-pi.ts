@@ -30,12 +30,13 @@ interface BesideKills {
 function appendBeside(file: string, random: Random): string | undefined {
   let fd: number;
   try {
-    fd = openSync(file, constants.O_WRONLY | constants.O_APPEND);
+    fd = openSync(file, constants.O_RDWR | constants.O_APPEND);
   } catch {
     return undefined;
   }
   try {
-    const ids = [...readFileSync(file, "utf8").matchAll(/"id":"([0-9a-f]{8})"/g)];
+    // By the descriptor: the server may give the file another name at any moment.
+    const ids = [...readFileSync(fd, "utf8").matchAll(/"id":"([0-9a-f]{8})"/g)];
     const id = random.hex(8);
     writeSync(fd, `${userText(id, ids.at(-1)?.[1] ?? null)}\n`);
     return id;

@@ -1,6 +1,5 @@
 /** A session as exported pages show it, in any format. */
 
-import { keptFrom, retainedMessages } from "../context/context.ts";
 import { withAttachments } from "../format/attachments.ts";
 import { ENTRY_ID } from "../format/entry.ts";
 import { contentText, preview, shownText } from "../format/message.ts";
@@ -8,6 +7,7 @@ import { withFewMembers } from "../json/few-members.ts";
 import { memberOf, members, parse } from "../json/json.ts";
 import type { Session } from "../session/session.ts";
 import { branchesOf } from "./branches.ts";
+import { carriedTexts } from "./carried.ts";
 import { LONGEST_WHOLE, shownPart } from "./cut.ts";
 import { foldsOf, headOf, type PageFamily, type PageFold, type PageHead } from "./head.ts";
 import type { PictureRoom } from "./pictures.ts";
@@ -113,10 +113,8 @@ export function pageOf(session: Session, extent: PageExtent, family?: PageFamily
     branchesHere: branchesHere.get(position) ?? [],
   });
   const carriedBy = ({ number, anchor, body }: PageEntry): PageEntry[] => {
-    if (body.type !== "compaction" || !keptFrom(tree, session, number).retained) return [];
-    const line = session.line(number);
-    return retainedMessages(line).map(({ start, end }, index) => {
-      const text = withAttachments(line.subarray(start, end), (sha256, size) => log.attachment(number, sha256, size));
+    if (body.type !== "compaction") return [];
+    return Array.from(carriedTexts(session, number), (text, index) => {
       const message = { type: "message", timestamp: body.timestamp, message: parse(withFewMembers(text)) };
       const own = { number: -1, anchor: `${anchor}.kept.${index + 1}`, branchesHere: [] };
       return { ...own, body: fitted(message, text.length) };

@@ -2,7 +2,7 @@
  * Validates lines as they are usually written, 16 bytes at a time, finds members in them and reads their heads, by a
  * WebAssembly module (fast-path.wat): JavaScript has no instructions for that, and is slow until it is compiled. To return
  * 25 MB of entries takes a process that has just started 62 ms of processor time with it, and 105 ms without. Whatever is
- * unusual in a line is left to validate.ts, to head.ts, and to whoever parses it.
+ * unusual in a line is left to validate.ts, to head.ts, and to the parser.
  */
 
 import { MODULE } from "./fast-path-module.ts";

@@ -233,10 +233,10 @@ export class Workspace {
   open(where: WantedSession, readOnly = false): Session {
     const { sessionId, sessionPath } = where;
     const known =
-      sessionId !== undefined
-        ? (this.openWith(sessionId) ?? this.resumed(where))
-        : sessionPath !== undefined && this.here.at(this.stores.absolute(sessionPath));
-    return known || this.openFile(where, readOnly);
+      sessionId === undefined
+        ? this.here.at(this.stores.absolute(sessionPath as string))
+        : (this.openWith(sessionId) ?? this.resumed(where));
+    return known ?? this.openFile(where, readOnly);
   }
 
   /** Opens a session that is not known to be open; by its id, it may be found to be. */

@@ -13,7 +13,7 @@ export function lookAt<T>(
   sessionPath: string | undefined,
   look: (session: Session) => T,
 ): T {
-  return target ? look(target) : lookInto(workspace, { sessionPath }, look);
+  return target ? look(target) : lookInto(workspace, workspace.open({ sessionPath }), look);
 }
 
 /** Does the same for a session that is named as `open_session` takes it. */
@@ -22,16 +22,12 @@ export async function lookIntoOther<T>(workspace: Workspace, where: Where, look:
   try {
     session = workspace.open(where);
   } catch (error) {
-    return lookInto(workspace, await workspace.lookedUp(where, error), look);
+    session = workspace.open(await workspace.lookedUp(where, error));
   }
-  return looked(workspace, session, look);
+  return lookInto(workspace, session, look);
 }
 
-function lookInto<T>(workspace: Workspace, where: Where, look: (session: Session) => T): T {
-  return looked(workspace, workspace.open(where), look);
-}
-
-function looked<T>(workspace: Workspace, session: Session, look: (session: Session) => T): T {
+function lookInto<T>(workspace: Workspace, session: Session, look: (session: Session) => T): T {
   try {
     return look(session);
   } finally {

@@ -97,10 +97,9 @@ export class KeptUsage {
       const state = family.map((row) => `${row.path}\n${usageState(row)}`).join("\n");
       let counted = this.heirs.get(state);
       if (!counted) {
-        counted = this.countFamily(family, orphans);
+        counted = await this.countFamily(family, orphans);
         if (this.heirs.size >= MANY) this.heirs.clear();
         this.heirs.set(state, counted);
-        await pause();
       }
       for (const [path, usage] of counted) heirs.set(path, usage);
     }
@@ -108,14 +107,21 @@ export class KeptUsage {
     return withHeirs(related, (listed) => heirs.has(listed.path) || hasOriginal(listed));
   }
 
-  private countFamily(family: readonly SessionRow[], orphans: readonly SessionRow[]): Map<string, SessionUsage> {
+  /** Returns the usage of the orphans, as heirs, by path. Others have their turn after each session. */
+  private async countFamily(
+    family: readonly SessionRow[],
+    orphans: readonly SessionRow[],
+  ): Promise<Map<string, SessionUsage>> {
     const ids = new Set<unknown>();
     const heirs = new Map<string, SessionUsage>();
+    const count = async (row: SessionRow, isHeir: boolean): Promise<SessionUsage> => {
+      await pause();
+      return countUsage(this.options, row, this.models, undefined, { ids, isHeir });
+    };
     const most = orphans.toSorted((a, b) => takenOver(b.usage) - takenOver(a.usage));
     try {
-      for (const row of family) countUsage(this.options, row, this.models, undefined, { ids, isHeir: false });
-      for (const row of most)
-        heirs.set(row.path, countUsage(this.options, row, this.models, undefined, { ids, isHeir: true }));
+      for (const row of family) await count(row, false);
+      for (const row of most) heirs.set(row.path, await count(row, true));
     } catch {
       // One of them was removed or may not be read: the next call lists them anew.
     }

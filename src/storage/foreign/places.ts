@@ -320,19 +320,19 @@ function unreadRollouts({ agent, folder }: AgentPlace, count: number): UnreadFil
 }
 
 /** Whether a file of a task holds a message, and what the file was then. */
-interface Answer {
+interface KnownTask {
   readonly info: FileInfo;
   readonly holds: boolean;
 }
 
 /** Answers by path: each list asks about each file several times. */
-const answers = new WeakMap<Disk, Map<string, Answer>>();
+const answers = new WeakMap<Disk, Map<string, KnownTask>>();
 
 /** Whether a file of a task has a message that can be read. */
 function canBeRead(disk: Disk, path: string): boolean {
   const info = infoOrNull(disk, path);
   if (info === null) return false;
-  const known = answers.get(disk) ?? new Map<string, Answer>();
+  const known = answers.get(disk) ?? new Map<string, KnownTask>();
   answers.set(disk, known);
   const before = known.get(path);
   if (before && isSameStamp(before.info, info)) return before.holds;

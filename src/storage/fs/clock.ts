@@ -1,4 +1,7 @@
-/** Milliseconds of a clock that nobody sets; its zero means nothing. Node 20 takes a millisecond to load `performance`. */
+/**
+ * Returns milliseconds of a clock that only goes forward; its zero means nothing. `performance`, which has the same, takes
+ * a millisecond to load.
+ */
 export function readClock(): number {
   const [seconds, nanoseconds] = process.hrtime();
   return seconds * 1e3 + nanoseconds / 1e6;

@@ -80,9 +80,9 @@ export class DatabasePages {
     if (this.pageSize === 0) return "its header is not one of SQLite's";
     const first = this.page(1);
     if (!first) return "it ends within its first page";
-    // The header counts the pages where whoever wrote last knew of that number.
-    const told = first.readUInt32BE(24) === first.readUInt32BE(92) ? first.readUInt32BE(28) : 0;
-    const last = Math.max(told, this.count);
+    // The header counts the pages, unless the program that wrote last was too old to do so.
+    const counted = first.readUInt32BE(24) === first.readUInt32BE(92) ? first.readUInt32BE(28) : 0;
+    const last = Math.max(counted, this.count);
     return this.page(last) ? undefined : `it ends before page ${last}, its last one`;
   }
 

@@ -47,9 +47,9 @@ import type { StoreState } from "./states.ts";
  * Makes the session file active again: the snapshot byte for byte when nothing was appended since, else the snapshot
  * followed by the line of each later entry. A snapshot of version 1 or 2, or with a leaf in its header, cannot be
  * continued: then the header and every line are written as version 3. Without a snapshot they are written too. A
- * snapshot that differs from the file is kept as `<file>.v<version>.bak`. Where the container is gone, the snapshot is all
- * that there is. Throws migration_failed when the session was
- * not migrated, or when a cutover that was cut off has no file to go back to; then the store is FAILED.
+ * snapshot that differs from the file is kept as `<file>.v<version>.bak`. If the container is gone, the snapshot becomes the
+ * session. Throws migration_failed when the session was not migrated, or when a cutover that was cut off has no file to go
+ * back to; then the store is FAILED.
  */
 export async function rollBack(options: MigrationOptions, path: string, wishes: Wishes = {}): Promise<Migrated> {
   const run = new MigrationRun(options, locationOf(options.disk, path), wishes);
@@ -65,7 +65,7 @@ async function back(run: MigrationRun): Promise<Migrated> {
     await finishRollback(run, pointer);
     return isBack(run, pointer);
   }
-  const isLost = isAbsent(disk, folderOf(disk, location.container)) && fileBehind(run, pointer) !== undefined;
+  const isLost = isGone(run) && fileBehind(run, pointer) !== undefined;
   if (pointer.phase !== "cutover_commit" && isContainer(disk, location.container, pointer) && !isLost)
     return restore(run, pointer, wishes.reason ?? pointer.reason ?? "rollback was asked for");
   await forceBack(run, wishes.reason ?? pointer.reason ?? (isLost ? "the container is missing" : UNFINISHED));
@@ -101,6 +101,9 @@ export async function forceBack(run: MigrationRun, reason: string, isHeld = fals
     run.lockPaths(headerFile(location.container), source, snapshotOf(source));
     // Whoever had the locks until now may have brought the migration to its end.
     if (pointerAt(disk, location.pointer)?.phase !== pointer.phase) throw endedMeanwhile();
+    // A container that was missing may be there again.
+    if (pointer.phase !== "cutover_commit" && isContainer(disk, location.container, pointer) && !isGone(run))
+      throw endedMeanwhile();
   }
   const target = fileBehind(run, pointer);
   if (target === undefined) {
@@ -119,6 +122,10 @@ export async function forceBack(run: MigrationRun, reason: string, isHeld = fals
   const after: Pointer = { ...pointer, active: run.format, phase: "rollback", reason };
   await run.publish(after);
   await finishRollback(run, after, { isHeld: true });
+}
+
+function isGone({ disk, location }: MigrationRun): boolean {
+  return isAbsent(disk, folderOf(disk, location.container));
 }
 
 /** Returns the file of the session that a container took the place of, under its own name or as the frozen copy. */

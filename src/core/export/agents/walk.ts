@@ -4,7 +4,7 @@
  * and a call without one gets a result that says so.
  */
 
-import { type Edit, editsAmong, keptFrom, messageText, retainedMessages } from "../../context/context.ts";
+import { type Edit, editsAmong, messageText } from "../../context/context.ts";
 import { Tally } from "../../foreign/fidelity.ts";
 import { isObject, type JsonObject, NO_TIME, timeIn } from "../../foreign/messages.ts";
 import { withAttachments } from "../../format/attachments.ts";
@@ -12,6 +12,7 @@ import { stringOf, toolCalls } from "../../format/message.ts";
 import { bytesOf, concat, parse } from "../../json/json.ts";
 import type { Fidelity } from "../../ports/fidelity.ts";
 import type { Session } from "../../session/session.ts";
+import { carriedTexts } from "../carried.ts";
 import { type AgentFormat, dropped, type Outgoing, type OutgoingCall, type OutgoingEntry } from "./format.ts";
 import { lineOf } from "./lines.ts";
 import { OpenCalls } from "./open-calls.ts";
@@ -227,19 +228,14 @@ export class ExportWalk {
   /** Yields the messages that a compaction carries as entries. They are copies, whose usage was counted before. */
   private *carriedBy(position: number): Generator<OutgoingEntry> {
     const { session, time: at } = this;
-    const { retained = 0 } = keptFrom(session.tree, session, position);
-    if (retained === 0) return;
-    const all = session.line(position);
-    for (const [index, { start, end }] of retainedMessages(all).entries()) {
-      const text = withAttachments(all.subarray(start, end), (sha256, size) =>
-        session.log.attachment(position, sha256, size),
-      );
+    let index = 0;
+    for (const text of carriedTexts(session, position)) {
       const { usage: _, ...message } = parse(text) as JsonObject;
       const type = ENTRY_OF_ROLE[stringOf(message.role)] ?? "message";
       const line = concat([bytesOf('{"message":'), text, bytesOf("}")]);
       yield {
         position,
-        id: `${session.log.nodes.id(position)}/kept${index}`,
+        id: `${session.log.nodes.id(position)}/kept${index++}`,
         at,
         entry: type === "message" ? { type, message } : { ...message, type },
         line,
