@@ -1,12 +1,14 @@
 /** The files of a task of Cline's or Roo Code's together: what the model sees of the messages, and which file is the session. */
 
+import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { SurveyFacts } from "../../src/core/foreign/survey.ts";
 import { agentPlaces, filesIn, unreadIn } from "../../src/storage/foreign/places.ts";
-import type { Disk } from "../../src/storage/fs/disk.ts";
+import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { diskWithForeign, foreignSessionOn, requireSound, strictContext } from "../support/foreign/checks.ts";
 import { ClineWriter, use, wholeClineScreen } from "../support/foreign/cline.ts";
+import { temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 const TASK = "1784094124598";
@@ -157,6 +159,34 @@ describe("which file of a task is the session", () => {
       expect(unreadIn(disk, own)).toEqual([]);
     },
   );
+
+  test("no file is read a second time while it stays the same", () => {
+    const place = temporaryPlace();
+    const folder = join(place.home, "data", "tasks", "1784094124598");
+    const messages = join(folder, "api_conversation_history.json");
+    mkdirSync(folder, { recursive: true });
+    writeFileSync(messages, longTask().text);
+    writeFileSync(join(folder, "ui_messages.json"), screen);
+    const own = agentPlaces({ HOME: place.home, CLINE_DIR: place.home });
+    const read: string[] = [];
+    // What has just been written may change once more under the same stamp.
+    const before = Date.now() - 60_000;
+    const disk: Disk = {
+      ...realDisk,
+      info: (path, plain) => ({ ...realDisk.info(path, plain), modified: before, changed: before }),
+      openRead(path, plain) {
+        read.push(path);
+        return realDisk.openRead(path, plain);
+      },
+    };
+    const found = () => [[...filesIn(disk, own)], unreadIn(disk, own)];
+    expect(found()).toEqual([[messages], []]);
+    expect(read.splice(0)).toContain(messages);
+    expect(found()).toEqual([[messages], []]);
+    expect(read).toEqual([]);
+    writeFileSync(messages, "[]");
+    expect(found()).toEqual([[join(folder, "ui_messages.json")], []]);
+  });
 
   test("messages that are torn behind the first, or begin with a long one, count", () => {
     expect(found(longTask().text.slice(0, 700), screen)).toEqual(["api_conversation_history.json"]);
