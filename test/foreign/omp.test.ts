@@ -62,6 +62,19 @@ test("a picture without bytes is a text for the model, and a warning names it", 
   );
 });
 
+test("an entry with an empty type is kept, and what names it as its parent continues the entry before", () => {
+  const { text } = wholeOmpSession();
+  const place = { timestamp: "2026-01-24T16:22:26.831Z" };
+  const added = [
+    { ...place, type: "", id: "000000f1", parentId: null },
+    { ...place, type: "session", id: "000000f2", parentId: "000000f1" },
+    { ...place, type: "custom", customType: "x", id: "000000f3", parentId: "000000f2" },
+  ];
+  const session = foreignSession(`${text.trimEnd()}\n${added.map((one) => JSON.stringify(one)).join("\n")}\n`);
+  requireSound(session);
+  expect(entriesOf(session).at(-1)?.id).toBe("000000f3");
+});
+
 test("a file without a title is oh-my-pi's by its place; subagents name who began them; each agent is listed", async () => {
   const place = temporaryPlace();
   const main = new OmpWriter("", { title: "Older" });

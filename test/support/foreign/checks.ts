@@ -76,12 +76,12 @@ function leavesOf({ log: { nodes } }: Session): number[] {
  * Requires of each leaf that every call has its result directly after it, that no result comes without its call, and that
  * nothing else than texts and pictures is given to the model: providers refuse the whole conversation otherwise.
  */
-export function requirePairedAtEveryLeaf(session: Session): number {
+export function requirePairedAtEveryLeaf(session: Session, areAsWritten = false): number {
   const { nodes } = session.log;
   const leaves = leavesOf(session);
   for (const position of leaves) {
     const messages = strictContext(session, position);
-    expect(pairingFault(messages) ?? givenFault(messages), `at entry ${nodes.id(position)}`).toBeNull();
+    expect(pairingFault(messages) ?? givenFault(messages, areAsWritten), `at entry ${nodes.id(position)}`).toBeNull();
   }
   return leaves.length;
 }
@@ -106,12 +106,19 @@ export function pairingFault(messages: readonly Record<string, unknown>[]): stri
   return open.length > 0 ? `the results of ${open.join(", ")} are missing at the end` : null;
 }
 
-/** Returns which message has something for the model that is neither a text nor a picture; null where none has. */
-function givenFault(messages: readonly Record<string, unknown>[]): string | null {
+/**
+ * Returns which message has something for the model that is neither a text nor a picture; null where none has. Messages
+ * that are kept as written may have other blocks, but no picture without bytes.
+ */
+function givenFault(messages: readonly Record<string, unknown>[], areAsWritten: boolean): string | null {
   for (const [n, { role, content }] of messages.entries()) {
     if (role === "assistant" || !Array.isArray(content)) continue;
-    for (const { type, text, data, mimeType } of content) {
-      const isFine = type === "text" ? typeof text === "string" : type === "image" && data !== "" && mimeType !== "";
+    for (const block of content) {
+      const { type, text, data, mimeType } = block ?? {};
+      const isPicture = type === "image" && data !== "" && mimeType !== "";
+      const isFine = areAsWritten
+        ? isPicture || type !== "image"
+        : isPicture || (type === "text" && typeof text === "string");
       if (!isFine) return `message ${n} of ${role} has a block of the type ${type}`;
     }
   }
@@ -165,11 +172,11 @@ function requireSoundTree(session: Session): void {
   }
 }
 
-/** Everything that holds for every file, damaged or not. */
-export function requireSound(session: Session): void {
+/** Everything that holds for every file, damaged or not; oh-my-pi's messages are as written. */
+export function requireSound(session: Session, areAsWritten = false): void {
   fidelityOf(session.log);
   requireSoundTree(session);
-  requirePairedAtEveryLeaf(session);
+  requirePairedAtEveryLeaf(session, areAsWritten);
 }
 
 /** Returns lines that were damaged in one of many ways. */

@@ -55,7 +55,9 @@ export class OmpTranslation implements Translation {
     const { type, id, timestamp } = value;
     if (type === "title" && source.number === 1) return this.takeTitle(value);
     if (type === "session" && !this.header) return this.takeHeader(value);
-    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
+    // The log takes no entry whose type or id is empty.
+    if (typeof type !== "string" || type === "" || typeof id !== "string" || id === "")
+      return this.keepRaw(source, "(unknown)");
     this.time = timeIn(timestamp, this.time);
     if (type === "session_init") this.isOfSubagent = true;
     const at = textIn(timestamp) ?? this.time;

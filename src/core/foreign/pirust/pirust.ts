@@ -82,7 +82,9 @@ class PiTranslation implements Translation {
       const warning = "The database has a medium that is only there: migrate_session takes media along.";
       return { kind: "medium", fate: "dropped", warning };
     }
-    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
+    // The log takes no entry whose type or id is empty.
+    if (typeof type !== "string" || type === "" || typeof id !== "string" || id === "")
+      return this.keepRaw(source, "(unknown)");
     this.time = timeIn(timestamp, this.time);
     const at = textIn(timestamp) ?? this.time;
     const above = parentId === null ? null : (textIn(parentId) ?? this.end);
