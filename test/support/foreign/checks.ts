@@ -101,7 +101,7 @@ export function pairingFault(messages: readonly Record<string, unknown>[]): stri
     }
     if (open.length > 0) return `message ${n} comes before the results of ${open.join(", ")}`;
     if (role !== "assistant" || !Array.isArray(content)) continue;
-    open = content.filter(({ type }) => type === "toolCall").map(({ id }) => String(id));
+    open = content.filter((block) => block?.type === "toolCall").map(({ id }) => String(id));
   }
   return open.length > 0 ? `the results of ${open.join(", ")} are missing at the end` : null;
 }
@@ -153,7 +153,7 @@ export function leftOut(session: Session): LeftOut {
 
 function idsIn(messages: readonly Record<string, unknown>[]): { calls: Set<string>; results: Set<string> } {
   const calls = messages.flatMap(({ role, content }) =>
-    role === "assistant" && Array.isArray(content) ? content.filter(({ type }) => type === "toolCall") : [],
+    role === "assistant" && Array.isArray(content) ? content.filter((block) => block?.type === "toolCall") : [],
   );
   const results = messages.filter(({ role }) => role === "toolResult");
   return {
