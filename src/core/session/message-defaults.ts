@@ -7,7 +7,7 @@ import type { Model } from "../context/context.ts";
 import { UNKNOWN_MODEL } from "../context/models.ts";
 import { type Draft, setMembers } from "../format/entry.ts";
 import { inTextBlock, toolCalls } from "../format/message.ts";
-import { bytesOf, concat, memberOf, members } from "../json/json.ts";
+import { bytesOf, concat, memberOf, members, type Range } from "../json/json.ts";
 import { ROOT } from "../tree/nodes.ts";
 import type { Session } from "./session.ts";
 
@@ -38,22 +38,26 @@ export function gapOf(message: Members): string | null {
  */
 export function completedDraft(text: Uint8Array, draft: Members, around: Surroundings): Uint8Array {
   if (draft.type !== "message" || !isObject(draft.message)) return text;
-  const member = memberOf(members(text) ?? [], "message");
-  if (!member) return text;
-  const message = text.subarray(member.start, member.end);
-  const lacking = lackingOf(message, draft.message, around);
+  // Most messages lack nothing, and their text need not be looked through.
+  let found: Range | undefined;
+  const messageText = (): Uint8Array => {
+    found ??= memberOf(members(text) ?? [], "message");
+    return found ? text.subarray(found.start, found.end) : EMPTY;
+  };
+  const lacking = lackingOf(messageText, draft.message, around);
   if (Object.keys(lacking).length === 0) return text;
-  return concat([text.subarray(0, member.start), setMembers(message, lacking), text.subarray(member.end)]);
+  const completed = setMembers(messageText(), lacking);
+  return found ? concat([text.subarray(0, found.start), completed, text.subarray(found.end)]) : text;
 }
 
-function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Record<string, Uint8Array> {
+function lackingOf(text: () => Uint8Array, message: Members, around: Surroundings): Record<string, Uint8Array> {
   const { role, content } = message;
   const lacking: Record<string, Uint8Array> = {};
   const put = (name: string, value: unknown): void => {
     lacking[name] = bytesOf(JSON.stringify(value));
   };
   if (role !== "user" && role !== "assistant" && role !== "toolResult") return lacking;
-  if (role !== "user" && typeof content === "string") lacking.content = inTextBlock(valueIn(text, "content"));
+  if (role !== "user" && typeof content === "string") lacking.content = inTextBlock(valueIn(text(), "content"));
   else if (!Array.isArray(content) && typeof content !== "string") put("content", []);
   if (role !== "assistant") return lacking;
   const { provider, model, api } = message;
@@ -75,9 +79,10 @@ function lackingOf(text: Uint8Array, message: Members, around: Surroundings): Re
 }
 
 const COUNTS = ["input", "output", "cacheRead", "cacheWrite"];
+const COSTS = [...COUNTS, "total"];
 
 /** Returns the usage of a message, completed with what it lacks; undefined if it lacks nothing. */
-function usageText(message: Uint8Array, usage: unknown): Uint8Array | undefined {
+function usageText(message: () => Uint8Array, usage: unknown): Uint8Array | undefined {
   const given: Members = isObject(usage) ? usage : {};
   const lacking: Record<string, Uint8Array> = {};
   let total = 0;
@@ -85,16 +90,17 @@ function usageText(message: Uint8Array, usage: unknown): Uint8Array | undefined 
     if (typeof given[name] === "number") total += given[name];
     else lacking[name] = ZERO;
   if (typeof given.totalTokens !== "number") lacking.totalTokens = bytesOf(String(total));
-  const text = isObject(usage) ? valueIn(message, "usage") : EMPTY;
   const { cost } = given;
-  const missing = [...COUNTS, "total"].filter((name) => !isObject(cost) || typeof cost[name] !== "number");
+  const missing = COSTS.filter((name) => !isObject(cost) || typeof cost[name] !== "number");
+  if (missing.length === 0 && Object.keys(lacking).length === 0) return undefined;
+  const text = isObject(usage) ? valueIn(message(), "usage") : EMPTY;
   if (missing.length > 0) {
     const zeros = Object.fromEntries(missing.map((name) => [name, ZERO]));
     // Some writers give only the sum.
     if (typeof cost === "number") zeros.total = valueIn(text, "cost");
     lacking.cost = setMembers(isObject(cost) ? valueIn(text, "cost") : EMPTY, zeros);
   }
-  return Object.keys(lacking).length === 0 ? undefined : setMembers(text, lacking);
+  return setMembers(text, lacking);
 }
 
 const EMPTY = bytesOf("{}");

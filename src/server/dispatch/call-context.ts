@@ -38,12 +38,12 @@ export class CallContext implements CommandContext {
   private readonly caller: Caller;
   private readonly call: Call;
   private readonly events: PendingEvent[];
-  private readonly hooks: CallHooks;
+  private readonly hooks: () => CallHooks;
   /** The session that it names. Another one may get the same id while the host is asked. */
   private named: Session | null;
 
   /** `session`: the one in whose lane it runs, unless that is the current one's. */
-  constructor(caller: Caller, call: Call, events: PendingEvent[], hooks: CallHooks, session: Session | null) {
+  constructor(caller: Caller, call: Call, events: PendingEvent[], hooks: () => CallHooks, session: Session | null) {
     this.workspace = caller.workspace;
     this.server = caller.server;
     this.settings = caller.settings;
@@ -88,13 +88,13 @@ export class CallContext implements CommandContext {
   }
 
   asks(hook: HookName): boolean {
-    return this.hooks.has(hook);
+    return this.hooks().has(hook);
   }
 
   async ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer> {
     const { peer, head } = this.call;
     const { leafId } = this.session;
-    const answer = this.hooks.ask(hook, payload);
+    const answer = this.hooks().ask(hook, payload);
     // Meanwhile nobody stands where a peer does; its call goes on there.
     if (peer) this.session.heads.resume();
     try {

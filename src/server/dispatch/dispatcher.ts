@@ -496,12 +496,15 @@ export class Dispatcher implements ReplyHost {
 
   private contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext {
     const caller: Caller = (call.peer as CallingPeer | undefined) ?? this;
+    return new CallContext(caller, call, events, () => this.hooksOf(lane, call, caller), this.lanes.ownerOf(lane));
+  }
+
+  private hooksOf(lane: Lane, call: Call, caller: Caller): CallHooks {
     const hooks = this.sharing?.hooksOf(this.lanes.sessionOf(lane), caller.hooks) ?? caller.hooks;
-    const callHooks: CallHooks = {
+    return {
       has: (name) => hooks.has(name),
       ask: (name, payload) => lane.ask(call, [hooks, name, payload], () => this.goOn(lane)),
     };
-    return new CallContext(caller, call, events, callHooks, this.lanes.ownerOf(lane));
   }
 
   askForHolder(session: Session, name: HookName, payload: Payload): Question {

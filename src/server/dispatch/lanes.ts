@@ -31,8 +31,8 @@ export class Lanes {
   }
 
   get pending(): number {
-    let pending = 0;
-    for (const lane of this) pending += lane.pending;
+    let pending = this.main.pending + this.sessionless.pending;
+    for (const lane of this.active) pending += lane.pending;
     return pending;
   }
 

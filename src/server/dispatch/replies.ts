@@ -228,9 +228,9 @@ export class Replies {
     if (!session) return;
     this.reportDurability(session);
     try {
-      notifyForeign(session, session.foreign.fresh(), (name, payload) =>
-        this.announce(session, eventOf(session, name, payload)),
-      );
+      const fresh = session.foreign.fresh();
+      if (fresh)
+        notifyForeign(session, fresh, (name, payload) => this.announce(session, eventOf(session, name, payload)));
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
       // The tree cannot be read for now; the next reply tries again.

@@ -35,9 +35,12 @@ export class FileTail {
     this.pending.push({ start, length: bytes.length, lines, crc: crc32(bytes) });
   }
 
-  /** Forgets the pending writes that begin before an offset, by default all. */
+  /** Forgets the pending writes that begin before an offset, by default all. They are in the order of the file. */
   forgetPending(before = Number.POSITIVE_INFINITY): void {
-    if (this.pending.length > 0) this.pending = this.pending.filter(({ start }) => start >= before);
+    const { pending } = this;
+    let count = 0;
+    while (count < pending.length && pending[count].start < before) count++;
+    pending.splice(0, count);
   }
 
   /** Whether the pending writes are there as we wrote them, and another program wrote after them. */

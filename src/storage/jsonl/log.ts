@@ -365,7 +365,8 @@ export class JsonlBackend implements Backend {
     };
     await keptInBoth(keep, count, elsewhere);
     // What is durable in a file without its name is lost.
-    if (!isSameFile(disk.info(this.path), file.info())) throw removedByAnother("replaced the session's file");
+    if (!isSameFile(disk.info(this.path), file.seen ?? file.info()))
+      throw removedByAnother("replaced the session's file");
     requireCurrent();
     this.markDurable(count, size);
   }

@@ -91,9 +91,10 @@ export function pairingFault(messages: readonly Record<string, unknown>[]): stri
   let open: string[] = [];
   for (const [n, { role, content, toolCallId }] of messages.entries()) {
     if (role === "toolResult") {
-      // Where an id is empty, the order pairs (core/context/pairing.ts).
-      const exact = open.indexOf(String(toolCallId));
-      const at = exact >= 0 ? exact : toolCallId === "" ? 0 : open.indexOf("");
+      // Where an id is empty or no string, the order pairs (core/context/pairing.ts).
+      const id = typeof toolCallId === "string" ? toolCallId : "";
+      const exact = open.indexOf(id);
+      const at = exact >= 0 ? exact : id === "" ? 0 : open.indexOf("");
       if (at < 0 || open.length === 0)
         return `message ${n} is a result of ${toolCallId}, which was not called just before`;
       open.splice(at, 1);
@@ -101,7 +102,7 @@ export function pairingFault(messages: readonly Record<string, unknown>[]): stri
     }
     if (open.length > 0) return `message ${n} comes before the results of ${open.join(", ")}`;
     if (role !== "assistant" || !Array.isArray(content)) continue;
-    open = content.filter((block) => block?.type === "toolCall").map(({ id }) => String(id));
+    open = content.filter((block) => block?.type === "toolCall").map(({ id }) => (typeof id === "string" ? id : ""));
   }
   return open.length > 0 ? `the results of ${open.join(", ")} are missing at the end` : null;
 }
