@@ -24,21 +24,22 @@ export default command({
           "stopReason, timestamp, provider, model and api, of the model that the path names",
       ),
   },
-  result: z.object({
-    entryIds: z.array(z.string()),
-    leafId: z.string().nullable(),
-    warnings: z
-      .array(
-        z.object({
-          path: z.string().describe("the member that it is about, such as `entries.0.message.role`"),
-          message: z.string(),
-        }),
-      )
-      .optional()
-      .describe(
-        "what was stored but may be a mistake, of the blocks of an entry the first ten; absent when there is nothing to report",
-      ),
-  }),
+  result: () =>
+    z.object({
+      entryIds: z.array(z.string()),
+      leafId: z.string().nullable(),
+      warnings: z
+        .array(
+          z.object({
+            path: z.string().describe("the member that it is about, such as `entries.0.message.role`"),
+            message: z.string(),
+          }),
+        )
+        .optional()
+        .describe(
+          "what was stored but may be a mistake, of the blocks of an entry the first ten; absent when there is nothing to report",
+        ),
+    }),
   failures: ["entry_not_found", "invalid_entry", "invalid_boundary"],
   example: {
     params: {

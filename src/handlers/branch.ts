@@ -11,16 +11,17 @@ import { checkedAnswer, leafAsked, veto } from "./shared/hooks.ts";
 import { leaving } from "./shared/leaving.ts";
 import { requireOne } from "./shared/two-names.ts";
 
-const result = z.object({
-  cancelled: z.boolean(),
-  ...veto,
-  leafId: z.string().nullable(),
-  text: z.string().optional(),
-  summaryEntryId: z.string().optional(),
-  durable: z
-    .boolean()
-    .describe("false on a session that is read-only or not on disk: the move lasts as long as this process"),
-});
+const result = () =>
+  z.object({
+    cancelled: z.boolean(),
+    ...veto,
+    leafId: z.string().nullable(),
+    text: z.string().optional(),
+    summaryEntryId: z.string().optional(),
+    durable: z
+      .boolean()
+      .describe("false on a session that is read-only or not on disk: the move lasts as long as this process"),
+  });
 
 export default command({
   name: "branch",
@@ -96,7 +97,7 @@ interface Move {
 }
 
 /** Asks the host first. Its answer may add the summary and the label that the request left out. */
-async function consult(context: CommandContext, wanted: Move): Promise<z.input<typeof result>> {
+async function consult(context: CommandContext, wanted: Move): Promise<z.input<ReturnType<typeof result>>> {
   const { session } = context;
   const { target, label } = wanted;
   const preparation = leaving(session, target, { userWantsSummary: wanted.summary !== undefined, label });
@@ -110,7 +111,7 @@ async function consult(context: CommandContext, wanted: Move): Promise<z.input<t
   return move(context, { ...wanted, summary, label: label ?? checked.label });
 }
 
-function move(context: CommandContext, { target, text, summary, label }: Move): z.input<typeof result> {
+function move(context: CommandContext, { target, text, summary, label }: Move): z.input<ReturnType<typeof result>> {
   const { session } = context;
   const oldLeafId = session.leafId;
   const parentId = session.idOrNull(target);

@@ -7,7 +7,7 @@ export default command({
   summary:
     "Copies the whole current path into a new session and makes that the current one. Its file is where a fork's would be.",
   effect: "replace",
-  result: z.object(replacement),
+  result: () => z.object(replacement),
   failures: ["already_exists"],
   example: { params: {}, result: forkedExample },
   async run(context) {

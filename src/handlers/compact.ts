@@ -7,15 +7,16 @@ import { type CommandContext, command } from "./shared/command.ts";
 import { compactionPreparationOf } from "./shared/compaction.ts";
 import { checkedAnswer, leafAsked, veto } from "./shared/hooks.ts";
 
-const result = z.object({
-  cancelled: z.boolean(),
-  ...veto,
-  entryId: z.string().optional(),
-  summary: z.string().optional(),
-  firstKeptEntryId: z.string().optional(),
-  tokensBefore: z.number().optional(),
-  details: z.unknown().optional(),
-});
+const result = () =>
+  z.object({
+    cancelled: z.boolean(),
+    ...veto,
+    entryId: z.string().optional(),
+    summary: z.string().optional(),
+    firstKeptEntryId: z.string().optional(),
+    tokensBefore: z.number().optional(),
+    details: z.unknown().optional(),
+  });
 
 export default command({
   name: "compact",
@@ -45,14 +46,16 @@ export default command({
     const [entryId] = entryIds;
     const { session } = context;
     const { summary, firstKeptEntryId, tokensBefore, details } = session.entry(session.position(entryId));
-    return { cancelled: false, entryId, summary, firstKeptEntryId, tokensBefore, details } as z.input<typeof result>;
+    return { cancelled: false, entryId, summary, firstKeptEntryId, tokensBefore, details } as z.input<
+      ReturnType<typeof result>
+    >;
   },
 });
 
 async function compacted(
   context: CommandContext,
   customInstructions: string | undefined,
-): Promise<z.input<typeof result>> {
+): Promise<z.input<ReturnType<typeof result>>> {
   const { session } = context;
   const preparation = compactionPreparationOf(context, { customInstructions });
   const branchEntries = Raw.array(() => session.log.readMany(session.tree.path(), true));

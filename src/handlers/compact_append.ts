@@ -20,7 +20,7 @@ export default command({
     usage: z.unknown().optional(),
     fromHook: z.boolean().optional().describe("whether an extension wrote the summary"),
   },
-  result: z.object({ entryId: z.string(), leafId: z.string(), firstKeptEntryId: z.string() }),
+  result: () => z.object({ entryId: z.string(), leafId: z.string(), firstKeptEntryId: z.string() }),
   failures: ["invalid_boundary"],
   example: {
     params: { summary: "The user asked for X; Y is done.", firstKeptEntryId: "c3d4e5f6", tokensBefore: 50000 },

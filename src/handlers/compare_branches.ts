@@ -93,13 +93,14 @@ export default command({
       .optional()
       .describe(`entries of each side that are returned at most; ${USUAL} by default`),
   },
-  result: z.object({
-    commonAncestorId: z.string().nullable().describe("the last entry that both have; null when there is none"),
-    commonShownId: z.string().nullable().describe("the last entry up to there that a tree without settings shows"),
-    commonEntryCount: z.number().int(),
-    a: side,
-    b: side,
-  }),
+  result: () =>
+    z.object({
+      commonAncestorId: z.string().nullable().describe("the last entry that both have; null when there is none"),
+      commonShownId: z.string().nullable().describe("the last entry up to there that a tree without settings shows"),
+      commonEntryCount: z.number().int(),
+      a: side,
+      b: side,
+    }),
   failures: [
     "entry_not_found",
     "ambiguous_id",

@@ -12,11 +12,12 @@ export default command({
   effect: "write",
   ofAny: true,
   params: { sessionPath },
-  result: z.object({
-    checkpointSeq: z.number().int().describe("counts from 1"),
-    headEntryId: z.string(),
-    entryCount: z.number().int(),
-  }),
+  result: () =>
+    z.object({
+      checkpointSeq: z.number().int().describe("counts from 1"),
+      headEntryId: z.string(),
+      entryCount: z.number().int(),
+    }),
   failures: ["unsupported_command", "not_a_session", "path_outside_root", "session_locked"],
   example: { params: {}, result: { checkpointSeq: 1, headEntryId: "d4e5f6a7", entryCount: 4 } },
   async run(context, { sessionPath: path }) {

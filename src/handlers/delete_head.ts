@@ -10,7 +10,7 @@ export default command({
     "stays, as a branch. Who stands at it goes on from there, and brings it back by the next write.",
   effect: "write",
   params: { head: headName },
-  result: z.object({ head: z.string() }),
+  result: () => z.object({ head: z.string() }),
   failures: ["head_not_found"],
   example: { params: { head: "reviewer" }, result: { head: "reviewer" } },
   run({ session, key }, { head }) {

@@ -22,14 +22,15 @@ export default command({
     ...wishes,
     permanent: z.boolean().optional().describe("unlink it at once; it cannot be restored"),
   },
-  result: z.object({
-    operationId,
-    ...moved,
-    movedTo: z.string().optional().describe("where it is now; missing when unlinked or not known"),
-    trash: z
-      .enum(["desktop", "own", "none"])
-      .describe("desktop: by the trash command; own: restore_session brings it back; none: it was unlinked"),
-  }),
+  result: () =>
+    z.object({
+      operationId,
+      ...moved,
+      movedTo: z.string().optional().describe("where it is now; missing when unlinked or not known"),
+      trash: z
+        .enum(["desktop", "own", "none"])
+        .describe("desktop: by the trash command; own: restore_session brings it back; none: it was unlinked"),
+    }),
   failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl" },

@@ -14,7 +14,7 @@ export default command({
       .nullable()
       .describe("its new content, or null to leave it out; the latest edit on the path counts"),
   },
-  result: z.object({ entryId: z.string().describe("of the context_edit entry") }),
+  result: () => z.object({ entryId: z.string().describe("of the context_edit entry") }),
   failures: ["entry_not_found"],
   example: {
     params: { targetId: "a1b2c3d4", replacement: { content: "(a long listing, left out)" } },

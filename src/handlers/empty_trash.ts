@@ -24,12 +24,13 @@ export default command({
     before: z.string().optional().describe("only what was deleted before this time, ISO 8601; all by default"),
     dryRun: z.boolean().optional(),
   },
-  result: z.object({
-    operationId: z.string().nullable().describe("of the record; null when nothing was removed"),
-    items: z.array(item).describe("that were removed, or would be"),
-    totalBytes: z.number().int(),
-    kept: z.array(z.object({ itemPath: z.string(), reason: z.string() })),
-  }),
+  result: () =>
+    z.object({
+      operationId: z.string().nullable().describe("of the record; null when nothing was removed"),
+      items: z.array(item).describe("that were removed, or would be"),
+      totalBytes: z.number().int(),
+      kept: z.array(z.object({ itemPath: z.string(), reason: z.string() })),
+    }),
   failures: ["read_only", "storage_failed"],
   example: {
     params: { before: "2026-01-24T16:22:26.831Z", dryRun: true },

@@ -22,7 +22,7 @@ export default command({
     ...pageParams,
     ...redactionParams,
   },
-  result: z.object({ path: z.string(), ...pageResult, ...redactionResult }),
+  result: () => z.object({ path: z.string(), ...pageResult, ...redactionResult }),
   failures: ["path_outside_root", "already_exists", "unjudged", "storage_full", "storage_failed"],
   example: { params: { outputPath: "session.html" }, result: { path: "/home/me/app/session.html" } },
   async run(context, params) {

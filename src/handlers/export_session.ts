@@ -55,28 +55,29 @@ export default command({
       .optional()
       .describe(`training: the text before the role in the first user message; ${SEED_MARKER} by default`),
   },
-  result: z.object({
-    sessionId: z.string(),
-    path: z.string().optional().describe("where it was written"),
-    content: z.string().optional().describe("when no outputPath was given"),
-    records: z.number().int().optional().describe("training: how many"),
-    ...pageResult,
-    ...redactionResult,
-    resume: z
-      .object({
-        sessionId: z.string().describe("of the session in the file"),
-        path: z
-          .string()
-          .optional()
-          .describe("where the agent looks for the file; missing for a session without a working directory"),
-        command: z.string().describe("of a shell, which resumes it once the file is there"),
-      })
-      .optional()
-      .describe("claude, codex: how the file is resumed. Nothing is put there unless outputPath says so"),
-    fidelity: fidelity
-      .optional()
-      .describe("claude, codex: what became of the entries; record is an entry's number, from 1"),
-  }),
+  result: () =>
+    z.object({
+      sessionId: z.string(),
+      path: z.string().optional().describe("where it was written"),
+      content: z.string().optional().describe("when no outputPath was given"),
+      records: z.number().int().optional().describe("training: how many"),
+      ...pageResult,
+      ...redactionResult,
+      resume: z
+        .object({
+          sessionId: z.string().describe("of the session in the file"),
+          path: z
+            .string()
+            .optional()
+            .describe("where the agent looks for the file; missing for a session without a working directory"),
+          command: z.string().describe("of a shell, which resumes it once the file is there"),
+        })
+        .optional()
+        .describe("claude, codex: how the file is resumed. Nothing is put there unless outputPath says so"),
+      fidelity: fidelity()
+        .optional()
+        .describe("claude, codex: what became of the entries; record is an entry's number, from 1"),
+    }),
   failures: [
     "not_a_session",
     "entry_not_found",

@@ -10,10 +10,11 @@ export default command({
     "were writing, locks that they left, a damaged catalog. get_health lists it before. Touches no session.",
   effect: "server",
   params: { kinds: z.array(z.enum(FIX_KINDS)).optional().describe("only these; all by default") },
-  result: z.object({
-    fixed: z.array(fix),
-    failed: z.array(z.object({ fix, reason: z.string() })),
-  }),
+  result: () =>
+    z.object({
+      fixed: z.array(fix),
+      failed: z.array(z.object({ fix, reason: z.string() })),
+    }),
   failures: ["read_only", "storage_failed"],
   example: { params: { kinds: ["state_permissions"] }, result: { fixed: [], failed: [] } },
   async run({ workspace }, { kinds }) {

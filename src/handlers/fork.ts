@@ -18,10 +18,11 @@ export default command({
       .optional()
       .describe("before (default): the copy ends before the entry, a user message; at: it ends with the entry"),
   },
-  result: z.object({
-    text: z.string().describe("the text of the user message, for the editor; empty with at"),
-    ...replacement,
-  }),
+  result: () =>
+    z.object({
+      text: z.string().describe("the text of the user message, for the editor; empty with at"),
+      ...replacement,
+    }),
   failures: ["entry_not_found", "not_a_user_message", "already_exists"],
   example: { params: { entryId: "a1b2c3d4" }, result: { text: "Hello", ...forkedExample } },
   async run(context, { entryId, position = "before" }) {

@@ -11,7 +11,7 @@ export default command({
     "The models that the current session names, the current one first, and that of the command line: a server without " +
     "models knows no others.",
   effect: "control",
-  result: z.object({ models: z.array(z.looseObject({ provider: z.string(), id: z.string() })) }),
+  result: () => z.object({ models: z.array(z.looseObject({ provider: z.string(), id: z.string() })) }),
   example: { params: {}, result: { models: [{ provider: "anthropic", id: "claude-sonnet-4-5" }] } },
   run({ workspace: { current }, server: { model } }) {
     const named = current === null ? [] : modelsOf(current);

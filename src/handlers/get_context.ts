@@ -47,16 +47,17 @@ export default command({
       .optional()
       .describe("say for each entry of the path why it is in the context or not; the first page says it for all"),
   },
-  result: z.object({
-    messages: stored(z.array(message)),
-    model: z.object({ provider: z.string(), id: z.string() }).nullable(),
-    thinkingLevel: z.string(),
-    entryIds: z.array(z.string()).describe("one for each message"),
-    explain: z.array(explanation).optional().describe("one for each entry of the path, root first"),
-    nextCursor: nextCursor.describe(
-      "there is more; pass this as cursor. Only where limit, cursor or fromEnd ask for pages",
-    ),
-  }),
+  result: () =>
+    z.object({
+      messages: stored(z.array(message)),
+      model: z.object({ provider: z.string(), id: z.string() }).nullable(),
+      thinkingLevel: z.string(),
+      entryIds: z.array(z.string()).describe("one for each message"),
+      explain: z.array(explanation).optional().describe("one for each entry of the path, root first"),
+      nextCursor: nextCursor.describe(
+        "there is more; pass this as cursor. Only where limit, cursor or fromEnd ask for pages",
+      ),
+    }),
   failures: ["entry_not_found", "cursor_expired"],
   example: {
     params: {},

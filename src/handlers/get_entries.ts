@@ -17,7 +17,7 @@ export default command({
     limit,
     images,
   },
-  result: z.object({ entries: stored(z.array(entry)), leafId: z.string().nullable(), nextCursor }),
+  result: () => z.object({ entries: stored(z.array(entry)), leafId: z.string().nullable(), nextCursor }),
   failures: ["entry_not_found", "cursor_expired"],
   example: {
     params: { since: "a1b2c3d4", limit: 1 },

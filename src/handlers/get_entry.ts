@@ -9,11 +9,12 @@ export default command({
   summary: "One entry as it is stored, its children and its label.",
   effect: "read",
   params: { entryId: z.string(), images },
-  result: z.object({
-    entry: stored(entry),
-    childIds: z.array(z.string()).describe("in file order"),
-    label: z.string().nullable(),
-  }),
+  result: () =>
+    z.object({
+      entry: stored(entry),
+      childIds: z.array(z.string()).describe("in file order"),
+      label: z.string().nullable(),
+    }),
   failures: ["entry_not_found"],
   example: {
     params: { entryId: "b2c3d4e5" },

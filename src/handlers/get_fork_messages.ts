@@ -21,10 +21,11 @@ export default command({
     cursor,
     limit: limit.describe("at most this many; all by default. Messages without text are left out, but counted"),
   },
-  result: z.object({
-    messages: stored(z.array(z.object({ entryId: z.string(), text: z.string() }))),
-    nextCursor,
-  }),
+  result: () =>
+    z.object({
+      messages: stored(z.array(z.object({ entryId: z.string(), text: z.string() }))),
+      nextCursor,
+    }),
   failures: ["cursor_expired"],
   example: { params: {}, result: { messages: [{ entryId: "a1b2c3d4", text: "Hello" }] } },
   run(context, params) {

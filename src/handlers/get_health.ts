@@ -31,90 +31,91 @@ export default command({
     "does. Changes nothing.",
   effect: "server",
   repeatable: true,
-  result: z.object({
-    ok: z.boolean().describe("no damaged session, nothing that was begun and not finished, and no damaged catalog"),
-    server: z.object({ name: z.string(), version: z.string() }),
-    node: z.object({ version: z.string(), required: z.string(), supported: z.boolean() }),
-    roots: z.array(
-      z.object({
-        path: z.string(),
-        agents: agents.describe("programs that look for sessions there"),
-        exists: z.boolean(),
-        inUse: z.boolean().describe("whether lists come from there"),
-        hasRustIndex: z.boolean().describe("whether the index of pi_agent_rust is there"),
-      }),
-    ),
-    stateFolder: z.string(),
-    counts: z.object({
-      sessions: z.number().int().describe("neither archived nor in the trash"),
-      archived: z.number().int(),
-      trashed: z.number().int().describe("items of the server's own trash"),
-      containers: z.number().int().describe("sessions in Session Store V2"),
-      forks: z.number().int(),
-      databases: z.number().int().describe("databases of pi_agent_rust, which migrate_session takes in"),
-    }),
-    hidden: z
-      .array(z.object({ ...known, reason: z.enum(HIDDEN_REASONS), text: z.string(), agents }))
-      .describe("sessions that agents do not show, or do not continue where they were"),
-    damaged: z.array(
-      z.object({
-        ...known,
-        reasons: z.array(z.string()).describe("the first few"),
-        damageCount: z.number().int(),
-        remedy: z
-          .enum(["repair", "finish", "none"])
-          .describe("repair_session; or migrate_session and rollback_migration, which finish what was begun"),
-      }),
-    ),
-    notRead: z
-      .array(unreadFile)
-      .describe(
-        "files in the places of other agents that no session can be read from, and containers that no list shows",
-      ),
-    locks: z.array(
-      z.object({
-        sessionPath: z.string().nullable(),
-        sessionId: z.string().nullable(),
-        shortId: z.string().nullable(),
-        holder,
-        isStale: z.boolean().describe("nobody holds it: the process ended without releasing it"),
-        isOwn: z.boolean().describe("this server holds it"),
-      }),
-    ),
-    leftovers: z
-      .array(
-        z.object({
-          kind: z.enum(LEFTOVER_KINDS),
-          count: z.number().int(),
-          sizeBytes: z.number().int(),
-          oldest: z.string().describe("ISO 8601"),
-        }),
-      )
-      .describe("list_leftovers has them one by one"),
-    exposed: z
-      .array(
+  result: () =>
+    z.object({
+      ok: z.boolean().describe("no damaged session, nothing that was begun and not finished, and no damaged catalog"),
+      server: z.object({ name: z.string(), version: z.string() }),
+      node: z.object({ version: z.string(), required: z.string(), supported: z.boolean() }),
+      roots: z.array(
         z.object({
           path: z.string(),
-          mode: z.string().describe("octal digits"),
-          isOwn: z.boolean().describe("whether it is the state folder"),
-          fileCount: z.number().int().describe("files in it that others can read"),
+          agents: agents.describe("programs that look for sessions there"),
+          exists: z.boolean(),
+          inUse: z.boolean().describe("whether lists come from there"),
+          hasRustIndex: z.boolean().describe("whether the index of pi_agent_rust is there"),
         }),
-      )
-      .describe("folders that other users of the machine can look into, or with files that they can read"),
-    catalog: z.object({
-      state: z
-        .enum(["sound", "damaged", "missing", "unused", "busy"])
-        .describe("missing: the next list makes it; unused: there is no SQLite; busy: it could not be looked at"),
-      path: z.string().nullable(),
-      sizeBytes: z.number().int(),
-      reason: z.string().nullable(),
+      ),
+      stateFolder: z.string(),
+      counts: z.object({
+        sessions: z.number().int().describe("neither archived nor in the trash"),
+        archived: z.number().int(),
+        trashed: z.number().int().describe("items of the server's own trash"),
+        containers: z.number().int().describe("sessions in Session Store V2"),
+        forks: z.number().int(),
+        databases: z.number().int().describe("databases of pi_agent_rust, which migrate_session takes in"),
+      }),
+      hidden: z
+        .array(z.object({ ...known, reason: z.enum(HIDDEN_REASONS), text: z.string(), agents }))
+        .describe("sessions that agents do not show, or do not continue where they were"),
+      damaged: z.array(
+        z.object({
+          ...known,
+          reasons: z.array(z.string()).describe("the first few"),
+          damageCount: z.number().int(),
+          remedy: z
+            .enum(["repair", "finish", "none"])
+            .describe("repair_session; or migrate_session and rollback_migration, which finish what was begun"),
+        }),
+      ),
+      notRead: z
+        .array(unreadFile())
+        .describe(
+          "files in the places of other agents that no session can be read from, and containers that no list shows",
+        ),
+      locks: z.array(
+        z.object({
+          sessionPath: z.string().nullable(),
+          sessionId: z.string().nullable(),
+          shortId: z.string().nullable(),
+          holder,
+          isStale: z.boolean().describe("nobody holds it: the process ended without releasing it"),
+          isOwn: z.boolean().describe("this server holds it"),
+        }),
+      ),
+      leftovers: z
+        .array(
+          z.object({
+            kind: z.enum(LEFTOVER_KINDS),
+            count: z.number().int(),
+            sizeBytes: z.number().int(),
+            oldest: z.string().describe("ISO 8601"),
+          }),
+        )
+        .describe("list_leftovers has them one by one"),
+      exposed: z
+        .array(
+          z.object({
+            path: z.string(),
+            mode: z.string().describe("octal digits"),
+            isOwn: z.boolean().describe("whether it is the state folder"),
+            fileCount: z.number().int().describe("files in it that others can read"),
+          }),
+        )
+        .describe("folders that other users of the machine can look into, or with files that they can read"),
+      catalog: z.object({
+        state: z
+          .enum(["sound", "damaged", "missing", "unused", "busy"])
+          .describe("missing: the next list makes it; unused: there is no SQLite; busy: it could not be looked at"),
+        path: z.string().nullable(),
+        sizeBytes: z.number().int(),
+        reason: z.string().nullable(),
+      }),
+      space: z
+        .object({ path: z.string(), freeBytes: z.number(), totalBytes: z.number() })
+        .optional()
+        .describe("missing where the system does not tell"),
+      fixes: z.array(fix).describe("what fix_health would do"),
     }),
-    space: z
-      .object({ path: z.string(), freeBytes: z.number(), totalBytes: z.number() })
-      .optional()
-      .describe("missing where the system does not tell"),
-    fixes: z.array(fix).describe("what fix_health would do"),
-  }),
   failures: ["storage_failed"],
   example: {
     params: {},

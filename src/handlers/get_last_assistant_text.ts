@@ -7,7 +7,7 @@ export default command({
   name: "get_last_assistant_text",
   summary: "The text of the last assistant message on the path, or null.",
   effect: "read",
-  result: z.object({ text: z.string().nullable() }),
+  result: () => z.object({ text: z.string().nullable() }),
   example: { params: {}, result: { text: "Done." } },
   run(context) {
     const { session } = context;

@@ -9,7 +9,7 @@ export default command({
   summary: "What the model sees at the leaf, oldest first: compactions, summaries and edits applied.",
   effect: "read",
   params: { fromEnd, cursor, limit, images },
-  result: z.object({ messages: stored(z.array(message)), nextCursor }),
+  result: () => z.object({ messages: stored(z.array(message)), nextCursor }),
   failures: ["cursor_expired"],
   example: {
     params: { limit: 1 },

@@ -9,7 +9,7 @@ export default command({
   summary: "The entries from the root to an entry, as they are stored, with their pictures or without.",
   effect: "read",
   params: { entryId: z.string().optional().describe("the leaf by default"), fromEnd, cursor, limit, images },
-  result: z.object({ entries: stored(z.array(entry)), nextCursor }),
+  result: () => z.object({ entries: stored(z.array(entry)), nextCursor }),
   failures: ["entry_not_found", "cursor_expired"],
   example: { params: {}, result: { entries: [entryExample("a1b2c3d4", null, "Hello")] } },
   run(context, params) {

@@ -22,24 +22,25 @@ export default command({
       ),
     here: hereParam,
   },
-  result: z.object({
-    root: z.string().nullable().describe("id of the session all come from; null when its file is missing"),
-    nodes: z.array(
-      z.object({
-        sessionPath: z.string().nullable().describe("null for a session in memory"),
-        sessionId: z.string(),
-        parentSession: z
-          .string()
-          .nullable()
-          .describe("as the header has it; a parent that was moved is found by its id"),
-        forkedAtEntryId: z
-          .string()
-          .optional()
-          .describe("the last entry that both have from the time of the fork; missing when there is none"),
-      }),
-    ),
-    limited,
-  }),
+  result: () =>
+    z.object({
+      root: z.string().nullable().describe("id of the session all come from; null when its file is missing"),
+      nodes: z.array(
+        z.object({
+          sessionPath: z.string().nullable().describe("null for a session in memory"),
+          sessionId: z.string(),
+          parentSession: z
+            .string()
+            .nullable()
+            .describe("as the header has it; a parent that was moved is found by its id"),
+          forkedAtEntryId: z
+            .string()
+            .optional()
+            .describe("the last entry that both have from the time of the fork; missing when there is none"),
+        }),
+      ),
+      limited,
+    }),
   example: {
     params: {},
     result: {

@@ -18,26 +18,27 @@ export default command({
     sessionPath: anySessionPath,
     leafId: z.string().nullish().describe("the path to this entry; to the current leaf by default, null: no entries"),
   },
-  result: z.object({
-    sessionFile: z.string().nullable(),
-    sessionId: z.string(),
-    ...counts,
-    own: usage.describe("of entries made in this session"),
-    inherited: usage.describe("of entries taken over from the session it was forked from"),
-    path: z.object(counts).describe("the same counts for the path"),
-    bytesByType: z.record(z.string(), z.number().int()).describe("bytes of the stored entries"),
-    contextUsage: z
-      .object({
-        tokens: z
-          .number()
-          .nullable()
-          .describe("as the last assistant message reports them; null after a compaction until another does"),
-        contextWindow: z.number().describe("of the model; 128,000 where that is not known"),
-        percent: z.number().nullable(),
-      })
-      .optional()
-      .describe("how full the context at the end of the path is; absent where no model is named"),
-  }),
+  result: () =>
+    z.object({
+      sessionFile: z.string().nullable(),
+      sessionId: z.string(),
+      ...counts,
+      own: usage.describe("of entries made in this session"),
+      inherited: usage.describe("of entries taken over from the session it was forked from"),
+      path: z.object(counts).describe("the same counts for the path"),
+      bytesByType: z.record(z.string(), z.number().int()).describe("bytes of the stored entries"),
+      contextUsage: z
+        .object({
+          tokens: z
+            .number()
+            .nullable()
+            .describe("as the last assistant message reports them; null after a compaction until another does"),
+          contextWindow: z.number().describe("of the model; 128,000 where that is not known"),
+          percent: z.number().nullable(),
+        })
+        .optional()
+        .describe("how full the context at the end of the path is; absent where no model is named"),
+    }),
   failures: ["entry_not_found", "not_a_session", "path_outside_root", "storage_failed"],
   example: {
     params: {},

@@ -6,55 +6,58 @@ import { type ClientSettings, command } from "./shared/command.ts";
 import { piModel, withoutNulls } from "./shared/pi-shapes.ts";
 import { holder } from "./shared/shapes.ts";
 
-export const stateResult = z.object({
-  sessionId: z.string(),
-  sessionFile: z.string().nullable().describe("null for a session in memory"),
-  sessionName: z.string().nullable(),
-  cwd: z.string(),
-  parentSession: z.string().nullable(),
-  leafId: z.string().nullable().describe("null before the first entry"),
-  head: z.string().optional().describe("the head at which this connection stands; missing at the shared leaf"),
-  sharedLeafId: z.string().nullable().optional().describe("where this connection has a leaf of its own"),
-  model: z.object({ provider: z.string(), id: z.string(), contextWindow: z.number().optional() }).nullable(),
-  thinkingLevel: z.string(),
-  messageCount: z.number().int().describe("messages of the context"),
-  entryCount: z.number().int(),
-  branchCount: z.number().int().describe("entries with more than one child"),
-  persisted: z.boolean().describe("whether the session exists on disk; it does from the first appended entry on"),
-  readOnly: z.boolean(),
-  lockedBy: holder.optional(),
-  holder: z
-    .object({ epoch: z.number().int(), client: z.string(), pid: z.number() })
-    .optional()
-    .describe("the server that does what is written here, because it holds the session and this one has joined it"),
-  lock: z
-    .enum(["sqlite", "flock", "socket", "file"])
-    .optional()
-    .describe(
-      "which lock keeps other writers out, while this server is the session's writer. `sqlite` and `flock`: a file in the session's folder carries it, so that it holds for all that can open that file; `socket`: only for processes of the same network namespace; `file`: only for those with the same state folder or folder for temporary files",
-    ),
-  durability: z
-    .enum(["local", "primary", "replicated"])
-    .optional()
-    .describe(
-      "with a fleet, after the first write: `local` while acknowledged entries are on this machine alone, because its database is away (--fleet-away journal); else where the last ones are, in the database or on a second machine, too",
-    ),
-  store: z.string(),
-  version: z.number().int().describe("format version of the stored bytes"),
-  diagnostics: z
-    .array(z.looseObject({ kind: z.string(), reason: z.string() }))
-    .describe(
-      "damage that was skipped, a compaction in force whose first kept entry is not on the path, and tool calls at the end of the path that will get no result",
-    ),
-  isStreaming: z.literal(false),
-  isCompacting: z.literal(false),
-  steeringMode: z.string(),
-  followUpMode: z.string(),
-  autoCompactionEnabled: z.boolean(),
-  pendingMessageCount: z.literal(0),
-});
+export const stateResult = () =>
+  z.object({
+    sessionId: z.string(),
+    sessionFile: z.string().nullable().describe("null for a session in memory"),
+    sessionName: z.string().nullable(),
+    cwd: z.string(),
+    parentSession: z.string().nullable(),
+    leafId: z.string().nullable().describe("null before the first entry"),
+    head: z.string().optional().describe("the head at which this connection stands; missing at the shared leaf"),
+    sharedLeafId: z.string().nullable().optional().describe("where this connection has a leaf of its own"),
+    model: z.object({ provider: z.string(), id: z.string(), contextWindow: z.number().optional() }).nullable(),
+    thinkingLevel: z.string(),
+    messageCount: z.number().int().describe("messages of the context"),
+    entryCount: z.number().int(),
+    branchCount: z.number().int().describe("entries with more than one child"),
+    persisted: z.boolean().describe("whether the session exists on disk; it does from the first appended entry on"),
+    readOnly: z.boolean(),
+    lockedBy: holder().optional(),
+    holder: z
+      .object({ epoch: z.number().int(), client: z.string(), pid: z.number() })
+      .optional()
+      .describe("the server that does what is written here, because it holds the session and this one has joined it"),
+    lock: z
+      .enum(["sqlite", "flock", "socket", "file"])
+      .optional()
+      .describe(
+        "which lock keeps other writers out, while this server is the session's writer. `sqlite` and `flock`: a file in the session's folder carries it, so that it holds for all that can open that file; `socket`: only for processes of the same network namespace; `file`: only for those with the same state folder or folder for temporary files",
+      ),
+    durability: z
+      .enum(["local", "primary", "replicated"])
+      .optional()
+      .describe(
+        "with a fleet, after the first write: `local` while acknowledged entries are on this machine alone, because its database is away (--fleet-away journal); else where the last ones are, in the database or on a second machine, too",
+      ),
+    store: z.string(),
+    version: z.number().int().describe("format version of the stored bytes"),
+    diagnostics: z
+      .array(z.looseObject({ kind: z.string(), reason: z.string() }))
+      .describe(
+        "damage that was skipped, a compaction in force whose first kept entry is not on the path, and tool calls at the end of the path that will get no result",
+      ),
+    isStreaming: z.literal(false),
+    isCompacting: z.literal(false),
+    steeringMode: z.string(),
+    followUpMode: z.string(),
+    autoCompactionEnabled: z.boolean(),
+    pendingMessageCount: z.literal(0),
+  });
 
-export function stateOf(session: Session, settings: ClientSettings): z.input<typeof stateResult> {
+type State = z.input<ReturnType<typeof stateResult>>;
+
+export function stateOf(session: Session, settings: ClientSettings): State {
   const { log, tree } = session;
   const { lockKind, durability } = log;
   const { holder, heads } = session;
@@ -92,13 +95,13 @@ export function stateOf(session: Session, settings: ClientSettings): z.input<typ
   };
 }
 
-const knownStates = new WeakMap<Session, { facts: readonly unknown[]; state: z.input<typeof stateResult> }>();
+const knownStates = new WeakMap<Session, { facts: readonly unknown[]; state: State }>();
 
 /**
  * Returns the earlier state, with its text, if all that it is made of is the same; else a new one. Model, level, counts and
  * damage of the context are the same while the tree is, with as many entries. A state with diagnostics is always new.
  */
-function currentState(session: Session, settings: ClientSettings): z.input<typeof stateResult> {
+function currentState(session: Session, settings: ClientSettings): State {
   const { log, tree } = session;
   const facts = [
     tree,

@@ -25,7 +25,7 @@ const flatNode = z.object({
 });
 
 const nestedNode = z.looseObject({
-  entry,
+  entry: entry,
   children: z.array(z.unknown()).describe("nodes like this one"),
   label: z.string().optional(),
   labelTimestamp: z.string().optional(),
@@ -43,12 +43,13 @@ export default command({
     cursor,
     limit,
   },
-  result: z.object({
-    nodes: stored(z.array(flatNode)).optional().describe("when flat"),
-    tree: stored(z.array(nestedNode)).optional().describe("when nested"),
-    leafId: z.string().nullable(),
-    nextCursor,
-  }),
+  result: () =>
+    z.object({
+      nodes: stored(z.array(flatNode)).optional().describe("when flat"),
+      tree: stored(z.array(nestedNode)).optional().describe("when nested"),
+      leafId: z.string().nullable(),
+      nextCursor,
+    }),
   failures: ["cursor_expired"],
   example: {
     params: { format: "flat" },

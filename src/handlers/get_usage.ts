@@ -62,41 +62,42 @@ export default command({
     cursor,
     limit,
   },
-  result: z.object({
-    rows: z.array(
-      z.object({
-        day: z.string().nullable().optional().describe("year, month and day; null where no time is known"),
-        provider: z.string().nullable().optional(),
-        model: z.string().nullable().optional().describe("null where no model is named"),
-        cwd: z.string().nullable().optional(),
-        sessionPath: z.string().optional(),
-        sessionId: z.string().optional(),
-        shortId: z.string().optional().describe("as list_sessions has it"),
-        name: z.string().nullable().optional(),
-        firstMessage: z.string().nullable().optional().describe("its first 100 characters"),
-        archived: z.boolean().optional(),
-        ...sums,
-      }),
-    ),
-    total: z.number().int().describe("rows on all pages"),
-    totals: z.object({ ...sums, sessions: z.number().int() }).describe("over the rows of all pages"),
-    unpricedModels: z.array(z.object({ ...model, messages: z.number().int() })).describe("those of unpricedMessages"),
-    incomplete: z
-      .array(
+  result: () =>
+    z.object({
+      rows: z.array(
         z.object({
-          sessionPath: z.string(),
+          day: z.string().nullable().optional().describe("year, month and day; null where no time is known"),
+          provider: z.string().nullable().optional(),
+          model: z.string().nullable().optional().describe("null where no model is named"),
+          cwd: z.string().nullable().optional(),
+          sessionPath: z.string().optional(),
           sessionId: z.string().optional(),
-          shortId: z.string().optional(),
+          shortId: z.string().optional().describe("as list_sessions has it"),
           name: z.string().nullable().optional(),
-          damagedLines: z.number().int().optional().describe("lines that cannot be read; absent when nothing can"),
+          firstMessage: z.string().nullable().optional().describe("its first 100 characters"),
+          archived: z.boolean().optional(),
+          ...sums,
         }),
-      )
-      .describe(`sessions whose figures may lack something; at most ${MAX_INCOMPLETE} are named`),
-    incompleteCount: z.number().int(),
-    archivedLeftOut: z.number().int().describe("archived sessions that do not count because `archived` is not set"),
-    nextCursor,
-    limited,
-  }),
+      ),
+      total: z.number().int().describe("rows on all pages"),
+      totals: z.object({ ...sums, sessions: z.number().int() }).describe("over the rows of all pages"),
+      unpricedModels: z.array(z.object({ ...model, messages: z.number().int() })).describe("those of unpricedMessages"),
+      incomplete: z
+        .array(
+          z.object({
+            sessionPath: z.string(),
+            sessionId: z.string().optional(),
+            shortId: z.string().optional(),
+            name: z.string().nullable().optional(),
+            damagedLines: z.number().int().optional().describe("lines that cannot be read; absent when nothing can"),
+          }),
+        )
+        .describe(`sessions whose figures may lack something; at most ${MAX_INCOMPLETE} are named`),
+      incompleteCount: z.number().int(),
+      archivedLeftOut: z.number().int().describe("archived sessions that do not count because `archived` is not set"),
+      nextCursor,
+      limited,
+    }),
   failures: ["cursor_expired"],
   example: {
     params: { groupBy: ["day", "model"], since: "2026-01-24T00:00:00Z", limit: 1 },

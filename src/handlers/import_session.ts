@@ -12,31 +12,32 @@ export default command({
     "written again; nothing is overwritten.",
   effect: "server",
   params: { path: z.string().min(1).describe("of a JSONL session file, or another agent's") },
-  result: z.object({
-    sessionId: z.string(),
-    sessionPath: z.string().describe("where it is among the sessions"),
-    outcome: outcome.describe(
-      "new; known: a session has all of it already; continued: a session had its beginning and now has the rest; " +
-        "conflict: another session with this id continues differently, and this one has a new id",
-    ),
-    conflictsWith: z.string().optional().describe("file of the session with the same id; parent of the new one"),
-    entryCount: z.number().int(),
-    version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),
-    damage: z.array(damage).describe("what is wrong in the file; it is copied unchanged"),
-    fidelity: fidelity.optional().describe("of another agent's session: what became of its records"),
-    subagents: z
-      .array(
-        z.object({
-          sessionId: z.string(),
-          sessionPath: z.string(),
-          outcome,
-          conflictsWith: z.string().optional(),
-          entryCount: z.number().int(),
-        }),
-      )
-      .optional()
-      .describe("sessions of subagents within another agent's file, which came along"),
-  }),
+  result: () =>
+    z.object({
+      sessionId: z.string(),
+      sessionPath: z.string().describe("where it is among the sessions"),
+      outcome: outcome.describe(
+        "new; known: a session has all of it already; continued: a session had its beginning and now has the rest; " +
+          "conflict: another session with this id continues differently, and this one has a new id",
+      ),
+      conflictsWith: z.string().optional().describe("file of the session with the same id; parent of the new one"),
+      entryCount: z.number().int(),
+      version: z.number().int().describe("of the format of its bytes; the first write makes it 3"),
+      damage: z.array(damage()).describe("what is wrong in the file; it is copied unchanged"),
+      fidelity: fidelity().optional().describe("of another agent's session: what became of its records"),
+      subagents: z
+        .array(
+          z.object({
+            sessionId: z.string(),
+            sessionPath: z.string(),
+            outcome,
+            conflictsWith: z.string().optional(),
+            entryCount: z.number().int(),
+          }),
+        )
+        .optional()
+        .describe("sessions of subagents within another agent's file, which came along"),
+    }),
   failures: [
     "session_not_found",
     "not_a_session",

@@ -55,32 +55,35 @@ export default command({
       .optional(),
     resume: resumeParams.optional(),
   },
-  result: z.object({
-    protocolVersion: z.literal(PROTOCOL_VERSION),
-    serverInfo: z.object({ name: z.string(), version: z.string() }),
-    capabilities: z.object({
-      commands: z.array(z.string()).describe("all of them, with their aliases; the example shows the first"),
-      events: z.array(z.string()),
-      hooks: z.array(z.string()),
-      framings: z.array(z.string()),
-      dialects: z.array(z.string()),
-      stores: z.array(z.string()),
-      formats: z.array(z.number()),
-      limits: z.record(z.string(), z.number()),
+  result: () =>
+    z.object({
+      protocolVersion: z.literal(PROTOCOL_VERSION),
+      serverInfo: z.object({ name: z.string(), version: z.string() }),
+      capabilities: z.object({
+        commands: z.array(z.string()).describe("all of them, with their aliases; the example shows the first"),
+        events: z.array(z.string()),
+        hooks: z.array(z.string()),
+        framings: z.array(z.string()),
+        dialects: z.array(z.string()),
+        stores: z.array(z.string()),
+        formats: z.array(z.number()),
+        limits: z.record(z.string(), z.number()),
+      }),
+      ignored: z
+        .array(
+          z.object({ path: z.string().describe("the member, such as `capabilities.hooks.0.name`"), name: z.string() }),
+        )
+        .optional()
+        .describe(
+          "names of events and hooks that this server does not know: it sends no such events and asks no such hooks",
+        ),
+      state: stateResult().nullable().describe("as get_state returns it; null while no session is open"),
+      cursor: cursorResult
+        .nullable()
+        .describe("what `resume` takes later, from here on; null while no session is open"),
+      seq: z.number().int().describe("the number of the last event that was sent; the next one is larger by 1"),
+      resumed: resumedResult.optional().describe("with `resume`"),
     }),
-    ignored: z
-      .array(
-        z.object({ path: z.string().describe("the member, such as `capabilities.hooks.0.name`"), name: z.string() }),
-      )
-      .optional()
-      .describe(
-        "names of events and hooks that this server does not know: it sends no such events and asks no such hooks",
-      ),
-    state: stateResult.nullable().describe("as get_state returns it; null while no session is open"),
-    cursor: cursorResult.nullable().describe("what `resume` takes later, from here on; null while no session is open"),
-    seq: z.number().int().describe("the number of the last event that was sent; the next one is larger by 1"),
-    resumed: resumedResult.optional().describe("with `resume`"),
-  }),
   example: {
     params: {
       protocolVersion: 1,

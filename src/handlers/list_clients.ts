@@ -8,14 +8,15 @@ export default command({
     "The clients that have this session open and share it, this one among them: hosts, each with a server of its own. " +
     "client_joined and client_left tell of others that come and go.",
   effect: "read",
-  result: z.object({
-    clients: z.array(
-      sharedClient.extend({
-        isHolder: z.boolean().describe("whether its server has the session's lock, and does what all of them write"),
-        isSelf: z.boolean().describe("whether it is this host"),
-      }),
-    ),
-  }),
+  result: () =>
+    z.object({
+      clients: z.array(
+        sharedClient().extend({
+          isHolder: z.boolean().describe("whether its server has the session's lock, and does what all of them write"),
+          isSelf: z.boolean().describe("whether it is this host"),
+        }),
+      ),
+    }),
   example: {
     params: {},
     result: {

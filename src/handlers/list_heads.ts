@@ -19,7 +19,7 @@ export default command({
     "for. A head through which nothing was written is listed while somebody stands at it.",
   effect: "read",
   params: { cursor, limit },
-  result: z.object({ heads: z.array(head), sharedLeafId: z.string().nullable(), nextCursor }),
+  result: () => z.object({ heads: z.array(head), sharedLeafId: z.string().nullable(), nextCursor }),
   failures: ["cursor_expired", "session_locked"],
   example: {
     params: {},

@@ -11,19 +11,20 @@ export default command({
     "way to those of other machines. recover_kept makes a branch of them. Changes nothing.",
   effect: "server",
   repeatable: true,
-  result: z.object({
-    kept: z.array(
-      z.object({
-        keptAt: z.string(),
-        sessionId: z.string(),
-        entryCount: z.number().int(),
-        damagedLines: z.number().int().describe("lines that are no entries any more; recover_kept leaves them out"),
-        sizeBytes: z.number().int(),
-        since: z.string().describe("ISO 8601"),
-        text: z.string().nullable().describe("the beginning of what the first message says"),
-      }),
-    ),
-  }),
+  result: () =>
+    z.object({
+      kept: z.array(
+        z.object({
+          keptAt: z.string(),
+          sessionId: z.string(),
+          entryCount: z.number().int(),
+          damagedLines: z.number().int().describe("lines that are no entries any more; recover_kept leaves them out"),
+          sizeBytes: z.number().int(),
+          since: z.string().describe("ISO 8601"),
+          text: z.string().nullable().describe("the beginning of what the first message says"),
+        }),
+      ),
+    }),
   failures: ["storage_failed"],
   example: {
     params: {},

@@ -10,7 +10,7 @@ export default command({
   effect: "server",
   repeatable: true,
   params: wanted,
-  result: z.object({ leftovers: z.array(leftover), totalBytes: z.number().int() }),
+  result: () => z.object({ leftovers: z.array(leftover), totalBytes: z.number().int() }),
   failures: ["session_not_found", "not_a_session", "path_outside_root", "storage_failed"],
   example: { params: {}, result: { leftovers: [exampleLeftover], totalBytes: 812 } },
   async run({ workspace, progress }, params) {

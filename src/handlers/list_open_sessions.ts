@@ -6,7 +6,7 @@ export default command({
   name: "list_open_sessions",
   summary: "The sessions that this process has open, the current one first.",
   effect: "control",
-  result: z.object({ sessions: z.array(z.object({ ...opened, current: z.boolean() })) }),
+  result: () => z.object({ sessions: z.array(z.object({ ...opened, current: z.boolean() })) }),
   example: { params: {}, result: { sessions: [{ ...openedExample, readOnly: false, current: true }] } },
   run: ({ workspace }) => ({
     sessions: workspace.sessions.map((session) => ({ ...openedAs(session), current: session === workspace.current })),

@@ -47,7 +47,7 @@ export default command({
     cursor,
     limit,
   },
-  result: z.object({ operations: z.array(row), nextCursor }),
+  result: () => z.object({ operations: z.array(row), nextCursor }),
   failures: ["cursor_expired", "ambiguous_id", "not_a_session", "path_outside_root", "storage_failed"],
   example: {
     params: { limit: 1 },

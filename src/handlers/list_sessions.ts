@@ -58,67 +58,68 @@ export default command({
     cursor,
     limit,
   },
-  result: z.object({
-    sessions: z.array(
-      z.object({
-        sessionPath: z.string(),
-        sessionId: z.string(),
-        cwd: z.string().nullable(),
-        name: z.string().nullable(),
-        parentSession: z
-          .string()
-          .nullable()
-          .describe("file of the session this one was forked from, as its header has it"),
-        created: z.string().nullable(),
-        modified: z
-          .string()
-          .nullable()
-          .describe(
-            "when a user or the model said something last, or `created` if that is later, as in a fork; never the " +
-              "time of the file",
-          ),
-        messageCount: z
-          .number()
-          .int()
-          .describe(
-            "of long files of other agents, counted without reading all of them, so that it may be off by some",
-          ),
-        firstMessage: z.string().nullable().describe("the first 1,000 characters of what the user said first"),
-        sizeBytes: z.number().int(),
-        shortId: z
-          .string()
-          .optional()
-          .describe(
-            "the beginning of the id, 8 characters or more, that no other session's id has; not while streamed",
-          ),
-        archived: z.boolean(),
-        store: z.enum(["jsonl", "v2", "foreign"]),
-        agent: agentMember,
-        isRemote: remoteMember,
-        isDamaged: z
-          .literal(true)
-          .optional()
-          .describe("a list saw damage, though it looks only at how lines begin; verify_session reads all"),
-        cost: z
-          .number()
-          .optional()
-          .describe("of what was made in this session; where it is known, because cost or usage were asked for"),
-        forkedFrom: z
-          .object({ sessionId: z.string(), name: z.string().nullable() })
-          .optional()
-          .describe("the session it was forked from, if that still exists; not while streamed"),
-        lockedBy: holder.optional().describe("with holders: another process that writes to it; not while streamed"),
-      }),
-    ),
-    total: z.number().int().describe("matching sessions, on all pages"),
-    notRead: z
-      .array(unreadFile)
-      .optional()
-      .describe("files where sessions are kept that none can be read from; only on the first page of a list of all"),
-    isPartial: z.literal(true).optional().describe("with quick: there may be more, which a whole list has"),
-    nextCursor,
-    limited,
-  }),
+  result: () =>
+    z.object({
+      sessions: z.array(
+        z.object({
+          sessionPath: z.string(),
+          sessionId: z.string(),
+          cwd: z.string().nullable(),
+          name: z.string().nullable(),
+          parentSession: z
+            .string()
+            .nullable()
+            .describe("file of the session this one was forked from, as its header has it"),
+          created: z.string().nullable(),
+          modified: z
+            .string()
+            .nullable()
+            .describe(
+              "when a user or the model said something last, or `created` if that is later, as in a fork; never the " +
+                "time of the file",
+            ),
+          messageCount: z
+            .number()
+            .int()
+            .describe(
+              "of long files of other agents, counted without reading all of them, so that it may be off by some",
+            ),
+          firstMessage: z.string().nullable().describe("the first 1,000 characters of what the user said first"),
+          sizeBytes: z.number().int(),
+          shortId: z
+            .string()
+            .optional()
+            .describe(
+              "the beginning of the id, 8 characters or more, that no other session's id has; not while streamed",
+            ),
+          archived: z.boolean(),
+          store: z.enum(["jsonl", "v2", "foreign"]),
+          agent: agentMember,
+          isRemote: remoteMember,
+          isDamaged: z
+            .literal(true)
+            .optional()
+            .describe("a list saw damage, though it looks only at how lines begin; verify_session reads all"),
+          cost: z
+            .number()
+            .optional()
+            .describe("of what was made in this session; where it is known, because cost or usage were asked for"),
+          forkedFrom: z
+            .object({ sessionId: z.string(), name: z.string().nullable() })
+            .optional()
+            .describe("the session it was forked from, if that still exists; not while streamed"),
+          lockedBy: holder().optional().describe("with holders: another process that writes to it; not while streamed"),
+        }),
+      ),
+      total: z.number().int().describe("matching sessions, on all pages"),
+      notRead: z
+        .array(unreadFile())
+        .optional()
+        .describe("files where sessions are kept that none can be read from; only on the first page of a list of all"),
+      isPartial: z.literal(true).optional().describe("with quick: there may be more, which a whole list has"),
+      nextCursor,
+      limited,
+    }),
   failures: ["cursor_expired"],
   example: {
     params: { cwd: "/home/me/app", limit: 1 },

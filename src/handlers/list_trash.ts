@@ -28,15 +28,18 @@ export default command({
     cursor,
     limit,
   },
-  result: z.object({
-    items: z.array(item),
-    total: z.number().int(),
-    totalBytes: z.number().int(),
-    desktopTrash: z
-      .boolean()
-      .describe("whether delete_session gives sessions to the trash command, from where undo does not bring them back"),
-    nextCursor,
-  }),
+  result: () =>
+    z.object({
+      items: z.array(item),
+      total: z.number().int(),
+      totalBytes: z.number().int(),
+      desktopTrash: z
+        .boolean()
+        .describe(
+          "whether delete_session gives sessions to the trash command, from where undo does not bring them back",
+        ),
+      nextCursor,
+    }),
   failures: ["cursor_expired", "storage_failed"],
   example: {
     params: { limit: 1 },

@@ -51,11 +51,12 @@ export default command({
     usage: z.unknown().optional().describe("of the model that wrote the summary"),
     fromHook: z.boolean().optional().describe("whether an extension wrote it"),
   },
-  result: z.object({
-    entryId: z.string().describe("of the branch_summary, whose `details.merged` has what follows"),
-    leafId: z.string(),
-    ...merged,
-  }),
+  result: () =>
+    z.object({
+      entryId: z.string().describe("of the branch_summary, whose `details.merged` has what follows"),
+      leafId: z.string(),
+      ...merged,
+    }),
   failures: [
     "entry_not_found",
     "ambiguous_id",

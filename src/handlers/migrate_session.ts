@@ -42,7 +42,7 @@ export default command({
     dryRun: z.boolean().optional().describe("read everything and report what prevents it; write nothing"),
     correlationId,
   },
-  result: movement,
+  result: () => movement,
   failures: MOVEMENT_FAILURES,
   example: {
     params: { dryRun: true },

@@ -16,7 +16,7 @@ export default command({
     newSessionId: z.string().optional().describe("an id that no session has; a new one by default"),
     name: z.string().optional().describe("display name"),
   },
-  result: z.object(replacement),
+  result: () => z.object(replacement),
   failures: ["invalid_id", "already_exists"],
   example: {
     params: { name: "Refactor auth" },

@@ -19,7 +19,7 @@ export default command({
     readOnly: z.boolean().optional().describe("only read what other programs write to it"),
     ...standing,
   },
-  result: z.object(opened),
+  result: () => z.object(opened),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "path_outside_root", "not_a_session", "storage_failed"],
   example: { params: { sessionPath: "/home/me/sessions/old.jsonl", readOnly: true }, result: openedExample },
   run({ workspace, progress }, { readOnly, leaf, head, ...where }) {

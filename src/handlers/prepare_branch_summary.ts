@@ -33,13 +33,14 @@ export default command({
       .optional()
       .describe("false: without the entries; conversationText has what a summariser needs"),
   },
-  result: z.object({
-    oldLeafId: z.string().nullable(),
-    commonAncestorId: z.string().nullable().describe("the last entry that both paths have; null when there is none"),
-    entriesToSummarize: stored(z.array(entry)).optional().describe("those after it up to the leaf, or to fromId"),
-    details: fileLists.describe("files of the tool calls among them, with those of branches summarised before"),
-    conversationText,
-  }),
+  result: () =>
+    z.object({
+      oldLeafId: z.string().nullable(),
+      commonAncestorId: z.string().nullable().describe("the last entry that both paths have; null when there is none"),
+      entriesToSummarize: stored(z.array(entry)).optional().describe("those after it up to the leaf, or to fromId"),
+      details: fileLists.describe("files of the tool calls among them, with those of branches summarised before"),
+      conversationText,
+    }),
   failures: ["entry_not_found", "ambiguous_id"],
   example: {
     params: { targetId: "b2c3d4e5" },

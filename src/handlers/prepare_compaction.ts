@@ -14,7 +14,7 @@ export default command({
     images,
     messages: z.boolean().optional().describe("false: without them; conversationText has what a summariser needs"),
   },
-  result: compactionPreparation.partial({ messagesToSummarize: true, turnPrefixMessages: true }),
+  result: () => compactionPreparation.partial({ messagesToSummarize: true, turnPrefixMessages: true }),
   example: {
     params: { keepRecentTokens: 0 },
     result: {

@@ -37,36 +37,37 @@ export default command({
         `of each text; ${CHARACTERS} by default. The entry that is named by entryId has up to ${NAMED_CHARACTERS}`,
       ),
   },
-  result: z.object({
-    sessionId: z.string(),
-    leafId: z.string().nullable(),
-    lastEntryId: z
-      .string()
-      .nullable()
-      .describe("the last entry in file order, of whatever branch; get_entries since it has what comes later"),
-    entries: z.array(
-      z.object({
-        id: z.string(),
-        type: z.string(),
-        timestamp: z.string().optional(),
-        text: z.string(),
-        isCut: z.literal(true).optional().describe("there is more of its text"),
-        ...briefMembers,
-        label: z.string().optional(),
-      }),
-    ),
-    entriesBefore: z.number().int().describe("entries on the path before the first of these"),
-    entryCount: z.number().int(),
-    branchCount: z.number().int().describe("entries with more than one child"),
-    damageCount: z.number().int().describe("places with damage; verify_session reports them"),
-    store: z.string(),
-    readOnly: z.string().optional().describe("the name of the failure with which a write would be refused"),
-    lockedBy: holder.optional(),
-    canJoin: z
-      .literal(true)
-      .optional()
-      .describe("the process that holds it shares it, so that names, labels and moves are done there"),
-  }),
+  result: () =>
+    z.object({
+      sessionId: z.string(),
+      leafId: z.string().nullable(),
+      lastEntryId: z
+        .string()
+        .nullable()
+        .describe("the last entry in file order, of whatever branch; get_entries since it has what comes later"),
+      entries: z.array(
+        z.object({
+          id: z.string(),
+          type: z.string(),
+          timestamp: z.string().optional(),
+          text: z.string(),
+          isCut: z.literal(true).optional().describe("there is more of its text"),
+          ...briefMembers,
+          label: z.string().optional(),
+        }),
+      ),
+      entriesBefore: z.number().int().describe("entries on the path before the first of these"),
+      entryCount: z.number().int(),
+      branchCount: z.number().int().describe("entries with more than one child"),
+      damageCount: z.number().int().describe("places with damage; verify_session reports them"),
+      store: z.string(),
+      readOnly: z.string().optional().describe("the name of the failure with which a write would be refused"),
+      lockedBy: holder().optional(),
+      canJoin: z
+        .literal(true)
+        .optional()
+        .describe("the process that holds it shares it, so that names, labels and moves are done there"),
+    }),
   failures: ["entry_not_found", "not_a_session", "path_outside_root", "storage_failed"],
   example: {
     params: { entryId: "a1b2c3d4", after: 0 },

@@ -14,13 +14,14 @@ export default command({
     permanent: z.boolean().optional().describe("remove it for good; nothing brings it back"),
     force: z.boolean().optional().describe("also what may be the only copy of something"),
   },
-  result: z.object({
-    operationId: z.string().nullable().describe("for undo; null when nothing was removed that it could bring back"),
-    itemPath: z.string().nullable().describe("the folder in the trash"),
-    removed: z.array(leftover),
-    removedBytes: z.number().int(),
-    kept: z.array(leftover),
-  }),
+  result: () =>
+    z.object({
+      operationId: z.string().nullable().describe("for undo; null when nothing was removed that it could bring back"),
+      itemPath: z.string().nullable().describe("the folder in the trash"),
+      removed: z.array(leftover),
+      removedBytes: z.number().int(),
+      kept: z.array(leftover),
+    }),
   failures: ["read_only", "session_not_found", "not_a_session", "path_outside_root", "storage_full", "storage_failed"],
   example: {
     params: { kinds: ["backup"] },

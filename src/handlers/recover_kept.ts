@@ -13,14 +13,15 @@ export default command({
     "The file stays.",
   effect: "write",
   params: { keptAt: z.string().min(1).describe("the path that list_kept shows, or that a failure named") },
-  result: z.object({
-    entryIds: z.array(z.string()).describe("of the branch, the last one is its end; empty where all of it was there"),
-    renamed: z
-      .array(z.object({ from: z.string(), to: z.string() }))
-      .describe("entries that have a new id, because others gave theirs to something else"),
-    damagedLines: z.number().int().describe("lines of the file that are no entries any more, and were left out"),
-    leafId: z.string().nullable(),
-  }),
+  result: () =>
+    z.object({
+      entryIds: z.array(z.string()).describe("of the branch, the last one is its end; empty where all of it was there"),
+      renamed: z
+        .array(z.object({ from: z.string(), to: z.string() }))
+        .describe("entries that have a new id, because others gave theirs to something else"),
+      damagedLines: z.number().int().describe("lines of the file that are no entries any more, and were left out"),
+      leafId: z.string().nullable(),
+    }),
   failures: ["not_a_session", "unrelated_sessions", "entry_not_found"],
   example: {
     params: { keptAt: exampleKept },

@@ -10,7 +10,7 @@ export default command({
   effect: "write",
   ofAny: true,
   params: which,
-  result: outcome,
+  result: () => outcome,
   failures: FAILURES_OF_TAKING_BACK,
   example: {
     params: { operationId: "c4d07b52" },

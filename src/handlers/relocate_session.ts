@@ -15,13 +15,14 @@ export default command({
     cwd: directory.describe("the new working directory; it must exist"),
     allowMissing: z.boolean().optional().describe("accept one that is missing, as on another machine"),
   },
-  result: z.object({
-    ...moved,
-    keptAt: z
-      .string()
-      .nullable()
-      .describe("where the original file is; null where only the fleet had to be told, which is no operation"),
-  }),
+  result: () =>
+    z.object({
+      ...moved,
+      keptAt: z
+        .string()
+        .nullable()
+        .describe("where the original file is; null where only the fleet had to be told, which is no operation"),
+    }),
   failures: [...MOVE_FAILURES, "corrupt", "content_modified"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl", cwd: "/home/me/other" },

@@ -19,21 +19,22 @@ export default command({
     dryRun: z.boolean().optional().describe("only report what would be done"),
     danglingToolCalls: z.boolean().optional().describe("false: append no results"),
   },
-  result: z.object({
-    repaired: z.array(damage).describe("the damage that was, or would be, removed or repaired"),
-    backupPath: z.string().nullable().describe("where the original is; null when nothing was rewritten"),
-    answered: z
-      .array(
-        z.object({
-          entryId: z.string().describe("of the message that called"),
-          toolCallId: z.string(),
-          toolName: z.string(),
-          resultId: z.string().nullable().describe("of the entry that was appended; null with dryRun"),
-        }),
-      )
-      .describe("the calls that got, or would get, an error result"),
-    entryCount: z.number().int(),
-  }),
+  result: () =>
+    z.object({
+      repaired: z.array(damage()).describe("the damage that was, or would be, removed or repaired"),
+      backupPath: z.string().nullable().describe("where the original is; null when nothing was rewritten"),
+      answered: z
+        .array(
+          z.object({
+            entryId: z.string().describe("of the message that called"),
+            toolCallId: z.string(),
+            toolName: z.string(),
+            resultId: z.string().nullable().describe("of the entry that was appended; null with dryRun"),
+          }),
+        )
+        .describe("the calls that got, or would get, an error result"),
+      entryCount: z.number().int(),
+    }),
   failures: ["session_locked"],
   example: { params: { dryRun: true }, result: { repaired: [], backupPath: null, answered: [], entryCount: 4 } },
   run(context, { dryRun = false, danglingToolCalls = true }) {

@@ -11,7 +11,7 @@ export default command({
     sessionPath: z.string().min(1).optional().describe("where it was, or where it is in the trash"),
     sessionId: z.string().min(1).optional().describe("or its full id; the one that was deleted last comes back"),
   },
-  result: z.object(moved),
+  result: () => z.object(moved),
   failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionPath: "/home/me/sessions/deleted.jsonl" },

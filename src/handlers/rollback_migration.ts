@@ -15,7 +15,7 @@ export default command({
     reason: z.string().min(1).max(1024).optional().describe("recorded in the pointer file"),
     correlationId,
   },
-  result: movement,
+  result: () => movement,
   failures: MOVEMENT_FAILURES,
   example: {
     params: { reason: "back to Pi" },

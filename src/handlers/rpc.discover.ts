@@ -6,13 +6,14 @@ export default command({
   summary: "Describes every command, event and failure as an OpenRPC document.",
   effect: "server",
   repeatable: true,
-  result: z
-    .looseObject({
-      openrpc: z.string(),
-      info: z.looseObject({ title: z.string(), version: z.string() }),
-      methods: z.array(z.looseObject({ name: z.string() })),
-    })
-    .describe("an OpenRPC 1.3 document; events are under x-events"),
+  result: () =>
+    z
+      .looseObject({
+        openrpc: z.string(),
+        info: z.looseObject({ title: z.string(), version: z.string() }),
+        methods: z.array(z.looseObject({ name: z.string() })),
+      })
+      .describe("an OpenRPC 1.3 document; events are under x-events"),
   example: {
     params: {},
     result: {

@@ -71,41 +71,44 @@ export default command({
     cursor,
     limit: limit.describe(`at most this many; ${PAGE} by default`),
   },
-  result: z.object({
-    hits: z.array(
-      z.object({
-        sessionPath: z.string(),
-        sessionId: z.string(),
-        entryId: z.string(),
-        role: z.string(),
-        snippet: z.string().describe("one line around the first word found"),
-        onActivePath: z.boolean().describe("whether the entry is on the path to the session's leaf"),
-        part: z.enum(SEARCH_PARTS).describe("which part of the entry"),
-        tool: z.string().optional().describe("which tool was called, or gave this result"),
-        line: z.string().describe("the line of the text with most of the words; a long one is cut around them"),
-        at: z.string().nullable().describe("when it was said or called"),
-        shortId: z.string().describe("the beginning of sessionId, of 8 characters or more, that no other session has"),
-        name: z.string().nullable().describe("of the session"),
-        firstMessage: z
-          .string()
-          .nullable()
-          .describe(`the first ${FIRST_MESSAGE} characters of what the user said first in the session`),
-        cwd: z.string().nullable(),
-        agent: agentMember,
-        isRemote: remoteMember,
-        inheritedFrom: z
-          .object({ sessionId: z.string(), name: z.string().nullable() })
-          .optional()
-          .describe("the session that had this entry first: this one is a fork of it, or of a fork of it"),
-      }),
-    ),
-    notRead: z
-      .array(unreadFile)
-      .optional()
-      .describe("with agents: files where sessions are kept that none can be read from; only on the first page"),
-    nextCursor,
-    limited,
-  }),
+  result: () =>
+    z.object({
+      hits: z.array(
+        z.object({
+          sessionPath: z.string(),
+          sessionId: z.string(),
+          entryId: z.string(),
+          role: z.string(),
+          snippet: z.string().describe("one line around the first word found"),
+          onActivePath: z.boolean().describe("whether the entry is on the path to the session's leaf"),
+          part: z.enum(SEARCH_PARTS).describe("which part of the entry"),
+          tool: z.string().optional().describe("which tool was called, or gave this result"),
+          line: z.string().describe("the line of the text with most of the words; a long one is cut around them"),
+          at: z.string().nullable().describe("when it was said or called"),
+          shortId: z
+            .string()
+            .describe("the beginning of sessionId, of 8 characters or more, that no other session has"),
+          name: z.string().nullable().describe("of the session"),
+          firstMessage: z
+            .string()
+            .nullable()
+            .describe(`the first ${FIRST_MESSAGE} characters of what the user said first in the session`),
+          cwd: z.string().nullable(),
+          agent: agentMember,
+          isRemote: remoteMember,
+          inheritedFrom: z
+            .object({ sessionId: z.string(), name: z.string().nullable() })
+            .optional()
+            .describe("the session that had this entry first: this one is a fork of it, or of a fork of it"),
+        }),
+      ),
+      notRead: z
+        .array(unreadFile())
+        .optional()
+        .describe("with agents: files where sessions are kept that none can be read from; only on the first page"),
+      nextCursor,
+      limited,
+    }),
   failures: ["cursor_expired"],
   example: {
     params: { query: "npm run migrate", in: ["user", "assistant", "toolCall"] },

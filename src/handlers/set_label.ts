@@ -9,7 +9,7 @@ export default command({
   summary: "Sets or clears the label of an entry.",
   effect: "write",
   params: { entryId: z.string(), label: z.string().nullish().describe("missing, null or empty clears it") },
-  result: z.object({ entryId: z.string().describe("of the label entry") }),
+  result: () => z.object({ entryId: z.string().describe("of the label entry") }),
   failures: ["entry_not_found"],
   example: { params: { entryId: "a1b2c3d4", label: "checkpoint-1" }, result: { entryId: "b2c3d4e5" } },
   run(context, params) {

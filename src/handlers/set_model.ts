@@ -9,7 +9,7 @@ export default command({
   summary: "Records a change of model at the leaf.",
   effect: "write",
   params: { provider: z.string().min(1), modelId: z.string().min(1) },
-  result: z.looseObject({ provider: z.string(), id: z.string() }).describe("the current model"),
+  result: () => z.looseObject({ provider: z.string(), id: z.string() }).describe("the current model"),
   example: { params: { provider: "openai", modelId: "gpt-4o" }, result: { provider: "openai", id: "gpt-4o" } },
   run(context, { provider, modelId }) {
     appendEntries(context, [draftOf("model_change", { provider, modelId })]);

@@ -20,7 +20,7 @@ export default command({
       .describe("not blank; line breaks become spaces"),
     sessionPath: anySessionPath,
   },
-  result: z.object({ entryId: z.string() }),
+  result: () => z.object({ entryId: z.string() }),
   failures: ["not_a_session", "path_outside_root", "session_locked", "session_not_found"],
   example: { params: { name: "Refactor auth" }, result: { entryId: "a1b2c3d4" } },
   run(context, { name, sessionPath, ...params }) {

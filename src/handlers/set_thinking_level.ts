@@ -8,7 +8,7 @@ export default command({
   summary: "Records a change of thinking level at the leaf.",
   effect: "write",
   params: { level: z.string().min(1).describe("off, minimal, low, medium, high or whatever the host knows") },
-  result: z.null(),
+  result: () => z.null(),
   example: { params: { level: "high" }, result: null },
   run(context, { level }) {
     appendEntries(context, [draftOf("thinking_level_change", { thinkingLevel: level })]);

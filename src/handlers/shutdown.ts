@@ -5,7 +5,7 @@ export default command({
   name: "shutdown",
   summary: "Answers everything received before, makes it durable, closes the session cleanly and ends.",
   effect: "control",
-  result: z.null(),
+  result: () => z.null(),
   example: { params: {}, result: null },
   run(context) {
     context.shutDown();

@@ -21,7 +21,7 @@ export default command({
       .describe("or the session's id, or an unambiguous beginning of it, also of another agent's"),
     ...standing,
   },
-  result: z.object({ ...replacement, leafId: z.string().nullable(), head: opened.head }),
+  result: () => z.object({ ...replacement, leafId: z.string().nullable(), head: opened.head }),
   failures: ["session_not_found", "ambiguous_id", "invalid_id", "path_outside_root", "not_a_session"],
   example: {
     params: { sessionPath: "/home/me/sessions/old.jsonl" },

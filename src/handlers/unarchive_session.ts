@@ -16,7 +16,7 @@ export default command({
   effect: "server",
   ofAny: true,
   params: { ...which, ...wishes },
-  result: z.object({ operationId, ...moved }),
+  result: () => z.object({ operationId, ...moved }),
   failures: [...MOVE_FAILURES, "content_modified"],
   example: {
     params: { sessionId: "01991f6e-1f1d-7c3e-b0a4-0242ac120006" },

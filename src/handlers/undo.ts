@@ -15,7 +15,7 @@ export default command({
   effect: "write",
   ofAny: true,
   params: which,
-  result: outcome,
+  result: () => outcome,
   failures: FAILURES_OF_TAKING_BACK,
   example: {
     params: { operationId: "3f2a9c10" },

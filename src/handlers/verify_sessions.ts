@@ -13,7 +13,7 @@ const row = z.object({
   sessionId: z.string().nullable().describe("null when it cannot be opened"),
   archived: z.boolean(),
   name: stored(z.string().nullable()),
-  damage: z.array(damage).describe(`the first ${MOST_DAMAGE} places`),
+  damage: z.array(damage()).describe(`the first ${MOST_DAMAGE} places`),
   damageCount: z.number().int(),
   lockedBy: z
     .object({ client: z.string(), pid: z.number(), since: z.string() })
@@ -32,19 +32,20 @@ export default command({
   effect: "server",
   repeatable: true,
   params: { archived: z.boolean().optional().describe("archived sessions too") },
-  result: z.object({
-    total: z.number().int().describe("sessions that were looked at"),
-    damaged: z.array(row),
-    incomplete: z
-      .array(row)
-      .describe(
-        "sessions of which nothing is lost, but messages lack what Pi's interface needs; repair_session adds it",
-      ),
-    notRead: z
-      .array(unreadFile)
-      .describe("files where sessions are kept that none can be read from, as get_health has them"),
-    ok: z.boolean().describe("nothing is damaged"),
-  }),
+  result: () =>
+    z.object({
+      total: z.number().int().describe("sessions that were looked at"),
+      damaged: z.array(row),
+      incomplete: z
+        .array(row)
+        .describe(
+          "sessions of which nothing is lost, but messages lack what Pi's interface needs; repair_session adds it",
+        ),
+      notRead: z
+        .array(unreadFile())
+        .describe("files where sessions are kept that none can be read from, as get_health has them"),
+      ok: z.boolean().describe("nothing is damaged"),
+    }),
   failures: ["storage_failed"],
   example: { params: {}, result: { total: 1, damaged: [], incomplete: [], notRead: [], ok: true } },
   async run(context, { archived = false }) {
@@ -73,7 +74,7 @@ async function verdictOn(
   context: CommandContext,
   sessionPath: string,
   archived: boolean,
-): Promise<{ ok: boolean; row: DamagedRow } | z.infer<typeof unreadFile> | null> {
+): Promise<{ ok: boolean; row: DamagedRow } | z.infer<ReturnType<typeof unreadFile>> | null> {
   const { workspace } = context;
   let session: Session | undefined;
   try {

@@ -13,7 +13,7 @@ export function neutral<const N extends string>(name: N, summary: string, says =
     name,
     summary,
     effect: "control",
-    result: z.null(),
+    result: () => z.null(),
     example: { params: {}, result: null },
     run: () => null,
     pi: () => (says ? Raw.of(bytesOf("null")) : null),
@@ -34,7 +34,7 @@ export function setting<const N extends string, K extends keyof ClientSettings, 
     summary,
     effect: "control",
     params: { [param]: value } as Record<P, z.ZodType<ClientSettings[K]>>,
-    result: z.null(),
+    result: () => z.null(),
     example: { params: { [param]: example }, result: null },
     run(context, params) {
       context.settings[key] = (params as Record<P, ClientSettings[K]>)[param];
@@ -59,7 +59,7 @@ export function unsupported<const N extends string, const S extends z.ZodRawShap
     summary: `Pi's command for its own agent. Not offered here: ${instead}`,
     effect: "control",
     params,
-    result: z.never(),
+    result: () => z.never(),
     failures: ["unsupported_command", "agent_failed"],
     example: { params: example, result: undefined },
     run(context) {

@@ -127,7 +127,8 @@ interface Declaration<S extends z.ZodRawShape, R extends z.ZodType> {
   readonly repeatable?: boolean;
   /** None by default. */
   readonly params?: S;
-  readonly result: R;
+  /** Makes the schema of the result, which only documents and types need. */
+  readonly result: () => R;
   /** None by default. Those of its effect are added. */
   readonly failures?: readonly FailureName[];
   readonly example: { readonly params: unknown; readonly result: unknown };
@@ -150,12 +151,13 @@ export type Effect = "read" | "write" | "replace" | "close" | "control" | "serve
 type Promised<T> = T | Promise<T>;
 
 /** Members of a declaration that do not depend on the types of its params. */
-type Described = "name" | "alias" | "summary" | "effect" | "ofAny" | "repeatable" | "result" | "example";
+type Described = "name" | "alias" | "summary" | "effect" | "ofAny" | "repeatable" | "example";
 
 export interface Command extends Pick<Declaration<z.ZodRawShape, z.ZodType>, Described> {
   readonly failures: readonly FailureName[];
   /** The schema that refuses unknown members; `_meta` is always allowed. */
   readonly params: z.ZodObject;
+  readonly result: z.ZodType;
   /** The schema for Pi's dialect, in which unknown members are ignored. */
   readonly looseParams: z.ZodObject;
   about?(workspace: Workspace, params: never): string | undefined;
@@ -249,7 +251,7 @@ export function command<const N extends string, R extends z.ZodType, const S ext
     ...declaration,
     // Made on first use, because a start does not need the schemas of all commands.
     get result() {
-      result ??= changes ? resultOfChange(declaration.result) : declaration.result;
+      result ??= changes ? resultOfChange(declaration.result()) : declaration.result();
       return result;
     },
     get params() {

@@ -7,7 +7,7 @@ import { damage, entry, sharedClient, stored } from "./shapes.ts";
 const file = z.string().nullable().describe("null for a session in memory");
 
 /** The member of events that say who caused them. */
-const client = sharedClient
+const client = sharedClient()
   .pick({ id: true, name: true, pid: true })
   .optional()
   .describe("with another host's doing: whose it is; missing where that is not known, as after the death of a holder");
@@ -69,7 +69,7 @@ export const events = {
     summary: "The session's display name changed.",
     payload: { name: z.string().nullable(), client },
   },
-  session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damage) } },
+  session_damage: { summary: "Damage was found while the session was open.", payload: { damage: z.array(damage()) } },
   session_durability_changed: {
     summary:
       "The database of the fleet is away, and what is acknowledged is on this machine alone; or it has all of that now.",
@@ -90,12 +90,12 @@ export const events = {
   },
   client_joined: {
     summary: "Another client shares the session from now on, or has named itself: the id tells which.",
-    payload: { client: sharedClient },
+    payload: { client: sharedClient() },
   },
   client_left: {
     summary: "A client shares the session no longer.",
     payload: {
-      client: sharedClient,
+      client: sharedClient(),
       reason: z
         .enum(["left", "died"])
         .describe("left: in order, or for another session; died: its server ended, and no word of it was heard"),

@@ -16,7 +16,7 @@ const about = {
   sessionId: z.string(),
   leafId: z.string().nullable().describe("the leaf of the host whose command it is, which may be another than yours"),
   head: z.string().optional().describe("the head at which that host stands, if it has one"),
-  client: sharedClient
+  client: sharedClient()
     .pick({ id: true, name: true, pid: true })
     .optional()
     .describe("with another host's command: whose it is"),

@@ -67,35 +67,38 @@ export const exampleId = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
 
 /** The process that writes to a session. */
 /** `host`: its machine, where that is another one of the fleet. */
-export const holder = z.object({
-  client: z.string(),
-  pid: z.number(),
-  since: z.string(),
-  host: z.string().optional(),
-});
+export const holder = () =>
+  z.object({
+    client: z.string(),
+    pid: z.number(),
+    since: z.string(),
+    host: z.string().optional(),
+  });
 
 /** A program that has a session open through a server of its own. */
-export const sharedClient = z.object({
-  id: z.string().describe("the same for as long as its server lives"),
-  name: z
-    .string()
-    .nullable()
-    .describe("as it calls itself in `initialize`, in 200 characters at most; null until it does"),
-  version: z.string().optional(),
-  pid: z.number().int().describe("the process of its server, as that sees it; 0 where that is not known"),
-  since: z.string().optional().describe("when it came; missing where sessions are not shared"),
-});
+export const sharedClient = () =>
+  z.object({
+    id: z.string().describe("the same for as long as its server lives"),
+    name: z
+      .string()
+      .nullable()
+      .describe("as it calls itself in `initialize`, in 200 characters at most; null until it does"),
+    version: z.string().optional(),
+    pid: z.number().int().describe("the process of its server, as that sees it; 0 where that is not known"),
+    since: z.string().optional().describe("when it came; missing where sessions are not shared"),
+  });
 
 export const limit = z.number().int().min(1).optional().describe("at most this many; all by default");
 
 export const cursor = z.string().optional().describe("nextCursor of the page before");
 
-export const unreadFile = z.object({
-  path: z.string(),
-  agent: z.string().optional().describe("the agent whose place it is in; missing for Pi's"),
-  text: z.string().describe("how it is, and what to do next"),
-  isDamaged: z.boolean().describe("false for what is of a newer or unknown format"),
-});
+export const unreadFile = () =>
+  z.object({
+    path: z.string(),
+    agent: z.string().optional().describe("the agent whose place it is in; missing for Pi's"),
+    text: z.string().describe("how it is, and what to do next"),
+    isDamaged: z.boolean().describe("false for what is of a newer or unknown format"),
+  });
 
 export const fromEnd = z
   .boolean()
@@ -110,41 +113,43 @@ export function stored<T extends z.ZodType>(schema: T): z.ZodType<z.output<T>, u
 }
 
 /** Damage as it is reported: see the core's Damage. */
-export const damage = z.looseObject({
-  kind: z.string(),
-  line: z.number(),
-  byteOffset: z.number(),
-  length: z.number(),
-  entryId: z.string().optional(),
-  reason: z.string(),
-  salvaged: z.boolean(),
-  keptAt: z.string().optional().describe("where the bytes are that were removed from the file"),
-  renamed: z
-    .array(z.object({ from: z.string(), to: z.string() }))
-    .optional()
-    .describe("entries of a branch that have another id now, because others gave theirs: the first 100"),
-});
+export const damage = () =>
+  z.looseObject({
+    kind: z.string(),
+    line: z.number(),
+    byteOffset: z.number(),
+    length: z.number(),
+    entryId: z.string().optional(),
+    reason: z.string(),
+    salvaged: z.boolean(),
+    keptAt: z.string().optional().describe("where the bytes are that were removed from the file"),
+    renamed: z
+      .array(z.object({ from: z.string(), to: z.string() }))
+      .optional()
+      .describe("entries of a branch that have another id now, because others gave theirs: the first 100"),
+  });
 
 const recordCount = z.number().int();
 
 /** The report about another agent's file. */
-export const fidelity = z.object({
-  agent: z.string(),
-  records: recordCount.describe("records that were read: the sum of all counts"),
-  kinds: z.array(
-    z.object({
-      kind: z.string().describe("as the agent calls it; in brackets where the file has none"),
-      first: recordCount.describe("number of the first such record, from 1: its line, or its place in a document"),
-      preserved: recordCount.describe("all that these say is in entries, at least as the raw record"),
-      derived: recordCount.describe("entries say less than these, or say it otherwise"),
-      dropped: recordCount.describe("nothing of these is in entries"),
-    }),
-  ),
-  warnings: z.array(z.object({ record: recordCount, sentence: z.string() })).describe("the first hundred"),
-  warningCount: recordCount,
-});
+export const fidelity = () =>
+  z.object({
+    agent: z.string(),
+    records: recordCount.describe("records that were read: the sum of all counts"),
+    kinds: z.array(
+      z.object({
+        kind: z.string().describe("as the agent calls it; in brackets where the file has none"),
+        first: recordCount.describe("number of the first such record, from 1: its line, or its place in a document"),
+        preserved: recordCount.describe("all that these say is in entries, at least as the raw record"),
+        derived: recordCount.describe("entries say less than these, or say it otherwise"),
+        dropped: recordCount.describe("nothing of these is in entries"),
+      }),
+    ),
+    warnings: z.array(z.object({ record: recordCount, sentence: z.string() })).describe("the first hundred"),
+    warningCount: recordCount,
+  });
 
-export function fidelityShown(report: Fidelity): z.input<typeof fidelity> {
+export function fidelityShown(report: Fidelity): z.input<ReturnType<typeof fidelity>> {
   const { kinds, warnings } = report;
   return {
     ...report,

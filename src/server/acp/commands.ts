@@ -55,7 +55,7 @@ export const readPage = command({
   summary: "Entries of a path, parsed.",
   effect: "read",
   params: page,
-  result: z.custom<Page>(),
+  result: () => z.custom<Page>(),
   example: { params: {}, result: undefined as never },
   run: ({ session }, { since, walk }): Page => pageOf(session, since, walk),
 });
@@ -144,7 +144,7 @@ export const readOutline = command({
   summary: "The session as clients show it beside its messages.",
   effect: "read",
   params: { sessionId: z.string() },
-  result: z.custom<SessionOutline>(),
+  result: () => z.custom<SessionOutline>(),
   example: { params: {}, result: undefined as never },
   run: outlineOf,
 });
@@ -176,7 +176,7 @@ export const look = command({
   summary: "The session as it is now, and what follows an entry.",
   effect: "read",
   params: { sessionId: z.string(), since: own<string | null>() },
-  result: z.custom<FirstLook>(),
+  result: () => z.custom<FirstLook>(),
   example: { params: {}, result: undefined as never },
   run: (context, { since }): FirstLook => ({
     facts: outlineOf(context),
@@ -190,7 +190,7 @@ export const readUsage = command({
   summary: "How full the context of the model is.",
   effect: "read",
   params: { sessionId: z.string() },
-  result: z.custom<{ readonly usage: ReturnType<typeof contextUsageOf> }>(),
+  result: () => z.custom<{ readonly usage: ReturnType<typeof contextUsageOf> }>(),
   example: { params: {}, result: undefined as never },
   run: ({ session }) => ({ usage: contextUsageOf(session) }),
 });
@@ -215,7 +215,7 @@ export const locate = command({
   summary: "Where a session is.",
   effect: "control",
   params: { sessionId: z.string() },
-  result: z.custom<Located>(),
+  result: () => z.custom<Located>(),
   example: { params: {}, result: undefined as never },
   run({ workspace }, { sessionId }): Located | Promise<Located> {
     const open = workspace.openWith(sessionId);
@@ -242,7 +242,7 @@ export const make = command({
   summary: "Makes a session beside those that are open.",
   effect: "control",
   params: { cwd: z.string() },
-  result: z.custom<{ sessionId: string }>(),
+  result: () => z.custom<{ sessionId: string }>(),
   example: { params: {}, result: undefined as never },
   run({ workspace }, { cwd }) {
     const made = workspace.create({ cwd });
@@ -256,7 +256,7 @@ export const forkBeside = command({
   summary: "Copies the path to an entry into a new session beside those that are open.",
   effect: "replace",
   params: { entryId: own<string | undefined>(), position: own<"at" | "before">() },
-  result: z.custom<{ sessionId: string }>(),
+  result: () => z.custom<{ sessionId: string }>(),
   example: { params: {}, result: undefined as never },
   async run(context, { entryId, position }) {
     const { session, workspace } = context;
