@@ -89,7 +89,7 @@ export class JsonlBackend implements Backend {
     const parts = { file: this.file, entries, records: this.records, end };
     this.scanner = new LineScanner(parts, env, thorough);
     this.others = new OtherWriters(env, parts, this.scanner, this.state);
-    this.index = new FileIndex(parts, this.scanner, env, options.snapshots);
+    this.index = new FileIndex(parts, this.scanner, options.snapshots);
     this.tail = new FileTail(parts, this.others, options);
   }
 
