@@ -147,7 +147,8 @@ export class LeafTracker {
       const reason = `The session ends with an entry of type ${nodes.type(decisive)} on another branch, and is there, as in Pi; a newer conversation is on the branch that ends with ${nodes.id(newest)}.`;
       doubts.push(damageOfEntry(nodes.id(newest), "newer_branch", reason));
     }
-    if (leaf <= 0 || tree.isAncestor(0, leaf)) return doubts;
+    // Where all entries are on the path, the first is its root: no walk is needed.
+    if (leaf <= 0 || tree.depth(leaf) === nodes.count - 1 || tree.isAncestor(0, leaf)) return doubts;
     let root = leaf;
     while (nodes.parent(root) >= 0) root = nodes.parent(root);
     if (nodes.parentIdOf(root) === null && this.entries.entry(root).parentId === undefined)
