@@ -188,10 +188,11 @@ export function hasEntriesNearby(disk: Disk, fd: number): boolean {
 }
 
 /** Whether a record is neither an entry of ours nor a damaged header. */
-function isOfAnother({ type, timestamp, cwd }: StoredHeader): boolean {
+function isOfAnother({ type, version, id, timestamp, cwd }: StoredHeader): boolean {
   if (typeof type !== "string" || type === "session" || KNOWN_TYPES.includes(type as never)) return false;
-  // A header with a changed letter is no other record.
-  return type.length !== "session".length || typeof timestamp !== "string" || typeof cwd !== "string";
+  if (typeof timestamp !== "string" || typeof cwd !== "string") return true;
+  // A header whose type is damaged is no other record; those of version 1 have no version.
+  return type.length !== "session".length && (typeof version !== "number" || typeof id !== "string");
 }
 
 function recordIn(line: string): StoredHeader | undefined {

@@ -631,6 +631,11 @@ describe("the first valid header in a file counts", () => {
     expect(kindsOf(jsonlOn(disk).open(FILE))).toEqual([]);
   });
 
+  test.each(["sessiom", "sX\u00d9\u00facession", ""])("and one whose type reads %j hides no entry", (type) => {
+    const damaged = headerText().replace('"type":"session"', `"type":${JSON.stringify(type)}`);
+    expect(textsOf(logOf(fileText(damaged, ...chain(3)))).slice(-3)).toEqual(chain(3));
+  });
+
   test("and one that is lost is not made up of what this process is", () => {
     const log = logOf(fileText("{broken", ...chain(2)));
     expect([log.header.cwd, log.header.parentSession]).toEqual(["", undefined]);
