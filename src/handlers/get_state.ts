@@ -62,6 +62,9 @@ export function stateOf(session: Session, settings: ClientSettings): State {
   const { lockKind, durability } = log;
   const { holder, heads } = session;
   const lockedBy = holder ? null : log.lockedBy;
+  // These read entries, and may find damage in them.
+  const messageCount = session.messageCount();
+  const contextDamage = session.contextDamage();
   const model = session.model();
   const contextWindow = model ? contextWindowOf(model.id) : undefined;
   return {
@@ -74,7 +77,7 @@ export function stateOf(session: Session, settings: ClientSettings): State {
     ...(heads.name === null ? {} : { head: heads.name, sharedLeafId: session.sharedLeafId }),
     model: model && contextWindow !== undefined ? { ...model, contextWindow } : model,
     thinkingLevel: session.thinkingLevel(),
-    messageCount: session.messageCount(),
+    messageCount,
     entryCount: tree.entryCount,
     branchCount: tree.branchCount,
     persisted: log.persisted,
@@ -85,7 +88,7 @@ export function stateOf(session: Session, settings: ClientSettings): State {
     ...(durability ? { durability } : {}),
     store: log.store,
     version: log.version,
-    diagnostics: [...session.diagnostics, ...session.contextDamage()].map((damage) => ({ ...damage })),
+    diagnostics: [...session.diagnostics, ...contextDamage].map((damage) => ({ ...damage })),
     isStreaming: false,
     isCompacting: false,
     steeringMode: settings.steeringMode,
@@ -99,13 +102,16 @@ const knownStates = new WeakMap<Session, { facts: readonly unknown[]; state: Sta
 
 /**
  * Returns the earlier state, with its text, if all that it is made of is the same; else a new one. Model, level, counts and
- * damage of the context are the same while the tree is, with as many entries. A state with diagnostics is always new.
+ * damage of the context are the same while the tree is, and the log with it, with as many entries. A state with
+ * diagnostics is always new.
  */
 function currentState(session: Session, settings: ClientSettings): State {
-  const { log, tree } = session;
+  const { log, tree, holder } = session;
+  const lockedBy = holder ? null : log.lockedBy;
   const facts = [
     tree,
     tree.leaf,
+    tree.entryCount,
     log,
     log.nodes.count,
     log.nodes.losses,
@@ -115,7 +121,10 @@ function currentState(session: Session, settings: ClientSettings): State {
     session.sharedLeafId,
     log.persisted,
     log.readOnly,
-    session.holder ?? log.lockedBy?.pid,
+    holder,
+    lockedBy?.pid,
+    lockedBy?.since,
+    lockedBy?.host,
     log.lockKind,
     log.durability,
     log.version,

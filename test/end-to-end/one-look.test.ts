@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { writeAll } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { user } from "../support/drafts.ts";
-import { fileText, userText } from "../support/lines.ts";
+import { entryText, fileText, userText } from "../support/lines.ts";
 import { HereLives } from "../support/proof.ts";
 import type { Json } from "../support/server.ts";
 
@@ -63,6 +63,25 @@ test("what another program writes between two of them is found by the second", a
   expect(result.leafId).toBe("three");
   const foreign = wire.events.filter(({ params }) => params?.origin === "foreign");
   expect(foreign.map(({ params }) => params.entryIds)).toEqual([["other"]]);
+});
+
+test("the state counts what another program wrote, whichever operation failed when it was looked at first", async () => {
+  for (let at = 1, struck = true; struck; at++) {
+    const { disk, wire, file } = await begun();
+    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    const other = disk.openAppend(file);
+    writeAll(disk, other, Buffer.from(fileText(entryText("session_info", "other", "zero", { name: "elsewhere" }))));
+    disk.close(other);
+    const look = () => wire.request("append", { entries: [user("no")], expectedLeafId: "another" });
+    disk.set({ kind: "fail", at, errno: "EIO" });
+    await look();
+    struck = disk.struck;
+    disk.set(undefined);
+    await wire.result("get_state");
+    await look();
+    const { entryCount, sessionName } = await wire.result("get_state");
+    expect([entryCount, sessionName], `operation ${at}`).toEqual([3, "elsewhere"]);
+  }
 });
 
 test("what was written before the next chunk is told before its replies", async () => {

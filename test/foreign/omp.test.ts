@@ -62,17 +62,25 @@ test("a picture without bytes is a text for the model, and a warning names it", 
   );
 });
 
-test("an entry with an empty type is kept, and what names it as its parent continues the entry before", () => {
+test("an entry with an empty type keeps its place, for those that continue it", () => {
   const { text } = wholeOmpSession();
-  const place = { timestamp: "2026-01-24T16:22:26.831Z" };
+  const made = (type: string, id: string, parentId: string | null) =>
+    JSON.stringify({ type, customType: "x", id, parentId, timestamp: "2026-01-24T16:22:26.831Z" });
   const added = [
-    { ...place, type: "", id: "000000f1", parentId: null },
-    { ...place, type: "session", id: "000000f2", parentId: "000000f1" },
-    { ...place, type: "custom", customType: "x", id: "000000f3", parentId: "000000f2" },
+    made("", "000000f1", null),
+    made("session", "000000f2", "000000f1"),
+    made("custom", "000000f3", null),
+    made("custom", "000000f4", "000000f1"),
   ];
-  const session = foreignSession(`${text.trimEnd()}\n${added.map((one) => JSON.stringify(one)).join("\n")}\n`);
+  const session = foreignSession(`${text.trimEnd()}\n${added.join("\n")}\n`);
   requireSound(session);
-  expect(entriesOf(session).at(-1)?.id).toBe("000000f3");
+  const parents = entriesOf(session).map(({ type, id, parentId }) => [type, id, parentId]);
+  expect(parents.slice(-4)).toEqual([
+    ["unknown", "000000f1", parents[0][1]],
+    ["session", "000000f2", "000000f1"],
+    ["custom", "000000f3", parents[0][1]],
+    ["custom", "000000f4", "000000f1"],
+  ]);
 });
 
 test("a file without a title is oh-my-pi's by its place; subagents name who began them; each agent is listed", async () => {

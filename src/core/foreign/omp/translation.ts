@@ -52,12 +52,12 @@ export class OmpTranslation implements Translation {
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
     if (!isObject(value)) return this.keepRaw(source, "(no object)");
-    const { type, id, timestamp } = value;
+    const { id, timestamp } = value;
+    // The log takes no entry with an empty type; others may continue this one.
+    const type = value.type === "" ? "unknown" : value.type;
     if (type === "title" && source.number === 1) return this.takeTitle(value);
     if (type === "session" && !this.header) return this.takeHeader(value);
-    // The log takes no entry whose type or id is empty.
-    if (typeof type !== "string" || type === "" || typeof id !== "string" || id === "")
-      return this.keepRaw(source, "(unknown)");
+    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
     this.time = timeIn(timestamp, this.time);
     if (type === "session_init") this.isOfSubagent = true;
     const at = textIn(timestamp) ?? this.time;
@@ -76,7 +76,7 @@ export class OmpTranslation implements Translation {
           lacksPictures = true;
         }
     this.tools.emit({ ...place, type: change?.type ?? type, members });
-    if (!lacksPictures) return { kind: type, fate: change ? "derived" : "preserved" };
+    if (!lacksPictures) return { kind: type, fate: change || type !== value.type ? "derived" : "preserved" };
     return {
       kind: type,
       fate: "derived",

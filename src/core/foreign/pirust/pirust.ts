@@ -72,7 +72,9 @@ class PiTranslation implements Translation {
   take(source: SourceRecord): RecordVerdict {
     const { value } = source;
     if (!isObject(value)) return this.keepRaw(source, "(no object)");
-    const { type, id, parentId, timestamp } = value;
+    const { id, parentId, timestamp } = value;
+    // The log takes no entry with an empty type; others may continue this one.
+    const type = value.type === "" ? "unknown" : value.type;
     if (type === "session" && !this.header) {
       this.header = value;
       this.time = timeIn(timestamp, NO_TIME);
@@ -82,15 +84,13 @@ class PiTranslation implements Translation {
       const warning = "The database has a medium that is only there: migrate_session takes media along.";
       return { kind: "medium", fate: "dropped", warning };
     }
-    // The log takes no entry whose type or id is empty.
-    if (typeof type !== "string" || type === "" || typeof id !== "string" || id === "")
-      return this.keepRaw(source, "(unknown)");
+    if (typeof type !== "string" || typeof id !== "string" || id === "") return this.keepRaw(source, "(unknown)");
     this.time = timeIn(timestamp, this.time);
     const at = textIn(timestamp) ?? this.time;
     const above = parentId === null ? null : (textIn(parentId) ?? this.end);
     this.tools.emit({ type, id, parentId: above, timestamp: at, members: membersAsWritten(this.tools, source, value) });
     this.end = id;
-    return { kind: type, fate: "preserved" };
+    return { kind: type, fate: type === value.type ? "preserved" : "derived" };
   }
 
   keep({ number }: SourceRecord, members: JsonObject): void {
