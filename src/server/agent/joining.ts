@@ -72,7 +72,7 @@ export const NO_COMMAND: Command = command({
   name: "agent",
   summary: "Done by the agent.",
   effect: "control",
-  result: undefined as never,
+  result: () => undefined as never,
   example: { params: {}, result: undefined as never },
   run: () => undefined as never,
 });
