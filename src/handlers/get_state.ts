@@ -55,9 +55,9 @@ export const stateResult = () =>
     pendingMessageCount: z.literal(0),
   });
 
-type State = z.input<ReturnType<typeof stateResult>>;
+type StateResult = z.input<ReturnType<typeof stateResult>>;
 
-export function stateOf(session: Session, settings: ClientSettings): State {
+export function stateOf(session: Session, settings: ClientSettings): StateResult {
   const { log, tree } = session;
   const { lockKind, durability } = log;
   const { holder, heads } = session;
@@ -98,14 +98,14 @@ export function stateOf(session: Session, settings: ClientSettings): State {
   };
 }
 
-const knownStates = new WeakMap<Session, { facts: readonly unknown[]; state: State }>();
+const knownStates = new WeakMap<Session, { facts: readonly unknown[]; state: StateResult }>();
 
 /**
  * Returns the earlier state, with its text, if all that it is made of is the same; else a new one. Model, level, counts and
  * damage of the context are the same while the tree is, and the log with it, with as many entries. A state with
  * diagnostics is always new.
  */
-function currentState(session: Session, settings: ClientSettings): State {
+function currentState(session: Session, settings: ClientSettings): StateResult {
   const { log, tree, holder } = session;
   const lockedBy = holder ? null : log.lockedBy;
   const facts = [
