@@ -11,6 +11,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { temporaryFolder } from "../support/server.ts";
 import { soak } from "../support/soak.ts";
+import { TIERS } from "../support/tiers.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** Units that run every file once: a unit takes a minute or less. */
@@ -36,23 +37,29 @@ soak("isolated", async (_random, number) => {
     .filter((_, n) => n % SHARES === number % SHARES)
     .map((name) => `test/${name}`);
   const vitest = join(dirname(createRequire(import.meta.url).resolve("vitest/package.json")), "vitest.mjs");
-  const report = join(temporaryFolder(), "report.json");
   const order = ["--isolate", "--sequence.shuffle", `--sequence.seed=${number}`, "--testTimeout=300000"];
-  const args = [vitest, "run", ...order, "--reporter=json", `--outputFile=${report}`, ...files];
   // What this run tells its workers is not for those of the other.
   const own = Object.entries(process.env).filter(([name]) => !/^VITEST|^PI_TEST_|^SOAK_|^NODE_ENV$/.test(name));
   const env = { ...Object.fromEntries(own), PI_TEST_EVERY: "1", PI_TEST_TIMES: "3" };
-  const { status, stderr } = spawnSync(process.execPath, args, { cwd: ROOT, env });
-  const { numPassedTests, testResults }: Results = JSON.parse(readFileSync(report, "utf8"));
-  const failed = testResults.flatMap(({ name, message, assertionResults }) => [
-    ...assertionResults
-      .filter(({ status }) => status === "failed")
-      .map(({ fullName, failureMessages: [why] }) => `${name}: ${fullName}: ${why.slice(0, 300)}`),
-    ...(message === "" ? [] : [`${name}: ${message}`]),
-  ]);
-  if (status !== 0)
-    throw new Error(
-      `PI_TEST_EVERY=1 PI_TEST_TIMES=3 vitest run ${order.join(" ")} ${files.join(" ")}\n${failed.join("\n")}\n${stderr}`,
-    );
-  return { runs: 1, files: files.length, tests: numPassedTests };
+  let tests = 0;
+  // Tiers have their own numbers of workers, and the options of the order take away that they run one after the other.
+  for (const tier of TIERS) {
+    const report = join(temporaryFolder(), "report.json");
+    const how = [...order, "--project", tier, "--passWithNoTests"];
+    const args = [vitest, "run", ...how, "--reporter=json", `--outputFile=${report}`, ...files];
+    const { status, stderr } = spawnSync(process.execPath, args, { cwd: ROOT, env });
+    const { numPassedTests, testResults }: Results = JSON.parse(readFileSync(report, "utf8"));
+    const failed = testResults.flatMap(({ name, message, assertionResults }) => [
+      ...assertionResults
+        .filter(({ status }) => status === "failed")
+        .map(({ fullName, failureMessages: [why] }) => `${name}: ${fullName}: ${why.slice(0, 300)}`),
+      ...(message === "" ? [] : [`${name}: ${message}`]),
+    ]);
+    if (status !== 0)
+      throw new Error(
+        `PI_TEST_EVERY=1 PI_TEST_TIMES=3 vitest run ${how.join(" ")} ${files.join(" ")}\n${failed.join("\n")}\n${stderr}`,
+      );
+    tests += numPassedTests;
+  }
+  return { runs: 1, files: files.length, tests };
 });

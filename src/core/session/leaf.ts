@@ -15,7 +15,7 @@ import { Failure } from "../failure.ts";
 import { type Damage, damageOfEntry } from "../format/damage.ts";
 import type { SharedHolder } from "../ports/attach.ts";
 import type { LeafMemory } from "../ports/stores.ts";
-import { ROOT } from "../tree/nodes.ts";
+import { MISSING, ROOT } from "../tree/nodes.ts";
 import type { Tree } from "../tree/tree.ts";
 import type { SessionEntries } from "./entries.ts";
 
@@ -147,8 +147,10 @@ export class LeafTracker {
       const reason = `The session ends with an entry of type ${nodes.type(decisive)} on another branch, and is there, as in Pi; a newer conversation is on the branch that ends with ${nodes.id(newest)}.`;
       doubts.push(damageOfEntry(nodes.id(newest), "newer_branch", reason));
     }
-    // Where all entries are on the path, the first is its root: no walk is needed.
-    if (leaf <= 0 || tree.depth(leaf) === nodes.count - 1 || tree.isAncestor(0, leaf)) return doubts;
+    const { parents } = nodes.columns();
+    // Where no other entry begins a path, the first is the root of all: no walk is needed.
+    const hasOneRoot = parents.indexOf(ROOT, 1) < 0 && parents.indexOf(MISSING, 1) < 0;
+    if (leaf <= 0 || hasOneRoot || tree.isAncestor(0, leaf)) return doubts;
     let root = leaf;
     while (nodes.parent(root) >= 0) root = nodes.parent(root);
     if (nodes.parentIdOf(root) === null && this.entries.entry(root).parentId === undefined)

@@ -17,6 +17,11 @@ interface LiveCall extends ToldCall {
   isOver: boolean;
 }
 
+interface LiveResult {
+  readonly call: LiveCall;
+  readonly message: LooseMembers;
+}
+
 /** Events after which there is nothing new in the session. */
 const QUIET: ReadonlySet<string> = new Set(["agent_start", "turn_start", "message_start", "message_update"]);
 /** Kinds of blocks that come piece by piece. */
@@ -30,6 +35,9 @@ export class PiTurn {
   private calls: LiveCall[] = [];
   /** Messages that the client was shown, and how often: their role, time and call. */
   private readonly shown = new Map<string, number>();
+  /** Results that Pi told of and are not in the session yet, and those that came into it and are to be told. */
+  private readonly results = new Map<string, LiveResult>();
+  private readonly written: LiveResult[] = [];
   private open: LooseMembers | undefined;
   private hasPrompt = false;
   /** Whether Pi may have written anything but the prompt that the client was not told of. */
@@ -69,10 +77,9 @@ export class PiTurn {
         if (call) await this.update({ sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, content });
         return;
       }
-      case "tool_execution_end": {
-        const call = await this.callOf(stringOf(event.toolCallId), stringOf(event.toolName), event.args);
-        return this.result(call, { ...membersOf(event.result), isError: event.isError });
-      }
+      case "tool_execution_end":
+        // It is over for the client once its result is in the session, which comes next.
+        return void (await this.callOf(stringOf(event.toolCallId), stringOf(event.toolName), event.args));
     }
   }
 
@@ -135,8 +142,9 @@ export class PiTurn {
     } else if (role === "toolResult") {
       const call = this.calls.findLast(({ id }) => id === message.toolCallId);
       if (!call) return;
-      if (!call.isOver) await this.result(call, message);
       this.mark(message);
+      if (!call.isOver) this.results.set(keyOf(message), { call, message });
+      await this.catchUp();
     } else if (role === "assistant") {
       await this.rest(message);
       this.mark(message);
@@ -192,11 +200,6 @@ export class PiTurn {
     return call;
   }
 
-  private async result(call: LiveCall, message: LooseMembers): Promise<void> {
-    call.isOver = true;
-    await this.update(resultUpdate(call, message, this.cwd));
-  }
-
   // --- what is in the session ----------------------------------------------------------------------------------
 
   private mark(message: LooseMembers): void {
@@ -212,6 +215,9 @@ export class PiTurn {
     const times = this.shown.get(key) ?? 0;
     if (times > 0) {
       this.shown.set(key, times - 1);
+      const result = this.results.get(key);
+      if (result) this.written.push(result);
+      this.results.delete(key);
       return "shown";
     }
     const { role } = message;
@@ -219,8 +225,13 @@ export class PiTurn {
     return isTold && !isOver ? "soon" : "new";
   }
 
-  private catchUp(isOver = false): Promise<void> {
-    return this.telling.keepUp((item) => this.judge(item, isOver), isOver);
+  /** Tells what came into the session, and of the calls whose results did that they are over. */
+  private async catchUp(isOver = false): Promise<void> {
+    await this.telling.keepUp((item) => this.judge(item, isOver), isOver);
+    for (const { call, message } of this.written.splice(0)) {
+      call.isOver = true;
+      await this.update(resultUpdate(call, message, this.cwd));
+    }
   }
 
   // --- its end -------------------------------------------------------------------------------------------------
@@ -233,8 +244,8 @@ export class PiTurn {
 
   /** Tells what is left to say where the turn ends. */
   async end(): Promise<void> {
-    for (const call of this.calls) if (!call.isOver) await this.update(givenUpUpdate(call.toolCallId));
     await this.catchUp(true);
+    for (const call of this.calls) if (!call.isOver) await this.update(givenUpUpdate(call.toolCallId));
   }
 
   /** Returns the result of the request. Throws what the model failed with. */
