@@ -25,7 +25,7 @@ const flatNode = z.object({
 });
 
 const nestedNode = z.looseObject({
-  entry: entry,
+  entry,
   children: z.array(z.unknown()).describe("nodes like this one"),
   label: z.string().optional(),
   labelTimestamp: z.string().optional(),

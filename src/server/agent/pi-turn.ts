@@ -244,8 +244,10 @@ export class PiTurn {
 
   /** Tells what is left to say where the turn ends. */
   async end(): Promise<void> {
-    await this.catchUp(true);
+    await this.catchUp();
     for (const call of this.calls) if (!call.isOver) await this.update(givenUpUpdate(call.toolCallId));
+    // A result that Pi wrote and never told of comes after that, and counts.
+    await this.catchUp(true);
   }
 
   /** Returns the result of the request. Throws what the model failed with. */
