@@ -23,6 +23,7 @@ const STORAGE = {
   ],
 };
 const LATER = {
+  "src/core/format/noted-schemas.ts": ["./schema-library.ts"],
   "src/cli/main.ts": ["./table.ts", "./run-verb.ts", "./help.ts", "./paging.ts", "./agent-version.ts"],
   "src/server/host-connection.ts": [
     "./acp/conversation.ts",
@@ -68,6 +69,10 @@ function passedOn(file) {
   return names.map((name) => name.split(" ").at(-1));
 }
 
+/** Returns lines that export values under names, also such as `null`. */
+const withNames = (names, textOf) =>
+  names.map((name) => `const of_${name} = ${textOf(name)}; export { of_${name} as ${name} };`);
+
 /**
  * Has the program load those files from the parts. Each of their functions is one that loads them, and each class makes one
  * of theirs. `shared` are the files of the program that the parts use.
@@ -106,7 +111,10 @@ export const laterInProgram = (shared) => ({
       const loaded = `${part}(${JSON.stringify(path)})`;
       const lines = [
         `import { ${part} } from "later";`,
-        ...namesIn(path, "function").map((name) => `export const ${name} = (...all) => ${loaded}.${name}(...all);`),
+        ...withNames(
+          [...namesIn(path, "function"), ...passedOn(path)],
+          (name) => `(...all) => ${loaded}.${name}(...all)`,
+        ),
         ...namesIn(path, "class").map(
           (name) => `export function ${name}(...all) { return new (${loaded}.${name})(...all); }`,
         ),
@@ -142,11 +150,11 @@ export const takingFrom = (others, taken) => ({
     });
     onLoad({ filter: /./, namespace: "shared" }, ({ path }) => {
       const names = [...namesIn(path, "function|class|const|let"), ...passedOn(path)];
-      return {
-        contents: `const shared = SHARED(${JSON.stringify(path)});\n${names
-          .map((name) => `export const ${name} = shared.${name};`)
-          .join("\n")}`,
-      };
+      const lines = [
+        `const shared = SHARED(${JSON.stringify(path)});`,
+        ...withNames(names, (name) => `shared.${name}`),
+      ];
+      return { contents: lines.join("\n") };
     });
   },
 });

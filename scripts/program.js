@@ -1,7 +1,7 @@
 // Bundles the program and the parts that it loads when they are needed.
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { dirname, resolve as resolvePath } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { doorsOf, laterInProgram, partOf, takingFrom } from "./later.js";
@@ -66,6 +66,17 @@ export const whenCalled = (used) => ({
     }));
   },
 });
+
+/** Puts notes of schemas in the place of schemas. */
+export const notedSchemas = {
+  name: "notes of schemas",
+  setup({ onResolve, resolve }) {
+    onResolve({ filter: /^zod$/ }, ({ importer, kind }) => {
+      if (!importer.includes("/src/") || importer.endsWith("/schema-library.ts")) return;
+      return resolve("./noted-schemas.ts", { kind, importer, resolveDir: resolvePath("src/core/format") });
+    });
+  },
+};
 
 /** Functions that a first reply does not need, of a module that takes 2 ms to load. */
 const CRYPTO = {
@@ -151,6 +162,7 @@ export async function buildProgram(folder, { isWhole = false } = {}) {
     await commandsWhenAskedFor(folder),
     ...Object.keys(PARTS).map(besides),
     whenCalled(CRYPTO),
+    notedSchemas,
     ...plugins,
   ];
   const program = (shared) =>

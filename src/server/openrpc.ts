@@ -130,7 +130,7 @@ function plainSchema(schema: z.ZodType): Schema {
 /** Returns a function that makes schemas with references to the components for entries and messages. */
 export function referringSchemas({ entry, draft, message, contextMessage }: Declarations): SchemaOf {
   const components = new Map<unknown, string>(
-    Object.entries({ entry, draft, message, contextMessage }).map(([name, schema]) => [schema, name]),
+    Object.entries({ entry, draft, message, contextMessage }).map(([name, schema]) => [schema._zod, name]),
   );
   return (schema) => toJsonSchema(schema, (inner) => components.get(inner));
 }
@@ -141,7 +141,7 @@ function toJsonSchema(schema: z.ZodType, componentOf: (schema: unknown) => strin
     target: "draft-7",
     unrepresentable: "any",
     override({ zodSchema, jsonSchema }) {
-      const component = componentOf(zodSchema);
+      const component = componentOf(zodSchema._zod);
       if (component === undefined) return;
       for (const keyword of Object.keys(jsonSchema)) delete (jsonSchema as Schema)[keyword];
       jsonSchema.$ref = COMPONENTS + component;

@@ -198,7 +198,8 @@ const commonResult = {
 
 /** Returns a result as a change has it. */
 function resultOfChange<R extends z.ZodType>(result: R): R {
-  return result instanceof z.ZodObject ? (result.extend(commonResult) as unknown as R) : result;
+  const { shape } = result as { shape?: z.ZodRawShape };
+  return shape ? ((result as unknown as z.ZodObject).extend(commonResult) as unknown as R) : result;
 }
 
 /** A command with the types of its params and result, which exist for the compiler only: the typed client uses them. */
