@@ -8,7 +8,7 @@ import { Raw } from "../core/json/raw.ts";
 import { TextBlock } from "../core/json/text-block.ts";
 import type { Session } from "../core/session/session.ts";
 import { command } from "./shared/command.ts";
-import { writeId } from "./shared/flat-nodes.ts";
+import { writeId } from "./shared/id-text.ts";
 import { atMost, indexOf, pageEnd, pageOf } from "./shared/page.ts";
 import { cursor, limit, nextCursor, stored } from "./shared/shapes.ts";
 

@@ -9,6 +9,7 @@ import { TextBlock } from "../../core/json/text-block.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Nodes } from "../../core/tree/nodes.ts";
 import { briefBody, briefCallsOf, briefOf, briefText, callsText, LONG } from "./brief.ts";
+import { writeId } from "./id-text.ts";
 
 /** Bytes of the texts of a long entry that are parsed: a preview shows no more of them. */
 const SEEN = 4096;
@@ -215,16 +216,5 @@ export class FlatNodes {
       places.is(line, PLACE.cancelled, TRUE) ||
       places.is(line, PLACE.stopReason, ERROR)
     );
-  }
-}
-
-/** Writes the id of an entry, or null where there is none. */
-export function writeId(out: TextBlock, nodes: Nodes, position: number): void {
-  const packed = position < 0 ? -1 : nodes.packedId(position);
-  if (packed < 0) out.json(position < 0 ? null : nodes.id(position));
-  else {
-    out.byte(QUOTE);
-    out.hex(packed);
-    out.byte(QUOTE);
   }
 }
