@@ -58,6 +58,11 @@ export function frame(framing: Framing, ...messages: unknown[]): string {
     .join("");
 }
 
+/** A request in JSON-RPC. */
+export function call(id: unknown, method: string, params?: unknown): Json {
+  return { jsonrpc: "2.0", id, method, ...(params === undefined ? {} : { params }) };
+}
+
 /** Failures that any command may end with, as protocol.md says. */
 const OF_ANY = new Set([
   ...["cancelled", "shutting_down", "message_too_large", "storage_full", "storage_failed", "path_outside_root"],
@@ -118,6 +123,16 @@ export class Wire {
     this.input.write(frame(this.framing, ...messages));
   }
 
+  /** Sends a JSON-RPC request and waits for nothing. */
+  ask(id: unknown, method: string, params?: unknown): void {
+    this.send(call(id, method, params));
+  }
+
+  /** Answers a question that the server asked in JSON-RPC. */
+  answer(id: unknown, result: unknown): void {
+    this.send({ jsonrpc: "2.0", id, result });
+  }
+
   /** Closes the server's input. */
   end(): void {
     this.input.end();
@@ -154,7 +169,7 @@ export class Wire {
   /** The reply to a JSON-RPC request; what the server says before it goes to {@link events}. */
   async request(method: string, params?: unknown): Promise<Json> {
     const id = ++this.ids;
-    this.send({ jsonrpc: "2.0", id, method, ...(params === undefined ? {} : { params }) });
+    this.ask(id, method, params);
     const reply = await this.reply(id);
     requireDeclared(method, reply.error);
     return reply;
