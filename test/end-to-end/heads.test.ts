@@ -1,25 +1,22 @@
 /** Leaves of their own, over the wire: several connections on branches of one tree, and what becomes of them. */
 
-import { appendFileSync, copyFileSync, readFileSync } from "node:fs";
+import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { user } from "../support/drafts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import {
   type HereServer,
   type Json,
-  type Place,
   type SpawnedServer,
   serveHere,
   spawnServer,
   temporaryPlace,
 } from "../support/server.ts";
+import { said, turn } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 type Server = HereServer | SpawnedServer;
-
-const said = (text: string): Json => ({ entries: [user(text)] });
 
 /** What the path to a connection's leaf says. */
 async function path(server: Server): Promise<string[]> {
@@ -27,17 +24,16 @@ async function path(server: Server): Promise<string[]> {
   return messages.map(({ content }: Json) => content);
 }
 
-const request = (id: unknown, method: string, params: Json = {}): Json => ({ jsonrpc: "2.0", id, method, params });
-
-function fileIn(place: Place, store: string): string {
-  return join(place.home, store === "v2" ? "heads.v2" : "heads.jsonl");
+/** A file with two entries in a place of its own. */
+function twoEntries(name = "s"): { file: string; place: ReturnType<typeof temporaryPlace> } {
+  const place = temporaryPlace();
+  return { place, file: put(join(place.home, `${name}.jsonl`), fileText(headerText({ id: name, cwd: place.cwd }), ...chain(2))) };
 }
 
 /** Waits until a server has sent an event that passes. What other servers do is heard of soon after their replies. */
 async function until(server: Server, name: string, isMeant: (params: Json) => boolean): Promise<void> {
   while (!told(server, name).some(isMeant)) {
-    // Replies within this process come without the event loop.
-    await new Promise((resolve) => setImmediate(resolve));
+    await turn();
     await server.result("get_state");
   }
 }
@@ -48,7 +44,7 @@ function told(server: Server, name: string): Json[] {
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s", (store) => {
   async function two(place = temporaryPlace()) {
-    const file = fileIn(place, store);
+    const file = join(place.home, `heads.${store}`);
     const a = serveHere(["--session", file, "--store", store], { place });
     const { leafId: root } = await a.result("append", said("root"));
     expect((await a.result("initialize", { leaf: "own", head: "a" })).state).toMatchObject({
@@ -70,15 +66,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     }
     expect(await path(a)).toEqual(["root", "a1", "a2", "a3"]);
     expect(await path(b)).toEqual(["root", "b1", "b2"]);
-    for (const server of [a, b]) {
-      const { heads, sharedLeafId } = await server.result("list_heads");
-      expect(heads.map(({ name, connections }: Json) => [name, connections])).toEqual([
-        ["a", 1],
-        ["b", 1],
-      ]);
-      expect(sharedLeafId).toBe(root);
-    }
-    expect((await b.result("get_state")).sharedLeafId).toBe(root);
+    const heads = ["a", "b"].map((name) => ({ name, connections: 1 }));
+    for (const server of [a, b]) expect(await server.result("list_heads")).toMatchObject({ heads, sharedLeafId: root });
   });
 
   test("hear of each other, and that their own leaf has not moved", async () => {
@@ -137,16 +126,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     expect(await path(b)).toEqual(["root", "b1", "b2"]);
   });
 
-  test("guard their own leaf, and share their keys", async () => {
-    const { a, b } = await two();
-    const { leafId: ofA } = await a.result("get_state");
-    const { leafId: ofB, entryIds } = await b.result("append", { ...said("b1"), idempotencyKey: "k" });
-    expect((await b.failure("append", { ...said("no"), expectedLeafId: ofA })).data).toMatchObject({ leafId: ofB });
-    expect((await b.result("append", { ...said("b2"), expectedLeafId: ofB })).entryIds).toHaveLength(1);
-    expect((await a.result("append", { ...said("b1"), idempotencyKey: "k" })).entryIds).toEqual(entryIds);
-    expect(await path(a)).toEqual(["root", "a1"]);
-  });
-
   test("are asked by hooks about their own branch, while the others stand where they stood", async () => {
     const { a, b, file, place, root } = await two();
     await Promise.all([a.finish(), b.finish()]);
@@ -160,16 +139,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     const asked = serveHere(["--session", file], { place });
     await asked.result("initialize", { head: "c", capabilities: { hooks: [{ name: "session_before_tree" }] } });
     const { leafId: ofC } = await asked.result("append", said("c1"));
-    asked.send(request(71, "branch", { entryId: root }));
-    const question = await (async () => {
-      for (;;) {
-        const message = await asked.next();
-        if (message.method === "session_before_tree") return message;
-      }
-    })();
+    asked.ask(71, "branch", { entryId: root });
+    let question = await asked.next();
+    while (question.method !== "session_before_tree") question = await asked.next();
     expect(question.params.preparation).toMatchObject({ oldLeafId: ofC, targetId: root });
     expect((await holder.result("list_open_sessions")).sessions[1]).toMatchObject({ leafId: held, head: "a" });
-    asked.send({ jsonrpc: "2.0", id: question.id, result: {} });
+    asked.answer(question.id, {});
     expect((await asked.reply(71)).result.leafId).toBe(root);
     expect((await holder.result("get_state", { sessionId })).leafId).toBe(held);
     expect((await asked.result("get_state")).leafId).toBe(root);
@@ -224,8 +199,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
 });
 
 test("a head is kept when servers are killed, whoever holds the session", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const file = put(fileIn(place, "jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
+  const { file, place } = twoEntries();
   const start = async (head: string): Promise<SpawnedServer> => {
     const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
     await server.result("initialize", { leaf: "own", head });
@@ -250,8 +224,7 @@ test("a head is kept when servers are killed, whoever holds the session", SYSTEM
 });
 
 test("two connections with one name share that head, as others share the leaf", async () => {
-  const place = temporaryPlace();
-  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
+  const { file, place } = twoEntries();
   const [first, second] = [1, 2].map(() => serveHere(["--session", file], { place }));
   for (const server of [first, second]) await server.result("initialize", { head: "same" });
   const { leafId } = await first.result("append", said("one"));
@@ -262,8 +235,7 @@ test("two connections with one name share that head, as others share the leaf", 
 });
 
 test("a connection that begins at a head is told of the session with its own leaf", async () => {
-  const place = temporaryPlace();
-  const file = put(fileIn(place, "jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
+  const { file, place } = twoEntries();
   const first = serveHere(["--session", file], { place });
   await first.result("initialize", { head: "mine" });
   const { leafId } = await first.result("append", said("mine"));
@@ -275,8 +247,7 @@ test("a connection that begins at a head is told of the session with its own lea
 });
 
 test("a connection that names no head gets a new one, which it can come back to", async () => {
-  const place = temporaryPlace();
-  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
+  const { file, place } = twoEntries();
   const first = serveHere(["--session", file], { place });
   const { state } = await first.result("initialize", { leaf: "own", clientInfo: { name: "My editor (beta)" } });
   expect(state.head).toMatch(/^My-editor-beta-[0-9a-f]{8}$/);
@@ -299,8 +270,7 @@ test.each([
 });
 
 test("Pi, which sees the last line, goes on there, and the shared leaf goes with it where it continues it", async () => {
-  const place = temporaryPlace();
-  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
+  const { file, place } = twoEntries();
   const server = serveHere(["--session", file], { place });
   await server.result("initialize", { head: "a" });
   const { leafId } = await server.result("append", said("mine"));
@@ -314,27 +284,9 @@ test("Pi, which sees the last line, goes on there, and the shared leaf goes with
   expect((await next.result("list_heads")).heads).toMatchObject([{ name: "a", leafId }]);
 });
 
-test("a copy of a file has its heads, and a session elsewhere goes on with them", async () => {
-  const place = temporaryPlace();
-  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
-  const server = serveHere(["--session", file], { place });
-  await server.result("initialize", { head: "a" });
-  await server.result("append", said("mine"));
-  await server.finish();
-  const elsewhere = temporaryPlace();
-  const copy = join(elsewhere.home, "copy.jsonl");
-  copyFileSync(file, copy);
-  const other = serveHere(["--session", copy], { place: elsewhere });
-  expect((await other.result("initialize", { head: "a" })).state.leafId).not.toBe(id(1));
-  expect(readFileSync(copy, "utf8")).toContain('"head":"a"');
-});
-
 test("sessions that are opened beside the current one have a head of the same name, unless another is asked for", async () => {
-  const place = temporaryPlace();
-  const [one, two, three] = ["1", "2", "3"].map((name) =>
-    put(join(place.home, `${name}.jsonl`), fileText(headerText({ id: name, cwd: place.cwd }), ...chain(2))),
-  );
-  const server = serveHere(["--session", one], { place });
+  const [one, two, three] = ["1", "2", "3"].map((name) => twoEntries(name).file);
+  const server = serveHere(["--session", one]);
   await server.result("initialize", { head: "a" });
   expect(await server.result("open_session", { sessionPath: two })).toMatchObject({ head: "a" });
   expect(await server.result("open_session", { sessionPath: three, leaf: "shared" })).not.toHaveProperty("head");
@@ -350,7 +302,7 @@ describe("servers that are processes", SYSTEM, () => {
     "a host at a head that loses events hears which numbers, and is where its head is (%s)",
     async (store) => {
       const place = temporaryPlace();
-      const file = fileIn(place, store);
+      const file = join(place.home, `heads.${store}`);
       const holder = serveHere(["--session", file, "--store", store, "--events", "none"], { place });
       const { leafId: root } = await holder.result("append", said("root"));
       const slow = spawnServer(["--session", file], "lines", place);
@@ -359,7 +311,7 @@ describe("servers that are processes", SYSTEM, () => {
       const beside = serveHere(["--session", file, "--events", "none"], { place });
       await beside.result("initialize", { head: "mine" });
       slow.process.kill("SIGSTOP");
-      slow.send(request("asked", "append", said("asked while it was stopped")));
+      slow.ask("asked", "append", said("asked while it was stopped"));
       // What tells of a compaction has it in it.
       const compaction = { summary: "x".repeat(400_000), firstKeptEntryId: root, tokensBefore: 1 };
       for (let n = 0; n < 12; n++)
@@ -375,12 +327,8 @@ describe("servers that are processes", SYSTEM, () => {
       const state = await slow.result("get_state");
       expect(state).toMatchObject({ head: "mine", leafId: asked.leafId, sharedLeafId: shared });
       const { entries } = await slow.result("get_path");
-      expect(entries.map(({ message }: Json) => message.content)).toEqual([
-        "root",
-        "first",
-        "second",
-        "asked while it was stopped",
-      ]);
+      const contents = entries.map(({ message }: Json) => message.content).join();
+      expect(contents).toBe("root,first,second,asked while it was stopped");
       expect(entries.at(-2).id).toBe(ofHead);
       expect((await slow.result("append", said("third"))).leafId).toBe((await slow.result("get_state")).leafId);
       expect((await path(slow)).at(-1)).toBe("third");
@@ -401,7 +349,7 @@ describe("servers that are processes", SYSTEM, () => {
     "who stands at a head that was deleted stands there still when a third takes the holder's place (%s)",
     async (store) => {
       const place = temporaryPlace();
-      const file = fileIn(place, store);
+      const file = join(place.home, `heads.${store}`);
       const holder = spawnServer(["--session", file, "--store", store, "--events", "none"], "lines", place);
       await holder.result("append", said("root"));
       const third = serveHere(["--session", file, "--events", "none"], { place });
