@@ -139,6 +139,38 @@ export class Editor {
     return message;
   }
 
+  /** Makes a session in the server's working directory. */
+  make(): Promise<Json> {
+    return this.result("session/new", { cwd: this.server.place.cwd, mcpServers: [] });
+  }
+
+  /** Begins a turn with a text, and does not wait for its end. */
+  begins(sessionId: string, text: string): number {
+    return this.ask("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
+  }
+
+  /** Has a turn. Returns its reply. */
+  turn(sessionId: string, text: string): Promise<Json> {
+    return this.reply(this.begins(sessionId, text));
+  }
+
+  /** The next question of the server's. */
+  async question(): Promise<Json> {
+    let message = await this.next();
+    while (message.method === undefined || !("id" in message)) message = await this.next();
+    return message;
+  }
+
+  /** Answers a question about a permission. */
+  choose({ id }: Json, optionId: string): void {
+    this.server.answer(id, { outcome: { outcome: "selected", optionId } });
+  }
+
+  /** Waits for an update with this text. */
+  heard(text: string): Promise<Update> {
+    return this.until(({ content }) => content?.text === text);
+  }
+
   /** Waits for an update that is like this. */
   async until(isMeant: (update: Update) => boolean): Promise<Update> {
     for (;;) {
@@ -207,6 +239,16 @@ async function asTimePasses<T>(wanted: Promise<T>): Promise<T> {
 /** An editor at a server in this process. */
 export async function editorHere(args: string[] = [], options: HereOptions = {}, skills: object = {}): Promise<Editor> {
   return new Editor(serveHere(["--dialect", "acp", ...args], options), skills).begin();
+}
+
+/** What was said in updates of a kind, joined. */
+export function textOf(updates: readonly Update[], kind = "agent_message_chunk"): string {
+  return updates.flatMap(({ sessionUpdate, content }) => (sessionUpdate === kind ? [content.text] : [])).join("");
+}
+
+/** The ids of entries that updates name, each once. */
+export function entryIdsOf(updates: readonly Update[]): string[] {
+  return [...new Set(updates.flatMap((update) => ours(update)?.entryId ?? []))];
 }
 
 /** Our part of `_meta`. */

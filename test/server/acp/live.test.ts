@@ -2,7 +2,7 @@
 
 import { appendFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { type Editor, editorHere, ours } from "../../support/acp.ts";
+import { type Editor, editorHere, entryIdsOf, ours, type Update } from "../../support/acp.ts";
 import { randomSession, requireShown, storedIn } from "../../support/acp-paths.ts";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { SESSION } from "../../support/lines.ts";
@@ -43,8 +43,6 @@ async function shared<Other extends Wire = HereServer>(
   return { editor, other, sessionId, place };
 }
 
-const said = ({ content }: Json): string | undefined => content?.text;
-
 test("what another host of a shared session appends is shown, calls with their results", async () => {
   const { editor, other, sessionId, place } = await shared();
   await other.result("append", { entries: [user("Another."), toolCall("1")] });
@@ -52,19 +50,15 @@ test("what another host of a shared session appends is shown, calls with their r
   expect(call).toMatchObject({ toolCallId: "1", status: "pending" });
   await other.result("append", { entries: [toolResult("1", "green"), assistant("Green.")] });
   expect(await editor.until(({ toolCallId }) => toolCallId === "1")).toMatchObject({ status: "completed" });
-  expect(await editor.until((update) => said(update) === "Green.")).toMatchObject({
+  expect(await editor.heard("Green.")).toMatchObject({
     sessionUpdate: "agent_message_chunk",
   });
   await other.result("set_session_name", { name: "Theirs" });
   expect(await editor.until(({ title }) => title === "Theirs")).toBeDefined();
   // All of it, once.
-  const live = editor
-    .take(sessionId)
-    .filter((update) => ours(update)?.entryId)
-    .map((update) => ours(update).entryId);
-  const { updates } = await editor.load(sessionId, place.cwd);
-  const whole = updates.filter((update) => ours(update)?.entryId).map((update) => ours(update).entryId);
-  expect(whole.slice(-live.length)).toEqual(live);
+  const idsIn = (updates: readonly Update[]): string[] => updates.flatMap((update) => ours(update)?.entryId ?? []);
+  const live = idsIn(editor.take(sessionId));
+  expect(idsIn((await editor.load(sessionId, place.cwd)).updates).slice(-live.length)).toEqual(live);
 });
 
 test("a call without a result has failed, unless another host may still be at work", SYSTEM, async () => {
@@ -87,9 +81,9 @@ test("where another host leaves the branch that the editor shows, it is told whe
   const left = await editor.until((update) => ours(update)?.after !== undefined);
   expect(ours(left)).toMatchObject({ after: entryId, leafId: entryId });
   await other.result("append", { entries: [assistant("Red.")] });
-  const next = await editor.until((update) => said(update) === "Red.");
+  const next = await editor.heard("Red.");
   expect(ours(next)).toMatchObject({ parentId: entryId, siblings: 2 });
-  expect(editor.take(sessionId).filter((update) => said(update) === "Blue.")).toEqual([]);
+  expect(editor.take(sessionId).filter(({ content }) => content?.text === "Blue.")).toEqual([]);
 });
 
 test("other hosts see which editor shares the session", async () => {
@@ -117,8 +111,7 @@ acrossTiers(test, [1, 2])(
         at = past;
         await editor.until((update) => ours(update)?.entryId === entries[at - 2].id);
       }
-      const shown = editor.take(SESSION).flatMap((update) => ours(update)?.entryId ?? []);
-      expect([...new Set(shown)]).toEqual(entries.map(({ id }) => id));
+      expect(entryIdsOf(editor.take(SESSION))).toEqual(entries.map(({ id }) => id));
       const { updates } = await editor.load(SESSION, CWD);
       requireShown(entries, updates);
       await editor.server.finish();
