@@ -25,47 +25,37 @@ async function migrated(name?: string): Promise<Moved> {
   return { place, old, now };
 }
 
+/** A session that was migrated, whose frozen file was deleted. */
+async function without(moved: Promise<Moved>): Promise<Moved> {
+  rmSync(`${(await moved).old}.migrated`);
+  return moved;
+}
+
+async function rolledBack(): Promise<Moved> {
+  const { place, old, now } = await migrated();
+  const server = serveLibrary(place);
+  await server.result("rollback_migration", { sessionPath: now });
+  await server.finish();
+  return { place, old: now, now: old };
+}
+
+async function bornInV2(): Promise<Moved> {
+  const place = temporaryPlace();
+  const server = serveHere(["--store", "v2", "--events", "none"], { place });
+  await server.result("append", { entries: [user("a"), user("b"), user("c")] });
+  const { sessionFile: old } = await server.result("get_state");
+  const { sessionPath: now } = await server.result("rollback_migration");
+  await server.finish();
+  return { place, old, now };
+}
+
 const WAYS: readonly [string, () => Promise<Moved>][] = [
   ["migrated", () => migrated()],
   ["migrated from a file with a name of its own", () => migrated("talk.jsonl")],
-  [
-    "migrated, its frozen file deleted",
-    async () => {
-      const moved = await migrated();
-      rmSync(`${moved.old}.migrated`);
-      return moved;
-    },
-  ],
-  [
-    "migrated from a file with a name of its own, its frozen file deleted",
-    async () => {
-      const moved = await migrated("talk.jsonl");
-      rmSync(`${moved.old}.migrated`);
-      return moved;
-    },
-  ],
-  [
-    "rolled back",
-    async () => {
-      const { place, old, now } = await migrated();
-      const server = serveLibrary(place);
-      await server.result("rollback_migration", { sessionPath: now });
-      await server.finish();
-      return { place, old: now, now: old };
-    },
-  ],
-  [
-    "born in V2 and rolled back",
-    async () => {
-      const place = temporaryPlace();
-      const server = serveHere(["--store", "v2", "--events", "none"], { place });
-      await server.result("append", { entries: [user("a"), user("b"), user("c")] });
-      const { sessionFile: old } = await server.result("get_state");
-      const { sessionPath: now } = await server.result("rollback_migration");
-      await server.finish();
-      return { place, old, now };
-    },
-  ],
+  ["migrated, its frozen file deleted", () => without(migrated())],
+  ["migrated from a file with a name of its own, its frozen file deleted", () => without(migrated("talk.jsonl"))],
+  ["rolled back", rolledBack],
+  ["born in V2 and rolled back", bornInV2],
 ];
 
 describe.each(WAYS)("a session that was %s", (_, make) => {

@@ -4,15 +4,10 @@ import { readdirSync, renameSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { user } from "../support/drafts.ts";
+import { assistant, user } from "../support/drafts.ts";
 import { type Json, serveHere, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 import { faultsOf, storedText } from "../support/v2.ts";
-
-const assistant = (text: string): Json => ({
-  type: "message",
-  message: { role: "assistant", content: [{ type: "text", text }], provider: "anthropic", model: "sonnet" },
-});
 
 /** A conversation with a branch, a label, a name and a compaction; answers all that reads of it say. */
 async function converse(wire: Wire): Promise<Json> {
@@ -52,12 +47,7 @@ test(
       .split("\n")
       .map((line) => JSON.parse(line).id);
     expect(ids.slice(1)).toEqual(before.entries.entries.map(({ id }: Json) => id));
-    for (const args of [
-      ["--session", sessionFile],
-      ["--session", sessionId],
-      ["--session", sessionId.slice(0, 20)],
-      ["-c"],
-    ]) {
+    for (const args of [...[sessionFile, sessionId, sessionId.slice(0, 20)].map((name) => ["--session", name]), ["-c"]]) {
       const again = serveHere(["--store", "v2", ...args], { place });
       expect(await tellings(again), args.join(" ")).toEqual(before);
       await again.finish();
@@ -65,9 +55,8 @@ test(
     // A host that asks for other sessions opens this one all the same.
     const other = serveHere(["--session", sessionFile], { place });
     await other.result("append", { entries: [user("go on")] });
-    const { entries } = await other.result("get_fork_messages").then(({ messages }: Json) => ({ entries: messages }));
-    const forked = await other.result("fork", { entryId: entries[0].entryId });
-    expect(forked.cancelled ?? false).toBe(false);
+    const [{ entryId }] = (await other.result("get_fork_messages")).messages;
+    expect((await other.result("fork", { entryId })).cancelled ?? false).toBe(false);
     await other.finish();
     expect(faultsOf(realDisk, sessionFile, true)).toEqual([]);
     const left = readdirSync(dirname(sessionFile)).filter((name) => name.startsWith("."));
