@@ -235,24 +235,17 @@ describe("a person at a client without an agent", () => {
     }
   });
 
-  test.each([[["--dialect", "pi"]], [[]]])(
-    "is nobody to a host that does not come as Pi's clients do: %j",
-    async (options) => {
-      const server = serveHere([...options, "--no-session", "--events", "none"]);
-      server.send({ id: "1", type: "prompt", message: "Hello" }, { id: "2", type: "get_last_assistant_text" });
-      expect(await server.take(2)).toMatchObject([
-        { id: "1", success: false, code: "unsupported_command", error: expect.stringContaining("append") },
-        { id: "2", success: true },
-      ]);
-      await endInSilence(server);
-    },
-  );
-
-  test.each([[[]], [["--mode", "rpc", "--dialect", "jsonrpc"]]])("is nobody in JSON-RPC: %j", async (options) => {
+  test.each([
+    ["pi", ["--dialect", "pi"]],
+    ["pi", []],
+    ["jsonrpc", []],
+    ["jsonrpc", ["--mode", "rpc", "--dialect", "jsonrpc"]],
+  ])("is nobody to a host that does not come as Pi's clients do: %s %j", async (dialect, options) => {
     const server = serveHere([...options, "--no-session", "--events", "none"]);
-    const { error } = await server.request("prompt", { message: "Hello" });
-    expect(error).toMatchObject({ message: expect.stringContaining("append"), data: { name: "unsupported_command" } });
-    expect(await server.result("get_available_models")).toEqual({ models: [] });
+    const sentence = expect.stringContaining("append");
+    const reply = dialect === "pi" ? await server.command("prompt", { message: "Hello" }) : await server.request("prompt");
+    if (dialect === "pi") expect(reply).toMatchObject({ success: false, code: "unsupported_command", error: sentence });
+    else expect(reply.error).toMatchObject({ message: sentence, data: { name: "unsupported_command" } });
     await endInSilence(server);
   });
 });
@@ -325,22 +318,6 @@ describe("together the clients demand", () => {
     for (const line of entryLines(copy)) expect(line).toMatch(/^\{"type":"/);
   });
 
-  test("line separators of Unicode as escapes, in what was stored by others too", async () => {
-    const place = temporaryPlace();
-    const file = join(place.home, "odd.jsonl");
-    const text = "a\u2028b\u2029c";
-    writeFileSync(file, sessionText({ id: ID, cwd: place.cwd }, [user(text, { id: "a1b2c3d4", parentId: null })]));
-    const server = serveHere(["--mode", "rpc", "--session", file], { place });
-    let raw = "";
-    server.output.on("data", (chunk: Buffer) => {
-      raw += chunk;
-    });
-    const types = ["get_messages", "get_fork_messages", "get_entries", "get_tree"];
-    const [{ messages }] = await succeed(server, ...types.map((type) => ({ id: text, type })));
-    expect(messages[0].content).toBe(text);
-    expect(raw).not.toMatch(/[\u2028\u2029]/);
-  });
-
   test("an end with the input's, for which they wait a second, with everything kept", async () => {
     stopTimers();
     const server = serveHere(["--mode", "rpc"]);
@@ -350,15 +327,6 @@ describe("together the clients demand", () => {
     expect(messages).toMatchObject([{ id: "2", success: true }]);
     expect({ status, said: server.said }).toEqual({ status: 0, said: [] });
     expect(readFileSync(sessionFile, "utf8")).toContain("last words");
-  });
-
-  test("a life after ten megabytes of nonsense", async () => {
-    const server = serveHere(["--mode", "rpc", "--no-session"]);
-    server.write(Buffer.alloc(10_000_000, "x"));
-    server.write("\n");
-    expect(await server.next()).toMatchObject({ type: "response", command: "parse", success: false });
-    await succeed(server, { id: "2", type: "get_state" });
-    await endInSilence(server);
   });
 
   test("files that are whole whenever they are read, while an old one is migrated", SYSTEM, async () => {

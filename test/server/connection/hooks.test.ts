@@ -1,5 +1,6 @@
 /** Asking the host before acting: consent, veto, silence, nonsense and death, in both dialects. */
 
+import { readFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
@@ -21,6 +22,27 @@ async function question(server: HereServer): Promise<Json> {
   expect(message).toMatchObject({ jsonrpc: "2.0", method: expect.stringMatching(/^session_before_/) });
   return message;
 }
+
+test.each([
+  ["fork", (ids: string[]) => ({ entryId: ids[2] }), "session_before_fork"],
+  ["clone", () => ({}), "session_before_fork"],
+  ["new_session", () => ({}), "session_before_switch"],
+  ["branch", (ids: string[]) => ({ entryId: ids[0], label: "x" }), "session_before_tree"],
+  ["compact", () => ({}), "session_before_compact"],
+])("a veto of %s, or a cancellation of it, leaves everything as it is", async (method, params, hook) => {
+  const { server, ids } = await hostWith([hook]);
+  const before = await server.result("get_state");
+  const bytes = readFileSync(before.sessionFile);
+  server.ask("x", method, params(ids));
+  server.answer((await question(server)).id, { cancel: true });
+  expect(await server.reply("x")).toMatchObject({ result: { cancelled: true, reason: "hook" } });
+  server.ask("y", method, params(ids));
+  await question(server);
+  server.send({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id: "y" } });
+  expect(await server.reply("y")).toMatchObject({ error: { code: -32800 } });
+  expect(await server.result("get_state")).toEqual(before);
+  expect(readFileSync(before.sessionFile).equals(bytes)).toBe(true);
+});
 
 test("a veto is not remembered for the request's key", async () => {
   const { server, ids } = await hostWith(["session_before_fork"]);
@@ -186,20 +208,15 @@ test("the tree hook is asked before an undo or a redo moves the leaf, and may re
   expect((await server.result("undo")).kind).toBe("rename");
 });
 
-test("compact appends what the host's model wrote, unless the host refuses", async () => {
+test("compact appends what the host's model wrote, and needs the hook", async () => {
   const { server, ids } = await hostWith(["session_before_compact"]);
   const compaction = { summary: "all of it", firstKeptEntryId: ids[2], tokensBefore: 10 };
-  for (const [answer, result] of [
-    [{ cancel: true }, { cancelled: true, reason: "hook" }],
-    [{ compaction }, { cancelled: false, ...compaction }],
-  ]) {
-    server.ask("c", "compact", { customInstructions: "short" });
-    const { id, params } = await question(server);
-    expect(params).toMatchObject({ customInstructions: "short", preparation: { tokensBefore: expect.any(Number) } });
-    expect(params.branchEntries.map((entry: Json) => entry.id)).toEqual(ids);
-    server.answer(id, answer);
-    expect((await server.reply("c")).result).toMatchObject(result);
-  }
+  server.ask("c", "compact", { customInstructions: "short" });
+  const { id, params } = await question(server);
+  expect(params).toMatchObject({ customInstructions: "short", preparation: { tokensBefore: expect.any(Number) } });
+  expect(params.branchEntries.map((entry: Json) => entry.id)).toEqual(ids);
+  server.answer(id, { compaction });
+  expect((await server.reply("c")).result).toMatchObject({ cancelled: false, ...compaction });
   expect((await server.result("get_messages")).messages[0]).toMatchObject({ role: "compactionSummary" });
   const { server: without } = await hostWith([]);
   expect((await without.failure("compact")).data.name).toBe("unsupported_command");

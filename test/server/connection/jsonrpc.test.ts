@@ -99,6 +99,7 @@ test("requests that are none are refused with -32600 and their id, where they ha
     ['{"jsonrpc":"2.0","id":1,"method":{"name":"get_state"}}', 1],
     ['{"jsonrpc":"2.0","id":1,"method":"get_state","params":"x"}', 1],
     ['{"jsonrpc":"2.0","method":5}', null],
+    ...["{}", "[1]", "true"].map((id) => [`{"jsonrpc":"2.0","id":${id},"method":"get_state"}`, null] as const),
     ["{}", null],
   ] as const) {
     server.send(message);
@@ -120,6 +121,7 @@ describe("text that is no message", () => {
     ["an invalid byte", Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d, 0x0a])],
     ["an encoded surrogate", Buffer.from([0x22, 0xed, 0xa0, 0x80, 0x22, 0x0a])],
     ["a character cut short", Buffer.from([0x22, 0xe2, 0x82, 0x22, 0x0a])],
+    ["a line of a log", "server started on port 3000\n"],
     ["two objects on a line", '{"a":1}{"b":2}\n'],
     ["a NUL", "\0\n"],
   ])("is answered with -32700, and the next request with its reply: %s", async (_what, bytes) => {

@@ -151,6 +151,16 @@ describe("the wish for events", () => {
   });
 });
 
+test("initialize may come when it likes, or never, is answered once, and names the version spoken", async () => {
+  const server = serveHere(["--no-session", "--events", "none"]);
+  await server.result("append", { entries: [user("x")] });
+  const issues = [{ path: "protocolVersion", message: expect.stringContaining("version 1") }];
+  expect(await server.failure("initialize", { protocolVersion: 99 })).toMatchObject({ code: -32602, data: { issues } });
+  const told = { protocolVersion: 1, serverInfo: { name: "pi-session-server" }, state: { entryCount: 1 } };
+  expect(await server.result("initialize", { protocolVersion: 1, clientInfo: { name: "x" } })).toMatchObject(told);
+  expect(await server.failure("initialize")).toMatchObject({ code: -32600 });
+});
+
 /** The ids of the entries in a session file. */
 function idsIn(file: string): string[] {
   const lines = readFileSync(file, "utf8").trimEnd().split("\n").slice(1);
