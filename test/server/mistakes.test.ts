@@ -18,6 +18,10 @@ async function replyTo(text: string | Buffer, framing: Framing = "lines", args: 
 /** The bytes of a request, in a line. */
 const asked = (method: string, params?: Json, id = 1): string => frame("lines", call(id, method, params));
 
+const AS_OF_MODELS = asked("append", { entries: [{ role: "user", content: "x" }] });
+const OF_PI = frame("lines", { id: 1, type: "get_state" });
+const LINE = `${ASK}\nContent-Length: 2\r\n\r\n{}`;
+
 /** What is sent in lines; the code, the sentence and the options. */
 type Mistake = readonly [mistake: string, sent: string | Buffer, code: number, sentence: RegExp, args?: string[]];
 
@@ -32,10 +36,7 @@ const IN_LINES: readonly Mistake[] = [
   ["a name with a typing error", asked("get_mesages"), -32601, /Did you mean get_messages\?/],
   ["a name with a prefix", asked("session/fork"), -32601, /Did you mean fork\?/],
   ["a name that is like no other", asked("tools/call"), -32601, /rpc\.discover lists/],
-  [
-    ...(["an entry as model APIs have messages", asked("append", { entries: [{ role: "user", content: "x" }] })] as const),
-    ...([-32602, /\{"type":"message","message":\{"role":"user"/] as const),
-  ],
+  ["an entry as model APIs have messages", AS_OF_MODELS, -32602, /\{"type":"message","message":\{"role":"user"/],
   ...Object.entries({
     append: ["add_message", "send_message", "save"],
     new_session: ["create_session", "session_new", "session/new"],
@@ -58,18 +59,12 @@ const IN_LINES: readonly Mistake[] = [
   ["UTF-16 with its mark", Buffer.from(`\ufeff${ASK}\n`, "utf16le"), -32700, /UTF-16.*UTF-8/],
   ["UTF-16, big end first", Buffer.from(`${ASK}\n`, "utf16le").swap16(), -32700, /UTF-16.*UTF-8/],
   ["a cancellation with an id", asked("$/cancelRequest", { id: 4 }, 5), -32601, /is a notification: .*no id of its own.*params\.id/],
-  [
-    ...(["a message of Pi's dialect", frame("lines", { id: 1, type: "get_state" }), -32600] as const),
-    ...([/speaks JSON-RPC.*first message.*--dialect pi/, ["--dialect", "jsonrpc"]] as const),
-  ],
+  ["a message of Pi's dialect", OF_PI, -32600, /speaks JSON-RPC.*first message.*--dialect pi/, ["--dialect", "jsonrpc"]],
   ["no jsonrpc member", frame("lines", { id: 1, method: "get_state" }), -32600, /"2\.0"/],
 ];
 
 const IN_HEADERS: readonly Mistake[] = [
-  [
-    ...(["a line where headers are asked for", `${ASK}\nContent-Length: 2\r\n\r\n{}`, -32700] as const),
-    ...([/Content-Length: <bytes>.*--framing lines/, ["--framing", "headers"]] as const),
-  ],
+  ["a line where headers are asked for", LINE, -32700, /<bytes>.*--framing lines/, ["--framing", "headers"]],
   ["a length in characters", 'Content-Length: 23\r\n\r\n{"method":"x","_":"éé"}', -32700, /bytes, not characters/],
   ["two messages in one frame", frame("headers", `${ASK} ${ASK}`), -32700, /another one follows it.*Content-Length/],
 ];

@@ -10,12 +10,8 @@ import { parseArguments } from "../../src/cli/options.ts";
 import { FAILURES } from "../../src/core/failure.ts";
 import type { Env } from "../../src/core/ports/env.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
-import type { AgentBehind } from "../../src/server/acp/agent.ts";
-import type { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { serve, type World } from "../../src/server/main.ts";
-import type { FleetConnection } from "../../src/storage/fleet/store.ts";
-import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import type { Locks } from "../../src/storage/locks/locks.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
 import { KEPT_CODE, PROGRAM } from "./build.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: what comes from the wire is looked at, member by member, by the tests
@@ -307,36 +303,24 @@ export async function runProgram(
   return { stdout, stderr, status };
 }
 
-export interface HereOptions {
-  readonly fleet?: FleetConnection;
+/** Parts of the world to take the place of the usual ones, and of the counted ones (`env`). */
+export interface HereOptions extends Partial<Omit<World, "input" | "output" | "env">> {
   readonly framing?: Framing;
   readonly place?: Place;
-  readonly disk?: Disk;
-  readonly heldReplyBytes?: number;
-  readonly room?: OpenRoom;
-  /** Parts of the world to take the place of the counted ones. */
   readonly env?: Partial<Env>;
-  readonly locks?: Locks;
-  /** Whoever runs turns for an editor. */
-  readonly agent?: AgentBehind;
-  readonly agentLaunch?: World["agentLaunch"];
-  readonly isHeard?: () => boolean;
 }
 
 export class HereServer extends Wire {
-  readonly place: Place;
+  declare readonly place: Place;
   /** Exit status. */
-  readonly done: Promise<number>;
+  declare readonly done: Promise<number>;
   /** What was said to a person. */
-  readonly said: readonly string[];
-  readonly stop: () => void;
+  declare readonly said: readonly string[];
+  declare readonly stop: () => void;
 
-  constructor(input: Writable, output: Readable, framing: Framing, rest: Omit<HereServer, keyof Wire | "finish">) {
+  constructor({ input, output, ...rest }: ReturnType<typeof startHere>, framing: Framing) {
     super(input, output, framing);
-    this.place = rest.place;
-    this.done = rest.done;
-    this.said = rest.said;
-    this.stop = rest.stop;
+    Object.assign(this, rest);
   }
 
   /** Ends the input and waits for the end: what was still said, and the exit status. */
@@ -355,8 +339,7 @@ export function stopTimers(): void {
 
 /** Serves in this process, with ids that count and a clock that ticks once per look. */
 export function serveHere(args: string[] = [], options: HereOptions = {}): HereServer {
-  const { input, output, ...rest } = startHere(args, options);
-  return new HereServer(input, output, options.framing ?? "lines", rest);
+  return new HereServer(startHere(args, options), options.framing ?? "lines");
 }
 
 /** Serves an input in this process: everything said, as it is said. */
@@ -377,28 +360,21 @@ export async function serveInput(
   return { stdout, stderr: server.said.map((sentence) => `pi-session-server: ${sentence}\n`).join(""), status };
 }
 
-function startHere(args: string[], options: HereOptions) {
-  const { place = temporaryPlace(), disk = realDisk } = options;
+function startHere(args: string[], { framing: _, place = temporaryPlace(), env, ...world }: HereOptions) {
   const input = new PassThrough();
   const output = new PassThrough();
   const said: string[] = [];
   const service = serve(parseArguments(args), {
     input,
     output,
-    env: { ...countingEnv(), ...options.env },
-    disk,
+    env: { ...countingEnv(), ...env },
     variables: place.variables,
     cwd: place.cwd,
     version: "0.0.0-test",
     printError: (sentence) => said.push(sentence),
     settingsFile: () => undefined,
-    heldReplyBytes: options.heldReplyBytes,
-    room: options.room,
-    locks: options.locks,
-    agent: options.agent,
-    agentLaunch: options.agentLaunch,
-    fleet: options.fleet,
-    isHeard: options.isHeard,
+    ...world,
+    disk: world.disk ?? realDisk,
   });
   const done = service.done.finally(() => output.end());
   onTestFinished(async () => {

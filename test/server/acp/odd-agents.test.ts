@@ -45,6 +45,14 @@ async function shownBy(editor: Editor, sessionId: string): Promise<string[]> {
 
 const ENDS = 'say({ id, result: { stopReason: "end_turn" } });';
 
+/** A prompt makes the agent ask; what is done with the answer to its question. */
+const asksThen = (onAnswer: string, onPrompt = ""): string =>
+  `if (method === "session/prompt") {
+    ${onPrompt}
+    globalThis.prompted = { id, sessionId };
+    say({ id: "own", method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
+  } else if (id === "own") { ${onAnswer} }`;
+
 describe("replies of an agent", () => {
   test(
     "to a prompt that is over the limit fails the turn, and an own request that is gets an error",
@@ -112,10 +120,7 @@ describe("replies of an agent", () => {
 
   test("that are errors keep their code and what is with it, in both directions", async () => {
     const editor = await behind({
-      onOther: `if (method === "session/prompt") {
-          globalThis.prompted = { id, sessionId };
-          say({ id: "own", method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
-        } else if (id === "own") say({ id: prompted.id, error: { code: -32123, message: "no", data: { heard: error } } });`,
+      onOther: asksThen('say({ id: prompted.id, error: { code: -32123, message: "no", data: { heard: error } } });'),
     });
     const { sessionId } = await editor.make();
     const asked = editor.begins(sessionId, "one");
@@ -227,16 +232,10 @@ acrossTiers(test, ["jsonl", "v2"])(
     let isFull = false;
     const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
     const place = temporaryPlace();
-    const agent = ownAcpAgent(
-      place,
-      `if (method === "session/prompt") {
-      globalThis.prompted = { id, sessionId };
-      say({ id: "own", method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
-    } else if (id === "own") {
-      tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });
-      say({ id: "again", method: "session/request_permission", params: { sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: [] } });
-    } else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });`,
-    );
+    const again = `{ id: "again", method: "session/request_permission", params: { sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: [] } }`;
+    const tells = `tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });`;
+    const ends = 'else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });';
+    const agent = ownAcpAgent(place, `${asksThen(`${tells} say(${again});`)} ${ends}`);
     const args = ["--agent", agent, "--agent-protocol", "acp", "--store", store];
     const editor = await editorHere(args, { place, disk, agentLaunch: HERE });
     const { sessionId } = await editor.make();
