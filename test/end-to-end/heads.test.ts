@@ -58,20 +58,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     return { a, b, file, place, root };
   }
 
-  test("grow a branch each, and each sees its own", async () => {
+  test("grow a branch each, hear of each other, and that their own leaf has not moved", async () => {
     const { a, b, root } = await two();
-    for (const n of [1, 2]) {
-      await b.result("append", said(`b${n}`));
-      await a.result("append", said(`a${n + 1}`));
-    }
-    expect(await path(a)).toEqual(["root", "a1", "a2", "a3"]);
-    expect(await path(b)).toEqual(["root", "b1", "b2"]);
-    const heads = ["a", "b"].map((name) => ({ name, connections: 1 }));
-    for (const server of [a, b]) expect(await server.result("list_heads")).toMatchObject({ heads, sharedLeafId: root });
-  });
-
-  test("hear of each other, and that their own leaf has not moved", async () => {
-    const { a, b } = await two();
     const { leafId: before } = await a.result("get_state");
     const { leafId: ofB } = await b.result("append", said("b1"));
     const { leafId: ofA } = await a.result("append", said("a2"));
@@ -84,6 +72,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     expect(by(b, ofA)).toMatchObject({ origin: "peer", leafId: ofB, head: "a" });
     expect(by(a, ofB)).toMatchObject({ origin: "peer", leafId: before, head: "b" });
     expect(by(a, ofA)).toMatchObject({ origin: "self", leafId: ofA, head: "a" });
+    expect([await path(a), await path(b)]).toEqual([
+      ["root", "a1", "a2"],
+      ["root", "b1"],
+    ]);
+    const heads = ["a", "b"].map((name) => ({ name, connections: 1 }));
+    for (const server of [a, b]) expect(await server.result("list_heads")).toMatchObject({ heads, sharedLeafId: root });
     await b.result("branch", { entryId: null });
     await until(a, "session_tree", ({ head }) => head === "b");
     expect(told(a, "session_tree").at(-1)).toMatchObject({ head: "b", newLeafId: null, leafId: ofA });
@@ -228,9 +222,9 @@ test("two connections with one name share that head, as others share the leaf", 
   const [first, second] = [1, 2].map(() => serveHere(["--session", file], { place }));
   for (const server of [first, second]) await server.result("initialize", { head: "same" });
   const { leafId } = await first.result("append", said("one"));
-  const next = await second.result("append", said("two"));
-  expect((await second.result("get_entry", { entryId: next.leafId })).entry.parentId).toBe(leafId);
-  expect((await first.result("get_state")).leafId).toBe(next.leafId);
+  const { leafId: next } = await second.result("append", said("two"));
+  expect((await second.result("get_entry", { entryId: next })).entry.parentId).toBe(leafId);
+  expect((await first.result("get_state")).leafId).toBe(next);
   expect((await first.result("list_heads")).heads).toMatchObject([{ name: "same", connections: 2 }]);
 });
 
@@ -258,15 +252,11 @@ test("a connection that names no head gets a new one, which it can come back to"
   expect(data.state).toMatchObject({ head: state.head, sharedLeafId: id(1) });
 });
 
-test.each([
-  ["a path", { head: "../x" }],
-  ["an empty one", { head: "" }],
-  ["a long one", { head: "x".repeat(65) }],
-  ["one with a control character", { head: "a\u0000b" }],
-  ["one on the shared leaf", { leaf: "shared", head: "a" }],
-])("no head has %s as its name", async (_, params) => {
+test("no head has a path, an empty, long or odd text as its name, nor is one on the shared leaf", async () => {
   const server = serveHere(["--no-session"]);
-  expect((await server.failure("initialize", params)).code).toBe(-32602);
+  const names = ["../x", "", "x".repeat(65), "a\0b"];
+  for (const params of [...names.map((head) => ({ head })), { leaf: "shared", head: "a" }])
+    expect((await server.failure("initialize", params)).code, JSON.stringify(params)).toBe(-32602);
 });
 
 test("Pi, which sees the last line, goes on there, and the shared leaf goes with it where it continues it", async () => {

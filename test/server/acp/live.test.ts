@@ -50,9 +50,7 @@ test("what another host of a shared session appends is shown, calls with their r
   expect(call).toMatchObject({ toolCallId: "1", status: "pending" });
   await other.result("append", { entries: [toolResult("1", "green"), assistant("Green.")] });
   expect(await editor.until(({ toolCallId }) => toolCallId === "1")).toMatchObject({ status: "completed" });
-  expect(await editor.heard("Green.")).toMatchObject({
-    sessionUpdate: "agent_message_chunk",
-  });
+  expect(await editor.heard("Green.")).toMatchObject({ sessionUpdate: "agent_message_chunk" });
   await other.result("set_session_name", { name: "Theirs" });
   expect(await editor.until(({ title }) => title === "Theirs")).toBeDefined();
   // All of it, once.

@@ -68,7 +68,7 @@ test("what is advertised is there, and nothing else is", async () => {
 });
 
 acrossTiers(describe, STORES)("on %s", (store) => {
-  test("what is listed is loaded, to the end, before the reply", async () => {
+  test("what is listed is loaded, to the end, before the reply; a prefix that the client holds is not shown again", async () => {
     const { place, id, editor } = await talkOn(store, "Colours");
     const { sessions } = await editor.result("session/list", { cwd: place.cwd });
     expect(sessions).toMatchObject([{ sessionId: id, cwd: place.cwd, title: "Colours" }]);
@@ -78,6 +78,15 @@ acrossTiers(describe, STORES)("on %s", (store) => {
     expect(ours(result)).toMatchObject({ after: null, readOnly: false });
     const messageIds = updates.flatMap(({ messageId }) => messageId ?? []);
     expect(messageIds.at(-1)).toBe(ours(result).leafId);
+    const held = updates.find(({ content }) => content?.text === "Blue.")?.messageId;
+    const since = (entryId: string): object => ({ _meta: { "pi-session-server": { since: entryId } } });
+    const rest = await editor.load(id, place.cwd, since(held));
+    expect(texts(rest.updates)).toEqual(["u: Another.", "a: Green."]);
+    expect(ours(rest.updates[0])).toMatchObject({ after: held });
+    expect(ours(rest.result)).toMatchObject({ after: held, entries: 2 });
+    const unknown = await editor.load(id, place.cwd, since("00000000"));
+    expect(texts(unknown.updates)).toHaveLength(4);
+    expect(ours(unknown.updates[0])).toMatchObject({ after: null });
   });
 
   test("resume shows nothing, and then what comes", async () => {
@@ -94,20 +103,6 @@ acrossTiers(describe, STORES)("on %s", (store) => {
     await editor.heard("Heard.");
     expect(texts(editor.take(id))).toEqual(["u: From elsewhere.", "a: Heard."]);
     await other.finish();
-  });
-
-  test("a prefix that the client holds is not shown again", async () => {
-    const { place, id, editor } = await talkOn(store);
-    const { updates } = await editor.load(id, place.cwd);
-    const held = updates.find(({ content }) => content?.text === "Blue.")?.messageId;
-    const since = { _meta: { "pi-session-server": { since: held } } };
-    const rest = await editor.load(id, place.cwd, since);
-    expect(texts(rest.updates)).toEqual(["u: Another.", "a: Green."]);
-    expect(ours(rest.updates[0])).toMatchObject({ after: held });
-    expect(ours(rest.result)).toMatchObject({ after: held, entries: 2 });
-    const unknown = await editor.load(id, place.cwd, { _meta: { "pi-session-server": { since: "00000000" } } });
-    expect(texts(unknown.updates)).toHaveLength(4);
-    expect(ours(unknown.updates[0])).toMatchObject({ after: null });
   });
 
   test("forks end where the client says, in our words and in those of others", async () => {
