@@ -91,7 +91,9 @@ test("the verb writes all of them, again too, or prints one", SYSTEM, () => {
 test("what a repeat of a command does follows from what it writes", () => {
   const named = (wanted: string): string[] =>
     declarations.commands.filter((command) => repetitionOf(command) === wanted).map(({ name }) => name);
-  const process = "repair_session migrate_session rollback_migration create_checkpoint undo redo recover_kept".split(" ");
+  const process = "repair_session migrate_session rollback_migration create_checkpoint undo redo recover_kept".split(
+    " ",
+  );
   expect(named("session")).toEqual(["new_session", "fork", "clone"]);
   expect(named("process")).toEqual(process);
   const writes = declarations.commands.filter(({ effect, name }) => effect === "write" && !process.includes(name));

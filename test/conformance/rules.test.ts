@@ -73,9 +73,15 @@ test("what a transcript expects is found, with names for what differs", () => {
     [{ a: [{ n: 1 }, { n: 2 }] }, { a: [{ n: 1 }, { n: 3 }] }, "a[1].n is not 3"],
     [{ a: 1 }, { b: 1 }, "b is missing"],
     ["text", { b: 1 }, "the message is not an object"],
-    [{ t: "2026-01-24T16:22:26.831Z", n: 5, s: "x" }, { t: "<time>", n: "<number>", s: "<text>" }],
+    [
+      { t: "2026-01-24T16:22:26.831Z", n: 5, s: "x" },
+      { t: "<time>", n: "<number>", s: "<text>" },
+    ],
     [{ n: "5" }, { n: "<number>" }, "n is not <number>"],
-    [[{ id: 2, r: 0 }, { id: 1 }], [{ id: 1 }, { id: 2, r: 0 }]],
+    [
+      [{ id: 2, r: 0 }, { id: 1 }],
+      [{ id: 1 }, { id: 2, r: 0 }],
+    ],
     [[{ id: 2 }], [{ id: 1 }], "[0].id is not 1"],
   ];
   for (const [value, expected, difference] of differences) expect(at(value, expected)).toBe(difference);

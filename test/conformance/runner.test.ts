@@ -61,7 +61,12 @@ describe.concurrent("a server that", () => {
     ["never answers", "cat > /dev/null", 1000, /^nothing$/],
     ["floods the host", FLOOD, LONG, /^a flood: \d+ messages .*; the server was ended$/],
     ["prints without end and without a line feed", "cat /dev/zero", LONG, /^\d+ bytes without the end of a frame/],
-    ["ends at once, and says why", "echo 'no licence' >&2; exit 3", LONG, /ended with the status 3; stderr: no licence$/],
+    [
+      "ends at once, and says why",
+      "echo 'no licence' >&2; exit 3",
+      LONG,
+      /ended with the status 3; stderr: no licence$/,
+    ],
     ["closes its output", "exec >&-; cat > /dev/null", 1000, /^nothing; the server has closed its output$/],
     ["ends by a signal", "kill -9 $$", LONG, /^the server ended by SIGKILL$/],
     ["answers with null", "read line; echo null; cat > /dev/null", 1000, /^only other messages/],

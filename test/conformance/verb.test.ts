@@ -52,7 +52,9 @@ test("--list names every rule, for people and for programs", async () => {
   expect(status).toBe(0);
   for (const { name } of rules) expect(stdout).toContain(`\n  ${name}\n`);
   expect(stdout).toContain(`${rules.length} rules\n`);
-  const { themes } = JSON.parse((await run("--list", "--json", "--only", "ids,first-reply", "--skip", "id-null")).stdout);
+  const { themes } = JSON.parse(
+    (await run("--list", "--json", "--only", "ids,first-reply", "--skip", "id-null")).stdout,
+  );
   const names = themes.flatMap((theme: { rules: { name: string }[] }) => theme.rules.map(({ name }) => name));
   expect(names).toEqual(expect.arrayContaining(["first-reply", "id-number"]));
   expect(names).not.toContain("id-null");

@@ -147,7 +147,6 @@ describe("lines already there", () => {
     }
     expect(linesIn(`${file}.v1.bak`)).toEqual([header, ...old]);
   });
-
 });
 
 describe("drafts", () => {
@@ -170,7 +169,9 @@ describe("drafts", () => {
 
   /** What stands after the timestamp, and after the batch where there is one. */
   function rest(line: string): string {
-    const base = /^\{"type":"[a-z_]+","id":"[0-9a-f]{8}","parentId":(?:null|"[0-9a-f]{8}"),"timestamp":"[^"]*"/.exec(line);
+    const base = /^\{"type":"[a-z_]+","id":"[0-9a-f]{8}","parentId":(?:null|"[0-9a-f]{8}"),"timestamp":"[^"]*"/.exec(
+      line,
+    );
     return line.slice(base?.[0].length).replace(/^,"_batch":\{[^}]*\}/, "");
   }
 
@@ -184,7 +185,9 @@ describe("drafts", () => {
   });
 
   test("in a batch of requests keep theirs", async () => {
-    const lines = await written(`[${inJsonRpc('{"type":"odd","n":1.0}')}, ${inJsonRpc('{"type":"odd","n":1e400}').replace('"a"', "2")}]`);
+    const lines = await written(
+      `[${inJsonRpc('{"type":"odd","n":1.0}')}, ${inJsonRpc('{"type":"odd","n":1e400}').replace('"a"', "2")}]`,
+    );
     expect(lines.map(rest)).toEqual([',"n":1.0}', ',"n":1e400}']);
   });
 

@@ -207,10 +207,7 @@ acrossTiers(describe, ["jsonl", "v2"])("beside the current session (%s)", (store
     expect(byId.get(103).result.sessionId).toBe(other.sessionId);
     for (const { disk: left } of disk.lasting()) expect(idsIn(left, sessionFile)).toEqual(["one", "two"]);
     disk.failNextSync();
-    wire.send(
-      call(104, "switch_session", { sessionId }),
-      call(105, "append", { sessionId, entries: [user("lost")] }),
-    );
+    wire.send(call(104, "switch_session", { sessionId }), call(105, "append", { sessionId, entries: [user("lost")] }));
     await wire.take(2);
     for (const { disk: left } of disk.lasting())
       expect(idsOf(await wire.result("get_entries"))).toEqual(idsIn(left, sessionFile));
@@ -316,7 +313,10 @@ test("whenever another program writes while an append is made whose commit fails
     const foreign = foreignIn(wire);
     const ids = foreign.flatMap((params) => params.entryIds);
     const once = at === 0 ? [] : ["foreign"];
-    expect(ids.filter((id) => id === "foreign"), `look ${at}`).toEqual(once);
+    expect(
+      ids.filter((id) => id === "foreign"),
+      `look ${at}`,
+    ).toEqual(once);
     const stayed = error.data.name === "outcome_unknown" ? ["two"] : [];
     const known = idsOf(await wire.result("get_entries"));
     expect(new Set(known), `look ${at}`).toEqual(new Set(["one", "three", ...ids, ...stayed]));
@@ -329,28 +329,25 @@ test("whenever another program writes while an append is made whose commit fails
 test.each([
   ["fork", { entryId: "lost", position: "at" }],
   ["clone", {}],
-])(
-  "%s %j of a session beside the current one has no entry that was not durable",
-  async (method, params) => {
-    const disk = new SyncFailingDisk();
-    const { lives, wire } = await started(disk);
-    await wire.result("append", said("one"));
-    const { sessionId } = await wire.result("get_state");
-    await wire.result("new_session");
-    await wire.result("append", { entries: [user("other")] });
-    await wire.result("open_session", { sessionId });
-    disk.failNextSync();
-    wire.send(
-      call(101, "append", { sessionId, entries: [user("lost", { id: "lost" })] }),
-      call(102, method, { sessionId, ...params }),
-    );
-    const byId = await replies(wire, 2);
-    expect(byId.get(101).error.data.name).toBe("storage_failed");
-    if (method === "fork") expect(byId.get(102).error.data.name).toBe("entry_not_found");
-    else expect(idsOf(await wire.result("get_entries"))).toEqual(["one"]);
-    await lives.kill();
-  },
-);
+])("%s %j of a session beside the current one has no entry that was not durable", async (method, params) => {
+  const disk = new SyncFailingDisk();
+  const { lives, wire } = await started(disk);
+  await wire.result("append", said("one"));
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("new_session");
+  await wire.result("append", { entries: [user("other")] });
+  await wire.result("open_session", { sessionId });
+  disk.failNextSync();
+  wire.send(
+    call(101, "append", { sessionId, entries: [user("lost", { id: "lost" })] }),
+    call(102, method, { sessionId, ...params }),
+  );
+  const byId = await replies(wire, 2);
+  expect(byId.get(101).error.data.name).toBe("storage_failed");
+  if (method === "fork") expect(byId.get(102).error.data.name).toBe("entry_not_found");
+  else expect(idsOf(await wire.result("get_entries"))).toEqual(["one"]);
+  await lives.kill();
+});
 
 acrossTiers(describe, [
   { method: "new_session", params: {} },
@@ -452,7 +449,7 @@ test("requests that came in while the commit was under way are undone with it, a
   fail();
   const [a, [...batch], read] = await wire.take(3);
   expect([a.id, read.id, batch.length]).toEqual([101, 104, 3]);
-  const [b, within] = [102, 103].map((id) => batch.find((reply) => reply.id === id));
+  const [b, within] = [102, 103].map((id) => batch.find((reply: Json) => reply.id === id));
   for (const { error } of [a, b]) expect(error.data.name).toBe("storage_failed");
   for (const { result } of [within, read]) expect(result).toMatchObject({ leafId, entries: [{ id: leafId }] });
   expect(disk.content(file)).toEqual(bytes);

@@ -27,7 +27,10 @@ async function path(server: Server): Promise<string[]> {
 /** A file with two entries in a place of its own. */
 function twoEntries(name = "s"): { file: string; place: ReturnType<typeof temporaryPlace> } {
   const place = temporaryPlace();
-  return { place, file: put(join(place.home, `${name}.jsonl`), fileText(headerText({ id: name, cwd: place.cwd }), ...chain(2))) };
+  return {
+    place,
+    file: put(join(place.home, `${name}.jsonl`), fileText(headerText({ id: name, cwd: place.cwd }), ...chain(2))),
+  };
 }
 
 /** Waits until a server has sent an event that passes. What other servers do is heard of soon after their replies. */

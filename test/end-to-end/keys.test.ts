@@ -11,7 +11,7 @@ import { HereLives, type HereLivesOptions, imprint, plainLines, readPlainly, ses
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
 import { isEvery } from "../support/random.ts";
 import { call, type Json, serveHere, temporaryPlace, type Wire } from "../support/server.ts";
-import { acrossTiers, SWEEP } from "../support/tiers.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 /** A session with a user message, an answer and another user message, on the real disk. */
 async function begunOn(store: StoreName): Promise<{ lives: HereLives; wire: Wire; file: string; ids: string[] }> {
@@ -95,7 +95,9 @@ describe("a torn batch", () => {
     const params = { entries: [user("a"), user("b"), user("c")], idempotencyKey: "k" };
     const { entryIds } = await wire.result("append", params);
     await lives.kill();
-    const lines = Buffer.from(disk.content(file) as Uint8Array).toString().split("\n", 3);
+    const lines = Buffer.from(disk.content(file) as Uint8Array)
+      .toString()
+      .split("\n", 3);
     disk.put(file, Buffer.from(fileText(...lines, userText("f0000001", entryIds[0], "foreign"))));
     wire = await lives.start(["--session", file]);
     const again = await wire.result("append", params);

@@ -125,27 +125,33 @@ test.each([
   ["set_label", { entryId: "u2", label: "x" }, "label"],
   ["append", { entries: [{ type: "session_info", name: "x", parentId: "u1" }] }, "session_info"],
   ["branch", { entryId: "u1", label: "x" }, "label"],
-])("after a move, %s of a label or a name goes out in one write with a marker before it", async (method, params: Json, type) => {
-  const disk = new FaultDisk();
-  const { lives, wire, file } = await begun(["--session-dir", "/sessions"], new HereLives({ disk }));
-  await wire.result("branch", { entryId: "a1" });
-  disk.set(undefined);
-  await wire.result(method, params);
-  const leafId = await leafOf(wire);
-  // And one to the record of operations, of which an append is none.
-  const writes = disk.operations.filter((operation) => operation === "write");
-  expect(writes).toHaveLength(method === "append" ? 1 : 2);
-  await lives.kill();
-  const lines = Buffer.from(disk.content(file) as Uint8Array).toString().trimEnd().split("\n");
-  const [marker, aside] = lines.slice(5).map((line) => JSON.parse(line));
-  expect([lines.length, isMarker(marker)]).toEqual([7, true]);
-  expect(aside).toMatchObject({ type, parentId: marker.parentId });
-  // Without our record the file alone tells the same.
-  const [record] = disk.paths().filter((path) => path.includes("leaves"));
-  if (record) disk.remove(record);
-  const next = await lives.start(["--session", file]);
-  expect(await next.result("get_state")).toMatchObject({ leafId, diagnostics: [] });
-});
+])(
+  "after a move, %s of a label or a name goes out in one write with a marker before it",
+  async (method, params: Json, type) => {
+    const disk = new FaultDisk();
+    const { lives, wire, file } = await begun(["--session-dir", "/sessions"], new HereLives({ disk }));
+    await wire.result("branch", { entryId: "a1" });
+    disk.set(undefined);
+    await wire.result(method, params);
+    const leafId = await leafOf(wire);
+    // And one to the record of operations, of which an append is none.
+    const writes = disk.operations.filter((operation) => operation === "write");
+    expect(writes).toHaveLength(method === "append" ? 1 : 2);
+    await lives.kill();
+    const lines = Buffer.from(disk.content(file) as Uint8Array)
+      .toString()
+      .trimEnd()
+      .split("\n");
+    const [marker, aside] = lines.slice(5).map((line) => JSON.parse(line));
+    expect([lines.length, isMarker(marker)]).toEqual([7, true]);
+    expect(aside).toMatchObject({ type, parentId: marker.parentId });
+    // Without our record the file alone tells the same.
+    const [record] = disk.paths().filter((path) => path.includes("leaves"));
+    if (record) disk.remove(record);
+    const next = await lives.start(["--session", file]);
+    expect(await next.result("get_state")).toMatchObject({ leafId, diagnostics: [] });
+  },
+);
 
 test("a label in the middle of an append that jumps is found again after a kill, and marked when left", async () => {
   const { lives, wire, file } = await begun();

@@ -8,7 +8,11 @@ import { call, type Framing, type Json, type Wire } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 /** A session with some hundred entries of very different sizes, branches, labels, edits and a compaction. */
-async function grown(args: string[] = [], most = 150, framing: Framing = "lines"): Promise<{ wire: Wire; ids: string[] }> {
+async function grown(
+  args: string[] = [],
+  most = 150,
+  framing: Framing = "lines",
+): Promise<{ wire: Wire; ids: string[] }> {
   const lives = new HereLives({ framing });
   const wire = await lives.start(args);
   const random = new Random(7);
@@ -118,7 +122,8 @@ describe("no reply is larger than the host allows", () => {
     wire.output.on("data", (chunk: Buffer) => said.push(chunk));
     return () => {
       const text = Buffer.concat(said).toString("latin1");
-      if (framing === "headers") return [...text.matchAll(/Content-Length: (\d+)/g)].map(([, length]) => Number(length));
+      if (framing === "headers")
+        return [...text.matchAll(/Content-Length: (\d+)/g)].map(([, length]) => Number(length));
       return text.split("\n").map(({ length }) => length);
     };
   }
@@ -151,7 +156,11 @@ describe("no reply is larger than the host allows", () => {
   });
 
   test("one item that is too large alone is refused by whatever has it", async () => {
-    const wire = await started(user("small", { id: "e1" }), user("x".repeat(9000), { id: "e2" }), user("last", { id: "e3" }));
+    const wire = await started(
+      user("small", { id: "e1" }),
+      user("x".repeat(9000), { id: "e2" }),
+      user("last", { id: "e3" }),
+    );
     const measured = await limited(wire);
     for (const [method, params] of [
       ["get_entry", { entryId: "e2" }],
@@ -205,9 +214,17 @@ test("a cancellation of what runs, was answered or never was leaves everything w
     const wire = await new HereLives().start(["--events", "none"]);
     await wire.result("append", { entries: [user("a", { id: "e1" })] });
     // A change, what waits for it to be durable, and what waits for that.
-    const append = (of: Json, entryId: string): Json => call(of, "append", { entries: [user(entryId, { id: entryId })] });
+    const append = (of: Json, entryId: string): Json =>
+      call(of, "append", { entries: [user(entryId, { id: entryId })] });
     const cancel = { jsonrpc: "2.0", method: "$/cancelRequest", params: { id } };
-    wire.send(append(1, "e2"), call(2, "clone", {}), append(3, "e3"), append("3", "e4"), cancel, call(5, "get_entries", {}));
+    wire.send(
+      append(1, "e2"),
+      call(2, "clone", {}),
+      append(3, "e3"),
+      append("3", "e4"),
+      cancel,
+      call(5, "get_entries", {}),
+    );
     const replies = await wire.take(5);
     expect(replies.map((reply) => reply.id)).toEqual([1, 2, 3, "3", 5]);
     const ids = replies[4].result.entries.map((entry: Json) => entry.id);

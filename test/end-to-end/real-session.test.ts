@@ -11,8 +11,8 @@ import { bytesOf } from "../../src/core/json/json.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { linesOf } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
-import { imprint } from "../support/proof.ts";
 import { REFERENCE, REFERENCE_FOLDER } from "../support/programs.ts";
+import { imprint } from "../support/proof.ts";
 import { temporaryFolder } from "../support/server.ts";
 import { idsOf, messagesAt, openOn, textsOf } from "../support/sessions.ts";
 
@@ -55,7 +55,8 @@ describe("the real session", needs(REFERENCE_FOLDER), () => {
     for (const [n, line] of lines.entries()) {
       expect(JSON.parse(line)).toMatchObject({ id: newIds[n], parentId });
       // Every other byte is as it was.
-      if (n < ENTRIES) expect(line.replace(`,"id":"${ids[n]}","parentId":${JSON.stringify(parentId)}`, "")).toBe(old[n]);
+      if (n < ENTRIES)
+        expect(line.replace(`,"id":"${ids[n]}","parentId":${JSON.stringify(parentId)}`, "")).toBe(old[n]);
       parentId = newIds[n];
     }
     const next = openOn(realDisk, file);

@@ -87,7 +87,8 @@ function stubsOf({ value }: Found): string[] {
 describe("the documents", needs(REFERENCE_FOLDER), () => {
   test("hold entries of every type of the format, and headers", () => {
     const types = ENTRIES.map(({ value }) => value.type);
-    const all = "message model_change thinking_level_change compaction branch_summary custom custom_message label session_info";
+    const all =
+      "message model_change thinking_level_change compaction branch_summary custom custom_message label session_info";
     expect(types).toEqual(expect.arrayContaining(all.split(" ")));
     expect(HEADERS.length).toBeGreaterThanOrEqual(3);
     expect(ENTRIES.some(({ text }) => text.includes("\n"))).toBe(true);

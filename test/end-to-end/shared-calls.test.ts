@@ -3,7 +3,18 @@
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import { announced, held, joined, QUIET, request, said, stopClocks, texts, turn, turns } from "../support/shared-session.ts";
+import {
+  announced,
+  held,
+  joined,
+  QUIET,
+  request,
+  said,
+  stopClocks,
+  texts,
+  turn,
+  turns,
+} from "../support/shared-session.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 /** Lets no time pass but what a test lets pass, and lets it pass in steps in which sockets are read. */

@@ -131,7 +131,6 @@ describe("a holder that was joined and says", () => {
     const { entryIds } = (await write).result;
     expect((await other.result("get_entry", { entryId: entryIds[0] })).entry.parentId).toBe(leafId);
   });
-
 });
 
 test("a holder that says nothing for as long as is set is not robbed: what it was asked fails, and may be sent again", async () => {

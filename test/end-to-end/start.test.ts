@@ -167,7 +167,7 @@ describe("--session", () => {
     sessionIn(folder, "/elsewhere", { id: "abd-2" });
     const before = imprint(one.file);
     for (const name of [one.file, join("..", one.file.slice(place.home.length)), "abc-1", "abc"]) {
-      const { lives, wire, state } = await started(["--session", name], { place });
+      const { lives, wire } = await started(["--session", name], { place });
       expect(await said(wire), name).toEqual([one.text]);
       const [start] = wire.events;
       expect(start).toMatchObject({ method: "session_start", params: { reason: "startup", sessionFile: one.file } });
@@ -185,7 +185,13 @@ describe("--session", () => {
     ]) {
       const named = ["--session-id", "mine-1", "--name", "early"];
       const { lives, wire, state } = await started(["--session", given, ...named], { place });
-      const expected = { sessionId: "mine-1", sessionFile: file, sessionName: "early", persisted: false, cwd: place.cwd };
+      const expected = {
+        sessionId: "mine-1",
+        sessionFile: file,
+        sessionName: "early",
+        persisted: false,
+        cwd: place.cwd,
+      };
       expect(state).toMatchObject(expected);
       expect(existsSync(file)).toBe(false);
       await wire.result("append", { entries: [user("hello")] });

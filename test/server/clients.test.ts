@@ -6,6 +6,7 @@ import { setImmediate } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
+import { put } from "../support/lifecycle.ts";
 import {
   type HereServer,
   type Json,
@@ -30,8 +31,7 @@ function storedSession(place: Place, name = "old.jsonl"): string {
     user("Refactor auth.", { id: "c3d4e5f6", parentId: "b2c3d4e5" }),
     assistant("Done.", { id: "d4e5f6a7", parentId: "c3d4e5f6" }),
   ];
-  writeFileSync(file, sessionText({ id: ID, cwd: place.cwd }, entries));
-  return file;
+  return put(file, sessionText({ id: ID, cwd: place.cwd }, entries));
 }
 
 /** Sends commands in one write and takes as many replies: each answers its own, in order, and succeeds. */
@@ -105,7 +105,9 @@ describe("the client", () => {
 
   test("of Neovim aborts and begins anew, with colons in its ids", async () => {
     const place = temporaryPlace();
-    const sessionPath = storedSession(place);
+    // It looks into the folder itself.
+    const folder = `.pi/agent/sessions/--${place.cwd.slice(1).replaceAll("/", "-")}--`;
+    const sessionPath = storedSession(place, join(folder, "old.jsonl"));
     const server = serveHere(["--mode", "rpc"], { place });
     const [, state, { messages }, { commands }] = await succeed(
       server,
@@ -124,10 +126,7 @@ describe("the client", () => {
     expect(begun.cancelled).toBe(false);
     expect(fresh).toMatchObject({ ...STATE, messageCount: 0 });
     expect(fresh.sessionId).not.toBe(ID);
-    // It looks into the folder itself.
-    const encoded = `--${place.cwd.slice(1).replaceAll("/", "-")}--`;
-    expect(dirname(fresh.sessionFile)).toBe(join(place.home, ".pi/agent/sessions", encoded));
-    expect(readdirSync(dirname(fresh.sessionFile))).toEqual([]);
+    expect(dirname(fresh.sessionFile)).toBe(join(place.home, folder));
     await endInSilence(server);
   });
 
@@ -243,7 +242,8 @@ describe("a person at a client without an agent", () => {
   ])("is nobody to a host that does not come as Pi's clients do: %s %j", async (dialect, options) => {
     const server = serveHere([...options, "--no-session", "--events", "none"]);
     const sentence = expect.stringContaining("append");
-    const reply = dialect === "pi" ? await server.command("prompt", { message: "Hello" }) : await server.request("prompt");
+    const reply =
+      dialect === "pi" ? await server.command("prompt", { message: "Hello" }) : await server.request("prompt");
     if (dialect === "pi") expect(reply).toMatchObject({ success: false, code: "unsupported_command", error: sentence });
     else expect(reply.error).toMatchObject({ message: sentence, data: { name: "unsupported_command" } });
     await endInSilence(server);
@@ -278,7 +278,12 @@ describe("the client for ACP begins a session", () => {
     ["where nobody names a model", [], [], ["unknown/unknown"]],
     ["with those of the command line", [...NAMED, "--thinking", "high"], [], ["openai/gpt-5"]],
     ["with those in a session that names none", [...NAMED, "--thinking", "high"], [first], ["openai/gpt-5"]],
-    ["with those that the session names first", NAMED, [first, stamped, answer], ["anthropic/claude-sonnet-4-5", "openai/gpt-5"]],
+    [
+      "with those that the session names first",
+      NAMED,
+      [first, stamped, answer],
+      ["anthropic/claude-sonnet-4-5", "openai/gpt-5"],
+    ],
     ["with a model that nobody knows", ["--provider", "own", "--model", "nobody-knows"], [], ["own/nobody-knows"]],
   ])("%s", async (_what, options, entries, expected) => {
     const place = temporaryPlace();

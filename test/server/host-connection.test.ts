@@ -69,9 +69,19 @@ describe.each<Framing>(["lines", "headers"])("the dialect, in %s", (framing) => 
 
 // V8 of Node 24 and 26 takes such a name for one with a backslash that an object like it had in its place before.
 test.each([
-  ["jsonrpc", "x-method", String.raw`"\\u006d":1,"jsonrpc":"2.0"`, String.raw`"\u006dethod":"get_state","jsonrpc":"2.0"`],
+  [
+    "jsonrpc",
+    "x-method",
+    String.raw`"\\u006d":1,"jsonrpc":"2.0"`,
+    String.raw`"\u006dethod":"get_state","jsonrpc":"2.0"`,
+  ],
   ["pi", "x-type", String.raw`"\\u00":1`, String.raw`"\u0074ype":"get_state"`],
-  ["pi", "x-params", String.raw`"\\u00":1,"type":"get_state"`, String.raw`"\u006eame":"A name","type":"set_session_name"`],
+  [
+    "pi",
+    "x-params",
+    String.raw`"\\u00":1,"type":"get_state"`,
+    String.raw`"\u006eame":"A name","type":"set_session_name"`,
+  ],
 ])("names written with escapes are what they say, in the dialect %s, after %s", async (dialect, name, before, then) => {
   const server = serveHere([...QUIET, "--dialect", dialect]);
   server.send(`{"${name}":1,${before},"id":1}`, `{"${name}":1,${then},"id":2}`);
@@ -201,7 +211,7 @@ describe("a bug of ours", () => {
     const data = { reference: expect.stringMatching(/\w/) };
     const inJsonRpc = { id: null, error: { code: -32603, data: { name: "internal_error", ...data } } };
     expect(told).toMatchObject("jsonrpc" in told ? inJsonRpc : { id: 1, success: false, code: "internal_error", data });
-    expect(next).toMatchObject({ id: 2, ..."jsonrpc" in next ? { result: {} } : { success: true } });
+    expect(next).toMatchObject({ id: 2, ...("jsonrpc" in next ? { result: {} } : { success: true }) });
   });
 });
 

@@ -55,7 +55,10 @@ async function store(place: Place, kind: "jsonl" | "v2", id: string, random: Ran
 function questions([file, other]: readonly string[], home: string, random: Random): [string, Json][] {
   const entryId = (): string => random.int(30).toString(16).padStart(8, "0");
   const formats = ["jsonl", "html", "markdown", "training", "claude", "codex"];
-  const all = Array.from({ length: 30 }, (_, n): [string, Json] => ["get_entry", { entryId: n.toString(16).padStart(8, "0") }]);
+  const all = Array.from({ length: 30 }, (_, n): [string, Json] => [
+    "get_entry",
+    { entryId: n.toString(16).padStart(8, "0") },
+  ]);
   const plain = (...names: string[]): [string, Json][] => names.map((name) => [name, {}]);
   const ofOther = { sessionPath: other };
   return [

@@ -26,7 +26,12 @@ const LINE = `${ASK}\nContent-Length: 2\r\n\r\n{}`;
 type Mistake = readonly [mistake: string, sent: string | Buffer, code: number, sentence: RegExp, args?: string[]];
 
 const IN_LINES: readonly Mistake[] = [
-  ["a pretty-printed message", `${JSON.stringify(JSON.parse(ASK), null, 2)}\n`, -32700, /ends too early.*one message per line/],
+  [
+    "a pretty-printed message",
+    `${JSON.stringify(JSON.parse(ASK), null, 2)}\n`,
+    -32700,
+    /ends too early.*one message per line/,
+  ],
   ["the rest of one", '  "method": "get_state"\n', -32700, /several lines.*one message per line/],
   ["single quotes", "{'jsonrpc':'2.0','id':1,'method':'get_state'}\n", -32700, /double quotes/],
   ["members without quotes", "{jsonrpc: '2.0'}\n", -32700, /double quotes/],
@@ -46,7 +51,9 @@ const IN_LINES: readonly Mistake[] = [
     branch: ["checkout"],
     get_state: ["status"],
   }).flatMap(([meant, words]) =>
-    words.map((word): Mistake => [`another word, ${word}`, asked(word), -32601, new RegExp(`Did you mean ${meant}\\?`)]),
+    words.map(
+      (word): Mistake => [`another word, ${word}`, asked(word), -32601, new RegExp(`Did you mean ${meant}\\?`)],
+    ),
   ),
   ["a bare word", "get_state\n", -32700, /\{"jsonrpc":"2\.0","id":1,"method":"get_state"\}/],
   ["words", "hello there\n", -32700, /\{"jsonrpc":"2\.0","id":1,"method":"get_state"\}/],
@@ -58,8 +65,19 @@ const IN_LINES: readonly Mistake[] = [
   ["UTF-16", Buffer.from(`${ASK}\n`, "utf16le"), -32700, /UTF-16.*UTF-8/],
   ["UTF-16 with its mark", Buffer.from(`\ufeff${ASK}\n`, "utf16le"), -32700, /UTF-16.*UTF-8/],
   ["UTF-16, big end first", Buffer.from(`${ASK}\n`, "utf16le").swap16(), -32700, /UTF-16.*UTF-8/],
-  ["a cancellation with an id", asked("$/cancelRequest", { id: 4 }, 5), -32601, /is a notification: .*no id of its own.*params\.id/],
-  ["a message of Pi's dialect", OF_PI, -32600, /speaks JSON-RPC.*first message.*--dialect pi/, ["--dialect", "jsonrpc"]],
+  [
+    "a cancellation with an id",
+    asked("$/cancelRequest", { id: 4 }, 5),
+    -32601,
+    /is a notification: .*no id of its own.*params\.id/,
+  ],
+  [
+    "a message of Pi's dialect",
+    OF_PI,
+    -32600,
+    /speaks JSON-RPC.*first message.*--dialect pi/,
+    ["--dialect", "jsonrpc"],
+  ],
   ["no jsonrpc member", frame("lines", { id: 1, method: "get_state" }), -32600, /"2\.0"/],
 ];
 
@@ -70,14 +88,15 @@ const IN_HEADERS: readonly Mistake[] = [
 ];
 
 describe("a mistake gets a sentence that says what to send", () => {
-  const getsIt = (framing: Framing) =>
+  const getsIt =
+    (framing: Framing) =>
     async (_mistake: string, sent: string | Buffer, code: number, sentence: RegExp, args?: string[]) => {
       const { error } = await replyTo(sent, framing, args);
       expect(error).toMatchObject({ code, message: expect.stringMatching(sentence) });
     };
 
-  test.each(IN_LINES)("%s", getsIt("lines"));
-  test.each(IN_HEADERS)("%s, in headers", getsIt("headers"));
+  test.each<Mistake>(IN_LINES)("%s", getsIt("lines"));
+  test.each<Mistake>(IN_HEADERS)("%s, in headers", getsIt("headers"));
 
   test("the same in a conversation, and after a message of the other dialect", async () => {
     const server = serveHere(QUIET);
@@ -113,7 +132,11 @@ describe("a mistake gets a sentence that says what to send", () => {
 
   test("an unknown command of Pi's dialect names the nearest, too", async () => {
     const reply = await serveHere(["--mode", "rpc", "--no-session"]).command("getForkMessages");
-    expect(reply).toMatchObject({ success: false, code: "unknown_command", error: expect.stringMatching(/Did you mean get_fork_messages\?/) });
+    expect(reply).toMatchObject({
+      success: false,
+      code: "unknown_command",
+      error: expect.stringMatching(/Did you mean get_fork_messages\?/),
+    });
   });
 });
 
@@ -124,7 +147,9 @@ test("initialize takes what hosts of language servers send, and not what an agen
   const params = { processId: 1, clientInfo: { name: "editor" }, locale: "en", trace: "off", ...folders };
   const failure = await server.failure("initialize", { protocolVersion: 1, clientCapabilities: {} });
   expect(failure.data.issues).toMatchObject([{ path: "clientCapabilities" }]);
-  expect(await server.result("initialize", { ...params, capabilities: { textDocument: {} } })).toHaveProperty("serverInfo");
+  expect(await server.result("initialize", { ...params, capabilities: { textDocument: {} } })).toHaveProperty(
+    "serverInfo",
+  );
 });
 
 test("initialize tells which events and hooks it does not know, and takes the others", async () => {

@@ -226,17 +226,20 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
 test.each([
   ["opened, which waits for no look", 8, 35, 6],
   ["written to", 6, 21, 4],
-])("no number of sessions stays open beyond the handles that there are where they are %s", async (what, count, handles, most) => {
-  stopTimers();
-  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles })) });
-  const ids = await opened(server, count);
-  for (const sessionId of ids) {
-    if (what === "written to") await server.result("append", { sessionId, entries: [user("more")] });
-    await turns(20);
-  }
-  expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(most);
-  expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(what === "written to" ? 2 : 1);
-});
+])(
+  "no number of sessions stays open beyond the handles that there are where they are %s",
+  async (what, count, handles, most) => {
+    stopTimers();
+    const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles })) });
+    const ids = await opened(server, count);
+    for (const sessionId of ids) {
+      if (what === "written to") await server.result("append", { sessionId, entries: [user("more")] });
+      await turns(20);
+    }
+    expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(most);
+    expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(what === "written to" ? 2 : 1);
+  },
+);
 
 test("80 sessions are written to where 300 files may be open", SYSTEM, async () => {
   const server = spawnServer(["--events", "none"], "lines", temporaryPlace(), 300);

@@ -27,7 +27,11 @@ test.each<[string, Json, string]>([
   ["append", message(["x"]), `entries.0.message.content must be ${BLOCKS}`],
   ["append", entry({ type: "custom_message", customType: "x" }), `entries.0.content is missing; it is ${BLOCKS}`],
   ["append", { entries: [{ type: "message" }] }, "entries.0.message is missing (an object)"],
-  ["append", entry({ type: "message", role: "user", content: "x" }), "entries.0.message is missing; put role and content"],
+  [
+    "append",
+    entry({ type: "message", role: "user", content: "x" }),
+    "entries.0.message is missing; put role and content",
+  ],
   ["append", { entries: [{ role: "user", content: "x" }] }, "entries.0.type is missing; a message is"],
   ["append", { entries: [{ type: "compaction", summary: "x" }] }, "entries.0.firstKeptEntryId is missing (a string)"],
   ["initialize", { protocolVersion: 2 }, "protocolVersion: this server speaks version 1;"],

@@ -115,7 +115,10 @@ async function life(dialect: "jsonrpc" | "pi") {
   await run("compact", {}, { compaction });
   await run("branch", { entryId: entryIds[1] }, { summary: { summary: "Why blue?" } });
   await run("switch_session", { sessionPath: state.sessionFile });
-  const elsewhere = { ...user("Elsewhere", { id: "f00df00d", parentId: entryIds[1] }), timestamp: "2026-01-24T16:22:31.120Z" };
+  const elsewhere = {
+    ...user("Elsewhere", { id: "f00df00d", parentId: entryIds[1] }),
+    timestamp: "2026-01-24T16:22:31.120Z",
+  };
   appendFileSync(state.sessionFile, `${JSON.stringify(elsewhere)}\n{"type":"mess\n`);
   await run("append", { entries: [user("Here")] });
   await run("fork", { entryId: entryIds[2] });

@@ -137,10 +137,7 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
     await closedAfterALook(server, copy);
     fails = true;
     const entries = [user("lost")];
-    server.send(
-      call("s", "get_session_stats", { sessionPath: first }),
-      call("a", "append", { sessionId, entries }),
-    );
+    server.send(call("s", "get_session_stats", { sessionPath: first }), call("a", "append", { sessionId, entries }));
     expect((await server.reply("a")).error?.data.name).toBe("storage_failed");
     fails = false;
     for (const sessionPath of [first, copy]) expect((await stateOf(server, sessionPath)).entryCount).toBe(3);

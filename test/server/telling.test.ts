@@ -227,14 +227,22 @@ for (const [held, tier] of [
   [undefined, SYSTEM],
   [1000, SWEEP],
 ] as const)
-  test(`what was received is kept though the reader is gone, where replies of ${held} bytes are held`, tier, async () => {
-    const server = serveHere(["--durability", "os"], { heldReplyBytes: held });
-    await append(server, user("x".repeat(6 << 20)));
-    const { sessionFile } = await server.result("get_state");
-    server.stall();
-    server.send(call("a", "get_entries"), call("b", "get_entries"), call("c", "append", { entries: [user("the last")] }));
-    await new Promise(setImmediate);
-    server.output.destroy(Object.assign(new Error("EPIPE: write"), { code: "EPIPE" }));
-    expect(await server.done).toBe(1);
-    expect(readFileSync(sessionFile, "utf8")).toContain("the last");
-  });
+  test(
+    `what was received is kept though the reader is gone, where replies of ${held} bytes are held`,
+    tier,
+    async () => {
+      const server = serveHere(["--durability", "os"], { heldReplyBytes: held });
+      await append(server, user("x".repeat(6 << 20)));
+      const { sessionFile } = await server.result("get_state");
+      server.stall();
+      server.send(
+        call("a", "get_entries"),
+        call("b", "get_entries"),
+        call("c", "append", { entries: [user("the last")] }),
+      );
+      await new Promise(setImmediate);
+      server.output.destroy(Object.assign(new Error("EPIPE: write"), { code: "EPIPE" }));
+      expect(await server.done).toBe(1);
+      expect(readFileSync(sessionFile, "utf8")).toContain("the last");
+    },
+  );

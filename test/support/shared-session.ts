@@ -9,7 +9,15 @@ import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "./attaching.ts";
 import { put } from "./lifecycle.ts";
 import { chain, fileText, headerText } from "./lines.ts";
-import { call, type HereServer, type Json, type Place, type SpawnedServer, serveHere, temporaryPlace } from "./server.ts";
+import {
+  call,
+  type HereServer,
+  type Json,
+  type Place,
+  type SpawnedServer,
+  serveHere,
+  temporaryPlace,
+} from "./server.ts";
 
 export const QUIET = ["--events", "none"];
 

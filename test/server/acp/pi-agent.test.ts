@@ -5,13 +5,7 @@ import { type Editor, editorHere, entryIdsOf, ours, textOf, type Update } from "
 import { ownAgent, piLike } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
 import { user } from "../../support/drafts.ts";
-import {
-  type HereOptions,
-  type Json,
-  type Place,
-  serveHere,
-  temporaryPlace,
-} from "../../support/server.ts";
+import { type HereOptions, type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
 
 interface Talk {

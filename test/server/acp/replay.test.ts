@@ -85,7 +85,11 @@ test("a change is shown as one, at its place, with absolute paths", async () => 
 
 test("a plan is shown as one", async () => {
   const updates = await shownOf(
-    called(["1", "TodoWrite", { todos: [{ content: "first", status: "completed", priority: "high" }, { content: "then" }] }]),
+    called([
+      "1",
+      "TodoWrite",
+      { todos: [{ content: "first", status: "completed", priority: "high" }, { content: "then" }] },
+    ]),
     result("1", "ok"),
   );
   expect(updates.find(({ sessionUpdate }) => sessionUpdate === "plan")?.entries).toEqual([

@@ -15,7 +15,9 @@ import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from ".
 async function begun(): Promise<{ place: Place; id: string; output: WritableStream; input: ReadableStream }> {
   const place = temporaryPlace();
   const maker = serveHere([], { place });
-  await maker.result("append", { entries: [user("Name a colour."), toolCall("1"), toolResult("1", "blue"), assistant("Blue.")] });
+  await maker.result("append", {
+    entries: [user("Name a colour."), toolCall("1"), toolResult("1", "blue"), assistant("Blue.")],
+  });
   const { sessionId: id } = await maker.result("get_state");
   await maker.finish();
   const server = spawnServer(["--dialect", "acp"], "lines", place);

@@ -182,7 +182,13 @@ acrossTiers(test, ["jsonl", "v2"])(
     await other.finish();
     await turn(server, sessionId, "three");
     await server.finish();
-    expect(saidIn(await recorded(place, sessionId))).toEqual(["one", "heard one", expect.stringContaining(""), "three", "heard three"]);
+    expect(saidIn(await recorded(place, sessionId))).toEqual([
+      "one",
+      "heard one",
+      expect.stringContaining(""),
+      "three",
+      "heard three",
+    ]);
     expect(saidIn(await recorded(place, copy))).toEqual(["one", "heard one", "two", "heard two"]);
   },
 );

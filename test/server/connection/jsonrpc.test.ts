@@ -54,7 +54,16 @@ describe("ids", () => {
     const server = serveHere(QUIET);
     const chunks: Buffer[] = [];
     server.output.on("data", (chunk: Buffer) => chunks.push(chunk));
-    const numbers = ["0", "-7", "1.5", "1e2", "9007199254740993", "-9007199254740993", "12345678901234567890.5", "1e400"];
+    const numbers = [
+      "0",
+      "-7",
+      "1.5",
+      "1e2",
+      "9007199254740993",
+      "-9007199254740993",
+      "12345678901234567890.5",
+      "1e400",
+    ];
     for (const id of ['""', '"5"', '"\\u2028\\ud800\\n\\""', "null", ...numbers])
       for (const method of ["get_state", "nope"]) {
         chunks.length = 0;
@@ -111,8 +120,17 @@ test("requests that are none are refused with -32600 and their id, where they ha
 test("responses to nothing get no answer", async () => {
   const server = serveHere(QUIET);
   const error = { code: 1, message: "no" };
-  const [one, two, three] = [{ id: 1, result: null }, { id: 2, error }, { id: 3, result: {} }];
-  server.send({ jsonrpc: "2.0", ...one }, { jsonrpc: "2.0", ...two }, [{ jsonrpc: "2.0", ...three }], call(4, "get_state"));
+  const [one, two, three] = [
+    { id: 1, result: null },
+    { id: 2, error },
+    { id: 3, result: {} },
+  ];
+  server.send(
+    { jsonrpc: "2.0", ...one },
+    { jsonrpc: "2.0", ...two },
+    [{ jsonrpc: "2.0", ...three }],
+    call(4, "get_state"),
+  );
   expect((await server.next()).id).toBe(4);
 });
 
@@ -159,7 +177,11 @@ test("params are refused with -32602 and their paths, and nothing is changed", a
     ["get_state", { _meta: 5 }, ["_meta"]],
   ] as const) {
     const { code, data } = await server.failure(method, params);
-    expect([code, data.name, data.issues.map(({ path }: Json) => path).sort()]).toEqual([-32602, "invalid_params", paths]);
+    expect([code, data.name, data.issues.map(({ path }: Json) => path).sort()]).toEqual([
+      -32602,
+      "invalid_params",
+      paths,
+    ]);
   }
   // Names that every object has are names like others.
   server.send('{"jsonrpc":"2.0","id":1,"method":"get_state","params":{"__proto__":{"limit":1},"constructor":1}}');

@@ -106,7 +106,8 @@ describe("what is no command", () => {
     const refused = { type: "response", command: "parse", success: false, code: "message_too_large" };
     const [early, wrongNumber, wrongString, next] = await server.take(4);
     expect(early).toMatchObject({ ...refused, id: "big", data: { limit: 2000 } });
-    for (const reply of [wrongNumber, wrongString]) expect({ id: "none", ...reply }).toMatchObject({ ...refused, id: "none" });
+    for (const reply of [wrongNumber, wrongString])
+      expect({ id: "none", ...reply }).toMatchObject({ ...refused, id: "none" });
     expect(next).toMatchObject({ id: 1, success: true });
   });
 });

@@ -297,7 +297,12 @@ test("a read tells of every write before it and of none behind it", async () => 
 });
 
 describe("a cancellation", () => {
-  const cancel = (params: Json, more: object = {}): Json => ({ jsonrpc: "2.0", method: "$/cancelRequest", params, ...more });
+  const cancel = (params: Json, more: object = {}): Json => ({
+    jsonrpc: "2.0",
+    method: "$/cancelRequest",
+    params,
+    ...more,
+  });
 
   test("takes a command out of the queue that was not run yet, and says so", async () => {
     const { disk, waits } = gatedDisk();
@@ -321,7 +326,11 @@ describe("a cancellation", () => {
   test("that means nothing is ignored, and one with an id of its own is no notification", async () => {
     const server = serveHere(["--no-session", "--events", "none"]);
     const read = call("get_state");
-    server.send(...[undefined, {}, { id: {} }, [1]].map((params) => cancel(params)), read, cancel({ id: 1 }, { id: "own" }));
+    server.send(
+      ...[undefined, {}, { id: {} }, [1]].map((params) => cancel(params)),
+      read,
+      cancel({ id: 1 }, { id: "own" }),
+    );
     const replies = await server.take(2);
     expect(replies).toMatchObject([{ id: read.id }, { id: "own", error: { code: -32601 } }]);
   });
