@@ -27,7 +27,8 @@ class Echo implements AgentBehind {
   }
 
   async setMode(_: AgentSession, modeId: string): Promise<Json> {
-    return this.done.push(modeId);
+    this.done.push(modeId);
+    return {};
   }
 
   async setConfigOption(_: AgentSession, configId: string, value: unknown): Promise<Json> {
