@@ -111,42 +111,6 @@ describe("lines already there", () => {
       expect(JSON.parse(copied[7])).toMatchObject({ type: "label", targetId: "00000001", label: "first" });
     },
   );
-
-  test("stay as they are when version 2 becomes version 3, but for what the version means", async () => {
-    const hook = `{"type":"message","id":"00000009","parentId":"00000008","timestamp":"${TIME}","message":{"n":1.0,"role":"hookMessage","content":"h","n":1e400}}`;
-    const header = HEADER.replace('"version":3', '"version":2');
-    const original = [header, ...ODD_LINES, hook];
-    const { lives, file } = withFile(original);
-    const wire = await lives.start(["--session", file]);
-    await wire.result("set_label", { entryId: "00000001", label: "again" });
-    await lives.end();
-    expect(linesIn(file).slice(0, -1)).toEqual([HEADER, ...ODD_LINES, hook.replace("hookMessage", "custom")]);
-    expect(linesIn(`${file}.v2.bak`)).toEqual(original);
-  });
-
-  test("of version 1 get an id and a parent and keep every other byte", async () => {
-    const old = [
-      `{"type":"message","timestamp":"${TIME}","message":{"role":"user","content":"go","n":1.0,"n":1e400}}`,
-      `{"type":"unheard_of","timestamp":"${TIME}",${ODD_MEMBERS.join(",")}}`,
-      `{"x":9007199254740993,"type":"message","message":{"role":"assistant","content":[],"y":-0},"timestamp":"${TIME}"}`,
-    ];
-    const header = `{"type":"session","id":"old","timestamp":"${TIME}","cwd":"/p","provider":"anthropic","modelId":"m","odd":1.0}`;
-    const { lives, file } = withFile([header, ...old]);
-    const wire = await lives.start(["--session", file]);
-    const { entries } = await wire.result("get_entries");
-    await wire.result("append", { entries: [{ type: "message", message: { role: "user", content: "more" } }] });
-    await lives.end();
-    const lines = linesIn(file);
-    expect(lines[0]).toBe(header.replace('"type":"session"', '"type":"session","version":3'));
-    let parentId: string | null = null;
-    for (const [index, line] of old.entries()) {
-      const { id } = entries[index];
-      const type = /"type":"[a-z_]+"/.exec(line)?.[0] as string;
-      expect(lines[index + 1]).toBe(line.replace(type, `${type},"id":"${id}","parentId":${JSON.stringify(parentId)}`));
-      parentId = id;
-    }
-    expect(linesIn(`${file}.v1.bak`)).toEqual([header, ...old]);
-  });
 });
 
 describe("drafts", () => {

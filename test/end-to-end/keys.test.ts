@@ -7,9 +7,8 @@ import type { Disk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { fileText, userText } from "../support/lines.ts";
-import { HereLives, type HereLivesOptions, imprint, plainLines, readPlainly, sessionFiles } from "../support/proof.ts";
+import { HereLives, type HereLivesOptions, imprint, readPlainly, sessionFiles } from "../support/proof.ts";
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
-import { isEvery } from "../support/random.ts";
 import { call, type Json, serveHere, temporaryPlace, type Wire } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
@@ -40,99 +39,43 @@ function eventNames(wire: Wire): string[] {
   return wire.events.splice(0).map(({ method }) => method);
 }
 
-describe("a torn batch", () => {
-  const FOLDER = "/sessions";
-
-  acrossTiers(test, [150, 15])(
-    "is not there wherever it is cut, and a retry writes it whole, once (every %ith byte)",
-    async (step) => {
-      const first = new FaultDisk();
-      const firstLives = new HereLives({ disk: first });
-      let wire = await firstLives.start(["--session-dir", FOLDER]);
-      await wire.result("append", { entries: [user("before")] });
-      const { sessionFile: file, leafId } = await wire.result("get_state");
-      const start = (first.content(file) as Uint8Array).length;
-      const params = { entries: [user("a"), assistant("b", { id: "own-b" }), user("c")], idempotencyKey: "k" };
-      const whole = await wire.result("append", params);
-      await firstLives.end();
-      const bytes = first.content(file) as Uint8Array;
-      // Some bytes and those around the ends of lines; every byte of a torn tail is cut in store/jsonl/lines.
-      const isNearEnd = (cut: number) => bytes.subarray(Math.max(start, cut - 2), cut + 2).includes(0x0a);
-      for (let cut = start; cut < bytes.length; cut++) {
-        if (!isEvery() && (cut - start) % step > 0 && !isNearEnd(cut)) continue;
-        // What is kept aside of one cut is not in the way of the next.
-        const disk = new FaultDisk();
-        const lives = new HereLives({ disk, place: firstLives.place });
-        disk.put(file, bytes.subarray(0, cut));
-        wire = await lives.start(["--session", file]);
-        const before = await wire.result("get_entries");
-        const complete = cut === bytes.length - 1;
-        expect(before.entries.length, `entries at ${cut}`).toBe(complete ? 4 : 1);
-        expect(before.leafId).toBe(complete ? whole.leafId : leafId);
-        const again = await wire.result("append", params);
-        if (complete) expect(again).toEqual(whole);
-        const { entries } = await wire.result("get_entries");
-        expect(entries.map(({ id }: Json) => id)).toEqual([leafId, ...again.entryIds]);
-        const said = entries.map(({ message }: Json) => message.content[0]?.text ?? message.content);
-        expect(said.join()).toBe("before,a,b,c");
-        await lives.kill();
-        if (!complete) expect(plainLines(disk.content(file) as Uint8Array)).toHaveLength(5);
-        if (!complete && cut % 16 > 0) continue;
-        wire = await lives.start(["--session", file]);
-        expect(await wire.result("append", params), `a second retry at ${cut}`).toEqual(again);
-        expect((await wire.result("get_entries")).entries).toEqual(entries);
-        await lives.kill();
-      }
-    },
-  );
-
-  test("that another program continued keeps its entries, and the retry does not claim them", async () => {
-    const disk = new FaultDisk();
-    const lives = new HereLives({ disk });
-    let wire = await lives.start(["--session-dir", FOLDER]);
-    await wire.result("append", { entries: [user("before")] });
-    const { sessionFile: file } = await wire.result("get_state");
-    const params = { entries: [user("a"), user("b"), user("c")], idempotencyKey: "k" };
-    const { entryIds } = await wire.result("append", params);
-    await lives.kill();
-    const lines = Buffer.from(disk.content(file) as Uint8Array)
-      .toString()
-      .split("\n", 3);
-    disk.put(file, Buffer.from(fileText(...lines, userText("f0000001", entryIds[0], "foreign"))));
-    wire = await lives.start(["--session", file]);
-    const again = await wire.result("append", params);
-    expect(again.entryIds).toHaveLength(3);
-    expect(again.entryIds).not.toContain(entryIds[0]);
-    const { entries } = await wire.result("get_path");
-    expect(entries.map(({ message }: Json) => message.content)).toEqual(["before", "a", "foreign", "a", "b", "c"]);
-    await lives.kill();
-    wire = await lives.start(["--session", file]);
-    expect(await wire.result("append", params)).toEqual(again);
-  });
+test("a torn batch that another program continued keeps its entries, and the retry does not claim them", async () => {
+  const disk = new FaultDisk();
+  const lives = new HereLives({ disk });
+  let wire = await lives.start(["--session-dir", "/sessions"]);
+  await wire.result("append", { entries: [user("before")] });
+  const { sessionFile: file } = await wire.result("get_state");
+  const params = { entries: [user("a"), user("b"), user("c")], idempotencyKey: "k" };
+  const { entryIds } = await wire.result("append", params);
+  await lives.kill();
+  const lines = Buffer.from(disk.content(file) as Uint8Array)
+    .toString()
+    .split("\n", 3);
+  disk.put(file, Buffer.from(fileText(...lines, userText("f0000001", entryIds[0], "foreign"))));
+  wire = await lives.start(["--session", file]);
+  const again = await wire.result("append", params);
+  expect(again.entryIds).toHaveLength(3);
+  expect(again.entryIds).not.toContain(entryIds[0]);
+  const { entries } = await wire.result("get_path");
+  expect(entries.map(({ message }: Json) => message.content)).toEqual(["before", "a", "foreign", "a", "b", "c"]);
+  await lives.kill();
+  wire = await lives.start(["--session", file]);
+  expect(await wire.result("append", params)).toEqual(again);
 });
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
   const begun = () => begunOn(store);
 
   describe("a lost reply", () => {
-    /** Lets the content reach the file and never says that it is durable. */
+    /** Lets the content reach the file and, once somebody waits for that, never says that it is durable. */
     class SilentDisk extends FaultDisk {
-      silent = false;
-      reached: Promise<void> = Promise.resolve();
-      private report = (): void => {};
+      reach: (() => void) | undefined;
 
       override sync = async (fd: number): Promise<void> => {
-        if (!this.silent) return this.syncNow(fd);
-        this.report();
+        if (!this.reach) return this.syncNow(fd);
+        this.reach();
         await new Promise<never>(() => {});
       };
-
-      silence(): void {
-        this.silent = true;
-        this.reached = new Promise((resolve) => {
-          this.report = resolve;
-        });
-      }
     }
 
     test.each([
@@ -145,11 +88,13 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
       let wire = await lives.start(["--session-dir", "/sessions"]);
       await wire.result("append", { entries: [user("before", { id: "first" })] });
       const { sessionFile: file } = await wire.result("get_state");
-      disk.silence();
-      wire.send({ jsonrpc: "2.0", id: "lost", method, params: { ...params, idempotencyKey: "k" } });
-      await disk.reached;
+      const reached = new Promise<void>((resolve) => {
+        disk.reach = resolve;
+      });
+      wire.ask("lost", method, { ...params, idempotencyKey: "k" });
+      await reached;
       await lives.kill();
-      disk.silent = false;
+      disk.reach = undefined;
       const bytes = Buffer.from(bytesOfSession(disk, file));
       wire = await lives.start(["--session", file]);
       const { entries } = await wire.result("get_entries");

@@ -78,17 +78,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a move, --store %s", (store) =>
     expect(imprint(file)).toEqual(left);
   });
 
-  test("before the first entry, kept by the file alone, begins another root", async () => {
-    const { lives, wire, file } = await begunHere();
-    await wire.result("branch", { entryId: "u1", position: "before" });
-    await lives.end();
-    rmSync(lives.place.state, { recursive: true, force: true });
-    const next = await lives.start(["--session", file]);
-    expect(await next.result("get_state")).toMatchObject({ leafId: null, messageCount: 0, entryCount: 4 });
-    const { leafId } = await next.result("append", { entries: [user("again")] });
-    expect((await next.result("get_path")).entries.map(({ id }: Json) => id)).toEqual([leafId]);
-  });
-
   test("is left in order by clone, fork, shutdown and exit alike", async () => {
     for (const method of ["clone", "fork", "shutdown", "exit"]) {
       const { lives, wire, file } = await begunHere();
@@ -152,16 +141,6 @@ test.each([
     expect(await next.result("get_state")).toMatchObject({ leafId, diagnostics: [] });
   },
 );
-
-test("a label in the middle of an append that jumps is found again after a kill, and marked when left", async () => {
-  const { lives, wire, file } = await begun();
-  const label = { type: "label", targetId: "u1", label: "x", parentId: "u1" };
-  const { leafId } = await wire.result("append", { entries: [user("five"), label] });
-  await lives.kill();
-  expect(await leafOf(await lives.start(["--session", file]))).toBe(leafId);
-  await lives.end();
-  expect(typesBehind(file)).toEqual(["message", "label", "marker"]);
-});
 
 describe("a marker that another program continued from", () => {
   test("is an ordinary node", async () => {

@@ -208,32 +208,3 @@ test("a cursor that names nothing, or something of another session, has expired"
   await wire.result("append", { entries: [user("other")] });
   for (const [method, params] of given) expect((await wire.failure(method, params)).data.name).toBe("cursor_expired");
 });
-
-test("a cancellation of what runs, was answered or never was leaves everything whole, and of what waits, its place", async () => {
-  for (const id of [3, 1, 2, 5, 77, null, { no: "id" }]) {
-    const wire = await new HereLives().start(["--events", "none"]);
-    await wire.result("append", { entries: [user("a", { id: "e1" })] });
-    // A change, what waits for it to be durable, and what waits for that.
-    const append = (of: Json, entryId: string): Json =>
-      call(of, "append", { entries: [user(entryId, { id: entryId })] });
-    const cancel = { jsonrpc: "2.0", method: "$/cancelRequest", params: { id } };
-    wire.send(
-      append(1, "e2"),
-      call(2, "clone", {}),
-      append(3, "e3"),
-      append("3", "e4"),
-      cancel,
-      call(5, "get_entries", {}),
-    );
-    const replies = await wire.take(5);
-    expect(replies.map((reply) => reply.id)).toEqual([1, 2, 3, "3", 5]);
-    const ids = replies[4].result.entries.map((entry: Json) => entry.id);
-    if (id === 3) {
-      expect(replies[2].error).toMatchObject({ code: -32800, data: { name: "cancelled" } });
-      expect(ids).toEqual(["e1", "e2", "e4"]);
-    } else {
-      expect(replies.map(({ error }) => error)).toEqual(Array(5).fill(undefined));
-      expect(ids).toEqual(["e1", "e2", "e3", "e4"]);
-    }
-  }
-});

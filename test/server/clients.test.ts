@@ -1,6 +1,6 @@
 /** Transcripts as the real clients of Pi's RPC mode send them, and what the clients together demand (Pi reference, 9). */
 
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { describe, expect, test } from "vitest";

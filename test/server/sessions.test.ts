@@ -77,17 +77,6 @@ describe("open_session", () => {
   });
 });
 
-test("close_session closes, and without a current session commands that name none say so", async () => {
-  const server = serveHere();
-  const [first, second] = await make(server, 2);
-  await server.result("open_session", { sessionPath: first.path });
-  expect(await server.result("close_session", { sessionId: first.id })).toBeNull();
-  expect((await server.failure("get_state", { sessionId: first.id })).data.name).toBe("session_not_found");
-  expect(await server.result("close_session", { sessionId: second.id })).toBeNull();
-  expect((await server.failure("get_state")).data.name).toBe("no_session");
-  expect((await server.result("switch_session", { sessionPath: first.path })).sessionId).toBe(first.id);
-});
-
 test("a session that waits for its disk holds no other up", async () => {
   const { disk, waits } = gatedDisk();
   const place = temporaryPlace();
