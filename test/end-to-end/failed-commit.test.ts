@@ -410,7 +410,7 @@ test("mutations that waited fail, reads behind them see the durable state, repli
     call(102, "append", { ...said("lost"), idempotencyKey: "k" }),
     call(103, "set_session_name", { name: "lost" }),
     call(104, "set_label", { entryId: entryIds[1], label: "lost" }),
-    call(105, "branch", { entryId: entryIds[0] }),
+    call(105, "branch", { entryId: entryIds[0], idempotencyKey: "move" }),
     call(106, "append", { ...said("lost, too"), expectedLeafId: "never" }),
     call(107, "set_label", { entryId: entryIds[1], label: 5 }),
     call(108, "get_entry", { entryId: "nowhere" }),
@@ -430,6 +430,9 @@ test("mutations that waited fail, reads behind them see the durable state, repli
   const { entryIds: again, leafId } = await wire.result("append", { entries: [user("again")], idempotencyKey: "k" });
   expect(idsIn(disk, file)).toEqual([...ids, ...again]);
   expect(wire.events).toEqual([]);
+  await wire.result("branch", { entryId: entryIds[0], idempotencyKey: "move" });
+  expect((await wire.result("get_state")).leafId).toBe(entryIds[0]);
+  await wire.result("branch", { entryId: leafId });
   await lives.kill();
   const next = await lives.start(["--session", file]);
   expect(await next.result("get_state")).toMatchObject({ leafId, entryCount: 6, sessionName: "kept" });

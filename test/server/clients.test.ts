@@ -4,7 +4,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
 import { setImmediate } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { assistant, user } from "../support/drafts.ts";
+import { assistant, SPOKEN, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { put } from "../support/lifecycle.ts";
 import {
@@ -168,23 +168,11 @@ function refused(id: string | undefined, command: string): Json[] {
   const sentence = expect.stringMatching(
     /keeps the history and runs no model: .* neither sent nor stored\. To go on, .*\.$/,
   );
+  const notice = { id: expect.stringMatching(/./), method: "notify", message: sentence, notifyType: "warning" };
+  const failure = { success: false, error: sentence, code: "unsupported_command", data: { command } };
   return [
-    {
-      type: "extension_ui_request",
-      id: expect.stringMatching(/./),
-      method: "notify",
-      message: sentence,
-      notifyType: "warning",
-    },
-    {
-      ...(id === undefined ? {} : { id }),
-      type: "response",
-      command,
-      success: false,
-      error: sentence,
-      code: "unsupported_command",
-      data: { command },
-    },
+    { type: "extension_ui_request", ...notice },
+    { ...(id === undefined ? {} : { id }), type: "response", command, ...failure },
   ];
 }
 
@@ -203,11 +191,12 @@ describe("a person at a client without an agent", () => {
       { id: "6", type: "get_state" },
     );
     const told = await server.take(9);
-    expect(told.slice(1, 7)).toEqual([
-      ...refused("2", "prompt"),
-      ...refused("3", "steer"),
-      ...refused(undefined, "follow_up"),
-    ]);
+    const refusals = [
+      ["2", "prompt"],
+      ["3", "steer"],
+      [undefined, "follow_up"],
+    ] as const;
+    expect(told.slice(1, 7)).toEqual(refusals.flatMap(([id, command]) => refused(id, command)));
     expect(told.slice(7)).toMatchObject([
       { id: "5", success: true },
       { id: "6", data: told[0].data },
@@ -278,12 +267,7 @@ describe("the client for ACP begins a session", () => {
     ["where nobody names a model", [], [], ["unknown/unknown"]],
     ["with those of the command line", [...NAMED, "--thinking", "high"], [], ["openai/gpt-5"]],
     ["with those in a session that names none", [...NAMED, "--thinking", "high"], [first], ["openai/gpt-5"]],
-    [
-      "with those that the session names first",
-      NAMED,
-      [first, stamped, answer],
-      ["anthropic/claude-sonnet-4-5", "openai/gpt-5"],
-    ],
+    ["with those of the session first", NAMED, [first, stamped, answer], [`anthropic/${SPOKEN.model}`, "openai/gpt-5"]],
     ["with a model that nobody knows", ["--provider", "own", "--model", "nobody-knows"], [], ["own/nobody-knows"]],
   ])("%s", async (_what, options, entries, expected) => {
     const place = temporaryPlace();
@@ -308,14 +292,8 @@ describe("together the clients demand", () => {
       { id: 5, type: "get_state" },
     );
     const lines = entryLines(sessionFile);
-    expect(lines.map((line) => /^\{"type":"(\w+)"/.exec(line)?.[1])).toEqual([
-      "session",
-      "model_change",
-      "message",
-      "message",
-      "compaction",
-      "session_info",
-    ]);
+    const types = lines.map((line) => /^\{"type":"(\w+)"/.exec(line)?.[1]).join(" ");
+    expect(types).toBe("session model_change message message compaction session_info");
     const { cwd } = JSON.parse(lines[0]);
     expect({ absolute: isAbsolute(cwd), there: existsSync(cwd) }).toEqual({ absolute: true, there: true });
     expect(JSON.parse(lines[5])).toMatchObject({ type: "session_info", name: "Named" });

@@ -23,7 +23,7 @@ const OF_PI = frame("lines", { id: 1, type: "get_state" });
 const LINE = `${ASK}\nContent-Length: 2\r\n\r\n{}`;
 
 /** What is sent in lines; the code, the sentence and the options. */
-type Mistake = readonly [mistake: string, sent: string | Buffer, code: number, sentence: RegExp, args?: string[]];
+type Mistake = [mistake: string, sent: string | Buffer, code: number, sentence: RegExp, args?: string[]];
 
 const IN_LINES: readonly Mistake[] = [
   [
@@ -95,8 +95,8 @@ describe("a mistake gets a sentence that says what to send", () => {
       expect(error).toMatchObject({ code, message: expect.stringMatching(sentence) });
     };
 
-  test.each<Mistake>(IN_LINES)("%s", getsIt("lines"));
-  test.each<Mistake>(IN_HEADERS)("%s, in headers", getsIt("headers"));
+  test.each(IN_LINES)("%s", getsIt("lines"));
+  test.each(IN_HEADERS)("%s, in headers", getsIt("headers"));
 
   test("the same in a conversation, and after a message of the other dialect", async () => {
     const server = serveHere(QUIET);

@@ -20,7 +20,7 @@ import {
   type Wire,
 } from "../support/server.ts";
 import { turns } from "../support/shared-session.ts";
-import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 const STORES: readonly StoreName[] = ["jsonl", "v2"];
 
@@ -240,15 +240,6 @@ test.each([
     expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(what === "written to" ? 2 : 1);
   },
 );
-
-test("80 sessions are written to where 300 files may be open", SYSTEM, async () => {
-  const server = spawnServer(["--events", "none"], "lines", temporaryPlace(), 300);
-  for (let n = 0; n < 80; n++) {
-    await server.result("new_session");
-    expect((await server.result("append", { entries: [user(`${n}`)] })).entryIds).toHaveLength(1);
-  }
-  await server.finish();
-});
 
 acrossTiers(describe, STORES)("sessions on %s that are opened together", (store) => {
   /** A server with room for three sessions, whose disk opens no more files than these take. */
