@@ -4,6 +4,8 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { expect, vi } from "vitest";
+import { HERE } from "./agents-here.ts";
+import { assistant, user } from "./drafts.ts";
 import { type HereOptions, type HereServer, type Json, type SpawnedServer, serveHere } from "./server.ts";
 
 const require = createRequire(import.meta.url);
@@ -215,7 +217,11 @@ export class Editor {
   }
 
   /** Loads a session. What was told of it, and the result. */
-  async load(sessionId: string, cwd: string, more: object = {}): Promise<{ updates: Update[]; result: Json }> {
+  async load(
+    sessionId: string,
+    cwd = this.server.place.cwd,
+    more: object = {},
+  ): Promise<{ updates: Update[]; result: Json }> {
     this.take(sessionId);
     const result = await this.result("session/load", { sessionId, cwd, mcpServers: [], ...more });
     return { updates: this.take(sessionId), result };
@@ -239,6 +245,23 @@ async function asTimePasses<T>(wanted: Promise<T>): Promise<T> {
 /** An editor at a server in this process. */
 export async function editorHere(args: string[] = [], options: HereOptions = {}, skills: object = {}): Promise<Editor> {
   return new Editor(serveHere(["--dialect", "acp", ...args], options), skills).begin();
+}
+
+export const TALK = [user("Name a colour."), assistant("Blue."), user("Another."), assistant("Green.")];
+
+/** An editor in a place where another server has made one session. */
+export async function editorWith({
+  entries = TALK.slice(0, 2),
+  store = "jsonl",
+  name = "",
+  args = [] as string[],
+} = {}) {
+  const server = serveHere(["--store", store]);
+  const { place } = server;
+  const { sessionId: id } = await server.result("new_session", name ? { name } : {});
+  await server.result("append", { entries });
+  await server.finish();
+  return { place, id, editor: await editorHere(args, { place, agentLaunch: HERE }) };
 }
 
 /** What was said in updates of a kind, joined. */

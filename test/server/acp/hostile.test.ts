@@ -4,20 +4,12 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFil
 import { join } from "node:path";
 import type { PassThrough } from "node:stream";
 import { describe, expect, test } from "vitest";
-import { editorHere, ours } from "../../support/acp.ts";
-import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
+import { editorHere, editorWith, ours } from "../../support/acp.ts";
+import { toolCall, toolResult, user } from "../../support/drafts.ts";
 import { forSeedsAsync } from "../../support/random.ts";
-import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { type Json, type Place, serveHere } from "../../support/server.ts";
 import { turns } from "../../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
-
-async function madeIn(place: Place, entries: Json[] = [user("Name a colour."), assistant("Blue.")]): Promise<string> {
-  const server = serveHere([], { place });
-  await server.result("append", { entries });
-  const { sessionId } = await server.result("get_state");
-  await server.finish();
-  return sessionId;
-}
 
 describe("messages", () => {
   /** A request with this in its middle. */
@@ -86,9 +78,7 @@ describe("messages", () => {
   });
 
   test("params of the wrong kind are named", async () => {
-    const place = temporaryPlace();
-    const id = await madeIn(place);
-    const editor = await editorHere([], { place });
+    const { place, id, editor } = await editorWith();
     const [{ cwd }, sessionId] = [place, id];
     const meta = (_meta: object): object => ({ sessionId, cwd, mcpServers: [], _meta });
     const WRONG: [string, object, RegExp][] = [
@@ -116,10 +106,8 @@ describe("messages", () => {
 });
 
 test("sessions that do not exist are not found, by no trick", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place);
+  const { place, id, editor } = await editorWith();
   writeFileSync(join(place.home, "secret.jsonl"), readFileSync(fileOf(place)));
-  const editor = await editorHere([], { place });
   const paths = ["", ".", "..", "../../secret", "/etc/passwd", "%2e", `${id}/`, `${id}\u0000`];
   const tricks = [...paths, id.slice(0, 8), "x".repeat(10_000)];
   for (const sessionId of tricks) {
@@ -144,33 +132,27 @@ function fileOf(place: Place): string {
 }
 
 test("under --confine, no path leads outside", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place);
+  const { place, id, editor } = await editorWith({ args: ["--confine"] });
   const outside = join(place.home, "outside");
   mkdirSync(outside);
   writeFileSync(join(outside, "other.jsonl"), readFileSync(fileOf(place)));
   symlinkSync(outside, join(place.home, ".pi/agent/sessions/--link--"));
-  const editor = await editorHere(["--confine"], { place });
-  for (const sessionPath of [
-    join(outside, "other.jsonl"),
-    join(place.home, ".pi/agent/sessions/--link--/other.jsonl"),
-  ]) {
+  for (const folder of [outside, join(place.home, ".pi/agent/sessions/--link--")]) {
+    const sessionPath = join(folder, "other.jsonl");
     const _meta = { "pi-session-server": { sessionPath } };
     const error = await editor.failure("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [], _meta });
     expect(error.data.name).toBe("path_outside_root");
   }
-  const { updates } = await editor.load(id, place.cwd);
+  const { updates } = await editor.load(id);
   expect(updates.filter(({ messageId }) => messageId)).toHaveLength(2);
 });
 
 test("under --read-only nothing is offered that writes, and nothing is written", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place);
+  const { place, id, editor } = await editorWith({ args: ["--read-only"] });
   const before = readFileSync(fileOf(place));
-  const editor = await editorHere(["--read-only"], { place });
   const { sessionCapabilities } = editor.agent.agentCapabilities;
   for (const name of ["delete", "archive", "title"]) expect(sessionCapabilities).not.toHaveProperty(name);
-  const { result } = await editor.load(id, place.cwd);
+  const { result } = await editor.load(id);
   expect(ours(result).readOnly).toBe(true);
   for (const method of ["delete", "archive", "unarchive", "set_title"])
     expect((await editor.failure(`session/${method}`, { sessionId: id, title: "x" })).code).toBe(-32601);
@@ -189,9 +171,7 @@ function long(turns: number): Json[] {
 }
 
 test("a session is loaded while it is loaded, and both get all of it", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place, long(8));
-  const editor = await editorHere([], { place });
+  const { place, id, editor } = await editorWith({ entries: long(8) });
   const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
   const both = [editor.ask("session/load", params), editor.ask("session/load", params)];
   const counts: number[] = [];
@@ -209,9 +189,7 @@ test.each([
   "a client that does not read is not fed, and a load that is %s ends, and can begin again",
   SYSTEM,
   async (_, method) => {
-    const place = temporaryPlace();
-    const id = await madeIn(place, long(60));
-    const editor = await editorHere([], { place });
+    const { place, id, editor } = await editorWith({ entries: long(60) });
     const loading = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
     await editor.until(({ messageId }) => messageId);
     editor.server.stall();
@@ -226,15 +204,13 @@ test.each([
     expect((await editor.reply(loading)).error.code).toBe(-32800);
     if (closing !== undefined) expect(await editor.reply(closing)).toMatchObject({ result: {} });
     expect(editor.take(id).length).toBeLessThan(120);
-    const { updates } = await editor.load(id, place.cwd);
+    const { updates } = await editor.load(id);
     expect(updates.filter(({ messageId }) => messageId)).toHaveLength(60);
   },
 );
 
 test("everything is answered that was asked before the end of the input", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place, long(4));
-  const editor = await editorHere([], { place });
+  const { place, id, editor } = await editorWith({ entries: long(4) });
   const asked = Array.from({ length: 10 }, (_, n) =>
     n % 2 === 0
       ? editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })
@@ -250,9 +226,7 @@ test("everything is answered that was asked before the end of the input", async 
 
 acrossTiers(test, [1, 3])("random bytes between requests do not keep these from being answered (%i)", async (count) => {
   await forSeedsAsync(count, async (random) => {
-    const place = temporaryPlace();
-    const id = await madeIn(place);
-    const editor = await editorHere([], { place });
+    const { place, id, editor } = await editorWith();
     const members = ["mcpServers", "_meta", "title", "prompt", "entryId", "cursor", "archived"];
     for (let n = 0; n < 60; n++) {
       const sessionId = random.pick<Json>([id, id, "no", null, {}]);
@@ -266,7 +240,7 @@ acrossTiers(test, [1, 3])("random bytes between requests do not keep these from 
       const { error } = await editor.request(`session/${method}`, params);
       if (error) expect([method, error.code, error.message]).not.toEqual([method, -32603, expect.anything()]);
     }
-    const { updates } = await editor.load(id, place.cwd);
+    const { updates } = await editor.load(id);
     expect(updates.filter(({ messageId }) => messageId)).toHaveLength(2);
   });
 });

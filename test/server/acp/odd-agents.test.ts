@@ -37,7 +37,7 @@ async function behind({
 
 /** What the session has, as a load shows it: who said what. */
 async function shownBy(editor: Editor, sessionId: string): Promise<string[]> {
-  const { updates } = await editor.load(sessionId, editor.server.place.cwd);
+  const { updates } = await editor.load(sessionId);
   return updates.flatMap(({ sessionUpdate, content }) =>
     sessionUpdate.endsWith("_chunk") ? [`${sessionUpdate.split("_")[0]}: ${content.text}`] : [],
   );
@@ -314,7 +314,7 @@ test("the mode that is in force is told by a load, and where an agent that was s
   });
   const { sessionId } = await editor.make();
   await editor.result("session/set_mode", { sessionId, modeId: "code" });
-  const { result } = await editor.load(sessionId, editor.server.place.cwd);
+  const { result } = await editor.load(sessionId);
   expect(result.modes.currentModeId).toBe("code");
   await editor.turn(sessionId, "die");
   editor.take(sessionId);

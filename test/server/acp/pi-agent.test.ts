@@ -1,11 +1,10 @@
 /** Pi behind an editor: what it does in a turn is told while it does it, and is the session's afterwards. */
 
 import { describe, expect, test } from "vitest";
-import { type Editor, editorHere, entryIdsOf, ours, textOf, type Update } from "../../support/acp.ts";
+import { type Editor, editorHere, editorWith, entryIdsOf, ours, textOf, type Update } from "../../support/acp.ts";
 import { ownAgent, piLike } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
-import { user } from "../../support/drafts.ts";
-import { type HereOptions, type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { type HereOptions, type Json, type Place, temporaryPlace } from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
 
 interface Talk {
@@ -82,7 +81,7 @@ describe("a turn", () => {
     expect(read).toMatchObject({ kind: "read", status: "completed", rawInput: { path: "file-1" } });
     // A later load shows the same, and each entry was told of once by its id.
     const told = live.flatMap((update) => ours(update)?.entryId ?? []);
-    const { updates } = await editor.load(sessionId, editor.server.place.cwd);
+    const { updates } = await editor.load(sessionId);
     expect(told).toEqual(entryIdsOf(updates));
     expect(callsIn(updates)).toEqual(callsIn(live));
     expect(textOf(updates)).toBe(textOf(live));
@@ -99,7 +98,7 @@ describe("a turn", () => {
       { type: "image", data: "aGk=", mimeType: "image/png" },
     ];
     await editor.result("session/prompt", { sessionId, prompt });
-    const { updates } = await editor.load(sessionId, editor.server.place.cwd);
+    const { updates } = await editor.load(sessionId);
     const told = updates.filter(({ sessionUpdate }) => sessionUpdate === "user_message_chunk");
     expect(told.map(({ content }) => content)).toEqual([
       { type: "text", text: 'see /home/a b.txt and /c.txt\n\n<file path="/c.txt">\nthree\n</file>' },
@@ -120,7 +119,7 @@ describe("a turn", () => {
     editor.notify("session/cancel", { sessionId });
     expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
     expect((await turn("again")).result.stopReason).toBe("end_turn");
-    const { updates } = await editor.load(sessionId, editor.server.place.cwd);
+    const { updates } = await editor.load(sessionId);
     expect(textOf(updates)).toMatch(/You said: again$/);
   });
 
@@ -256,7 +255,7 @@ describe("an agent that ends", () => {
     const live = editor.take(sessionId);
     expect(textOf(live)).toBe("0 1 2 ");
     expect((await turn("two")).result.stopReason).toBe("end_turn");
-    const { updates } = await editor.load(sessionId, editor.server.place.cwd);
+    const { updates } = await editor.load(sessionId);
     expect(textOf(updates, "user_message_chunk")).toBe("onechunks 5 die after 3two");
     expect(textOf(updates)).toMatch(/^You said: one0 1 2 The agent was ended by SIGKILL.*You said: two$/s);
   });
@@ -315,12 +314,7 @@ test("an old agent that never says that it has settled, and tells whole answers,
 });
 
 test("a session in a container cannot be prompted in; the refusal says how it can", async () => {
-  const place = temporaryPlace();
-  const maker = serveHere(["--store", "v2"], { place });
-  await maker.result("append", { entries: [user("one")] });
-  const { sessionId } = await maker.result("get_state");
-  await maker.finish();
-  const editor = await editorHere(["--agent", piLike()], { place, agentLaunch: HERE });
-  await editor.load(sessionId, place.cwd);
-  expect((await editor.turn(sessionId, "two")).error.message).toContain("pi-session-server rollback <session>");
+  const { id, editor } = await editorWith({ store: "v2", args: ["--agent", piLike()] });
+  await editor.load(id);
+  expect((await editor.turn(id, "two")).error.message).toContain("pi-session-server rollback <session>");
 });

@@ -3,30 +3,15 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { Editor, editorHere, ours, unstable } from "../../support/acp.ts";
+import { Editor, editorHere, editorWith, ours, TALK, unstable } from "../../support/acp.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { type Json, type Place, serveHere, stopTimers, temporaryPlace } from "../../support/server.ts";
+import { type Json, serveHere, stopTimers, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
-/** Makes a session with these entries by a server of its own. */
-async function made(place: Place, store: string, entries: Json[], name?: string): Promise<string> {
-  const server = serveHere(["--store", store], { place });
-  const { sessionId } = await server.result("new_session", { name });
-  await server.result("append", { entries });
-  await server.finish();
-  return sessionId;
-}
-
-const TALK = [user("Name a colour."), assistant("Blue."), user("Another."), assistant("Green.")];
-
 /** An editor where the talk is stored. */
-async function talkOn(store: string, name?: string): Promise<{ place: Place; id: string; editor: Editor }> {
-  const place = temporaryPlace();
-  const id = await made(place, store, TALK, name);
-  return { place, id, editor: await editorHere(["--store", store], { place }) };
-}
+const talkOn = (store = "jsonl", name = "") => editorWith({ entries: TALK, store, name, args: ["--store", store] });
 
 /** The texts of the messages in some updates. */
 function texts(updates: Json[]): string[] {
@@ -72,7 +57,7 @@ acrossTiers(describe, STORES)("on %s", (store) => {
     const { place, id, editor } = await talkOn(store, "Colours");
     const { sessions } = await editor.result("session/list", { cwd: place.cwd });
     expect(sessions).toMatchObject([{ sessionId: id, cwd: place.cwd, title: "Colours" }]);
-    const { updates, result } = await editor.load(id, place.cwd);
+    const { updates, result } = await editor.load(id);
     expect(texts(updates)).toEqual(["u: Name a colour.", "a: Blue.", "u: Another.", "a: Green."]);
     expect(updates.findLast(({ title }) => title !== undefined)?.title).toBe("Colours");
     expect(ours(result)).toMatchObject({ after: null, readOnly: false });
@@ -107,7 +92,7 @@ acrossTiers(describe, STORES)("on %s", (store) => {
 
   test("forks end where the client says, in our words and in those of others", async () => {
     const { place, id, editor } = await talkOn(store);
-    const { updates } = await editor.load(id, place.cwd);
+    const { updates } = await editor.load(id);
     const blue = updates.find(({ content }) => content?.text === "Blue.")?.messageId;
     const another = updates.find(({ content }) => content?.text === "Another.")?.messageId;
     const ends: [object | undefined, number][] = [
@@ -119,18 +104,18 @@ acrossTiers(describe, STORES)("on %s", (store) => {
     for (const [_meta, count] of ends) {
       const { sessionId } = await editor.result("session/fork", { sessionId: id, cwd: place.cwd, _meta });
       expect(sessionId).not.toBe(id);
-      expect(texts((await editor.load(sessionId, place.cwd)).updates)).toHaveLength(count);
+      expect(texts((await editor.load(sessionId)).updates)).toHaveLength(count);
     }
     // The session that was forked is as it was, and all of them are open side by side.
-    expect(texts((await editor.load(id, place.cwd)).updates)).toHaveLength(4);
+    expect(texts((await editor.load(id)).updates)).toHaveLength(4);
     expect((await editor.result("session/list")).sessions).toHaveLength(5);
     const _meta = { "pi-session-server": { entryId: "00000000" } };
     expect((await editor.failure("session/fork", { sessionId: id, cwd: place.cwd, _meta })).code).toBe(-32002);
   });
 
   test("a branch is shown from where it parts", async () => {
-    const { place, id, editor } = await talkOn(store);
-    const { updates } = await editor.load(id, place.cwd);
+    const { id, editor } = await talkOn(store);
+    const { updates } = await editor.load(id);
     const [first, blue] = updates.flatMap(({ messageId }) => messageId ?? []);
     const moved = await editor.result("_pi-session-server/branch", { sessionId: id, entryId: first });
     expect(moved).toMatchObject({ leafId: first, after: first });
@@ -152,7 +137,7 @@ acrossTiers(describe, STORES)("on %s", (store) => {
       title: "Named once",
     });
     expect((await editor.failure("session/set_title", { sessionId: id, title: " \n" })).code).toBe(-32602);
-    await editor.load(id, place.cwd);
+    await editor.load(id);
     expect(await editor.result("session/status", { sessionId: id })).toEqual({ status: "open" });
     await editor.result("session/set_title", { sessionId: id, title: "Named twice" });
     expect(await listed()).toMatchObject([{ sessionId: id, title: "Named twice" }]);
@@ -164,7 +149,7 @@ acrossTiers(describe, STORES)("on %s", (store) => {
     await editor.result("session/unarchive", { sessionId: id });
     expect(await listed()).toMatchObject([{ sessionId: id }]);
 
-    await editor.load(id, place.cwd);
+    await editor.load(id);
     await editor.result("session/delete", { sessionId: id });
     expect(await listed()).toEqual([]);
     await editor.result("session/delete", { sessionId: id });
@@ -219,7 +204,7 @@ test("new sessions stand side by side, and are on disk only when something is sa
   for (const sessionId of ids) {
     expect(await editor.result("session/status", { sessionId })).toEqual({ status: "open" });
     await editor.result("session/set_title", { sessionId, title: `title of ${sessionId}` });
-    const { updates } = await editor.load(sessionId, place.cwd);
+    const { updates } = await editor.load(sessionId);
     expect(updates.map(({ title }) => title)).toContain(`title of ${sessionId}`);
   }
   expect((await editor.result("session/list")).sessions).toEqual([]);
@@ -234,9 +219,7 @@ test("new sessions stand side by side, and are on disk only when something is sa
 });
 
 test("a prompt is refused with a sentence for the person, and nothing is stored", async () => {
-  const place = temporaryPlace();
-  const id = await made(place, "jsonl", TALK);
-  const editor = await editorHere([], { place });
+  const { place, id, editor } = await talkOn();
   const prompt = [{ type: "text", text: "Name a third." }];
   expect((await editor.failure("session/prompt", { sessionId: id, prompt })).code).toBe(-32002);
   const loaded = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
@@ -246,7 +229,7 @@ test("a prompt is refused with a sentence for the person, and nothing is stored"
   // Clients show data behind the sentence.
   expect(refused).not.toHaveProperty("data");
   await editor.reply(loaded);
-  expect(texts((await editor.load(id, place.cwd)).updates)).toHaveLength(4);
+  expect(texts((await editor.load(id)).updates)).toHaveLength(4);
   const fresh = await editor.result("session/new", { cwd: place.cwd, mcpServers: [] });
   expect((await editor.failure("session/prompt", { sessionId: fresh.sessionId, prompt })).message).not.toMatch(
     /resume/,
