@@ -8,15 +8,23 @@ import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import {
   type HereServer,
   type Json,
+  type Place,
   type SpawnedServer,
   serveHere,
   spawnServer,
   temporaryPlace,
 } from "../support/server.ts";
-import { said, turn } from "../support/shared-session.ts";
+import { QUIET, said, turn } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 type Server = HereServer | SpawnedServer;
+
+/** A host on a session that introduces itself so. */
+async function host(file: string, place: Place, params: Json, args: string[] = []): Promise<HereServer> {
+  const server = serveHere(["--session", file, ...args], { place });
+  await server.result("initialize", params);
+  return server;
+}
 
 /** What the path to a connection's leaf says. */
 async function path(server: Server): Promise<string[]> {
@@ -25,12 +33,10 @@ async function path(server: Server): Promise<string[]> {
 }
 
 /** A file with two entries in a place of its own. */
-function twoEntries(name = "s"): { file: string; place: ReturnType<typeof temporaryPlace> } {
+function twoEntries(name = "s"): { file: string; place: Place } {
   const place = temporaryPlace();
-  return {
-    place,
-    file: put(join(place.home, `${name}.jsonl`), fileText(headerText({ id: name, cwd: place.cwd }), ...chain(2))),
-  };
+  const text = fileText(headerText({ id: name, cwd: place.cwd }), ...chain(2));
+  return { place, file: put(join(place.home, `${name}.jsonl`), text) };
 }
 
 /** Waits until a server has sent an event that passes. What other servers do is heard of soon after their replies. */
@@ -56,8 +62,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
       sharedLeafId: root,
     });
     await a.result("append", said("a1"));
-    const b = serveHere(["--session", file], { place });
-    await b.result("initialize", { leaf: "own", head: "b" });
+    const b = await host(file, place, { leaf: "own", head: "b" });
     return { a, b, file, place, root };
   }
 
@@ -97,8 +102,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     expect((await again.result("get_state")).leafId).toBe(root);
     expect((await again.result("initialize", { head: "a" })).state.head).toBe("a");
     expect(await path(again)).toEqual(["root", "a1"]);
-    const other = serveHere(["--session", file], { place });
-    await other.result("initialize", { head: "b" });
+    const other = await host(file, place, { head: "b" });
     expect((await other.result("append", said("b2"))).leafId).toBeDefined();
     expect(await path(other)).toEqual(["root", "b2"]);
     expect(await path(again)).toEqual(["root", "a1"]);
@@ -133,8 +137,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     await holder.result("set_label", { sessionId, entryId: root, label: "held" });
     const { leafId: held } = (await holder.result("list_open_sessions")).sessions[1];
     expect(held).not.toBe(ofA);
-    const asked = serveHere(["--session", file], { place });
-    await asked.result("initialize", { head: "c", capabilities: { hooks: [{ name: "session_before_tree" }] } });
+    const asked = await host(file, place, { head: "c", capabilities: { hooks: [{ name: "session_before_tree" }] } });
     const { leafId: ofC } = await asked.result("append", said("c1"));
     asked.ask(71, "branch", { entryId: root });
     let question = await asked.next();
@@ -198,7 +201,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
 test("a head is kept when servers are killed, whoever holds the session", SYSTEM, async () => {
   const { file, place } = twoEntries();
   const start = async (head: string): Promise<SpawnedServer> => {
-    const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
+    const server = spawnServer(["--session", file, ...QUIET], "lines", place);
     await server.result("initialize", { leaf: "own", head });
     return server;
   };
@@ -233,8 +236,7 @@ test("two connections with one name share that head, as others share the leaf", 
 
 test("a connection that begins at a head is told of the session with its own leaf", async () => {
   const { file, place } = twoEntries();
-  const first = serveHere(["--session", file], { place });
-  await first.result("initialize", { head: "mine" });
+  const first = await host(file, place, { head: "mine" });
   const { leafId } = await first.result("append", said("mine"));
   await first.finish();
   const again = serveHere(["--session", file], { place });
@@ -264,8 +266,7 @@ test("no head has a path, an empty, long or odd text as its name, nor is one on 
 
 test("Pi, which sees the last line, goes on there, and the shared leaf goes with it where it continues it", async () => {
   const { file, place } = twoEntries();
-  const server = serveHere(["--session", file], { place });
-  await server.result("initialize", { head: "a" });
+  const server = await host(file, place, { head: "a" });
   const { leafId } = await server.result("append", said("mine"));
   appendFileSync(file, fileText(userText(id(7), leafId)));
   const state = await server.result("get_state");
@@ -296,13 +297,12 @@ describe("servers that are processes", SYSTEM, () => {
     async (store) => {
       const place = temporaryPlace();
       const file = join(place.home, `heads.${store}`);
-      const holder = serveHere(["--session", file, "--store", store, "--events", "none"], { place });
+      const holder = serveHere(["--session", file, "--store", store, ...QUIET], { place });
       const { leafId: root } = await holder.result("append", said("root"));
       const slow = spawnServer(["--session", file], "lines", place);
       await slow.result("initialize", { head: "mine" });
       const { leafId: first } = await slow.result("append", said("first"));
-      const beside = serveHere(["--session", file, "--events", "none"], { place });
-      await beside.result("initialize", { head: "mine" });
+      const beside = await host(file, place, { head: "mine" }, QUIET);
       slow.process.kill("SIGSTOP");
       slow.ask("asked", "append", said("asked while it was stopped"));
       // What tells of a compaction has it in it.
@@ -343,11 +343,11 @@ describe("servers that are processes", SYSTEM, () => {
     async (store) => {
       const place = temporaryPlace();
       const file = join(place.home, `heads.${store}`);
-      const holder = spawnServer(["--session", file, "--store", store, "--events", "none"], "lines", place);
+      const holder = spawnServer(["--session", file, "--store", store, ...QUIET], "lines", place);
       await holder.result("append", said("root"));
-      const third = serveHere(["--session", file, "--events", "none"], { place });
+      const third = serveHere(["--session", file, ...QUIET], { place });
       await third.result("append", said("shared"));
-      const other = spawnServer(["--session", file, "--events", "none"], "lines", place);
+      const other = spawnServer(["--session", file, ...QUIET], "lines", place);
       await other.result("initialize", { head: "mine" });
       const { leafId } = await other.result("append", said("mine"));
       await holder.result("delete_head", { head: "mine" });

@@ -1,13 +1,13 @@
 /** A session that was migrated or rolled back, named by the path that it had before: it is opened where it is now. */
 
 import { existsSync, readdirSync, rmSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { SessionManager } from "../../src/library/manager.ts";
 import { user } from "../support/drafts.ts";
-import { contentsOf, listed, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
-import { type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
-import { SWEEP, SYSTEM } from "../support/tiers.ts";
+import { contentsOf, listed, putSession, rootOf, serveLibrary } from "../support/lifecycle.ts";
+import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { SWEEP } from "../support/tiers.ts";
 
 interface Moved {
   readonly place: Place;
@@ -104,12 +104,4 @@ describe.each(WAYS)("a session that was %s", (_, make) => {
     for (const one of [manager, other, fork]) one.close();
     expect(readdirSync(dirname(now))).toEqual(names);
   });
-});
-
-test("the command line opens it where it is, too", SYSTEM, async () => {
-  const { place, old, now } = await migrated();
-  const server = spawnServer(["--session", old, "--events", "none"], "lines", place);
-  expect(await server.result("get_state")).toMatchObject({ sessionFile: now, sessionId: sessionId(1) });
-  await server.finish();
-  expect(existsSync(join(dirname(old), basename(old)))).toBe(false);
 });
