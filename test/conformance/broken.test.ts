@@ -77,13 +77,8 @@ function skipWaits(): void {
 
 /** Faults of the tier `system`, each in another theme. */
 const FEW: readonly string[] = [
-  "answers twice",
-  "calls failures errors only",
-  "forgets nextCursor",
-  "leaves out retryable",
-  "omits success",
-  "prints a greeting",
-  "remembers keys only while it lives",
+  ...["answers twice", "calls failures errors only", "forgets nextCursor", "leaves out retryable", "omits success"],
+  ...["prints a greeting", "remembers keys only while it lives"],
 ];
 
 const named = Object.entries<Fault>(FAULTS);

@@ -7,13 +7,14 @@
 import { spawn } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { processesWith } from "../../src/conformance/files.ts";
 import type { Rule, RuleContext } from "../../src/conformance/rule.ts";
 import { CannotStart, type ConformanceResult } from "../../src/conformance/run.ts";
 import { PROGRAM } from "../support/build.ts";
 import { combinationOf, OWN, only, rulesThat, runHere, runKit } from "../support/conformance.ts";
 import { temporaryFolder } from "../support/server.ts";
+import { stopClocks } from "../support/shared-session.ts";
 import { SWEEP, UNIT } from "../support/tiers.ts";
 
 /** How long processes may take to come and go. */
@@ -25,7 +26,7 @@ const COMBINATION = combinationOf("lines", "jsonrpc");
 const LONG = 20_000;
 
 /** Runs two rules against a command of a shell. What waits for the end of its time has enough of it on a busy machine. */
-function against(script: string, timeout = 1000): Promise<ConformanceResult> {
+function against(script: string, timeout: number): Promise<ConformanceResult> {
   const themes = only("first-reply", "get-entry");
   return runKit({ command: ["sh", "-c", script], combinations: [COMBINATION], themes, timeout });
 }
@@ -54,41 +55,28 @@ function commandsWith(text: string): string[] {
 }
 
 describe.concurrent("a server that", () => {
-  test("never answers", async () => {
-    expect(firstEvidence(await against("cat > /dev/null"))).toBe("nothing");
-  });
+  const FLOOD = `yes '{"jsonrpc":"2.0","method":"session_append","params":{}}'`;
 
-  test("floods the host", async () => {
-    const flood = `yes '{"jsonrpc":"2.0","method":"session_append","params":{}}'`;
-    expect(firstEvidence(await against(flood, LONG))).toMatch(/^a flood: \d+ messages .*; the server was ended$/);
-  });
-
-  test("prints without end and without a line feed", async () => {
-    expect(firstEvidence(await against("cat /dev/zero", LONG))).toMatch(/^\d+ bytes without the end of a frame/);
+  test.each<[what: string, script: string, timeout: number, came: RegExp]>([
+    ["never answers", "cat > /dev/null", 1000, /^nothing$/],
+    ["floods the host", FLOOD, LONG, /^a flood: \d+ messages .*; the server was ended$/],
+    ["prints without end and without a line feed", "cat /dev/zero", LONG, /^\d+ bytes without the end of a frame/],
+    [
+      "ends at once, and says why",
+      "echo 'no licence' >&2; exit 3",
+      LONG,
+      /ended with the status 3; stderr: no licence$/,
+    ],
+    ["closes its output", "exec >&-; cat > /dev/null", 1000, /^nothing; the server has closed its output$/],
+    ["ends by a signal", "kill -9 $$", LONG, /^the server ended by SIGKILL$/],
+    ["answers with null", "read line; echo null; cat > /dev/null", 1000, /^only other messages/],
+  ])("%s", async (_what, script, timeout, came) => {
+    expect(firstEvidence(await against(script, timeout))).toMatch(came);
   });
 
   test("prints garbage", SWEEP, async () => {
-    expect(firstEvidence(await against("cat /dev/urandom", 100))).toMatch(
-      /^only other messages|bytes without|^nothing/,
-    );
-  });
-
-  test("ends at once, and says why", async () => {
-    expect(firstEvidence(await against("echo 'no licence' >&2; exit 3", LONG))).toBe(
-      "the server ended with the status 3; stderr: no licence",
-    );
-  });
-
-  test("closes its output", async () => {
-    expect(firstEvidence(await against("exec >&-; cat > /dev/null"))).toBe("nothing; the server has closed its output");
-  });
-
-  test("ends by a signal", async () => {
-    expect(firstEvidence(await against("kill -9 $$", LONG))).toBe("the server ended by SIGKILL");
-  });
-
-  test("answers with null", async () => {
-    expect(firstEvidence(await against("read line; echo null; cat > /dev/null"))).toMatch(/^only other messages/);
+    const came = firstEvidence(await against("cat /dev/urandom", 100));
+    expect(came).toMatch(/^only other messages|bytes without|^nothing/);
   });
 
   test("does not exist", async () => {
@@ -125,12 +113,6 @@ describe.concurrent("a server that", () => {
   });
 });
 
-/** Lets time pass only where the test says so. */
-function stopClock(): void {
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  onTestFinished(() => void vi.useRealTimers());
-}
-
 /** Returns a rule that never ends. So much time passes as soon as it has begun. */
 function endless(name: string, passing: number, begin: (context: RuleContext) => void = () => {}): Rule {
   const run = (context: RuleContext): Promise<void> => {
@@ -142,7 +124,7 @@ function endless(name: string, passing: number, begin: (context: RuleContext) =>
 }
 
 test("a run ends when its time is over, and is no success", UNIT, async () => {
-  stopClock();
+  stopClocks("setTimeout", "performance");
   const long = endless("long", 5000);
   const themes = [...only("first-reply"), { name: "own", rules: [long] }, ...only("reading")];
   const result = await runHere({ combinations: [COMBINATION], themes, limit: 5000, timeout: 10_000 });
@@ -152,7 +134,7 @@ test("a run ends when its time is over, and is no success", UNIT, async () => {
 });
 
 test("a rule whose time is over gets no server any more", UNIT, async () => {
-  stopClock();
+  stopClocks("setTimeout", "performance");
   let later: (() => Promise<unknown>) | undefined;
   const late = endless("late", 2400, (context) => {
     later = async () => context.plain();

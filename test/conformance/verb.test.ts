@@ -52,16 +52,14 @@ test("--list names every rule, for people and for programs", async () => {
   expect(status).toBe(0);
   for (const { name } of rules) expect(stdout).toContain(`\n  ${name}\n`);
   expect(stdout).toContain(`${rules.length} rules\n`);
-  const listed = JSON.parse((await run("--list", "--json", "--only", "ids,first-reply", "--skip", "id-null")).stdout);
-  const names = listed.themes.flatMap((theme: { rules: { name: string }[] }) => theme.rules.map(({ name }) => name));
-  expect(names).toContain("first-reply");
-  expect(names).toContain("id-number");
+  const { themes } = JSON.parse(
+    (await run("--list", "--json", "--only", "ids,first-reply", "--skip", "id-null")).stdout,
+  );
+  const names = themes.flatMap((theme: { rules: { name: string }[] }) => theme.rules.map(({ name }) => name));
+  expect(names).toEqual(expect.arrayContaining(["first-reply", "id-number"]));
   expect(names).not.toContain("id-null");
-  expect(listed.themes[0].rules[0]).toEqual({
-    name: "first-reply",
-    title: expect.stringMatching(/^The first message decides/),
-    source: "Dialects",
-  });
+  const title = expect.stringMatching(/^The first message decides/);
+  expect(themes[0].rules[0]).toEqual({ name: "first-reply", title, source: "Dialects" });
 });
 
 test("a server that does not answer fails in every combination", SYSTEM, async () => {

@@ -1,10 +1,12 @@
 /** What we did not have to change keeps its bytes: lines already there, and members of drafts as the host sent them. */
 
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { put } from "../support/lifecycle.ts";
+import { fileText } from "../support/lines.ts";
 import { HereLives, sessionFiles } from "../support/proof.ts";
-import { type Framing, frame, type Json, type Place, temporaryPlace, type Wire } from "../support/server.ts";
+import type { Framing, Wire } from "../support/server.ts";
 
 const TIME = "2026-01-24T16:22:26.831Z";
 
@@ -37,11 +39,10 @@ const ODD_LINES = [
 
 const HEADER = `{"type":"session","version":3,"id":"01991f6e-1f1d-7c3e-b0a4-0242ac120002","timestamp":"${TIME}","cwd":"/p","odd":1.0,"odd":9007199254740993}`;
 
-function fileIn(place: Place, lines: readonly string[]): string {
-  mkdirSync(join(place.home, "files"), { recursive: true });
-  const file = join(place.home, "files", "odd.jsonl");
-  writeFileSync(file, lines.map((line) => `${line}\n`).join(""));
-  return file;
+/** Lives in which a file has these lines. */
+function withFile(lines: readonly string[], framing: Framing = "lines"): { lives: HereLives; file: string } {
+  const lives = new HereLives({ framing });
+  return { lives, file: put(join(lives.place.home, "files/odd.jsonl"), fileText(...lines)) };
 }
 
 function linesIn(file: string): string[] {
@@ -57,8 +58,7 @@ function listen(wire: Wire): () => string {
 
 describe("lines already there", () => {
   test("stay as they are under append, label, name, branch and the marker of leaving", async () => {
-    const lives = new HereLives();
-    const file = fileIn(lives.place, [HEADER, ...ODD_LINES]);
+    const { lives, file } = withFile([HEADER, ...ODD_LINES]);
     const wire = await lives.start(["--session", file]);
     await wire.result("append", { entries: [{ type: "message", message: { role: "user", content: "more" } }] });
     await wire.result("set_label", { entryId: "00000003", label: "x" });
@@ -69,48 +69,35 @@ describe("lines already there", () => {
     await lives.end();
     const lines = linesIn(file);
     expect(lines.slice(0, 1 + ODD_LINES.length)).toEqual([HEADER, ...ODD_LINES]);
-    expect(lines.slice(1 + ODD_LINES.length).map((line) => JSON.parse(line).type)).toEqual([
-      "message",
-      "label",
-      "session_info",
-      "branch_summary",
-      "compaction",
-      "custom",
-    ]);
+    const types = lines.slice(1 + ODD_LINES.length).map((line) => JSON.parse(line).type);
+    expect(types.join(" ")).toBe("message label session_info branch_summary compaction custom");
   });
 
   test("are sent as they are, to both dialects and in both framings", async () => {
-    for (const framing of ["lines", "headers"] as const) {
-      const lives = new HereLives({ framing });
-      const file = fileIn(lives.place, [HEADER, ...ODD_LINES]);
-      for (const dialect of ["jsonrpc", "pi"]) {
-        const wire = await lives.start(["--session", file, "--framing", framing, "--dialect", dialect]);
-        const said = listen(wire);
-        for (const method of ["get_entries", "get_path", "get_tree"])
-          wire.send(dialect === "pi" ? { id: 1, type: method } : { jsonrpc: "2.0", id: method, method });
-        wire.send(
-          dialect === "pi"
-            ? { id: 1, type: "get_tree", format: "nested" }
-            : { jsonrpc: "2.0", id: 5, method: "get_tree", params: { format: "nested" } },
-        );
-        await lives.end();
-        // get_entries, get_path and every nested tree hold each line.
-        const times = dialect === "pi" ? 4 : 3;
-        for (const line of ODD_LINES) expect(said().split(line).length - 1, line).toBe(times);
-      }
+    for (const [framing, dialect] of [
+      ["lines", "pi"],
+      ["headers", "jsonrpc"],
+    ] as const) {
+      const { lives, file } = withFile([HEADER, ...ODD_LINES], framing);
+      const wire = await lives.start(["--session", file, "--framing", framing, "--dialect", dialect]);
+      const said = listen(wire);
+      const nested = { format: "nested" };
+      for (const method of ["get_entries", "get_path", "get_tree"])
+        if (dialect === "pi") wire.send({ id: 1, type: method, ...nested });
+        else wire.ask(method, method, method === "get_tree" ? nested : {});
+      await lives.end();
+      // get_entries, get_path and the nested tree hold each line.
+      for (const line of ODD_LINES) expect(said().split(line).length - 1, line).toBe(3);
     }
   });
 
   test.each(["clone", "fork"])(
     "go into a %s as they are; past labels only parentId and the kept id change",
     async (how) => {
-      const lives = new HereLives();
-      const file = fileIn(lives.place, [HEADER, ...ODD_LINES]);
+      const { lives, file } = withFile([HEADER, ...ODD_LINES]);
       const wire = await lives.start(["--session", file]);
-      const { sessionFile } =
-        how === "clone"
-          ? await wire.result("clone")
-          : await wire.result("fork", { entryId: "00000008", position: "at" });
+      const params = how === "fork" ? { entryId: "00000008", position: "at" } : {};
+      const { sessionFile } = await wire.result(how, params);
       await lives.end();
       expect(linesIn(file)).toEqual([HEADER, ...ODD_LINES]);
       const copied = linesIn(sessionFile).slice(1);
@@ -124,149 +111,66 @@ describe("lines already there", () => {
       expect(JSON.parse(copied[7])).toMatchObject({ type: "label", targetId: "00000001", label: "first" });
     },
   );
-
-  test("stay as they are when version 2 becomes version 3, but for what the version means", async () => {
-    const lives = new HereLives();
-    const hook = `{"type":"message","id":"00000009","parentId":"00000008","timestamp":"${TIME}","message":{"n":1.0,"role":"hookMessage","content":"h","n":1e400}}`;
-    const header = HEADER.replace('"version":3', '"version":2');
-    const original = [header, ...ODD_LINES, hook];
-    const file = fileIn(lives.place, original);
-    const wire = await lives.start(["--session", file]);
-    await wire.result("set_label", { entryId: "00000001", label: "again" });
-    await lives.end();
-    expect(linesIn(file).slice(0, -1)).toEqual([HEADER, ...ODD_LINES, hook.replace("hookMessage", "custom")]);
-    expect(linesIn(`${file}.v2.bak`)).toEqual(original);
-  });
-
-  test("of version 1 get an id and a parent and keep every other byte", async () => {
-    const lives = new HereLives();
-    const old = [
-      `{"type":"message","timestamp":"${TIME}","message":{"role":"user","content":"go","n":1.0,"n":1e400}}`,
-      `{"type":"unheard_of","timestamp":"${TIME}",${ODD_MEMBERS.join(",")}}`,
-      `{"x":9007199254740993,"type":"message","message":{"role":"assistant","content":[],"y":-0},"timestamp":"${TIME}"}`,
-    ];
-    const header = `{"type":"session","id":"old","timestamp":"${TIME}","cwd":"/p","provider":"anthropic","modelId":"m","odd":1.0}`;
-    const file = fileIn(lives.place, [header, ...old]);
-    const wire = await lives.start(["--session", file]);
-    const { entries } = await wire.result("get_entries");
-    await wire.result("append", { entries: [{ type: "message", message: { role: "user", content: "more" } }] });
-    await lives.end();
-    const lines = linesIn(file);
-    expect(lines[0]).toBe(header.replace('"type":"session"', '"type":"session","version":3'));
-    let parentId: string | null = null;
-    for (const [index, line] of old.entries()) {
-      const { id } = entries[index];
-      const type = /"type":"[a-z_]+"/.exec(line)?.[0] as string;
-      expect(lines[index + 1]).toBe(line.replace(type, `${type},"id":"${id}","parentId":${JSON.stringify(parentId)}`));
-      parentId = id;
-    }
-    expect(linesIn(`${file}.v1.bak`)).toEqual([header, ...old]);
-  });
-
-  test("keep their bytes when the header names a leaf, which our first write takes out", async () => {
-    const lives = new HereLives();
-    const named = HEADER.replace('"cwd":"/p"', '"cwd":"/p","leafId":"00000003"');
-    const file = fileIn(lives.place, [named, ...ODD_LINES]);
-    const wire = await lives.start(["--session", file]);
-    await wire.result("append", { entries: [{ type: "custom", customType: "thing" }] });
-    await lives.end();
-    expect(linesIn(file).slice(0, -1)).toEqual([HEADER, ...ODD_LINES]);
-    expect(linesIn(`${file}.v3.bak`)).toEqual([named, ...ODD_LINES]);
-  });
 });
 
 describe("drafts", () => {
-  /** The members of a draft in an order of the host's own, base members in between. */
-  const draft = `{${ODD_MEMBERS.slice(0, 5).join(",")},"type":"unheard_of",${ODD_MEMBERS.slice(5).join(",")}}`;
-  const message = `{"message":{"content":"hi","x":1.0,"role":"user","x":1e400},"extra":-0,"type":"message","timestamp":"${TIME}"}`;
+  /** The lines of the entries that these requests, as JSON texts, made of a new session. */
+  async function written(...requests: string[]): Promise<string[]> {
+    return writtenIn("lines", ...requests);
+  }
 
-  async function appended(framing: Framing, dialect: string, text: string): Promise<string[]> {
+  async function writtenIn(framing: Framing, ...requests: string[]): Promise<string[]> {
     const lives = new HereLives({ framing });
     const wire = await lives.start([]);
-    const payload =
-      dialect === "pi"
-        ? `{"id":"a","type":"append","entries":[${text}]}`
-        : `{"jsonrpc":"2.0","id":"a","params":{"entries":[${text}]},"method":"append"}`;
-    wire.write(frame(framing, payload));
-    const reply = await wire.reply("a");
-    expect(reply.error).toBeUndefined();
+    for (const request of requests) wire.send(request);
     await lives.end();
-    const [file] = sessionFiles(lives.place.home);
-    return linesIn(file).slice(1);
+    return linesIn(sessionFiles(lives.place.home)[0]).slice(1);
   }
+
+  const inPi = (text: string): string => `{"id":"a","type":"append","entries":[${text}]}`;
+  const inJsonRpc = (text: string): string =>
+    `{"jsonrpc":"2.0","id":"a","params":{"entries":[${text}]},"method":"append"}`;
 
   /** What stands after the timestamp, and after the batch where there is one. */
   function rest(line: string): string {
     const base = /^\{"type":"[a-z_]+","id":"[0-9a-f]{8}","parentId":(?:null|"[0-9a-f]{8}"),"timestamp":"[^"]*"/.exec(
       line,
     );
-    const batch = /^,"_batch":\{[^}]*\}/.exec(line.slice(base?.[0].length))?.[0] ?? "";
-    return line.slice((base?.[0].length ?? 0) + batch.length);
+    return line.slice(base?.[0].length).replace(/^,"_batch":\{[^}]*\}/, "");
   }
 
-  for (const framing of ["lines", "headers"] as const)
-    for (const dialect of ["jsonrpc", "pi"])
-      test(`keep their members' bytes: ${dialect} in ${framing}`, async () => {
-        const [first, second] = await appended(framing, dialect, `${draft},${message}`);
-        expect(rest(first)).toBe(`,${ODD_MEMBERS.join(",")}}`);
-        expect(rest(second)).toBe(`,"message":{"content":"hi","x":1.0,"role":"user","x":1e400},"extra":-0}`);
-        expect(JSON.parse(second).timestamp).toBe(TIME);
-      });
-
-  test("in a frame of many lines lose nothing but the line breaks", async () => {
-    for (const dialect of ["jsonrpc", "pi"]) {
-      const text = '{\n  "type": "unheard_of",\r\n  "list": [\n    1.0,\n    2\n  ],\n  "text": "a\\nb"\n}';
-      const [line] = await appended("headers", dialect, text);
-      expect(rest(line)).toBe(',"list": [     1.0,     2   ],"text": "a\\nb"}');
-    }
+  test.each([
+    ["Pi's dialect", inPi],
+    ["JSON-RPC", inJsonRpc],
+  ])("in a frame of many lines lose nothing but the line breaks, in %s", async (_, request) => {
+    const text = '{\n  "type": "unheard_of",\r\n  "list": [\n    1.0,\n    2\n  ],\n  "text": "a\\nb"\n}';
+    const [line] = await writtenIn("headers", request(text));
+    expect(rest(line)).toBe(',"list": [     1.0,     2   ],"text": "a\\nb"}');
   });
 
   test("in a batch of requests keep theirs", async () => {
-    const lives = new HereLives();
-    const wire = await lives.start([]);
-    const one = (id: number, n: string): string =>
-      `{"jsonrpc":"2.0","id":${id},"method":"append","params":{"entries":[{"type":"odd","n":${n}}]}}`;
-    wire.write(`[${one(1, "1.0")}, ${one(2, "1e400")}]\n`);
-    await wire.next();
-    await lives.end();
-    expect(linesIn(sessionFiles(lives.place.home)[0]).slice(1).map(rest)).toEqual([',"n":1.0}', ',"n":1e400}']);
+    const lines = await written(
+      `[${inJsonRpc('{"type":"odd","n":1.0}')}, ${inJsonRpc('{"type":"odd","n":1e400}').replace('"a"', "2")}]`,
+    );
+    expect(lines.map(rest)).toEqual([',"n":1.0}', ',"n":1e400}']);
   });
 
   test("and details of summaries, replacements and usage are written as they were sent", async () => {
-    const lives = new HereLives();
-    const wire = await lives.start([]);
     const details = `{${ODD_MEMBERS.join(",")}}`;
-    const request = (method: string, params: string): void => {
-      wire.write(`{"jsonrpc":"2.0","id":"${method}","method":"${method}","params":${params}}\n`);
-    };
-    request("append", `{"entries":[{"type":"message","id":"first","message":{"role":"user","content":"a"}}]}`);
-    request(
-      "compact_append",
-      `{"details":${details},"summary":"s","usage":{"input":1.0},"firstKeptEntryId":null,"tokensBefore":10}`,
+    const request = (method: string, params: string): string =>
+      `{"jsonrpc":"2.0","id":"${method}","method":"${method}","params":${params}}`;
+    const [, compaction, edit, summary] = await written(
+      request("append", `{"entries":[{"type":"message","id":"first","message":{"role":"user","content":"a"}}]}`),
+      request(
+        "compact_append",
+        `{"details":${details},"summary":"s","usage":{"input":1.0},"firstKeptEntryId":null,"tokensBefore":10}`,
+      ),
+      request("edit_context", `{"targetId":"first","replacement":{"content":"b","more":1.0}}`),
+      request("branch", `{"entryId":"first","summary":{"details":${details},"summary":"left","usage":{"input":2.0}}}`),
     );
-    request("edit_context", `{"targetId":"first","replacement":{"content":"b","more":1.0}}`);
-    request("branch", `{"entryId":"first","summary":{"details":${details},"summary":"left","usage":{"input":2.0}}}`);
-    const replies: Json[] = [];
-    for (const id of ["append", "compact_append", "edit_context", "branch"]) replies.push(await wire.reply(id));
-    expect(replies.filter(({ error }) => error)).toEqual([]);
-    await lives.end();
-    const [, compaction, edit, summary] = linesIn(sessionFiles(lives.place.home)[0]).slice(1);
-    expect(compaction).toContain(`"details":${details}`);
+    for (const line of [compaction, summary]) expect(line).toContain(`"details":${details}`);
     expect(compaction).toContain('"usage":{"input":1.0}');
     expect(edit).toContain('"replacement":{"content":"b","more":1.0}');
-    expect(summary).toContain(`"details":${details}`);
     expect(summary).toContain('"usage":{"input":2.0}');
-  });
-
-  test("are the same bytes again for whoever reads them", async () => {
-    const lives = new HereLives({ place: temporaryPlace() });
-    const wire = await lives.start([]);
-    wire.write(`{"jsonrpc":"2.0","id":1,"method":"append","params":{"entries":[${draft}]}}\n`);
-    const { result } = await wire.reply(1);
-    const said = listen(wire);
-    await wire.result("get_entry", { entryId: result.leafId });
-    await lives.end();
-    const [line] = linesIn(sessionFiles(lives.place.home)[0]).slice(1);
-    expect(said()).toContain(`"entry":${line},`);
   });
 });

@@ -13,7 +13,7 @@ import { type LockTable, locksOf } from "../support/locks.ts";
 import { writeElsewhere } from "../support/other-programs.ts";
 import { HereLives } from "../support/proof.ts";
 import { FOLDER, idsIn, pipelineWithFault, runWithFault } from "../support/proof-faults.ts";
-import { type Json, kinds, serveHere, type Wire } from "../support/server.ts";
+import { call, type Json, kinds, serveHere, type Wire } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 function eio(code = "EIO"): Error {
@@ -24,7 +24,6 @@ function eio(code = "EIO"): Error {
 class SyncFailingDisk extends FaultDisk {
   private room: "enough" | "half" | "none" = "enough";
   private failure: { wait: Promise<void>; errno: string } | undefined;
-  private release = (): void => {};
   private reach = (): void => {};
 
   override sync = async (fd: number): Promise<void> => {
@@ -52,20 +51,17 @@ class SyncFailingDisk extends FaultDisk {
     this.failure = { wait: Promise.resolve(), errno };
   }
 
-  /** Resolves when a sync has begun that is to fail. */
-  failing(): Promise<void> {
-    return new Promise((resolve) => {
-      this.reach = resolve;
-    });
-  }
-
-  /** Answers what makes the next sync, which waits for it, fail. */
-  holdNextSync(): () => void {
+  /** The next sync waits, and then fails: what resolves when it has begun, and what lets it fail. */
+  holdNextSync(): { reached: Promise<void>; fail: () => void } {
+    let fail = (): void => {};
     const wait = new Promise<void>((resolve) => {
-      this.release = resolve;
+      fail = resolve;
     });
     this.failure = { wait, errno: "EIO" };
-    return () => this.release();
+    const reached = new Promise<void>((resolve) => {
+      this.reach = resolve;
+    });
+    return { reached, fail };
   }
 }
 
@@ -78,24 +74,31 @@ async function fileOf(wire: Wire): Promise<string> {
   return (await wire.result("get_state")).sessionFile;
 }
 
-function request(id: number, method: string, params: Json = {}): Json {
-  return { jsonrpc: "2.0", id, method, params };
+const said = (id: string): Json => ({ entries: [user(id, { id })] });
+const idsOf = ({ entries }: Json): string[] => entries.map(({ id }: Json) => id);
+
+/** What was told of entries of other programs. */
+const foreignIn = ({ events }: Wire): Json[] =>
+  events.flatMap(({ method, params }) => (method === "session_append" && params.origin === "foreign" ? params : []));
+
+/** So many replies, by their ids. */
+async function replies(wire: Wire, count: number): Promise<Map<number, Json>> {
+  return new Map((await wire.take(count)).map((reply) => [reply.id, reply]));
 }
 
 test("what tells of sessions without being a read sees the durable state, too", async () => {
   const disk = new SyncFailingDisk();
   const { lives, wire } = await started(disk);
-  await wire.result("append", { entries: [user("one", { id: "one" })] });
+  await wire.result("append", said("one"));
   const { sessionId, ...before } = await wire.result("get_state");
   disk.failNextSync();
   wire.send(
-    request(101, "append", { entries: [user("lost", { id: "lost" })] }),
-    request(102, "initialize", { capabilities: { events: [] } }),
-    request(103, "list_open_sessions"),
-    request(104, "open_session", { sessionId }),
+    call(101, "append", said("lost")),
+    call(102, "initialize", { capabilities: { events: [] } }),
+    call(103, "list_open_sessions"),
+    call(104, "open_session", { sessionId }),
   );
-  const replies = await wire.take(4);
-  const [lost, introduced, listed, opened] = replies;
+  const [lost, introduced, listed, opened] = await wire.take(4);
   expect(lost.error.data.name).toBe("storage_failed");
   expect(introduced.result.state).toEqual({ sessionId, ...before });
   expect(listed.result.sessions.map(({ leafId }: Json) => leafId)).toEqual(["one"]);
@@ -113,9 +116,9 @@ acrossTiers(test, ["jsonl", "v2"])(
     const undo = { idempotencyKey: "undo" };
     const { text } = await wire.result("undo", undo);
     disk.failNextSync();
-    wire.send(request(101, "append", { entries: [user("lost")] }), request(102, "undo", undo));
-    const replies = new Map((await wire.take(2)).map((reply) => [reply.id, reply]));
-    expect(replies.get(101).error.data.name).toBe("storage_failed");
+    wire.send(call(101, "append", said("lost")), call(102, "undo", undo));
+    const byId = await replies(wire, 2);
+    expect(byId.get(101).error.data.name).toBe("storage_failed");
     expect((await wire.result("undo", undo)).text).toBe(text);
     const { nodes } = await wire.result("get_tree");
     expect(nodes.flatMap(({ label }: Json) => label ?? [])).toEqual(["first"]);
@@ -131,12 +134,11 @@ acrossTiers(test, ["jsonl", "v2"])(
     const serving = (client: string, ...args: string[]) =>
       serveHere(["--attach", "off", ...args], { disk, locks: locksOf(client, table) });
     const one = serving("one", "--store", store, "--session-dir", FOLDER);
-    await one.result("append", { entries: [user("before", { id: "before" })] });
+    await one.result("append", said("before"));
     const { sessionFile } = await one.result("get_state");
     const params = { entries: [user("asked twice", { id: "asked" })], idempotencyKey: "k" };
-    const reached = disk.failing();
-    const fail = disk.holdNextSync();
-    one.send(request(101, "append", params));
+    const { reached, fail } = disk.holdNextSync();
+    one.send(call(101, "append", params));
     await reached;
     const two = serving("the other", "--session", sessionFile);
     expect((await two.failure("append", params)).data.name).toBe("session_locked");
@@ -188,7 +190,7 @@ acrossTiers(describe, ["jsonl", "v2"])("beside the current session (%s)", (store
   test("a write to a session that was the current one when it came, and is not when it is run, is durable when it is answered", async () => {
     const disk = new SyncFailingDisk();
     const { wire } = await started(disk, ["--store", store, "--events", "none"]);
-    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    await wire.result("append", said("one"));
     const { sessionFile, sessionId } = await wire.result("get_state");
     const other = await wire.result("new_session");
     await wire.result("append", { entries: [user("of the other")] });
@@ -196,22 +198,19 @@ acrossTiers(describe, ["jsonl", "v2"])("beside the current session (%s)", (store
     await wire.result("open_session", { sessionId });
     await wire.result("switch_session", { sessionId });
     wire.send(
-      request(101, "switch_session", { sessionPath: otherFile }),
-      request(102, "append", { sessionId, entries: [user("two", { id: "two" })] }),
-      request(103, "get_state"),
+      call(101, "switch_session", { sessionPath: otherFile }),
+      call(102, "append", { sessionId, entries: [user("two", { id: "two" })] }),
+      call(103, "get_state"),
     );
-    const replies = new Map((await wire.take(3)).map((reply) => [reply.id, reply]));
-    expect(replies.get(102).result.entryIds).toEqual(["two"]);
-    expect(replies.get(103).result.sessionId).toBe(other.sessionId);
+    const byId = await replies(wire, 3);
+    expect(byId.get(102).result.entryIds).toEqual(["two"]);
+    expect(byId.get(103).result.sessionId).toBe(other.sessionId);
     for (const { disk: left } of disk.lasting()) expect(idsIn(left, sessionFile)).toEqual(["one", "two"]);
     disk.failNextSync();
-    wire.send(
-      request(104, "switch_session", { sessionId }),
-      request(105, "append", { sessionId, entries: [user("lost")] }),
-    );
+    wire.send(call(104, "switch_session", { sessionId }), call(105, "append", { sessionId, entries: [user("lost")] }));
     await wire.take(2);
     for (const { disk: left } of disk.lasting())
-      expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(idsIn(left, sessionFile));
+      expect(idsOf(await wire.result("get_entries"))).toEqual(idsIn(left, sessionFile));
   });
 
   test("a kept session is open still after a switch to it has failed", async () => {
@@ -236,12 +235,11 @@ acrossTiers(describe, ["jsonl", "v2"])("beside the current session (%s)", (store
 test("what stays because a program without locks wrote after it is not said to be undone, nor, later, to be durable", async () => {
   const disk = new SyncFailingDisk();
   const { lives, wire } = await started(disk);
-  await wire.result("append", { entries: [user("before", { id: "before" })] });
+  await wire.result("append", said("before"));
   const file = await fileOf(wire);
   const params = { entries: [user("stays", { id: "stays" })], idempotencyKey: "k" };
-  const reached = disk.failing();
-  const fail = disk.holdNextSync();
-  wire.send(request(101, "append", params));
+  const { reached, fail } = disk.holdNextSync();
+  wire.send(call(101, "append", params));
   await reached;
   const fd = disk.openAppend(file);
   disk.write(fd, bytesOf(`${userText("foreign", "stays")}\n`));
@@ -256,14 +254,9 @@ test("what stays because a program without locks wrote after it is not said to b
     expect((await wire.failure("append", params)).data).toMatchObject({ name: "outcome_unknown", retryable: true });
     await wire.result("append", { entries: [user(`next ${n}`)], idempotencyKey: `next ${n}` });
   }
-  const told = wire.events.filter(({ method }) => method === "session_append").map(({ params }) => params);
-  expect(told.filter(({ origin }) => origin === "foreign").flatMap(({ entryIds }) => entryIds)).toEqual([
-    "stays",
-    "foreign",
-  ]);
-  expect((await wire.result("append", { entries: [user("next 1")], idempotencyKey: "next 1" })).entryIds).toHaveLength(
-    1,
-  );
+  expect(foreignIn(wire).flatMap(({ entryIds }) => entryIds)).toEqual(["stays", "foreign"]);
+  const repeated = await wire.result("append", { entries: [user("next 1")], idempotencyKey: "next 1" });
+  expect(repeated.entryIds).toHaveLength(1);
   expect(idsIn(disk, file).slice(0, 3)).toEqual(["before", "stays", "foreign"]);
   await lives.kill();
 });
@@ -302,7 +295,7 @@ test("whenever another program writes while an append is made whose commit fails
   for (let at = 0; at <= looks; at++) {
     const disk = new MeddledDisk();
     const { lives, wire } = await started(disk);
-    await wire.result("append", { entries: [user("one", { id: "one" })] });
+    await wire.result("append", said("one"));
     const file = await fileOf(wire);
     wire.events.splice(0);
     Object.assign(disk, { looks: 0, meddleAt: at, isFailing: true });
@@ -311,21 +304,21 @@ test("whenever another program writes while an append is made whose commit fails
       writeElsewhere("jsonl", file, "foreign", "one", disk);
       disk.isFailing = true;
     };
-    const { error } = await wire.request("append", { entries: [user("two", { id: "two" })] });
+    const { error } = await wire.request("append", said("two"));
     expect(error, `look ${at}`).toBeDefined();
     if (at === 0) looks = disk.looks;
     disk.isFailing = false;
-    const { entryIds } = await wire.result("append", { entries: [user("three", { id: "three" })] });
+    const { entryIds } = await wire.result("append", said("three"));
     expect(entryIds).toEqual(["three"]);
-    const told = wire.events.filter(({ method }) => method === "session_append").map(({ params }) => params);
-    const foreign = told.filter(({ origin }) => origin === "foreign");
+    const foreign = foreignIn(wire);
     const ids = foreign.flatMap((params) => params.entryIds);
+    const once = at === 0 ? [] : ["foreign"];
     expect(
       ids.filter((id) => id === "foreign"),
       `look ${at}`,
-    ).toEqual(at === 0 ? [] : ["foreign"]);
+    ).toEqual(once);
     const stayed = error.data.name === "outcome_unknown" ? ["two"] : [];
-    const known = (await wire.result("get_entries")).entries.map(({ id }: Json) => id);
+    const known = idsOf(await wire.result("get_entries"));
     expect(new Set(known), `look ${at}`).toEqual(new Set(["one", "three", ...ids, ...stayed]));
     for (const { leafId } of foreign) expect(known, `look ${at}`).toContain(leafId);
     await lives.kill();
@@ -334,32 +327,27 @@ test("whenever another program writes while an append is made whose commit fails
 });
 
 test.each([
-  ["fork", { entryId: "lost", position: "at" }, "jsonl"],
-  ["clone", {}, "jsonl"],
-  ["fork", { entryId: "lost", position: "at" }, "v2"],
-  ["clone", {}, "v2"],
-])(
-  "%s %j of a session beside the current one has no entry that was not durable (%s)",
-  async (method, params, store) => {
-    const disk = new SyncFailingDisk();
-    const { lives, wire } = await started(disk, ["--store", store]);
-    await wire.result("append", { entries: [user("one", { id: "one" })] });
-    const { sessionId } = await wire.result("get_state");
-    await wire.result("new_session");
-    await wire.result("append", { entries: [user("other")] });
-    await wire.result("open_session", { sessionId });
-    disk.failNextSync();
-    wire.send(
-      request(101, "append", { sessionId, entries: [user("lost", { id: "lost" })] }),
-      request(102, method, { sessionId, ...params }),
-    );
-    const replies = new Map((await wire.take(2)).map((reply) => [reply.id, reply]));
-    expect(replies.get(101).error.data.name).toBe("storage_failed");
-    if (method === "fork") expect(replies.get(102).error.data.name).toBe("entry_not_found");
-    else expect((await wire.result("get_entries")).entries.map(({ id }: Json) => id)).toEqual(["one"]);
-    await lives.kill();
-  },
-);
+  ["fork", { entryId: "lost", position: "at" }],
+  ["clone", {}],
+])("%s %j of a session beside the current one has no entry that was not durable", async (method, params) => {
+  const disk = new SyncFailingDisk();
+  const { lives, wire } = await started(disk);
+  await wire.result("append", said("one"));
+  const { sessionId } = await wire.result("get_state");
+  await wire.result("new_session");
+  await wire.result("append", { entries: [user("other")] });
+  await wire.result("open_session", { sessionId });
+  disk.failNextSync();
+  wire.send(
+    call(101, "append", { sessionId, entries: [user("lost", { id: "lost" })] }),
+    call(102, method, { sessionId, ...params }),
+  );
+  const byId = await replies(wire, 2);
+  expect(byId.get(101).error.data.name).toBe("storage_failed");
+  if (method === "fork") expect(byId.get(102).error.data.name).toBe("entry_not_found");
+  else expect(idsOf(await wire.result("get_entries"))).toEqual(["one"]);
+  await lives.kill();
+});
 
 acrossTiers(describe, [
   { method: "new_session", params: {} },
@@ -392,11 +380,8 @@ acrossTiers(describe, [
       disk.set(undefined);
       if (error) {
         expect(error.data.name, operations).toBe("storage_failed");
-        if (!removal)
-          expect(
-            disk.paths().filter((path) => path.startsWith(FOLDER)),
-            operations,
-          ).toEqual([file]);
+        const left = disk.paths().filter((path) => path.startsWith(FOLDER));
+        if (!removal) expect(left, operations).toEqual([file]);
         expect(await wire.result("get_state"), operations).toMatchObject({ sessionFile: file, leafId: "one" });
         const { sessionId } = await wire.result(method, params);
         expect((await wire.result("get_state")).sessionId, operations).toBe(sessionId);
@@ -413,205 +398,123 @@ test("mutations that waited fail, reads behind them see the durable state, repli
   const file = await fileOf(wire);
   await wire.result("set_label", { entryId: entryIds[0], label: "kept" });
   await wire.result("set_session_name", { name: "kept" });
-  const before = await wire.result("get_state");
+  const reads = ["get_state", "get_messages", "get_tree", "get_entries", "get_path"];
+  const before: Json[] = [];
+  for (const method of reads) before.push(await wire.result(method));
   const bytes = disk.content(file);
+  const ids = idsIn(disk, file);
   wire.events.splice(0);
   disk.failNextSync();
   wire.send(
-    request(101, "get_state"),
-    request(102, "append", { entries: [user("lost")], idempotencyKey: "k" }),
-    request(103, "get_state"),
-    request(104, "get_messages"),
-    request(105, "set_session_name", { name: "lost" }),
-    request(106, "set_label", { entryId: entryIds[1], label: "lost" }),
-    request(107, "set_label", { entryId: entryIds[1], label: 5 }),
-    request(108, "get_tree"),
-    request(109, "branch", { entryId: entryIds[0] }),
-    request(110, "append", { entries: [user("lost, too")], expectedLeafId: "never" }),
-    request(111, "get_entry", { entryId: "nowhere" }),
-    request(112, "get_entries"),
-    request(113, "get_path"),
-    request(114, "get_state"),
+    call(101, "get_state"),
+    call(102, "append", { ...said("lost"), idempotencyKey: "k" }),
+    call(103, "set_session_name", { name: "lost" }),
+    call(104, "set_label", { entryId: entryIds[1], label: "lost" }),
+    call(105, "branch", { entryId: entryIds[0], idempotencyKey: "move" }),
+    call(106, "append", { ...said("lost, too"), expectedLeafId: "never" }),
+    call(107, "set_label", { entryId: entryIds[1], label: 5 }),
+    call(108, "get_entry", { entryId: "nowhere" }),
+    call(109, "fork", { entryId: "lost" }),
+    ...reads.map((method, n) => call(110 + n, method)),
   );
-  const replies = await wire.take(14);
-  expect(kinds(replies)).toEqual(replies.map((_, index) => `#${101 + index}`));
-  const [first, ...rest] = replies;
-  expect(first.result).toEqual(before);
-  const failed = [102, 105, 106, 109, 110];
-  for (const { id, error } of rest.filter(({ id }) => failed.includes(id))) {
-    expect(error.code, `${id}`).toBe(-32803);
-    expect(error.data).toMatchObject({ name: "storage_failed", retryable: true });
-  }
-  const byId = new Map(replies.map((reply) => [reply.id, reply]));
-  expect(byId.get(107)?.error.data.name, "what is wrong with a request itself").toBe("invalid_params");
-  expect(byId.get(111)?.error.data.name).toBe("entry_not_found");
-  for (const id of [103, 114]) expect(byId.get(id)?.result, `${id}`).toEqual(before);
-  expect(byId.get(104)?.result.messages.map(({ content }: Json) => content[0]?.text ?? content)).toEqual([
-    "one",
-    "two",
-    "three",
-  ]);
-  expect(byId.get(108)?.result.nodes.map(({ label }: Json) => label)).toEqual([
-    "kept",
-    undefined,
-    undefined,
-    undefined,
-    undefined,
-  ]);
-  expect(byId.get(112)?.result.entries).toHaveLength(5);
-  expect(byId.get(113)?.result.entries).toHaveLength(5);
+  const told = await wire.take(14);
+  expect(kinds(told)).toEqual(told.map((_, index) => `#${101 + index}`));
+  const failure = { code: -32803, data: { name: "storage_failed", retryable: true } };
+  for (const { id, error } of told.slice(1, 6)) expect(error, `${id}`).toMatchObject(failure);
+  // What is wrong with a request itself is said.
+  const wrong = told.slice(6, 9).map(({ error }) => error.data.name);
+  expect(wrong).toEqual(["invalid_params", "entry_not_found", "entry_not_found"]);
+  expect([told[0], ...told.slice(9)].map(({ result }) => result)).toEqual([before[0], ...before]);
   expect(disk.content(file)).toEqual(bytes);
   // The same request again is no repeat: the first one left nothing.
   const { entryIds: again, leafId } = await wire.result("append", { entries: [user("again")], idempotencyKey: "k" });
-  expect(idsIn(disk, file)).toEqual([...idsIn(new Still(bytes), file), ...again]);
-  expect(wire.events.splice(0).map(({ method }) => method)).toEqual([]);
+  expect(idsIn(disk, file)).toEqual([...ids, ...again]);
+  expect(wire.events).toEqual([]);
+  await wire.result("branch", { entryId: entryIds[0], idempotencyKey: "move" });
+  expect((await wire.result("get_state")).leafId).toBe(entryIds[0]);
+  await wire.result("branch", { entryId: leafId });
   await lives.kill();
   const next = await lives.start(["--session", file]);
   expect(await next.result("get_state")).toMatchObject({ leafId, entryCount: 6, sessionName: "kept" });
 });
 
-/** A disk on which every file has the same content. */
-class Still extends FaultDisk {
-  private readonly bytes: Uint8Array;
-  constructor(bytes: Uint8Array | undefined) {
-    super();
-    this.bytes = bytes as Uint8Array;
-  }
-  override content(): Uint8Array {
-    return this.bytes;
-  }
-}
-
-test("requests that came in while the commit was under way are undone with it", async () => {
+test("requests that came in while the commit was under way are undone with it, also those of a batch", async () => {
   const disk = new SyncFailingDisk();
-  const { lives, wire } = await started(disk);
-  const { leafId } = await wire.result("append", { entries: [user("one")] });
+  const { wire } = await started(disk);
+  const { leafId } = await wire.result("append", said("one"));
   const file = await fileOf(wire);
   const bytes = disk.content(file);
-  wire.events.splice(0);
-  const fail = disk.holdNextSync();
-  wire.send(request(101, "append", { entries: [user("a")] }));
-  // The answer to a read of the state before proves nothing here; the written bytes do.
-  while (disk.content(file) === bytes) await new Promise(setImmediate);
-  wire.send(request(102, "append", { entries: [user("b")] }), request(103, "get_entries"));
-  await new Promise(setImmediate);
-  await new Promise(setImmediate);
+  const { reached, fail } = disk.holdNextSync();
+  wire.ask(101, "append", said("a"));
+  await reached;
+  wire.send([call(102, "append", said("b")), call(103, "get_entries"), { id: 5 }], call(104, "get_entries"));
+  for (let turns = 0; turns < 2; turns++) await new Promise(setImmediate);
   fail();
-  const [a, b, read] = await wire.take(3);
-  expect([a.id, b.id, read.id]).toEqual([101, 102, 103]);
-  expect([a.error.data.name, b.error.data.name]).toEqual(["storage_failed", "storage_failed"]);
-  expect(read.result).toMatchObject({ leafId, entries: [{ id: leafId }] });
+  const [a, [...batch], read] = await wire.take(3);
+  expect([a.id, read.id, batch.length]).toEqual([101, 104, 3]);
+  const [b, within] = [102, 103].map((id) => batch.find((reply: Json) => reply.id === id));
+  for (const { error } of [a, b]) expect(error.data.name).toBe("storage_failed");
+  for (const { result } of [within, read]) expect(result).toMatchObject({ leafId, entries: [{ id: leafId }] });
   expect(disk.content(file)).toEqual(bytes);
-  const after = await wire.result("append", { entries: [user("c")] });
-  expect(idsIn(disk, file)).toEqual([leafId, after.leafId]);
-  await lives.end();
+  await wire.result("append", said("c"));
+  expect(idsIn(disk, file)).toEqual([leafId, "c"]);
 });
 
 test("a full disk says so, and the same request works when there is room", async () => {
   const disk = new SyncFailingDisk();
   const { wire } = await started(disk);
-  await wire.result("append", { entries: [user("one")] });
+  await wire.result("append", said("one"));
   disk.failNextSync("ENOSPC");
-  const { data } = await wire.failure("append", { entries: [user("two")] });
+  const { data } = await wire.failure("append", said("two"));
   expect(data).toMatchObject({ name: "storage_full", retryable: true });
-  await wire.result("append", { entries: [user("two")] });
+  await wire.result("append", said("two"));
   expect((await wire.result("get_messages")).messages.map(({ content }: Json) => content)).toEqual(["one", "two"]);
 });
 
-test("a batch of requests is answered whole, each by its own", async () => {
+test("the first append that fails leaves the session as new as it was, with what set it up", async () => {
   const disk = new SyncFailingDisk();
-  const { wire } = await started(disk);
-  const { leafId } = await wire.result("append", { entries: [user("one")] });
+  const { lives, wire } = await started(disk, ["--provider", "openai", "--model", "m", "--thinking", "high"]);
+  await wire.result("set_session_name", { name: "early" });
+  const before = await wire.result("get_state");
+  expect(before).toMatchObject({ persisted: false, entryCount: 3, sessionName: "early" });
   disk.failNextSync();
-  wire.send([request(101, "append", { entries: [user("two")] }), request(102, "get_state"), { id: 5 }]);
-  let batch = await wire.next();
-  while (!Array.isArray(batch)) batch = await wire.next();
-  const byId = new Map(batch.map((reply: Json) => [reply.id, reply])) as Map<unknown, Json>;
-  expect(byId.get(101)?.error.data.name).toBe("storage_failed");
-  expect(byId.get(102)?.result).toMatchObject({ leafId, entryCount: 1 });
-  expect(batch).toHaveLength(3);
+  wire.send(call(101, "append", said("one")), call(102, "get_state"), call(103, "append", said("two")));
+  const [first, state, second] = [await wire.reply(101), await wire.reply(102), await wire.reply(103)];
+  expect([first.error.data.name, second.error.data.name]).toEqual(["storage_failed", "storage_failed"]);
+  expect(state.result).toEqual(before);
+  expect(disk.paths().filter((path) => path.startsWith(FOLDER))).toEqual([]);
+  const { leafId } = await wire.result("append", { entries: [user("again")] });
+  expect(await wire.result("get_state")).toMatchObject({ persisted: true, entryCount: 4, leafId });
+  const path = await wire.result("get_path");
+  const types = path.entries.map(({ type }: Json) => type).join(" ");
+  expect(types).toBe("model_change thinking_level_change session_info message");
+  const file = await fileOf(wire);
+  expect(idsIn(disk, file)).toEqual(idsOf(path));
+  await lives.kill();
+  const next = await lives.start(["--session", file]);
+  const model = { provider: "openai", id: "m" };
+  const found = { model, thinkingLevel: "high", sessionName: "early", leafId };
+  expect(await next.result("get_state")).toMatchObject(found);
 });
 
-describe("the first append", () => {
-  test("that fails leaves the session as new as it was, with what set it up", async () => {
-    const disk = new SyncFailingDisk();
-    const { lives, wire } = await started(disk, ["--provider", "openai", "--model", "m", "--thinking", "high"]);
-    await wire.result("set_session_name", { name: "early" });
-    const before = await wire.result("get_state");
-    expect(before).toMatchObject({ persisted: false, entryCount: 3, sessionName: "early" });
-    disk.failNextSync();
-    wire.send(
-      request(101, "append", { entries: [user("one")] }),
-      request(102, "get_state"),
-      request(103, "append", { entries: [user("two")] }),
-    );
-    const first = await wire.reply(101);
-    const state = await wire.reply(102);
-    const second = await wire.reply(103);
-    expect([first.error.data.name, second.error.data.name]).toEqual(["storage_failed", "storage_failed"]);
-    expect(state.result).toEqual(before);
-    expect(disk.paths().filter((path) => path.startsWith(FOLDER))).toEqual([]);
-    const { leafId } = await wire.result("append", { entries: [user("again")] });
-    expect(await wire.result("get_state")).toMatchObject({ persisted: true, entryCount: 4, leafId });
-    const { entries } = await wire.result("get_path");
-    expect(entries.map(({ type }: Json) => type)).toEqual([
-      "model_change",
-      "thinking_level_change",
-      "session_info",
-      "message",
-    ]);
-    const file = await fileOf(wire);
-    expect(idsIn(disk, file)).toEqual(entries.map(({ id }: Json) => id));
-    await lives.kill();
-    const next = await lives.start(["--session", file]);
-    expect(await next.result("get_state")).toMatchObject({
-      model: { provider: "openai", id: "m" },
-      thinkingLevel: "high",
-      sessionName: "early",
-      leafId,
-    });
-  });
-});
-
-describe("a position", () => {
-  test("whose record fails stays where it was", async () => {
-    const disk = new SyncFailingDisk();
-    const { lives, wire } = await started(disk);
-    const { entryIds, leafId } = await wire.result("append", { entries: [user("one"), user("two")] });
-    const file = await fileOf(wire);
-    wire.events.splice(0);
-    disk.failNextSync();
-    wire.send(request(101, "branch", { entryId: entryIds[0] }), request(102, "get_state"));
-    const [branch, state] = await wire.take(2);
-    expect(branch.error.data).toMatchObject({ name: "storage_failed", retryable: true });
-    expect(state.result.leafId).toBe(leafId);
-    await lives.kill();
-    const next = await lives.start(["--session", file]);
-    expect((await next.result("get_state")).leafId).toBe(leafId);
-    expect((await next.result("branch", { entryId: entryIds[0] })).leafId).toBe(entryIds[0]);
-    await lives.kill();
-    const last = await lives.start(["--session", file]);
-    expect((await last.result("get_state")).leafId).toBe(entryIds[0]);
-  });
-
-  test.each(["sync", "os"])("that was answered survives an append that fails and a kill (%s)", async (durability) => {
+test.each(["sync", "os"])(
+  "a position that was answered survives an append that fails and a kill (%s)",
+  async (durability) => {
     const disk = new SyncFailingDisk();
     const { lives, wire } = await started(disk, ["--durability", durability]);
     const { entryIds } = await wire.result("append", { entries: [user("one"), user("two")] });
     const file = await fileOf(wire);
     await wire.result("branch", { entryId: entryIds[0] });
     if (durability === "sync") disk.failNextSync();
-    else {
-      disk.cutNextWrite();
-    }
-    const { data } = await wire.failure("append", { entries: [user("lost")] });
+    else disk.cutNextWrite();
+    const { data } = await wire.failure("append", said("lost"));
     expect(data.name).toBe(durability === "sync" ? "storage_failed" : "storage_full");
     expect((await wire.result("get_state")).leafId).toBe(entryIds[0]);
     await lives.kill();
     const next = await lives.start(["--session", file]);
     expect((await next.result("get_state")).leafId).toBe(entryIds[0]);
-  });
-});
+  },
+);
 
 /** Some of the operations; soak has each of them fail, in every way. */
 acrossTiers(describe, [

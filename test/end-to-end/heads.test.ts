@@ -1,9 +1,8 @@
 /** Leaves of their own, over the wire: several connections on branches of one tree, and what becomes of them. */
 
-import { appendFileSync, copyFileSync, readFileSync } from "node:fs";
+import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { user } from "../support/drafts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import {
@@ -15,11 +14,17 @@ import {
   spawnServer,
   temporaryPlace,
 } from "../support/server.ts";
+import { QUIET, said, turn } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 type Server = HereServer | SpawnedServer;
 
-const said = (text: string): Json => ({ entries: [user(text)] });
+/** A host on a session that introduces itself so. */
+async function host(file: string, place: Place, params: Json, args: string[] = []): Promise<HereServer> {
+  const server = serveHere(["--session", file, ...args], { place });
+  await server.result("initialize", params);
+  return server;
+}
 
 /** What the path to a connection's leaf says. */
 async function path(server: Server): Promise<string[]> {
@@ -27,17 +32,17 @@ async function path(server: Server): Promise<string[]> {
   return messages.map(({ content }: Json) => content);
 }
 
-const request = (id: unknown, method: string, params: Json = {}): Json => ({ jsonrpc: "2.0", id, method, params });
-
-function fileIn(place: Place, store: string): string {
-  return join(place.home, store === "v2" ? "heads.v2" : "heads.jsonl");
+/** A file with two entries in a place of its own. */
+function twoEntries(name = "s"): { file: string; place: Place } {
+  const place = temporaryPlace();
+  const text = fileText(headerText({ id: name, cwd: place.cwd }), ...chain(2));
+  return { place, file: put(join(place.home, `${name}.jsonl`), text) };
 }
 
 /** Waits until a server has sent an event that passes. What other servers do is heard of soon after their replies. */
 async function until(server: Server, name: string, isMeant: (params: Json) => boolean): Promise<void> {
   while (!told(server, name).some(isMeant)) {
-    // Replies within this process come without the event loop.
-    await new Promise((resolve) => setImmediate(resolve));
+    await turn();
     await server.result("get_state");
   }
 }
@@ -48,7 +53,7 @@ function told(server: Server, name: string): Json[] {
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s", (store) => {
   async function two(place = temporaryPlace()) {
-    const file = fileIn(place, store);
+    const file = join(place.home, `heads.${store}`);
     const a = serveHere(["--session", file, "--store", store], { place });
     const { leafId: root } = await a.result("append", said("root"));
     expect((await a.result("initialize", { leaf: "own", head: "a" })).state).toMatchObject({
@@ -57,32 +62,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
       sharedLeafId: root,
     });
     await a.result("append", said("a1"));
-    const b = serveHere(["--session", file], { place });
-    await b.result("initialize", { leaf: "own", head: "b" });
+    const b = await host(file, place, { leaf: "own", head: "b" });
     return { a, b, file, place, root };
   }
 
-  test("grow a branch each, and each sees its own", async () => {
+  test("grow a branch each, hear of each other, and that their own leaf has not moved", async () => {
     const { a, b, root } = await two();
-    for (const n of [1, 2]) {
-      await b.result("append", said(`b${n}`));
-      await a.result("append", said(`a${n + 1}`));
-    }
-    expect(await path(a)).toEqual(["root", "a1", "a2", "a3"]);
-    expect(await path(b)).toEqual(["root", "b1", "b2"]);
-    for (const server of [a, b]) {
-      const { heads, sharedLeafId } = await server.result("list_heads");
-      expect(heads.map(({ name, connections }: Json) => [name, connections])).toEqual([
-        ["a", 1],
-        ["b", 1],
-      ]);
-      expect(sharedLeafId).toBe(root);
-    }
-    expect((await b.result("get_state")).sharedLeafId).toBe(root);
-  });
-
-  test("hear of each other, and that their own leaf has not moved", async () => {
-    const { a, b } = await two();
     const { leafId: before } = await a.result("get_state");
     const { leafId: ofB } = await b.result("append", said("b1"));
     const { leafId: ofA } = await a.result("append", said("a2"));
@@ -95,6 +80,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     expect(by(b, ofA)).toMatchObject({ origin: "peer", leafId: ofB, head: "a" });
     expect(by(a, ofB)).toMatchObject({ origin: "peer", leafId: before, head: "b" });
     expect(by(a, ofA)).toMatchObject({ origin: "self", leafId: ofA, head: "a" });
+    expect([await path(a), await path(b)]).toEqual([
+      ["root", "a1", "a2"],
+      ["root", "b1"],
+    ]);
+    const heads = ["a", "b"].map((name) => ({ name, connections: 1 }));
+    for (const server of [a, b]) expect(await server.result("list_heads")).toMatchObject({ heads, sharedLeafId: root });
     await b.result("branch", { entryId: null });
     await until(a, "session_tree", ({ head }) => head === "b");
     expect(told(a, "session_tree").at(-1)).toMatchObject({ head: "b", newLeafId: null, leafId: ofA });
@@ -111,8 +102,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     expect((await again.result("get_state")).leafId).toBe(root);
     expect((await again.result("initialize", { head: "a" })).state.head).toBe("a");
     expect(await path(again)).toEqual(["root", "a1"]);
-    const other = serveHere(["--session", file], { place });
-    await other.result("initialize", { head: "b" });
+    const other = await host(file, place, { head: "b" });
     expect((await other.result("append", said("b2"))).leafId).toBeDefined();
     expect(await path(other)).toEqual(["root", "b2"]);
     expect(await path(again)).toEqual(["root", "a1"]);
@@ -137,16 +127,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     expect(await path(b)).toEqual(["root", "b1", "b2"]);
   });
 
-  test("guard their own leaf, and share their keys", async () => {
-    const { a, b } = await two();
-    const { leafId: ofA } = await a.result("get_state");
-    const { leafId: ofB, entryIds } = await b.result("append", { ...said("b1"), idempotencyKey: "k" });
-    expect((await b.failure("append", { ...said("no"), expectedLeafId: ofA })).data).toMatchObject({ leafId: ofB });
-    expect((await b.result("append", { ...said("b2"), expectedLeafId: ofB })).entryIds).toHaveLength(1);
-    expect((await a.result("append", { ...said("b1"), idempotencyKey: "k" })).entryIds).toEqual(entryIds);
-    expect(await path(a)).toEqual(["root", "a1"]);
-  });
-
   test("are asked by hooks about their own branch, while the others stand where they stood", async () => {
     const { a, b, file, place, root } = await two();
     await Promise.all([a.finish(), b.finish()]);
@@ -157,19 +137,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     await holder.result("set_label", { sessionId, entryId: root, label: "held" });
     const { leafId: held } = (await holder.result("list_open_sessions")).sessions[1];
     expect(held).not.toBe(ofA);
-    const asked = serveHere(["--session", file], { place });
-    await asked.result("initialize", { head: "c", capabilities: { hooks: [{ name: "session_before_tree" }] } });
+    const asked = await host(file, place, { head: "c", capabilities: { hooks: [{ name: "session_before_tree" }] } });
     const { leafId: ofC } = await asked.result("append", said("c1"));
-    asked.send(request(71, "branch", { entryId: root }));
-    const question = await (async () => {
-      for (;;) {
-        const message = await asked.next();
-        if (message.method === "session_before_tree") return message;
-      }
-    })();
+    asked.ask(71, "branch", { entryId: root });
+    let question = await asked.next();
+    while (question.method !== "session_before_tree") question = await asked.next();
     expect(question.params.preparation).toMatchObject({ oldLeafId: ofC, targetId: root });
     expect((await holder.result("list_open_sessions")).sessions[1]).toMatchObject({ leafId: held, head: "a" });
-    asked.send({ jsonrpc: "2.0", id: question.id, result: {} });
+    asked.answer(question.id, {});
     expect((await asked.reply(71)).result.leafId).toBe(root);
     expect((await holder.result("get_state", { sessionId })).leafId).toBe(held);
     expect((await asked.result("get_state")).leafId).toBe(root);
@@ -224,10 +199,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
 });
 
 test("a head is kept when servers are killed, whoever holds the session", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const file = put(fileIn(place, "jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
+  const { file, place } = twoEntries();
   const start = async (head: string): Promise<SpawnedServer> => {
-    const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
+    const server = spawnServer(["--session", file, ...QUIET], "lines", place);
     await server.result("initialize", { leaf: "own", head });
     return server;
   };
@@ -250,22 +224,19 @@ test("a head is kept when servers are killed, whoever holds the session", SYSTEM
 });
 
 test("two connections with one name share that head, as others share the leaf", async () => {
-  const place = temporaryPlace();
-  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
+  const { file, place } = twoEntries();
   const [first, second] = [1, 2].map(() => serveHere(["--session", file], { place }));
   for (const server of [first, second]) await server.result("initialize", { head: "same" });
   const { leafId } = await first.result("append", said("one"));
-  const next = await second.result("append", said("two"));
-  expect((await second.result("get_entry", { entryId: next.leafId })).entry.parentId).toBe(leafId);
-  expect((await first.result("get_state")).leafId).toBe(next.leafId);
+  const { leafId: next } = await second.result("append", said("two"));
+  expect((await second.result("get_entry", { entryId: next })).entry.parentId).toBe(leafId);
+  expect((await first.result("get_state")).leafId).toBe(next);
   expect((await first.result("list_heads")).heads).toMatchObject([{ name: "same", connections: 2 }]);
 });
 
 test("a connection that begins at a head is told of the session with its own leaf", async () => {
-  const place = temporaryPlace();
-  const file = put(fileIn(place, "jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
-  const first = serveHere(["--session", file], { place });
-  await first.result("initialize", { head: "mine" });
+  const { file, place } = twoEntries();
+  const first = await host(file, place, { head: "mine" });
   const { leafId } = await first.result("append", said("mine"));
   await first.finish();
   const again = serveHere(["--session", file], { place });
@@ -275,8 +246,7 @@ test("a connection that begins at a head is told of the session with its own lea
 });
 
 test("a connection that names no head gets a new one, which it can come back to", async () => {
-  const place = temporaryPlace();
-  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
+  const { file, place } = twoEntries();
   const first = serveHere(["--session", file], { place });
   const { state } = await first.result("initialize", { leaf: "own", clientInfo: { name: "My editor (beta)" } });
   expect(state.head).toMatch(/^My-editor-beta-[0-9a-f]{8}$/);
@@ -287,22 +257,16 @@ test("a connection that names no head gets a new one, which it can come back to"
   expect(data.state).toMatchObject({ head: state.head, sharedLeafId: id(1) });
 });
 
-test.each([
-  ["a path", { head: "../x" }],
-  ["an empty one", { head: "" }],
-  ["a long one", { head: "x".repeat(65) }],
-  ["one with a control character", { head: "a\u0000b" }],
-  ["one on the shared leaf", { leaf: "shared", head: "a" }],
-])("no head has %s as its name", async (_, params) => {
+test("no head has a path, an empty, long or odd text as its name, nor is one on the shared leaf", async () => {
   const server = serveHere(["--no-session"]);
-  expect((await server.failure("initialize", params)).code).toBe(-32602);
+  const names = ["../x", "", "x".repeat(65), "a\0b"];
+  for (const params of [...names.map((head) => ({ head })), { leaf: "shared", head: "a" }])
+    expect((await server.failure("initialize", params)).code, JSON.stringify(params)).toBe(-32602);
 });
 
 test("Pi, which sees the last line, goes on there, and the shared leaf goes with it where it continues it", async () => {
-  const place = temporaryPlace();
-  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
-  const server = serveHere(["--session", file], { place });
-  await server.result("initialize", { head: "a" });
+  const { file, place } = twoEntries();
+  const server = await host(file, place, { head: "a" });
   const { leafId } = await server.result("append", said("mine"));
   appendFileSync(file, fileText(userText(id(7), leafId)));
   const state = await server.result("get_state");
@@ -314,27 +278,9 @@ test("Pi, which sees the last line, goes on there, and the shared leaf goes with
   expect((await next.result("list_heads")).heads).toMatchObject([{ name: "a", leafId }]);
 });
 
-test("a copy of a file has its heads, and a session elsewhere goes on with them", async () => {
-  const place = temporaryPlace();
-  const file = put(join(place.home, "s.jsonl"), fileText(headerText({ id: "s", cwd: place.cwd }), ...chain(2)));
-  const server = serveHere(["--session", file], { place });
-  await server.result("initialize", { head: "a" });
-  await server.result("append", said("mine"));
-  await server.finish();
-  const elsewhere = temporaryPlace();
-  const copy = join(elsewhere.home, "copy.jsonl");
-  copyFileSync(file, copy);
-  const other = serveHere(["--session", copy], { place: elsewhere });
-  expect((await other.result("initialize", { head: "a" })).state.leafId).not.toBe(id(1));
-  expect(readFileSync(copy, "utf8")).toContain('"head":"a"');
-});
-
 test("sessions that are opened beside the current one have a head of the same name, unless another is asked for", async () => {
-  const place = temporaryPlace();
-  const [one, two, three] = ["1", "2", "3"].map((name) =>
-    put(join(place.home, `${name}.jsonl`), fileText(headerText({ id: name, cwd: place.cwd }), ...chain(2))),
-  );
-  const server = serveHere(["--session", one], { place });
+  const [one, two, three] = ["1", "2", "3"].map((name) => twoEntries(name).file);
+  const server = serveHere(["--session", one]);
   await server.result("initialize", { head: "a" });
   expect(await server.result("open_session", { sessionPath: two })).toMatchObject({ head: "a" });
   expect(await server.result("open_session", { sessionPath: three, leaf: "shared" })).not.toHaveProperty("head");
@@ -350,16 +296,15 @@ describe("servers that are processes", SYSTEM, () => {
     "a host at a head that loses events hears which numbers, and is where its head is (%s)",
     async (store) => {
       const place = temporaryPlace();
-      const file = fileIn(place, store);
-      const holder = serveHere(["--session", file, "--store", store, "--events", "none"], { place });
+      const file = join(place.home, `heads.${store}`);
+      const holder = serveHere(["--session", file, "--store", store, ...QUIET], { place });
       const { leafId: root } = await holder.result("append", said("root"));
       const slow = spawnServer(["--session", file], "lines", place);
       await slow.result("initialize", { head: "mine" });
       const { leafId: first } = await slow.result("append", said("first"));
-      const beside = serveHere(["--session", file, "--events", "none"], { place });
-      await beside.result("initialize", { head: "mine" });
+      const beside = await host(file, place, { head: "mine" }, QUIET);
       slow.process.kill("SIGSTOP");
-      slow.send(request("asked", "append", said("asked while it was stopped")));
+      slow.ask("asked", "append", said("asked while it was stopped"));
       // What tells of a compaction has it in it.
       const compaction = { summary: "x".repeat(400_000), firstKeptEntryId: root, tokensBefore: 1 };
       for (let n = 0; n < 12; n++)
@@ -375,12 +320,8 @@ describe("servers that are processes", SYSTEM, () => {
       const state = await slow.result("get_state");
       expect(state).toMatchObject({ head: "mine", leafId: asked.leafId, sharedLeafId: shared });
       const { entries } = await slow.result("get_path");
-      expect(entries.map(({ message }: Json) => message.content)).toEqual([
-        "root",
-        "first",
-        "second",
-        "asked while it was stopped",
-      ]);
+      const contents = entries.map(({ message }: Json) => message.content).join();
+      expect(contents).toBe("root,first,second,asked while it was stopped");
       expect(entries.at(-2).id).toBe(ofHead);
       expect((await slow.result("append", said("third"))).leafId).toBe((await slow.result("get_state")).leafId);
       expect((await path(slow)).at(-1)).toBe("third");
@@ -401,12 +342,12 @@ describe("servers that are processes", SYSTEM, () => {
     "who stands at a head that was deleted stands there still when a third takes the holder's place (%s)",
     async (store) => {
       const place = temporaryPlace();
-      const file = fileIn(place, store);
-      const holder = spawnServer(["--session", file, "--store", store, "--events", "none"], "lines", place);
+      const file = join(place.home, `heads.${store}`);
+      const holder = spawnServer(["--session", file, "--store", store, ...QUIET], "lines", place);
       await holder.result("append", said("root"));
-      const third = serveHere(["--session", file, "--events", "none"], { place });
+      const third = serveHere(["--session", file, ...QUIET], { place });
       await third.result("append", said("shared"));
-      const other = spawnServer(["--session", file, "--events", "none"], "lines", place);
+      const other = spawnServer(["--session", file, ...QUIET], "lines", place);
       await other.result("initialize", { head: "mine" });
       const { leafId } = await other.result("append", said("mine"));
       await holder.result("delete_head", { head: "mine" });

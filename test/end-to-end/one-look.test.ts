@@ -4,16 +4,11 @@ import { expect, test } from "vitest";
 import { writeAll } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { user } from "../support/drafts.ts";
-import { entryText, fileText, userText } from "../support/lines.ts";
+import { entryText, userText } from "../support/lines.ts";
 import { HereLives } from "../support/proof.ts";
-import type { Json } from "../support/server.ts";
+import { call, type Json } from "../support/server.ts";
 
-const append = (name: string) => ({
-  jsonrpc: "2.0",
-  id: name,
-  method: "append",
-  params: { entries: [user(name, { id: name })] },
-});
+const append = (name: string): Json => call(name, "append", { entries: [user(name, { id: name })] });
 
 /** A server with one entry. */
 async function begun() {
@@ -25,18 +20,11 @@ async function begun() {
   return { disk, wire, file: sessionFile as string };
 }
 
-/** Lets another program append before a write of the server. */
-function writeBeforeWrite(disk: FaultDisk, number: number, file: string, text: string): void {
-  const { write } = disk;
-  let writes = 0;
-  disk.write = (fd, bytes) => {
-    if (++writes === number) {
-      const other = disk.openAppend(file);
-      writeAll(disk, other, Buffer.from(text));
-      disk.close(other);
-    }
-    return write.call(disk, fd, bytes);
-  };
+/** Appends as another program does. */
+function writeAsOther(disk: FaultDisk, file: string, line: string): void {
+  const fd = disk.openAppend(file);
+  writeAll(disk, fd, Buffer.from(`${line}\n`));
+  disk.close(fd);
 }
 
 test("a hundred appends in one chunk look at the path once for all and once for the commit", async () => {
@@ -51,12 +39,13 @@ test("a hundred appends in one chunk look at the path once for all and once for 
 
 test("what another program writes between two of them is found by the second", async () => {
   const { disk, wire, file } = await begun();
-  writeBeforeWrite(disk, 2, file, fileText(userText("other", "zero", "foreign")));
-  wire.send(append("one"), append("two"), append("three"), {
-    jsonrpc: "2.0",
-    id: "entries",
-    method: "get_entries",
-  });
+  const { write } = disk;
+  let writes = 0;
+  disk.write = (fd, bytes) => {
+    if (++writes === 2) writeAsOther(disk, file, userText("other", "zero", "foreign"));
+    return write.call(disk, fd, bytes);
+  };
+  wire.send(append("one"), append("two"), append("three"), call("entries", "get_entries"));
   for (const name of ["one", "two", "three"]) await wire.reply(name);
   const { result } = await wire.reply("entries");
   expect(result.entries.map(({ id }: Json) => id)).toEqual(["zero", "one", "other", "two", "three"]);
@@ -69,9 +58,7 @@ test("the state counts what another program wrote, whichever operation failed wh
   for (let at = 1, struck = true; struck; at++) {
     const { disk, wire, file } = await begun();
     await wire.result("append", { entries: [user("one", { id: "one" })] });
-    const other = disk.openAppend(file);
-    writeAll(disk, other, Buffer.from(fileText(entryText("session_info", "other", "zero", { name: "elsewhere" }))));
-    disk.close(other);
+    writeAsOther(disk, file, entryText("session_info", "other", "zero", { name: "elsewhere" }));
     const look = () => wire.request("append", { entries: [user("no")], expectedLeafId: "another" });
     disk.set({ kind: "fail", at, errno: "EIO" });
     await look();
@@ -88,16 +75,10 @@ test("what was written before the next chunk is told before its replies", async 
   const { disk, wire, file } = await begun();
   wire.send(append("one"));
   await wire.reply("one");
-  const other = disk.openAppend(file);
-  writeAll(disk, other, Buffer.from(fileText(userText("other", "one", "foreign"))));
-  disk.close(other);
+  writeAsOther(disk, file, userText("other", "one", "foreign"));
   wire.send(append("two"));
-  const told: Json[] = [];
-  for (;;) {
-    const message = await wire.next();
-    told.push(message);
-    if (message.id === "two") break;
-  }
+  const told = [await wire.next()];
+  while (told.at(-1).id !== "two") told.push(await wire.next());
   // The first is what follows the reply to the first append.
   expect(told.map(({ params, id }) => id ?? params.origin)).toEqual(["self", "foreign", "two"]);
   expect((await wire.result("get_path")).entries.map(({ id }: Json) => id)).toEqual(["zero", "one", "other", "two"]);

@@ -4,11 +4,17 @@ import { describe, expect, test } from "vitest";
 import { assistant, user } from "../support/drafts.ts";
 import { HereLives } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
-import { type Framing, frame, type Json, type Wire } from "../support/server.ts";
+import { call, type Framing, type Json, type Wire } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 /** A session with some hundred entries of very different sizes, branches, labels, edits and a compaction. */
-async function grown(lives: HereLives, wire: Wire, most = 150): Promise<string[]> {
+async function grown(
+  args: string[] = [],
+  most = 150,
+  framing: Framing = "lines",
+): Promise<{ wire: Wire; ids: string[] }> {
+  const lives = new HereLives({ framing });
+  const wire = await lives.start(args);
   const random = new Random(7);
   const ids: string[] = [];
   for (let n = 0; n < most; n++) {
@@ -24,14 +30,11 @@ async function grown(lives: HereLives, wire: Wire, most = 150): Promise<string[]
   await wire.result("compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 });
   for (let n = 0; n < 40; n++) {
     const { entryIds } = await wire.result("append", { entries: [user(`late ${n} ${random.hex(40)}`)] });
-    if (n % 4 === 0)
-      await wire.result("edit_context", {
-        targetId: entryIds[0],
-        replacement: n % 8 === 0 ? null : { content: `edited ${"long ".repeat(150)}` },
-      });
+    const replacement = n % 8 === 0 ? null : { content: `edited ${"long ".repeat(150)}` };
+    if (n % 4 === 0) await wire.result("edit_context", { targetId: entryIds[0], replacement });
   }
   expect(lives.said).toEqual([]);
-  return ids;
+  return { wire, ids };
 }
 
 const LISTS: readonly { readonly method: string; readonly member: string; readonly params: Json }[] = [
@@ -66,9 +69,7 @@ describe("pages joined are the whole", () => {
   acrossTiers(test, [{ ...LISTS[0], most: 15 }, ...LISTS.map((list) => ({ ...list, most: 150 }))])(
     "$method $member $params, with any limit ($most)",
     async ({ method, member, params, most }) => {
-      const lives = new HereLives();
-      const wire = await lives.start([]);
-      await grown(lives, wire, most);
+      const { wire } = await grown([], most);
       const whole = (await wire.result(method, params))[member];
       expect(whole.length).toBeGreaterThan(30);
       for (const limit of [1, 7, whole.length - 1, whole.length, whole.length + 1]) {
@@ -82,9 +83,7 @@ describe("pages joined are the whole", () => {
   acrossTiers(test, LISTS)(
     "$method $member $params, with appends, labels and moves between the pages",
     async ({ method, member, params }) => {
-      const lives = new HereLives();
-      const wire = await lives.start([]);
-      const ids = await grown(lives, wire);
+      const { wire, ids } = await grown();
       const whole = (await wire.result(method, params))[member];
       let n = 0;
       const found = await pages(wire, method, member, { ...params, limit: 25 }, async () => {
@@ -94,18 +93,15 @@ describe("pages joined are the whole", () => {
       });
       // What is in file order goes on growing; a path and a context are those of the first page.
       const joined = found.flat();
-      const counts =
-        method === "get_tree" ? (node: Json): Json => ({ ...node, childCount: 0 }) : (item: Json): Json => item;
-      expect(joined.slice(0, whole.length).map(counts)).toEqual(whole.map(counts));
+      const same = (item: Json): Json => (method === "get_tree" ? { ...item, childCount: 0 } : item);
+      expect(joined.slice(0, whole.length).map(same)).toEqual(whole.map(same));
       if (["get_messages", "get_path"].includes(method)) expect(joined).toHaveLength(whole.length);
       else expect(new Set(joined.map(({ id }) => id)).size).toBe(joined.length);
     },
   );
 
   test("get_entries since an entry, and from there in pages", SYSTEM, async () => {
-    const lives = new HereLives();
-    const wire = await lives.start([]);
-    const ids = await grown(lives, wire);
+    const { wire, ids } = await grown();
     const { entries } = await wire.result("get_entries");
     const since = ids[100];
     const after = entries.slice(entries.findIndex(({ id }: Json) => id === since) + 1);
@@ -119,21 +115,23 @@ describe("pages joined are the whole", () => {
 describe("no reply is larger than the host allows", () => {
   const LIMIT = 4096;
 
-  /** The bytes of each message the server sends, without what frames it. */
-  function sizes(wire: Wire, framing: Framing): () => number[] {
-    let said = Buffer.alloc(0);
-    wire.output.on("data", (chunk: Buffer) => {
-      said = Buffer.concat([said, chunk]);
-    });
+  /** Sets the limit. Returns the bytes of each message the server sends from then on, without what frames it. */
+  async function limited(wire: Wire, framing: Framing = "lines"): Promise<() => number[]> {
+    await wire.result("initialize", { maxReplyBytes: LIMIT });
+    const said: Buffer[] = [];
+    wire.output.on("data", (chunk: Buffer) => said.push(chunk));
     return () => {
-      if (framing === "lines")
-        return said
-          .toString("latin1")
-          .split("\n")
-          .slice(0, -1)
-          .map(({ length }) => length);
-      return [...said.toString("latin1").matchAll(/Content-Length: (\d+)/g)].map(([, length]) => Number(length));
+      const text = Buffer.concat(said).toString("latin1");
+      if (framing === "headers")
+        return [...text.matchAll(/Content-Length: (\d+)/g)].map(([, length]) => Number(length));
+      return text.split("\n").map(({ length }) => length);
     };
+  }
+
+  async function started(...entries: Json[]): Promise<Wire> {
+    const wire = await new HereLives().start(["--events", "none"]);
+    await wire.result("append", { entries });
+    return wire;
   }
 
   acrossTiers(test, [
@@ -141,13 +139,10 @@ describe("no reply is larger than the host allows", () => {
     { framing: "lines", most: 150 },
     { framing: "headers", most: 150 },
   ] as const)("$framing: lists come in pages that fit, and joined are the whole ($most)", async ({ framing, most }) => {
-    const lives = new HereLives({ framing });
-    const wire = await lives.start(["--events", "none"]);
-    await grown(lives, wire, most);
+    const { wire } = await grown(["--events", "none"], most, framing);
     const wholes: Json[] = [];
     for (const { method, member, params } of LISTS) wholes.push((await wire.result(method, params))[member]);
-    await wire.result("initialize", { maxReplyBytes: LIMIT });
-    const measured = sizes(wire, framing);
+    const measured = await limited(wire, framing);
     for (const [index, { method, member, params }] of LISTS.entries()) {
       const found = await pages(wire, method, member, params);
       expect(found.flat(), method).toEqual(wholes[index]);
@@ -160,138 +155,56 @@ describe("no reply is larger than the host allows", () => {
     expect(Math.max(...measured())).toBeGreaterThan(LIMIT / 2);
   });
 
-  test("one item that is too large alone is refused, and the others can be had around it", async () => {
-    const lives = new HereLives();
-    const wire = await lives.start(["--events", "none"]);
-    const drafts = [user("small", { id: "e1" }), user("x".repeat(9000), { id: "e2" }), user("last", { id: "e3" })];
-    await wire.result("append", { entries: drafts });
-    await wire.result("initialize", { maxReplyBytes: LIMIT });
-    const measured = sizes(wire, "lines");
+  test("one item that is too large alone is refused by whatever has it", async () => {
+    const wire = await started(
+      user("small", { id: "e1" }),
+      user("x".repeat(9000), { id: "e2" }),
+      user("last", { id: "e3" }),
+    );
+    const measured = await limited(wire);
     for (const [method, params] of [
       ["get_entry", { entryId: "e2" }],
       ["get_path", { cursor: "e3.1" }],
-      ["get_entries", { since: "e1" }],
       ["get_tree", { format: "nested" }],
       ["get_context", {}],
     ] as const) {
       const { data } = await wire.failure(method, params);
       expect(data, method).toMatchObject({ name: "message_too_large", retryable: false, limit: LIMIT });
     }
-    const first = await wire.result("get_entries");
-    expect(first.entries.map(({ id }: Json) => id)).toEqual(["e1"]);
-    expect(first.nextCursor).toBeDefined();
-    expect((await wire.result("get_entries", { since: "e2" })).entries.map(({ id }: Json) => id)).toEqual(["e3"]);
     expect((await wire.result("get_tree", { format: "flat" })).nodes).toHaveLength(3);
     expect(Math.max(...measured())).toBeLessThanOrEqual(LIMIT);
   });
 
   test("separators that a line must escape count as what they become", async () => {
-    const lives = new HereLives();
-    const wire = await lives.start(["--events", "none"]);
-    await wire.result("append", { entries: [user("\u2028".repeat(1000), { id: "e1" })] });
-    await wire.result("initialize", { maxReplyBytes: LIMIT });
-    const measured = sizes(wire, "lines");
+    const wire = await started(user("\u2028".repeat(1000), { id: "e1" }));
+    await limited(wire);
     expect((await wire.failure("get_entry", { entryId: "e1" })).data.name).toBe("message_too_large");
-    expect(Math.max(...measured())).toBeLessThanOrEqual(LIMIT);
   });
 
   test("the replies of a batch are one message, and what does not fit says so", async () => {
-    const lives = new HereLives();
-    const wire = await lives.start(["--events", "none"]);
-    await wire.result("append", { entries: [user("x".repeat(1500), { id: "e1" })] });
-    await wire.result("initialize", { maxReplyBytes: LIMIT });
-    const measured = sizes(wire, "lines");
-    wire.send(
-      [1, 2, 3].map((id) => ({ jsonrpc: "2.0", id: `b${id}`, method: "get_entry", params: { entryId: "e1" } })),
-    );
-    const batch = await wire.next();
-    expect(batch.map(({ error }: Json) => error?.data.name)).toEqual([undefined, undefined, "message_too_large"]);
+    const wire = await started(user("x".repeat(1500), { id: "e1" }));
+    const measured = await limited(wire);
+    wire.send([1, 2, 3].map((id) => call(`b${id}`, "get_entry", { entryId: "e1" })));
+    const names = (await wire.next()).map(({ error }: Json) => error?.data.name);
+    expect(names).toEqual([undefined, undefined, "message_too_large"]);
     expect(Math.max(...measured())).toBeLessThanOrEqual(LIMIT);
   });
 });
 
-describe("a cursor that names nothing", () => {
-  test.each([
-    "",
-    "x",
-    "-1",
-    "1.5",
-    "0x10",
-    "1e3",
-    "99999",
-    ".",
-    "nowhere.0",
-    "e1.",
-    "e1.-1",
-    "e1.7",
-    "\u0000",
-    "9".repeat(400),
-  ])("%j has expired", async (cursor) => {
-    const lives = new HereLives();
-    const wire = await lives.start([]);
-    await wire.result("append", { entries: [user("a", { id: "e1" }), user("b", { id: "e2" })] });
-    for (const { method, params } of LISTS) {
+test("a cursor that names nothing, or something of another session, has expired", async () => {
+  const wire = await new HereLives().start([]);
+  const cursors = " x -1 1.5 0x10 1e3 99999 . nowhere.0 e1. e1.-1 e1.1 e1.7 3 \0".split(" ");
+  await wire.result("append", { entries: ["e1", "e2", "e3"].map((id) => user(id, { id })) });
+  const given: [string, Json][] = [];
+  for (const { method, params } of LISTS) {
+    const { nextCursor } = await wire.result(method, { ...params, limit: 2 });
+    given.push([method, { ...params, cursor: nextCursor }]);
+    for (const cursor of [...cursors, "9".repeat(400)]) {
       const { code, data } = await wire.failure(method, { ...params, cursor });
-      expect(data, method).toMatchObject({ name: "cursor_expired" });
-      expect(code).toBe(-32002);
+      expect([code, data.name], `${method} ${cursor}`).toEqual([-32002, "cursor_expired"]);
     }
-  });
-
-  test("of another session has expired", async () => {
-    const lives = new HereLives();
-    const wire = await lives.start([]);
-    await wire.result("append", { entries: ["a", "b", "c"].map((text) => user(text)) });
-    const cursors: [string, Json][] = [];
-    for (const { method, params } of LISTS) {
-      const { nextCursor } = await wire.result(method, { ...params, limit: 2 });
-      cursors.push([method, { ...params, cursor: nextCursor }]);
-    }
-    await wire.result("new_session");
-    await wire.result("append", { entries: [user("other")] });
-    for (const [method, params] of cursors)
-      expect((await wire.failure(method, params)).data.name).toBe("cursor_expired");
-  });
-});
-
-describe("$/cancelRequest", () => {
-  /** Requests in one write: a change, what waits for it to be durable, and what waits for that. */
-  async function queued(lives: HereLives, cancel: Json): Promise<{ wire: Wire; replies: Json[] }> {
-    const wire = await lives.start(["--events", "none"]);
-    await wire.result("append", { entries: [user("a", { id: "e1" })] });
-    const request = (id: Json, method: string, params: Json): string =>
-      frame("lines", { jsonrpc: "2.0", id, method, params });
-    wire.write(
-      request(1, "append", { entries: [user("b", { id: "e2" })] }) +
-        request(2, "clone", {}) +
-        request(3, "append", { entries: [user("never", { id: "e3" })] }) +
-        request("3", "append", { entries: [user("c", { id: "e4" })] }) +
-        frame("lines", { jsonrpc: "2.0", method: "$/cancelRequest", params: cancel }) +
-        request(5, "get_entries", {}),
-    );
-    return { wire, replies: await wire.take(5) };
   }
-
-  test("of a request that waits: it is not run, and its reply comes in its turn", async () => {
-    const lives = new HereLives();
-    const { wire, replies } = await queued(lives, { id: 3 });
-    expect(replies.map(({ id }) => id)).toEqual([1, 2, 3, "3", 5]);
-    expect(replies[2].error).toMatchObject({ code: -32800, data: { name: "cancelled" } });
-    expect(replies[3].result.leafId).toBe("e4");
-    expect(replies[4].result.entries.map(({ id }: Json) => id)).toEqual(["e1", "e2", "e4"]);
-    // The id is free again, and a cancellation of nothing is nothing.
-    wire.send({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id: 3 } });
-    wire.send({ jsonrpc: "2.0", id: 3, method: "get_state" });
-    expect((await wire.reply(3)).result.entryCount).toBe(3);
-  });
-
-  test("of a request that is running, was answered or never was: everything is applied whole", async () => {
-    for (const id of [1, 2, 5, 77, null, { no: "id" }]) {
-      const { replies } = await queued(new HereLives(), { id });
-      expect(
-        replies.map((reply) => reply.error),
-        JSON.stringify(id),
-      ).toEqual(Array(5).fill(undefined));
-      expect(replies[4].result.entries).toHaveLength(4);
-    }
-  });
+  await wire.result("new_session");
+  await wire.result("append", { entries: [user("other")] });
+  for (const [method, params] of given) expect((await wire.failure(method, params)).data.name).toBe("cursor_expired");
 });

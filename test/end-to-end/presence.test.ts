@@ -2,14 +2,11 @@
 
 import { once } from "node:events";
 import { rmSync } from "node:fs";
-import { createConnection, type Socket } from "node:net";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type HereServer, type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
-import { announced, framed, held, joined, QUIET, said, turn } from "../support/shared-session.ts";
+import { framed, type Guest, guestOf, held, joined, QUIET, said, turn, two } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
-
-const STORES = ["jsonl", "v2"] as const;
 
 /** Waits for an event that fits, among those that came and those that come with replies. */
 async function heard(server: HereServer, method: string, fits: (params: Json) => boolean = () => true): Promise<Json> {
@@ -36,20 +33,12 @@ async function host(name: string, file: string, place: Place, args: string[] = [
   return server;
 }
 
-acrossTiers(describe, STORES)("on a session of %s", (store) => {
-  async function two(): Promise<{ first: HereServer; second: HereServer; file: string; place: Place }> {
-    const place = temporaryPlace();
-    const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
-    const first = await host("first", file, place, ["--store", store]);
-    await first.result("append", said("first"));
-    const second = await host("second", file, place);
-    await second.result("append", said("second"));
-    return { first, second, file, place };
-  }
+acrossTiers(describe, ["jsonl", "v2"] as const)("on a session of %s", (store) => {
+  const introduced = () => two(store, [], ["first", "second"]);
 
   test("a host alone is its only client", async () => {
     const place = temporaryPlace();
-    const file = join(place.home, store === "v2" ? "one.v2" : "one.jsonl");
+    const file = join(place.home, `one.${store}`);
     const server = serveHere(["--session", file, "--store", store], { place });
     expect(await clientsOf(server)).toMatchObject([{ name: null, pid: process.pid, isSelf: true, isHolder: false }]);
     await server.result("append", said("first"));
@@ -61,7 +50,7 @@ acrossTiers(describe, STORES)("on a session of %s", (store) => {
   });
 
   test("all are told who is there, who came, and who left", async () => {
-    const { first, second, file, place } = await two();
+    const { first, second, file, place } = await introduced();
     expect((await heard(first, "client_joined")).client).toMatchObject({ name: "second", version: "1.0" });
     expect(names(await clientsOf(first))).toEqual([
       ["first", true, true],
@@ -85,7 +74,7 @@ acrossTiers(describe, STORES)("on a session of %s", (store) => {
   });
 
   test("events say whose doing they tell of", async () => {
-    const { first, second } = await two();
+    const { first, second } = await introduced();
     const { entries } = await first.result("get_entries");
     await second.result("branch", { entryId: entries[0].id });
     await first.result("set_session_name", { name: "ours" });
@@ -101,7 +90,7 @@ acrossTiers(describe, STORES)("on a session of %s", (store) => {
   });
 
   test("who stays is the same when another holds, and who held is told to have left", async () => {
-    const { first, second, file, place } = await two();
+    const { first, second, file, place } = await introduced();
     const third = await host("third", file, place);
     await third.result("append", said("third"));
     const before = new Map((await clientsOf(second)).map(({ name, id, since }) => [name, [id, since]]));
@@ -143,49 +132,35 @@ test("a host that names itself while its server joins is known by that name", as
   await heard(holder, "client_joined", ({ client }) => client.name === "meanwhile");
 });
 
-test("a host that has not spoken yet is told later, in its dialect, and its server lives on", async () => {
+test("a host that has not spoken yet is told later, in its dialect, and its server ends with its input", async () => {
   const { file, holder, place } = await held();
-  const { sessionFile } = await holder.result("get_state");
-  expect(sessionFile).toBe(file);
-  // A fork with a name is held before its host says anything.
-  const forked = serveHere(["--fork", file, "--name", "forked"], { place });
-  const { sessions } = await until(async () => {
-    const listed = await holder.result("list_sessions", { holders: true });
-    return listed.sessions.some(({ name, lockedBy }: Json) => name === "forked" && lockedBy) ? listed : undefined;
-  });
-  const { sessionPath } = sessions.find(({ name }: Json) => name === "forked");
-  const other = await host("other", sessionPath, place);
-  await other.result("append", said("to the silent one's session"));
-  await other.result("append", said("and again"));
-  expect((await other.result("get_state")).holder.pid).toBe(process.pid);
-  expect(await forked.command("get_state")).toMatchObject({ success: true });
-  await forked.command("get_state");
-  const kinds = forked.events.map(({ type }) => type);
-  expect(kinds[0]).toBe("session_start");
-  expect(kinds).toContain("client_joined");
-  expect(kinds.filter((kind) => kind === "session_append")).toHaveLength(2);
-});
-
-test("a server whose host never speaks ends with its input, whoever shared its session", async () => {
-  const { file, holder, place } = await held();
-  const forked = serveHere(["--fork", file, "--name", "forked"], { place });
-  const { sessions } = await until(async () => {
-    const listed = await holder.result("list_sessions", { holders: true });
-    return listed.sessions.some(({ name, lockedBy }: Json) => name === "forked" && lockedBy) ? listed : undefined;
-  });
-  const other = await host("other", sessions.find(({ name }: Json) => name === "forked").sessionPath, place);
-  await other.result("append", said("to the silent one's session"));
-  expect((await forked.finish()).status).toBe(0);
-  expect(await other.result("append", said("goes on"))).toHaveProperty("entryIds");
-});
-
-async function until<T>(found: () => Promise<T | undefined>): Promise<T> {
-  for (;;) {
-    const value = await found();
-    if (value !== undefined) return value;
-    await turn();
+  for (const speaks of [true, false]) {
+    // A fork with a name is held before its host says anything.
+    const forked = serveHere(["--fork", file, "--name", "forked"], { place });
+    let found: Json;
+    while (!found) {
+      const { sessions } = await holder.result("list_sessions", { holders: true });
+      found = sessions.find(({ name, lockedBy }: Json) => name === "forked" && lockedBy);
+      await turn();
+    }
+    const other = await host("other", found.sessionPath, place);
+    await other.result("append", said("to the silent one's session"));
+    await other.result("append", said("and again"));
+    expect((await other.result("get_state")).holder.pid).toBe(process.pid);
+    if (speaks) {
+      expect(await forked.command("get_state")).toMatchObject({ success: true });
+      await forked.command("get_state");
+      const kinds = forked.events.map(({ type }) => type);
+      expect(kinds[0]).toBe("session_start");
+      expect(kinds).toContain("client_joined");
+      expect(kinds.filter((kind) => kind === "session_append")).toHaveLength(2);
+    }
+    expect((await forked.finish()).status).toBe(0);
+    expect(await other.result("append", said("goes on"))).toHaveProperty("entryIds");
+    await other.result("set_session_name", { name: "not forked" });
+    await other.finish();
   }
-}
+});
 
 test("who is killed is told to have died, by whoever holds the session then", SYSTEM, async () => {
   const place = temporaryPlace();
@@ -208,16 +183,7 @@ test("who is killed is told to have died, by whoever holds the session then", SY
 });
 
 describe("of a stranger at the socket", () => {
-  async function enter(file: string, self: Json): Promise<Socket> {
-    const announcement = await announced(file);
-    const socket = createConnection(join(dirname(file), ".pi-session-server", announcement.socket));
-    await once(socket, "connect");
-    const wish = { protocol: 1, sessionId: "shared", client: "x", durability: "os", hooks: [], self };
-    socket.write(framed(JSON.stringify({ attach: { ...wish, token: announcement.token } })));
-    await once(socket, "data");
-    socket.resume();
-    return socket;
-  }
+  const enter = (file: string, self: Json): Promise<Guest> => guestOf(file, { self });
 
   const LONG = "n".repeat(1 << 16);
 
@@ -236,18 +202,14 @@ describe("of a stranger at the socket", () => {
     ["no object", "self", { name: null, pid: 0 }],
   ])("%s is told on as far as it can be shown", async (_, self, told) => {
     const { file, holder } = await held([]);
-    const socket = await enter(file, self);
+    const { socket, say } = await enter(file, self);
     const client = await heard(holder, "client_joined").then((params) => params.client);
     expect(client).toMatchObject(told);
     expect(client.since).toMatch(/^2026-/);
     expect(JSON.stringify(client).length).toBeLessThan(1000);
-    socket.write(framed(JSON.stringify({ self: { id: "other", name: LONG } })) + framed(JSON.stringify({ self: 7 })));
-    const again = await heard(
-      holder,
-      "client_joined",
-      ({ client: { name } }) => name !== told.name || name?.length === 200,
-    );
-    expect(again.client.id).toBe(client.id);
+    say({ self: { id: "other", name: LONG } }, { self: 7 });
+    const isAgain = ({ client: { name } }: Json): boolean => name !== told.name || name?.length === 200;
+    expect((await heard(holder, "client_joined", isAgain)).client.id).toBe(client.id);
     socket.destroy();
     expect(await heard(holder, "client_left")).toMatchObject({ client: { id: client.id }, reason: "died" });
     expect(await clientsOf(holder)).toHaveLength(1);
@@ -255,53 +217,31 @@ describe("of a stranger at the socket", () => {
 
   test("who comes and goes says nothing of where the session is, which may be told later", async () => {
     const { file, holder, place } = await held();
-    const socket = await enter(file, { id: "observer", name: "observer", pid: 1 });
-    let told = "";
-    socket.on("data", (bytes: Buffer) => {
-      told += bytes;
-    });
+    const { hear } = await enter(file, { id: "observer", name: "observer", pid: 1 });
     const other = await host("other", file, place);
     const { entryIds } = await other.result("append", said("joined"));
     await other.finish();
-    while (!told.includes("client_left")) await turn();
-    const messages = told
-      .split(/Content-Length: \d+\r\n\r\n/)
-      .slice(1)
-      .map((text) => JSON.parse(text));
+    const told = (await hear("client_left")).split(/Content-Length: \d+\r\n\r\n/).slice(1);
+    const messages = told.map((text) => JSON.parse(text));
     const leaves = messages.map(({ event, leafId }) => [event, leafId]);
     expect(leaves).toContainEqual(["client_joined", undefined]);
     expect(leaves).toContainEqual(["client_left", undefined]);
     expect(leaves).toContainEqual(["session_append", entryIds[0]]);
     expect((await holder.result("get_state")).leafId).toBe(entryIds[0]);
-    socket.destroy();
   });
 
   test("an answer to a hook that is none stops the command", async () => {
     const { file, holder } = await held();
-    const { socket: name, token } = await announced(file);
-    const socket = createConnection(join(dirname(file), ".pi-session-server", name));
-    const attach = { token, protocol: 1, sessionId: "shared", durability: "os", hooks: ["session_before_tree"] };
-    socket.write(framed(JSON.stringify({ attach })));
+    const { say, hear } = await guestOf(file, { hooks: ["session_before_tree"] });
     const [{ id }] = (await holder.result("get_entries")).entries;
-    await once(socket, "data");
-    let heard = "";
-    socket.on("data", (bytes: Buffer) => {
-      heard += bytes;
-    });
-    const lies = [
-      null,
-      7,
-      {},
-      { cancelled: false, answer: { summary: { summary: 7 } } },
-      { cancelled: true, reason: 1 },
-    ];
-    for (const [index, result] of [...lies, { cancelled: false, answer: 7 }].entries()) {
+    const wrong = { cancelled: false, answer: { summary: { summary: 7 } } };
+    const lies = [null, 7, {}, wrong, { cancelled: true, reason: 1 }, { cancelled: false, answer: 7 }];
+    for (const [index, result] of lies.entries()) {
       const moved = holder.request("branch", { entryId: id });
-      while (!heard.includes(`"ask":${index + 1}`)) await turn();
-      socket.write(framed(JSON.stringify({ answer: index + 1, result })));
+      await hear(`"ask":${index + 1}`);
+      say({ answer: index + 1, result });
       expect((await moved).result, JSON.stringify(result)).toMatchObject({ cancelled: true });
     }
-    socket.destroy();
   });
 
   test("an id that another has is not given twice", async () => {
@@ -317,19 +257,8 @@ describe("of a stranger at the socket", () => {
 
   acrossTiers(test, [40, 200])("coming and going %i times leaves nothing behind", async (times) => {
     const { file, holder } = await held([]);
-    const { socket: name, token } = await announced(file);
     for (let n = 0; n < times; n++) {
-      const socket = createConnection(join(dirname(file), ".pi-session-server", name));
-      const attach = {
-        token,
-        protocol: 1,
-        sessionId: "shared",
-        durability: "os",
-        self: { id: `g${n}`, name: `g${n}` },
-      };
-      socket.write(framed(JSON.stringify({ attach })));
-      await once(socket, "data");
-      socket.resume();
+      const { socket } = await guestOf(file, { self: { id: `g${n}`, name: `g${n}` } });
       socket.end(framed('{"bye":true}'));
       await once(socket, "close");
     }
@@ -348,23 +277,15 @@ test("a holder that lies of who is there is believed within limits", async () =>
   await turn();
   const write = other.request("append", said("asked"));
   await asked("asked");
-  const list = [
-    { id: "h", name: "n".repeat(1 << 16), pid: 1e300 },
-    7,
-    null,
-    { id: "../x", name: "no" },
-    { name: "none" },
-  ];
+  const long = { id: "h", name: "n".repeat(1 << 16), pid: 1e300 };
+  const list = [long, 7, null, { id: "../x", name: "no" }, { name: "none" }];
   say(
     { lost: 3, leafId, lastId: leafId, clients: list },
     { event: "client_left", leafId, payload: { client: { id: "q" } } },
   );
   say({ event: "client_joined", leafId, payload: {} }, { event: "client_left", leafId, payload: { client: null } });
-  say({
-    event: "session_append",
-    leafId,
-    payload: { entryIds: [], origin: "peer", client: { id: "h", name: "m".repeat(1 << 20) } },
-  });
+  const client = { id: "h", name: "m".repeat(1 << 20) };
+  say({ event: "session_append", leafId, payload: { entryIds: [], origin: "peer", client } });
   say({ reply: 1, leafId, result: { entryIds: ["x"], leafId } });
   expect(await write).toHaveProperty("result");
   expect((await heard(other, "client_joined")).client).toMatchObject({ id: "h", name: "n".repeat(200), pid: 0 });

@@ -1,19 +1,29 @@
 /** What a server asks the holder of a session, and what becomes of it when that is gone or silent. */
 
 import { join } from "node:path";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import { announced, held, joined, QUIET, request, said, texts, turn } from "../support/shared-session.ts";
+import {
+  announced,
+  held,
+  joined,
+  QUIET,
+  request,
+  said,
+  stopClocks,
+  texts,
+  turn,
+  turns,
+} from "../support/shared-session.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 /** Lets no time pass but what a test lets pass, and lets it pass in steps in which sockets are read. */
 function steppedTime(): (milliseconds: number) => Promise<void> {
-  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
-  onTestFinished(() => void vi.useRealTimers());
+  stopClocks("setInterval", "performance");
   return async (milliseconds) => {
     for (let passed = 0; passed < milliseconds; passed += 1000) {
       vi.advanceTimersByTime(1000);
-      for (let turns = 0; turns < 20; turns++) await turn();
+      await turns(20);
     }
   };
 }
@@ -25,13 +35,13 @@ test("a holder that waits for its host is not given up, however many calls wait 
   const { entries } = await holder.result("get_entries");
   const other = serveHere(["--session", file, ...QUIET], { place });
   await other.result("append", said("joined"));
-  holder.send(request(77, "branch", { entryId: entries[0].id }));
+  holder.ask(77, "branch", { entryId: entries[0].id });
   const question = await holder.next();
   // More than a holder is asked at once.
   const count = 600;
   other.send(...Array.from({ length: count }, (_, n) => request(`m${n}`, "append", said(`text ${n}`))));
   await pass(60_000);
-  holder.send({ jsonrpc: "2.0", id: question.id, result: { cancel: true } });
+  holder.answer(question.id, { cancel: true });
   for (let n = 0; n < count; n++) expect(await other.reply(`m${n}`)).toHaveProperty("result");
   expect((await texts(holder)).slice(-count)).toEqual(Array.from({ length: count }, (_, n) => `text ${n}`));
 });
@@ -66,12 +76,8 @@ test("a call that the holder was not asked yet is cancelled without it", SYSTEM,
 test("a branch that was asked of a holder that died is not refused for its own doing", async () => {
   const { other, asked, end, succeed, say, leafId } = await joined();
   const [{ id }] = (await other.result("get_entries")).entries;
-  const refused = {
-    code: -32801,
-    sentence: "no",
-    name: "content_modified",
-    data: { name: "content_modified", leafId: id },
-  };
+  const data = { name: "content_modified", leafId: id };
+  const refused = { code: -32801, sentence: "no", name: "content_modified", data };
   const branch = async (number: number): Promise<Json> => {
     const moved = other.request("branch", { entryId: id, expectedLeafId: leafId });
     await asked('"branch"');
@@ -115,20 +121,19 @@ test("a server that takes the lock while it waits to be let in does not join its
   const file = join(place.home, "s.jsonl");
   const holder = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
   await holder.result("append", said("held"));
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-  onTestFinished(() => void vi.useRealTimers());
+  stopClocks("setTimeout");
   const other = serveHere(["--session", file, ...QUIET], { place });
   await other.result("initialize");
   // It looks for the holder's entrance again and again, now every 50 ms.
   for (let n = 0; n < 20; n++) {
     vi.advanceTimersByTime(5);
-    for (let turns = 0; turns < 5; turns++) await turn();
+    await turns(5);
   }
   await holder.finish();
   await other.result("append", said("first"));
   await announced(file);
   vi.advanceTimersByTime(50);
-  for (let turns = 0; turns < 100; turns++) await turn();
+  await turns(100);
   expect((await other.result("list_clients")).clients).toHaveLength(1);
   expect((await other.result("append", said("second"))).entryIds).toHaveLength(1);
 });

@@ -7,24 +7,15 @@ import { assistantExample } from "../../src/handlers/shared/shapes.ts";
 import { table } from "../../src/handlers/shared/table.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
-import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { QUIET, request, said, texts, turn } from "../support/shared-session.ts";
+import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { QUIET, request, said, texts, turn, two } from "../support/shared-session.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 /** Commands that a guest has done by the holder, and those that only the holder's own host has done. */
-const DONE_FOR_GUESTS = [
-  "append",
-  "branch",
-  "compact",
-  "compact_append",
-  "delete_head",
-  "edit_context",
-  "merge_branch",
-  "set_label",
-  "set_model",
-  "set_session_name",
-  "set_thinking_level",
-];
+const DONE_FOR_GUESTS = (
+  "append branch compact compact_append delete_head edit_context merge_branch set_label set_model set_session_name " +
+  "set_thinking_level"
+).split(" ");
 const DONE_BY_THE_HOLDER: Readonly<Record<string, Json>> = {
   create_checkpoint: {},
   migrate_session: {},
@@ -42,22 +33,10 @@ test("every command that writes is decided on", () => {
 });
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts share", (store) => {
-  async function two(): Promise<{ first: HereServer; second: HereServer; file: string; place: Place }> {
-    const place = temporaryPlace();
-    const file = join(place.home, store === "v2" ? "two.v2" : "two.jsonl");
-    const first = serveHere(["--session", file, "--store", store, ...QUIET], { place });
-    await first.result("initialize", { clientInfo: { name: "my-editor" } });
-    await first.result("append", said("first"));
-    const second = serveHere(["--session", file, ...QUIET], { place });
-    await second.result("initialize", { clientInfo: { name: "nightly-agent" } });
-    await second.result("append", said("second"));
-    return { first, second, file, place };
-  }
-
   const convert = store === "v2" ? "rollback_migration" : "migrate_session";
 
   test("a guest is told who does what it cannot have done", async () => {
-    const { first, second } = await two();
+    const { first, second } = await two(store, QUIET, ["my-editor", "nightly-agent"]);
     const { entries } = await second.result("get_entries");
     await second.result("branch", { entryId: entries[0].id });
     for (const [name, params] of Object.entries(DONE_BY_THE_HOLDER)) {
@@ -75,7 +54,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts 
   });
 
   test("its files stay where they are while others share them", async () => {
-    const { first, second, file } = await two();
+    const { first, second, file } = await two(store, QUIET, ["my-editor", "nightly-agent"]);
     const { message, data } = await first.failure(convert);
     expect(data).toMatchObject({ name: "session_locked", clients: [{ name: "nightly-agent", pid: process.pid }] });
     expect(message).toContain(`nightly-agent (process ${process.pid}) shares this session`);
@@ -91,7 +70,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts 
   });
 
   test("nobody comes while it is moved, and who comes then goes on in its new place", async () => {
-    const { first, second, file, place } = await two();
+    const { first, second, file, place } = await two(store, QUIET, ["my-editor", "nightly-agent"]);
     await second.finish();
     while ((await first.result("list_clients")).clients.length > 1) await turn();
     const late = serveHere(["--session", file, ...QUIET], { place });
@@ -112,7 +91,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts 
   });
 
   test("what the holder closes and archives at once is lost to nobody", async () => {
-    const { first, second, file, place } = await two();
+    const { first, second, file, place } = await two(store, QUIET, ["my-editor", "nightly-agent"]);
     const { sessionId } = await first.result("get_state");
     first.send(request(1, "new_session"), request(2, "close_session", { sessionId }));
     first.send(request(3, "archive_session", { sessionPath: file }));
@@ -133,7 +112,7 @@ acrossTiers(test, ["jsonl", "v2"] as const)(
   async (store) => {
     const place = temporaryPlace();
     const [one, two, three] = chain(3);
-    const file = join(place.home, store === "v2" ? "bad.v2" : "bad.jsonl");
+    const file = join(place.home, `bad.${store}`);
     if (store === "jsonl") put(file, fileText(headerText({ id: "bad", cwd: place.cwd }), one, two, "{not JSON", three));
     const call = { type: "toolCall", id: "t1", name: "read", arguments: {} };
     const earlier = serveHere(["--session", file, "--store", store, ...QUIET], { place });

@@ -1,8 +1,8 @@
 /** Whom hooks ask where several hosts share a session. */
 
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { type HereServer, type Json, serveHere, spawnServer } from "../support/server.ts";
-import { announced, held, knock, QUIET, request, said, sendTo, texts, turn, WISH } from "../support/shared-session.ts";
+import { type Guest, guestOf, held, QUIET, request, said, texts } from "../support/shared-session.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 const TREE = { capabilities: { hooks: [{ name: "session_before_tree" }] } };
@@ -13,8 +13,6 @@ async function guest(file: string, place: HereServer["place"], hooks: Json = {})
   await server.result("append", said("joined"));
   return server;
 }
-
-const answer = (server: HereServer, { id }: Json, result: Json): void => server.send({ jsonrpc: "2.0", id, result });
 
 test("of a host that registered for none, the holder's is asked, and its veto counts", async () => {
   const { file, holder, place } = await held();
@@ -27,7 +25,7 @@ test("of a host that registered for none, the holder's is asked, and its veto co
   // What the asked host reads meanwhile does not wait.
   holder.send(request(5, "get_state", { _meta: { hook: question.id } }));
   expect((await holder.reply(5)).result.leafId).not.toBe(id);
-  answer(holder, question, { cancel: true });
+  holder.answer(question.id, { cancel: true });
   expect((await moved).result).toMatchObject({ cancelled: true, reason: "hook" });
 });
 
@@ -38,7 +36,7 @@ test("of the holder's host that registered for none, those who joined are asked,
   const third = await guest(file, place, TREE);
   const [{ id }] = (await holder.result("get_entries")).entries;
   const moved = holder.request("branch", { entryId: id });
-  answer(second, await second.next(), { summary: { summary: "Asked." } });
+  second.answer((await second.next()).id, { summary: { summary: "Asked." } });
   expect((await moved).result).toMatchObject({ cancelled: false, summaryEntryId: expect.any(String) });
   expect(third.events).toEqual([]);
 });
@@ -53,7 +51,7 @@ test("in the place of one that ends, the next is asked, and where there is none 
   const moved = holder.request("branch", { entryId: entries[0].id });
   await dying.next();
   dying.process.kill("SIGKILL");
-  answer(next, await next.next(), {});
+  next.answer((await next.next()).id, {});
   expect((await moved).result).toMatchObject({ cancelled: false, leafId: entries[0].id });
   const again = holder.request("branch", { entryId: entries[1].id });
   await next.next();
@@ -86,7 +84,7 @@ test("who is asked hears whose leaf is meant, which may be another than its own"
   holder.send(request(5, "get_state", { _meta }), request(6, "get_context", { _meta, leafId }));
   expect((await holder.reply(5)).result).toMatchObject({ leafId: sharedLeafId });
   expect((await holder.reply(6)).result.messages.at(-1).content).toBe("joined");
-  answer(holder, question, {});
+  holder.answer(question.id, {});
   expect((await moved).result).toMatchObject({ cancelled: false, leafId: id });
 });
 
@@ -100,7 +98,7 @@ test("who joined is asked in the same words, and for its own command without the
   const question = await asked.next();
   const client = { id: expect.any(String), name: "an editor", pid: process.pid };
   expect(question.params).toMatchObject({ sessionId: "shared", leafId, head: "editing", client });
-  answer(asked, question, {});
+  asked.answer(question.id, {});
   await moved;
   const own = await asked.result("get_state");
   asked.send(request(5, "branch", { entryId: entries[0].id }));
@@ -108,7 +106,7 @@ test("who joined is asked in the same words, and for its own command without the
   expect(second.params).toMatchObject({ sessionId: "shared", leafId: own.leafId });
   expect(second.params).not.toHaveProperty("head");
   expect(second.params).not.toHaveProperty("client");
-  answer(asked, second, {});
+  asked.answer(second.id, {});
   expect((await asked.reply(5)).result).toMatchObject({ cancelled: false });
 });
 
@@ -125,42 +123,31 @@ test("who joined and is asked can read at once, also behind writes of its own th
   );
   expect((await asked.reply(6)).result.entryCount).toBe(entries.length);
   expect((await asked.reply(7)).result.ok).toBe(true);
-  answer(asked, question, {});
+  asked.answer(question.id, {});
   expect((await moved).result).toMatchObject({ cancelled: false });
   expect((await asked.reply(5)).result.entryIds).toHaveLength(1);
 });
 
 /** A process that joined, registered for the hook and says nothing any more. */
-async function stopped(file: string): Promise<{ heard: () => string }> {
-  const announcement = await announced(file);
-  const socket = await knock(announcement, file);
-  onTestFinished(() => void socket.destroy());
-  let heard = "";
-  socket.on("data", (bytes) => {
-    heard += bytes;
-  });
-  sendTo(socket, { attach: { ...WISH, token: announcement.token, hooks: ["session_before_tree"] } });
-  while (!heard.includes('"attached"')) await turn();
-  return { heard: () => heard };
-}
+const stopped = (file: string): Promise<Guest> => guestOf(file, { hooks: ["session_before_tree"] });
 
 const LIMIT = ["--holder-timeout", "60"];
 
 describe("of those who joined, one that is stopped", () => {
   test("is passed over like one that is gone, until it says a word", async () => {
     const { file, holder, place } = await held([...QUIET, ...LIMIT]);
-    const { heard } = await stopped(file);
+    const { hear } = await stopped(file);
     const next = await guest(file, place, TREE);
     const [{ id }] = (await holder.result("get_entries")).entries;
     const moved = holder.request("branch", { entryId: id });
-    answer(next, await next.next(), {});
+    next.answer((await next.next()).id, {});
     expect((await moved).result).toMatchObject({ cancelled: false, leafId: id });
-    expect(heard()).toMatch(/"ping":true.*"withdraw":1/s);
+    expect(await hear('"withdraw":1')).toContain('"ping":true');
     // The next time, it is not waited for at all.
     const again = holder.request("branch", { entryId: null });
-    answer(next, await next.next(), {});
+    next.answer((await next.next()).id, {});
     expect((await again).result).toMatchObject({ cancelled: false, leafId: null });
-    expect(heard().split('"ask"')).toHaveLength(2);
+    expect((await hear("")).split('"ask"')).toHaveLength(2);
   });
 
   test("and was asked alone leaves the command undone", async () => {
@@ -174,10 +161,10 @@ describe("of those who joined, one that is stopped", () => {
     const { file, holder, place } = await held();
     const caller = await guest(file, place);
     const third = await guest(file, place, { leaf: "own", head: "third" });
-    const { heard } = await stopped(file);
+    const { hear } = await stopped(file);
     const { entries } = await holder.result("get_entries");
     caller.send(request("moves", "branch", { entryId: entries[0].id }), request("waits", "append", said("after")));
-    while (!heard().includes('"ask":1')) await turn();
+    await hear('"ask":1');
     expect((await third.result("append", said("third"))).entryIds).toHaveLength(1);
     expect((await holder.result("append", said("holder"))).entryIds).toHaveLength(1);
     expect((await texts(holder)).slice(-2)).toEqual(["third", "holder"]);
@@ -192,7 +179,7 @@ test("a host that takes its time is waited for while its server says that it liv
   const moved = holder.request("branch", { entryId: id });
   const question = await asked.next();
   await new Promise((resolve) => setTimeout(resolve, 450));
-  answer(asked, question, {});
+  asked.answer(question.id, {});
   expect((await moved).result).toMatchObject({ cancelled: false, leafId: id });
 });
 
@@ -204,7 +191,7 @@ test("while a host is asked about its own command, the others' are done, and a m
   holder.send(request(5, "branch", { entryId: id }), request(6, "append", said("behind")));
   const question = await holder.next();
   const { leafId } = await other.result("append", said("meanwhile"));
-  answer(holder, question, {});
+  holder.answer(question.id, {});
   expect((await holder.reply(5)).error.data).toMatchObject({ name: "content_modified", leafId });
   expect((await holder.reply(6)).result.entryIds).toHaveLength(1);
   expect((await texts(other)).slice(-2)).toEqual(["meanwhile", "behind"]);

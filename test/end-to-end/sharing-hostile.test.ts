@@ -3,7 +3,7 @@
 import { readdirSync, readFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { Entrance } from "../../src/core/ports/attach.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { isLock, type Locks, lockWith } from "../../src/storage/locks/contract.ts";
@@ -16,6 +16,7 @@ import {
   announced,
   type FalseHolder,
   framed,
+  guestOf,
   held,
   joined,
   knock,
@@ -23,35 +24,36 @@ import {
   request,
   said,
   sendTo,
+  stopClocks,
   texts,
   turn,
+  turns,
+  two,
   WISH,
 } from "../support/shared-session.ts";
 import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
-test.each(["os", "sync"])(
-  "what a dead holder left outside the index can be read by those who join the next (%s)",
-  SYSTEM,
-  async (durability) => {
-    const place = temporaryPlace();
-    const file = join(place.home, "dead.v2");
-    const dead = serveHere(["--session", file, "--store", "v2", ...QUIET], { place });
-    await dead.result("append", said("indexed"));
-    const index = join(file, "index", readdirSync(join(file, "index"))[0]);
-    const before = statSync(index).size;
-    await dead.result("append", said("found"));
-    await dead.finish();
-    truncateSync(index, before);
-    const next = serveHere(["--session", file, ...QUIET, "--durability", durability], { place });
-    // It takes the lock and writes nothing.
-    expect((await next.failure("append", { ...said("no"), expectedLeafId: null })).data.name).toBe("content_modified");
-    await announced(file);
-    const other = serveHere(["--session", file, "--durability", durability], { place });
-    expect(await texts(other)).toEqual(["indexed", "found"]);
-    await other.result("append", said("joined"));
-    expect(await texts(next)).toEqual(["indexed", "found", "joined"]);
-  },
-);
+/** The entries that a server has told its host of. */
+const appended = ({ events }: HereServer): string[] =>
+  events.flatMap(({ method, params }) => (method === "session_append" ? params.entryIds : []));
+
+test("what a dead holder left outside the index can be read by those who join the next", SYSTEM, async () => {
+  const { file, place, first: dead, second } = await two("v2", QUIET);
+  await second.finish();
+  const index = join(file, "index", readdirSync(join(file, "index"))[0]);
+  const before = statSync(index).size;
+  await dead.result("append", said("found"));
+  await dead.finish();
+  truncateSync(index, before);
+  const next = serveHere(["--session", file, ...QUIET], { place });
+  // It takes the lock and writes nothing.
+  expect((await next.failure("append", { ...said("no"), expectedLeafId: null })).data.name).toBe("content_modified");
+  await announced(file);
+  const other = serveHere(["--session", file], { place });
+  expect(await texts(other)).toEqual(["first", "second", "found"]);
+  await other.result("append", said("joined"));
+  expect(await texts(next)).toEqual(["first", "second", "found", "joined"]);
+});
 
 describe("a holder that was joined and says", () => {
   const message = (value: unknown): string => framed(JSON.stringify(value));
@@ -83,7 +85,7 @@ describe("a holder that was joined and says", () => {
     const write = other.request("append", said("once"));
     await asked("once");
     // Whatever was said is read before the end.
-    for (let turns = 0; turns < 20; turns++) await turn();
+    await turns(20);
     await end();
     expect((await write).result.entryIds).toHaveLength(1);
     const { entries } = await other.result("get_entries");
@@ -97,8 +99,7 @@ describe("a holder that was joined and says", () => {
 
   test("a reply twice is answered once", async () => {
     const { other, end } = await joined({ answer: framed(good) + framed(good) });
-    other.send({ jsonrpc: "2.0", id: 1, method: "append", params: said("lied") });
-    other.send({ jsonrpc: "2.0", id: 2, method: "get_state" });
+    other.send(request(1, "append", said("lied")), request(2, "get_state"));
     expect([(await other.reply(1)).result.entryIds, (await other.reply(2)).error]).toEqual([["x"], undefined]);
     await end();
     expect((await other.finish()).messages.filter(({ id }) => id === 1)).toEqual([]);
@@ -130,46 +131,32 @@ describe("a holder that was joined and says", () => {
     const { entryIds } = (await write).result;
     expect((await other.result("get_entry", { entryId: entryIds[0] })).entry.parentId).toBe(leafId);
   });
-
-  test("nothing, and lives, is not robbed: what it was asked fails after 30 s, and may be sent again", async () => {
-    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
-    onTestFinished(() => void vi.useRealTimers());
-    const { other, asked, end } = await joined();
-    const write = other.request("append", { ...said("once"), idempotencyKey: "k" });
-    await asked("once");
-    await vi.advanceTimersByTimeAsync(40_000);
-    expect((await write).error.data).toMatchObject({ name: "outcome_unknown", retryable: true, holder: { pid: 1 } });
-    expect(await texts(other)).toContain("held");
-    const again = other.request("append", { ...said("once"), idempotencyKey: "k" });
-    await end();
-    expect((await again).result.entryIds).toHaveLength(1);
-    expect((await texts(other)).filter((text) => text === "once")).toHaveLength(1);
-  });
 });
 
-test("how long a holder may say nothing can be set, and what was asked behind is answered then", async () => {
-  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
-  onTestFinished(() => void vi.useRealTimers());
+test("a holder that says nothing for as long as is set is not robbed: what it was asked fails, and may be sent again", async () => {
+  stopClocks("setInterval", "performance");
   const { other, asked, end } = await joined({ args: ["--holder-timeout", "3000"] });
-  other.send(request(1, "append", said("once")), request(2, "get_state"), request(3, "list_heads"));
+  const once = { ...said("once"), idempotencyKey: "k" };
+  other.send(request(1, "append", once), request(2, "get_state"), request(3, "list_heads"));
   await asked("once");
   await vi.advanceTimersByTimeAsync(4000);
-  const { error } = await other.reply(1);
-  expect([error.data.name, error.message]).toEqual([
-    "outcome_unknown",
-    expect.stringContaining("said nothing for 3 s"),
-  ]);
+  const { data, message } = (await other.reply(1)).error;
+  expect(data).toMatchObject({ name: "outcome_unknown", retryable: true, holder: { pid: 1 } });
+  expect(message).toContain("said nothing for 3 s");
   expect((await other.reply(2)).result.holder).toMatchObject({ pid: 1 });
   await vi.advanceTimersByTimeAsync(4000);
   // Of what only reads nothing is in doubt.
   expect((await other.reply(3)).error.data).toMatchObject({ name: "session_locked", retryable: true });
+  expect(await texts(other)).toContain("held");
+  const again = other.request("append", once);
   await end();
+  expect((await again).result.entryIds).toHaveLength(1);
+  expect((await texts(other)).filter((text) => text === "once")).toHaveLength(1);
 });
 
 test("who is told to end answers what a silent holder does not", async () => {
   const { other, asked, end } = await joined();
-  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-  onTestFinished(() => void vi.useRealTimers());
+  stopClocks("setTimeout");
   other.send(request(1, "append", said("once")), request(2, "get_state"));
   await asked("once");
   other.stop();
@@ -187,35 +174,28 @@ test("who is told to end answers what a silent holder does not", async () => {
 
 test("who asks a holder and does not read is not heard any more, and loses no answer", SYSTEM, async () => {
   const { file } = await held();
-  const announcement = await announced(file);
-  const socket = await knock(announcement, file);
-  sendTo(socket, { attach: { ...WISH, token: announcement.token } });
+  const { socket, say, hear } = await guestOf(file);
+  socket.pause();
   // Each is answered by a refusal that names it.
   const name = "x".repeat(100_000);
-  for (let call = 1; call <= 150; call++) sendTo(socket, { call, name, params: {} });
+  for (let call = 1; call <= 150; call++) say({ call, name, params: {} });
   for (let still = 0, length = -1; still < 500; still++) {
     await turn();
     if (socket.writableLength !== length) still = 0;
     length = socket.writableLength;
   }
   expect(socket.writableLength).toBeGreaterThan(4_000_000);
-  const replies: number[] = [];
-  let heard = "";
-  for await (const piece of socket) {
-    heard += piece;
-    let end = 0;
-    // A number is whole when something comes after it.
-    for (const match of heard.matchAll(/"reply":(\d+)\D/g)) {
-      replies.push(Number(match[1]));
-      end = match.index + match[0].length;
-    }
-    heard = heard.slice(Math.max(end, heard.length - 30));
-    if (replies.at(-1) === 150) break;
-  }
+  socket.resume();
+  const replies = [...(await hear('"reply":150,')).matchAll(/"reply":(\d+),/g)].map(([, number]) => Number(number));
   expect(replies).toEqual(Array.from({ length: 150 }, (_, n) => n + 1));
 });
 
 describe("what a server promised holds for what it asks of a holder that did not:", () => {
+  async function guest(...args: string[]): Promise<HereServer> {
+    const { file, place } = await held();
+    return serveHere(["--session", file, ...QUIET, ...args], { place });
+  }
+
   test("--confine", async () => {
     const { file, place } = await held();
     const other = serveHere(["--session", file, ...QUIET, "--allow-path", place.home], { place });
@@ -225,37 +205,31 @@ describe("what a server promised holds for what it asks of a holder that did not
     const merge = { from: "leaf", otherPath: outside, summary: "s" };
     // No holder reads another session for a guest, wherever that is.
     expect((await other.failure("merge_branch", merge)).data.name).toBe("session_locked");
-    expect((await other.failure("export_session", { format: "jsonl", outputPath: `${outside}.out` })).data.name).toBe(
-      "path_outside_root",
-    );
+    const exported = await other.failure("export_session", { format: "jsonl", outputPath: `${outside}.out` });
+    expect(exported.data.name).toBe("path_outside_root");
   });
 
   test("--read-only", async () => {
-    const { file, place } = await held();
-    const other = serveHere(["--session", file, ...QUIET, "--read-only"], { place });
+    const other = await guest("--read-only");
     expect((await other.failure("append", said("no"))).data.name).toBe("read_only");
     expect(await other.result("get_state")).not.toHaveProperty("holder");
     expect((await texts(other)).at(-1)).toBe("held");
   });
 
   test("--max-message-bytes", async () => {
-    const { file, place } = await held();
-    const other = serveHere(["--session", file, ...QUIET, "--max-message-bytes", "2000"], { place });
+    const other = await guest("--max-message-bytes", "2000");
     await other.result("append", said("small"));
     expect((await other.failure("append", said("x".repeat(3000)))).message).toMatch(/2,?000/);
     expect((await texts(other)).at(-1)).toBe("small");
   });
 
   test("--hook-timeout", async () => {
-    const { file, place } = await held();
-    const other = serveHere(["--session", file, ...QUIET, "--hook-timeout", "20"], { place });
+    const other = await guest("--hook-timeout", "20");
     await other.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
     await other.result("append", said("joined"));
     const { entries } = await other.result("get_entries");
-    expect(await other.result("branch", { entryId: entries[0].id })).toMatchObject({
-      cancelled: true,
-      reason: "hook_timeout",
-    });
+    const moved = await other.result("branch", { entryId: entries[0].id });
+    expect(moved).toMatchObject({ cancelled: true, reason: "hook_timeout" });
   });
 });
 
@@ -308,14 +282,11 @@ acrossTiers(test, ["jsonl", "v2"])(
     const { entryIds } = await other.result("append", said("mine"));
     const attached = { epoch: 1, client: "x", pid: 1 };
     for (const stream of streams) stream.end(framed(JSON.stringify({ attached, leafId, lastId: leafId })));
-    for (let turns = 0; turns < 50; turns++) await turn();
+    await turns(50);
     entrance?.abandon();
     await other.result("append", said("more"));
     await other.result("get_state");
-    const told = other.events
-      .filter(({ method }) => method === "session_append")
-      .flatMap(({ params }) => params.entryIds);
-    expect(told.filter((id) => id === entryIds[0])).toEqual(entryIds);
+    expect(appended(other).filter((id) => id === entryIds[0])).toEqual(entryIds);
     expect((await other.result("list_clients")).clients).toHaveLength(1);
   },
 );
@@ -324,7 +295,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (st
   /** A server whose locks say, before they are released, what is announced beside the session then. */
   async function holding(args: string[] = []) {
     const place = temporaryPlace();
-    const file = join(place.home, store === "v2" ? "s.v2" : "s.jsonl");
+    const file = join(place.home, `s.${store}`);
     const real = makeLocks({ disk: realDisk, stateFolder: place.home, client: "a holder", now: () => "" });
     const left: (string[] | null)[] = [];
     const locks: Locks = {
@@ -373,8 +344,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (st
   });
 
   test("is found again after somebody cleared the folder in which that is said", async () => {
-    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
-    onTestFinished(() => void vi.useRealTimers());
+    stopClocks("setInterval");
     const { server, file, place } = await holding();
     const guest = serveHere(["--session", file, ...QUIET], { place });
     await guest.result("append", said("shared"));
@@ -400,13 +370,11 @@ describe("a host is told once of an entry", () => {
       const entries = entryIds.map((id) => ({ id }));
       say({ event: "session_append", leafId: entryIds.at(-1), payload: { entryIds, origin: "peer", entries } });
     };
-    const heard = (): string[] =>
-      other.events.filter(({ method }) => method === "session_append").flatMap(({ params }) => params.entryIds);
     const until = async (isSo: (state: Json) => boolean): Promise<void> => {
       while (!isSo(await other.result("get_state"))) await turn();
     };
     await until(({ holder }) => holder !== undefined);
-    return { other, lock, write, tell, heard, end, succeed, until };
+    return { other, lock, write, tell, heard: () => appended(other), end, succeed, until };
   }
 
   test("of which a holder told that dies while the file has another name", async () => {
@@ -415,7 +383,7 @@ describe("a host is told once of an entry", () => {
     const id = await write("told");
     tell(id);
     // It is told of, and not read here yet.
-    for (let turns = 0; turns < 50; turns++) await turn();
+    await turns(50);
     renameSync(sessionFile, `${sessionFile}.away`);
     await end();
     await until(({ holder }) => holder === undefined);
@@ -447,7 +415,7 @@ test("a payload of a holder ends no line, and takes the place of nothing that th
   });
   const write = other.request("append", said("joined"));
   await asked("joined");
-  for (let turns = 0; turns < 20; turns++) await turn();
+  await turns(20);
   await end();
   await write;
   const { params } = other.events.find(({ params: { newLeafId } }) => newLeafId === "a") as Json;
@@ -460,7 +428,7 @@ describe("a holder that lets in and leaves", () => {
     const { other, entered, end } = await joined({ leaves: true });
     await other.result("initialize");
     while (entered() === 0) await turn();
-    for (let turns = 0; turns < 200; turns++) await turn();
+    await turns(200);
     expect(entered()).toBe(1);
     await end();
     expect((await other.result("append", said("free"))).entryIds).toHaveLength(1);
@@ -470,19 +438,18 @@ describe("a holder that lets in and leaves", () => {
     const { other, entered, succeed, end } = await joined({ leaves: true });
     await other.result("initialize");
     while (entered() === 0) await turn();
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-    onTestFinished(() => void vi.useRealTimers());
+    stopClocks("setTimeout", "performance");
     for (let now = 0; now < 18_000; now += 50) {
       const before = entered();
       await vi.advanceTimersByTimeAsync(50);
-      for (let turns = 0; turns < 10; turns++) await turn();
+      await turns(10);
       if (entered() > before) succeed().catch(() => {});
     }
     expect(entered()).toBeLessThan(40);
     const write = other.request("append", said("no"));
     for (let now = 0; now < 20_000; now += 500) {
       await vi.advanceTimersByTimeAsync(500);
-      for (let turns = 0; turns < 10; turns++) await turn();
+      await turns(10);
     }
     expect((await write).error.data.name).toMatch(/session_locked|outcome_unknown/);
     await end();
@@ -494,15 +461,14 @@ describe("a holder that lets in and leaves", () => {
       says: '{"ping":true}',
       args: ["--holder-timeout", "500"],
     });
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "performance"] });
-    onTestFinished(() => void vi.useRealTimers());
+    stopClocks("setTimeout", "setInterval", "performance");
     let answer: Json;
     void other.request("append", said("no")).then((reply) => {
       answer = reply;
     });
     let [now, seen] = [0, 0];
     for (; !answer && now < 2000; now += 50) {
-      for (let turns = 0; turns < 10; turns++) await turn();
+      await turns(10);
       if (entered() > seen) succeed().catch(() => {});
       seen = entered();
       await vi.advanceTimersByTimeAsync(50);
@@ -518,19 +484,12 @@ describe("a holder that lets in and leaves", () => {
 test("who has not shown the token is heard up to 256 KiB, and who has says more", async () => {
   const { file } = await held();
   const announcement = await announced(file);
-  const attach = { ...WISH, token: announcement.token };
   const stranger = await knock(announcement, file);
-  sendTo(stranger, { attach: { ...attach, more: "x".repeat(300_000) } });
+  sendTo(stranger, { attach: { ...WISH, token: announcement.token, more: "x".repeat(300_000) } });
   let heard = "";
   for await (const piece of stranger) heard += piece;
   expect(heard).toBe("");
-  const guest = await knock(announcement, file);
-  sendTo(guest, { attach });
-  sendTo(guest, { call: 1, name: "append", params: said("x".repeat(300_000)) });
-  for await (const piece of guest) {
-    heard += piece;
-    if (heard.includes('"reply":1')) break;
-  }
-  expect(heard).toContain('"reply":1,');
-  expect(heard).toContain('"result"');
+  const { say, hear } = await guestOf(file);
+  say({ call: 1, name: "append", params: said("x".repeat(300_000)) });
+  expect(await hear('"reply":1,')).toContain('"result"');
 });

@@ -5,27 +5,39 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, utimesSync,
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { user } from "../support/drafts.ts";
+import { put } from "../support/lifecycle.ts";
 import { fileText, userText } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
 import { MKFIFO } from "../support/programs.ts";
 import { HereLives, type HereLivesOptions, imprint, readPlainly, sessionFiles } from "../support/proof.ts";
 import { type Json, type Place, serveHere, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
-import { SWEEP, SYSTEM } from "../support/tiers.ts";
+import { SYSTEM } from "../support/tiers.ts";
 
 function placeWith(variables: (home: string) => Record<string, string>): Place {
   const place = temporaryPlace();
   return { ...place, variables: { ...place.variables, ...variables(place.home) } };
 }
 
-/** The folder a new session's file goes to. */
-async function folderOf(options: HereLivesOptions, args: string[] = []): Promise<string> {
+interface Started {
+  readonly lives: HereLives;
+  readonly wire: Wire;
+  readonly state: Json;
+}
+
+/** A server in a place, and the state that it begins with. */
+async function started(args: string[], options: HereLivesOptions = {}): Promise<Started> {
   const lives = new HereLives(options);
   const wire = await lives.start(args);
+  return { lives, wire, state: await wire.result("get_state") };
+}
+
+/** The folder a new session's file goes to. */
+async function folderOf(options: HereLivesOptions, args: string[] = []): Promise<string> {
+  const { lives, wire, state } = await started(args, options);
   await wire.result("append", { entries: [user("hello")] });
-  const { sessionFile } = await wire.result("get_state");
-  expect(readPlainly(sessionFile)).toHaveLength(2);
+  expect(readPlainly(state.sessionFile)).toHaveLength(2);
   await lives.end();
-  return dirname(sessionFile);
+  return dirname(state.sessionFile);
 }
 
 let made = 0;
@@ -34,10 +46,9 @@ let made = 0;
 function sessionIn(folder: string, cwd: string, more: Json = {}): { file: string; id: string; text: string } {
   const id = more.id ?? `01991f6e-0000-7000-9000-${String(++made).padStart(12, "0")}`;
   const text = `says ${id}`;
-  mkdirSync(folder, { recursive: true });
-  const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
   const header = { type: "session", version: 3, id, timestamp: "2026-01-24T16:22:26.831Z", cwd, ...more };
-  writeFileSync(file, fileText(JSON.stringify(header), userText("a0000001", null, text)));
+  const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
+  put(file, fileText(JSON.stringify(header), userText("a0000001", null, text)));
   utimesSync(file, 1_700_000_000 + ++made, 1_700_000_000 + made);
   return { file, id, text };
 }
@@ -95,8 +106,7 @@ describe("sessions lie", () => {
   });
 
   test("nowhere with --no-session", async () => {
-    const lives = new HereLives();
-    const wire = await lives.start(["--no-session"]);
+    const { lives, wire } = await started(["--no-session"]);
     await wire.result("append", { entries: [user("hello")] });
     expect(await wire.result("get_state")).toMatchObject({ sessionFile: null, persisted: false, entryCount: 1 });
     await wire.result("clone");
@@ -117,13 +127,11 @@ describe("--continue", () => {
     sessionIn(folder, other);
     sessionIn(folder, `${project}/c`);
     for (const flag of ["--continue", "-c"]) {
-      const lives = new HereLives({ place: { ...place, cwd: project } });
-      const wire = await lives.start([flag]);
-      expect(await wire.result("get_state")).toMatchObject({ sessionId: mine.id, sessionFile: mine.file });
+      const { lives, state } = await started([flag], { place: { ...place, cwd: project } });
+      expect(state).toMatchObject({ sessionId: mine.id, sessionFile: mine.file });
       await lives.end();
     }
-    const theirs = new HereLives({ place: { ...place, cwd: other } });
-    expect((await (await theirs.start(["-c"])).result("get_state")).cwd).toBe(other);
+    expect((await started(["-c"], { place: { ...place, cwd: other } })).state.cwd).toBe(other);
   });
 
   test("picks from a flat folder by the header, past files that are no sessions", async () => {
@@ -131,36 +139,27 @@ describe("--continue", () => {
     const folder = join(place.home, "flat");
     const mine = sessionIn(folder, place.cwd);
     sessionIn(folder, "/elsewhere");
-    writeFileSync(join(folder, "notes.jsonl"), "not a session\n");
-    writeFileSync(join(folder, "empty.jsonl"), "");
-    writeFileSync(
-      join(folder, ".hidden.jsonl"),
-      fileText(JSON.stringify({ type: "session", id: "x", cwd: place.cwd })),
-    );
+    put(join(folder, "notes.jsonl"), "not a session\n");
+    put(join(folder, "empty.jsonl"), "");
+    put(join(folder, ".hidden.jsonl"), fileText(JSON.stringify({ type: "session", id: "x", cwd: place.cwd })));
     mkdirSync(join(folder, "folder.jsonl"));
-    const lives = new HereLives({ place });
-    const wire = await lives.start(["--session-dir", folder, "--continue"]);
-    expect((await wire.result("get_state")).sessionId).toBe(mine.id);
+    const { state } = await started(["--session-dir", folder, "--continue"], { place });
+    expect(state.sessionId).toBe(mine.id);
   });
 
   test("without a session of this directory begins a new one", async () => {
     const place = temporaryPlace();
     const folder = join(place.home, "flat");
     const theirs = sessionIn(folder, "/elsewhere");
-    const lives = new HereLives({ place });
-    const wire = await lives.start(["--session-dir", folder, "--continue", "--name", "new", "--session-id", "mine-1"]);
-    expect(await wire.result("get_state")).toMatchObject({ sessionId: "mine-1", sessionName: "new", persisted: false });
+    const named = ["--name", "new", "--session-id", "mine-1"];
+    const { lives, state } = await started(["--session-dir", folder, "--continue", ...named], { place });
+    expect(state).toMatchObject({ sessionId: "mine-1", sessionName: "new", persisted: false });
     await lives.end();
     expect(sessionFiles(folder)).toEqual([theirs.file]);
   });
 });
 
 describe("--session", () => {
-  async function opened(place: Place, args: string[]): Promise<{ lives: HereLives; wire: Wire }> {
-    const lives = new HereLives({ place });
-    return { lives, wire: await lives.start(args) };
-  }
-
   test("opens by path, relative path, id and the beginning of an id", async () => {
     const place = temporaryPlace();
     const folder = join(place.home, ".pi/agent/sessions/--elsewhere--");
@@ -168,7 +167,7 @@ describe("--session", () => {
     sessionIn(folder, "/elsewhere", { id: "abd-2" });
     const before = imprint(one.file);
     for (const name of [one.file, join("..", one.file.slice(place.home.length)), "abc-1", "abc"]) {
-      const { lives, wire } = await opened(place, ["--session", name]);
+      const { lives, wire } = await started(["--session", name], { place });
       expect(await said(wire), name).toEqual([one.text]);
       const [start] = wire.events;
       expect(start).toMatchObject({ method: "session_start", params: { reason: "startup", sessionFile: one.file } });
@@ -184,16 +183,20 @@ describe("--session", () => {
       ["new.jsonl", join(place.cwd, "new.jsonl")],
       [join(place.home, "deep/er/new"), join(place.home, "deep/er/new")],
     ]) {
-      const { lives, wire } = await opened(place, ["--session", given, "--session-id", "mine-1", "--name", "early"]);
-      const state = { sessionId: "mine-1", sessionFile: file, sessionName: "early", persisted: false, cwd: place.cwd };
-      expect(await wire.result("get_state")).toMatchObject(state);
+      const named = ["--session-id", "mine-1", "--name", "early"];
+      const { lives, wire, state } = await started(["--session", given, ...named], { place });
+      const expected = {
+        sessionId: "mine-1",
+        sessionFile: file,
+        sessionName: "early",
+        persisted: false,
+        cwd: place.cwd,
+      };
+      expect(state).toMatchObject(expected);
       expect(existsSync(file)).toBe(false);
       await wire.result("append", { entries: [user("hello")] });
-      expect(readPlainly(file)).toMatchObject([
-        { type: "session", id: "mine-1" },
-        { name: "early" },
-        { type: "message" },
-      ]);
+      const lines = [{ type: "session", id: "mine-1" }, { name: "early" }, { type: "message" }];
+      expect(readPlainly(file)).toMatchObject(lines);
       expect(statSync(file).mode & 0o777).toBe(0o600);
       await lives.end();
     }
@@ -202,13 +205,13 @@ describe("--session", () => {
   test("of an existing session does not take the id, the name and the model of the command line", async () => {
     const place = temporaryPlace();
     const empty = sessionIn(join(place.home, "s"), place.cwd, { id: "empty" });
-    writeFileSync(empty.file, fileText(JSON.stringify({ type: "session", version: 3, id: "empty", cwd: place.cwd })));
+    put(empty.file, fileText(JSON.stringify({ type: "session", version: 3, id: "empty", cwd: place.cwd })));
     const full = sessionIn(join(place.home, "s"), place.cwd, { id: "full" });
     for (const { file, id } of [empty, full]) {
       const before = imprint(file);
       const more = ["--session-id", "other", "--name", "n", "--provider", "p", "--model", "m", "--thinking", "high"];
-      const { lives, wire } = await opened(place, ["--session", file, ...more]);
-      expect(await wire.result("get_state")).toMatchObject({ sessionId: id, sessionName: null, model: null });
+      const { lives, state } = await started(["--session", file, ...more], { place });
+      expect(state).toMatchObject({ sessionId: id, sessionName: null, model: null });
       await lives.end();
       expect(imprint(file)).toEqual(before);
     }
@@ -218,8 +221,8 @@ describe("--session", () => {
     const place = temporaryPlace();
     const one = sessionIn(join(place.home, "s"), place.cwd);
     const before = imprint(one.file);
-    const { lives, wire } = await opened(place, ["--session", one.file, "--read-only"]);
-    expect(await wire.result("get_state")).toMatchObject({ readOnly: true, persisted: true });
+    const { lives, wire, state } = await started(["--session", one.file, "--read-only"], { place });
+    expect(state).toMatchObject({ readOnly: true, persisted: true });
     expect(await said(wire)).toEqual([one.text]);
     for (const [method, params] of [
       ["append", { entries: [user("x")] }],
@@ -235,35 +238,26 @@ describe("--session", () => {
   });
 });
 
-describe("--fork", () => {
-  test("starts in a fork by path or id and leaves the source alone", async () => {
-    const place = temporaryPlace();
-    const folder = join(place.home, ".pi/agent/sessions/--elsewhere--");
-    const source = sessionIn(folder, "/elsewhere", { id: "source-1" });
-    const before = imprint(source.file);
-    for (const name of [source.file, "source-1", "source"]) {
-      const lives = new HereLives({ place });
-      const wire = await lives.start(["--fork", name]);
-      const state = await wire.result("get_state");
-      expect(state).toMatchObject({ parentSession: source.file, persisted: true, cwd: "/elsewhere", entryCount: 1 });
-      expect(state.sessionFile).not.toBe(source.file);
-      expect(await said(wire)).toEqual([source.text]);
-      expect(readPlainly(state.sessionFile)).toHaveLength(2);
-      await lives.end();
-    }
-    expect(imprint(source.file)).toEqual(before);
-  });
-
-  test("takes the id and the name of the command line", async () => {
-    const place = temporaryPlace();
-    const source = sessionIn(join(place.home, "s"), place.cwd);
-    const lives = new HereLives({ place });
-    const wire = await lives.start(["--fork", source.file, "--session-id", "mine-1", "--name", "a\nfork"]);
-    const state = await wire.result("get_state");
-    expect(state).toMatchObject({ sessionId: "mine-1", sessionName: "a fork", parentSession: source.file });
-    await lives.kill();
-    expect(readPlainly(state.sessionFile).at(-1)).toMatchObject({ type: "session_info", name: "a fork" });
-  });
+test("--fork starts in a fork by path or id, takes id and name, and leaves the source alone", async () => {
+  const place = temporaryPlace();
+  const folder = join(place.home, ".pi/agent/sessions/--elsewhere--");
+  const source = sessionIn(folder, "/elsewhere", { id: "source-1" });
+  const before = imprint(source.file);
+  for (const name of [source.file, "source-1", "source"]) {
+    const { lives, wire, state } = await started(["--fork", name], { place });
+    const forked = { parentSession: source.file, persisted: true, cwd: "/elsewhere", entryCount: 1 };
+    expect(state).toMatchObject(forked);
+    expect(state.sessionFile).not.toBe(source.file);
+    expect(await said(wire)).toEqual([source.text]);
+    expect(readPlainly(state.sessionFile)).toHaveLength(2);
+    await lives.end();
+  }
+  const args = ["--fork", source.file, "--session-id", "mine-1", "--name", "a\nfork"];
+  const { lives, state } = await started(args, { place });
+  expect(state).toMatchObject({ sessionId: "mine-1", sessionName: "a fork", parentSession: source.file });
+  await lives.kill();
+  expect(readPlainly(state.sessionFile).at(-1)).toMatchObject({ type: "session_info", name: "a fork" });
+  expect(imprint(source.file)).toEqual(before);
 });
 
 describe("a session that cannot be opened at start", needs(MKFIFO), () => {
@@ -271,9 +265,9 @@ describe("a session that cannot be opened at start", needs(MKFIFO), () => {
     const folder = join(place.home, "s");
     sessionIn(folder, place.cwd, { id: "twin-1" });
     sessionIn(folder, place.cwd, { id: "twin-2" });
-    writeFileSync(join(folder, "notes.txt"), "these are\nprivate notes\n");
-    writeFileSync(join(folder, "empty.jsonl"), "");
-    writeFileSync(join(folder, "other.jsonl"), '{"type":"other","id":"x"}\n');
+    put(join(folder, "notes.txt"), "these are\nprivate notes\n");
+    put(join(folder, "empty.jsonl"), "");
+    put(join(folder, "other.jsonl"), '{"type":"other","id":"x"}\n');
     mkdirSync(join(folder, "folder.jsonl"));
     execFileSync("mkfifo", [join(folder, "fifo.jsonl")]);
     return [
@@ -296,20 +290,16 @@ describe("a session that cannot be opened at start", needs(MKFIFO), () => {
     for (const [what, args, name] of wrong(place)) {
       const lives = new HereLives({ place });
       const wire = await lives.start(args);
-      const first = await wire.failure("get_state");
-      expect(first.data.name, what).toBe(name);
+      expect((await wire.failure("append", { entries: [user("x")] })).data.name, what).toBe(name);
       expect(wire.events, "there is no session to tell of").toEqual([]);
-      for (const method of ["get_messages", "clone"]) expect((await wire.failure(method)).data.name, what).toBe(name);
-      expect((await wire.failure("append", { entries: [user("x")] })).data.name).toBe(name);
       expect((await wire.result("initialize")).state).toBeNull();
-      expect(lives.said, what).toHaveLength(1);
-      expect(lives.said[0]).toMatch(/^[^\n]{10,}\.$/);
+      expect(lives.said, what).toEqual([expect.stringMatching(/^[^\n]{10,}\.$/)]);
       expect(lives.said[0]).not.toContain("private");
       // The failure of a switch leaves things as they are.
-      expect((await wire.failure("switch_session", { sessionPath: "nowhere.jsonl" })).data.name).toBe(
-        "session_not_found",
-      );
-      expect((await wire.failure("get_state")).data.name).toBe(name);
+      const lost = await wire.failure("switch_session", { sessionPath: "nowhere.jsonl" });
+      expect(lost.data.name).toBe("session_not_found");
+      for (const method of ["get_state", "get_messages", "clone"])
+        expect((await wire.failure(method)).data.name, what).toBe(name);
       await wire.result("switch_session", { sessionPath: one.file });
       expect(await said(wire)).toEqual([one.text]);
       expect(wire.events.map(({ method }) => method)).toEqual(["session_start"]);
@@ -318,31 +308,15 @@ describe("a session that cannot be opened at start", needs(MKFIFO), () => {
     }
   });
 
-  test("can be followed by a new one", async () => {
-    const lives = new HereLives();
-    const wire = await lives.start(["--session", "nothing-like-it"]);
-    const { sessionId } = await wire.result("new_session");
-    expect(await wire.result("get_state")).toMatchObject({ sessionId, entryCount: 0 });
-    await wire.result("append", { entries: [user("x")] });
-    await lives.end();
-    expect(sessionFiles(lives.place.home)).toHaveLength(1);
-  });
-
-  /** Wrong sessions that the program itself gets: the first few show it, and the others are opened in process above. */
-  async function programWith(from: number, to?: number): Promise<void> {
+  test("is one sentence on the standard error of the real program, which lives", SYSTEM, async () => {
     const place = temporaryPlace();
-    for (const [what, args, name] of wrong(place).slice(from, to)) {
+    for (const [what, args, name] of wrong(place).slice(0, 3)) {
       const server = spawnServer(args, "lines", place);
       expect((await server.failure("get_state")).data.name, what).toBe(name);
-      const { messages, status } = await server.finish();
-      expect([messages, status], what).toEqual([[], 0]);
+      expect(await server.finish(), what).toEqual({ messages: [], status: 0 });
       expect(server.stderr, what).toMatch(/^pi-session-server: [^\n]+\.\n$/);
     }
-  }
-
-  test("is one sentence on the standard error of the real program, which lives", SYSTEM, () => programWith(0, 3));
-
-  test("is one for each that is wrong", SWEEP, () => programWith(3));
+  });
 });
 
 test("--continue=top and top of list_sessions pass over forks, such as those of subagents", async () => {

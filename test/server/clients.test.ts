@@ -1,21 +1,18 @@
 /** Transcripts as the real clients of Pi's RPC mode send them, and what the clients together demand (Pi reference, 9). */
 
-import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
-import { createInterface } from "node:readline";
-import { Readable } from "node:stream";
 import { setImmediate } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { VERSION } from "../../src/version.ts";
-import { assistant, user } from "../support/drafts.ts";
+import { assistant, SPOKEN, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
+import { put } from "../support/lifecycle.ts";
 import {
   type HereServer,
   type Json,
   type Place,
   type SpawnedServer,
   serveHere,
-  serveInput,
   spawnServer,
   stopTimers,
   temporaryPlace,
@@ -34,8 +31,7 @@ function storedSession(place: Place, name = "old.jsonl"): string {
     user("Refactor auth.", { id: "c3d4e5f6", parentId: "b2c3d4e5" }),
     assistant("Done.", { id: "d4e5f6a7", parentId: "c3d4e5f6" }),
   ];
-  writeFileSync(file, sessionText({ id: ID, cwd: place.cwd }, entries));
-  return file;
+  return put(file, sessionText({ id: ID, cwd: place.cwd }, entries));
 }
 
 /** Sends commands in one write and takes as many replies: each answers its own, in order, and succeeds. */
@@ -109,10 +105,9 @@ describe("the client", () => {
 
   test("of Neovim aborts and begins anew, with colons in its ids", async () => {
     const place = temporaryPlace();
-    const encoded = `--${place.cwd.replace(/^[/\\]/, "").replace(/[/\\:]/g, "-")}--`;
-    const folder = join(place.home, ".pi/agent/sessions", encoded);
-    mkdirSync(folder, { recursive: true });
-    const sessionPath = storedSession(place, join(".pi/agent/sessions", encoded, "old.jsonl"));
+    // It looks into the folder itself.
+    const folder = `.pi/agent/sessions/--${place.cwd.slice(1).replaceAll("/", "-")}--`;
+    const sessionPath = storedSession(place, join(folder, "old.jsonl"));
     const server = serveHere(["--mode", "rpc"], { place });
     const [, state, { messages }, { commands }] = await succeed(
       server,
@@ -121,11 +116,7 @@ describe("the client", () => {
       { type: "get_messages", id: "3:14" },
       { type: "get_commands", id: "3:15" },
     );
-    expect({ session: state.sessionId, count: messages.length, commands }).toEqual({
-      session: ID,
-      count: 4,
-      commands: [],
-    });
+    expect([state.sessionId, messages.length, commands]).toEqual([ID, 4, []]);
     await succeed(server, { type: "abort", id: "3:16" });
     const [begun, fresh] = await succeed(
       server,
@@ -135,32 +126,11 @@ describe("the client", () => {
     expect(begun.cancelled).toBe(false);
     expect(fresh).toMatchObject({ ...STATE, messageCount: 0 });
     expect(fresh.sessionId).not.toBe(ID);
-    // It looks into the folder itself.
-    expect(dirname(fresh.sessionFile)).toBe(folder);
+    expect(dirname(fresh.sessionFile)).toBe(join(place.home, folder));
     await endInSilence(server);
   });
 
-  test("for ACP opens a session by its path and reads with readline", async () => {
-    const place = temporaryPlace();
-    const sessionPath = storedSession(place);
-    const ids = ["4be0643f-1d98-4573-97cd-ca98a65347dd", "00000000-0000-4000-8000-000000000000"];
-    const { stdout, stderr, status } = await serveInput(
-      `${JSON.stringify({ type: "get_state", id: ids[0] })}\n${JSON.stringify({ type: "get_messages", id: ids[1] })}\n`,
-      ["--mode", "rpc", "--no-themes", "--session", sessionPath],
-      place,
-    );
-    const replies: Json[] = [];
-    for await (const line of createInterface({ input: Readable.from([stdout]) })) replies.push(JSON.parse(line));
-    expect(replies).toMatchObject([
-      { id: ids[0], command: "get_state", data: { sessionFile: sessionPath } },
-      { id: ids[1], command: "get_messages", success: true },
-    ]);
-    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
-  });
-
-  test("in Rust asks for the version, and holds every reply to a closed schema", async () => {
-    // It is what the program prints for --version (test/cli/main.test.ts).
-    expect(VERSION).toMatch(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/);
+  test("in Rust holds every reply to a closed schema", async () => {
     const server = serveHere(["--mode", "rpc"]);
     const [state, ...none] = await succeed(
       server,
@@ -171,27 +141,13 @@ describe("the client", () => {
       { id: "5", type: "set_follow_up_mode", mode: "all" },
       { id: "6", type: "set_auto_compaction", enabled: true },
       { id: "7", type: "set_auto_retry", enabled: true },
-      { id: "8", type: "abort" },
-      { id: "9", type: "abort_bash" },
-      { id: "10", type: "abort_retry" },
+      ...["abort", "abort_bash", "abort_retry"].map((type) => ({ id: type, type })),
     );
     expect(state).toMatchObject(STATE);
     expect(none).toEqual(none.map(() => undefined));
     const [after] = await succeed(server, { id: "11", type: "get_state" });
     expect(after).toMatchObject({ thinkingLevel: "high", steeringMode: "all", followUpMode: "all" });
     expect(after).toMatchObject({ autoCompactionEnabled: true, sessionName: "n" });
-    await endInSilence(server);
-  });
-
-  test.each([["--no-session"], ["--session"]])("in Go gives a model and needs its window, with %s", async (option) => {
-    const place = temporaryPlace();
-    const where = option === "--session" ? [option, join(place.home, "new.jsonl")] : [option];
-    const model = ["--provider", "anthropic", "--model", "claude-sonnet-4-5", "--thinking", "high"];
-    const prompt = ["--no-skills", "--system-prompt", "x"];
-    const server = serveHere(["--mode", "rpc", ...model, ...where, ...prompt], { place });
-    const [state] = await succeed(server, { id: "1", type: "get_state" });
-    expect(state).toMatchObject({ ...STATE, thinkingLevel: "high", model: { provider: "anthropic" } });
-    expect(state.model.contextWindow).toBeGreaterThan(0);
     await endInSilence(server);
   });
 
@@ -212,23 +168,11 @@ function refused(id: string | undefined, command: string): Json[] {
   const sentence = expect.stringMatching(
     /keeps the history and runs no model: .* neither sent nor stored\. To go on, .*\.$/,
   );
+  const notice = { id: expect.stringMatching(/./), method: "notify", message: sentence, notifyType: "warning" };
+  const failure = { success: false, error: sentence, code: "unsupported_command", data: { command } };
   return [
-    {
-      type: "extension_ui_request",
-      id: expect.stringMatching(/./),
-      method: "notify",
-      message: sentence,
-      notifyType: "warning",
-    },
-    {
-      ...(id === undefined ? {} : { id }),
-      type: "response",
-      command,
-      success: false,
-      error: sentence,
-      code: "unsupported_command",
-      data: { command },
-    },
+    { type: "extension_ui_request", ...notice },
+    { ...(id === undefined ? {} : { id }), type: "response", command, ...failure },
   ];
 }
 
@@ -247,11 +191,12 @@ describe("a person at a client without an agent", () => {
       { id: "6", type: "get_state" },
     );
     const told = await server.take(9);
-    expect(told.slice(1, 7)).toEqual([
-      ...refused("2", "prompt"),
-      ...refused("3", "steer"),
-      ...refused(undefined, "follow_up"),
-    ]);
+    const refusals = [
+      ["2", "prompt"],
+      ["3", "steer"],
+      [undefined, "follow_up"],
+    ] as const;
+    expect(told.slice(1, 7)).toEqual(refusals.flatMap(([id, command]) => refused(id, command)));
     expect(told.slice(7)).toMatchObject([
       { id: "5", success: true },
       { id: "6", data: told[0].data },
@@ -268,38 +213,28 @@ describe("a person at a client without an agent", () => {
     expect(readFileSync(sessionPath)).toEqual(bytes);
   });
 
-  test("is not sent to a session that is not there yet", async () => {
-    const server = serveHere(["--mode", "rpc"]);
-    server.send({ id: "1", type: "prompt", message: "Hello" });
-    const [{ message }, { error }] = await server.take(2);
-    expect(message).toBe(error);
-    expect(message).not.toContain("resume");
+  test("is told where there is no session to resume, or none that can be opened, too", async () => {
+    for (const args of [[], ["--session", "nobody"]]) {
+      const server = serveHere(["--mode", "rpc", ...args]);
+      server.send({ id: "1", type: "prompt", message: "Hello" });
+      const told = await server.take(2);
+      expect(told).toEqual(refused("1", "prompt"));
+      expect(told[0].message).not.toContain("resume");
+    }
   });
 
-  test("is told where the command line names a session that cannot be opened, too", async () => {
-    const server = serveHere(["--mode", "rpc", "--session", "nobody"]);
-    server.send({ id: "1", type: "prompt", message: "Hello" });
-    expect(await server.take(2)).toEqual(refused("1", "prompt"));
-  });
-
-  test.each([[["--dialect", "pi"]], [[]]])(
-    "is nobody to a host that does not come as Pi's clients do: %j",
-    async (options) => {
-      const server = serveHere([...options, "--no-session", "--events", "none"]);
-      server.send({ id: "1", type: "prompt", message: "Hello" }, { id: "2", type: "get_last_assistant_text" });
-      expect(await server.take(2)).toMatchObject([
-        { id: "1", success: false, code: "unsupported_command", error: expect.stringContaining("append") },
-        { id: "2", success: true },
-      ]);
-      await endInSilence(server);
-    },
-  );
-
-  test.each([[[]], [["--mode", "rpc", "--dialect", "jsonrpc"]]])("is nobody in JSON-RPC: %j", async (options) => {
+  test.each([
+    ["pi", ["--dialect", "pi"]],
+    ["pi", []],
+    ["jsonrpc", []],
+    ["jsonrpc", ["--mode", "rpc", "--dialect", "jsonrpc"]],
+  ])("is nobody to a host that does not come as Pi's clients do: %s %j", async (dialect, options) => {
     const server = serveHere([...options, "--no-session", "--events", "none"]);
-    const { error } = await server.request("prompt", { message: "Hello" });
-    expect(error).toMatchObject({ message: expect.stringContaining("append"), data: { name: "unsupported_command" } });
-    expect(await server.result("get_available_models")).toEqual({ models: [] });
+    const sentence = expect.stringContaining("append");
+    const reply =
+      dialect === "pi" ? await server.command("prompt", { message: "Hello" }) : await server.request("prompt");
+    if (dialect === "pi") expect(reply).toMatchObject({ success: false, code: "unsupported_command", error: sentence });
+    else expect(reply.error).toMatchObject({ message: sentence, data: { name: "unsupported_command" } });
     await endInSilence(server);
   });
 });
@@ -315,73 +250,37 @@ describe("the client for ACP begins a session", () => {
       { id: "3", type: "get_available_thinking_levels" },
     );
     expect(models[0]).toEqual(state.model);
+    // Clients end at a window of 0.
+    expect(state.model.contextWindow).toBeGreaterThan(0);
     expect(levels).toContain(state.thinkingLevel);
     await endInSilence(server);
     return models.map(({ provider, id }: Json) => `${provider}/${id}`);
   }
 
-  test("where nobody names a model", async () => {
-    expect(await begin([])).toEqual(["unknown/unknown"]);
-  });
+  const NAMED = ["--provider", "openai", "--model", "gpt-5"];
+  const first = user("Hello", { id: "a1b2c3d4", parentId: null });
+  const level = { type: "thinking_level_change", id: "b2c3d4e5", parentId: "a1b2c3d4", thinkingLevel: "high" };
+  const stamped = { ...level, timestamp: "2026-01-24T16:22:26.831Z" };
+  const answer = assistant("Hi there.", { id: "c3d4e5f6", parentId: "b2c3d4e5" });
 
-  test("with the model and the level of the command line, in a session that names none too", async () => {
-    const place = temporaryPlace();
-    const options = ["--provider", "openai", "--model", "gpt-5", "--thinking", "high"];
-    expect(await begin(options)).toEqual(["openai/gpt-5"]);
-    const old = join(place.home, "old.jsonl");
-    writeFileSync(old, sessionText({ id: ID, cwd: place.cwd }, [user("Hello", { id: "a1b2c3d4", parentId: null })]));
-    const bytes = readFileSync(old);
-    expect(await begin([...options, "--session", old], place)).toEqual(["openai/gpt-5"]);
-    expect(readFileSync(old)).toEqual(bytes);
-  });
-
-  test("with the model and the level that the session names, before that of the command line", async () => {
+  test.each<[what: string, options: string[], entries: Json[], models: string[]]>([
+    ["where nobody names a model", [], [], ["unknown/unknown"]],
+    ["with those of the command line", [...NAMED, "--thinking", "high"], [], ["openai/gpt-5"]],
+    ["with those in a session that names none", [...NAMED, "--thinking", "high"], [first], ["openai/gpt-5"]],
+    ["with those of the session first", NAMED, [first, stamped, answer], [`anthropic/${SPOKEN.model}`, "openai/gpt-5"]],
+    ["with a model that nobody knows", ["--provider", "own", "--model", "nobody-knows"], [], ["own/nobody-knows"]],
+  ])("%s", async (_what, options, entries, expected) => {
     const place = temporaryPlace();
     const old = join(place.home, "old.jsonl");
-    const level = { type: "thinking_level_change", id: "b2c3d4e5", parentId: "a1b2c3d4", thinkingLevel: "high" };
-    const entries = [
-      user("Hello", { id: "a1b2c3d4", parentId: null }),
-      { ...level, timestamp: "2026-01-24T16:22:26.831Z" },
-      assistant("Hi there.", { id: "c3d4e5f6", parentId: "b2c3d4e5" }),
-    ];
+    if (entries.length === 0) return expect(await begin(options, place)).toEqual(expected);
     writeFileSync(old, sessionText({ id: ID, cwd: place.cwd }, entries));
-    const options = ["--provider", "openai", "--model", "gpt-5", "--session", old];
-    expect(await begin(options, place)).toEqual(["anthropic/claude-sonnet-4-5", "openai/gpt-5"]);
+    const bytes = readFileSync(old);
+    expect(await begin([...options, "--session", old], place)).toEqual(expected);
+    expect(readFileSync(old)).toEqual(bytes);
   });
 });
 
 describe("together the clients demand", () => {
-  test("a window for a model that nobody knows, too", async () => {
-    const server = serveHere(["--mode", "rpc", "--no-session", "--provider", "own", "--model", "nobody-knows"]);
-    const [{ model }] = await succeed(server, { id: 1, type: "get_state" });
-    expect(model).toMatchObject({ provider: "own", id: "nobody-knows", contextWindow: expect.any(Number) });
-    expect(model.contextWindow).toBeGreaterThan(0);
-  });
-
-  test("program order: each state is that of the session before it", async () => {
-    const server = serveHere(["--mode", "rpc"]);
-    const ask = [{ type: "new_session" }, { type: "get_state" }, { type: "set_thinking_level", level: "low" }];
-    const round = [...ask, { type: "get_state" }];
-    const commands = [...round, ...round, ...round].map((command, id) => ({ id, ...command }));
-    const said = await succeed(server, ...commands);
-    for (let at = 0; at < said.length; at += 4) {
-      expect(said[at].cancelled).toBe(false);
-      expect(said[at + 1]).toMatchObject({ sessionId: said[at].sessionId, thinkingLevel: "off" });
-      expect(said[at + 3]).toMatchObject({ sessionId: said[at].sessionId, thinkingLevel: "low" });
-    }
-    await endInSilence(server);
-  });
-
-  test("a folder for each session file from the moment its path is told", async () => {
-    const place = temporaryPlace();
-    const sessionPath = storedSession(place);
-    const server = serveHere(["--mode", "rpc", "--session", sessionPath], { place });
-    for (const command of [{ type: "fork", entryId: "a1b2c3d4" }, { type: "new_session" }, { type: "get_state" }]) {
-      const [{ sessionFile }] = await succeed(server, { id: "1", ...command });
-      expect(readdirSync(dirname(sessionFile))).toBeInstanceOf(Array);
-    }
-  });
-
   test("lines that begin with their type, under a header with an absolute folder", async () => {
     const server = serveHere(["--mode", "rpc"]);
     const [, , , , { sessionFile }] = await succeed(
@@ -393,36 +292,13 @@ describe("together the clients demand", () => {
       { id: 5, type: "get_state" },
     );
     const lines = entryLines(sessionFile);
-    expect(lines.map((line) => /^\{"type":"(\w+)"/.exec(line)?.[1])).toEqual([
-      "session",
-      "model_change",
-      "message",
-      "message",
-      "compaction",
-      "session_info",
-    ]);
+    const types = lines.map((line) => /^\{"type":"(\w+)"/.exec(line)?.[1]).join(" ");
+    expect(types).toBe("session model_change message message compaction session_info");
     const { cwd } = JSON.parse(lines[0]);
     expect({ absolute: isAbsolute(cwd), there: existsSync(cwd) }).toEqual({ absolute: true, there: true });
     expect(JSON.parse(lines[5])).toMatchObject({ type: "session_info", name: "Named" });
     const [, { sessionFile: copy }] = await succeed(server, { id: 6, type: "clone" }, { id: 7, type: "get_state" });
     for (const line of entryLines(copy)) expect(line).toMatch(/^\{"type":"/);
-  });
-
-  test("line separators of Unicode as escapes, in what was stored by others too", async () => {
-    const place = temporaryPlace();
-    const file = join(place.home, "odd.jsonl");
-    const text = "a\u2028b\u2029c";
-    writeFileSync(file, sessionText({ id: ID, cwd: place.cwd }, [user(text, { id: "a1b2c3d4", parentId: null })]));
-    const types = ["get_messages", "get_fork_messages", "get_entries", "get_tree"];
-    const input = types.map((type) => `${JSON.stringify({ id: text, type })}\n`).join("");
-    const { stdout } = await serveInput(input, ["--mode", "rpc", "--session", file], place);
-    expect(stdout).not.toMatch(/[\u2028\u2029]/);
-    const replies = stdout
-      .trimEnd()
-      .split("\n")
-      .map((line) => JSON.parse(line));
-    expect(replies).toMatchObject(types.map((command) => ({ id: text, command, success: true })));
-    expect(replies[0].data.messages[0].content).toBe(text);
   });
 
   test("an end with the input's, for which they wait a second, with everything kept", async () => {
@@ -434,18 +310,6 @@ describe("together the clients demand", () => {
     expect(messages).toMatchObject([{ id: "2", success: true }]);
     expect({ status, said: server.said }).toEqual({ status: 0, said: [] });
     expect(readFileSync(sessionFile, "utf8")).toContain("last words");
-  });
-
-  test("a life after nonsense, ten megabytes of it too", async () => {
-    const server = serveHere(["--mode", "rpc", "--no-session"]);
-    server.send("null", "[]", "{}", '{"type":5}', '{"id":{}}');
-    for (const reply of await server.take(5)) expect(reply).toMatchObject({ type: "response", success: false });
-    await succeed(server, { id: "1", type: "get_state" });
-    server.write(Buffer.alloc(10_000_000, "x"));
-    server.write("\n");
-    expect(await server.next()).toMatchObject({ type: "response", command: "parse", success: false });
-    await succeed(server, { id: "2", type: "get_state" });
-    await endInSilence(server);
   });
 
   test("files that are whole whenever they are read, while an old one is migrated", SYSTEM, async () => {

@@ -8,15 +8,16 @@ import { findCommand } from "../../src/handlers/shared/find.ts";
 import { jsonrpc } from "../../src/server/connection/jsonrpc.ts";
 import { user } from "../support/drafts.ts";
 import { gatedDisk } from "../support/gated_disk.ts";
-import { type Framing, frame, type Json, kinds, serveHere } from "../support/server.ts";
+import { range } from "../support/random.ts";
+import { call, type Framing, frame, type Json, kinds, serveHere } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
-const RPC = (id: number, method = "get_state"): Json => ({ jsonrpc: "2.0", id, method });
+const RPC = (id: number, method = "get_state", params?: Json): Json => call(id, method, params);
 const PI = (id: number, type = "get_state"): Json => ({ id, type });
+const QUIET = ["--no-session", "--events", "none"];
 
 describe.each<Framing>(["lines", "headers"])("the dialect, in %s", (framing) => {
   test.each<[string, Json, string]>([
-    ["a request", RPC(1), "jsonrpc"],
     ["a request without version", { id: 1, method: "get_state" }, "jsonrpc"],
     ["a version alone", { jsonrpc: "2.0", id: 1 }, "jsonrpc"],
     ["a request with a type", { ...RPC(1), type: "get_state" }, "jsonrpc"],
@@ -24,33 +25,30 @@ describe.each<Framing>(["lines", "headers"])("the dialect, in %s", (framing) => 
     ["a batch", [RPC(1)], "jsonrpc"],
     ["a batch that only begins badly", [1, RPC(1)], "jsonrpc"],
     ["a notification", { jsonrpc: "2.0", method: "get_state" }, "jsonrpc"],
-    ["a command", PI(1), "pi"],
     ["a command without id", { type: "get_state" }, "pi"],
     ["a command that is unknown", PI(1, "prompt"), "pi"],
   ])("is that of the first message: %s", async (_what, first, dialect) => {
     const server = serveHere(["--no-session", "--events", "session_append"], { framing });
-    server.send(first, dialect === "pi" ? PI(2, "get_state") : RPC(2, "get_state"));
+    server.send(first, dialect === "pi" ? PI(2) : RPC(2));
     const reply = await server.reply(2);
     expect("jsonrpc" in reply ? "jsonrpc" : reply.type === "response" && "pi").toBe(dialect);
   });
 
-  test.each<[string, unknown[]]>([
-    ["no JSON", ["not json", '{"type":"get_state"']],
-    ["a number", ["5", "null", "true", '"get_state"']],
-    ["an object without a word", ["{}", '{"id":1}', '{"type":5}', '{"type":null,"id":3}']],
-    ["an array", ["[]", "[1,2,3]", "[[]]", '[{"type":"get_state"}]']],
-  ])("is not decided by %s, which gets an error of JSON-RPC", async (_what, payloads) => {
+  test("is not decided by what is of none, which gets errors of JSON-RPC", async () => {
+    const noJson = ["not json", '{"type":"get_state"'];
+    const noObjects = ["5", "null", "true", '"get_state"', "[]", "[1,2,3]", "[[]]", '[{"type":"get_state"}]'];
+    const noWords = ["{}", '{"id":1}', '{"type":5}', '{"type":null,"id":3}'];
+    const payloads = [...noJson, ...noObjects, ...noWords];
     const server = serveHere(["--no-session"], { framing });
     server.send(...payloads);
-    for (const reply of await server.take(payloads.length))
-      for (const error of [reply].flat())
-        expect(error).toMatchObject({ jsonrpc: "2.0", error: { code: expect.any(Number) } });
+    for (const error of (await server.take(payloads.length)).flat())
+      expect(error).toMatchObject({ jsonrpc: "2.0", error: { code: expect.any(Number) } });
     server.send(PI(9));
     expect(kinds(await server.take(2))).toEqual(["session_start", "#9"]);
   });
 
   test("once decided stays", async () => {
-    const server = serveHere(["--no-session", "--events", "none"], { framing });
+    const server = serveHere(QUIET, { framing });
     server.send(RPC(1), PI(2), "not json", RPC(3));
     expect(await server.take(4)).toMatchObject([
       { id: 1, result: {} },
@@ -58,7 +56,7 @@ describe.each<Framing>(["lines", "headers"])("the dialect, in %s", (framing) => 
       { id: null, error: { code: -32700 } },
       { id: 3, result: {} },
     ]);
-    const other = serveHere(["--no-session", "--events", "none"], { framing });
+    const other = serveHere(QUIET, { framing });
     other.send(PI(1), RPC(2), "not json", PI(3));
     expect(await other.take(4)).toMatchObject([
       { id: 1, success: true },
@@ -69,32 +67,26 @@ describe.each<Framing>(["lines", "headers"])("the dialect, in %s", (framing) => 
   });
 });
 
-describe("names written with escapes", () => {
-  // V8 of Node 24 and 26 takes such a name for one with a backslash that an object like it had in its place before.
-  test.each([
-    [
-      "jsonrpc",
-      String.raw`{"x-method":1,"\\u006d":1,"jsonrpc":"2.0","id":1}`,
-      String.raw`{"x-method":1,"\u006dethod":"get_state","jsonrpc":"2.0","id":2}`,
-      { result: { leafId: null } },
-    ],
-    [
-      "pi",
-      String.raw`{"x-type":1,"\\u00":1,"id":1}`,
-      String.raw`{"x-type":1,"\u0074ype":"get_state","id":2}`,
-      { command: "get_state", success: true },
-    ],
-    [
-      "pi",
-      String.raw`{"x-params":1,"\\u00":1,"type":"get_state","id":1}`,
-      String.raw`{"x-params":1,"\u006eame":"A name","type":"set_session_name","id":2}`,
-      { command: "set_session_name", success: true },
-    ],
-  ])("are what they say, in the dialect %s, after %s", async (dialect, before, payload, reply) => {
-    const server = serveHere(["--no-session", "--events", "none", "--dialect", dialect]);
-    server.send(before, payload);
-    expect((await server.take(2)).at(-1)).toMatchObject({ id: 2, ...reply });
-  });
+// V8 of Node 24 and 26 takes such a name for one with a backslash that an object like it had in its place before.
+test.each([
+  [
+    "jsonrpc",
+    "x-method",
+    String.raw`"\\u006d":1,"jsonrpc":"2.0"`,
+    String.raw`"\u006dethod":"get_state","jsonrpc":"2.0"`,
+  ],
+  ["pi", "x-type", String.raw`"\\u00":1`, String.raw`"\u0074ype":"get_state"`],
+  [
+    "pi",
+    "x-params",
+    String.raw`"\\u00":1,"type":"get_state"`,
+    String.raw`"\u006eame":"A name","type":"set_session_name"`,
+  ],
+])("names written with escapes are what they say, in the dialect %s, after %s", async (dialect, name, before, then) => {
+  const server = serveHere([...QUIET, "--dialect", dialect]);
+  server.send(`{"${name}":1,${before},"id":1}`, `{"${name}":1,${then},"id":2}`);
+  const reply = dialect === "pi" ? { success: true } : { result: { leafId: null } };
+  expect((await server.take(2)).at(-1)).toMatchObject({ id: 2, ...reply });
 });
 
 describe("session_start", () => {
@@ -111,27 +103,23 @@ describe("session_start", () => {
     }
   });
 
-  test("comes before the first reply, an error too", async () => {
-    for (const first of [RPC(1), RPC(1, "nope"), [RPC(1)], [{ ...RPC(1, "nope") }], PI(1), PI(1, "nope")]) {
+  test("comes before the first reply, an error too, and after that to initialize, which nothing precedes", async () => {
+    for (const [first, isLater] of [
+      ...[RPC(1), RPC(1, "nope"), [RPC(1)], [RPC(1, "nope")], PI(1), PI(1, "nope")].map((one) => [one, false] as const),
+      ...[RPC(1, "initialize"), [RPC(1, "initialize")], PI(1, "initialize")].map((one) => [one, true] as const),
+    ]) {
       const server = serveHere(["--no-session"]);
       server.send(first);
       const replies = await server.take(2);
+      if (isLater) replies.reverse();
       expect(replies[0].seq ?? replies[0].params.seq).toBe(1);
       expect(kinds(replies), JSON.stringify(first)).toEqual(["session_start", Array.isArray(first) ? "[#1]" : "#1"]);
     }
   });
 
-  test("comes after the reply to initialize, which nothing precedes", async () => {
-    for (const first of [RPC(1, "initialize"), [RPC(1, "initialize")], PI(1, "initialize")]) {
-      const server = serveHere(["--no-session"]);
-      server.send(first);
-      expect(kinds(await server.take(2))).toEqual([Array.isArray(first) ? "[#1]" : "#1", "session_start"]);
-    }
-  });
-
   test("tells of the session as it was before the first command", async () => {
     const server = serveHere([]);
-    server.send({ ...RPC(1, "append"), params: { entries: [user("x")] } });
+    server.send(RPC(1, "append", { entries: [user("x")] }));
     const [start, , append] = await server.take(3);
     expect(start.params).toMatchObject({ reason: "startup", leafId: null, seq: 1 });
     expect(append.params.sessionId).toBe(start.params.sessionId);
@@ -147,19 +135,17 @@ describe("session_start", () => {
 
 describe("a reader that stalls", () => {
   test("is not sent more than a few megabytes, and no more is taken from it", async () => {
-    const server = serveHere(["--no-session", "--events", "none"]);
+    const server = serveHere(QUIET);
     await server.result("append", { entries: [user("x".repeat(1 << 20))] });
     server.stall();
     const count = 14;
-    const requests: string[] = [];
-    for (let i = 0; i < count; i++) requests.push(frame("lines", RPC(1000 + i, "get_entries")));
     // Each in a chunk of its own, so that what is not taken stays in the stream.
-    for (const request of requests) server.write(request);
+    for (let i = 0; i < count; i++) server.ask(1000 + i, "get_entries");
     await vi.waitFor(() => expect((server.input as PassThrough).isPaused()).toBe(true));
     expect(server.output.readableLength + (server.output as Json).writableLength).toBeLessThan(12 << 20);
     server.resume();
     const replies = await server.take(count);
-    expect(replies.map(({ id }) => id)).toEqual(Array.from({ length: count }, (_, i) => 1000 + i));
+    expect(replies.map(({ id }) => id)).toEqual(range(1000, 1000 + count));
     expect((await server.result("get_state")).entryCount).toBe(1);
   });
 
@@ -167,26 +153,20 @@ describe("a reader that stalls", () => {
     const { disk, waits } = gatedDisk();
     const server = serveHere(["--events", "none"], { disk });
     server.stall();
-    const count = 14;
     const entries = [user("x".repeat(1 << 20), { id: "big" })];
-    server.send(
-      { ...RPC(1, "append"), params: { entries } },
-      ...Array.from({ length: count }, (_, i) => RPC(2 + i, "get_entries")),
-    );
+    server.send(RPC(1, "append", { entries }), ...range(2, 16).map((id) => RPC(id, "get_entries")));
     (await waits()).pass();
     await vi.waitFor(() => expect(server.output.readableLength).toBeGreaterThan(0));
     expect((server.output as PassThrough).writableLength).toBeLessThan(12 << 20);
     server.resume();
-    expect((await server.take(count + 1)).map(({ id }) => id)).toEqual(
-      Array.from({ length: count + 1 }, (_, i) => 1 + i),
-    );
+    expect((await server.take(15)).map(({ id }) => id)).toEqual(range(1, 16));
   });
 
   test("gets everything in order although the input is over", async () => {
-    const server = serveHere(["--no-session", "--events", "none"]);
+    const server = serveHere(QUIET);
     await server.result("append", { entries: [user("x".repeat(1 << 20))] });
     server.stall();
-    const ids = Array.from({ length: 12 }, (_, i) => 1000 + i);
+    const ids = range(1000, 1012);
     server.send(...ids.map((id) => RPC(id, "get_entries")));
     server.end();
     server.resume();
@@ -217,30 +197,21 @@ describe("a bug of ours", () => {
     expect((await server.result("get_state")).entryCount).toBe(0);
   });
 
-  test("in the shape of Pi's reply is told the same way", async () => {
+  test.each([
+    ["the shape of Pi's reply", () => vi.spyOn(get_state as Required<typeof get_state>, "pi"), PI(1), PI(2)],
+    ["reading a message", () => vi.spyOn(jsonrpc, "decode"), RPC(1), RPC(2)],
+  ])("in %s is told the same way", async (_what, spyOn, first, second) => {
     vi.spyOn(process.stderr, "write").mockReturnValue(true);
-    vi.spyOn(get_state as Required<typeof get_state>, "pi").mockImplementationOnce(() => {
+    spyOn().mockImplementationOnce(() => {
       throw new TypeError("secret detail");
     });
-    const server = serveHere(["--no-session", "--events", "none"]);
-    server.send(PI(1), PI(2));
-    expect(await server.take(2)).toMatchObject([
-      { id: 1, success: false, code: "internal_error", data: { reference: expect.stringMatching(/\w/) } },
-      { id: 2, success: true },
-    ]);
-  });
-
-  test("in reading a message is told the same way", async () => {
-    vi.spyOn(process.stderr, "write").mockReturnValue(true);
-    vi.spyOn(jsonrpc, "decode").mockImplementationOnce(() => {
-      throw new TypeError("secret detail");
-    });
-    const server = serveHere(["--no-session", "--events", "none"]);
-    server.send(RPC(1), RPC(2));
-    expect(await server.take(2)).toMatchObject([
-      { id: null, error: { code: -32603, data: { name: "internal_error", reference: expect.stringMatching(/\w/) } } },
-      { id: 2, result: {} },
-    ]);
+    const server = serveHere(QUIET);
+    server.send(first, second);
+    const [told, next] = await server.take(2);
+    const data = { reference: expect.stringMatching(/\w/) };
+    const inJsonRpc = { id: null, error: { code: -32603, data: { name: "internal_error", ...data } } };
+    expect(told).toMatchObject("jsonrpc" in told ? inJsonRpc : { id: 1, success: false, code: "internal_error", data });
+    expect(next).toMatchObject({ id: 2, ...("jsonrpc" in next ? { result: {} } : { success: true }) });
   });
 });
 
@@ -248,7 +219,7 @@ test("after it was stopped nothing more is taken", async () => {
   const server = serveHere(["--events", "none"]);
   await server.result("append", { entries: [user("x")] });
   server.stop();
-  server.send({ ...RPC(1, "append"), params: { entries: [user("y")] } });
+  server.send(RPC(1, "append", { entries: [user("y")] }));
   expect(await server.done).toBe(0);
   expect(await server.rest()).toEqual([]);
 });
@@ -262,18 +233,9 @@ test("a message that has begun when the server is told to end is no mistake of t
 });
 
 describe("at the end of the input", () => {
-  const READS = [
-    "verify_session",
-    "search_sessions",
-    "list_sessions",
-    "get_usage",
-    "verify_sessions",
-    "export_session",
-  ];
-  const ask = (id: number, method: string): Json => {
-    const params = { search_sessions: { query: "x" }, export_session: { format: "jsonl" } }[method] ?? {};
-    return { jsonrpc: "2.0", id, method, params };
-  };
+  const READS = "verify_session search_sessions list_sessions get_usage verify_sessions export_session".split(" ");
+  const PARAMS: Json = { search_sessions: { query: "x" }, export_session: { format: "jsonl" } };
+  const ask = (id: number, method: string): Json => RPC(id, method, PARAMS[method] ?? {});
 
   test("long reads are answered as long as somebody hears it", async () => {
     const server = serveHere(["--events", "none"], { isHeard: () => true });
@@ -289,7 +251,7 @@ describe("at the end of the input", () => {
     const endless = vi
       .spyOn(findCommand(method) as NonNullable<ReturnType<typeof findCommand>>, "run")
       .mockReturnValueOnce(new Promise(() => {}));
-    server.send(ask(1, method), ask(2, method), { ...RPC(3, "append"), params: { entries: [user("kept")] } });
+    server.send(ask(1, method), ask(2, method), RPC(3, "append", { entries: [user("kept")] }));
     const { messages, status } = await server.finish();
     const failed = { error: { data: { name: "shutting_down" } } };
     expect(messages.sort((a, b) => a.id - b.id)).toMatchObject([failed, failed, { id: 3, result: {} }]);

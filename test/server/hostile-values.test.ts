@@ -25,14 +25,7 @@ import { acrossTiers } from "../support/tiers.ts";
 const SEEDS = Number(process.env.PI_SOAK_SEEDS ?? 1);
 
 /** Members of results whose bytes are those of the file. */
-const AS_STORED = new Set<PropertyKey>([
-  "entry",
-  "entries",
-  "messages",
-  "tree",
-  "entriesToSummarize",
-  "messagesToSummarize",
-]);
+const AS_STORED = new Set<PropertyKey>("entry entries messages tree entriesToSummarize messagesToSummarize".split(" "));
 
 const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac12000";
 
@@ -62,45 +55,42 @@ async function store(place: Place, kind: "jsonl" | "v2", id: string, random: Ran
 function questions([file, other]: readonly string[], home: string, random: Random): [string, Json][] {
   const entryId = (): string => random.int(30).toString(16).padStart(8, "0");
   const formats = ["jsonl", "html", "markdown", "training", "claude", "codex"];
-  const asked: [string, Json][] = [
-    ["get_state", {}],
-    ["get_messages", {}],
-    ["get_entries", {}],
+  const all = Array.from({ length: 30 }, (_, n): [string, Json] => [
+    "get_entry",
+    { entryId: n.toString(16).padStart(8, "0") },
+  ]);
+  const plain = (...names: string[]): [string, Json][] => names.map((name) => [name, {}]);
+  const ofOther = { sessionPath: other };
+  return [
+    ...plain("get_state", "get_messages", "get_entries"),
     ["get_path", { limit: 5 }],
     ["get_tree", { format: "flat" }],
     ["get_tree", { format: "nested" }],
-    ...Array.from({ length: 30 }, (_, n): [string, Json] => [
-      "get_entry",
-      { entryId: n.toString(16).padStart(8, "0") },
-    ]),
+    ...all,
     ["get_context", { strict: true, explain: true }],
     ["get_context", { leafId: entryId(), explain: true }],
-    ["get_fork_messages", {}],
-    ["get_last_assistant_text", {}],
-    ["get_session_stats", {}],
-    ["get_available_models", {}],
-    ["list_open_sessions", {}],
-    ["list_sessions", {}],
+    ...plain("get_fork_messages", "get_last_assistant_text", "get_session_stats", "get_available_models"),
+    ...plain("list_open_sessions", "list_sessions"),
     ["list_sessions", { query: "name", sort: "name" }],
     ["search_sessions", { query: "said OR name OR x" }],
-    ["get_session_family", {}],
+    ...plain("get_session_family"),
     ["preview_session", { entryId: entryId() }],
-    ["preview_session", { sessionPath: other, characters: 1 }],
-    ["prepare_compaction", {}],
+    ["preview_session", { ...ofOther, characters: 1 }],
+    ...plain("prepare_compaction"),
     ["prepare_branch_summary", { targetId: entryId() }],
     ["prepare_branch_summary", { fromId: entryId() }],
     ["compare_branches", { a: entryId(), b: entryId() }],
     ["get_session_stats", { leafId: entryId() }],
-    ["get_session_stats", { sessionPath: other }],
+    ["get_session_stats", ofOther],
     ["merge_branch", { from: entryId(), summary: "s" }],
-    ["verify_session", {}],
-    ["verify_session", { sessionPath: other }],
-    ["migration_status", {}],
+    ...plain("verify_session"),
+    ["verify_session", ofOther],
+    ...plain("migration_status"),
     ["repair_session", { dryRun: true }],
     ...formats.flatMap((format): [string, Json][] => [
       ["export_session", { format, branches: format === "codex" ? "path" : "all" }],
       ["export_session", { format, branches: "path", outputPath: join(home, `${format}.out`), overwrite: true }],
-      ["export_session", { format, sessionPath: other }],
+      ["export_session", { format, ...ofOther }],
     ]),
     ["export_html", { outputPath: join(home, "page.html") }],
     ["branch", { entryId: entryId(), summary: { summary: "s" } }],
@@ -108,21 +98,18 @@ function questions([file, other]: readonly string[], home: string, random: Rando
     ["edit_context", { targetId: entryId(), replacement: { content: "c" } }],
     ["compact_append", { summary: "s", firstKeptEntryId: entryId(), tokensBefore: 1 }],
     ["compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 }],
-    ["cycle_model", {}],
-    ["cycle_thinking_level", {}],
+    ...plain("cycle_model", "cycle_thinking_level"),
     ["append", { entries: [{ type: "message", message: { role: "user", content: "x" } }] }],
-    ["get_state", {}],
-    ["get_messages", {}],
+    ...plain("get_state", "get_messages"),
     ["clone", { idempotencyKey: "key" }],
     ["switch_session", { sessionPath: file }],
     ["fork", { entryId: entryId(), position: "at" }],
     ["new_session", { idempotencyKey: "key" }],
-    ["open_session", { sessionPath: other }],
+    ["open_session", ofOther],
     ["import_session", { path: other }],
-    ["migrate_session", { sessionPath: other, dryRun: true }],
-    ["get_state", {}],
+    ["migrate_session", { ...ofOther, dryRun: true }],
+    ...plain("get_state"),
   ];
-  return asked;
 }
 
 acrossTiers(test, ["jsonl", "v2"] as const)("on %s", async (kind) => {

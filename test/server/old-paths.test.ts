@@ -1,13 +1,13 @@
 /** A session that was migrated or rolled back, named by the path that it had before: it is opened where it is now. */
 
 import { existsSync, readdirSync, rmSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { SessionManager } from "../../src/library/manager.ts";
 import { user } from "../support/drafts.ts";
-import { contentsOf, listed, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
-import { type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
-import { SWEEP, SYSTEM } from "../support/tiers.ts";
+import { contentsOf, listed, putSession, rootOf, serveLibrary } from "../support/lifecycle.ts";
+import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { SWEEP } from "../support/tiers.ts";
 
 interface Moved {
   readonly place: Place;
@@ -25,47 +25,37 @@ async function migrated(name?: string): Promise<Moved> {
   return { place, old, now };
 }
 
+/** A session that was migrated, whose frozen file was deleted. */
+async function without(moved: Promise<Moved>): Promise<Moved> {
+  rmSync(`${(await moved).old}.migrated`);
+  return moved;
+}
+
+async function rolledBack(): Promise<Moved> {
+  const { place, old, now } = await migrated();
+  const server = serveLibrary(place);
+  await server.result("rollback_migration", { sessionPath: now });
+  await server.finish();
+  return { place, old: now, now: old };
+}
+
+async function bornInV2(): Promise<Moved> {
+  const place = temporaryPlace();
+  const server = serveHere(["--store", "v2", "--events", "none"], { place });
+  await server.result("append", { entries: [user("a"), user("b"), user("c")] });
+  const { sessionFile: old } = await server.result("get_state");
+  const { sessionPath: now } = await server.result("rollback_migration");
+  await server.finish();
+  return { place, old, now };
+}
+
 const WAYS: readonly [string, () => Promise<Moved>][] = [
   ["migrated", () => migrated()],
   ["migrated from a file with a name of its own", () => migrated("talk.jsonl")],
-  [
-    "migrated, its frozen file deleted",
-    async () => {
-      const moved = await migrated();
-      rmSync(`${moved.old}.migrated`);
-      return moved;
-    },
-  ],
-  [
-    "migrated from a file with a name of its own, its frozen file deleted",
-    async () => {
-      const moved = await migrated("talk.jsonl");
-      rmSync(`${moved.old}.migrated`);
-      return moved;
-    },
-  ],
-  [
-    "rolled back",
-    async () => {
-      const { place, old, now } = await migrated();
-      const server = serveLibrary(place);
-      await server.result("rollback_migration", { sessionPath: now });
-      await server.finish();
-      return { place, old: now, now: old };
-    },
-  ],
-  [
-    "born in V2 and rolled back",
-    async () => {
-      const place = temporaryPlace();
-      const server = serveHere(["--store", "v2", "--events", "none"], { place });
-      await server.result("append", { entries: [user("a"), user("b"), user("c")] });
-      const { sessionFile: old } = await server.result("get_state");
-      const { sessionPath: now } = await server.result("rollback_migration");
-      await server.finish();
-      return { place, old, now };
-    },
-  ],
+  ["migrated, its frozen file deleted", () => without(migrated())],
+  ["migrated from a file with a name of its own, its frozen file deleted", () => without(migrated("talk.jsonl"))],
+  ["rolled back", rolledBack],
+  ["born in V2 and rolled back", bornInV2],
 ];
 
 describe.each(WAYS)("a session that was %s", (_, make) => {
@@ -114,12 +104,4 @@ describe.each(WAYS)("a session that was %s", (_, make) => {
     for (const one of [manager, other, fork]) one.close();
     expect(readdirSync(dirname(now))).toEqual(names);
   });
-});
-
-test("the command line opens it where it is, too", SYSTEM, async () => {
-  const { place, old, now } = await migrated();
-  const server = spawnServer(["--session", old, "--events", "none"], "lines", place);
-  expect(await server.result("get_state")).toMatchObject({ sessionFile: now, sessionId: sessionId(1) });
-  await server.finish();
-  expect(existsSync(join(dirname(old), basename(old)))).toBe(false);
 });

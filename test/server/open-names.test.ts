@@ -6,6 +6,8 @@ import { expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { user } from "../support/drafts.ts";
+import { put } from "../support/lifecycle.ts";
+import { fileText, headerText, userText } from "../support/lines.ts";
 import { LOOKS_EVERY } from "../support/open-sessions.ts";
 import { otherName } from "../support/other-programs.ts";
 import { type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
@@ -14,15 +16,10 @@ import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 const idOf = (n: number): string => `01991f6e-aaaa-7000-8000-${String(n).padStart(12, "0")}`;
 
 /** Puts a session there that this server has not made. Returns its path. */
-function put(server: HereServer, n: number, version = 3): string {
+function putSession(server: HereServer, n: number, version = 3): string {
   const { cwd } = server.place;
-  const path = join(cwd, `${n}.jsonl`);
-  const timestamp = "2026-01-24T16:22:26.831Z";
-  const header = { type: "session", version, id: idOf(n), timestamp, cwd };
-  const message = { role: "user", content: `of ${n}`, timestamp: 1 };
-  const entry = { type: "message", id: `aaaa000${n}`, parentId: null, timestamp, message };
-  writeFileSync(path, `${JSON.stringify(header)}\n${JSON.stringify(entry)}\n`);
-  return path;
+  const header = headerText({ version, id: idOf(n), cwd });
+  return put(join(cwd, `${n}.jsonl`), fileText(header, userText(`aaaa000${n}`, null, `of ${n}`)));
 }
 
 /** Opens sessions one after the other. The last one is not the current one either. */
@@ -62,17 +59,6 @@ function filesIn(path: string): string[] {
     .filter((file) => statSync(file).isFile());
 }
 
-/** Puts one file in the place of another, as programs do that save. */
-function replace(path: string, content: string): void {
-  writeFileSync(`${path}.tmp`, content);
-  renameSync(`${path}.tmp`, path);
-}
-
-function linkTo(path: string): string {
-  symlinkSync(path, `${path}.link.jsonl`);
-  return `${path}.link.jsonl`;
-}
-
 /** Has the server look at its files until so many sessions with an id are open. */
 async function openAfterALook(server: HereServer, sessionId: string, count = 1): Promise<void> {
   vi.advanceTimersByTime(LOOKS_EVERY);
@@ -96,7 +82,7 @@ function reusing(): { disk: Disk; give: (path: string, inode: number) => void } 
 
 test("one that was written anew, as its first change does with an older version, is found by each of its names", async () => {
   const server = serveHere();
-  const [first, second] = [put(server, 1, 2), put(server, 2)];
+  const [first, second] = [putSession(server, 1, 2), putSession(server, 2)];
   await opened(server, first, second);
   await server.result("append", { sessionId: idOf(1), entries: [user("more")] });
   const sessionPath = otherName(first);
@@ -110,7 +96,7 @@ test("one that was written anew, as its first change does with an older version,
 
 test("one that was written anew is another one than its original, which is kept", async () => {
   const server = serveHere();
-  const [first, second] = [put(server, 1, 2), put(server, 2)];
+  const [first, second] = [putSession(server, 1, 2), putSession(server, 2)];
   await opened(server, first, second);
   await server.result("append", { sessionId: idOf(1), entries: [user("more")] });
   const { cwd } = server.place;
@@ -136,13 +122,12 @@ test("one that was closed to make room, and deleted, is not the one that has its
   stopTimers();
   const { disk, give } = reusing();
   const server = serveHere([], { disk, room: new OpenRoom(1, () => ({ bytes: 0, handles: 0 })) });
-  const paths = [1, 2, 3].map((n) => put(server, n));
+  const paths = [1, 2, 3].map((n) => putSession(server, n));
   await opened(server, ...paths);
-  vi.advanceTimersByTime(LOOKS_EVERY);
-  await vi.waitUntil(async () => (await filesOf(server, idOf(1))).length === 0);
+  await openAfterALook(server, idOf(1), 0);
   const { ino } = statSync(paths[0]);
   rmSync(paths[0]);
-  const next = put(server, 4);
+  const next = putSession(server, 4);
   give(next, ino);
   await server.result("delete_session", { sessionPath: next });
 });
@@ -170,10 +155,11 @@ test("a write to one that got another id is durable when it is acknowledged", SY
   };
   const disk = { ...realDisk, sync: counted(realDisk.sync), syncNow: counted(realDisk.syncNow) };
   const server = serveHere([], { disk });
-  const path = put(server, 1);
+  const path = putSession(server, 1);
   await opened(server, path);
   await server.result("append", { sessionId: idOf(1), entries: [user("more")] });
-  replace(path, readFileSync(path, "utf8").replaceAll(idOf(1), idOf(7)));
+  writeFileSync(`${path}.tmp`, readFileSync(path, "utf8").replaceAll(idOf(1), idOf(7)));
+  renameSync(`${path}.tmp`, path);
   await vi.waitUntil(async () => (await filesOf(server, idOf(7))).length > 0, { timeout: 30_000 });
   for (const name of ["one", "two"]) {
     const before = syncs;
@@ -249,8 +235,13 @@ acrossTiers(test, ["jsonl", "v2"])(
   },
 );
 
+/** Returns the same file by a link. */
+function linkTo(path: string): string {
+  symlinkSync(path, `${path}.link.jsonl`);
+  return `${path}.link.jsonl`;
+}
+
 test.each([
-  ["jsonl", otherName],
   ["v2", otherName],
   ["jsonl", linkTo],
 ] as const)("one on %s that another has taken the place of just now is found by each name", async (store, nameOf) => {

@@ -10,6 +10,7 @@ import { closedAfterALook, LOOKS_EVERY } from "../support/open-sessions.ts";
 import { copyTo, otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { imprint } from "../support/proof.ts";
 import {
+  call,
   type HereServer,
   type Json,
   serveHere,
@@ -18,11 +19,15 @@ import {
   temporaryPlace,
   type Wire,
 } from "../support/server.ts";
-import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
+import { turns } from "../support/shared-session.ts";
+import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 const STORES: readonly StoreName[] = ["jsonl", "v2"];
 
 const AMPLE = { bytes: Number.POSITIVE_INFINITY, handles: Number.POSITIVE_INFINITY };
+
+/** Room for the current session. */
+const NO_ROOM = (): OpenRoom => new OpenRoom(1, () => ({ bytes: 0, handles: 0 }));
 
 /** Makes sessions, each with one message, and opens them one after the other. */
 async function opened(server: Wire, count: number): Promise<string[]> {
@@ -38,7 +43,7 @@ async function opened(server: Wire, count: number): Promise<string[]> {
 
 /** Asks the same of many sessions in one write. Returns the results in the order of the sessions. */
 async function together(server: Wire, method: string, ids: readonly string[], params: object = {}): Promise<Json[]> {
-  server.send(...ids.map((sessionId) => ({ jsonrpc: "2.0", id: sessionId, method, params: { sessionId, ...params } })));
+  server.send(...ids.map((sessionId) => call(sessionId, method, { sessionId, ...params })));
   const results = new Map<string, Json>();
   while (results.size < ids.length) {
     const { id, error, result } = await server.next();
@@ -67,10 +72,13 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     return serveHere(["--store", store], { room });
   };
 
-  test("stay open as long as there is room for them", async () => {
-    const server = served(new OpenRoom(2, () => AMPLE));
+  test.each([
+    ["as long as there is room for them", 2, AMPLE, 9],
+    ["if they are among those used last, whatever they take", 4, { bytes: 0, handles: 28 }, 4],
+  ])("stay open %s", async (_what, last, limits, stay) => {
+    const server = served(new OpenRoom(last, () => limits));
     const ids = await opened(server, 9);
-    expect(await openAfterALook(server, 9)).toEqual(new Set(ids));
+    expect(await openAfterALook(server, stay)).toEqual(new Set(ids.slice(-stay)));
   });
 
   test.each([
@@ -103,14 +111,8 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     expect(told.map(({ params }) => params.sessionId)).toEqual([ids[0]]);
   });
 
-  test("stay open if they are among those used last, whatever they take", async () => {
-    const server = served(new OpenRoom(4, () => ({ bytes: 0, handles: 28 })));
-    const ids = await opened(server, 7);
-    expect(await openAfterALook(server, 4)).toEqual(new Set(ids.slice(-4)));
-  });
-
   test("are forked once with one key, also when the one that was forked was closed meanwhile", async () => {
-    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const server = served(NO_ROOM());
     const { sessionFile } = await server.result("get_state");
     await server.result("append", { entries: [user("current")] });
     const { sessionId, sessionFile: file } = await server.result("new_session", { cwd: "/home/me/elsewhere" });
@@ -140,7 +142,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
       stopTimers();
       const place = temporaryPlace();
       const sessionPath = join(place.home, `elsewhere${store === "v2" ? ".v2" : ".jsonl"}`);
-      const room = new OpenRoom(1, () => ({ bytes: 0, handles: 0 }));
+      const room = NO_ROOM();
       const maker = serveHere(["--store", store, "--session", sessionPath], { place });
       const { sessionId } = await maker.result("get_state");
       await maker.result("append", { entries: [user("first", { id: "first" }), user("second", { id: "second" })] });
@@ -174,7 +176,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   }
 
   test("are not opened in the place of another session that was put there", async () => {
-    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const server = served(NO_ROOM());
     const { sessionId, sessionFile } = await resting(server);
     const { sessionId: otherId } = await server.result("new_session");
     await server.result("append", { entries: [user("of the other")] });
@@ -189,14 +191,14 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   });
 
   test("are read only again when they were opened so", async () => {
-    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const server = served(NO_ROOM());
     const { sessionId, sessionFile } = await resting(server, true);
     await server.result("open_session", { sessionPath: sessionFile, readOnly: true });
     expect((await server.failure("append", { sessionId, entries: [user("x")] })).data.name).toBe("read_only");
   });
 
   test("do not come in the place of another one with their id that is open", async () => {
-    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const server = served(NO_ROOM());
     const { sessionId, sessionFile } = await resting(server);
     const copy = join(dirname(sessionFile), `copy${extname(sessionFile)}`);
     copyTo(sessionFile, copy);
@@ -207,7 +209,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   });
 
   test("are named by every name of their file, also when they were closed", async () => {
-    const server = served(new OpenRoom(1, () => ({ bytes: 0, handles: 0 })));
+    const server = served(NO_ROOM());
     const [first] = await opened(server, 3);
     const { sessionFile } = await server.result("get_state", { sessionId: first });
     await openAfterALook(server, 1);
@@ -221,35 +223,23 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   });
 });
 
-test("no number of sessions stays open beyond the handles that there are, and a session that is opened waits for no look", async () => {
-  stopTimers();
-  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 35 })) });
-  const ids = await opened(server, 8);
-  for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
-  const { sessions } = await server.result("list_open_sessions");
-  expect(sessions.length).toBeLessThanOrEqual(6);
-  expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(1);
-});
-
-test("nor where it is opened again by a write to it", async () => {
-  stopTimers();
-  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 21 })) });
-  const ids = await opened(server, 6);
-  for (const sessionId of ids) {
-    await server.result("append", { sessionId, entries: [user("more")] });
-    for (let turns = 0; turns < 20; turns++) await new Promise((resolve) => setImmediate(resolve));
-  }
-  expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(4);
-});
-
-test("80 sessions are written to where 300 files may be open", SYSTEM, async () => {
-  const server = spawnServer(["--events", "none"], "lines", temporaryPlace(), 300);
-  for (let n = 0; n < 80; n++) {
-    await server.result("new_session");
-    expect((await server.result("append", { entries: [user(`${n}`)] })).entryIds).toHaveLength(1);
-  }
-  await server.finish();
-});
+test.each([
+  ["opened, which waits for no look", 8, 35, 6],
+  ["written to", 6, 21, 4],
+])(
+  "no number of sessions stays open beyond the handles that there are where they are %s",
+  async (what, count, handles, most) => {
+    stopTimers();
+    const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles })) });
+    const ids = await opened(server, count);
+    for (const sessionId of ids) {
+      if (what === "written to") await server.result("append", { sessionId, entries: [user("more")] });
+      await turns(20);
+    }
+    expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(most);
+    expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(what === "written to" ? 2 : 1);
+  },
+);
 
 acrossTiers(describe, STORES)("sessions on %s that are opened together", (store) => {
   /** A server with room for three sessions, whose disk opens no more files than these take. */
@@ -276,13 +266,14 @@ test("a session waits for no other whose host does not answer", async () => {
   const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles: 14 })) });
   await server.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
   const ids = await opened(server, 3);
-  server.send({ jsonrpc: "2.0", id: "asked", method: "branch", params: { sessionId: ids[1], entryId: null } });
+  server.ask("asked", "branch", { sessionId: ids[1], entryId: null });
   for (const sessionId of ids.filter((_, n) => n !== 1))
     expect(await server.result("get_state", { sessionId })).toMatchObject({ entryCount: 1 });
 });
 
-describe("a process that may have too few files open", () => {
-  test.each(["append", "new_session"])("refuses %s before anything is written, and names the limit", async (method) => {
+test.each(["append", "new_session"])(
+  "a process that may have too few files open refuses %s before anything is written, and names the limit",
+  async (method) => {
     let count = 25;
     const room = new OpenRoom(64, () => AMPLE, 64, { most: () => 30, count: () => count });
     const server = serveHere([], { room });
@@ -293,8 +284,8 @@ describe("a process that may have too few files open", () => {
     count = 10;
     await server.result(method, params);
     expect(await server.result("get_state")).toMatchObject({ entryCount: method === "append" ? 1 : 0 });
-  });
-});
+  },
+);
 
 test.each(STORES)("100 sessions on %s are written to at a time where 300 files may be open", SWEEP, async (store) => {
   const server = spawnServer(["--events", "none", "--store", store], "lines", temporaryPlace(), 300);

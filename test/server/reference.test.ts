@@ -10,7 +10,7 @@ import { Outage } from "../../src/storage/fleet/outage.ts";
 import { attachmentsWith } from "../support/attaching.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { fleetOptions, MemoryFleet } from "../support/fleet.ts";
-import { frame, type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { call, frame, type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 const read = (name: string): string => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 
@@ -71,11 +71,7 @@ async function toldAlone(dialect: "jsonrpc" | "pi"): Promise<Json[]> {
   const server = serveHere(["--dialect", dialect], { fleet: fleetOptions(fleet, { outage }) });
   fleet.faultAt = () => "before";
   const entries = [user("Anybody there?")];
-  server.send(
-    dialect === "pi"
-      ? { id: "1", type: "append", entries }
-      : { jsonrpc: "2.0", id: "1", method: "append", params: { entries } },
-  );
+  server.send(dialect === "pi" ? { id: "1", type: "append", entries } : call("1", "append", { entries }));
   const told: Json[] = [];
   while (!told.some(({ type, method }) => (type ?? method) === "session_durability_changed"))
     told.push(await server.next());
@@ -94,7 +90,7 @@ async function life(dialect: "jsonrpc" | "pi") {
   /** Sends a command, answers the hooks that it calls, and returns its result. */
   const run = async (name: string, params: object = {}, answer: object = {}): Promise<Json> => {
     const id = `r${++sent}`;
-    server.send(dialect === "pi" ? { id, type: name, ...params } : { jsonrpc: "2.0", id, method: name, params });
+    server.send(dialect === "pi" ? { id, type: name, ...params } : call(id, name, params));
     for (;;) {
       const message = await server.next();
       if (message.id === id) return message.data ?? message.result;
@@ -104,7 +100,7 @@ async function life(dialect: "jsonrpc" | "pi") {
         server.send({ type: "hook_response", id: asked, ...answer });
       } else if ("method" in message) {
         note(message.method, message.params);
-        if ("id" in message) server.send({ jsonrpc: "2.0", id: message.id, result: answer });
+        if ("id" in message) server.answer(message.id, answer);
       } else if (typeof message.type === "string") {
         const { type, ...payload } = message;
         note(type, payload);
@@ -119,10 +115,11 @@ async function life(dialect: "jsonrpc" | "pi") {
   await run("compact", {}, { compaction });
   await run("branch", { entryId: entryIds[1] }, { summary: { summary: "Why blue?" } });
   await run("switch_session", { sessionPath: state.sessionFile });
-  appendFileSync(
-    state.sessionFile,
-    `${JSON.stringify({ ...user("Elsewhere", { id: "f00df00d", parentId: entryIds[1] }), timestamp: "2026-01-24T16:22:31.120Z" })}\n{"type":"mess\n`,
-  );
+  const elsewhere = {
+    ...user("Elsewhere", { id: "f00df00d", parentId: entryIds[1] }),
+    timestamp: "2026-01-24T16:22:31.120Z",
+  };
+  appendFileSync(state.sessionFile, `${JSON.stringify(elsewhere)}\n{"type":"mess\n`);
   await run("append", { entries: [user("Here")] });
   await run("fork", { entryId: entryIds[2] });
   const { holder, file } = await badHolder(place);
@@ -171,13 +168,10 @@ test("the example of initialize has the lists that a server returns, of the comm
   expect(capabilities.commands.slice(0, commands.length)).toEqual(commands);
 });
 
-test("limits of params stand in the tables", () => {
+test("limits of params stand in the tables, and every command is in one group", () => {
   expect(text).toContain("| `idempotencyKey`? | string, 1 to 256 characters |");
   expect(text).toContain("| `entries` | list of [entry](#session-format), 1 to 10000 items |");
   expect(text).toContain("| `maxReplyBytes`? | integer from 1024 |");
-});
-
-test("every command is in one group", () => {
   const names = declarations.commands.map(({ name }) => name);
   expect(Object.values(GROUPS).flat().sort()).toEqual(names.sort());
 });

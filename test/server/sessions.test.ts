@@ -4,7 +4,7 @@ import { readdirSync } from "node:fs";
 import { describe, expect, test, vi } from "vitest";
 import { user } from "../support/drafts.ts";
 import { gatedDisk } from "../support/gated_disk.ts";
-import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { call, type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 /** Makes sessions with one message each and answers their paths and ids. */
@@ -43,27 +43,20 @@ test("an open session that is named by the path it had stays open", async () => 
 });
 
 describe("open_session", () => {
-  test("opens beside the current one, which stays current", async () => {
+  test("opens beside the current one, which stays current, once", async () => {
     const server = serveHere();
     const [first, second] = await make(server, 2);
     const opened = await server.result("open_session", { sessionPath: first.path });
     expect(opened).toMatchObject({ sessionId: first.id, sessionFile: first.path, readOnly: false });
+    await server.result("open_session", { sessionId: first.id });
     await server.result("append", { sessionId: first.id, entries: [user("more")] });
-    expect((await server.result("get_state", { sessionId: first.id })).entryCount).toBe(2);
-    expect(await server.result("get_state")).toMatchObject({ sessionId: second.id, entryCount: 1 });
     expect((await server.result("list_open_sessions")).sessions).toMatchObject([
       { sessionId: second.id, current: true },
       { sessionId: first.id, current: false },
     ]);
+    expect((await server.result("get_state", { sessionId: first.id })).entryCount).toBe(2);
+    expect(await server.result("get_state")).toMatchObject({ sessionId: second.id, entryCount: 1 });
     expect(server.events.at(-1)).toMatchObject({ method: "session_append", params: { sessionId: first.id } });
-  });
-
-  test("twice is one session", async () => {
-    const server = serveHere();
-    const [first] = await make(server, 2);
-    await server.result("open_session", { sessionPath: first.path });
-    await server.result("open_session", { sessionId: first.id });
-    expect((await server.result("list_open_sessions")).sessions).toHaveLength(2);
   });
 
   test("read-only follows and refuses to write", async () => {
@@ -76,28 +69,12 @@ describe("open_session", () => {
 
   test("can become the current one, with what is under way in it first", async () => {
     const server = serveHere();
-    const [first] = await make(server, 2);
-    await server.result("open_session", { sessionPath: first.path });
-    server.send(
-      { jsonrpc: "2.0", id: "a", method: "append", params: { sessionId: first.id, entries: [user("x")] } },
-      { jsonrpc: "2.0", id: "s", method: "switch_session", params: { sessionId: first.id } },
-      { jsonrpc: "2.0", id: "g", method: "get_state" },
-    );
-    await server.reply("a");
-    await server.reply("s");
-    expect((await server.reply("g")).result).toMatchObject({ sessionId: first.id, entryCount: 2 });
+    const [{ id: sessionId, path: sessionPath }] = await make(server, 2);
+    await server.result("open_session", { sessionPath });
+    server.ask("a", "append", { sessionId, entries: [user("x")] });
+    server.send(call("s", "switch_session", { sessionId }), call("g", "get_state"));
+    expect((await server.reply("g")).result).toMatchObject({ sessionId, entryCount: 2 });
   });
-});
-
-test("close_session closes, and without a current session commands that name none say so", async () => {
-  const server = serveHere();
-  const [first, second] = await make(server, 2);
-  await server.result("open_session", { sessionPath: first.path });
-  expect(await server.result("close_session", { sessionId: first.id })).toBeNull();
-  expect((await server.failure("get_state", { sessionId: first.id })).data.name).toBe("session_not_found");
-  expect(await server.result("close_session", { sessionId: second.id })).toBeNull();
-  expect((await server.failure("get_state")).data.name).toBe("no_session");
-  expect((await server.result("switch_session", { sessionPath: first.path })).sessionId).toBe(first.id);
 });
 
 test("a session that waits for its disk holds no other up", async () => {
@@ -108,7 +85,7 @@ test("a session that waits for its disk holds no other up", async () => {
   await plain.finish();
   const server = serveHere(["--session", second.path], { place, disk });
   await server.result("open_session", { sessionPath: first.path });
-  server.send({ jsonrpc: "2.0", id: "slow", method: "append", params: { entries: [user("slow")] } });
+  server.ask("slow", "append", { entries: [user("slow")] });
   const gate = await waits();
   expect((await server.result("get_state", { sessionId: first.id })).entryCount).toBe(1);
   gate.pass();
@@ -125,13 +102,8 @@ test("a hundred sessions with interleaved traffic keep their order, and descript
   const calls: Json[] = [];
   for (let round = 0; round < ROUNDS; round++)
     for (const [index, { id }] of made.entries()) {
-      calls.push({
-        jsonrpc: "2.0",
-        id: `a${index}.${round}`,
-        method: "append",
-        params: { sessionId: id, entries: [user(`${round}`)] },
-      });
-      calls.push({ jsonrpc: "2.0", id: `g${index}.${round}`, method: "get_state", params: { sessionId: id } });
+      calls.push(call(`a${index}.${round}`, "append", { sessionId: id, entries: [user(`${round}`)] }));
+      calls.push(call(`g${index}.${round}`, "get_state", { sessionId: id }));
     }
   server.send(...calls);
   const rounds = new Map<string, number>();

@@ -62,44 +62,26 @@ export function randomSession(random: Random, count: number, branching = 0.03): 
     if (roll < 4) return message("user", { content: content(random) });
     if (roll < 9) {
       const calls = Array.from({ length: random.int(4) }, (_, n) => {
-        const id = random.chance(0.1)
-          ? ""
-          : random.chance(0.1) && used.length > 0
-            ? random.pick(used)
-            : `call ${entries.length} ${n}`;
-        return call(random, id);
+        if (random.chance(0.1)) return call(random, "");
+        return call(random, random.chance(0.1) && used.length > 0 ? random.pick(used) : `call ${entries.length} ${n}`);
       });
       open = calls.map(({ id }) => id);
       used.push(...open);
-      const thoughts = random.chance(0.4)
-        ? [{ type: "thinking", thinking: words(random), redacted: random.chance(0.2) }]
-        : [];
+      const thought = { type: "thinking", thinking: words(random), redacted: random.chance(0.2) };
       const said = content(random);
-      const blocks = [...thoughts, ...(Array.isArray(said) ? said : []), ...calls];
+      const blocks = [...(random.chance(0.4) ? [thought] : []), ...(Array.isArray(said) ? said : []), ...calls];
       const failed = random.chance(0.1) ? { errorMessage: "The provider refused." } : {};
       return message("assistant", { content: blocks, usage, model: "claude-x", provider: "p", ...failed });
     }
     if (roll < 14) {
-      const named =
-        open.length > 0 && random.chance(0.9) ? open.splice(random.int(open.length), 1)[0] : `lone ${entries.length}`;
-      const toolCallId = random.chance(0.1) ? "" : named;
+      const isOpen = open.length > 0 && random.chance(0.9);
+      const named = isOpen ? open.splice(random.int(open.length), 1)[0] : `lone ${entries.length}`;
+      const result = { toolCallId: random.chance(0.1) ? "" : named, toolName: "bash", content: content(random) };
       const details = random.chance(0.3) ? { details: { n: 1 } } : {};
-      return message("toolResult", {
-        toolCallId,
-        toolName: "bash",
-        content: content(random),
-        isError: random.chance(0.2),
-        ...details,
-      });
+      return message("toolResult", { ...result, isError: random.chance(0.2), ...details });
     }
     return random.pick<Json>([
-      message("bashExecution", {
-        command: "ls",
-        output: words(random),
-        exitCode: random.int(2),
-        cancelled: false,
-        truncated: false,
-      }),
+      message("bashExecution", { command: "ls", output: words(random), exitCode: random.int(2), cancelled: false }),
       message("custom", { customType: "note", content: words(random), display: random.chance(0.5) }),
       message("system", { content: "You are." }),
       message("somebody", { content: words(random) }),
@@ -120,8 +102,8 @@ export function randomSession(random: Random, count: number, branching = 0.03): 
     if (taken.has(id)) continue;
     taken.add(id);
     // Some go on further up, so that there are branches; most at the end, so that paths are long.
-    const parentId =
-      ids.length === 0 ? null : random.chance(branching) ? random.pick(ids.slice(-40)) : (ids.at(-1) as string);
+    const isBranch = ids.length > 0 && random.chance(branching);
+    const parentId = isBranch ? random.pick(ids.slice(-40)) : (ids.at(-1) ?? null);
     const { type, ...rest } = made();
     entries.push({ type, id, parentId, timestamp: "2026-01-24T16:22:26.831Z", ...rest });
     ids.push(id);

@@ -4,6 +4,8 @@ import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { expect, vi } from "vitest";
+import { HERE } from "./agents-here.ts";
+import { assistant, user } from "./drafts.ts";
 import { type HereOptions, type HereServer, type Json, type SpawnedServer, serveHere } from "./server.ts";
 
 const require = createRequire(import.meta.url);
@@ -139,6 +141,38 @@ export class Editor {
     return message;
   }
 
+  /** Makes a session in the server's working directory. */
+  make(): Promise<Json> {
+    return this.result("session/new", { cwd: this.server.place.cwd, mcpServers: [] });
+  }
+
+  /** Begins a turn with a text, and does not wait for its end. */
+  begins(sessionId: string, text: string): number {
+    return this.ask("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
+  }
+
+  /** Has a turn. Returns its reply. */
+  turn(sessionId: string, text: string): Promise<Json> {
+    return this.reply(this.begins(sessionId, text));
+  }
+
+  /** The next question of the server's. */
+  async question(): Promise<Json> {
+    let message = await this.next();
+    while (message.method === undefined || !("id" in message)) message = await this.next();
+    return message;
+  }
+
+  /** Answers a question about a permission. */
+  choose({ id }: Json, optionId: string): void {
+    this.server.answer(id, { outcome: { outcome: "selected", optionId } });
+  }
+
+  /** Waits for an update with this text. */
+  heard(text: string): Promise<Update> {
+    return this.until(({ content }) => content?.text === text);
+  }
+
   /** Waits for an update that is like this. */
   async until(isMeant: (update: Update) => boolean): Promise<Update> {
     for (;;) {
@@ -183,7 +217,11 @@ export class Editor {
   }
 
   /** Loads a session. What was told of it, and the result. */
-  async load(sessionId: string, cwd: string, more: object = {}): Promise<{ updates: Update[]; result: Json }> {
+  async load(
+    sessionId: string,
+    cwd = this.server.place.cwd,
+    more: object = {},
+  ): Promise<{ updates: Update[]; result: Json }> {
     this.take(sessionId);
     const result = await this.result("session/load", { sessionId, cwd, mcpServers: [], ...more });
     return { updates: this.take(sessionId), result };
@@ -207,6 +245,33 @@ async function asTimePasses<T>(wanted: Promise<T>): Promise<T> {
 /** An editor at a server in this process. */
 export async function editorHere(args: string[] = [], options: HereOptions = {}, skills: object = {}): Promise<Editor> {
   return new Editor(serveHere(["--dialect", "acp", ...args], options), skills).begin();
+}
+
+export const TALK = [user("Name a colour."), assistant("Blue."), user("Another."), assistant("Green.")];
+
+/** An editor in a place where another server has made one session. */
+export async function editorWith({
+  entries = TALK.slice(0, 2),
+  store = "jsonl",
+  name = "",
+  args = [] as string[],
+} = {}) {
+  const server = serveHere(["--store", store]);
+  const { place } = server;
+  const { sessionId: id } = await server.result("new_session", name ? { name } : {});
+  await server.result("append", { entries });
+  await server.finish();
+  return { place, id, editor: await editorHere(args, { place, agentLaunch: HERE }) };
+}
+
+/** What was said in updates of a kind, joined. */
+export function textOf(updates: readonly Update[], kind = "agent_message_chunk"): string {
+  return updates.flatMap(({ sessionUpdate, content }) => (sessionUpdate === kind ? [content.text] : [])).join("");
+}
+
+/** The ids of entries that updates name, each once. */
+export function entryIdsOf(updates: readonly Update[]): string[] {
+  return [...new Set(updates.flatMap((update) => ours(update)?.entryId ?? []))];
 }
 
 /** Our part of `_meta`. */

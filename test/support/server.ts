@@ -10,12 +10,8 @@ import { parseArguments } from "../../src/cli/options.ts";
 import { FAILURES } from "../../src/core/failure.ts";
 import type { Env } from "../../src/core/ports/env.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
-import type { AgentBehind } from "../../src/server/acp/agent.ts";
-import type { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { serve, type World } from "../../src/server/main.ts";
-import type { FleetConnection } from "../../src/storage/fleet/store.ts";
-import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import type { Locks } from "../../src/storage/locks/locks.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
 import { KEPT_CODE, PROGRAM } from "./build.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: what comes from the wire is looked at, member by member, by the tests
@@ -56,6 +52,11 @@ export function frame(framing: Framing, ...messages: unknown[]): string {
     .map((message) => (typeof message === "string" ? message : JSON.stringify(message)))
     .map((text) => (framing === "lines" ? `${text}\n` : `Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`))
     .join("");
+}
+
+/** A request in JSON-RPC. */
+export function call(id: unknown, method: string, params?: unknown): Json {
+  return { jsonrpc: "2.0", id, method, ...(params === undefined ? {} : { params }) };
 }
 
 /** Failures that any command may end with, as protocol.md says. */
@@ -118,6 +119,16 @@ export class Wire {
     this.input.write(frame(this.framing, ...messages));
   }
 
+  /** Sends a JSON-RPC request and waits for nothing. */
+  ask(id: unknown, method: string, params?: unknown): void {
+    this.send(call(id, method, params));
+  }
+
+  /** Answers a question that the server asked in JSON-RPC. */
+  answer(id: unknown, result: unknown): void {
+    this.send({ jsonrpc: "2.0", id, result });
+  }
+
   /** Closes the server's input. */
   end(): void {
     this.input.end();
@@ -154,7 +165,7 @@ export class Wire {
   /** The reply to a JSON-RPC request; what the server says before it goes to {@link events}. */
   async request(method: string, params?: unknown): Promise<Json> {
     const id = ++this.ids;
-    this.send({ jsonrpc: "2.0", id, method, ...(params === undefined ? {} : { params }) });
+    this.ask(id, method, params);
     const reply = await this.reply(id);
     requireDeclared(method, reply.error);
     return reply;
@@ -292,36 +303,24 @@ export async function runProgram(
   return { stdout, stderr, status };
 }
 
-export interface HereOptions {
-  readonly fleet?: FleetConnection;
+/** Parts of the world to take the place of the usual ones, and of the counted ones (`env`). */
+export interface HereOptions extends Partial<Omit<World, "input" | "output" | "env">> {
   readonly framing?: Framing;
   readonly place?: Place;
-  readonly disk?: Disk;
-  readonly heldReplyBytes?: number;
-  readonly room?: OpenRoom;
-  /** Parts of the world to take the place of the counted ones. */
   readonly env?: Partial<Env>;
-  readonly locks?: Locks;
-  /** Whoever runs turns for an editor. */
-  readonly agent?: AgentBehind;
-  readonly agentLaunch?: World["agentLaunch"];
-  readonly isHeard?: () => boolean;
 }
 
 export class HereServer extends Wire {
-  readonly place: Place;
+  declare readonly place: Place;
   /** Exit status. */
-  readonly done: Promise<number>;
+  declare readonly done: Promise<number>;
   /** What was said to a person. */
-  readonly said: readonly string[];
-  readonly stop: () => void;
+  declare readonly said: readonly string[];
+  declare readonly stop: () => void;
 
-  constructor(input: Writable, output: Readable, framing: Framing, rest: Omit<HereServer, keyof Wire | "finish">) {
+  constructor({ input, output, ...rest }: ReturnType<typeof startHere>, framing: Framing) {
     super(input, output, framing);
-    this.place = rest.place;
-    this.done = rest.done;
-    this.said = rest.said;
-    this.stop = rest.stop;
+    Object.assign(this, rest);
   }
 
   /** Ends the input and waits for the end: what was still said, and the exit status. */
@@ -340,8 +339,7 @@ export function stopTimers(): void {
 
 /** Serves in this process, with ids that count and a clock that ticks once per look. */
 export function serveHere(args: string[] = [], options: HereOptions = {}): HereServer {
-  const { input, output, ...rest } = startHere(args, options);
-  return new HereServer(input, output, options.framing ?? "lines", rest);
+  return new HereServer(startHere(args, options), options.framing ?? "lines");
 }
 
 /** Serves an input in this process: everything said, as it is said. */
@@ -362,28 +360,21 @@ export async function serveInput(
   return { stdout, stderr: server.said.map((sentence) => `pi-session-server: ${sentence}\n`).join(""), status };
 }
 
-function startHere(args: string[], options: HereOptions) {
-  const { place = temporaryPlace(), disk = realDisk } = options;
+function startHere(args: string[], { framing: _, place = temporaryPlace(), env, ...world }: HereOptions) {
   const input = new PassThrough();
   const output = new PassThrough();
   const said: string[] = [];
   const service = serve(parseArguments(args), {
     input,
     output,
-    env: { ...countingEnv(), ...options.env },
-    disk,
+    env: { ...countingEnv(), ...env },
     variables: place.variables,
     cwd: place.cwd,
     version: "0.0.0-test",
     printError: (sentence) => said.push(sentence),
     settingsFile: () => undefined,
-    heldReplyBytes: options.heldReplyBytes,
-    room: options.room,
-    locks: options.locks,
-    agent: options.agent,
-    agentLaunch: options.agentLaunch,
-    fleet: options.fleet,
-    isHeard: options.isHeard,
+    ...world,
+    disk: world.disk ?? realDisk,
   });
   const done = service.done.finally(() => output.end());
   onTestFinished(async () => {

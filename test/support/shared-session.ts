@@ -4,11 +4,20 @@ import { readdirSync, readFileSync } from "node:fs";
 import { createConnection, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
+import { onTestFinished, vi } from "vitest";
 import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "./attaching.ts";
 import { put } from "./lifecycle.ts";
 import { chain, fileText, headerText } from "./lines.ts";
-import { type HereServer, type Json, type Place, type SpawnedServer, serveHere, temporaryPlace } from "./server.ts";
+import {
+  call,
+  type HereServer,
+  type Json,
+  type Place,
+  type SpawnedServer,
+  serveHere,
+  temporaryPlace,
+} from "./server.ts";
 
 export const QUIET = ["--events", "none"];
 
@@ -31,8 +40,37 @@ export async function held(
   return { file, holder, place };
 }
 
-/** Lets the event loop go round once: replies within this process come without that. */
+/** Two servers on a new session of a store, of which the first holds it; their hosts have names if any are given. */
+export async function two(
+  store: string,
+  args: string[] = [],
+  names: string[] = [],
+): Promise<{ first: HereServer; second: HereServer; file: string; place: Place }> {
+  const place = temporaryPlace();
+  const file = join(place.home, `two.${store}`);
+  const begin = async (text: string, name: string | undefined, ...more: string[]): Promise<HereServer> => {
+    const server = serveHere(["--session", file, ...more, ...args], { place });
+    if (name !== undefined) await server.result("initialize", { clientInfo: { name, version: "1.0" } });
+    await server.result("append", said(text));
+    return server;
+  };
+  const first = await begin("first", names[0], "--store", store);
+  return { first, second: await begin("second", names[1]), file, place };
+}
+
+/** Lets the event loop go round: replies within this process come without that. */
 export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+export async function turns(count: number): Promise<void> {
+  for (let n = 0; n < count; n++) await turn();
+}
+
+/** Lets these clocks go only where the test says so, until it is over. */
+export function stopClocks(...clocks: ("setTimeout" | "setInterval" | "performance")[]): void {
+  const toFake = clocks.flatMap((name) => (name === "performance" ? [name] : [name, name.replace("set", "clear")]));
+  vi.useFakeTimers({ toFake: toFake as "setTimeout"[] });
+  onTestFinished(() => void vi.useRealTimers());
+}
 
 /** Waits until a session is announced, which comes after the first reply. */
 export async function announced(file: string): Promise<Json> {
@@ -50,12 +88,7 @@ export async function announced(file: string): Promise<Json> {
   throw new Error(`${file} is not announced`);
 }
 
-export const request = (id: unknown, method: string, params: Json = {}): Json => ({
-  jsonrpc: "2.0",
-  id,
-  method,
-  params,
-});
+export const request = (id: unknown, method: string, params: Json = {}): Json => call(id, method, params);
 
 /** What a server says up to a reply: ids of replies, and names of events and requests. */
 export async function order(server: HereServer, last: unknown): Promise<Json[]> {
@@ -156,9 +189,40 @@ export function knock(announcement: Json, file: string): Promise<Socket> {
 }
 
 export function sendTo(socket: Socket, message: Json): void {
-  const text = JSON.stringify(message);
-  socket.write(`Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
+  socket.write(framed(JSON.stringify(message)));
 }
 
 /** What a holder wants to hear of somebody who joins its session, beside the token. */
 export const WISH = { protocol: 1, sessionId: "shared", client: "a stranger", durability: "os", hooks: [] };
+
+/** Somebody whom a holder has let in, who is no server of ours. */
+export interface Guest {
+  readonly socket: Socket;
+  say(...messages: Json[]): void;
+  /** Waits until it has heard a text. Returns everything that it has heard. */
+  hear(text: string): Promise<string>;
+}
+
+/** Joins the holder of a file's session by hand. */
+export async function guestOf(file: string, more: Json = {}): Promise<Guest> {
+  const announcement = await announced(file);
+  const socket = await knock(announcement, file);
+  onTestFinished(() => void socket.destroy());
+  let heard = "";
+  socket.on("data", (bytes: Buffer) => {
+    heard += bytes;
+  });
+  const guest: Guest = {
+    socket,
+    say: (...messages) => {
+      for (const message of messages) sendTo(socket, message);
+    },
+    async hear(text) {
+      while (!heard.includes(text)) await turn();
+      return heard;
+    },
+  };
+  guest.say({ attach: { ...WISH, token: announcement.token, ...more } });
+  await guest.hear('"attached"');
+  return guest;
+}

@@ -2,81 +2,61 @@
 
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { Editor, editorHere, ours, type Update } from "../../support/acp.ts";
+import { Editor, editorHere, entryIdsOf, ours, textOf } from "../../support/acp.ts";
 import { acpLike, ownAgent, piLike } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
 import { type Json, type Place, spawnServer, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
-const say = (text: string): Json[] => [{ type: "text", text }];
-
 const editorOf = (place: Place, flags: string[] = [], more: string[] = []): Promise<Editor> =>
   editorHere(["--agent", acpLike(...flags), "--agent-protocol", "acp", ...more], { place, agentLaunch: HERE });
-
-async function made(editor: Editor): Promise<{ sessionId: string; result: Json }> {
-  const result = await editor.result("session/new", { cwd: editor.server.place.cwd, mcpServers: [] });
-  return { sessionId: result.sessionId, result };
-}
-
-const turn = (editor: Editor, sessionId: string, text: string): Promise<Json> =>
-  editor.request("session/prompt", { sessionId, prompt: say(text) });
-
-const textOf = (updates: readonly Update[], kind = "agent_message_chunk"): string =>
-  updates.flatMap(({ sessionUpdate, content }) => (sessionUpdate === kind ? [content.text] : [])).join("");
 
 /** What the agent knows of a session, as it says itself. */
 async function recalled(editor: Editor, sessionId: string): Promise<string> {
   editor.take(sessionId);
-  const { result, error } = await turn(editor, sessionId, "recall");
+  const { result, error } = await editor.turn(sessionId, "recall");
   expect([result?.stopReason, error]).toEqual(["end_turn", undefined]);
   return textOf(editor.take(sessionId));
 }
 
-acrossTiers(describe, ["jsonl", "v2"])("a turn recorded in %s", (store) => {
-  test("is told as the agent tells it, and shown again by a load, with its ids", async () => {
+acrossTiers(test, ["jsonl", "v2"])(
+  "a turn recorded in %s is told as the agent tells it, and shown again by a load, with its ids",
+  async (store) => {
     const place = temporaryPlace();
     const editor = await editorOf(place, ["--commands"], ["--store", store]);
     expect(editor.agent.agentCapabilities).toMatchObject({ loadSession: true, promptCapabilities: { image: true } });
-    const { sessionId, result } = await made(editor);
-    expect(result.modes.currentModeId).toBe("ask");
-    expect(ours(result).fidelity).toBe("native");
+    const made = await editor.make();
+    const { sessionId } = made;
+    expect([made.modes.currentModeId, ours(made).fidelity]).toEqual(["ask", "native"]);
     await editor.until(({ sessionUpdate }) => sessionUpdate === "available_commands_update");
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("ask think tools 1") });
-    let question: Json;
-    do question = await editor.next();
-    while (question.method !== "session/request_permission");
+    const asked = editor.begins(sessionId, "ask think tools 1");
+    const question = await editor.question();
     expect(question.params.sessionId).toBe(sessionId);
-    editor.server.send({
-      jsonrpc: "2.0",
-      id: question.id,
-      result: { outcome: { outcome: "selected", optionId: "yes" } },
-    });
+    editor.choose(question, "yes");
     expect((await editor.reply(asked)).result).toMatchObject({ stopReason: "end_turn" });
     const live = editor.take(sessionId);
     const { updates } = await editor.load(sessionId, place.cwd);
     expect(textOf(updates, "user_message_chunk")).toBe("ask think tools 1");
     for (const kind of ["agent_message_chunk", "agent_thought_chunk"])
       expect(textOf(updates, kind)).toBe(textOf(live, kind));
-    const ids = (of: readonly Update[], name: string): unknown[] => [
-      ...new Set(of.flatMap((update) => (name === "call" ? update.toolCallId : ours(update)?.entryId) ?? [])),
-    ];
-    expect(ids(updates, "call")).toEqual(ids(live, "call"));
-    expect(ids(updates, "entry")).toEqual(ids(live, "entry"));
+    const [now, before] = [updates, live].map((of) => new Set(of.flatMap(({ toolCallId }) => toolCallId ?? [])));
+    expect(now).toEqual(before);
+    expect(entryIdsOf(updates)).toEqual(entryIdsOf(live));
     await editor.result("session/set_mode", { sessionId, modeId: "code" });
     expect(editor.take(sessionId).at(-1)).toMatchObject({ currentModeId: "code" });
     const { sessions } = await editor.result("session/list", { cwd: place.cwd });
     expect(sessions.map((session: Json) => session.sessionId)).toEqual([sessionId]);
-  });
-});
+  },
+);
 
 describe("an agent that can only make sessions", () => {
   test("gets the conversation in words when one is loaded, forked, or left for another branch; and the client is told", async () => {
     const place = temporaryPlace();
     const first = await editorOf(place);
-    const { sessionId } = await made(first);
-    await turn(first, sessionId, "one");
+    const { sessionId } = await first.make();
+    await first.turn(sessionId, "one");
     const entryId = ours(first.take(sessionId).findLast((update) => ours(update)?.entryId))?.entryId;
-    await turn(first, sessionId, "two");
+    await first.turn(sessionId, "two");
     expect(await recalled(first, sessionId)).toBe("one | two | recall");
     const fork = await first.result("session/fork", { sessionId, cwd: place.cwd, mcpServers: [] });
     expect(ours(fork).fidelity).toBe("seeded");
@@ -84,7 +64,7 @@ describe("an agent that can only make sessions", () => {
     // Only the first prompt says it.
     expect(await recalled(first, fork.sessionId)).toMatch(/^This conversation.* \| recall$/s);
     await first.result("_pi-session-server/branch", { sessionId, entryId });
-    const branched = await turn(first, sessionId, "recall");
+    const branched = await first.turn(sessionId, "recall");
     expect(ours(branched.result).fidelity).toBe("seeded");
     expect(textOf(first.take(sessionId))).toMatch(/User: one(?!.*two)/s);
     await first.server.finish();
@@ -101,9 +81,9 @@ describe("an agent that can only make sessions", () => {
   test("is started again by the prompt after its death, which is told", async () => {
     const place = temporaryPlace();
     const editor = await editorOf(place);
-    const { sessionId } = await made(editor);
-    await turn(editor, sessionId, "one");
-    const { error } = await turn(editor, sessionId, "chunks 9 die after 3");
+    const { sessionId } = await editor.make();
+    await editor.turn(sessionId, "one");
+    const { error } = await editor.turn(sessionId, "chunks 9 die after 3");
     expect(error.message).toMatch(/^The agent was ended by SIGKILL.*starts it again\.$/);
     const { updates } = await editor.load(sessionId, place.cwd);
     expect(textOf(updates)).toMatch(/^You said: one0 1 2 The agent was ended by SIGKILL/);
@@ -116,12 +96,12 @@ describe("an agent that can do it itself", () => {
     const place = temporaryPlace();
     const flags = [can, "--forks", "--keep", join(place.home, "kept.json")];
     const first = await editorOf(place, flags);
-    const { sessionId } = await made(first);
-    await turn(first, sessionId, "one");
+    const { sessionId } = await first.make();
+    await first.turn(sessionId, "one");
     const fork = await first.result("session/fork", { sessionId, cwd: place.cwd, mcpServers: [] });
     expect(ours(fork).fidelity).toBe("native");
     expect(await recalled(first, fork.sessionId)).toBe("one | recall");
-    await turn(first, sessionId, "die after 1 chunks 2");
+    await first.turn(sessionId, "die after 1 chunks 2");
     first.take(sessionId);
     expect(await recalled(first, sessionId)).toMatch(/^one \| die after 1 chunks 2 \| recall$/);
     await first.server.finish();
@@ -137,10 +117,10 @@ describe("an agent that can do it itself", () => {
 test("a turn is cancelled, closed or left by its client, and what was seen of it is there", async () => {
   const place = temporaryPlace();
   const editor = await editorOf(place);
-  const { sessionId } = await made(editor);
+  const { sessionId } = await editor.make();
   const begin = async (): Promise<number> => {
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("chunks 100000 every 20") });
-    await editor.until(({ content }) => content?.text === "1 ");
+    const asked = editor.begins(sessionId, "chunks 100000 every 20");
+    await editor.heard("1 ");
     return asked;
   };
   const cancelled = await begin();
@@ -170,8 +150,8 @@ test(
     ]) {
       const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "100"];
       const editor = await editorHere(args, { place, agentLaunch: HERE });
-      const { sessionId } = await made(editor);
-      expect((await turn(editor, sessionId, "one")).error.message).toContain(sentence);
+      const { sessionId } = await editor.make();
+      expect((await editor.turn(sessionId, "one")).error.message).toContain(sentence);
       expect((await editor.result("session/list", {})).sessions).toEqual([]);
       await editor.server.finish();
     }
@@ -186,10 +166,10 @@ test(
     const args = ["--dialect", "acp", "--agent", acpLike(), "--agent-protocol", "acp"];
     const server = spawnServer(args, "lines", place);
     const editor = await new Editor(server).begin();
-    const { sessionId } = await made(editor);
-    await turn(editor, sessionId, "one");
-    editor.ask("session/prompt", { sessionId, prompt: say("tools 1 chunks 100000 every 20") });
-    await editor.until(({ content }) => content?.text === "1 ");
+    const { sessionId } = await editor.make();
+    await editor.turn(sessionId, "one");
+    editor.begins(sessionId, "tools 1 chunks 100000 every 20");
+    await editor.heard("1 ");
     server.process.kill("SIGKILL");
     await server.exit;
     const reader = await editorHere([], { place });
@@ -212,9 +192,9 @@ acrossTiers(test, ANSWERS)(
   "a client that does not read stops an agent $whose, and misses nothing of $count",
   async ({ args, count }) => {
     const editor = await editorHere(args, { agentLaunch: HERE });
-    const { sessionId } = await made(editor);
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say(`chunks ${count}`) });
-    await editor.until(({ content }) => content?.text === "1 ");
+    const { sessionId } = await editor.make();
+    const asked = editor.begins(sessionId, `chunks ${count}`);
+    await editor.heard("1 ");
     editor.server.stall();
     for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
     editor.server.resume();

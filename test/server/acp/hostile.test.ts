@@ -4,43 +4,36 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFil
 import { join } from "node:path";
 import type { PassThrough } from "node:stream";
 import { describe, expect, test } from "vitest";
-import { editorHere, ours } from "../../support/acp.ts";
-import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
+import { editorHere, editorWith, ours } from "../../support/acp.ts";
+import { toolCall, toolResult, user } from "../../support/drafts.ts";
 import { forSeedsAsync } from "../../support/random.ts";
-import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { type Json, type Place, serveHere } from "../../support/server.ts";
+import { turns } from "../../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
-async function madeIn(place: Place, entries: Json[] = [user("Name a colour."), assistant("Blue.")]): Promise<string> {
-  const server = serveHere([], { place });
-  await server.result("append", { entries });
-  const { sessionId } = await server.result("get_state");
-  await server.finish();
-  return sessionId;
-}
-
 describe("messages", () => {
-  const BROKEN: [string, string | Buffer, number][] = [
+  /** A request with this in its middle. */
+  const asked = (rest: string): string => `{"jsonrpc":"2.0","id":90,${rest}}`;
+
+  test.each<[string, string | Buffer, number]>([
     ["no JSON", "{", -32700],
     ["a part of a message", '{"jsonrpc":"2.0",', -32700],
     ["no UTF-8", Buffer.from([0x7b, 0xff, 0x7d]), -32700],
-    ["a batch", '[{"jsonrpc":"2.0","id":90,"method":"session/list"}]', -32600],
+    ["a batch", `[${asked('"method":"session/list"')}]`, -32600],
     ["a number", "7", -32600],
     ["no version of JSON-RPC", '{"id":90,"method":"session/list"}', -32600],
     ["an id that is an object", '{"jsonrpc":"2.0","id":{},"method":"session/list"}', -32600],
-    ["a method that is a number", '{"jsonrpc":"2.0","id":90,"method":7}', -32600],
-    ["params that are a list", '{"jsonrpc":"2.0","id":90,"method":"session/list","params":[1]}', -32600],
-    ["params that are a text", '{"jsonrpc":"2.0","id":90,"method":"session/list","params":"x"}', -32600],
-    ["a second initialize", '{"jsonrpc":"2.0","id":90,"method":"initialize","params":{"protocolVersion":1}}', -32600],
-    ["a method of every object", '{"jsonrpc":"2.0","id":90,"method":"constructor"}', -32601],
-    ["a method of ours", '{"jsonrpc":"2.0","id":90,"method":"shutdown"}', -32601],
-  ];
-  test.each(BROKEN)("%s is refused, and the next one answered", async (_, message, code) => {
+    ["a method that is a number", asked('"method":7'), -32600],
+    ["params that are a list", asked('"method":"session/list","params":[1]'), -32600],
+    ["params that are a text", asked('"method":"session/list","params":"x"'), -32600],
+    ["a second initialize", asked('"method":"initialize","params":{"protocolVersion":1}'), -32600],
+    ["a method of every object", asked('"method":"constructor"'), -32601],
+    ["a method of ours", asked('"method":"shutdown"'), -32601],
+  ])("%s is refused, and the next one answered", async (_, message, code) => {
     const editor = await editorHere();
     editor.server.write(message);
     editor.server.write("\n");
-    const { error } = await editor.next();
-    expect(error.code).toBe(code);
-    expect(error.message).toMatch(/\.$/);
+    expect((await editor.next()).error).toMatchObject({ code, message: expect.stringMatching(/\.$/) });
     expect((await editor.result("session/list")).sessions).toEqual([]);
   });
 
@@ -85,33 +78,25 @@ describe("messages", () => {
   });
 
   test("params of the wrong kind are named", async () => {
-    const place = temporaryPlace();
-    const id = await madeIn(place);
-    const editor = await editorHere([], { place });
+    const { place, id, editor } = await editorWith();
+    const [{ cwd }, sessionId] = [place, id];
+    const meta = (_meta: object): object => ({ sessionId, cwd, mcpServers: [], _meta });
     const WRONG: [string, object, RegExp][] = [
       ["session/new", {}, /cwd is missing/],
       ["session/new", { cwd: "relative", mcpServers: [] }, /cwd must be an absolute path/],
       ["session/new", { cwd: "/a\0b", mcpServers: [] }, /cwd must have no NUL/],
-      ["session/new", { cwd: place.cwd, mcpServers: "x" }, /mcpServers must be a list/],
-      ["session/load", { cwd: place.cwd, mcpServers: [] }, /sessionId is missing/],
-      ["session/load", { sessionId: 7, cwd: place.cwd }, /sessionId must be a string/],
-      ["session/load", { sessionId: id, cwd: "..", mcpServers: [] }, /cwd must be/],
-      [
-        "session/load",
-        { sessionId: id, cwd: place.cwd, _meta: { "pi-session-server": { since: 7 } } },
-        /since must be/,
-      ],
-      ["session/fork", { sessionId: id, cwd: place.cwd, _meta: { jetbrains: { air: { fork: {} } } } }, /messageId/],
-      [
-        "session/fork",
-        { sessionId: id, cwd: place.cwd, _meta: { "pi-session-server": { position: "up" } } },
-        /position/,
-      ],
-      ["session/prompt", { sessionId: id, prompt: "x" }, /prompt must be a list/],
-      ["session/set_title", { sessionId: id }, /title is missing/],
+      ["session/new", { cwd, mcpServers: "x" }, /mcpServers must be a list/],
+      ["session/load", { cwd, mcpServers: [] }, /sessionId is missing/],
+      ["session/load", { sessionId: 7, cwd }, /sessionId must be a string/],
+      ["session/load", { sessionId, cwd: "..", mcpServers: [] }, /cwd must be/],
+      ["session/load", meta({ "pi-session-server": { since: 7 } }), /since must be/],
+      ["session/fork", meta({ jetbrains: { air: { fork: {} } } }), /messageId/],
+      ["session/fork", meta({ "pi-session-server": { position: "up" } }), /position/],
+      ["session/prompt", { sessionId, prompt: "x" }, /prompt must be a list/],
+      ["session/set_title", { sessionId }, /title is missing/],
       ["session/list", { _meta: 7 }, /_meta must be/],
-      ["_pi-session-server/branch", { sessionId: id }, /entryId is missing/],
-      ["_pi-session-server/branch", { sessionId: id, entryId: null, more: 1 }, /more: no such member/],
+      ["_pi-session-server/branch", { sessionId }, /entryId is missing/],
+      ["_pi-session-server/branch", { sessionId, entryId: null, more: 1 }, /more: no such member/],
     ];
     for (const [method, params, sentence] of WRONG) {
       const error = await editor.failure(method, params);
@@ -121,22 +106,10 @@ describe("messages", () => {
 });
 
 test("sessions that do not exist are not found, by no trick", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place);
+  const { place, id, editor } = await editorWith();
   writeFileSync(join(place.home, "secret.jsonl"), readFileSync(fileOf(place)));
-  const editor = await editorHere([], { place });
-  const tricks = [
-    "",
-    ".",
-    "..",
-    "../../secret",
-    "/etc/passwd",
-    id.slice(0, 8),
-    `${id}/`,
-    `${id}\u0000`,
-    "x".repeat(10_000),
-    "%2e",
-  ];
+  const paths = ["", ".", "..", "../../secret", "/etc/passwd", "%2e", `${id}/`, `${id}\u0000`];
+  const tricks = [...paths, id.slice(0, 8), "x".repeat(10_000)];
   for (const sessionId of tricks) {
     const params = { sessionId, cwd: place.cwd, mcpServers: [], prompt: [], title: "x", entryId: null };
     for (const method of ["load", "resume", "fork", "close", "status", "set_title", "prompt", "archive", "unarchive"])
@@ -159,33 +132,27 @@ function fileOf(place: Place): string {
 }
 
 test("under --confine, no path leads outside", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place);
+  const { place, id, editor } = await editorWith({ args: ["--confine"] });
   const outside = join(place.home, "outside");
   mkdirSync(outside);
   writeFileSync(join(outside, "other.jsonl"), readFileSync(fileOf(place)));
   symlinkSync(outside, join(place.home, ".pi/agent/sessions/--link--"));
-  const editor = await editorHere(["--confine"], { place });
-  for (const sessionPath of [
-    join(outside, "other.jsonl"),
-    join(place.home, ".pi/agent/sessions/--link--/other.jsonl"),
-  ]) {
+  for (const folder of [outside, join(place.home, ".pi/agent/sessions/--link--")]) {
+    const sessionPath = join(folder, "other.jsonl");
     const _meta = { "pi-session-server": { sessionPath } };
     const error = await editor.failure("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [], _meta });
     expect(error.data.name).toBe("path_outside_root");
   }
-  const { updates } = await editor.load(id, place.cwd);
+  const { updates } = await editor.load(id);
   expect(updates.filter(({ messageId }) => messageId)).toHaveLength(2);
 });
 
 test("under --read-only nothing is offered that writes, and nothing is written", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place);
+  const { place, id, editor } = await editorWith({ args: ["--read-only"] });
   const before = readFileSync(fileOf(place));
-  const editor = await editorHere(["--read-only"], { place });
   const { sessionCapabilities } = editor.agent.agentCapabilities;
   for (const name of ["delete", "archive", "title"]) expect(sessionCapabilities).not.toHaveProperty(name);
-  const { result } = await editor.load(id, place.cwd);
+  const { result } = await editor.load(id);
   expect(ours(result).readOnly).toBe(true);
   for (const method of ["delete", "archive", "unarchive", "set_title"])
     expect((await editor.failure(`session/${method}`, { sessionId: id, title: "x" })).code).toBe(-32601);
@@ -203,15 +170,8 @@ function long(turns: number): Json[] {
   ]).flat();
 }
 
-/** Lets what is under way come to rest. */
-async function turns(count: number): Promise<void> {
-  for (let n = 0; n < count; n++) await new Promise<void>((resolve) => setImmediate(resolve));
-}
-
 test("a session is loaded while it is loaded, and both get all of it", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place, long(8));
-  const editor = await editorHere([], { place });
+  const { place, id, editor } = await editorWith({ entries: long(8) });
   const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
   const both = [editor.ask("session/load", params), editor.ask("session/load", params)];
   const counts: number[] = [];
@@ -222,48 +182,35 @@ test("a session is loaded while it is loaded, and both get all of it", async () 
   expect(counts).toEqual([8, 8]);
 });
 
-test("a client that does not read is not fed, and one that closes what is loaded is heard", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place, long(60));
-  const editor = await editorHere([], { place });
-  const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
-  const loading = editor.ask("session/load", params);
-  await editor.until(({ messageId }) => messageId);
-  editor.server.stall();
-  await turns(500);
-  // 7 MB are to come; what waits in memory for the reader is a part of it.
-  const { readableLength, writableLength } = editor.server.output as PassThrough;
-  expect(readableLength + writableLength).toBeLessThan(6 << 20);
-  const closing = editor.ask("session/close", { sessionId: id });
-  await turns(50);
-  editor.server.resume();
-  expect((await editor.reply(loading)).error.code).toBe(-32800);
-  expect(await editor.reply(closing)).toMatchObject({ result: {} });
-  expect(editor.take(id).length).toBeLessThan(120);
-  // It can be loaded again, whole.
-  const { updates } = await editor.load(id, place.cwd);
-  expect(updates.filter(({ messageId }) => messageId)).toHaveLength(60);
-});
-
-test("a load that is cancelled ends, and the session can be loaded again", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place, long(45));
-  const editor = await editorHere([], { place });
-  const loading = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
-  await editor.until(({ messageId }) => messageId);
-  editor.server.stall();
-  await turns(200);
-  editor.notify("$/cancel_request", { requestId: loading });
-  await turns(50);
-  editor.server.resume();
-  expect((await editor.reply(loading)).error.code).toBe(-32800);
-  expect((await editor.load(id, place.cwd)).updates.filter(({ messageId }) => messageId)).toHaveLength(45);
-});
+test.each([
+  ["closed", "session/close"],
+  ["cancelled", "$/cancel_request"],
+])(
+  "a client that does not read is not fed, and a load that is %s ends, and can begin again",
+  SYSTEM,
+  async (_, method) => {
+    const { place, id, editor } = await editorWith({ entries: long(60) });
+    const loading = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
+    await editor.until(({ messageId }) => messageId);
+    editor.server.stall();
+    await turns(500);
+    // 7 MB are to come; what waits in memory for the reader is a part of it.
+    const { readableLength, writableLength } = editor.server.output as PassThrough;
+    expect(readableLength + writableLength).toBeLessThan(6 << 20);
+    const closing = method === "session/close" ? editor.ask(method, { sessionId: id }) : undefined;
+    if (closing === undefined) editor.notify(method, { requestId: loading });
+    await turns(50);
+    editor.server.resume();
+    expect((await editor.reply(loading)).error.code).toBe(-32800);
+    if (closing !== undefined) expect(await editor.reply(closing)).toMatchObject({ result: {} });
+    expect(editor.take(id).length).toBeLessThan(120);
+    const { updates } = await editor.load(id);
+    expect(updates.filter(({ messageId }) => messageId)).toHaveLength(60);
+  },
+);
 
 test("everything is answered that was asked before the end of the input", async () => {
-  const place = temporaryPlace();
-  const id = await madeIn(place, long(4));
-  const editor = await editorHere([], { place });
+  const { place, id, editor } = await editorWith({ entries: long(4) });
   const asked = Array.from({ length: 10 }, (_, n) =>
     n % 2 === 0
       ? editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })
@@ -277,55 +224,23 @@ test("everything is answered that was asked before the end of the input", async 
   expect(answered.filter(({ error }) => error)).toEqual([]);
 });
 
-acrossTiers(test, [80, 2000])("%i requests at once are all answered, each once", async (length) => {
-  const place = temporaryPlace();
-  const id = await madeIn(place);
-  const editor = await editorHere([], { place });
-  const asked = Array.from({ length }, (_, n) =>
-    editor.ask("session/status", { sessionId: n % 3 === 0 ? "none" : id }),
-  );
-  const seen = new Map<number, number>();
-  while (seen.size < asked.length) {
-    const { id: of } = await editor.next();
-    seen.set(of, (seen.get(of) ?? 0) + 1);
-  }
-  expect([...seen.values()].every((count) => count === 1)).toBe(true);
-});
-
 acrossTiers(test, [1, 3])("random bytes between requests do not keep these from being answered (%i)", async (count) => {
   await forSeedsAsync(count, async (random) => {
-    const place = temporaryPlace();
-    const id = await madeIn(place);
-    const editor = await editorHere([], { place });
+    const { place, id, editor } = await editorWith();
+    const members = ["mcpServers", "_meta", "title", "prompt", "entryId", "cursor", "archived"];
     for (let n = 0; n < 60; n++) {
-      const params: Json = {
-        sessionId: random.pick<Json>([id, id, "no", null, {}]),
-        cwd: random.pick<Json>([place.cwd, "x", 5]),
-      };
-      for (const name of ["mcpServers", "_meta", "title", "prompt", "entryId", "cursor", "archived"])
-        if (random.chance(0.4))
-          params[name] = random.pick<Json>([null, [], {}, "x", 0, [null], { "pi-session-server": 5 }]);
-      const method = random.pick([
-        "new",
-        "load",
-        "resume",
-        "fork",
-        "list",
-        "close",
-        "status",
-        "set_title",
-        "prompt",
-        "set_mode",
-      ]);
-      if (random.chance(0.3))
-        editor.server.write(
-          Buffer.from(Array.from({ length: random.int(40) }, () => random.int(256)).filter((byte) => byte !== 10)),
-        );
+      const sessionId = random.pick<Json>([id, id, "no", null, {}]);
+      const params: Json = { sessionId, cwd: random.pick<Json>([place.cwd, "x", 5]) };
+      for (const name of members.filter(() => random.chance(0.4)))
+        params[name] = random.pick<Json>([null, [], {}, "x", 0, [null], { "pi-session-server": 5 }]);
+      const method = random.pick("new load resume fork list close status set_title prompt set_mode".split(" "));
+      const noise = Array.from({ length: random.int(40) }, () => random.int(256)).filter((byte) => byte !== 10);
+      if (random.chance(0.3)) editor.server.write(Buffer.from(noise));
       editor.server.write("\n");
       const { error } = await editor.request(`session/${method}`, params);
       if (error) expect([method, error.code, error.message]).not.toEqual([method, -32603, expect.anything()]);
     }
-    const { updates } = await editor.load(id, place.cwd);
+    const { updates } = await editor.load(id);
     expect(updates.filter(({ messageId }) => messageId)).toHaveLength(2);
   });
 });

@@ -9,7 +9,6 @@ import { failingDisk } from "../../support/failing.ts";
 import { type HereOptions, type Json, type Place, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
-const say = (text: string): Json[] => [{ type: "text", text }];
 const TIMEOUT = "300";
 /** Characters that are too many to wait for an agent. */
 const LONG = 4_300_000;
@@ -36,23 +35,23 @@ async function behind({
   return editorHere(args, { place, agentLaunch });
 }
 
-async function made(editor: Editor): Promise<string> {
-  const { sessionId } = await editor.result("session/new", { cwd: editor.server.place.cwd, mcpServers: [] });
-  return sessionId;
-}
-
-const turn = (editor: Editor, sessionId: string, text: string): Promise<Json> =>
-  editor.request("session/prompt", { sessionId, prompt: say(text) });
-
 /** What the session has, as a load shows it: who said what. */
 async function shownBy(editor: Editor, sessionId: string): Promise<string[]> {
-  const { updates } = await editor.load(sessionId, editor.server.place.cwd);
+  const { updates } = await editor.load(sessionId);
   return updates.flatMap(({ sessionUpdate, content }) =>
     sessionUpdate.endsWith("_chunk") ? [`${sessionUpdate.split("_")[0]}: ${content.text}`] : [],
   );
 }
 
 const ENDS = 'say({ id, result: { stopReason: "end_turn" } });';
+
+/** A prompt makes the agent ask; what is done with the answer to its question. */
+const asksThen = (onAnswer: string, onPrompt = ""): string =>
+  `if (method === "session/prompt") {
+    ${onPrompt}
+    globalThis.prompted = { id, sessionId };
+    say({ id: "own", method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
+  } else if (id === "own") { ${onAnswer} }`;
 
 describe("replies of an agent", () => {
   test(
@@ -71,9 +70,9 @@ describe("replies of an agent", () => {
         }`,
         more: ["--max-message-bytes", "100000"],
       });
-      const sessionId = await made(editor);
-      expect((await turn(editor, sessionId, "long")).error.message).toContain("over the limit");
-      expect((await turn(editor, sessionId, "asks")).result.stopReason).toBe("end_turn");
+      const { sessionId } = await editor.make();
+      expect((await editor.turn(sessionId, "long")).error.message).toContain("over the limit");
+      expect((await editor.turn(sessionId, "asks")).result.stopReason).toBe("end_turn");
       expect(await shownBy(editor, sessionId)).toContain("agent: refused");
     },
   );
@@ -91,9 +90,9 @@ describe("replies of an agent", () => {
         chunk(sessionId, "once");
         ${ENDS} ${ENDS} say({ id, error: { code: 1, message: "no" } });`,
     });
-    const sessionId = await made(editor);
+    const { sessionId } = await editor.make();
     for (let i = 0; i < 2; i++) {
-      const { result } = await turn(editor, sessionId, "one");
+      const { result } = await editor.turn(sessionId, "one");
       expect(result.stopReason).toBe("end_turn");
       expect(editor.take(sessionId).filter(({ content }) => content?.text === "once")).toHaveLength(1);
     }
@@ -102,8 +101,8 @@ describe("replies of an agent", () => {
 
   test("without what they must have are told as what they are", async () => {
     const editor = await behind({ onOther: "say({ id, result: 7 });" });
-    const sessionId = await made(editor);
-    expect((await turn(editor, sessionId, "one")).result.stopReason).toBe("end_turn");
+    const { sessionId } = await editor.make();
+    expect((await editor.turn(sessionId, "one")).result.stopReason).toBe("end_turn");
   });
 
   test("that give one session to two are refused", async () => {
@@ -113,24 +112,19 @@ describe("replies of an agent", () => {
       onNew: 'return say({ id, result: { sessionId: "the same" } });',
       place,
     });
-    const [one, two] = [await made(editor), await made(editor)];
-    expect((await turn(editor, one, "one")).result.stopReason).toBe("end_turn");
-    expect((await turn(editor, two, "two")).error.message).toContain("session that it has given to another");
+    const [one, two] = [(await editor.make()).sessionId, (await editor.make()).sessionId];
+    expect((await editor.turn(one, "one")).result.stopReason).toBe("end_turn");
+    expect((await editor.turn(two, "two")).error.message).toContain("session that it has given to another");
     expect(await shownBy(editor, one)).toEqual(["user: one", "agent: one"]);
   });
 
   test("that are errors keep their code and what is with it, in both directions", async () => {
     const editor = await behind({
-      onOther: `if (method === "session/prompt") {
-          globalThis.prompted = { id, sessionId };
-          say({ id: "own", method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
-        } else if (id === "own") say({ id: prompted.id, error: { code: -32123, message: "no", data: { heard: error } } });`,
+      onOther: asksThen('say({ id: prompted.id, error: { code: -32123, message: "no", data: { heard: error } } });'),
     });
-    const sessionId = await made(editor);
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("one") });
-    let question: Json;
-    do question = await editor.next();
-    while (question.method !== "session/request_permission");
+    const { sessionId } = await editor.make();
+    const asked = editor.begins(sessionId, "one");
+    const question = await editor.question();
     const heard = { code: -32002, message: "gone", data: { uri: "file:///x" } };
     editor.server.send({ jsonrpc: "2.0", id: question.id, error: heard });
     expect((await editor.reply(asked)).error).toEqual({ code: -32123, message: "no", data: { heard } });
@@ -152,12 +146,12 @@ describe("an agent hangs nobody", () => {
       agentLaunch: PROCESS,
       onOther: `if (params.prompt?.[0].text === "one") { ${onOther} }`,
     });
-    const sessionId = await made(editor);
-    const other = await made(editor);
-    const first = editor.ask("session/prompt", { sessionId, prompt: say("one") });
-    await editor.until(({ content }) => content?.text === "closed");
+    const { sessionId } = await editor.make();
+    const other = (await editor.make()).sessionId;
+    const first = editor.begins(sessionId, "one");
+    await editor.heard("closed");
     // What it is sent tells that it does not hear.
-    const second = editor.ask("session/prompt", { sessionId: other, prompt: say("two") });
+    const second = editor.begins(other, "two");
     for (const asked of [first, second]) expect((await editor.reply(asked)).error.message).toMatch(/^The agent .*\.$/);
     expect(await shownBy(editor, sessionId)).toContain("user: one");
   });
@@ -166,11 +160,11 @@ describe("an agent hangs nobody", () => {
     const editor = await behind({
       onOther: `if (params.prompt?.[0].text === "stop") { lines.pause(); setInterval(() => {}, 1000); chunk(sessionId, "stopped"); }`,
     });
-    const sessionId = await made(editor);
-    const other = await made(editor);
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("stop") });
-    await editor.until(({ content }) => content?.text === "stopped");
-    const large = editor.ask("session/prompt", { sessionId: other, prompt: say("x".repeat(LONG)) });
+    const { sessionId } = await editor.make();
+    const other = (await editor.make()).sessionId;
+    const asked = editor.begins(sessionId, "stop");
+    await editor.heard("stopped");
+    const large = editor.begins(other, "x".repeat(LONG));
     expect((await editor.reply(large)).error.message).toContain("read nothing");
     await editor.reply(asked);
     expect((await editor.result("session/list", {})).sessions).toHaveLength(2);
@@ -182,9 +176,9 @@ describe("an agent hangs nobody", () => {
         if (params.prompt[0].text === "stop") { lines.pause(); await pause(100); lines.resume(); }
         ${ENDS}`,
     });
-    const [one, two] = [await made(editor), await made(editor)];
-    const first = editor.ask("session/prompt", { sessionId: one, prompt: say("stop") });
-    const second = editor.ask("session/prompt", { sessionId: two, prompt: say("x".repeat(LONG)) });
+    const [one, two] = [(await editor.make()).sessionId, (await editor.make()).sessionId];
+    const first = editor.begins(one, "stop");
+    const second = editor.begins(two, "x".repeat(LONG));
     for (const asked of [first, second]) expect((await editor.reply(asked)).result.stopReason).toBe("end_turn");
     expect((await editor.result("session/list", {})).sessions).toHaveLength(2);
   });
@@ -199,19 +193,19 @@ describe("an agent hangs nobody", () => {
         process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32603, message: "not today" } }) + "\\n"); }); }`;
     const args = ["--agent", `'${process.execPath}' -e '${script}' ${agent}`, "--agent-protocol", "acp"];
     const again = await editorHere(args, { place });
-    const sessionId = await made(again);
-    expect((await turn(again, sessionId, "one")).result?.stopReason).toBe("end_turn");
+    const sessionId = (await again.make()).sessionId;
+    expect((await again.turn(sessionId, "one")).result?.stopReason).toBe("end_turn");
   });
 
   test("a turn that is cancelled while the agent still opens the session begins nowhere", async () => {
     const onNew = 'if (made > 0) { chunk("own-1-" + process.pid, "opening"); await pause(50); }';
     const editor = await behind({ onOther: ENDS, onNew });
-    const sessionId = await made(editor);
-    await turn(editor, sessionId, "one");
+    const { sessionId } = await editor.make();
+    await editor.turn(sessionId, "one");
     // Then the agent has to begin another session.
     await editor.result("_pi-session-server/branch", { sessionId, entryId: null });
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("two") });
-    await editor.until(({ content }) => content?.text === "opening");
+    const asked = editor.begins(sessionId, "two");
+    await editor.heard("opening");
     editor.notify("session/cancel", { sessionId });
     expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
     const { entries } = await editor.result("_pi-session-server/entries", { sessionId });
@@ -227,8 +221,8 @@ describe("an agent hangs nobody", () => {
             say({ id: "own " + i, method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
         } else if (error && ++refused === 1700) say({ id: prompted, result: { stopReason: "end_turn" } });`,
     });
-    const sessionId = await made(editor);
-    expect((await turn(editor, sessionId, "one")).result.stopReason).toBe("end_turn");
+    const { sessionId } = await editor.make();
+    expect((await editor.turn(sessionId, "one")).result.stopReason).toBe("end_turn");
   });
 });
 
@@ -238,24 +232,16 @@ acrossTiers(test, ["jsonl", "v2"])(
     let isFull = false;
     const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
     const place = temporaryPlace();
-    const agent = ownAcpAgent(
-      place,
-      `if (method === "session/prompt") {
-      globalThis.prompted = { id, sessionId };
-      say({ id: "own", method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
-    } else if (id === "own") {
-      tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });
-      say({ id: "again", method: "session/request_permission", params: { sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: [] } });
-    } else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });`,
-    );
+    const again = `{ id: "again", method: "session/request_permission", params: { sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: [] } }`;
+    const tells = `tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });`;
+    const ends = 'else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });';
+    const agent = ownAcpAgent(place, `${asksThen(`${tells} say(${again});`)} ${ends}`);
     const args = ["--agent", agent, "--agent-protocol", "acp", "--store", store];
     const editor = await editorHere(args, { place, disk, agentLaunch: HERE });
-    const sessionId = await made(editor);
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("one") });
+    const { sessionId } = await editor.make();
+    const asked = editor.begins(sessionId, "one");
     for (const wasFull of [true, false]) {
-      let question: Json;
-      do question = await editor.next();
-      while (question.method !== "session/request_permission");
+      const question = await editor.question();
       isFull = wasFull;
       editor.server.send({ jsonrpc: "2.0", id: question.id, result: { outcome: { outcome: "cancelled" } } });
     }
@@ -272,28 +258,28 @@ describe("an editor that is in a hurry", () => {
         chunk(sessionId, "begun");
         if (params.prompt[0].text !== "long") say({ id, result: { stopReason: "end_turn" } });`,
     });
-    const sessionId = await made(editor);
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("long") });
-    await editor.until(({ content }) => content?.text === "begun");
+    const { sessionId } = await editor.make();
+    const asked = editor.begins(sessionId, "long");
+    await editor.heard("begun");
     return { editor, sessionId, asked };
   };
 
   test("gets a reply to each of its prompts, of which one is run at a time", async () => {
     const { editor, sessionId, asked } = await begun();
-    const second = editor.ask("session/prompt", { sessionId, prompt: say("second") });
+    const second = editor.begins(sessionId, "second");
     expect((await editor.reply(second)).error.message).toContain("runs already");
     editor.notify("session/cancel", { sessionId });
     editor.notify("session/cancel", { sessionId });
     expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
     editor.notify("session/cancel", { sessionId });
-    expect((await turn(editor, sessionId, "third")).result.stopReason).toBe("end_turn");
+    expect((await editor.turn(sessionId, "third")).result.stopReason).toBe("end_turn");
     expect(await shownBy(editor, sessionId)).toEqual(["user: long", "agent: begun", "user: third", "agent: begun"]);
   });
 
   test("may delete a session under a turn and prompt behind that: the turn ends, and nothing comes back", async () => {
     const { editor, sessionId, asked } = await begun();
     const deleted = editor.ask("session/delete", { sessionId });
-    const behindIt = editor.ask("session/prompt", { sessionId, prompt: say("late") });
+    const behindIt = editor.begins(sessionId, "late");
     expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
     expect((await editor.reply(deleted)).result).toEqual({});
     expect((await editor.reply(behindIt)).error).toBeDefined();
@@ -306,9 +292,9 @@ acrossTiers(test, ["jsonl", "v2"])("what an agent says between turns is in %s, o
     more: ["--store", store],
     onOther: `chunk(sessionId, method === "session/prompt" ? "now" : "later"); ${ENDS}`,
   });
-  const sessionId = await made(editor);
+  const { sessionId } = await editor.make();
   for (const text of ["one", "two"]) {
-    await turn(editor, sessionId, text);
+    await editor.turn(sessionId, text);
     await editor.result("session/set_mode", { sessionId, modeId: "x" });
   }
   const told = editor.take(sessionId).flatMap(({ content }) => content?.text ?? []);
@@ -316,7 +302,7 @@ acrossTiers(test, ["jsonl", "v2"])("what an agent says between turns is in %s, o
   const inOrder = ["user: one", "agent: now", "agent: later", "user: two", "agent: now", "agent: later"];
   expect(await shownBy(editor, sessionId)).toEqual(inOrder);
   // What was loaded is known to the agent: it goes on with its own session.
-  const { result } = await turn(editor, sessionId, "three");
+  const { result } = await editor.turn(sessionId, "three");
   expect(ours(result)).toBeUndefined();
 });
 
@@ -326,13 +312,13 @@ test("the mode that is in force is told by a load, and where an agent that was s
     onOther: `if (method === "session/prompt" && params.prompt[0].text === "die") process.exit(1); ${ENDS}`,
     onNew: `return say({ id, result: { sessionId: "own-" + ++made + "-" + process.pid, modes: ${JSON.stringify(modes)} } });`,
   });
-  const sessionId = await made(editor);
+  const { sessionId } = await editor.make();
   await editor.result("session/set_mode", { sessionId, modeId: "code" });
-  const { result } = await editor.load(sessionId, editor.server.place.cwd);
+  const { result } = await editor.load(sessionId);
   expect(result.modes.currentModeId).toBe("code");
-  await turn(editor, sessionId, "die");
+  await editor.turn(sessionId, "die");
   editor.take(sessionId);
-  expect(ours((await turn(editor, sessionId, "on")).result).fidelity).toBe("seeded");
+  expect(ours((await editor.turn(sessionId, "on")).result).fidelity).toBe("seeded");
   expect(editor.take(sessionId)).toContainEqual(
     expect.objectContaining({ sessionUpdate: "current_mode_update", currentModeId: "ask" }),
   );

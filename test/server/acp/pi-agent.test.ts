@@ -1,22 +1,11 @@
 /** Pi behind an editor: what it does in a turn is told while it does it, and is the session's afterwards. */
 
-import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { Editor, editorHere, ours, type Update } from "../../support/acp.ts";
+import { type Editor, editorHere, editorWith, entryIdsOf, ours, textOf, type Update } from "../../support/acp.ts";
 import { ownAgent, piLike } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
-import { user } from "../../support/drafts.ts";
-import {
-  type HereOptions,
-  type Json,
-  type Place,
-  serveHere,
-  spawnServer,
-  temporaryPlace,
-} from "../../support/server.ts";
+import { type HereOptions, type Json, type Place, temporaryPlace } from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
-
-const say = (text: string): Json[] => [{ type: "text", text }];
 
 interface Talk {
   readonly editor: Editor;
@@ -34,17 +23,14 @@ async function talk(
   agentLaunch: HereOptions["agentLaunch"] = HERE,
 ): Promise<Talk> {
   const editor = await editorHere(["--agent", agent, ...more], { place, agentLaunch }, skills);
-  const made = await editor.result("session/new", { cwd: editor.server.place.cwd, mcpServers: [] });
+  const made = await editor.make();
   const { sessionId } = made;
-  const turn = (text: string): Promise<Json> => editor.request("session/prompt", { sessionId, prompt: say(text) });
+  const turn = (text: string): Promise<Json> => editor.turn(sessionId, text);
   return { editor, sessionId, made, turn };
 }
 
 const kindsOf = (updates: readonly Update[]): string[] =>
   updates.map(({ sessionUpdate }) => sessionUpdate).filter((kind) => !/^session_info|^usage|_commands_/.test(kind));
-
-const textOf = (updates: readonly Update[], kind = "agent_message_chunk"): string =>
-  updates.flatMap(({ sessionUpdate, content }) => (sessionUpdate === kind ? [content.text] : [])).join("");
 
 /** The last state of each call, all of its updates put together. */
 function callsIn(updates: readonly Update[]): Json[] {
@@ -82,33 +68,21 @@ describe("a turn", () => {
     });
     const live = editor.take(sessionId);
     const call = ["tool_call", "tool_call_update", "tool_call_update", "tool_call_update"];
-    expect(kindsOf(live)).toEqual([
-      ...call,
-      ...call,
-      "agent_thought_chunk",
-      "agent_message_chunk",
-      "agent_message_chunk",
-    ]);
+    const chunks = ["agent_thought_chunk", "agent_message_chunk", "agent_message_chunk"];
+    expect(kindsOf(live)).toEqual([...call, ...call, ...chunks]);
     expect(textOf(live, "agent_thought_chunk")).toBe("Let me think.");
     expect(textOf(live)).toBe("You said: think tools 1 edit hello");
     expect(live.findLast(({ sessionUpdate }) => sessionUpdate === "usage_update")).toBeDefined();
     const [edit, read] = callsIn(live);
     const path = `${editor.server.place.cwd}/a.txt`;
-    expect(edit).toMatchObject({
-      kind: "edit",
-      status: "completed",
-      locations: [{ path }],
-      rawOutput: { diff: "-old\n+new" },
-    });
+    const done = { kind: "edit", status: "completed", locations: [{ path }], rawOutput: { diff: "-old\n+new" } };
+    expect(edit).toMatchObject(done);
     expect(edit.content[0]).toEqual({ type: "diff", path, oldText: "old", newText: "new" });
     expect(read).toMatchObject({ kind: "read", status: "completed", rawInput: { path: "file-1" } });
     // A later load shows the same, and each entry was told of once by its id.
-    const ids = (updates: readonly Update[]): string[] => [
-      ...new Set(updates.flatMap((update) => ours(update)?.entryId ?? [])),
-    ];
     const told = live.flatMap((update) => ours(update)?.entryId ?? []);
-    const { updates } = await editor.load(sessionId, editor.server.place.cwd);
-    expect(told).toEqual(ids(updates));
+    const { updates } = await editor.load(sessionId);
+    expect(told).toEqual(entryIdsOf(updates));
     expect(callsIn(updates)).toEqual(callsIn(live));
     expect(textOf(updates)).toBe(textOf(live));
     expect(textOf(updates, "user_message_chunk")).toBe("think tools 1 edit hello");
@@ -124,33 +98,28 @@ describe("a turn", () => {
       { type: "image", data: "aGk=", mimeType: "image/png" },
     ];
     await editor.result("session/prompt", { sessionId, prompt });
-    const { updates } = await editor.load(sessionId, editor.server.place.cwd);
-    const told = updates
-      .filter(({ sessionUpdate }) => sessionUpdate === "user_message_chunk")
-      .map(({ content }) => content);
-    expect(told).toEqual([
+    const { updates } = await editor.load(sessionId);
+    const told = updates.filter(({ sessionUpdate }) => sessionUpdate === "user_message_chunk");
+    expect(told.map(({ content }) => content)).toEqual([
       { type: "text", text: 'see /home/a b.txt and /c.txt\n\n<file path="/c.txt">\nthree\n</file>' },
       { type: "image", data: "aGk=", mimeType: "image/png" },
     ]);
-    const refused = await editor.failure("session/prompt", {
-      sessionId,
-      prompt: [{ type: "audio", data: "", mimeType: "audio/wav" }],
-    });
-    expect(refused.message).toContain("not audio");
+    const audio = [{ type: "audio", data: "", mimeType: "audio/wav" }];
+    expect((await editor.failure("session/prompt", { sessionId, prompt: audio })).message).toContain("not audio");
     expect((await editor.failure("session/prompt", { sessionId, prompt: [] })).message).toContain("empty");
   });
 
   test("that the client cancels ends as cancelled, also before the agent has heard of it", async () => {
     const { editor, sessionId, turn } = await talk();
-    const early = editor.ask("session/prompt", { sessionId, prompt: say("never") });
+    const early = editor.begins(sessionId, "never");
     editor.notify("session/cancel", { sessionId });
     expect((await editor.reply(early)).result).toMatchObject({ stopReason: "cancelled" });
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("chunks 100000 every 20") });
+    const asked = editor.begins(sessionId, "chunks 100000 every 20");
     await editor.until((update) => update.sessionUpdate === "agent_message_chunk");
     editor.notify("session/cancel", { sessionId });
     expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
     expect((await turn("again")).result.stopReason).toBe("end_turn");
-    const { updates } = await editor.load(sessionId, editor.server.place.cwd);
+    const { updates } = await editor.load(sessionId);
     expect(textOf(updates)).toMatch(/You said: again$/);
   });
 
@@ -165,19 +134,19 @@ describe("a turn", () => {
     const { editor, sessionId } = await talk();
     const { cwd } = editor.server.place;
     const other = await editor.result("session/new", { cwd, mcpServers: [] });
-    const long = editor.ask("session/prompt", { sessionId, prompt: say("chunks 100000 every 20") });
+    const long = editor.begins(sessionId, "chunks 100000 every 20");
     await editor.until((update) => update.sessionUpdate === "agent_message_chunk");
     const { message } = await editor.failure("session/set_title", { sessionId, title: "Mine" });
     expect(message).toContain("Cancel its turn");
-    const beside = await editor.result("session/prompt", { sessionId: other.sessionId, prompt: say("beside") });
-    expect(beside.stopReason).toBe("end_turn");
+    const beside = await editor.turn(other.sessionId, "beside");
+    expect(beside.result.stopReason).toBe("end_turn");
     // A copy ends no turn.
     await editor.result("session/fork", { sessionId, cwd, mcpServers: [] });
     await editor.until((update) => update.sessionUpdate === "agent_message_chunk");
     editor.notify("session/cancel", { sessionId });
     expect((await editor.reply(long)).result.stopReason).toBe("cancelled");
     await editor.result("session/set_title", { sessionId, title: "Mine" });
-    await editor.result("session/prompt", { sessionId, prompt: say("after the title") });
+    await editor.turn(sessionId, "after the title");
     const { updates } = await editor.load(sessionId, cwd);
     expect(textOf(updates)).toMatch(/after the title$/);
   });
@@ -192,7 +161,7 @@ describe("a turn", () => {
     await editor.result("_pi-session-server/branch", { sessionId, entryId });
     await turn("three");
     const fork = await editor.result("session/fork", { sessionId, cwd, mcpServers: [] });
-    await editor.result("session/prompt", { sessionId: fork.sessionId, prompt: say("four") });
+    await editor.turn(fork.sessionId, "four");
     const spoken = async (id: string): Promise<string> =>
       textOf((await editor.load(id, cwd)).updates, "user_message_chunk");
     expect(await spoken(sessionId)).toBe("onethree");
@@ -200,7 +169,7 @@ describe("a turn", () => {
     await editor.result("session/close", { sessionId });
     await editor.result("session/resume", { sessionId, cwd, mcpServers: [] });
     editor.take(sessionId);
-    await editor.result("session/prompt", { sessionId, prompt: say("five tools 1") });
+    await editor.turn(sessionId, "five tools 1");
     expect(callsIn(editor.take(sessionId))).toHaveLength(1);
     expect(await spoken(sessionId)).toBe("onethreefive tools 1");
   });
@@ -212,10 +181,8 @@ describe("modes and options", () => {
     const { cwd } = editor.server.place;
     expect(made.modes).toBeUndefined();
     expect(made.configOptions).toMatchObject([{ id: "model", category: "model", currentValue: "example/scripted-1" }]);
-    expect(made.configOptions[0].options.map(({ value }: Json) => value)).toEqual([
-      "example/scripted-1",
-      "example/scripted-2",
-    ]);
+    const models = made.configOptions[0].options.map(({ value }: Json) => value);
+    expect(models).toEqual(["example/scripted-1", "example/scripted-2"]);
     const commands = await editor.until(({ sessionUpdate }) => sessionUpdate === "available_commands_update");
     expect(commands.availableCommands[0].name).toBe("greet");
     const set = (configId: string, value: string): Promise<Json> =>
@@ -226,15 +193,12 @@ describe("modes and options", () => {
       { id: "thought_level", category: "thought_level", currentValue: "off" },
     ]);
     await set("thought_level", "high");
-    expect(
-      editor.take(sessionId).findLast(({ sessionUpdate }) => sessionUpdate === "current_mode_update"),
-    ).toMatchObject({
-      currentModeId: "high",
-    });
+    const mode = editor.take(sessionId).findLast(({ sessionUpdate }) => sessionUpdate === "current_mode_update");
+    expect(mode).toMatchObject({ currentModeId: "high" });
     await editor.result("session/set_mode", { sessionId, modeId: "low" });
     const told = editor.take(sessionId).findLast(({ sessionUpdate }) => sessionUpdate === "config_option_update");
     expect(told?.configOptions[1].currentValue).toBe("low");
-    await editor.result("session/prompt", { sessionId, prompt: say("hello") });
+    await editor.turn(sessionId, "hello");
     const { result } = await editor.load(sessionId, cwd);
     expect(result.modes).toMatchObject({ currentModeId: "low" });
     for (const [configId, value] of [
@@ -253,36 +217,31 @@ describe("what extensions of the agent ask", () => {
       ["ask", "0", "You said: ask"],
       ["choose", "1", "You said: No, that one choose"],
     ]) {
-      const asked = editor.ask("session/prompt", { sessionId, prompt: say(text) });
-      let question: Json;
-      do question = await editor.next();
-      while (question.method !== "session/request_permission");
+      const asked = editor.begins(sessionId, text);
+      const question = await editor.question();
       expect(question.params.options.map(({ kind }: Json) => kind)).toEqual(["allow_once", "reject_once"]);
-      editor.server.send({ jsonrpc: "2.0", id: question.id, result: { outcome: { outcome: "selected", optionId } } });
+      editor.choose(question, optionId);
       expect((await editor.reply(asked)).result.stopReason).toBe("end_turn");
       expect(textOf(editor.take(sessionId))).toBe(said);
     }
     // Whoever cancels need not answer.
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("ask") });
-    while ((await editor.next()).method !== "session/request_permission");
+    const asked = editor.begins(sessionId, "ask");
+    await editor.question();
     editor.notify("session/cancel", { sessionId });
     expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
   });
 
   test("for a text is a form, where the editor has these", async () => {
     const { editor, sessionId } = await talk(piLike(), { elicitation: { form: {} } });
-    const asked = editor.ask("session/prompt", { sessionId, prompt: say("write") });
-    let question: Json;
-    do question = await editor.next();
-    while (question.method !== "elicitation/create");
-    editor.server.send({ jsonrpc: "2.0", id: question.id, result: { action: "accept", content: { value: "Ada" } } });
+    const asked = editor.begins(sessionId, "write");
+    const question = await editor.question();
+    editor.server.answer(question.id, { action: "accept", content: { value: "Ada" } });
     await editor.reply(asked);
     expect(textOf(editor.take(sessionId))).toBe("You said: Ada write");
     const plain = await talk();
     await plain.turn("write");
-    expect(textOf(plain.editor.take(plain.sessionId))).toMatch(
-      /^Name\?.*this editor cannot.*You said: nothing write$/s,
-    );
+    const told = textOf(plain.editor.take(plain.sessionId));
+    expect(told).toMatch(/^Name\?.*this editor cannot.*You said: nothing write$/s);
   });
 });
 
@@ -296,7 +255,7 @@ describe("an agent that ends", () => {
     const live = editor.take(sessionId);
     expect(textOf(live)).toBe("0 1 2 ");
     expect((await turn("two")).result.stopReason).toBe("end_turn");
-    const { updates } = await editor.load(sessionId, editor.server.place.cwd);
+    const { updates } = await editor.load(sessionId);
     expect(textOf(updates, "user_message_chunk")).toBe("onechunks 5 die after 3two");
     expect(textOf(updates)).toMatch(/^You said: one0 1 2 The agent was ended by SIGKILL.*You said: two$/s);
   });
@@ -310,8 +269,8 @@ describe("an agent that ends", () => {
     const mute = await patient(piLike("--mute"), "--agent-timeout", "200");
     expect((await mute.turn("one")).error.message).toContain("within 200 ms");
     const { editor, sessionId } = await talk(piLike(), {}, ["--agent-timeout", "300"]);
-    const hung = editor.ask("session/prompt", { sessionId, prompt: say("chunks 5 hang after 3") });
-    await editor.until(({ content }) => content?.text === "2 ");
+    const hung = editor.begins(sessionId, "chunks 5 hang after 3");
+    await editor.heard("2 ");
     editor.notify("session/cancel", { sessionId });
     expect((await editor.reply(hung)).result.stopReason).toBe("cancelled");
   });
@@ -319,7 +278,7 @@ describe("an agent that ends", () => {
   test("with its client leaves the turn marked as ended, and no process", async () => {
     const place = temporaryPlace();
     const { editor, sessionId } = await talk(piLike(), {}, [], place);
-    editor.ask("session/prompt", { sessionId, prompt: say("chunks 100000 every 20") });
+    editor.begins(sessionId, "chunks 100000 every 20");
     await editor.until((update) => update.sessionUpdate === "agent_message_chunk");
     const { status } = await editor.server.finish();
     expect(status).toBe(0);
@@ -354,27 +313,8 @@ test("an old agent that never says that it has settled, and tells whole answers,
   expect((await turn("nothing")).result.stopReason).toBe("end_turn");
 });
 
-test("the built program has it, too, and writes what the agent alone knows", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const server = spawnServer(["--dialect", "acp", "--agent", piLike()], "lines", place);
-  const editor = await new Editor(server).begin();
-  const { sessionId } = await editor.result("session/new", { cwd: place.cwd, mcpServers: [] });
-  await editor.result("session/prompt", { sessionId, prompt: say("hello") });
-  const { sessions } = await editor.result("session/list", {});
-  const lines = readFileSync(ours(sessions[0]).sessionPath, "utf8").split("\n");
-  expect(lines.filter((line) => line.includes('"type":"message"'))).toHaveLength(2);
-  expect((await server.finish()).status).toBe(0);
-  expect(server.stderr).toBe("");
-});
-
 test("a session in a container cannot be prompted in; the refusal says how it can", async () => {
-  const place = temporaryPlace();
-  const maker = serveHere(["--store", "v2"], { place });
-  await maker.result("append", { entries: [user("one")] });
-  const { sessionId } = await maker.result("get_state");
-  await maker.finish();
-  const editor = await editorHere(["--agent", piLike()], { place, agentLaunch: HERE });
-  await editor.load(sessionId, place.cwd);
-  const { message } = await editor.failure("session/prompt", { sessionId, prompt: say("two") });
-  expect(message).toContain("pi-session-server rollback <session>");
+  const { id, editor } = await editorWith({ store: "v2", args: ["--agent", piLike()] });
+  await editor.load(id);
+  expect((await editor.turn(id, "two")).error.message).toContain("pi-session-server rollback <session>");
 });

@@ -3,23 +3,15 @@
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { Editor, editorHere, ours, unstable } from "../../support/acp.ts";
+import { Editor, editorHere, editorWith, ours, TALK, unstable } from "../../support/acp.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { type Json, type Place, serveHere, stopTimers, temporaryPlace } from "../../support/server.ts";
+import { type Json, serveHere, stopTimers, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
 
-/** Makes a session with these entries by a server of its own. */
-async function made(place: Place, store: string, entries: Json[], name?: string): Promise<string> {
-  const server = serveHere(["--store", store], { place });
-  const { sessionId } = await server.result("new_session", { name });
-  await server.result("append", { entries });
-  await server.finish();
-  return sessionId;
-}
-
-const TALK = [user("Name a colour."), assistant("Blue."), user("Another."), assistant("Green.")];
+/** An editor where the talk is stored. */
+const talkOn = (store = "jsonl", name = "") => editorWith({ entries: TALK, store, name, args: ["--store", store] });
 
 /** The texts of the messages in some updates. */
 function texts(updates: Json[]): string[] {
@@ -34,102 +26,73 @@ test("the first message tells that the host is an editor", async () => {
   expect((await editor.result("session/list")).sessions).toEqual([]);
 });
 
-test("an initialize of our own is none of an editor", async () => {
-  const server = serveHere();
-  const result = await server.result("initialize", { protocolVersion: 1, clientInfo: { name: "x" } });
-  expect(result.capabilities.dialects).toEqual(["jsonrpc", "pi", "acp"]);
-});
-
-test("an editor that speaks another version is told ours", async () => {
-  const server = serveHere();
-  const result = await server.result("initialize", { protocolVersion: 2, clientCapabilities: {} });
-  expect(result.protocolVersion).toBe(1);
+test("an initialize of our own is none of an editor, and one of another version is told ours", async () => {
+  const own = await serveHere().result("initialize", { protocolVersion: 1, clientInfo: { name: "x" } });
+  expect(own.capabilities.dialects).toEqual(["jsonrpc", "pi", "acp"]);
+  const other = await serveHere().result("initialize", { protocolVersion: 2, clientCapabilities: {} });
+  expect(other.protocolVersion).toBe(1);
 });
 
 test("what is advertised is there, and nothing else is", async () => {
   const editor = await editorHere();
   const { loadSession, sessionCapabilities } = editor.agent.agentCapabilities;
   expect(loadSession).toBe(true);
-  const has = (name: string): boolean => name in sessionCapabilities;
-  const offered: Record<string, boolean> = {
-    "session/new": true,
-    "session/load": true,
-    "session/prompt": true,
-    "session/list": has("list"),
-    "session/delete": has("delete"),
-    "session/resume": has("resume"),
-    "session/close": has("close"),
-    "session/fork": has("fork"),
-    "session/archive": has("archive"),
-    "session/unarchive": has("archive"),
-    "session/status": has("status"),
-    "session/set_title": has("title"),
-    authenticate: true,
-    initialize: true,
-  };
+  const offered = new Set(["initialize", "authenticate", "session/new", "session/load", "session/prompt"]);
+  for (const name of ["list", "delete", "resume", "close", "fork", "archive", "status"])
+    if (name in sessionCapabilities) offered.add(`session/${name}`);
+  if ("archive" in sessionCapabilities) offered.add("session/unarchive");
+  if ("title" in sessionCapabilities) offered.add("session/set_title");
   const methods = Object.values(unstable.schema.$defs).flatMap((def) =>
     def["x-side"] === "agent" && def["x-method"] !== undefined ? [def["x-method"]] : [],
   );
   for (const method of new Set(methods)) {
     const { error } = await editor.server.request(method, {});
-    expect([method, error?.code === -32601], JSON.stringify(error)).toEqual([method, offered[method] !== true]);
+    expect([method, error?.code === -32601], JSON.stringify(error)).toEqual([method, !offered.has(method)]);
   }
   for (const method of ["_nobody/has", "session/nothing"]) expect((await editor.failure(method)).code).toBe(-32601);
 });
 
 acrossTiers(describe, STORES)("on %s", (store) => {
-  test("what is listed is loaded, to the end, before the reply", async () => {
-    const place = temporaryPlace();
-    const id = await made(place, store, TALK, "Colours");
-    const editor = await editorHere(["--store", store], { place });
+  test("what is listed is loaded, to the end, before the reply; a prefix that the client holds is not shown again", async () => {
+    const { place, id, editor } = await talkOn(store, "Colours");
     const { sessions } = await editor.result("session/list", { cwd: place.cwd });
     expect(sessions).toMatchObject([{ sessionId: id, cwd: place.cwd, title: "Colours" }]);
-    const { updates, result } = await editor.load(id, place.cwd);
+    const { updates, result } = await editor.load(id);
     expect(texts(updates)).toEqual(["u: Name a colour.", "a: Blue.", "u: Another.", "a: Green."]);
     expect(updates.findLast(({ title }) => title !== undefined)?.title).toBe("Colours");
     expect(ours(result)).toMatchObject({ after: null, readOnly: false });
     const messageIds = updates.flatMap(({ messageId }) => messageId ?? []);
     expect(messageIds.at(-1)).toBe(ours(result).leafId);
+    const held = updates.find(({ content }) => content?.text === "Blue.")?.messageId;
+    const since = (entryId: string): object => ({ _meta: { "pi-session-server": { since: entryId } } });
+    const rest = await editor.load(id, place.cwd, since(held));
+    expect(texts(rest.updates)).toEqual(["u: Another.", "a: Green."]);
+    expect(ours(rest.updates[0])).toMatchObject({ after: held });
+    expect(ours(rest.result)).toMatchObject({ after: held, entries: 2 });
+    const unknown = await editor.load(id, place.cwd, since("00000000"));
+    expect(texts(unknown.updates)).toHaveLength(4);
+    expect(ours(unknown.updates[0])).toMatchObject({ after: null });
   });
 
   test("resume shows nothing, and then what comes", async () => {
     stopTimers();
-    const place = temporaryPlace();
-    const id = await made(place, store, TALK);
-    const editor = await editorHere(["--store", store], { place });
+    const { place, id, editor } = await talkOn(store);
     await editor.result("session/resume", { sessionId: id, cwd: place.cwd });
     expect(editor.take(id)).toEqual([]);
     const other = serveHere(["--store", store], { place });
     const { sessionPath } = (await other.result("list_sessions")).sessions[0];
     await other.result("switch_session", { sessionPath });
     await other.result("append", { entries: [user("From elsewhere.")] });
-    expect((await editor.until(({ content }) => content !== undefined)).content.text).toBe("From elsewhere.");
+    await editor.heard("From elsewhere.");
     await other.result("append", { entries: [assistant("Heard.")] });
-    expect((await editor.until(({ content }) => content !== undefined)).content.text).toBe("Heard.");
+    await editor.heard("Heard.");
+    expect(texts(editor.take(id))).toEqual(["u: From elsewhere.", "a: Heard."]);
     await other.finish();
   });
 
-  test("a prefix that the client holds is not shown again", async () => {
-    const place = temporaryPlace();
-    const id = await made(place, store, TALK);
-    const editor = await editorHere(["--store", store], { place });
-    const { updates } = await editor.load(id, place.cwd);
-    const held = updates.find(({ content }) => content?.text === "Blue.")?.messageId;
-    const since = { _meta: { "pi-session-server": { since: held } } };
-    const rest = await editor.load(id, place.cwd, since);
-    expect(texts(rest.updates)).toEqual(["u: Another.", "a: Green."]);
-    expect(ours(rest.updates[0])).toMatchObject({ after: held });
-    expect(ours(rest.result)).toMatchObject({ after: held, entries: 2 });
-    const unknown = await editor.load(id, place.cwd, { _meta: { "pi-session-server": { since: "00000000" } } });
-    expect(texts(unknown.updates)).toHaveLength(4);
-    expect(ours(unknown.updates[0])).toMatchObject({ after: null });
-  });
-
   test("forks end where the client says, in our words and in those of others", async () => {
-    const place = temporaryPlace();
-    const id = await made(place, store, TALK);
-    const editor = await editorHere(["--store", store], { place });
-    const { updates } = await editor.load(id, place.cwd);
+    const { place, id, editor } = await talkOn(store);
+    const { updates } = await editor.load(id);
     const blue = updates.find(({ content }) => content?.text === "Blue.")?.messageId;
     const another = updates.find(({ content }) => content?.text === "Another.")?.messageId;
     const ends: [object | undefined, number][] = [
@@ -141,20 +104,18 @@ acrossTiers(describe, STORES)("on %s", (store) => {
     for (const [_meta, count] of ends) {
       const { sessionId } = await editor.result("session/fork", { sessionId: id, cwd: place.cwd, _meta });
       expect(sessionId).not.toBe(id);
-      expect(texts((await editor.load(sessionId, place.cwd)).updates)).toHaveLength(count);
+      expect(texts((await editor.load(sessionId)).updates)).toHaveLength(count);
     }
     // The session that was forked is as it was, and all of them are open side by side.
-    expect(texts((await editor.load(id, place.cwd)).updates)).toHaveLength(4);
+    expect(texts((await editor.load(id)).updates)).toHaveLength(4);
     expect((await editor.result("session/list")).sessions).toHaveLength(5);
     const _meta = { "pi-session-server": { entryId: "00000000" } };
     expect((await editor.failure("session/fork", { sessionId: id, cwd: place.cwd, _meta })).code).toBe(-32002);
   });
 
   test("a branch is shown from where it parts", async () => {
-    const place = temporaryPlace();
-    const id = await made(place, store, TALK);
-    const editor = await editorHere(["--store", store], { place });
-    const { updates } = await editor.load(id, place.cwd);
+    const { id, editor } = await talkOn(store);
+    const { updates } = await editor.load(id);
     const [first, blue] = updates.flatMap(({ messageId }) => messageId ?? []);
     const moved = await editor.result("_pi-session-server/branch", { sessionId: id, entryId: first });
     expect(moved).toMatchObject({ leafId: first, after: first });
@@ -169,16 +130,14 @@ acrossTiers(describe, STORES)("on %s", (store) => {
   });
 
   test("titles, archives and deletions", async () => {
-    const place = temporaryPlace();
-    const id = await made(place, store, TALK);
-    const editor = await editorHere(["--store", store], { place });
+    const { place, id, editor } = await talkOn(store);
     const listed = async (more: object = {}): Promise<Json[]> => (await editor.result("session/list", more)).sessions;
     expect(await editor.result("session/status", { sessionId: id })).toEqual({ status: "saved" });
     expect(await editor.result("session/set_title", { sessionId: id, title: " Named\nonce " })).toEqual({
       title: "Named once",
     });
     expect((await editor.failure("session/set_title", { sessionId: id, title: " \n" })).code).toBe(-32602);
-    await editor.load(id, place.cwd);
+    await editor.load(id);
     expect(await editor.result("session/status", { sessionId: id })).toEqual({ status: "open" });
     await editor.result("session/set_title", { sessionId: id, title: "Named twice" });
     expect(await listed()).toMatchObject([{ sessionId: id, title: "Named twice" }]);
@@ -190,25 +149,13 @@ acrossTiers(describe, STORES)("on %s", (store) => {
     await editor.result("session/unarchive", { sessionId: id });
     expect(await listed()).toMatchObject([{ sessionId: id }]);
 
-    await editor.load(id, place.cwd);
+    await editor.load(id);
     await editor.result("session/delete", { sessionId: id });
     expect(await listed()).toEqual([]);
     await editor.result("session/delete", { sessionId: id });
     expect((await editor.failure("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })).code).toBe(-32002);
   });
 });
-
-/** Ids of all sessions, archived ones too, page by page. */
-async function everywhere(editor: Editor): Promise<string[]> {
-  const ids: string[] = [];
-  let cursor: string | undefined;
-  do {
-    const page = await editor.result("session/list", { archived: "include", cursor });
-    ids.push(...page.sessions.map(({ sessionId }: Json) => sessionId));
-    cursor = page.nextCursor;
-  } while (cursor !== undefined);
-  return ids;
-}
 
 test("a list comes page by page, and each session once", async () => {
   const place = temporaryPlace();
@@ -229,14 +176,19 @@ test("a list comes page by page, and each session once", async () => {
   const first = await editor.result("session/list");
   const archived = first.sessions.slice(0, 3).map(({ sessionId }: Json) => sessionId);
   for (const sessionId of archived) await editor.result("session/archive", { sessionId });
-  const all = await everywhere(editor);
+  const all: string[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await editor.result("session/list", { archived: "include", cursor });
+    all.push(...page.sessions.map(({ sessionId }: Json) => sessionId));
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
   expect(all).toHaveLength(230);
   expect(new Set(all).size).toBe(230);
   const inHome = await editor.result("session/list", { cwd: place.home });
   expect(inHome.sessions.every(({ cwd }: Json) => cwd === place.home)).toBe(true);
-  expect((await editor.failure("session/list", { cursor: "nonsense" })).code).toBe(-32602);
-  expect((await editor.failure("session/list", { cwd: "relative" })).code).toBe(-32602);
-  expect((await editor.failure("session/list", { archived: "maybe" })).code).toBe(-32602);
+  for (const wrong of [{ cursor: "nonsense" }, { cwd: "relative" }, { archived: "maybe" }])
+    expect((await editor.failure("session/list", wrong)).code).toBe(-32602);
 });
 
 test("new sessions stand side by side, and are on disk only when something is said", async () => {
@@ -252,7 +204,7 @@ test("new sessions stand side by side, and are on disk only when something is sa
   for (const sessionId of ids) {
     expect(await editor.result("session/status", { sessionId })).toEqual({ status: "open" });
     await editor.result("session/set_title", { sessionId, title: `title of ${sessionId}` });
-    const { updates } = await editor.load(sessionId, place.cwd);
+    const { updates } = await editor.load(sessionId);
     expect(updates.map(({ title }) => title)).toContain(`title of ${sessionId}`);
   }
   expect((await editor.result("session/list")).sessions).toEqual([]);
@@ -262,15 +214,12 @@ test("new sessions stand side by side, and are on disk only when something is sa
   expect((await editor.failure("session/close", { sessionId: ids[1] })).code).toBe(-32002);
   await editor.server.finish();
   const root = join(place.home, ".pi/agent/sessions");
-  expect(
-    existsSync(root) ? readdirSync(root, { recursive: true }).filter((name) => /jsonl$/.test(String(name))) : [],
-  ).toEqual([]);
+  const left = existsSync(root) ? readdirSync(root, { recursive: true, encoding: "utf8" }) : [];
+  expect(left.filter((name) => name.endsWith("jsonl"))).toEqual([]);
 });
 
 test("a prompt is refused with a sentence for the person, and nothing is stored", async () => {
-  const place = temporaryPlace();
-  const id = await made(place, "jsonl", TALK);
-  const editor = await editorHere([], { place });
+  const { place, id, editor } = await talkOn();
   const prompt = [{ type: "text", text: "Name a third." }];
   expect((await editor.failure("session/prompt", { sessionId: id, prompt })).code).toBe(-32002);
   const loaded = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
@@ -280,7 +229,7 @@ test("a prompt is refused with a sentence for the person, and nothing is stored"
   // Clients show data behind the sentence.
   expect(refused).not.toHaveProperty("data");
   await editor.reply(loaded);
-  expect(texts((await editor.load(id, place.cwd)).updates)).toHaveLength(4);
+  expect(texts((await editor.load(id)).updates)).toHaveLength(4);
   const fresh = await editor.result("session/new", { cwd: place.cwd, mcpServers: [] });
   expect((await editor.failure("session/prompt", { sessionId: fresh.sessionId, prompt })).message).not.toMatch(
     /resume/,

@@ -21,8 +21,8 @@ interface Editor<Server> {
   readonly pid: number;
 }
 
-async function ask(server: Wire, id: number, method: string, params: object): Promise<Json> {
-  server.send({ jsonrpc: "2.0", id, method, params });
+function ask(server: Wire, id: number, method: string, params: object): Promise<Json> {
+  server.ask(id, method, params);
   return until(server, (message) => message.id === id && !("method" in message));
 }
 
@@ -42,6 +42,21 @@ const editorOn = (place: Place, store: string, ...flags: string[]): Promise<Edit
 
 const text = (message: string): Json[] => [{ type: "text", text: message }];
 
+/** Has a turn. Returns its reply. */
+const turn = (server: Wire, sessionId: string, words: string): Promise<Json> =>
+  ask(server, 9, "session/prompt", { sessionId, prompt: text(words) });
+
+/** Begins a turn that lasts. */
+async function begin(server: Wire, sessionId: string, words: string): Promise<void> {
+  server.ask(4, "session/prompt", { sessionId, prompt: text(words) });
+  await until(server, ({ params }) => params?.update?.content?.text === "1 ");
+}
+
+const rolesOf = (messages: Json[]): string => messages.map((message) => message.role ?? message).join(" ");
+
+/** What was said, each as its text. */
+const saidIn = (messages: Json[]): string[] => messages.flatMap(({ content }) => content?.[0].text ?? content ?? []);
+
 /** The messages that were recorded, and the types of everything else. */
 async function recorded(place: Place, sessionId: string): Promise<Json[]> {
   const reader = serveHere(["--session", sessionId], { place });
@@ -57,15 +72,10 @@ acrossTiers(describe, ["jsonl", "v2"])("a session recorded in %s", (store) => {
   test("has its turns: the prompt, thoughts, answers, calls with their results, permissions and plans", async () => {
     const place = temporaryPlace();
     const { server, sessionId } = await editorOn(place, store);
-    server.send({
-      ...{ jsonrpc: "2.0", id: 3, method: "session/prompt" },
-      params: {
-        sessionId,
-        prompt: [...text("ask think tools 1"), { type: "resource_link", name: "a", uri: "file:///a" }],
-      },
-    });
+    const link = { type: "resource_link", name: "a", uri: "file:///a" };
+    server.ask(3, "session/prompt", { sessionId, prompt: [...text("ask think tools 1"), link] });
     const question = await until(server, ({ method }) => method === "session/request_permission");
-    server.send({ jsonrpc: "2.0", id: question.id, result: { outcome: { outcome: "selected", optionId: "yes" } } });
+    server.answer(question.id, { outcome: { outcome: "selected", optionId: "yes" } });
     const { result } = await until(server, ({ id }) => id === 3);
     expect(result.stopReason).toBe("end_turn");
     // What is no request of ours is the agent's to judge.
@@ -73,9 +83,7 @@ acrossTiers(describe, ["jsonl", "v2"])("a session recorded in %s", (store) => {
     expect((await server.finish()).status).toBe(0);
 
     const messages = await recorded(place, sessionId);
-    expect(messages.map((message) => message.role ?? message)).toEqual([
-      ...["acp", "user", "acp_prompt", "acp_permission", "assistant", "toolResult", "assistant", "acp_updates"],
-    ]);
+    expect(rolesOf(messages)).toBe("acp user acp_prompt acp_permission assistant toolResult assistant acp_updates");
     const [, user, , , call, toolResult, answer] = messages;
     expect(user.content.map(({ text }: Json) => text)).toEqual(["ask think tools 1", "[a](file:///a)"]);
     expect(call).toMatchObject({ stopReason: "toolUse", provider: "scripted" });
@@ -95,8 +103,8 @@ acrossTiers(describe, ["jsonl", "v2"])("a session recorded in %s", (store) => {
   test("has what was seen of a turn whose agent died, and the editor gets an error for each request", async () => {
     const place = temporaryPlace();
     const { server, sessionId } = await editorOn(place, store);
-    await ask(server, 3, "session/prompt", { sessionId, prompt: text("one") });
-    const { error } = await ask(server, 4, "session/prompt", { sessionId, prompt: text("chunks 9 die after 3") });
+    await turn(server, sessionId, "one");
+    const { error } = await turn(server, sessionId, "chunks 9 die after 3");
     expect(error.message).toContain("The agent was ended by SIGKILL");
     expect(await server.done).toBe(1);
     const messages = await recorded(place, sessionId);
@@ -110,30 +118,20 @@ acrossTiers(describe, ["jsonl", "v2"])("a session recorded in %s", (store) => {
     async () => {
       const place = temporaryPlace();
       const { server, sessionId, pid } = await editorAt(spawnServer(argsOf(acpLike(), store), "lines", place), place);
-      await ask(server, 3, "session/prompt", { sessionId, prompt: text("one") });
-      server.send({
-        ...{ jsonrpc: "2.0", id: 4, method: "session/prompt" },
-        params: { sessionId, prompt: text("tools 1 chunks 100000 every 20") },
-      });
-      await until(server, ({ params }) => params?.update?.content?.text === "1 ");
+      await turn(server, sessionId, "one");
+      await begin(server, sessionId, "tools 1 chunks 100000 every 20");
       server.process.kill("SIGKILL");
       await server.exit;
       while (lives(pid)) await new Promise((resolve) => setTimeout(resolve, 2));
       const messages = await recorded(place, sessionId);
-      expect(messages.map((message) => message.role ?? message)).toEqual([
-        ...["acp", "user", "assistant", "acp_updates", "user", "assistant", "toolResult"],
-      ]);
+      expect(rolesOf(messages)).toBe("acp user assistant acp_updates user assistant toolResult");
     },
   );
 
   test("ends with its editor: the turn is marked as aborted", SYSTEM, async () => {
     const place = temporaryPlace();
     const { server, sessionId, pid } = await editorAt(spawnServer(argsOf(acpLike(), store), "lines", place), place);
-    server.send({
-      ...{ jsonrpc: "2.0", id: 3, method: "session/prompt" },
-      params: { sessionId, prompt: text("chunks 100000 every 20") },
-    });
-    await until(server, ({ params }) => params?.update?.content?.text === "1 ");
+    await begin(server, sessionId, "chunks 100000 every 20");
     expect((await server.finish()).status).toBe(0);
     expect(lives(pid)).toBe(false);
     expect((await recorded(place, sessionId)).at(-1)).toMatchObject({ role: "assistant", stopReason: "aborted" });
@@ -143,21 +141,18 @@ acrossTiers(describe, ["jsonl", "v2"])("a session recorded in %s", (store) => {
 test("a session that is loaded goes on where it was recorded, and is recorded with its past where it was not", async () => {
   const place = temporaryPlace();
   const { server: first, sessionId } = await editorOn(place, "jsonl");
-  await ask(first, 3, "session/prompt", { sessionId, prompt: text("one") });
+  await turn(first, sessionId, "one");
   await first.finish();
   const { server } = await editorOn(place, "jsonl", "--loads");
   const unknown = "5b8f1f0e-0000-4000-8000-000000000000";
   for (const id of [sessionId, unknown]) {
-    expect((await ask(server, 3, "session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })).result).toEqual(
-      {},
-    );
-    await ask(server, 4, "session/prompt", { sessionId: id, prompt: text("two") });
+    const loaded = await ask(server, 3, "session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
+    expect(loaded.result).toEqual({});
+    await turn(server, id, "two");
   }
   await server.finish();
-  const texts = async (id: string): Promise<string[]> =>
-    (await recorded(place, id)).flatMap(({ content }: Json) => content?.[0].text ?? []);
-  expect(await texts(sessionId)).toEqual(["one", "You said: one", "two", "You said: two"]);
-  expect(await texts(unknown)).toEqual(["the past", "as I know it", "two", "You said: two"]);
+  expect(saidIn(await recorded(place, sessionId))).toEqual(["one", "You said: one", "two", "You said: two"]);
+  expect(saidIn(await recorded(place, unknown))).toEqual(["the past", "as I know it", "two", "You said: two"]);
 });
 
 acrossTiers(test, ["jsonl", "v2"])(
@@ -176,23 +171,25 @@ acrossTiers(test, ["jsonl", "v2"])(
     const server = serveHere(argsOf(agent, store), { place, agentLaunch: HERE });
     await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
     const [sessionId, copy] = ids;
-    const turn = (id: string, words: string): Promise<Json> =>
-      ask(server, 9, "session/prompt", { sessionId: id, prompt: text(words) });
     await ask(server, 2, "session/new", { cwd: place.cwd, mcpServers: [] });
-    await turn(sessionId, "one");
+    await turn(server, sessionId, "one");
     await ask(server, 3, "session/fork", { sessionId, cwd: place.cwd, mcpServers: [] });
-    await turn(copy, "two");
+    await turn(server, copy, "two");
     await ask(server, 4, "session/close", { sessionId });
     // Another server can write there now.
     const other = serveHere(["--session", sessionId], { place });
     await other.result("append", { entries: [user("mine")] });
     await other.finish();
-    await turn(sessionId, "three");
+    await turn(server, sessionId, "three");
     await server.finish();
-    const texts = async (id: string): Promise<string[]> =>
-      (await recorded(place, id)).flatMap(({ content }: Json) => content?.[0].text ?? content ?? []);
-    expect(await texts(sessionId)).toEqual(["one", "heard one", expect.stringContaining(""), "three", "heard three"]);
-    expect(await texts(copy)).toEqual(["one", "heard one", "two", "heard two"]);
+    expect(saidIn(await recorded(place, sessionId))).toEqual([
+      "one",
+      "heard one",
+      expect.stringContaining(""),
+      "three",
+      "heard three",
+    ]);
+    expect(saidIn(await recorded(place, copy))).toEqual(["one", "heard one", "two", "heard two"]);
   },
 );
 
@@ -226,12 +223,7 @@ acrossTiers(test, [2000, 60_000])(
     const place = temporaryPlace();
     const { server, sessionId } = await editorOn(place, "jsonl");
     server.stall();
-    server.send({
-      jsonrpc: "2.0",
-      id: 3,
-      method: "session/prompt",
-      params: { sessionId, prompt: text(`chunks ${count}`) },
-    });
+    server.ask(3, "session/prompt", { sessionId, prompt: text(`chunks ${count}`) });
     for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
     server.resume();
     await until(server, ({ id }) => id === 3);

@@ -1,6 +1,6 @@
 /** The recorder of an agent's sessions beside a fleet: what it asks of other machines, and when. */
 
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { Workspace } from "../../../src/core/session/workspace.ts";
 import { AcpRecorder } from "../../../src/server/agent/acp-recorder.ts";
@@ -35,8 +35,9 @@ class Recording {
   }
 }
 
-describe.each(["jsonl", "v2"] as const)("a session recorded in %s", (kind) => {
-  test("is not asked about while a prompt waits until it is ours", async () => {
+test.each(["jsonl", "v2"] as const)(
+  "a session recorded in %s is not asked about while a prompt waits until it is ours",
+  async (kind) => {
     const recording = new Recording(kind);
     const { recorder, fleet, table } = recording;
     await recorder.fromClient({ id: 1, method: "session/load", params: { sessionId: SESSION, cwd: "/" } });
@@ -57,58 +58,38 @@ describe.each(["jsonl", "v2"] as const)("a session recorded in %s", (kind) => {
     await recorder.end("It was ended.", "aborted");
     expect(recording.complaints).toEqual([]);
     expect(table.linesOf(SESSION).filter((line) => /"text":"(one|two)"/.test(line))).toHaveLength(2);
-  });
-});
+  },
+);
+
+/** A session with a prompt that was recorded, and its file, to which another program does something. */
+async function changed(change: (disk: FaultDisk, fd: number, file: string) => void): Promise<Recording> {
+  const recording = new Recording("jsonl");
+  await recording.prompt("one");
+  const { disk } = recording;
+  const file = disk.paths().find((path) => path.startsWith(FOLDER) && path.endsWith(".jsonl")) as string;
+  const fd = disk.openAppend(file);
+  change(disk, fd, file);
+  disk.close(fd);
+  return recording;
+}
 
 test("what another program wrote to a recorded session goes to the fleet while nothing is said", async () => {
-  const recording = new Recording("jsonl");
-  const { recorder, table, disk } = recording;
-  await recording.prompt("one");
-  const file = disk.paths().find((path) => path.startsWith(FOLDER) && path.endsWith(".jsonl")) as string;
   const line = userText(id(7), null);
-  const fd = disk.openAppend(file);
-  disk.write(fd, bytesOf(`${line}\n`));
-  disk.close(fd);
+  const { recorder, table } = await changed((disk, fd) => disk.write(fd, bytesOf(`${line}\n`)));
   recorder.keepUp();
   while (!table.linesOf(SESSION).includes(line)) await new Promise(setImmediate);
 });
 
-describe("what is found while nothing is said is told to a person once:", () => {
-  async function recorded() {
-    const recording = new Recording("jsonl");
-    await recording.prompt("one");
-    const { disk } = recording;
-    const file = disk.paths().find((path) => path.startsWith(FOLDER) && path.endsWith(".jsonl")) as string;
-    const lookTwice = (): readonly string[] => {
-      recording.recorder.keepUp();
-      recording.recorder.keepUp();
-      return recording.complaints;
-    };
-    return { disk, file, lookTwice };
-  }
-
-  test("damage", async () => {
-    const { disk, file, lookTwice } = await recorded();
-    const fd = disk.openAppend(file);
-    disk.write(fd, bytesOf('{"type":"message",\n'));
-    disk.close(fd);
-    expect(lookTwice()).toEqual([expect.stringMatching(/record of the agent's session .* is damaged/)]);
-  });
-
-  test("entries that another program took away", async () => {
-    const { disk, file, lookTwice } = await recorded();
-    const fd = disk.openAppend(file);
-    const text = Buffer.alloc(disk.infoOf(fd).size);
-    disk.read(fd, text, 0, text.length, 0);
-    const left = text.indexOf("\n") + 1;
-    disk.truncate(fd, left);
-    disk.close(fd);
-    expect(lookTwice()).toEqual([expect.stringContaining("without 2 entries that were there")]);
-  });
-
-  test("a file that is gone", async () => {
-    const { disk, file, lookTwice } = await recorded();
-    disk.rename(file, `${file}.away`);
-    expect(lookTwice()).toEqual([expect.stringMatching(/record of the agent's session .* cannot be read/)]);
-  });
+test.each<[what: string, change: (disk: FaultDisk, fd: number, file: string) => void, told: RegExp]>([
+  ["damage", (disk, fd) => disk.write(fd, bytesOf('{"type":"message",\n')), /of the agent's session .* is damaged/],
+  [
+    "entries that are gone",
+    (disk, fd, file) => disk.truncate(fd, Buffer.from(disk.content(file) as Uint8Array).indexOf("\n") + 1),
+    /without 2 entries that were there/,
+  ],
+  ["a lost file", (disk, _, file) => disk.rename(file, `${file}.away`), /of the agent's session .* cannot be read/],
+])("%s, found while nothing is said, is told to a person once", async (_what, change, told) => {
+  const { recorder, complaints } = await changed(change);
+  for (let looks = 0; looks < 2; looks++) recorder.keepUp();
+  expect(complaints).toEqual([expect.stringMatching(told)]);
 });

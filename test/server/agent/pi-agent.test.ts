@@ -43,6 +43,10 @@ const entriesOf = (file: string): Json[] =>
     .filter((line) => line !== "")
     .map((line) => JSON.parse(line));
 
+/** What is said in turns with the scripted agent. */
+const turnsOf = (...prompts: string[]): string[] =>
+  prompts.flatMap((prompt) => [`user: ${prompt}`, `assistant: You said: ${prompt}`]);
+
 describe("a turn", () => {
   test("goes to the agent, comes back as it was said, and is in the session", SYSTEM, async () => {
     const server = spawnWithAgent(piLike());
@@ -82,25 +86,24 @@ describe("a turn", () => {
     writeFileSync(join(place.home, "odd"), odd.map((line) => `${line}\n`).join(""));
     const agent = ownAgent(
       place,
-      `process.stdout.write((await import("node:fs")).readFileSync(${JSON.stringify(join(place.home, "odd"))}));
+      `process.stdout.write(readFileSync(${JSON.stringify(join(place.home, "odd"))}));
        process.stdout.write(line.replace('"type"', '"type":"response","success":true,"command"') + "\\n");`,
-    ).replace("(line) =>", "async (line) =>");
+    );
     const file = join(place.home, "own-agent.mjs");
-    writeFileSync(file, readFileSync(file, "utf8").replace('.on("line", (line)', '.on("line", async (line)'));
+    writeFileSync(file, readFileSync(file, "utf8").replace("{ appendFileSync }", "{ appendFileSync, readFileSync }"));
     const server = spawnWithAgent(agent, [], place);
     let raw = "";
     server.output.on("data", (chunk: Buffer) => {
       raw += chunk;
     });
-    server.write(
-      '{"id":7,"type":"prompt","message":"a"}\n{"type":"prompt","message":"b"}\n{"id":"x","type":"new_in_pi_2","k":[1.50]}\n',
-    );
-    await until(server, ({ command }) => command === "new_in_pi_2");
-    const replies = [
-      '{"id":7,"type":"response","success":true,"command":"prompt","message":"a"}',
-      '{"type":"response","success":true,"command":"prompt","message":"b"}',
-      '{"id":"x","type":"response","success":true,"command":"new_in_pi_2","k":[1.50]}',
+    const asked = [
+      '{"id":7,"type":"prompt","message":"a"}',
+      '{"type":"prompt","message":"b"}',
+      '{"id":"x","type":"new","k":[1.50]}',
     ];
+    for (const line of asked) server.write(`${line}\n`);
+    await until(server, ({ command }) => command === "new");
+    const replies = asked.map((line) => line.replace('"type"', '"type":"response","success":true,"command"'));
     expect(raw).toBe(replies.map((reply) => [...odd, reply, ""].join("\n")).join(""));
   });
 
@@ -123,36 +126,26 @@ describe("sessions", () => {
     await turn(server, "two");
     await data(server, "branch", { entryId: one });
     await turn(server, "three");
-    expect(await said(server)).toEqual([
-      "user: one",
-      "assistant: You said: one",
-      "user: three",
-      "assistant: You said: three",
-    ]);
+    expect(await said(server)).toEqual(turnsOf("one", "three"));
     await data(server, "set_label", { entryId: one, label: "here" });
     await data(server, "set_session_name", { name: "a name" });
     await turn(server, "four");
-    expect((await said(server)).slice(4)).toEqual(["user: four", "assistant: You said: four"]);
+    expect((await said(server)).slice(4)).toEqual(turnsOf("four"));
 
     const { messages } = await data(server, "get_fork_messages");
     expect(messages.map(({ text }: Json) => text)).toEqual(["one", "two", "three", "four"]);
     await data(server, "fork", { entryId: messages[1].entryId });
     await turn(server, "in the fork");
-    expect((await said(server)).slice(2)).toEqual(["user: in the fork", "assistant: You said: in the fork"]);
+    expect((await said(server)).slice(2)).toEqual(turnsOf("in the fork"));
 
     const made = await data(server, "new_session");
     await turn(server, "fresh");
-    expect(await said(server)).toEqual(["user: fresh", "assistant: You said: fresh"]);
+    expect(await said(server)).toEqual(turnsOf("fresh"));
     expect(entriesOf(made.sessionFile).map(({ type }) => type)).toEqual(["session", "message", "message"]);
 
     await data(server, "switch_session", { sessionPath: first });
     await turn(server, "five");
-    expect((await said(server)).slice(4)).toEqual([
-      "user: four",
-      "assistant: You said: four",
-      "user: five",
-      "assistant: You said: five",
-    ]);
+    expect((await said(server)).slice(4)).toEqual(turnsOf("four", "five"));
     const { damage, invariants } = await data(server, "verify_session");
     expect([damage, Object.values(invariants).every(Boolean)]).toEqual([[], true]);
   });
@@ -182,7 +175,7 @@ describe("sessions", () => {
     expect(() => readFileSync(sessionFile)).toThrow();
   });
 
-  test("in containers, and those that another server holds, are refused with a sentence", async () => {
+  test("that another server holds are refused with a sentence", async () => {
     const place = temporaryPlace();
     const holder = serveWithAgent(piLike(), [], place);
     await turn(holder, "one");
@@ -194,13 +187,7 @@ describe("sessions", () => {
     // After its holder's end it is the other's, whose agent goes on.
     await holder.finish();
     await turn(other, "three");
-    expect(await said(other)).toEqual([
-      "user: one",
-      "assistant: You said: one",
-      "user: three",
-      "assistant: You said: three",
-    ]);
-    await data(other, "migrate_session", { confirm: true, dryRun: false }).catch(() => {});
+    expect(await said(other)).toEqual(turnsOf("one", "three"));
   });
 });
 
@@ -220,44 +207,31 @@ describe("an agent that ends", () => {
     });
     expect(await data(server, "get_state")).toMatchObject({ isStreaming: false });
     await turn(server, "again");
-    expect((await said(server)).slice(2)).toEqual([
-      ...["user: chunks 5 die after 3", "assistant: 0 1 2 "],
-      ...["user: again", "assistant: You said: again"],
-    ]);
+    const seen = ["user: chunks 5 die after 3", "assistant: 0 1 2 "];
+    expect((await said(server)).slice(2)).toEqual([...seen, ...turnsOf("again")]);
   });
 
-  test("before it has written what it told is made up for, exactly once", async () => {
+  test.each([
+    ["before it has written what it told is made up for, exactly once", [{ type: "text", text: "whole" }], "stop"],
+    ["before it has begun an answer leaves one that says so, with all that Pi reads in it", undefined, "error"],
+  ])("%s", async (_what, content, stopReason) => {
     const place = temporaryPlace();
     const agent = ownAgent(
       place,
       `const user = { role: "user", content: [{ type: "text", text: "seen" }], timestamp: 1 };
-       const answer = { role: "assistant", content: [{ type: "text", text: "whole" }], stopReason: "stop", timestamp: 2 };
+       const answer = { role: "assistant", content: ${JSON.stringify(content)}, stopReason: "stop", timestamp: 2 };
        say({ id, type: "response", command: type, success: true });
        say({ type: "agent_start" });
-       for (const message of [user, answer]) { say({ type: "message_start", message }); say({ type: "message_end", message }); }
-       process.exit(3);`,
-    );
-    const server = serveWithAgent(agent, [], place);
-    await data(server, "prompt", { message: "seen" });
-    await event(server, "agent_settled");
-    expect(await said(server)).toEqual(["user: seen", "assistant: whole"]);
-  });
-
-  test("before it has begun an answer leaves one that says so, with all that Pi reads in it", async () => {
-    const place = temporaryPlace();
-    const agent = ownAgent(
-      place,
-      `const message = { role: "user", content: [{ type: "text", text: "seen" }], timestamp: 1 };
-       say({ id, type: "response", command: type, success: true });
-       for (const event of ["agent_start", "message_start", "message_end"]) say({ type: event, message });
+       for (const message of answer.content ? [user, answer] : [user])
+         for (const event of ["message_start", "message_end"]) say({ type: event, message });
        process.exit(3);`,
     );
     const server = serveWithAgent(agent, [], place);
     await data(server, "prompt", { message: "seen" });
     await event(server, "agent_settled");
     const { messages } = await data(server, "get_messages");
-    expect(messages).toMatchObject([{ role: "user" }, { role: "assistant", content: [], stopReason: "error" }]);
-    expect(server.events.find(({ type }) => type === "turn_end").message).toEqual(messages[1]);
+    expect(messages).toMatchObject([{ role: "user" }, { role: "assistant", content: content ?? [], stopReason }]);
+    if (!content) expect(server.events.find(({ type }) => type === "turn_end").message).toEqual(messages[1]);
     expect((await data(server, "verify_session")).damage).toEqual([]);
   });
 
@@ -318,9 +292,8 @@ describe("limits", () => {
     expect(entriesOf(sessionFile).map(({ message }) => message?.role)).toEqual([undefined, "user"]);
     server.resume();
     await event(server, "agent_settled");
-    const deltas = server.events
-      .filter(({ type }) => type === "message_update")
-      .map(({ assistantMessageEvent: e }) => e.delta);
+    const updates = server.events.filter(({ type }) => type === "message_update");
+    const deltas = updates.map(({ assistantMessageEvent }) => assistantMessageEvent.delta);
     expect(deltas).toEqual(Array.from({ length: 80_000 }, (_, i) => `${i} `));
   });
 
@@ -380,10 +353,10 @@ describe("the end", SYSTEM, () => {
 });
 
 describe("the lines of an agent", () => {
-  test.each(["{not JSON", '{"type":"message_update","text":"cut', '{"type":"agent_end"} {}', "{'type':'agent_end'}"])(
-    "are objects: %s is none",
-    (line) => expect(isObject(Buffer.from(`${line}\n`))).toBe(false),
-  );
+  test("are objects", () => {
+    for (const line of ["{not JSON", '{"type":"message_update","text":"cut', '{"type":"agent_end"} {}', "{'type':'x'}"])
+      expect(isObject(Buffer.from(`${line}\n`)), line).toBe(false);
+  });
 
   test("that reply are to what it was asked, also a second time", () => {
     const requests = new ForwardedRequests();
@@ -445,6 +418,9 @@ describe("what an agent shows as finished is in its session", () => {
     );
   }
 
+  const noticesOf = ({ events }: HereServer): string[] =>
+    events.flatMap(({ type, message }) => (type === "extension_ui_request" ? message : []));
+
   test.each([
     ["nothing", [], false, 4],
     ["nothing, and replies late", [], true, 4],
@@ -462,22 +438,18 @@ describe("what an agent shows as finished is in its session", () => {
     }
     const { messages } = await data(server, "get_messages");
     expect(messages).toHaveLength(lacking === 4 ? 8 : 4);
-    const notices = server.events.filter(({ type }) => type === "extension_ui_request").map((one) => one.message);
-    if (lacking === 0) expect(notices).toEqual([]);
-    else
-      expect(notices[0]).toBe(
-        `The agent had not written ${lacking} messages that it showed. They are in the session now.`,
-      );
+    const notice = `The agent had not written ${lacking} messages that it showed. They are in the session now.`;
+    expect(noticesOf(server)[0]).toBe(lacking === 0 ? undefined : notice);
     if (lacking === 4) expect((await data(server, "verify_session")).damage).toEqual([]);
   });
 
   test.each([
-    ["user and answer, not the call between", [0, 3], "", 2],
-    ["call and answer, not the user and the result", [1, 3], "", 2],
-    ["one answer, not the one before it", [0, 1, 3], "", 1],
-  ] as const)("in the order in which it was shown: %s", async (_what, written, between, lacking) => {
+    ["user and answer, not the call between", [0, 3], 2],
+    ["call and answer, not the user and the result", [1, 3], 2],
+    ["one answer, not the one before it", [0, 1, 3], 1],
+  ] as const)("in the order in which it was shown: %s", async (_what, written, lacking) => {
     const place = temporaryPlace();
-    const server = serveWithAgent(forgetful(place, [...written], false, between), [], place);
+    const server = serveWithAgent(forgetful(place, [...written]), [], place);
     server.send({ id: 1, type: "prompt", message: "one" });
     await event(server, "agent_end");
     const shown = ["user: one", "assistant: read", "toolResult: found", "assistant: answer"];
@@ -487,25 +459,18 @@ describe("what an agent shows as finished is in its session", () => {
     expect(entriesOf(sessionFile).filter(({ id }) => /^0000000/.test(id))).toHaveLength(written.length);
     const { damage } = await data(server, "verify_session");
     expect([damage, (await data(server, "get_session_stats")).tokens.output]).toEqual([[], 14]);
-    const notices = server.events.filter(({ type }) => type === "extension_ui_request").map((one) => one.message);
-    expect(notices[0]).toMatch(new RegExp(`had not written ${lacking} message`));
+    expect(noticesOf(server)[0]).toMatch(new RegExp(`had not written ${lacking} message`));
   });
 
   test("beside the path where the agent wrote a compaction after it", async () => {
     const place = temporaryPlace();
-    const compaction = {
-      type: "compaction",
-      id: "000000ff",
-      summary: "s",
-      firstKeptEntryId: "00000000",
-      tokensBefore: 9,
-    };
+    const kept = { firstKeptEntryId: "00000000", tokensBefore: 9 };
+    const compaction = { type: "compaction", id: "000000ff", summary: "s", ...kept };
     const server = serveWithAgent(forgetful(place, [0, 3], false, JSON.stringify(compaction)), [], place);
     server.send({ id: 1, type: "prompt", message: "one" });
     await event(server, "agent_end");
     expect((await said(server)).slice(1)).toEqual(["user: one", "assistant: answer"]);
-    expect((await data(server, "get_entries")).entries.map(({ message }: Json) => message?.role)).toEqual(
-      expect.arrayContaining(["toolResult"]),
-    );
+    const roles = (await data(server, "get_entries")).entries.map(({ message }: Json) => message?.role);
+    expect(roles).toContain("toolResult");
   });
 });
