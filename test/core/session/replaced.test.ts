@@ -6,7 +6,6 @@
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import type { Session } from "../../../src/core/session/session.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { id } from "../../support/lines.ts";
 import { FOLDER, idsOf, workspaceOn } from "../../support/sessions.ts";
@@ -29,38 +28,29 @@ const draft = (n: number, rest = "") => ({ type: "custom", id: id(n), rest: byte
 /** So long that it is not read with what lies before it, and kept: whoever wants it reads it. */
 const LONG = `,"data":"${"x".repeat(20_000)}"`;
 
-interface Replaced {
-  readonly disk: MeddledDisk;
-  readonly session: Session;
-  /** The ids that the session knows. */
-  readonly known: readonly string[];
-}
-
-type Kind = "jsonl" | "v2";
+type Replaced = Awaited<ReturnType<typeof replaced>>;
 
 /** A session that ends with a batch, and that three entries were appended to which its file lacks now. */
-async function replaced(kind: Kind, head: string | null): Promise<Replaced> {
+async function replaced(kind: "jsonl" | "v2", head: string | null) {
   const disk = new MeddledDisk();
   const session = workspaceOn(disk, kind).create();
   session.append([draft(0)]);
   session.heads.stand(head);
   session.append([draft(1, LONG), draft(2, LONG)]);
   await session.commit();
-  const older = new Map(filesOf(disk).map((path) => [path, disk.content(path) as Uint8Array]));
+  const filesNow = (): string[] => disk.paths().filter((path) => path.startsWith(FOLDER));
+  const older = filesNow().map((path) => [path, disk.content(path) as Uint8Array] as const);
   for (const n of [3, 4, 5]) {
     session.append([draft(n)]);
     await session.commit();
   }
+  // The ids that the session knows.
   const known = idsOf(session.log);
-  for (const path of filesOf(disk)) disk.remove(path);
+  for (const path of filesNow()) disk.remove(path);
   for (const [path, bytes] of older) disk.put(path, bytes);
   disk.set(undefined);
   disk.reads = 0;
   return { disk, session, known };
-}
-
-function filesOf(disk: FaultDisk): string[] {
-  return disk.paths().filter((path) => path.startsWith(FOLDER));
 }
 
 /** Looks twice, for the first look may fail. Returns how many entries were told to be lost. */

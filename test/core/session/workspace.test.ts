@@ -22,12 +22,17 @@ function serving(args: string[]): HereServer {
   return serveHere(["--events", "none", ...args], { place });
 }
 
-/** Makes a session of two turns there; the ids of its entries are a, b, c and d. */
+/** Says two turns; the ids of the entries are a, b, c and d. */
+async function talk(server: HereServer): Promise<void> {
+  await server.result("append", { entries: [user("1", { id: "a" }), assistant("2", { id: "b" })] });
+  await server.result("append", { entries: [user("3", { id: "c" }), assistant("4", { id: "d" })] });
+}
+
+/** Makes a session of two turns there. */
 async function make(file: string): Promise<string> {
   mkdirSync(dirname(file), { recursive: true });
-  const there = serveHere(["--events", "none", "--session", file, "--session-id", ID], { place });
-  await there.result("append", { entries: [user("1", { id: "a" }), assistant("2", { id: "b" })] });
-  await there.result("append", { entries: [user("3", { id: "c" }), assistant("4", { id: "d" })] });
+  const there = serving(["--session", file, "--session-id", ID]);
+  await talk(there);
   await there.finish();
   return file;
 }
@@ -57,6 +62,7 @@ async function foldersOf(server: HereServer, file: string): Promise<string[]> {
 acrossTiers(describe, STORES)("on %s, what comes of a session", (store) => {
   const ending = store === "v2" ? "v2" : "jsonl";
   const outside = (): string => join(place.home, "elsewhere", `${ID}.${ending}`);
+  const flat = (): string => join(place.home, "flat");
   const standard = (): string => join(rootOf(place), folderName(place.cwd));
 
   test("outside the session folders lies beside it, in a file or container as new sessions are", async () => {
@@ -82,25 +88,23 @@ acrossTiers(describe, STORES)("on %s, what comes of a session", (store) => {
     expect(new Set(await foldersOf(server, movedTo))).toEqual(new Set([standard()]));
   });
 
-  test("lies in the flat folder that was named", async () => {
+  test.each<[string, (folder: string) => string[], (folder: string) => string]>([
+    ["in the flat folder that was named", () => ["--session-dir", flat()], flat],
+    [
+      "beside it where a confined server may write",
+      (folder) => ["--confine", "--allow-path", folder],
+      (folder) => folder,
+    ],
+  ])("lies %s", async (_, args, wanted) => {
     const file = await make(outside());
-    const flat = join(place.home, "flat");
-    const server = serving(["--store", store, "--session-dir", flat, "--session", file]);
-    expect(new Set(await foldersOf(server, file))).toEqual(new Set([flat]));
+    const server = serving(["--store", store, ...args(dirname(file)), "--session", file]);
+    expect(new Set(await foldersOf(server, file))).toEqual(new Set([wanted(dirname(file))]));
   });
 
   test("lies where another directory's sessions do when that is named", async () => {
-    const file = await make(outside());
-    const server = serving(["--store", store, "--session", file]);
+    const server = serving(["--store", store, "--session", await make(outside())]);
     const { sessionFile } = await server.result("new_session", { cwd: "/home/me/other" });
     expect(dirname(sessionFile)).toBe(join(rootOf(place), folderName("/home/me/other")));
-  });
-
-  test("lies where a confined server may write", async () => {
-    const file = await make(outside());
-    const folder = dirname(file);
-    const confined = serving(["--store", store, "--confine", "--allow-path", folder, "--session", file]);
-    expect(new Set(await foldersOf(confined, file))).toEqual(new Set([folder]));
   });
 
   test("lies where a server that is confined to its own folder may write", async () => {
@@ -140,8 +144,7 @@ acrossTiers(describe, STORES)("on %s, --continue opens", (store) => {
 
   test("a fork that was just made at an earlier message, the old session being left where it was moved to", async () => {
     const server = serving(["--store", store]);
-    await server.result("append", { entries: [user("1", { id: "a" }), assistant("2", { id: "b" })] });
-    await server.result("append", { entries: [user("3", { id: "c" }), assistant("4", { id: "d" })] });
+    await talk(server);
     // A position that the file does not tell is written into it when the session is left.
     await server.result("branch", { entryId: "b" });
     const { sessionId } = await server.result("fork", { entryId: "c" });
