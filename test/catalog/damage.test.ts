@@ -39,7 +39,7 @@ function databases({ state }: Library): string[] {
 
 /** The database itself, without what SQLite has beside it. */
 function mainOf(library: Library): string {
-  return mainOf(library);
+  return databases(library).find((name) => name.endsWith(".sqlite")) as string;
 }
 
 async function isRight(library: Library, search = true): Promise<void> {
@@ -171,9 +171,9 @@ describe("the verb index", () => {
     const { sessionFile } = await server.result("get_state");
     await index(out);
     const newest = Math.max(
-      ...fs.readdirSync(join(sessionFile, "segments")).map(
-        (name) => fs.statSync(join(sessionFile, "segments", name)).mtimeMs,
-      ),
+      ...fs
+        .readdirSync(join(sessionFile, "segments"))
+        .map((name) => fs.statSync(join(sessionFile, "segments", name)).mtimeMs),
     );
     expect(rowsOf(out).find(({ path }) => path === sessionFile)).toMatchObject({
       last_modified_ms: expect.toSatisfy((time: number) => time >= Math.floor(newest) && time <= Date.now()),

@@ -157,10 +157,8 @@ describe.each(VARIANTS)("%s", (variant) => {
     const text = typeof asked.content === "string" ? asked.content : asked.content[0].text;
     writeFileSync(join(file, "..", "old_v1.jsonl"), v1);
     const server = serverOn(variant, {}, place);
-    const queries = ["needle", `"${text.slice(0, 20)}"`];
-    const found = await Promise.all(
-      queries.map(async (query) => (await server.result("search_sessions", { query })).hits),
-    );
+    const hitsOf = async (query: string) => (await server.result("search_sessions", { query })).hits;
+    const found = [await hitsOf("needle"), await hitsOf(`"${text.slice(0, 20)}"`)];
     expect([found.flat().length > 4, found[1].length > 0]).toEqual([true, true]);
     for (const { sessionPath, entryId, snippet } of found.flat()) {
       await server.result("switch_session", { sessionPath });

@@ -80,11 +80,8 @@ test("a fork that only names the beginning of another file is a whole session, a
   expect(reverted.id).toBe(first.id);
   expect(questionsAt(disk, FIRST)).toBe("user: First question,user: To be taken back");
   expect(questionsAt(disk, REVERTED)).toBe("user: First question,user: After the revert");
-  expect(drawnTree(reverted).slice(-3)).toEqual([
-    "user: To be taken back",
-    "model: Its answer",
-    expect.stringMatching(/^\d < user: After the revert$/),
-  ]);
+  const end = drawnTree(reverted).slice(-4, -1);
+  expect(end).toEqual(["user: To be taken back", "model: Its answer", "5 < user: After the revert"]);
 });
 
 test("a session whose beginning is missing, or leads back to it, opens without it, and says so", () => {

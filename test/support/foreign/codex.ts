@@ -43,14 +43,14 @@ export class CodexWriter extends LineWriter implements Talker {
     if (text !== "") this.event("agent_reasoning", { text });
   }
 
-  private said(text: string): void {
-    this.event("agent_message", { message: text });
-    this.item("message", { role: "assistant", content: [{ type: "output_text", text }] });
-  }
-
   answer(text: string): void {
+    this.event("agent_message", { message: text });
     this.said(text);
     this.usage();
+  }
+
+  private said(text: string): void {
+    this.item("message", { role: "assistant", content: [{ type: "output_text", text }] });
   }
 
   usage(): void {
