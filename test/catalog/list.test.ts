@@ -3,7 +3,7 @@
 import * as fs from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { catalogOn, later, temporaryLibrary } from "../support/catalog.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
@@ -28,9 +28,15 @@ function said(n: number, text: string): Json {
   };
 }
 
-function put(place: Place, made: Made): string {
+let place: Place;
+
+beforeEach(() => {
+  place = temporaryPlace();
+});
+
+function put(made: Made, at = place): string {
   const { id, cwd = "/home/me/app", entries = [], header = {}, folder = "--home-me-app--" } = made;
-  const path = join(place.home, ".pi/agent/sessions", folder);
+  const path = join(at.home, ".pi/agent/sessions", folder);
   fs.mkdirSync(path, { recursive: true });
   const file = join(path, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
   fs.writeFileSync(file, sessionText({ id, cwd, ...header }, entries));
@@ -39,12 +45,12 @@ function put(place: Place, made: Made): string {
 
 const ARGS = ["--no-session", "--events", "none"];
 
-function serve(place: Place): HereServer {
+function serve(): HereServer {
   return serveHere(ARGS, { place });
 }
 
-async function list(place: Place, params: object = {}): Promise<Json> {
-  return serve(place).result("list_sessions", params);
+async function list(params: object = {}): Promise<Json> {
+  return serve().result("list_sessions", params);
 }
 
 const named = (name: string): Json => ({ type: "session_info", id: "n", parentId: null, name });
@@ -52,11 +58,10 @@ const named = (name: string): Json => ({ type: "session_info", id: "n", parentId
 const ids = ({ sessions }: Json): string[] => sessions.map(({ sessionId }: Json) => sessionId);
 
 test("tells of each session what its file tells, the last activity first", async () => {
-  const place = temporaryPlace();
   const entries = [said(1, "Hello\u2028there"), named(" Old "), assistant("Hi."), { ...named("New\n"), id: "c" }];
-  const first = put(place, { id: "one", entries });
-  put(place, { id: "two", header: { parentSession: first }, entries: [said(50, "")] });
-  const { sessions, total, nextCursor } = await list(place);
+  const first = put({ id: "one", entries });
+  put({ id: "two", header: { parentSession: first }, entries: [said(50, "")] });
+  const { sessions, total, nextCursor } = await list();
   expect([total, nextCursor]).toEqual([2, undefined]);
   expect(sessions[0]).toMatchObject({ sessionId: "two", parentSession: first, firstMessage: null, name: null });
   expect(sessions[1]).toMatchObject({
@@ -74,43 +79,39 @@ test("tells of each session what its file tells, the last activity first", async
 });
 
 test("the order is that of what was said last, in file order, not that of the files", async () => {
-  const place = temporaryPlace();
-  const files = [30, 10, 20].map((n) => put(place, { id: `at${n}`, entries: [said(n, "x")] }));
+  const files = [30, 10, 20].map((n) => put({ id: `at${n}`, entries: [said(n, "x")] }));
   for (const [i, file] of files.entries()) fs.utimesSync(file, 1e9 - i, 1e9 - i);
   // A later header, a label and a model change are no conversation; neither is a time that is none.
-  put(place, { id: "header", entries: [], header: { timestamp: "2027-01-01T00:00:00Z" } });
+  put({ id: "header", entries: [], header: { timestamp: "2027-01-01T00:00:00Z" } });
   const label = { type: "label", id: "l", parentId: null, timestamp: "2028-01-01T00:00:00Z" };
-  put(place, { id: "label", entries: [said(5, "x"), label] });
-  put(place, { id: "noTime", header: { timestamp: undefined }, entries: [{ ...user("x"), timestamp: "yesterday" }] });
+  put({ id: "label", entries: [said(5, "x"), label] });
+  put({ id: "noTime", header: { timestamp: undefined }, entries: [{ ...user("x"), timestamp: "yesterday" }] });
   const odd = { type: "message", id: "m", parentId: null, timestamp: 7, message: { role: "user", timestamp: "8" } };
-  put(place, { id: "odd", entries: [said(40, "x"), odd] });
-  expect(ids(await list(place))).toEqual(["odd", "at30", "at20", "at10", "label", "noTime"]);
-  expect(ids(await list(place, { headerOnly: true }))[0]).toBe("header");
-  expect(ids(await list(place, { since: "2026-01-24T17:20:00Z" }))).toEqual(["odd", "at30", "at20"]);
+  put({ id: "odd", entries: [said(40, "x"), odd] });
+  expect(ids(await list())).toEqual(["odd", "at30", "at20", "at10", "label", "noTime"]);
+  expect(ids(await list({ headerOnly: true }))[0]).toBe("header");
+  expect(ids(await list({ since: "2026-01-24T17:20:00Z" }))).toEqual(["odd", "at30", "at20"]);
 });
 
 test("working directories whose folders are the same are told apart", async () => {
-  const place = temporaryPlace();
   const cwds = ["/a/b-c", "/a-b/c", "/a/b/c", "/项目/数", "C:\\work", "c:\\work"];
   for (const cwd of [...cwds, null]) {
     const id = `in-${Buffer.from(cwd ?? "none").toString("hex")}`;
-    put(place, { id, cwd, folder: "--a-b-c--", entries: [said(1, "x")] });
+    put({ id, cwd, folder: "--a-b-c--", entries: [said(1, "x")] });
   }
-  for (const cwd of cwds)
-    expect((await list(place, { cwd })).sessions.map((session: Json) => session.cwd)).toEqual([cwd]);
-  expect((await list(place, { cwd: "/a/b/c/" })).total).toBe(1);
-  for (const cwd of ["/a", "/A/B/C", ""]) expect((await list(place, { cwd })).total).toBe(0);
-  expect((await list(place)).total).toBe(7);
+  for (const cwd of cwds) expect((await list({ cwd })).sessions.map((session: Json) => session.cwd)).toEqual([cwd]);
+  expect((await list({ cwd: "/a/b/c/" })).total).toBe(1);
+  for (const cwd of ["/a", "/A/B/C", ""]) expect((await list({ cwd })).total).toBe(0);
+  expect((await list()).total).toBe(7);
 });
 
 test("filters by name, words, parent and activity; sorts by creation and name", async () => {
-  const place = temporaryPlace();
   const day = (n: number, more: object = {}): object => ({ timestamp: `2026-01-0${n}T00:00:00Z`, ...more });
-  const parent = put(place, { id: "parent", header: day(3), entries: [said(1, "Fix the LOGIN page"), named("Beta")] });
+  const parent = put({ id: "parent", header: day(3), entries: [said(1, "Fix the LOGIN page"), named("Beta")] });
   const header = day(2, { parentSession: parent });
-  put(place, { id: "child", header, entries: [said(3, "läuft"), named("alpha")] });
+  put({ id: "child", header, entries: [said(3, "läuft"), named("alpha")] });
   const branchedFrom = "/moved/2026-01-24T16-22-26-831Z_parent.jsonl";
-  put(place, { id: "rust", header: day(1, { branchedFrom }), entries: [said(2, "会议记录")] });
+  put({ id: "rust", header: day(1, { branchedFrom }), entries: [said(2, "会议记录")] });
   for (const [params, found] of [
     [{ name: "BET" }, "parent"],
     [{ query: "login fix" }, "parent"],
@@ -123,18 +124,17 @@ test("filters by name, words, parent and activity; sorts by creation and name", 
     [{ sort: "name" }, "child parent rust"],
     [{ archived: true }, ""],
   ] as const)
-    expect([params, ids(await list(place, params)).join(" ")]).toEqual([params, found]);
+    expect([params, ids(await list(params)).join(" ")]).toEqual([params, found]);
 });
 
 test("a fork sorts as new, and is told from its original, wherever that lies", async () => {
-  const place = temporaryPlace();
   const name = named("The original");
-  const parent = put(place, { id: "parent", entries: [said(10, "x"), name] });
-  put(place, { id: "other", entries: [said(30, "y")] });
+  const parent = put({ id: "parent", entries: [said(10, "x"), name] });
+  put({ id: "other", entries: [said(30, "y")] });
   const timestamp = "2026-01-24T18:00:00.000Z";
-  put(place, { id: "fork", header: { parentSession: parent, timestamp }, entries: [said(10, "x")] });
-  put(place, { id: "lost", header: { parentSession: "/gone/2026_nowhere.jsonl" }, entries: [said(1, "x")] });
-  const server = serve(place);
+  put({ id: "fork", header: { parentSession: parent, timestamp }, entries: [said(10, "x")] });
+  put({ id: "lost", header: { parentSession: "/gone/2026_nowhere.jsonl" }, entries: [said(1, "x")] });
+  const server = serve();
   const { sessions } = await server.result("list_sessions");
   const forkedFrom = { sessionId: "parent", name: "The original" };
   const times = [timestamp, ...[30, 10, 1].map((n) => new Date(minute(n)).toISOString())];
@@ -152,16 +152,15 @@ test("a fork sorts as new, and is told from its original, wherever that lies", a
 });
 
 test("sorts by size and cost, page by page, and knows the cost from then on until the file changes", async () => {
-  const place = temporaryPlace();
   const paid = (total: number): Json => {
     return { ...assistant("x"), message: { role: "assistant", usage: { cost: { total } } } };
   };
   const costs = [3, 0, 5, 1, 5, 2];
   const files = costs.map((cost, n) => {
     const entries = [said(n, "x".repeat(1000 * ((n * 5) % 7))), ...(cost > 0 ? [paid(cost)] : [])];
-    return put(place, { id: `s${n}`, entries });
+    return put({ id: `s${n}`, entries });
   });
-  const server = serve(place);
+  const server = serve();
   const pages = (sort: string): Promise<Json[]> => everyPage(server, "list_sessions", { sort, limit: 2 }, "sessions");
   const bySize = await pages("size");
   const sizes = bySize.map(({ sizeBytes }) => sizeBytes);
@@ -175,15 +174,14 @@ test("sorts by size and cost, page by page, and knows the cost from then on unti
 });
 
 test("short ids tell sessions apart, archived ones among them, and only those with a name are listed if asked", async () => {
-  const place = temporaryPlace();
   const id = (more: string): string => `01991f6e-1f1d-7c3e-b0a4-0242ac12000${more}`;
   const name = named("N");
-  put(place, { id: id("1"), entries: [said(1, "x")] });
-  put(place, { id: id("2"), entries: [said(2, "x"), name] });
-  put(place, { id: "01991f6e-2f1d-7c3e-b0a4-0242ac120003", entries: [said(3, "x")] });
-  put(place, { id: "99999999-2f1d-7c3e-b0a4-0242ac120003", entries: [said(4, "x")] });
-  put(place, { id: "short", entries: [said(5, "x")] });
-  const server = serve(place);
+  put({ id: id("1"), entries: [said(1, "x")] });
+  put({ id: id("2"), entries: [said(2, "x"), name] });
+  put({ id: "01991f6e-2f1d-7c3e-b0a4-0242ac120003", entries: [said(3, "x")] });
+  put({ id: "99999999-2f1d-7c3e-b0a4-0242ac120003", entries: [said(4, "x")] });
+  put({ id: "short", entries: [said(5, "x")] });
+  const server = serve();
   const short = async (): Promise<string[]> =>
     (await server.result("list_sessions")).sessions.map(({ shortId }: Json) => shortId);
   expect(await short()).toEqual(["short", "99999999", "01991f6e-2", id("2"), id("1")]);
@@ -191,7 +189,7 @@ test("short ids tell sessions apart, archived ones among them, and only those wi
   expect(await short()).toEqual(["short", "99999999", "01991f6e-2", id("1")]);
   await server.result("delete_session", { sessionId: id("2") });
   expect(await short()).toEqual(["short", "99999999", "01991f6e-2", "01991f6e-1"]);
-  put(place, { id: id("2"), entries: [said(2, "x"), name] });
+  put({ id: id("2"), entries: [said(2, "x"), name] });
   expect(ids(await server.result("list_sessions", { named: true }))).toEqual([id("2")]);
 });
 
@@ -207,9 +205,8 @@ test("a list is used again whatever progress token is sent with it", async () =>
 });
 
 test("pages hold together while sessions come, go and move", async () => {
-  const place = temporaryPlace();
-  const files = Array.from({ length: 30 }, (_, n) => put(place, { id: `s${n}`, entries: [said(n, "x")] }));
-  const server = serve(place);
+  const files = Array.from({ length: 30 }, (_, n) => put({ id: `s${n}`, entries: [said(n, "x")] }));
+  const server = serve();
   const seen: string[] = [];
   let cursor: string | undefined;
   for (let page = 0; ; page++) {
@@ -218,7 +215,7 @@ test("pages hold together while sessions come, go and move", async () => {
     expect(reply.total).toBe(30 + page - (page > 1 ? 1 : 0));
     cursor = reply.nextCursor;
     if (cursor === undefined) break;
-    put(place, { id: `new${page}`, entries: [said(59, "x")] });
+    put({ id: `new${page}`, entries: [said(59, "x")] });
     // The one that the cursor stands on goes away.
     if (page === 1) fs.unlinkSync(files[29 - 13]);
   }
@@ -232,17 +229,15 @@ test("pages hold together while sessions come, go and move", async () => {
 });
 
 test("a page ends early where the host takes only so much", async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 20; n++) put(place, { id: `s${n}`, entries: [said(n, "long ".repeat(60))] });
-  const server = serve(place);
+  for (let n = 0; n < 20; n++) put({ id: `s${n}`, entries: [said(n, "long ".repeat(60))] });
+  const server = serve();
   await server.result("initialize", { maxReplyBytes: 3000 });
   expect(await everyPage(server, "list_sessions", {}, "sessions")).toHaveLength(20);
   expect((await server.result("list_sessions", {})).sessions.length).toBeLessThan(20);
 });
 
 test("what is no session, cannot be read or is damaged does not stand in the way", async () => {
-  const place = temporaryPlace();
-  const good = put(place, { id: "good", entries: [said(1, "x")] });
+  const good = put({ id: "good", entries: [said(1, "x")] });
   const folder = join(good, "..");
   fs.writeFileSync(join(folder, "empty.jsonl"), "");
   fs.writeFileSync(join(folder, "text.jsonl"), "hello\nworld\n");
@@ -251,20 +246,19 @@ test("what is no session, cannot be read or is damaged does not stand in the way
   fs.writeFileSync(join(folder, "backup.jsonl.v1.bak"), sessionText({ id: "backup" }, []));
   fs.mkdirSync(join(folder, "folder.jsonl"));
   fs.symlinkSync("loop.jsonl", join(folder, "loop.jsonl"));
-  fs.chmodSync(put(place, { id: "closed", entries: [] }), 0);
-  const torn = put(place, { id: "torn", entries: [said(2, "first"), said(3, "second")] });
+  fs.chmodSync(put({ id: "closed", entries: [] }), 0);
+  const torn = put({ id: "torn", entries: [said(2, "first"), said(3, "second")] });
   fs.appendFileSync(torn, '{"type":"message","id":"0000');
-  const damaged = put(place, { id: "damaged", entries: [said(4, "first")] });
+  const damaged = put({ id: "damaged", entries: [said(4, "first")] });
   fs.appendFileSync(damaged, `\0\0\0\n[]\n1\n{"type":"message","message":null}\n${JSON.stringify(said(5, "last"))}`);
   fs.copyFileSync(fileURLToPath(new URL("../../examples/old-v1.jsonl", import.meta.url)), join(folder, "v1.jsonl"));
-  const reply = await list(place);
+  const reply = await list();
   expect(ids(reply).filter((id) => !/-/.test(id))).toEqual(["damaged", "torn", "good"]);
   expect(reply.sessions.find(({ sessionId }: Json) => sessionId === "damaged")).toMatchObject({ messageCount: 3 });
   expect(reply.total).toBe(4);
 });
 
 test("sees what this server has just appended, and a flat folder", async () => {
-  const place = temporaryPlace();
   const folder = join(place.home, "flat");
   const server = serveHere(["--session-dir", folder, "--events", "none"], { place });
   expect((await server.result("list_sessions")).total).toBe(0);
@@ -278,10 +272,9 @@ test("sees what this server has just appended, and a flat folder", async () => {
 });
 
 test("streams the sessions of a cold build that fit, as they are read", async () => {
-  const place = temporaryPlace();
   for (let n = 0; n < 250; n++)
-    put(place, { id: `s${n}`, cwd: `/home/me/${n % 2}`, entries: [said(n % 60, "x".repeat(900))] });
-  const server = serve(place);
+    put({ id: `s${n}`, cwd: `/home/me/${n % 2}`, entries: [said(n % 60, "x".repeat(900))] });
+  const server = serve();
   await server.result("initialize", { maxReplyBytes: 4096 });
   const { total } = await server.result("list_sessions", {
     _meta: { progressToken: 1 },
@@ -298,9 +291,8 @@ test("streams the sessions of a cold build that fit, as they are read", async ()
 });
 
 test("tells how far a cold build is, to those who ask, in either dialect", async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 250; n++) put(place, { id: `s${n}`, entries: [said(n % 60, "x")] });
-  const server = serve(place);
+  for (let n = 0; n < 250; n++) put({ id: `s${n}`, entries: [said(n % 60, "x")] });
+  const server = serve();
   await server.result("list_sessions", { _meta: { progressToken: "mine" }, limit: 1 });
   const told = server.events.filter(({ method }) => method === "$/progress");
   expect(told.length).toBeGreaterThan(10);
@@ -315,16 +307,15 @@ test("tells how far a cold build is, to those who ask, in either dialect", async
   await server.result("list_sessions", { _meta: { progressToken: "mine" } });
   expect(server.events).toEqual([]);
   const other = temporaryPlace();
-  for (let n = 0; n < 5; n++) put(other, { id: `s${n}`, entries: [said(n, "x")] });
+  for (let n = 0; n < 5; n++) put({ id: `s${n}`, entries: [said(n, "x")] }, other);
   const pi = serveHere(["--no-session", "--mode", "rpc"], { place: other });
   expect((await pi.command("list_sessions", { _meta: { progressToken: 7 } })).data.total).toBe(5);
   expect(pi.events.at(-1)).toEqual({ type: "progress", token: 7, done: 5, total: 5 });
 });
 
 test("a list does not hold up the session", async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 100; n++) put(place, { id: `s${n}`, entries: [said(n % 60, "x".repeat(20_000))] });
-  const server = serve(place);
+  for (let n = 0; n < 100; n++) put({ id: `s${n}`, entries: [said(n % 60, "x".repeat(20_000))] });
+  const server = serve();
   server.send(
     { jsonrpc: "2.0", id: "list", method: "list_sessions" },
     { jsonrpc: "2.0", id: "state", method: "get_state" },
@@ -334,8 +325,7 @@ test("a list does not hold up the session", async () => {
 });
 
 test("the program says nothing on stderr, and answers the same where there is no SQLite", SYSTEM, async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 20; n++) put(place, { id: `s${n}`, entries: [said(n, `word${n % 3} x`)] });
+  for (let n = 0; n < 20; n++) put({ id: `s${n}`, entries: [said(n, `word${n % 3} x`)] });
   const ask = [
     { jsonrpc: "2.0", id: 1, method: "list_sessions" },
     { jsonrpc: "2.0", id: 2, method: "search_sessions", params: { query: "word1" } },
@@ -360,22 +350,21 @@ test("the program says nothing on stderr, and answers the same where there is no
 });
 
 test("quick tells at once what the directory's own folder has, whether or not the catalog knows it", async () => {
-  const place = temporaryPlace();
-  for (let n = 1; n < 6; n++) put(place, { id: `s${n}`, entries: [said(n, `first ${n}`)] });
-  put(place, { id: "another", cwd: "/home/me/app-", entries: [said(9, "of a folder with the same name")] });
-  put(place, { id: "empty" });
-  put(place, { id: "elsewhere", folder: "--elsewhere--", entries: [said(8, "misplaced")] });
+  for (let n = 1; n < 6; n++) put({ id: `s${n}`, entries: [said(n, `first ${n}`)] });
+  put({ id: "another", cwd: "/home/me/app-", entries: [said(9, "of a folder with the same name")] });
+  put({ id: "empty" });
+  put({ id: "elsewhere", folder: "--elsewhere--", entries: [said(8, "misplaced")] });
   const quick = { cwd: "/home/me/app", quick: true };
-  const unknown = await list(place, quick);
+  const unknown = await list(quick);
   expect([ids(unknown), unknown.total, unknown.isPartial]).toEqual([["s5", "s4", "s3", "s2", "s1"], 5, true]);
-  const whole = await list(place, { cwd: "/home/me/app" });
+  const whole = await list({ cwd: "/home/me/app" });
   expect([ids(whole), whole.isPartial]).toEqual([["elsewhere", ...ids(unknown)], undefined]);
-  expect(await list(place, quick)).toEqual(unknown);
-  const file = put(place, { id: "s3", entries: [said(3, "first 3"), said(40, "more")] });
+  expect(await list(quick)).toEqual(unknown);
+  const file = put({ id: "s3", entries: [said(3, "first 3"), said(40, "more")] });
   fs.utimesSync(file, new Date(minute(50)), new Date(Date.now() + 5000));
-  const newest = await list(place, { ...quick, limit: 1 });
+  const newest = await list({ ...quick, limit: 1 });
   expect([ids(newest), newest.sessions[0].messageCount]).toEqual([["s3"], 2]);
-  expect(ids(await list(place, { cwd: "/nowhere", quick: true }))).toEqual([]);
-  const server = serve(place);
+  expect(ids(await list({ cwd: "/nowhere", quick: true }))).toEqual([]);
+  const server = serve();
   expect((await server.failure("list_sessions", { quick: true })).code).toBe(-32602);
 });

@@ -2,7 +2,7 @@
 
 import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { archiveFolder } from "../../src/storage/fs/paths.ts";
 import { findSqlite } from "../../src/storage/fs/sqlite.ts";
@@ -43,7 +43,13 @@ interface Made {
   readonly text?: string;
 }
 
-function put(place: Place, { id, cwd = "/home/me/app", header = {}, entries = [], text }: Made): string {
+let place: Place;
+
+beforeEach(() => {
+  place = temporaryPlace();
+});
+
+function put({ id, cwd = "/home/me/app", header = {}, entries = [], text }: Made): string {
   const folder = join(place.home, ".pi/agent/sessions/--home-me-app--");
   mkdirSync(folder, { recursive: true });
   const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
@@ -51,12 +57,12 @@ function put(place: Place, { id, cwd = "/home/me/app", header = {}, entries = []
   return file;
 }
 
-function serveAt(place: Place): HereServer {
+function serve(): HereServer {
   return serveHere(["--no-session", "--events", "none"], { place });
 }
 
-function usage(place: Place, params: object = {}): Promise<Json> {
-  return serveAt(place).result("get_usage", { timeZone: "UTC", ...params });
+function usage(params: object = {}): Promise<Json> {
+  return serve().result("get_usage", { timeZone: "UTC", ...params });
 }
 
 /** Rows as texts: members that are named, and the cost. */
@@ -64,18 +70,11 @@ const costs = ({ rows }: Json, ...names: string[]): string[] =>
   rows.map((row: Json) => [...names, "cost"].map((name) => `${row[name]}`).join(" "));
 
 describe("what is summed", () => {
-  function filled(): Place {
-    const place = temporaryPlace();
-    put(place, {
-      id: "one",
-      entries: [
-        answer("2026-01-02T10:00:00Z", 100, 1),
-        answer("2026-01-02T23:59:59.999Z", 10, 2, { model: "n" }),
-        answer("2026-01-03T00:00:00Z", 1, 4),
-      ],
-    });
-    put(place, { id: "two", cwd: "/home/me/other", entries: [answer("2026-01-02T12:00:00Z", 1000, 8)] });
-    return place;
+  function fill(): void {
+    const late = answer("2026-01-02T23:59:59.999Z", 10, 2, { model: "n" });
+    const [first, last] = [answer("2026-01-02T10:00:00Z", 100, 1), answer("2026-01-03T00:00:00Z", 1, 4)];
+    put({ id: "one", entries: [first, late, last] });
+    put({ id: "two", cwd: "/home/me/other", entries: [answer("2026-01-02T12:00:00Z", 1000, 8)] });
   }
 
   test.each([
@@ -85,12 +84,14 @@ describe("what is summed", () => {
     ["session", "sessionId shortId cwd", "two two /home/me/other 8, one one /home/me/app 7"],
     ["model day", "day model", "2026-01-03 m 4, 2026-01-02 m 9, 2026-01-02 n 2"],
   ])("by %s", async (groupBy, names, rows) => {
-    const found = await usage(filled(), { groupBy: groupBy.split(" ") });
+    fill();
+    const found = await usage({ groupBy: groupBy.split(" ") });
     expect(costs(found, ...names.split(" ")).join(", ")).toBe(rows);
   });
 
   test("by nothing: all together", async () => {
-    const { rows, totals } = await usage(filled(), { groupBy: [] });
+    fill();
+    const { rows, totals } = await usage({ groupBy: [] });
     const { sessions, ...sums } = totals;
     expect([rows, sessions]).toEqual([[sums], 2]);
     const none = { messages: 0, tokens: { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 }, cost: 0 };
@@ -106,24 +107,23 @@ describe("what is summed", () => {
     [0, { cwd: "/home/me" }],
     [0, { since: "2027-01-01T00:00:00Z" }],
   ])("%i of %j", async (cost, params) => {
-    expect((await usage(filled(), params)).totals.cost).toBe(cost);
+    fill();
+    expect((await usage(params)).totals.cost).toBe(cost);
   });
 
   test("by the days of a time zone, across its change of the clock", async () => {
-    const place = temporaryPlace();
     // Midnight in New York, where the clock goes forward on 8 March 2026, and in Kathmandu, at a quarter.
     const times = ["2026-03-08T04:59:00Z", "2026-03-08T05:00:00Z", "2026-03-09T03:59:00Z", "2026-03-09T04:00:00Z"];
-    put(place, { id: "one", entries: times.map((time, n) => answer(time, 1, 2 ** n)) });
-    const days = async (timeZone: string): Promise<string[]> => costs(await usage(place, { timeZone }), "day");
+    put({ id: "one", entries: times.map((time, n) => answer(time, 1, 2 ** n)) });
+    const days = async (timeZone: string): Promise<string[]> => costs(await usage({ timeZone }), "day");
     expect(await days("America/New_York")).toEqual(["2026-03-09 8", "2026-03-08 6", "2026-03-07 1"]);
-    put(place, { id: "one", entries: [answer("2026-03-08T18:14:59Z", 1, 1), answer("2026-03-08T18:15:00Z", 1, 2)] });
+    put({ id: "one", entries: [answer("2026-03-08T18:14:59Z", 1, 1), answer("2026-03-08T18:15:00Z", 1, 2)] });
     expect(await days("Asia/Kathmandu")).toEqual(["2026-03-09 2", "2026-03-08 1"]);
-    const { error } = await serveAt(place).request("get_usage", { timeZone: "Mars/Olympus" });
+    const { error } = await serve().request("get_usage", { timeZone: "Mars/Olympus" });
     expect([error.code, error.message]).toEqual([-32602, expect.stringContaining("Europe/Berlin")]);
   });
 
   test("usage of summaries, tools and entries of their own; a total without its parts", async () => {
-    const place = temporaryPlace();
     const timestamp = "2026-01-05T00:00:00Z";
     const own = (type: string, cost: number): Json => {
       const { message, ...entry } = answer(timestamp, 5, cost);
@@ -135,8 +135,8 @@ describe("what is summed", () => {
     const total = answer(timestamp, 0, 16, { usage: { totalTokens: 7, cost: { total: 16 } } });
     const title = { ...own("usage", 4), provider: "q", model: "title" };
     const entries = [own("compaction", 1), own("branch_summary", 2), title, tool, own("custom", 99), said, total];
-    put(place, { id: "one", entries });
-    const { rows, totals } = await usage(place, { groupBy: ["model"] });
+    put({ id: "one", entries });
+    const { rows, totals } = await usage({ groupBy: ["model"] });
     expect(costs({ rows }, "provider", "model")).toEqual(["p m 16", "null null 11", "q title 4"]);
     expect([totals.messages, totals.tokens.total]).toEqual([1, 31]);
   });
@@ -149,16 +149,13 @@ function begun(): Json[] {
 }
 
 test("what a fork took over counts in its original only, as get_session_stats has it", async () => {
-  const place = temporaryPlace();
   const taken = begun();
-  const header = {
-    parentSession: put(place, { id: "original", entries: taken }),
-    timestamp: "2026-01-03T00:00:00.000Z",
-  };
+  const parentSession = put({ id: "original", entries: taken });
+  const header = { parentSession, timestamp: "2026-01-03T00:00:00.000Z" };
   // A host may give its own entries any time.
   const [late, old] = [dated("2026-01-03T01:00:00.000Z", 10, 4), dated("2026-01-01T01:00:00.000Z", 10, 8)];
-  const fork = put(place, { id: "fork", header, entries: [...taken, late, old] });
-  const server = serveAt(place);
+  const fork = put({ id: "fork", header, entries: [...taken, late, old] });
+  const server = serve();
   const { rows, totals } = await server.result("get_usage", { groupBy: ["session"] });
   expect(rows).toMatchObject([
     { sessionId: "fork", cost: 12, messages: 2, inherited: { cost: 3, messages: 2, tokens: { input: 200 } } },
@@ -171,56 +168,40 @@ test("what a fork took over counts in its original only, as get_session_stats ha
 });
 
 test("unknown prices are counted and named, and absurd figures break no sum", async () => {
-  const place = temporaryPlace();
-  const time = TIME;
   const odd = [Number.NaN, -5, 1e308, "7", null, {}, [1], true];
   const local = { provider: "ollama", model: "llama" };
-  put(place, {
-    id: "one",
-    entries: [
-      answer(time, 100, 1),
-      ...odd.map((value) => answer(time, value, value, { model: "odd" })),
-      answer(time, 50, 0, local),
-      answer(time, 50, undefined, local),
-      answer(time, 0, undefined, { ...local, usage: undefined }),
-      answer(time, 0, undefined, { ...local, usage: "much" }),
-      answer(time, 5, 1, { model: 7, provider: { a: 1 } }),
-      answer(time, 5, 1, { model: "constructor", provider: "__proto__" }),
-    ],
-  });
+  const entries = [
+    answer(TIME, 100, 1),
+    ...odd.map((value) => answer(TIME, value, value, { model: "odd" })),
+    ...[0, undefined].map((cost) => answer(TIME, 50, cost, local)),
+    ...[undefined, "much"].map((usage) => answer(TIME, 0, undefined, { ...local, usage })),
+    answer(TIME, 5, 1, { model: 7, provider: { a: 1 } }),
+    answer(TIME, 5, 1, { model: "constructor", provider: "__proto__" }),
+  ];
+  put({ id: "one", entries });
   // Infinity is no JSON, but a number that is read as it is.
-  const wild = sessionText({ id: "wild" }, [answer(time, "BIG", "BIG")]).replaceAll('"BIG"', "1e999");
-  put(place, { id: "wild", text: wild });
-  const { totals, unpricedModels } = await usage(place);
-  expect(totals.cost).toBe(3);
-  expect(totals.tokens.input).toBe(210);
-  expect(totals.unpricedMessages).toBe(11);
-  expect(unpricedModels).toEqual([
-    { provider: "p", model: "odd", messages: 8 },
-    { provider: "ollama", model: "llama", messages: 2 },
-    { provider: "p", model: "m", messages: 1 },
-  ]);
-  const models = costs(await usage(place, { groupBy: ["model"] }), "provider", "model");
+  const wild = sessionText({ id: "wild" }, [answer(TIME, "BIG", "BIG")]).replaceAll('"BIG"', "1e999");
+  put({ id: "wild", text: wild });
+  const { totals, unpricedModels } = await usage();
+  expect([totals.cost, totals.tokens.input, totals.unpricedMessages]).toEqual([3, 210, 11]);
+  const unpriced = unpricedModels.map(({ provider, model, messages }: Json) => `${provider} ${model} ${messages}`);
+  expect(unpriced).toEqual(["p odd 8", "ollama llama 2", "p m 1"]);
+  const models = costs(await usage({ groupBy: ["model"] }), "provider", "model");
   expect(models.slice(0, 3)).toEqual(expect.arrayContaining(["__proto__ constructor 1", "null null 1"]));
 });
 
 test("a time that is none is that of the session, and without any the day is not known", async () => {
-  const place = temporaryPlace();
   const odd = [1e300, -1e300, Number.NaN, "soon", 8.64e15];
-  put(place, { id: "dated", entries: odd.map((timestamp) => ({ ...answer(0, 1, 1, { timestamp }), timestamp: "x" })) });
-  put(place, {
-    id: "undated",
-    header: { timestamp: undefined },
-    entries: [{ ...answer(1e300, 1, 2), timestamp: "x" }],
-  });
-  expect(costs(await usage(place), "day")).toEqual(["2026-01-01 5", "null 2"]);
-  expect((await usage(place, { since: "2020-01-01T00:00:00Z" })).totals.cost).toBe(5);
+  put({ id: "dated", entries: odd.map((timestamp) => ({ ...answer(0, 1, 1, { timestamp }), timestamp: "x" })) });
+  const undated = [{ ...answer(1e300, 1, 2), timestamp: "x" }];
+  put({ id: "undated", header: { timestamp: undefined }, entries: undated });
+  expect(costs(await usage(), "day")).toEqual(["2026-01-01 5", "null 2"]);
+  expect((await usage({ since: "2020-01-01T00:00:00Z" })).totals.cost).toBe(5);
 });
 
 test("archived sessions count when they are asked for, and are told of when not", async () => {
-  const place = temporaryPlace();
-  for (const [n, id] of ["one", "two"].entries()) put(place, { id, entries: [answer(TIME, 1, n + 1)] });
-  const server = serveAt(place);
+  for (const [n, id] of ["one", "two"].entries()) put({ id, entries: [answer(TIME, 1, n + 1)] });
+  const server = serve();
   await server.result("archive_session", { sessionId: "two" });
   expect(await server.result("get_usage")).toMatchObject({ totals: { cost: 1 }, archivedLeftOut: 1 });
   expect((await server.result("get_usage", { cwd: "/elsewhere" })).archivedLeftOut).toBe(0);
@@ -230,15 +211,14 @@ test("archived sessions count when they are asked for, and are told of when not"
 });
 
 test("damage is named, and what is whole counts", async () => {
-  const place = temporaryPlace();
   const entries = [1, 2, 4].map((cost) => answer(TIME, 1, cost));
   const lines = sessionText({ id: "cut", cwd: "/a" }, entries).split("\n");
   const cut = lines[2].slice(0, -10);
   // A torn end, as a crash leaves it, is no damage: the next append removes it.
-  put(place, { id: "cut", text: [lines[0], lines[1], cut, lines[3], cut].join("\n") });
-  put(place, { id: "binary", text: `${sessionText({ id: "binary" }, [answer(TIME, 1, 8)])}\u0000\u0001\n{}\n[]\n\n` });
-  put(place, { id: "whole", text: `\ufeff${sessionText({ id: "whole" }, [answer(TIME, 1, 16)]).trimEnd()}` });
-  const { totals, incomplete, incompleteCount } = await usage(place);
+  put({ id: "cut", text: [lines[0], lines[1], cut, lines[3], cut].join("\n") });
+  put({ id: "binary", text: `${sessionText({ id: "binary" }, [answer(TIME, 1, 8)])}\u0000\u0001\n{}\n[]\n\n` });
+  put({ id: "whole", text: `\ufeff${sessionText({ id: "whole" }, [answer(TIME, 1, 16)]).trimEnd()}` });
+  const { totals, incomplete, incompleteCount } = await usage();
   expect([totals.cost, incompleteCount]).toEqual([29, 2]);
   const told = (id: string, damagedLines: number): object => {
     return { sessionPath: expect.stringContaining(id), sessionId: id, shortId: id, name: null, damagedLines };
@@ -247,11 +227,9 @@ test("damage is named, and what is whole counts", async () => {
 });
 
 test("pages go on where they ended, whatever was spent meanwhile", async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 9; n++) put(place, { id: `s${n}`, entries: [answer(TIME, 1, 1 + (n % 3))] });
-  const server = serveAt(place);
-  const page = (cursor?: string): Promise<Json> =>
-    server.result("get_usage", { groupBy: ["session"], limit: 2, cursor });
+  for (let n = 0; n < 9; n++) put({ id: `s${n}`, entries: [answer(TIME, 1, 1 + (n % 3))] });
+  const server = serve();
+  const page = (cursor?: string) => server.result("get_usage", { groupBy: ["session"], limit: 2, cursor });
   const seen: string[] = [];
   let reply = await page();
   expect(reply.total).toBe(9);
@@ -259,7 +237,7 @@ test("pages go on where they ended, whatever was spent meanwhile", async () => {
     seen.push(...reply.rows.map(({ sessionId }: Json) => sessionId));
     if (reply.nextCursor === undefined) break;
     // One that was seen becomes the dearest, and one that was not is added before the cursor.
-    if (seen.length === 4) put(place, { id: "new", entries: [answer(TIME, 1, 50)] });
+    if (seen.length === 4) put({ id: "new", entries: [answer(TIME, 1, 50)] });
     reply = await page(reply.nextCursor);
   }
   expect([...seen].sort()).toEqual(Array.from({ length: 9 }, (_, n) => `s${n}`));
@@ -271,9 +249,8 @@ test("pages go on where they ended, whatever was spent meanwhile", async () => {
 });
 
 test("tells how far the first count is", async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 60; n++) put(place, { id: `s${n}`, entries: [answer(TIME, 1, 1)] });
-  const server = serveAt(place);
+  for (let n = 0; n < 60; n++) put({ id: `s${n}`, entries: [answer(TIME, 1, 1)] });
+  const server = serve();
   await server.result("list_sessions");
   for (const told of [[{ kind: "report", done: 60, total: 60 }], []]) {
     server.events.length = 0;
@@ -284,15 +261,12 @@ test("tells how far the first count is", async () => {
 });
 
 test("sessions in containers and in files of the same entries spent the same", async () => {
-  const place = temporaryPlace();
   const id = "01991f6e-1f1d-7c3e-b0a4-0242ac120009";
-  const file = put(place, {
-    id,
-    entries: [answer(TIME, 1, 1), answer("2026-01-03T00:00:00Z", 10, 2, { model: "n" })],
-  });
-  const before = await usage(place, { groupBy: ["day", "model"] });
+  const entries = [answer(TIME, 1, 1), answer("2026-01-03T00:00:00Z", 10, 2, { model: "n" })];
+  const file = put({ id, entries });
+  const before = await usage({ groupBy: ["day", "model"] });
   letRest(file);
-  const server = serveAt(place);
+  const server = serve();
   await server.result("migrate_session", { sessionPath: file, dryRun: false });
   const after = await server.result("get_usage", { groupBy: ["day", "model"], timeZone: "UTC" });
   expect(after.rows).toEqual(before.rows);
@@ -478,9 +452,8 @@ test("a session that moves to the archive is counted there without being read ag
 });
 
 test("what a deleted original spent counts once, in the fork that took over most of it", async () => {
-  const place = temporaryPlace();
   const taken = begun();
-  const original = put(place, { id: "original", entries: taken });
+  const original = put({ id: "original", entries: taken });
   const header = { parentSession: original, timestamp: "2026-01-03T00:00:00.000Z" };
   for (const [id, count] of [
     ["all", 2],
@@ -489,9 +462,9 @@ test("what a deleted original spent counts once, in the fork that took over most
     // An imported fork of what was imported, too.
     ["01991f6e-1f1d-8c3e-b0a4-0242ac120002", 1],
   ] as const)
-    put(place, { id, header, entries: taken.slice(0, count) });
+    put({ id, header, entries: taken.slice(0, count) });
   const spent = async (): Promise<unknown[]> => {
-    const { rows, totals } = await usage(place, { groupBy: ["session"] });
+    const { rows, totals } = await usage({ groupBy: ["session"] });
     return [totals.cost, rows.filter(({ cost }: Json) => cost > 0).map(({ sessionId }: Json) => sessionId)];
   };
   expect(await spent()).toEqual([3, ["original"]]);
@@ -500,11 +473,10 @@ test("what a deleted original spent counts once, in the fork that took over most
 });
 
 test("a family of forks counts each answer once, whichever of them are gone", async () => {
-  const place = temporaryPlace();
   const [inA, inB, inC, inD, inX] = [1, 2, 4, 8, 16].map((cost, n) => dated(`2026-01-02T00:00:0${n}.000Z`, 100, cost));
   const fork = (id: string, of: string, entries: Json[]): string =>
-    put(place, { id, header: { parentSession: of, timestamp: entries.at(-2)?.timestamp }, entries });
-  const a = put(place, { id: "a", entries: [inA] });
+    put({ id, header: { parentSession: of, timestamp: entries.at(-2)?.timestamp }, entries });
+  const a = put({ id: "a", entries: [inA] });
   const b = fork("b", a, [inA, inB]);
   const all = new Map([
     ["a", a],
@@ -525,12 +497,11 @@ test("a family of forks counts each answer once, whichever of them are gone", as
       (name) => !gone.includes(name) || (name === "a" && gone !== "abcdx") || (name === "b" && !/d.*x/.test(gone)),
     );
     const cost = there.reduce((sum, name) => sum + [1, 2, 4, 8, 16]["abcdx".indexOf(name)], 0);
-    expect([gone, (await usage(place, { groupBy: [] })).totals.cost]).toEqual([gone, cost]);
+    expect([gone, (await usage({ groupBy: [] })).totals.cost]).toEqual([gone, cost]);
   }
 });
 
 test("what a fork of Codex replayed counts once, also before its original is imported", async () => {
-  const place = temporaryPlace();
   const [first, second] = ["1", "2"].map((n) => `01996f10-2222-7333-8444-55555555555${n}`);
   const folder = join(place.home, ".codex/sessions/2026/09/14");
   mkdirSync(folder, { recursive: true });
@@ -552,7 +523,7 @@ test("what a fork of Codex replayed counts once, also before its original is imp
   writeFileSync(fileOf(first), original.text);
   writeFileSync(fileOf(second), fork.text);
   const spent = async (): Promise<number[]> => {
-    const { totals } = await usage(place);
+    const { totals } = await usage();
     return [totals.messages, totals.tokens.total, totals.inherited.tokens.total];
   };
   const server = serveLibrary(place, ["--no-session"]);
@@ -587,7 +558,6 @@ test("the header of an imported fork is read once, however often is asked", asyn
 });
 
 test("what a fork of opencode copied under ids and times of its own counts once", async () => {
-  const place = temporaryPlace();
   const original = new OpencodeWriter();
   original.info = { ...original.info, id: "ses_a" };
   for (const text of ["One", "Two"]) {

@@ -36,10 +36,9 @@ function diskWith(messages: string, beside: Readonly<Record<string, unknown>>): 
 function seen(disk: Disk): string[] {
   const session = foreignSessionOn(disk, MESSAGES);
   requireSound(session);
-  const texts = drawnContext(session).map((line) =>
-    line.replace(/^(user|model|result): /, "").replace(/ \[t\d+\]$/, ""),
-  );
-  return texts.flatMap((text) => text.replace(/\s*<environment_details>.*$/s, "") || []);
+  const said = drawnContext(session).map((line) => line.replace(/\s*<environment_details>.*$/s, ""));
+  const texts = said.map((line) => line.replace(/^\w+: ?/, "").replace(/ \[t\d+\]$/, ""));
+  return texts.filter((text) => text !== "" && text !== "custom:");
 }
 
 /** What the model sees where this was shown beside the messages. */

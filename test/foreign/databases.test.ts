@@ -134,8 +134,8 @@ test("opencode's, of a version that has whole messages in one table", async () =
   requireSound(session);
   expect(drawnContext(session)).toEqual(["summary: In short\nThe last words", "user: Go on", "model:"]);
   const answer = "model: (Hm) I look. [c1] [c2] [c3]";
-  const said = drawnTree(session).filter((line) => /^(user|model|result)/.test(line));
-  const end = ["result: a.txt", "result: No.", "user: Go on", "model:"];
+  const said = drawnTree(session).filter((line) => /^(user|model|result|failure)/.test(line));
+  const end = ["result: a.txt", "failure: No.", "user: Go on", "model:"];
   expect(said).toEqual(["user: Look <image>", answer, ...end]);
   const spoken = entriesOf(session).flatMap(({ message }) =>
     (message as Json)?.role === "assistant" ? [message] : [],

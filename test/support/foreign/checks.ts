@@ -70,13 +70,13 @@ const WORDS: Value = {
   branchSummary: "summary",
 };
 
-/** Draws a message: who speaks, the texts, thoughts in round brackets, calls in square ones. */
-function drawnMessage({ role, content, summary }: Value): string {
+/** Draws a message: who speaks (a result of a call that failed is a failure), the texts, thoughts in round brackets, calls in square ones. */
+function drawnMessage({ role, content, summary, isError }: Value): string {
   const blocks = Array.isArray(content) ? content : [{ text: content ?? summary ?? "" }];
   const parts = blocks.map(({ type, text, thinking, id }: Value) =>
     type === "thinking" ? `(${thinking})` : type === "toolCall" ? `[${id}]` : (text ?? `<${type}>`),
   );
-  return `${WORDS[role as string] ?? role}: ${parts.join(" ").trim()}`;
+  return `${isError === true ? "failure" : (WORDS[role as string] ?? role)}: ${parts.join(" ").trim()}`.trimEnd();
 }
 
 /** Draws the strict context at a leaf, a line for each message. */
