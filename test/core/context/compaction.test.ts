@@ -43,13 +43,13 @@ function refusal(session: Session, firstKeptEntryId: string): { name: string; de
 }
 
 describe("the boundary", () => {
-  test.each([[0], [1], [4], [5]])("may be entry %i, which begins something", async (n) => {
+  test.each([0, 1, 4, 5])("may be entry %i, which begins something", async (n) => {
     const session = await sessionOf(TURN);
     session.append([draftFor(session, id(n))]);
     expect(messagesAt(session)).toHaveLength(1 + TURN.length - n);
   });
 
-  test.each([[2], [3]])("may not be the result %i, and the nearest that may are named", async (n) => {
+  test.each([2, 3])("may not be the result %i, and the nearest that may are named", async (n) => {
     const { name, details } = refusal(await sessionOf(TURN), id(n));
     expect([name, details.nearest]).toEqual(["invalid_boundary", [id(1), id(4)]]);
   });
