@@ -104,8 +104,7 @@ for (const [how, options, tier] of [
 
 withLibrary(
   "a known file that becomes a link is followed, where folders are watched",
-  1,
-  {},
+  { sessions: 1 },
   async (library, random) => {
     const [file] = sessionFiles(library.root);
     const outside = join(library.root, "..", "outside-link.jsonl");
@@ -121,8 +120,7 @@ withLibrary(
 
 withLibrary(
   "a folder that is a link leads elsewhere at the next call, where folders are watched",
-  0,
-  {},
+  { sessions: 0 },
   async ({ root, state }, random) => {
     const [a, b, away] = ["a", "b", "away"].map((name) => join(root, "..", name));
     fs.mkdirSync(root);
@@ -139,8 +137,7 @@ withLibrary(
 
 withLibrary(
   "the order is that of the conversations, whatever the times of the files are",
-  20,
-  {},
+  { sessions: 20 },
   async (library, random) => {
     const catalog = catalogOn(library);
     const order = async (of = catalog) => (await listed(of)).map(({ path }) => path);
@@ -151,7 +148,7 @@ withLibrary(
   },
 );
 
-withLibrary("a refresh after one append reads that file and no other", 30, {}, async (library, random) => {
+withLibrary("a refresh after one append reads that file and no other", { sessions: 30 }, async (library, random) => {
   const opened: string[] = [];
   const openRead = (path: string): number => {
     if (path.endsWith(".jsonl")) opened.push(path);
@@ -170,8 +167,7 @@ withLibrary("a refresh after one append reads that file and no other", 30, {}, a
 
 withLibrary(
   "what is said of random texts is found in any case and composition",
-  20,
-  SYSTEM,
+  { sessions: 20, ...SYSTEM },
   async (library, random) => {
     const catalog = catalogOn(library);
     for (let n = 0; n < 10; n++) {
@@ -185,8 +181,7 @@ withLibrary(
 
 withLibrary(
   "the stamps of many files are read once for the first list, until something changes",
-  20,
-  {},
+  { sessions: 20 },
   async (library) => {
     const looks: string[] = [];
     const info = (path: string, link?: boolean) => {

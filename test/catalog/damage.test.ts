@@ -22,11 +22,14 @@ import {
 import { user } from "../support/drafts.ts";
 import { put, putSession, sessionId } from "../support/lifecycle.ts";
 import { needs, SQLITE } from "../support/needs.ts";
-import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { serveHere, temporaryPlace } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const sqlite = findSqlite();
+
+const SOME = { sessions: 25, ...needs(SQLITE) };
+const FEW = { sessions: 8, ...needs(SQLITE) };
 
 function moment(n: number): string {
   return new Date(Date.UTC(2026, 0, 1 + n)).toISOString();
@@ -91,44 +94,33 @@ test("a row that it kept says what the file says, whatever texts a session has",
   expect(answers[1].hits).toEqual(answers[0].hits);
 });
 
-withLibrary(
-  "its files and folder are for their owner only, and nothing else is written",
-  25,
-  needs(SQLITE),
-  async (library) => {
-    const catalog = catalogOn(library);
-    await listed(catalog);
-    await allHits(catalog, { query: "token" });
-    expect(fs.statSync(join(library.state, "catalog")).mode & 0o777).toBe(0o700);
-    expect(databases(library).length).toBeGreaterThan(0);
-    for (const path of databases(library)) expect(fs.statSync(path).mode & 0o777, path).toBe(0o600);
-  },
-);
+withLibrary("its files and folder are for their owner only, and nothing else is written", SOME, async (library) => {
+  const catalog = catalogOn(library);
+  await listed(catalog);
+  await allHits(catalog, { query: "token" });
+  expect(fs.statSync(join(library.state, "catalog")).mode & 0o777).toBe(0o700);
+  expect(databases(library).length).toBeGreaterThan(0);
+  for (const path of databases(library)) expect(fs.statSync(path).mode & 0o777, path).toBe(0o600);
+});
 
-withLibrary("it has the columns of pi_agent_rust's index as a view", 25, needs(SQLITE), async (library) => {
+withLibrary("it has the columns of pi_agent_rust's index as a view", SOME, async (library) => {
   const catalog = catalogOn(library);
   const list = await listed(catalog);
   const out = join(library.state, "index.sqlite");
   await catalog.exportIndex(out);
   catalog.close();
-  const byPath = (a: { path: unknown }, b: { path: unknown }): number => (String(a.path) < String(b.path) ? -1 : 1);
+  const names = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];
+  const wanted = list.map(({ path, id, messageCount, name }) => {
+    const { mtimeMs, size } = fs.statSync(path);
+    // The time of the file, not that of what was said.
+    return [path, id, messageCount, Math.floor(mtimeMs), size, name];
+  });
+  const byPath = (rows: unknown[][]): unknown[][] => rows.sort(([a], [b]) => (String(a) < String(b) ? -1 : 1));
   for (const path of [mainOf(library), out]) {
     const rows = rowsOf(path);
-    expect(Object.keys(rows[0])).toEqual(
-      "path id cwd timestamp message_count last_modified_ms size_bytes name".split(" "),
-    );
-    const wanted = list.map(({ path, id, messageCount, name }) => {
-      const { mtimeMs, size } = fs.statSync(path);
-      // The time of the file, not that of what was said.
-      return { path, id, messageCount, name, time: Math.floor(mtimeMs), size };
-    });
-    expect(
-      rows
-        .map(({ path, id, message_count, name, last_modified_ms, size_bytes }) => {
-          return { path, id, messageCount: message_count, name, time: last_modified_ms, size: size_bytes };
-        })
-        .sort(byPath),
-    ).toEqual(wanted.sort(byPath));
+    expect(Object.keys(rows[0])).toEqual(names);
+    const told = names.filter((name) => name !== "cwd" && name !== "timestamp");
+    expect(byPath(rows.map((row) => told.map((name) => row[name])))).toEqual(byPath(wanted));
   }
 });
 
@@ -142,20 +134,17 @@ function rowsOf(path: string): Record<string, unknown>[] {
 }
 
 describe("the verb index", () => {
-  function ready(): { place: Place; put: (id: string) => string; index: (file: string) => ReturnType<typeof runHere> } {
+  function ready() {
     const place = temporaryPlace();
-    return {
-      place,
-      put: (id) => putSession(place, Number(id)),
-      index: (file) => runHere(place, ["index", "--out", file, "--json"]),
-    };
+    const index = (file: string) => runHere(place, ["index", "--out", file, "--json"]);
+    return { place, put: (n: number) => putSession(place, n), index };
   }
 
   test("writes that table, and writes it anew when it is there", needs(SQLITE), async () => {
     const { place, put, index } = ready();
     const out = join(place.cwd, "index.sqlite");
     for (const [n, to] of ["index.sqlite", out, join(place.home, "link.sqlite")].entries()) {
-      put(String(n + 1));
+      put(n + 1);
       if (n === 2) fs.symlinkSync(out, to);
       const { status, stderr, stdout } = await index(to);
       expect([status, stderr]).toEqual([0, ""]);
@@ -170,31 +159,28 @@ describe("the verb index", () => {
     await server.result("append", { entries: [user("x")] });
     const { sessionFile } = await server.result("get_state");
     await index(out);
-    const newest = Math.max(
-      ...fs
-        .readdirSync(join(sessionFile, "segments"))
-        .map((name) => fs.statSync(join(sessionFile, "segments", name)).mtimeMs),
-    );
+    const segments = join(sessionFile, "segments");
+    const newest = Math.max(...fs.readdirSync(segments).map((name) => fs.statSync(join(segments, name)).mtimeMs));
     expect(rowsOf(out).find(({ path }) => path === sessionFile)).toMatchObject({
       last_modified_ms: expect.toSatisfy((time: number) => time >= Math.floor(newest) && time <= Date.now()),
     });
   });
 
   test(
-    "takes an index of pi_agent_rust, with columns of others too, and leaves no times of its scan",
+    "takes an index of pi_agent_rust, with columns of others, and leaves no times of its scan",
     needs(SQLITE),
     async () => {
       const { place, put, index } = ready();
-      put("1");
+      put(1);
       const out = join(place.cwd, "session-index.sqlite");
       const db = sqlite!(out);
       db.exec(`PRAGMA journal_mode = WAL;
-      CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
-        message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
-      CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
-      ALTER TABLE sessions ADD COLUMN modified_ms INTEGER NOT NULL DEFAULT 0;
-      INSERT INTO meta VALUES ('last_sync_epoch_ms', '1');
-      INSERT INTO sessions VALUES ('/gone.jsonl', 'gone', '/', '', 0, 0, 0, NULL, 0)`);
+    CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
+      message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
+    CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
+    ALTER TABLE sessions ADD COLUMN modified_ms INTEGER NOT NULL DEFAULT 0;
+    INSERT INTO meta VALUES ('last_sync_epoch_ms', '1');
+    INSERT INTO sessions VALUES ('/gone.jsonl', 'gone', '/', '', 0, 0, 0, NULL, 0)`);
       const before = fs.readFileSync(out);
       const held = await index(out);
       // Another program has it open: it is not touched.
@@ -213,22 +199,21 @@ describe("the verb index", () => {
 
   test("leaves every other file alone, and says what to do", needs(SQLITE), async () => {
     const { place, put, index } = ready();
-    const session = put("1");
+    const session = put(1);
     const other = join(place.cwd, "other.sqlite");
     const db = sqlite!(other);
     db.exec("CREATE TABLE sessions(path TEXT); CREATE TABLE meta(key TEXT); CREATE TABLE mine(x)");
     db.close();
-    const text = join(place.cwd, "notes.txt");
+    const [text, empty, folder] = ["notes.txt", "empty.sqlite", "folder"].map((name) => join(place.cwd, name));
     fs.writeFileSync(text, "mine");
-    const empty = join(place.cwd, "empty.sqlite");
     fs.writeFileSync(empty, "");
-    const folder = join(place.cwd, "folder");
     fs.mkdirSync(folder);
+    const contentOf = (file: string) => (file === folder ? fs.readdirSync(file) : fs.readFileSync(file));
     for (const file of [session, other, text, empty, folder]) {
-      const before = file === folder ? fs.readdirSync(file) : fs.readFileSync(file);
+      const before = contentOf(file);
       const { status, stdout } = await index(file);
       expect([file, status, JSON.parse(stdout).error.data.name]).toEqual([file, 1, "already_exists"]);
-      expect(file === folder ? fs.readdirSync(file) : fs.readFileSync(file)).toEqual(before);
+      expect(contentOf(file)).toEqual(before);
     }
     expect(fs.readdirSync(place.cwd).sort()).toEqual(["empty.sqlite", "folder", "notes.txt", "other.sqlite"]);
     expect((await runHere(place, ["index"])).status).toBe(2);
@@ -238,8 +223,7 @@ describe("the verb index", () => {
 const CHANGED = { ...SYSTEM, ...needs(SQLITE) };
 withLibrary(
   "bytes of it are changed at random, while it is closed and while it is open",
-  40,
-  CHANGED,
+  { sessions: 40, ...CHANGED },
   async (library, random) => {
     await isRight(library);
     const open = catalogOn(library);
@@ -261,8 +245,7 @@ withLibrary(
 const UNSEEN = { ...SWEEP, ...needs(SQLITE) };
 withLibrary(
   "where nobody has it open meanwhile, searches find everything as well",
-  25,
-  UNSEEN,
+  { sessions: 25, ...UNSEEN },
   async (library, random) => {
     await isRight(library);
     for (let round = 0; round < 3; round++) {
@@ -304,7 +287,7 @@ test("text that SQLite does not keep as it is does no harm, and scripts can read
   db.close();
 });
 
-withLibrary("it is removed, or a folder stands in its place", 8, needs(SQLITE), async (library) => {
+withLibrary("it is removed, or a folder stands in its place", FEW, async (library) => {
   const open = catalogOn(library);
   await listed(open);
   for (const path of databases(library)) fs.rmSync(path);
@@ -320,42 +303,32 @@ withLibrary("it is removed, or a folder stands in its place", 8, needs(SQLITE), 
   await isRight(library);
 });
 
-withLibrary(
-  "it is of a newer version: that stays, and one of our own is made beside it",
-  8,
-  needs(SQLITE),
-  async (library) => {
-    await isRight(library);
-    const path = mainOf(library);
-    const db = sqlite!(path);
-    db.exec("DROP VIEW sessions; DROP TABLE files; CREATE TABLE theirs(a); PRAGMA user_version = 1000");
-    db.close();
-    await isRight(library);
-    await isRight(library);
-    const again = sqlite!(path);
-    expect(again.prepare("SELECT count(*) AS count FROM theirs").get()).toEqual({ count: 0 });
-    expect(again.prepare("PRAGMA user_version").get()).toEqual({ user_version: 1000 });
-    again.close();
-    expect(databases(library).filter((name) => name.endsWith(".sqlite"))).toHaveLength(2);
-  },
-);
+withLibrary("it is of a newer version: that stays, and one of our own is made beside it", FEW, async (library) => {
+  await isRight(library);
+  const path = mainOf(library);
+  const db = sqlite!(path);
+  db.exec("DROP VIEW sessions; DROP TABLE files; CREATE TABLE theirs(a); PRAGMA user_version = 1000");
+  db.close();
+  await isRight(library);
+  await isRight(library);
+  const again = sqlite!(path);
+  expect(again.prepare("SELECT count(*) AS count FROM theirs").get()).toEqual({ count: 0 });
+  expect(again.prepare("PRAGMA user_version").get()).toEqual({ user_version: 1000 });
+  again.close();
+  expect(databases(library).filter((name) => name.endsWith(".sqlite"))).toHaveLength(2);
+});
 
-withLibrary(
-  "it is locked by another program for all the time",
-  8,
-  { ...SYSTEM, ...needs(SQLITE) },
-  async (library, random) => {
-    await isRight(library);
-    const path = mainOf(library);
-    const db = sqlite!(path);
-    db.exec("BEGIN EXCLUSIVE");
-    putRandomSession(random, join(library.root, "--home-me-1--"), "/home/me/1");
-    await isRight(library);
-    db.exec("ROLLBACK");
-    db.close();
-    await isRight(library);
-  },
-);
+withLibrary("it is locked by another program for all the time", { ...FEW, ...SYSTEM }, async (library, random) => {
+  await isRight(library);
+  const path = mainOf(library);
+  const db = sqlite!(path);
+  db.exec("BEGIN EXCLUSIVE");
+  putRandomSession(random, join(library.root, "--home-me-1--"), "/home/me/1");
+  await isRight(library);
+  db.exec("ROLLBACK");
+  db.close();
+  await isRight(library);
+});
 
 /** What SQLite may say. */
 const CODES = [1, 5, 8, 10, 11, 13, 14, 26, 267, 522];
@@ -366,8 +339,7 @@ for (const [most, tier] of [
 ] as const)
   withLibrary(
     `every operation on it fails in turn (at most each ${most}th)`,
-    6,
-    { ...tier, ...needs(SQLITE) },
+    { sessions: 6, ...tier, ...needs(SQLITE) },
     async (library, random) => {
       let failed = 1;
       for (let k = 0; failed > 0; k += 1 + random.int(most)) {
@@ -400,7 +372,7 @@ for (const [most, tier] of [
   );
 
 const OPENED = "a file that is opened while another call still writes to the one before stays, and is used";
-withLibrary(OPENED, 25, needs(SQLITE), async (library, random) => {
+withLibrary(OPENED, SOME, async (library, random) => {
   let seen: Promise<unknown> | undefined;
   let isNext = false;
   let closed = 0;

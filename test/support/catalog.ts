@@ -306,14 +306,13 @@ export function putRandomSession(random: Random, folder: string, cwd: string): s
 /** A test with a library of so many random sessions in three folders. */
 export function withLibrary(
   name: string,
-  count: number,
-  options: object,
+  { sessions, ...options }: { readonly sessions: number; readonly tags?: string[]; readonly meta?: object },
   run: (library: Library, random: Random) => Promise<void>,
 ): void {
-  test(name, options, () =>
+  test(name, options as object, () =>
     forSeedsAsync(1, async (random) => {
       const library = temporaryLibrary();
-      for (let n = 0; n < count; n++)
+      for (let n = 0; n < sessions; n++)
         putRandomSession(random, join(library.root, `--home-me-${n % 3}--`), `/home/me/${n % 3}`);
       await run(library, random);
     }),
