@@ -110,32 +110,23 @@ function readSession(file: string): Partial<Listed> | undefined {
   const [header, ...rest] = linesOf(file);
   if (header?.type !== "session" || typeof header.id !== "string") return undefined;
   const entries = rest.filter(({ type }) => typeof type === "string" && type !== "session");
-  let name: string | null = null;
-  let firstMessage: string | null = null;
-  let modified: number | null = null;
-  for (const entry of entries) {
-    if (entry.type === "session_info") name = entry.name?.trim() || null;
-    if (entry.type !== "message") continue;
-    const { role, timestamp } = entry.message ?? {};
-    if (role !== "user" && role !== "assistant") continue;
-    if (role === "user") firstMessage ??= textOf(entry.message.content).trim().slice(0, 1000) || null;
-    const time = typeof timestamp === "number" ? timestamp : Date.parse(entry.timestamp);
-    if (!Number.isNaN(time)) modified = time;
-  }
+  const messages = entries.filter(({ type }) => type === "message");
+  const told = messages.filter(({ message }) => ["user", "assistant"].includes(message?.role));
+  const times = told.map(({ message: { timestamp: own }, timestamp }) =>
+    typeof own === "number" ? own : Date.parse(timestamp),
+  );
+  const asked = told.filter(({ message }) => message.role === "user");
+  const texts = asked.map(({ message }) => textOf(message.content).trim().slice(0, 1000));
+  const created = Date.parse(header.timestamp);
   return {
-    path: file,
-    id: header.id,
-    cwd: header.cwd ?? null,
-    name,
+    ...{ path: file, id: header.id, cwd: header.cwd ?? null, created, store: "jsonl", archived: false },
+    name: entries.findLast(({ type }) => type === "session_info")?.name?.trim() || null,
     parentSession: header.parentSession ?? header.branchedFrom ?? null,
-    created: Date.parse(header.timestamp),
-    modified: Math.max(modified ?? 0, Date.parse(header.timestamp)),
-    messageCount: entries.filter(({ type }) => type === "message").length,
-    firstMessage,
+    modified: Math.max(times.findLast((time) => !Number.isNaN(time)) ?? 0, created),
+    messageCount: messages.length,
+    firstMessage: texts.find((text) => text !== "") ?? null,
     sizeBytes: statSync(file).size,
     headerOnly: entries.length === 0,
-    archived: false,
-    store: "jsonl",
   };
 }
 
@@ -218,10 +209,8 @@ export function places(hits: readonly Hit[]): string[] {
 
 // --- sessions ----------------------------------------------------------------------------------------------------------
 
-const WORDS =
-  "auth refactor token cache session getUserName parse_header läuft Ärger 会议记录 検索 поиск error failed build 中 xy zebra".split(
-    " ",
-  );
+const SAID = "auth refactor token cache session getUserName parse_header läuft Ärger 会议记录 検索 поиск error failed";
+const WORDS = [...SAID.split(" "), "build", "中", "xy", "zebra"];
 
 export function randomText(random: Random): string {
   return Array.from({ length: 1 + random.int(12) }, () => random.pick(WORDS)).join(random.pick([" ", " ", "\n", ""]));
