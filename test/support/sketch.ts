@@ -4,13 +4,17 @@
  * before it), and after a colon what the kind needs: an entry's number, or a text.
  */
 
-import { assistantText, entryText, id, userText } from "./lines.ts";
+import { assistantText, entryText, id, SESSION, userText } from "./lines.ts";
 
 type Members = Record<string, unknown>;
 
 /** The id that a word means: a number is that of an entry. */
 function idOf(text: string): string {
   return /^\d+$/.test(text) ? id(Number(text)) : text;
+}
+
+function batchOf(head = "", session = SESSION): Members {
+  return { session, head, index: 0, count: 1 };
 }
 
 const MARKER = "pi-session-server.leaf";
@@ -32,6 +36,11 @@ const KINDS: Readonly<Record<string, readonly [type: string, members: (given: st
   ],
   /** A marker of the leaf. */
   M: ["custom", (given) => ({ customType: MARKER, ...(given === "" ? {} : { data: { leafId: null } }) })],
+  /** What a head says: its name, and after a slash the session that it says it is of. */
+  H: ["message", (given) => ({ _batch: batchOf(...given.split("/")), message: { role: "user", content: "x" } })],
+  /** A change of the model, and one of the level. */
+  P: ["model_change", (modelId) => ({ provider: "p", modelId })],
+  T: ["thinking_level_change", (thinkingLevel) => ({ thinkingLevel })],
   /** An entry of another type. */
   X: ["custom", (given) => ({ customType: given || "x" })],
 };

@@ -191,49 +191,29 @@ describe("context edits", () => {
 });
 
 describe("model and level", () => {
-  const change = (n: number, type: string, more: Record<string, unknown>, parent = n - 1) =>
-    entryText(type, id(n), parent < 0 ? null : id(parent), more);
+  const at = (session: Session, n: number): string => `${session.model(n)?.id ?? null} ${session.thinkingLevel(n)}`;
 
-  test("are those of the path, the last that is named", async () => {
-    const session = await sessionOf([
-      change(0, "model_change", { provider: "p", modelId: "m0" }),
-      change(1, "thinking_level_change", { thinkingLevel: "high" }),
-      assistantText(id(2), id(1)),
-      change(3, "model_change", { provider: "p", modelId: "m3" }, 1),
-      messageLine(4, { role: "assistant", content: [] }),
-      change(5, "thinking_level_change", { thinkingLevel: "low" }),
-    ]);
-    const at = (n: number) => [session.model(n)?.id ?? null, session.thinkingLevel(n)];
-    expect([0, 1, 2, 3, 4, 5].map(at)).toEqual([
-      ["m0", "off"],
-      ["m0", "high"],
-      ["sonnet", "high"],
-      ["m3", "high"],
-      ["m3", "high"],
-      ["m3", "low"],
-    ]);
-    expect(session.model(2)).toEqual({ provider: "anthropic", id: "sonnet" });
-    expect([session.model(ROOT), session.thinkingLevel(ROOT)]).toEqual([null, "off"]);
+  test.each([
+    // Those of the path, the last that is named.
+    ["P0:m0 T1:high a2 P3<1:m3 4 T5:low", {}, "m0 off, m0 high, sonnet high, m3 high, m3 high, m3 low"],
+    ["0 P1:m", { provider: "h", modelId: "hm", thinkingLevel: "medium" }, "hm medium, m medium"],
+    ["0", { provider: "h" }, "null off"],
+  ])("of %s, where the header says %j, are %s", async (lines, header, wanted) => {
+    const session = await sessionOf(sketch(lines), headerText(header));
+    expect(
+      sketch(lines)
+        .map((_, n) => at(session, n))
+        .join(", "),
+    ).toBe(wanted);
+    if (!("provider" in header)) expect(at(session, ROOT)).toBe("null off");
   });
 
-  test("fall back to the header's", async () => {
-    const header = headerText({ provider: "h", modelId: "hm", thinkingLevel: "medium" });
-    const session = await sessionOf([...chain(1), change(1, "model_change", { provider: "p", modelId: "m" })], header);
-    expect([session.model(0), session.thinkingLevel(0)]).toEqual([{ provider: "h", id: "hm" }, "medium"]);
-    expect([session.model(1), session.thinkingLevel(1)]).toEqual([{ provider: "p", id: "m" }, "medium"]);
-    const half = await sessionOf(chain(1), headerText({ provider: "h" }));
-    expect(half.model()).toBeNull();
-  });
-
-  test("a change that says nothing is passed over", async () => {
-    const session = await sessionOf([
-      change(0, "model_change", { provider: "p", modelId: "m" }),
-      change(1, "model_change", { provider: 5 }),
-      change(2, "thinking_level_change", { thinkingLevel: "high" }),
-      change(3, "thinking_level_change", { level: "low" }),
-    ]);
-    expect(session.model()).toEqual({ provider: "p", id: "m" });
-    expect(session.thinkingLevel()).toBe("high");
+  test("a change that says nothing is passed over; an answer names its provider, too", async () => {
+    const odd = entryText("model_change", id(3), id(2), { provider: 5 });
+    const level = entryText("thinking_level_change", id(4), id(3), { level: "low" });
+    const session = await sessionOf([...sketch("a0 P1:m T2:high"), odd, level]);
+    expect(session.model(0)).toEqual({ provider: "anthropic", id: "sonnet" });
+    expect([session.model(), session.thinkingLevel()]).toEqual([{ provider: "p", id: "m" }, "high"]);
   });
 });
 

@@ -7,9 +7,10 @@ import { bytesOf, parse } from "../../../src/core/json/json.ts";
 import type { Session } from "../../../src/core/session/session.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
 import { FaultDisk } from "../../support/disk.ts";
-import { chain, entryText, fileText, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { chain, fileText, headerText, id, SESSION } from "../../support/lines.ts";
 import { forSeedsAsync, type Random } from "../../support/random.ts";
 import { diskWith, FILE, FOLDER, openOn, STATE, workspaceOn } from "../../support/sessions.ts";
+import { sketch } from "../../support/sketch.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
@@ -194,65 +195,65 @@ class History {
 }
 
 describe("entries of heads in a file", () => {
-  const by = (head: unknown, session = SESSION) => ({ _batch: { session, head, index: 0, count: 1 } });
-  const message = (n: number, parent: number, more = {}) =>
-    entryText("message", id(n), id(parent), { ...more, message: { role: "user", content: "x" } });
-  const open = (...lines: string[]) => openOn(diskWith(fileText(headerText(), ...lines)));
+  const file = (lines: string) => fileText(headerText(), ...sketch(lines));
+  /** The shared leaf and those of heads, by their numbers. */
+  const leavesOf = (session: Session, ...heads: string[]): number[] =>
+    [null, ...heads].map((head) => Number.parseInt(leafOf(session, head) as string, 16) - 0xa0000000);
 
   test.each([
-    ["of another session", "a", "other"],
-    ["of no valid name", "../a", SESSION],
-    ["of an empty name", "", SESSION],
-    ["of a name that is none", 7, SESSION],
-    ["of a long name", "n".repeat(65), SESSION],
-  ])("%s are entries like all others", (_, head, of) => {
-    const session = open(...chain(3), message(3, 0, by(head, of)));
-    expect([session.leafId, session.heads.list()]).toEqual([id(3), []]);
+    ["of another session", "H3<0:a/other"],
+    ["of no valid name", "H3<0:.a"],
+    ["of an empty name", "H3<0:"],
+    ["of a long name", `H3<0:${"n".repeat(65)}`],
+  ])("%s are entries like all others", (_, line) => {
+    const session = openOn(diskWith(file(`0 1 2 ${line}`)));
+    expect([leavesOf(session), session.heads.list()]).toEqual([[3], []]);
+  });
+
+  test("of a name that is none are entries like all others", () => {
+    const session = openOn(diskWith(file("0 1 2 H3<0:a").replace('"head":"a"', '"head":7')));
+    expect([leavesOf(session), session.heads.list()]).toEqual([[3], []]);
   });
 
   test("that is damaged give way to the ones before", () => {
-    const torn = message(4, 3, by("a")).slice(0, -20);
-    const session = open(...chain(3), message(3, 0, by("a")), torn, message(5, 2));
-    expect(leafOf(session, "a")).toBe(id(3));
-    expect(session.leafId).toBe(id(5));
+    const torn = sketch("H4<3:a")[0].slice(0, -20);
+    const session = openOn(diskWith(file("0 1 2 H3<0:a") + fileText(torn, ...sketch("5<2"))));
+    expect(leavesOf(session, "a")).toEqual([5, 3]);
   });
 
   test("are followed where another program wrote them meanwhile", () => {
-    const disk = diskWith(fileText(headerText(), ...chain(3), message(3, 0, by("a"))));
+    const disk = diskWith(file("0 1 2 H3<0:a"));
     const session = openOn(disk);
     session.heads.stand("a");
     const fd = disk.openAppend(FILE);
-    disk.write(fd, bytesOf(fileText(message(4, 3, by("a")), message(5, 4, by("b")), userText(id(6), id(2)))));
+    disk.write(fd, bytesOf(fileText(...sketch("H4<3:a H5<4:b 6<2"))));
     disk.close(fd);
     session.refresh();
-    expect(session.leafId).toBe(id(4));
-    expect([leafOf(session, "b"), session.sharedLeafId]).toEqual([id(5), id(6)]);
+    expect([session.leafId, ...leavesOf(session, "b")]).toEqual([id(4), 6, 5]);
   });
 
   test("stay where they are when another program rewrote the file", () => {
-    const lines = [...chain(3), message(3, 0, by("a")), message(4, 3, by("b"))];
-    const disk = diskWith(fileText(headerText(), ...lines));
+    const disk = diskWith(file("0 1 2 H3<0:a H4<3:b"));
     const session = openOn(disk);
     session.heads.stand("a");
-    disk.put(FILE, bytesOf(fileText(headerText(), ...chain(2), ...lines.slice(3))));
+    disk.put(FILE, bytesOf(file("0 1 H3<0:a H4<3:b")));
     session.refresh();
-    expect([session.leafId, leafOf(session, "b")]).toEqual([id(3), id(4)]);
+    expect(leavesOf(session, "a", "b").slice(1)).toEqual([3, 4]);
+    expect(session.leafId).toBe(id(3));
     disk.put(FILE, bytesOf(fileText(headerText({ cwd: "/x" }), ...chain(2))));
     session.refresh();
     expect([session.leafId, leafOf(session, "b")]).toEqual([id(1), id(1)]);
   });
 
   acrossTiers(test, [100, 1000])("are found in a session of many heads, the last of each (%i)", (count) => {
-    const lines = Array.from({ length: 2 * count }, (_, n) => message(3 + n, 2, by(`h${n % count}`)));
-    const session = open(...chain(3), ...lines);
-    const leaves = [session.leafId, leafOf(session, "h17"), leafOf(session, "none")];
-    expect(leaves).toEqual([id(2), id(3 + count + 17), id(2)]);
+    const lines = Array.from({ length: 2 * count }, (_, n) => `H${3 + n}<2:h${n % count}`);
+    const session = openOn(diskWith(file(`0 1 2 ${lines.join(" ")}`)));
+    expect(leavesOf(session, "h17", "none")).toEqual([2, 3 + count + 17, 2]);
     expect(session.heads.list()).toHaveLength(count);
   });
 
   test("are marked as the append of this session, by this head", () => {
-    const disk = diskWith(fileText(headerText(), ...chain(3)));
-    const session = openOn(disk);
+    const session = openOn(diskWith(file("0 1 2")));
     const { lines } = session.heads.at("a", () => session.append([said()], "k"));
     expect(parse(lines[0])).toMatchObject({ _batch: { session: SESSION, key: "k", head: "a", index: 0, count: 1 } });
   });
