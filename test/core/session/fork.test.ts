@@ -7,7 +7,7 @@ import type { Workspace } from "../../../src/core/session/workspace.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
-import { chain, entryText, fileText, headerText, id, TIME } from "../../support/lines.ts";
+import { chain, entryText, fileText, headerText, id, linesOf, TIME } from "../../support/lines.ts";
 import { type Model, type ModelEntry, randomModel } from "../../support/model.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import {
@@ -147,13 +147,14 @@ describe("the new session", () => {
   });
 });
 
-/** Returns the ids and parents of a fork at the last entry, as a sketch, and what is wrong with it. */
-async function forked(lines: string): Promise<[string, readonly unknown[]]> {
-  const disk = diskWith(fileText(headerText(), ...sketch(lines)));
-  const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), sketch(lines).length - 1);
+/** Returns the ids and parents in the file of a fork at the last entry, as a sketch, and what is wrong with it. */
+async function forked(source: string): Promise<[string, readonly unknown[]]> {
+  const disk = diskWith(fileText(headerText(), ...sketch(source)));
+  const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), sketch(source).length - 1);
   const numberOf = (own: string | null): string =>
     own === null ? "-" : own.replace(/^a[0-9a-f]{7}/, (hex) => String(Number.parseInt(hex, 16) - 0xa0000000));
-  const shown = textsOf(fork.log).map((text) => JSON.parse(text) as ModelEntry);
+  const lines = linesOf(disk.content(fork.file as string) as Uint8Array).slice(1);
+  const shown = lines.map((text) => JSON.parse(text) as ModelEntry);
   const told = shown
     .filter((entry) => !isLabel(entry))
     .map(({ id, parentId, firstKeptEntryId: kept }) =>
@@ -175,22 +176,20 @@ test.each([
   expect(await forked(lines)).toEqual([wanted, []]);
 });
 
-describe("labels", () => {
-  test("are made again with the time at which they were set, oldest first, wherever they stood", async () => {
-    const later = "2026-02-02T02:02:02.002Z";
-    const elsewhere = entryText("label", id(4), id(3), { targetId: id(0), label: "elsewhere", timestamp: later });
-    const source = await sessionOf([...sketch("0 1 L2:1 3<1"), elsewhere, ...sketch("L5<4:3")]);
-    const fork = await memoryWorkspace().fork(source, 1);
-    const made = textsOf(fork.log)
-      .slice(2)
-      .map((text) => JSON.parse(text) as ModelEntry);
-    expect(made.map(({ targetId, label, timestamp }) => [targetId, label, timestamp])).toEqual([
-      [id(1), "here", TIME],
-      [id(0), "elsewhere", later],
-    ]);
-    expect(made.map(({ parentId }) => parentId)).toEqual([id(1), made[0].id]);
-    for (const { id } of made) expect(idsOf(source.log)).not.toContain(id);
-  });
+test("labels are made again with the time at which they were set, oldest first, wherever they stood", async () => {
+  const later = "2026-02-02T02:02:02.002Z";
+  const elsewhere = entryText("label", id(4), id(3), { targetId: id(0), label: "elsewhere", timestamp: later });
+  const source = await sessionOf([...sketch("0 1 L2:1 3<1"), elsewhere, ...sketch("L5<4:3")]);
+  const fork = await memoryWorkspace().fork(source, 1);
+  const made = textsOf(fork.log)
+    .slice(2)
+    .map((text) => JSON.parse(text) as ModelEntry);
+  expect(made.map(({ targetId, label, timestamp }) => [targetId, label, timestamp])).toEqual([
+    [id(1), "here", TIME],
+    [id(0), "elsewhere", later],
+  ]);
+  expect(made.map(({ parentId }) => parentId)).toEqual([id(1), made[0].id]);
+  for (const { id } of made) expect(idsOf(source.log)).not.toContain(id);
 });
 
 test("an entry without an id keeps the one it was given", async () => {

@@ -94,23 +94,21 @@ describe("parents", () => {
   });
 });
 
-describe("a copy of a line", () => {
-  test("has the node that the line has", () => {
-    forSeeds(4, (random) => {
-      const { nodes, add } = grown();
-      const copies = new Nodes();
-      const ids = [...new Set(Array.from({ length: 200 }, () => randomId(random, 200)))];
-      for (const id of ids) {
-        const parentId = random.chance(0.1) ? null : random.chance(0.1) ? randomId(random, 400) : random.pick(ids);
-        const message = { role: random.pick(["user", "assistant", "bashExecution", "unheard of"]) };
-        add({ id, parentId, type: random.pick(["message", "label", "one", "other"]), message });
-      }
-      for (let position = 0; position < nodes.count; position++) expect(copies.addLike(nodes, position)).toBe(position);
-      const { table, ...copied } = copies.image();
-      const { table: itsTable, ...image } = nodes.image();
-      expect(copied).toEqual(image);
-      expect(table.length).toBe(itsTable.length);
-    });
+test("a copy of a line has the node that the line has", () => {
+  forSeeds(4, (random) => {
+    const { nodes, add } = grown();
+    const copies = new Nodes();
+    const ids = [...new Set(Array.from({ length: 200 }, () => randomId(random, 200)))];
+    for (const id of ids) {
+      const parentId = random.chance(0.1) ? null : random.chance(0.1) ? randomId(random, 400) : random.pick(ids);
+      const message = { role: random.pick(["user", "assistant", "bashExecution", "unheard of"]) };
+      add({ id, parentId, type: random.pick(["message", "label", "one", "other"]), message });
+    }
+    for (let position = 0; position < nodes.count; position++) expect(copies.addLike(nodes, position)).toBe(position);
+    const { table, ...copied } = copies.image();
+    const { table: itsTable, ...image } = nodes.image();
+    expect(copied).toEqual(image);
+    expect(table.length).toBe(itsTable.length);
   });
 });
 
@@ -160,35 +158,33 @@ describe("cycles", () => {
   });
 });
 
-describe("going back", () => {
-  test("forgets what came after and nothing before", () => {
-    forSeeds(8, (random) => {
-      const entries = Array.from({ length: 80 }, () => ({
-        id: randomId(random, 60),
-        parentId: random.chance(0.2) ? null : randomId(random, 60),
-      }));
-      const keep = random.int(entries.length);
-      const whole = grown();
-      for (const entry of entries) whole.add(entry);
-      whole.nodes.truncate(keep);
-      const half = grown();
-      for (const entry of entries.slice(0, keep)) half.add(entry);
-      // In another order, so that positions mean something else, and among them ids that were waited for in vain.
-      const more = entries
-        .slice(keep)
-        .reverse()
-        .map((entry) => (random.chance(0.5) ? entry : { ...entry, id: random.pick(entries).parentId ?? "x" }));
-      for (const { nodes, add } of [whole, half]) {
-        expect(nodes.count).toBe(keep);
-        for (const entry of more) add(entry);
-        nodes.cutCycles();
-      }
-      const idsIn = (nodes: Nodes) => Array.from({ length: nodes.count }, (_, p) => nodes.id(p));
-      expect(idsIn(whole.nodes)).toEqual(idsIn(half.nodes));
-      for (const id of [...idsIn(half.nodes), ...entries.map((entry) => entry.id)])
-        expect(whole.nodes.position(id), id).toBe(half.nodes.position(id));
-      expect(parentIds(whole.nodes)).toEqual(parentIds(half.nodes));
-    });
+test("going back forgets what came after and nothing before", () => {
+  forSeeds(8, (random) => {
+    const entries = Array.from({ length: 80 }, () => ({
+      id: randomId(random, 60),
+      parentId: random.chance(0.2) ? null : randomId(random, 60),
+    }));
+    const keep = random.int(entries.length);
+    const whole = grown();
+    for (const entry of entries) whole.add(entry);
+    whole.nodes.truncate(keep);
+    const half = grown();
+    for (const entry of entries.slice(0, keep)) half.add(entry);
+    // In another order, so that positions mean something else, and among them ids that were waited for in vain.
+    const more = entries
+      .slice(keep)
+      .reverse()
+      .map((entry) => (random.chance(0.5) ? entry : { ...entry, id: random.pick(entries).parentId ?? "x" }));
+    for (const { nodes, add } of [whole, half]) {
+      expect(nodes.count).toBe(keep);
+      for (const entry of more) add(entry);
+      nodes.cutCycles();
+    }
+    const idsIn = (nodes: Nodes) => Array.from({ length: nodes.count }, (_, p) => nodes.id(p));
+    expect(idsIn(whole.nodes)).toEqual(idsIn(half.nodes));
+    for (const id of [...idsIn(half.nodes), ...entries.map((entry) => entry.id)])
+      expect(whole.nodes.position(id), id).toBe(half.nodes.position(id));
+    expect(parentIds(whole.nodes)).toEqual(parentIds(half.nodes));
   });
 });
 
