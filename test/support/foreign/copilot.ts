@@ -139,10 +139,10 @@ export function wholeCopilotLog(): CopilotWriter {
 }
 
 /** A long session of turns in any order. */
-export function randomCopilotLog(random: Random): CopilotWriter {
+export function randomCopilotLog(random: Random, turns = 5): CopilotWriter {
   const begun = new CopilotWriter();
   begun.start();
-  return talk(begun, random, 5, (w, turn) => {
+  return talk(begun, random, turns, (w, turn) => {
     if (random.chance(0.1)) w.event("session.compaction_complete", { success: true, summaryContent: `S ${turn}` });
   });
 }

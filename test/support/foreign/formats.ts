@@ -3,7 +3,7 @@
  * expected of these files.
  */
 
-import type { Random } from "../random.ts";
+import { Random } from "../random.ts";
 import { CLAUDE_SESSION, ClaudeWriter, randomClaudeSession, wholeClaudeSession } from "./claude.ts";
 import {
   CLINE_SESSION,
@@ -13,8 +13,8 @@ import {
   wholeClineScreen,
   wholeClineSession,
 } from "./cline.ts";
-import { CODEX_SESSION, CodexWriter, randomCodexSession, wholeCodexSession } from "./codex.ts";
-import { COPILOT_SESSION, CopilotWriter, randomCopilotLog, wholeCopilotLog } from "./copilot.ts";
+import { CODEX_SESSION, randomCodexSession, wholeCodexSession } from "./codex.ts";
+import { COPILOT_SESSION, randomCopilotLog, wholeCopilotLog } from "./copilot.ts";
 import { GEMINI_SESSION, GeminiWriter, geminiDocumentText, randomGeminiSession, wholeGeminiSession } from "./gemini.ts";
 import { GOOSE_SESSION, GooseWriter, randomGooseExport, wholeGooseExport } from "./goose.ts";
 import { OMP_SESSION, OmpWriter, randomOmpSession, wholeOmpSession } from "./omp.ts";
@@ -66,23 +66,20 @@ function storage(extension: string, task: string, name: string): string {
 function gooseLines({ session, conversation }: GooseWriter): string[] {
   const { working_dir, name: description } = session;
   const messages = conversation.map(({ role, created, content }) => ({ role, created, content }));
-  return [{ working_dir, description, message_count: messages.length }, ...messages].map((line) =>
-    JSON.stringify(line),
-  );
+  const lines = [{ working_dir, description, message_count: messages.length }, ...messages];
+  return lines.map((line) => JSON.stringify(line));
 }
 
-function begun<Writer extends Talker>(w: Writer, text: (w: Writer) => string, start = (_: Writer): void => {}): Begun {
-  start(w);
+function begun<Writer extends Talker & { readonly text: string }>(w: Writer, text = (w: Writer) => w.text): Begun {
   return { w, text: () => text(w) };
 }
 
 const thinking = { type: "thinking", thinking: "hm" };
 const signed = { ...thinking, thinkingSignature: "c2ln" };
-const CALLS = [
-  { type: "toolCall", id: "a" },
-  { type: "toolCall", id: "b" },
-];
-const content = (thought: Fields): Fields[] => [thought, { type: "text", text: "I go." }, ...CALLS];
+const CALLS = ["a", "b"].map((id) => ({ type: "toolCall", id }));
+const content = (thought: Fields, more: Fields = {}): Fields[] => {
+  return [thought, { type: "text", text: "I go." }, ...CALLS.map((call) => ({ ...call, ...more }))];
+};
 const claudeUsage = { input: 10, output: 40, cacheRead: 5, cacheWrite: 2, totalTokens: 57, cost: { total: 0 } };
 const clineUsage = { totalTokens: 29, cacheRead: 3, cost: { total: 0.13 } };
 
@@ -109,15 +106,13 @@ export const FORMATS: readonly ForeignFormat[] = [
     text: wholeClaudeSession().text,
     whole: { records: wholeClaudeSession().records.length, name: "My own title", cwd: CWD, leaves: 2 },
     lines: (random) => randomClaudeSession(random, 5).lines,
-    begin: () => begun(new ClaudeWriter(), (w) => w.text),
+    begin: () => begun(new ClaudeWriter()),
     answer: {
       ...{ provider: "anthropic", model: "claude-sonnet-4-5", stopReason: "toolUse", usage: claudeUsage },
-      content: [
+      content: content(
         { ...thinking, thinkingSignature: "c2lnbmF0dXJl" },
-        { type: "text", text: "I go." },
-        { ...CALLS[0], name: "Bash", arguments: { command: "ls" } },
-        CALLS[1],
-      ],
+        { name: "Bash", arguments: { command: "ls" } },
+      ),
     },
   },
   {
@@ -126,12 +121,7 @@ export const FORMATS: readonly ForeignFormat[] = [
     text: wholeCodexSession().text,
     whole: { records: wholeCodexSession().records.length, name: "The name of it", cwd: CWD, dropped: [] },
     lines: (random) => randomCodexSession(random, 5).lines,
-    begin: () =>
-      begun(
-        new CodexWriter(),
-        (w) => w.text,
-        (w) => w.meta(),
-      ),
+    begin: () => begun(randomCodexSession(new Random(1), 0)),
     answer: {
       usage: { input: 40, output: 20, cacheRead: 60, totalTokens: 120, cost: { total: 0 } },
       stopReason: "toolUse",
@@ -147,19 +137,10 @@ export const FORMATS: readonly ForeignFormat[] = [
       dropped: ["assistant.turn_start", "assistant.turn_end", "assistant.message_delta", "session.idle"],
     },
     lines: (random) => randomCopilotLog(random).lines,
-    begin: () =>
-      begun(
-        new CopilotWriter(),
-        (w) => w.text,
-        (w) => w.start(),
-      ),
+    begin: () => begun(randomCopilotLog(new Random(1), 0)),
     answer: {
       ...{ provider: "github-copilot", model: "claude-sonnet-4.5", stopReason: "toolUse" },
-      content: [
-        signed,
-        { type: "text", text: "I go." },
-        ...["a", "b"].map((id) => ({ type: "toolCall", id, name: "bash", arguments: { command: "ls" } })),
-      ],
+      content: content(signed, { name: "bash", arguments: { command: "ls" } }),
     },
   },
   {
@@ -172,7 +153,7 @@ export const FORMATS: readonly ForeignFormat[] = [
       dropped: ["$set lastUpdated"],
     },
     lines: (random) => randomGeminiSession(random, 4).lines,
-    begin: () => begun(new GeminiWriter(), (w) => w.text),
+    begin: () => begun(new GeminiWriter()),
     answer: { usage: { input: 42, output: 25, cacheRead: 60, totalTokens: 127 } },
   },
   {
@@ -190,7 +171,7 @@ export const FORMATS: readonly ForeignFormat[] = [
     text: wholeOmpSession().text,
     whole: { records: wholeOmpSession().lines.length, cwd: CWD },
     lines: (random) => randomOmpSession(random, 4).lines,
-    begin: () => begun(new OmpWriter(), (w) => w.text),
+    begin: () => begun(new OmpWriter()),
     answer: { provider: "openai", model: "gpt-5", content: content(thinking) },
   },
   {
