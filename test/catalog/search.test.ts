@@ -76,9 +76,7 @@ describe.each(VARIANTS)("%s", (variant) => {
   test("looks at users and assistants, at tools on request, and at one role only if told so", async () => {
     const server = serverOn(variant, {
       a: chain(
-        user("needle user"),
-        assistant("needle assistant"),
-        tool("needle tool"),
+        ...[user("needle user"), assistant("needle assistant"), tool("needle tool")],
         { type: "message", message: { role: "bashExecution", command: "echo needle", output: "bash" } },
         { type: "compaction", summary: "needle", firstKeptEntryId: "x", tokensBefore: 1 },
         { type: "custom", customType: "x", data: "needle" },
@@ -122,13 +120,14 @@ describe.each(VARIANTS)("%s", (variant) => {
       const { hits } = await server.result("search_sessions", { query: "needle" });
       return Object.fromEntries(hits.map(({ entryId, onActivePath }: Json) => [entryId.at(-1), onActivePath]).sort());
     };
+    const branch = (entryId: string | null) => server.result("branch", { entryId });
     expect(await active()).toEqual({ 1: true, 2: false, 3: true });
     await server.result("switch_session", { sessionId: "a" });
-    await server.result("branch", { entryId: "00000002" });
+    await branch("00000002");
     expect(await active()).toEqual({ 1: true, 2: true, 3: false });
-    await server.result("branch", { entryId: null });
+    await branch(null);
     expect(await active()).toEqual({ 1: false, 2: false, 3: false });
-    await server.result("branch", { entryId: "00000001" });
+    await branch("00000001");
     await server.result("append", { entries: [user("needle new", { id: "00000004" })] });
     expect(await active()).toEqual({ 1: true, 2: false, 3: false, 4: true });
   });

@@ -191,11 +191,11 @@ test("what was kept of a file that is gone goes when the next one is kept", () =
   const gone = place.kept();
   const damaged = join(place.state, "foreign", `${"0".repeat(32)}.kept`);
   fs.writeFileSync(damaged, "cut");
-  fs.renameSync(place.file, `${place.file}.else`);
-  age(`${place.file}.else`);
-  const other = foreignSessionOn(realDisk, `${place.file}.else`, place.state, LONG);
-  other.close();
+  const moved = `${place.file}.else`;
+  fs.renameSync(place.file, moved);
+  age(moved);
+  foreignSessionOn(realDisk, moved, place.state, LONG).close();
   const now = place.kept();
-  expect(fs.existsSync(damaged)).toBe(false);
   expect([gone !== undefined, now !== undefined, gone === now]).toEqual([true, true, false]);
+  expect(fs.existsSync(damaged)).toBe(false);
 });

@@ -5,7 +5,7 @@ import { basename, dirname, join } from "node:path";
 import type { Random } from "./random.ts";
 
 /** What a change may use. */
-export interface Chosen {
+interface Chosen {
   readonly random: Random;
   /** A file and a folder among those that are listed. */
   readonly file: string;

@@ -19,6 +19,13 @@ function randomId(random: Random, range: number): string {
   ])();
 }
 
+/** Nodes of entries that are written as `id<parent`. */
+function nodesOf(text: string): Nodes {
+  const { nodes, add } = grown();
+  for (const [id, parentId = null] of text.split(" ").map((entry) => entry.split("<"))) add({ id, parentId });
+  return nodes;
+}
+
 function parentIds(nodes: Nodes): (string | null)[] {
   return Array.from({ length: nodes.count }, (_, p) => {
     const parent = nodes.parent(p);
@@ -55,11 +62,10 @@ describe("ids", () => {
   });
 
   test("that are taken become aliases, and references go to the first; an entry that has an alias's name keeps it", () => {
-    const { nodes, add } = grown();
-    const entries = ["a", "a<a", "a", "c<a", "d<a~2", "x~2", "x", "x"].map((text) => text.split("<"));
-    for (const [id, parentId = null] of entries) add({ id, parentId });
+    const nodes = nodesOf("a a<a a c<a d<a~2 x~2 x x");
     expect(parentIds(nodes)).toEqual([null, "a", null, "a", "a~2", null, null, null]);
-    expect(entries.map((_, n) => nodes.id(n))).toEqual(["a", "a~2", "a~3", "c", "d", "x~2", "x", "x~3"]);
+    const ids = Array.from({ length: nodes.count }, (_, n) => nodes.id(n));
+    expect(ids).toEqual(["a", "a~2", "a~3", "c", "d", "x~2", "x", "x~3"]);
     expect(nodes.position("x~2")).toBe(5);
   });
 });
@@ -87,8 +93,7 @@ describe("parents", () => {
   });
 
   test("that are in no line are missing, and known by their id", () => {
-    const { nodes, add } = grown();
-    for (const [id, parentId] of ["a<gone", "b<0badf00d", "c<a"].map((text) => text.split("<"))) add({ id, parentId });
+    const nodes = nodesOf("a<gone b<0badf00d c<a");
     expect(parentIds(nodes)).toEqual(["?gone", "?0badf00d", "a"]);
     expect(nodes.parent(0)).toBe(MISSING);
   });

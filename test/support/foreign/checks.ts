@@ -134,7 +134,7 @@ export function requirePairedAtEveryLeaf(session: Session, areAsWritten = false)
 }
 
 /** Returns how messages break the rule of providers; null where they keep it. */
-export function pairingFault(messages: readonly Record<string, unknown>[]): string | null {
+function pairingFault(messages: readonly Record<string, unknown>[]): string | null {
   let open: string[] = [];
   for (const [n, { role, content, toolCallId }] of messages.entries()) {
     if (role === "toolResult") {
