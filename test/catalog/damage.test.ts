@@ -1,17 +1,6 @@
 /** The catalog's file may be spoiled, gone, newer or closed to us: the list is that of the session files all the same. */
 
-import {
-  chmodSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import * as fs from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
@@ -21,34 +10,26 @@ import {
   catalogOn,
   fingerprints,
   type Library,
+  later,
   listed,
   places,
-  randomSession,
+  putRandomSession,
   readHits,
   readList,
-  realEnv,
   temporaryLibrary,
+  withLibrary,
 } from "../support/catalog.ts";
 import { user } from "../support/drafts.ts";
-import { putSession, sessionId } from "../support/lifecycle.ts";
+import { put, putSession, sessionId } from "../support/lifecycle.ts";
 import { needs, SQLITE } from "../support/needs.ts";
-import { forSeedsAsync, type Random } from "../support/random.ts";
-import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { serveHere, temporaryPlace } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
 const sqlite = findSqlite();
 
-function fill(random: Random, count = 25): Library {
-  const library = temporaryLibrary();
-  for (let n = 0; n < count; n++) {
-    const folder = join(library.root, `--home-me-${n % 3}--`);
-    mkdirSync(folder, { recursive: true });
-    const session = randomSession(random, `/home/me/${n % 3}`);
-    writeFileSync(join(folder, `2026-01-24T16-22-26-831Z_${session.id}.jsonl`), session.text);
-  }
-  return library;
-}
+const SOME = { sessions: 25, ...needs(SQLITE) };
+const FEW = { sessions: 8, ...needs(SQLITE) };
 
 function moment(n: number): string {
   return new Date(Date.UTC(2026, 0, 1 + n)).toISOString();
@@ -56,7 +37,12 @@ function moment(n: number): string {
 
 function databases({ state }: Library): string[] {
   const folder = join(state, "catalog");
-  return existsSync(folder) ? readdirSync(folder).map((name) => join(folder, name)) : [];
+  return fs.existsSync(folder) ? fs.readdirSync(folder).map((name) => join(folder, name)) : [];
+}
+
+/** The database itself, without what SQLite has beside it. */
+function mainOf(library: Library): string {
+  return databases(library).find((name) => name.endsWith(".sqlite")) as string;
 }
 
 async function isRight(library: Library, search = true): Promise<void> {
@@ -75,7 +61,6 @@ test("SQLite is there for these tests", needs(SQLITE), () => expect(sqlite).toBe
 test("a row that it kept says what the file says, whatever texts a session has", needs(SQLITE), async () => {
   const library = temporaryLibrary();
   const folder = join(library.root, "--p--");
-  mkdirSync(folder, { recursive: true });
   const odd = ["plain", "two\nlines\r", "\u0000 nul", "\ud800 half a pair", 'a "quote" \\', "\u2028 😀 é", "'; DROP"];
   for (const [n, text] of odd.entries()) {
     const header = { type: "session", version: 3, id: `0000000${n}${text}`, timestamp: moment(n), cwd: `/x/${text}` };
@@ -84,7 +69,7 @@ test("a row that it kept says what the file says, whatever texts a session has",
     const named = { type: "session_info", name: `named ${text}`, ...placed(2) };
     const lines = [header, ...(n % 2 ? [named, said] : [said, named])].map((line) => JSON.stringify(line));
     // The last line may be whole without its end.
-    writeFileSync(join(folder, `${n} ${text.replaceAll("\0", "")}.jsonl`), lines.join("\n") + (n % 3 ? "\n" : ""));
+    put(join(folder, `${n} ${text.replaceAll("\0", "")}.jsonl`), lines.join("\n") + (n % 3 ? "\n" : ""));
   }
   // Read by one process, by the next from what that kept, and by one without a catalog.
   const answers = [];
@@ -95,8 +80,7 @@ test("a row that it kept says what the file says, whatever texts a session has",
       return realDisk.openRead(path);
     };
     const disk = Object.assign(Object.create(realDisk), { openRead });
-    // Long after the files were written, so that their stamps can tell.
-    const catalog = catalogOn(library, { disk, env: { ...realEnv, now: () => Date.now() + 60_000 }, ...options });
+    const catalog = catalogOn(library, { disk, env: later, ...options });
     const list = await listed(catalog);
     const read = opened;
     const hits: string[] = [];
@@ -110,75 +94,34 @@ test("a row that it kept says what the file says, whatever texts a session has",
   expect(answers[1].hits).toEqual(answers[0].hits);
 });
 
-test("its files and folder are for their owner only, and nothing else is written", needs(SQLITE), async () => {
-  await forSeedsAsync(1, async (random) => {
-    const library = fill(random);
-    const catalog = catalogOn(library);
-    await listed(catalog);
-    await allHits(catalog, { query: "token" });
-    expect(statSync(join(library.state, "catalog")).mode & 0o777).toBe(0o700);
-    expect(databases(library).length).toBeGreaterThan(0);
-    for (const path of databases(library)) expect(statSync(path).mode & 0o777, path).toBe(0o600);
-  });
+withLibrary("its files and folder are for their owner only, and nothing else is written", SOME, async (library) => {
+  const catalog = catalogOn(library);
+  await listed(catalog);
+  await allHits(catalog, { query: "token" });
+  expect(fs.statSync(join(library.state, "catalog")).mode & 0o777).toBe(0o700);
+  expect(databases(library).length).toBeGreaterThan(0);
+  for (const path of databases(library)) expect(fs.statSync(path).mode & 0o777, path).toBe(0o600);
 });
 
-test("it has the columns of pi_agent_rust's index as a view", needs(SQLITE), async () => {
-  await forSeedsAsync(1, async (random) => {
-    const library = fill(random);
-    const catalog = catalogOn(library);
-    const list = await listed(catalog);
-    const out = join(library.state, "index.sqlite");
-    await catalog.exportIndex(out);
-    catalog.close();
-    const byPath = (a: { path: unknown }, b: { path: unknown }): number => (String(a.path) < String(b.path) ? -1 : 1);
-    for (const path of [databases(library).find((name) => name.endsWith(".sqlite")) as string, out]) {
-      const rows = rowsOf(path);
-      expect(Object.keys(rows[0])).toEqual(
-        "path id cwd timestamp message_count last_modified_ms size_bytes name".split(" "),
-      );
-      const wanted = list.map(({ path, id, messageCount, name }) => {
-        const { mtimeMs, size } = statSync(path);
-        // The time of the file, not that of what was said.
-        return { path, id, messageCount, name, time: Math.floor(mtimeMs), size };
-      });
-      expect(
-        rows
-          .map(({ path, id, message_count, name, last_modified_ms, size_bytes }) => {
-            return { path, id, messageCount: message_count, name, time: last_modified_ms, size: size_bytes };
-          })
-          .sort(byPath),
-      ).toEqual(wanted.sort(byPath));
-    }
+withLibrary("it has the columns of pi_agent_rust's index as a view", SOME, async (library) => {
+  const catalog = catalogOn(library);
+  const list = await listed(catalog);
+  const out = join(library.state, "index.sqlite");
+  await catalog.exportIndex(out);
+  catalog.close();
+  const names = ["path", "id", "cwd", "timestamp", "message_count", "last_modified_ms", "size_bytes", "name"];
+  const wanted = list.map(({ path, id, messageCount, name }) => {
+    const { mtimeMs, size } = fs.statSync(path);
+    // The time of the file, not that of what was said.
+    return [path, id, messageCount, Math.floor(mtimeMs), size, name];
   });
-});
-
-test("scripts can read whatever texts sessions have, and lists have them as they are", needs(SQLITE), async () => {
-  const library = temporaryLibrary();
-  const folder = join(library.root, "--a--");
-  mkdirSync(folder, { recursive: true });
-  const odd = { id: "i\0\ud800", cwd: "/c\0\ud800", timestamp: "t\0\ud800", name: "n\0\ud800" };
-  const { name, ...header } = odd;
-  const lines = [
-    { type: "session", version: 3, ...header },
-    { type: "session_info", id: "0000000a", parentId: null, timestamp: "t", name },
-  ];
-  writeFileSync(join(folder, "s.jsonl"), lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
-  // A file that has just changed is read again.
-  const env = { ...realEnv, now: () => Date.now() + 1000 };
-  for (const _ of ["read", "from the catalog"]) {
-    const catalog = catalogOn(library, { env });
-    expect(await listed(catalog)).toMatchObject([{ id: odd.id, cwd: odd.cwd, name }]);
-    catalog.close();
+  const byPath = (rows: unknown[][]): unknown[][] => rows.sort(([a], [b]) => (String(a) < String(b) ? -1 : 1));
+  for (const path of [mainOf(library), out]) {
+    const rows = rowsOf(path);
+    expect(Object.keys(rows[0])).toEqual(names);
+    const told = names.filter((name) => name !== "cwd" && name !== "timestamp");
+    expect(byPath(rows.map((row) => told.map((name) => row[name])))).toEqual(byPath(wanted));
   }
-  const db = sqlite!(databases(library).find((path) => path.endsWith(".sqlite")) as string);
-  const texts = db.prepare(
-    "SELECT hex(id) AS id, hex(cwd) AS cwd, hex(timestamp) AS timestamp, hex(name) AS name FROM sessions",
-  );
-  const storable = (text: string): string => Buffer.from(`${text} \ufffd`).toString("hex").toUpperCase();
-  expect(texts.all()).toEqual([
-    { id: storable("i"), cwd: storable("/c"), timestamp: storable("t"), name: storable("n") },
-  ]);
-  db.close();
 });
 
 function rowsOf(path: string): Record<string, unknown>[] {
@@ -191,67 +134,61 @@ function rowsOf(path: string): Record<string, unknown>[] {
 }
 
 describe("the verb index", () => {
-  function ready(): { place: Place; put: (id: string) => string; index: (file: string) => ReturnType<typeof runHere> } {
+  function ready() {
     const place = temporaryPlace();
-    return {
-      place,
-      put: (id) => putSession(place, Number(id)),
-      index: (file) => runHere(place, ["index", "--out", file, "--json"]),
-    };
+    const index = (file: string) => runHere(place, ["index", "--out", file, "--json"]);
+    return { place, put: (n: number) => putSession(place, n), index };
   }
 
   test("writes that table, and writes it anew when it is there", needs(SQLITE), async () => {
     const { place, put, index } = ready();
     const out = join(place.cwd, "index.sqlite");
     for (const [n, to] of ["index.sqlite", out, join(place.home, "link.sqlite")].entries()) {
-      put(String(n + 1));
-      if (n === 2) symlinkSync(out, to);
+      put(n + 1);
+      if (n === 2) fs.symlinkSync(out, to);
       const { status, stderr, stdout } = await index(to);
       expect([status, stderr]).toEqual([0, ""]);
       expect(JSON.parse(stdout)).toEqual({ path: n === 0 ? out : to, sessionCount: n + 1 });
       expect(rowsOf(out).map(({ id }) => id)).toEqual(Array.from({ length: n + 1 }, (_, i) => sessionId(i + 1)));
-      if (n === 0) chmodSync(out, 0o640);
+      if (n === 0) fs.chmodSync(out, 0o640);
     }
-    expect(lstatSync(join(place.home, "link.sqlite")).isSymbolicLink()).toBe(true);
-    expect(statSync(out).mode & 0o777).toBe(0o640);
-    expect(readdirSync(place.cwd)).toEqual(["index.sqlite"]);
+    expect(fs.lstatSync(join(place.home, "link.sqlite")).isSymbolicLink()).toBe(true);
+    expect(fs.statSync(out).mode & 0o777).toBe(0o640);
+    expect(fs.readdirSync(place.cwd)).toEqual(["index.sqlite"]);
     const server = serveHere(["--store", "v2", "--events", "none"], { place });
     await server.result("append", { entries: [user("x")] });
     const { sessionFile } = await server.result("get_state");
     await index(out);
-    const newest = Math.max(
-      ...readdirSync(join(sessionFile, "segments")).map(
-        (name) => statSync(join(sessionFile, "segments", name)).mtimeMs,
-      ),
-    );
+    const segments = join(sessionFile, "segments");
+    const newest = Math.max(...fs.readdirSync(segments).map((name) => fs.statSync(join(segments, name)).mtimeMs));
     expect(rowsOf(out).find(({ path }) => path === sessionFile)).toMatchObject({
       last_modified_ms: expect.toSatisfy((time: number) => time >= Math.floor(newest) && time <= Date.now()),
     });
   });
 
   test(
-    "takes an index of pi_agent_rust, with columns of others too, and leaves no times of its scan",
+    "takes an index of pi_agent_rust, with columns of others, and leaves no times of its scan",
     needs(SQLITE),
     async () => {
       const { place, put, index } = ready();
-      put("1");
+      put(1);
       const out = join(place.cwd, "session-index.sqlite");
       const db = sqlite!(out);
       db.exec(`PRAGMA journal_mode = WAL;
-      CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
-        message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
-      CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
-      ALTER TABLE sessions ADD COLUMN modified_ms INTEGER NOT NULL DEFAULT 0;
-      INSERT INTO meta VALUES ('last_sync_epoch_ms', '1');
-      INSERT INTO sessions VALUES ('/gone.jsonl', 'gone', '/', '', 0, 0, 0, NULL, 0)`);
-      const before = readFileSync(out);
+    CREATE TABLE sessions(path TEXT PRIMARY KEY, id TEXT NOT NULL, cwd TEXT NOT NULL, timestamp TEXT NOT NULL,
+      message_count INTEGER NOT NULL, last_modified_ms INTEGER NOT NULL, size_bytes INTEGER NOT NULL, name TEXT);
+    CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
+    ALTER TABLE sessions ADD COLUMN modified_ms INTEGER NOT NULL DEFAULT 0;
+    INSERT INTO meta VALUES ('last_sync_epoch_ms', '1');
+    INSERT INTO sessions VALUES ('/gone.jsonl', 'gone', '/', '', 0, 0, 0, NULL, 0)`);
+      const before = fs.readFileSync(out);
       const held = await index(out);
       // Another program has it open: it is not touched.
       expect([held.status, JSON.parse(held.stdout).error.data.name]).toEqual([1, "session_locked"]);
-      expect(readFileSync(out)).toEqual(before);
+      expect(fs.readFileSync(out)).toEqual(before);
       db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
       db.close();
-      for (const ending of ["-wal", "-shm"]) rmSync(`${out}${ending}`, { force: true });
+      for (const ending of ["-wal", "-shm"]) fs.rmSync(`${out}${ending}`, { force: true });
       expect((await index(out)).status).toBe(0);
       expect(rowsOf(out).map(({ id }) => id)).toEqual([sessionId(1)]);
       const after = sqlite!(out);
@@ -262,156 +199,148 @@ describe("the verb index", () => {
 
   test("leaves every other file alone, and says what to do", needs(SQLITE), async () => {
     const { place, put, index } = ready();
-    const session = put("1");
+    const session = put(1);
     const other = join(place.cwd, "other.sqlite");
     const db = sqlite!(other);
     db.exec("CREATE TABLE sessions(path TEXT); CREATE TABLE meta(key TEXT); CREATE TABLE mine(x)");
     db.close();
-    const text = join(place.cwd, "notes.txt");
-    writeFileSync(text, "mine");
-    const empty = join(place.cwd, "empty.sqlite");
-    writeFileSync(empty, "");
-    const folder = join(place.cwd, "folder");
-    mkdirSync(folder);
+    const [text, empty, folder] = ["notes.txt", "empty.sqlite", "folder"].map((name) => join(place.cwd, name));
+    fs.writeFileSync(text, "mine");
+    fs.writeFileSync(empty, "");
+    fs.mkdirSync(folder);
+    const contentOf = (file: string) => (file === folder ? fs.readdirSync(file) : fs.readFileSync(file));
     for (const file of [session, other, text, empty, folder]) {
-      const before = file === folder ? readdirSync(file) : readFileSync(file);
+      const before = contentOf(file);
       const { status, stdout } = await index(file);
       expect([file, status, JSON.parse(stdout).error.data.name]).toEqual([file, 1, "already_exists"]);
-      expect(file === folder ? readdirSync(file) : readFileSync(file)).toEqual(before);
+      expect(contentOf(file)).toEqual(before);
     }
-    expect(readdirSync(place.cwd).sort()).toEqual(["empty.sqlite", "folder", "notes.txt", "other.sqlite"]);
+    expect(fs.readdirSync(place.cwd).sort()).toEqual(["empty.sqlite", "folder", "notes.txt", "other.sqlite"]);
     expect((await runHere(place, ["index"])).status).toBe(2);
   });
 });
 
-test("bytes of it are changed at random, while it is closed and while it is open", {
-  ...SYSTEM,
-  ...needs(SQLITE),
-}, async () => {
-  await forSeedsAsync(2, async (random) => {
-    const library = fill(random, 40);
+const CHANGED = { ...SYSTEM, ...needs(SQLITE) };
+withLibrary(
+  "bytes of it are changed at random, while it is closed and while it is open",
+  { sessions: 40, ...CHANGED },
+  async (library, random) => {
     await isRight(library);
     const open = catalogOn(library);
     await listed(open);
-    for (let round = 0; round < 3; round++) {
+    for (let round = 0; round < 6; round++) {
       for (const path of databases(library)) {
-        const bytes = readFileSync(path);
+        const bytes = fs.readFileSync(path);
         if (bytes.length === 0 || path.endsWith("-shm")) continue;
         for (let n = 1 + random.int(40); n > 0; n--) bytes[random.int(bytes.length)] = random.int(256);
-        if (random.chance(0.2)) writeFileSync(path, bytes.subarray(0, random.int(bytes.length)));
-        else writeFileSync(path, bytes);
+        fs.writeFileSync(path, random.chance(0.2) ? bytes.subarray(0, random.int(bytes.length)) : bytes);
       }
       // What is missing in a damaged index of texts may stay unnoticed; the list may not.
       await isRight(library, false);
       expect(await listed(open)).toEqual(readList(library.root));
     }
-  });
-});
+  },
+);
 
-test("bytes of it are changed at random while nobody has it open: searches find everything as well", {
-  ...SWEEP,
-  ...needs(SQLITE),
-}, async () => {
-  await forSeedsAsync(1, async (random) => {
-    const library = fill(random);
+const UNSEEN = { ...SWEEP, ...needs(SQLITE) };
+withLibrary(
+  "where nobody has it open meanwhile, searches find everything as well",
+  { sessions: 25, ...UNSEEN },
+  async (library, random) => {
     await isRight(library);
     for (let round = 0; round < 3; round++) {
-      const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
-      const bytes = readFileSync(path);
+      const bytes = fs.readFileSync(mainOf(library));
       for (let n = 1 + random.int(40); n > 0; n--) bytes[random.int(bytes.length)] ^= 1 + random.int(255);
-      writeFileSync(path, bytes);
+      fs.writeFileSync(mainOf(library), bytes);
       await isRight(library);
     }
-  });
-});
+  },
+);
 
-test("text that SQLite does not keep as it is does no harm", needs(SQLITE), async () => {
+test("text that SQLite does not keep as it is does no harm, and scripts can read it", needs(SQLITE), async () => {
   const library = temporaryLibrary();
-  const folder = join(library.root, "--odd--");
-  mkdirSync(folder, { recursive: true });
-  const odd = "a\u0000b\ud800";
+  const odd = "\u0000b\ud800";
   const lines = [
-    { type: "session", version: 3, id: `i${odd}`, timestamp: `2026-01-01${odd}`, cwd: `/c${odd}` },
+    { type: "session", version: 3, id: `i${odd}`, timestamp: `t${odd}`, cwd: `/c${odd}` },
     { type: "session_info", id: "1", parentId: null, timestamp: "2026-01-01T00:00:00Z", name: `n${odd}` },
     { type: "message", id: `m${odd}`, parentId: "1", message: { role: "user", content: `first${odd}` } },
     { type: "message", id: "4", parentId: `m${odd}`, message: { role: "user", content: "x\u0000needle thread" } },
   ];
-  const file = join(folder, "odd.jsonl");
-  writeFileSync(file, `${lines.map((line) => JSON.stringify(line)).join("\n")}\n`);
-  for (let n = 0; n < 2; n++) {
-    const catalog = catalogOn(library);
-    expect(await listed(catalog)).toMatchObject([
-      { id: `i${odd}`, cwd: `/c${odd}`, name: `n${odd}`, firstMessage: `first${odd}` },
-    ]);
+  const file = join(library.root, "--odd--", "odd.jsonl");
+  put(file, `${lines.map((line) => JSON.stringify(line)).join("\n")}\n`);
+  const row = { id: `i${odd}`, cwd: `/c${odd}`, name: `n${odd}`, firstMessage: `first${odd}` };
+  for (const _ of ["read", "from the catalog"]) {
+    const catalog = catalogOn(library, { env: later });
+    expect(await listed(catalog)).toMatchObject([row]);
     expect(places(await allHits(catalog, { query: "eedle rea" }))).toEqual([`${file} 4`]);
     expect(places(await allHits(catalog, { query: "first" }))).toEqual([`${file} m${odd}`]);
     catalog.close();
     // None was given up as damaged.
-    expect(databases(library).filter((name) => name.endsWith(".sqlite"))).toHaveLength(1);
+    expect(databases(library).filter((name) => name.endsWith(".sqlite"))).toEqual([mainOf(library)]);
     expect(databases(library)[0]).not.toMatch(/\.1\.sqlite/);
   }
+  const db = sqlite!(mainOf(library));
+  const names = ["id", "cwd", "timestamp", "name"];
+  const texts = db.prepare(`SELECT ${names.map((name) => `hex(${name}) AS ${name}`)} FROM sessions`).all();
+  const stored = ["i", "/c", "t", "n"].map((text) => Buffer.from(`${text} b\ufffd`).toString("hex").toUpperCase());
+  expect(texts.map((row) => names.map((name) => (row as Record<string, unknown>)[name]))).toEqual([stored]);
+  db.close();
 });
 
-test("it is removed, or a folder stands in its place", needs(SQLITE), async () => {
-  await forSeedsAsync(1, async (random) => {
-    const library = fill(random, 8);
-    const open = catalogOn(library);
-    await listed(open);
-    for (const path of databases(library)) rmSync(path);
-    expect(await listed(open)).toEqual(readList(library.root));
-    await isRight(library);
-    expect(databases(library).length).toBeGreaterThan(0);
-    rmSync(library.state, { recursive: true });
-    expect(await listed(open)).toEqual(readList(library.root));
-    await isRight(library);
-    open.close();
-    rmSync(library.state, { recursive: true });
-    writeFileSync(library.state, "no folder");
-    await isRight(library);
-  });
+withLibrary("it is removed, or a folder stands in its place", FEW, async (library) => {
+  const open = catalogOn(library);
+  await listed(open);
+  for (const path of databases(library)) fs.rmSync(path);
+  expect(await listed(open)).toEqual(readList(library.root));
+  await isRight(library);
+  expect(databases(library).length).toBeGreaterThan(0);
+  fs.rmSync(library.state, { recursive: true });
+  expect(await listed(open)).toEqual(readList(library.root));
+  await isRight(library);
+  open.close();
+  fs.rmSync(library.state, { recursive: true });
+  fs.writeFileSync(library.state, "no folder");
+  await isRight(library);
 });
 
-test("it is of a newer version: that stays, and one of our own is made beside it", needs(SQLITE), async () => {
-  await forSeedsAsync(1, async (random) => {
-    const library = fill(random, 8);
-    await isRight(library);
-    const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
-    const db = sqlite!(path);
-    db.exec("DROP VIEW sessions; DROP TABLE files; CREATE TABLE theirs(a); PRAGMA user_version = 1000");
-    db.close();
-    await isRight(library);
-    await isRight(library);
-    const again = sqlite!(path);
-    expect(again.prepare("SELECT count(*) AS count FROM theirs").get()).toEqual({ count: 0 });
-    expect(again.prepare("PRAGMA user_version").get()).toEqual({ user_version: 1000 });
-    again.close();
-    expect(databases(library).filter((name) => name.endsWith(".sqlite"))).toHaveLength(2);
-  });
+withLibrary("it is of a newer version: that stays, and one of our own is made beside it", FEW, async (library) => {
+  await isRight(library);
+  const path = mainOf(library);
+  const db = sqlite!(path);
+  db.exec("DROP VIEW sessions; DROP TABLE files; CREATE TABLE theirs(a); PRAGMA user_version = 1000");
+  db.close();
+  await isRight(library);
+  await isRight(library);
+  const again = sqlite!(path);
+  expect(again.prepare("SELECT count(*) AS count FROM theirs").get()).toEqual({ count: 0 });
+  expect(again.prepare("PRAGMA user_version").get()).toEqual({ user_version: 1000 });
+  again.close();
+  expect(databases(library).filter((name) => name.endsWith(".sqlite"))).toHaveLength(2);
 });
 
-test("it is locked by another program for all the time", { ...SYSTEM, ...needs(SQLITE) }, async () => {
-  await forSeedsAsync(1, async (random) => {
-    const library = fill(random, 8);
-    await isRight(library);
-    const [path] = databases(library).filter((name) => name.endsWith(".sqlite"));
-    const db = sqlite!(path);
-    db.exec("BEGIN EXCLUSIVE");
-    const session = randomSession(random, "/home/me/1");
-    writeFileSync(join(library.root, "--home-me-1--", `2026_${session.id}.jsonl`), session.text);
-    await isRight(library);
-    db.exec("ROLLBACK");
-    db.close();
-    await isRight(library);
-  });
+withLibrary("it is locked by another program for all the time", { ...FEW, ...SYSTEM }, async (library, random) => {
+  await isRight(library);
+  const path = mainOf(library);
+  const db = sqlite!(path);
+  db.exec("BEGIN EXCLUSIVE");
+  putRandomSession(random, join(library.root, "--home-me-1--"), "/home/me/1");
+  await isRight(library);
+  db.exec("ROLLBACK");
+  db.close();
+  await isRight(library);
 });
+
+/** What SQLite may say. */
+const CODES = [1, 5, 8, 10, 11, 13, 14, 26, 267, 522];
 
 for (const [most, tier] of [
   [25, SYSTEM],
   [9, SWEEP],
 ] as const)
-  test(`every operation on it fails in turn (at most each ${most}th)`, { ...tier, ...needs(SQLITE) }, async () => {
-    await forSeedsAsync(1, async (random) => {
-      const library = fill(random, 6);
+  withLibrary(
+    `every operation on it fails in turn (at most each ${most}th)`,
+    { sessions: 6, ...tier, ...needs(SQLITE) },
+    async (library, random) => {
       let failed = 1;
       for (let k = 0; failed > 0; k += 1 + random.int(most)) {
         failed = 0;
@@ -425,9 +354,7 @@ for (const [most, tier] of [
               return (...values: unknown[]) => {
                 if (calls++ === k) {
                   failed++;
-                  throw Object.assign(new Error("no"), {
-                    errcode: random.pick([1, 5, 8, 10, 11, 13, 14, 26, 267, 522]),
-                  });
+                  throw Object.assign(new Error("no"), { errcode: random.pick(CODES) });
                 }
                 const result = value.apply(target, values);
                 return name === "prepare" ? fails(result) : result;
@@ -441,43 +368,36 @@ for (const [most, tier] of [
         expect(places(hits), `operation ${k}`).toEqual(readHits(library.root, ["token"]));
         catalog.close();
       }
-    });
-  });
+    },
+  );
 
-test(
-  "a file that is opened while another call still writes to the one before stays, and is used",
-  needs(SQLITE),
-  async () => {
-    await forSeedsAsync(1, async (random) => {
-      const library = fill(random);
-      let seen: Promise<unknown> | undefined;
-      let isNext = false;
-      let closed = 0;
-      const opens: OpenDatabase = (path) => {
-        const real = sqlite!(path);
-        const exec = (sql: string): void => {
-          real.exec(sql);
-          if (sql !== "BEGIN IMMEDIATE" || !isNext) return;
-          isNext = false;
-          for (const database of databases(library)) rmSync(database);
-          seen = catalog.glance("/home/me/0", 5);
-        };
-        const close = (): void => {
-          closed++;
-          real.close();
-        };
-        return { exec, prepare: (sql) => real.prepare(sql), close };
-      };
-      const catalog = catalogOn(library, { sqlite: () => opens });
-      await listed(catalog);
-      const session = randomSession(random, "/home/me/0");
-      writeFileSync(join(library.root, "--home-me-0--", `2026_${session.id}.jsonl`), session.text);
-      isNext = true;
-      expect(await listed(catalog)).toEqual(readList(library.root));
-      expect(await seen).toHaveLength(5);
-      expect([closed, databases(library).length > 0]).toEqual([1, true]);
-      expect(await listed(catalog)).toEqual(readList(library.root));
-      expect(closed).toBe(1);
-    });
-  },
-);
+const OPENED = "a file that is opened while another call still writes to the one before stays, and is used";
+withLibrary(OPENED, SOME, async (library, random) => {
+  let seen: Promise<unknown> | undefined;
+  let isNext = false;
+  let closed = 0;
+  const opens: OpenDatabase = (path) => {
+    const real = sqlite!(path);
+    const exec = (sql: string): void => {
+      real.exec(sql);
+      if (sql !== "BEGIN IMMEDIATE" || !isNext) return;
+      isNext = false;
+      for (const database of databases(library)) fs.rmSync(database);
+      seen = catalog.glance("/home/me/0", 5);
+    };
+    const close = (): void => {
+      closed++;
+      real.close();
+    };
+    return { exec, prepare: (sql) => real.prepare(sql), close };
+  };
+  const catalog = catalogOn(library, { sqlite: () => opens });
+  await listed(catalog);
+  putRandomSession(random, join(library.root, "--home-me-0--"), "/home/me/0");
+  isNext = true;
+  expect(await listed(catalog)).toEqual(readList(library.root));
+  expect(await seen).toHaveLength(5);
+  expect([closed, databases(library).length > 0]).toEqual([1, true]);
+  expect(await listed(catalog)).toEqual(readList(library.root));
+  expect(closed).toBe(1);
+});

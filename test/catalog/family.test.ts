@@ -1,23 +1,14 @@
 /** get_session_family: forks across files. */
 
-import { mkdirSync, renameSync, unlinkSync, writeFileSync } from "node:fs";
+import { renameSync, unlinkSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { assistant, user } from "../support/drafts.ts";
-import { sessionText } from "../support/example.ts";
+import { chain, put as putEntries } from "../support/searching.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 function put(place: Place, id: string, parentSession?: string): string {
-  const folder = join(place.home, ".pi/agent/sessions/--home-me-app--");
-  mkdirSync(folder, { recursive: true });
-  const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
-  writeFileSync(
-    file,
-    sessionText({ id, cwd: "/home/me/app", ...(parentSession === undefined ? {} : { parentSession }) }, [
-      user("x", { id: "a", parentId: null }),
-    ]),
-  );
-  return file;
+  return putEntries(place, id, chain(user("x")), parentSession === undefined ? {} : { parentSession });
 }
 
 const tree = ({ nodes }: Json): string[] => nodes.map(({ sessionId }: Json) => sessionId).sort();
@@ -82,9 +73,6 @@ test("forks of a session that is gone stay a family; cycles and odd parents end"
   const server = serveHere(["--no-session", "--events", "none"], { place });
   const family = async (sessionId: string): Promise<Json> => server.result("get_session_family", { sessionId });
   expect(await family("two")).toMatchObject({ root: null });
-  expect(tree(await family("two"))).toEqual(["one", "two"]);
-  expect(tree(await family("self"))).toEqual(["self"]);
-  expect(tree(await family("x"))).toEqual(["x", "y"]);
-  expect(tree(await family("empty"))).toEqual(["empty"]);
-  expect(tree(await family("relative"))).toEqual(["relative"]);
+  const families = { two: "one two", self: "self", x: "x y", empty: "empty", relative: "relative" };
+  for (const [id, all] of Object.entries(families)) expect(tree(await family(id)).join(" ")).toBe(all);
 });

@@ -1,23 +1,14 @@
 /** list_sessions at the wire: what it tells, in which order, and what it leaves out. */
 
-import {
-  appendFileSync,
-  chmodSync,
-  copyFileSync,
-  mkdirSync,
-  renameSync,
-  symlinkSync,
-  unlinkSync,
-  utimesSync,
-  writeFileSync,
-} from "node:fs";
+import * as fs from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { expect, test } from "vitest";
-import { catalogOn, realEnv, temporaryLibrary } from "../support/catalog.ts";
+import { beforeEach, expect, test } from "vitest";
+import { catalogOn, later, temporaryLibrary } from "../support/catalog.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
-import { type Json, type Place, runProgram, serveHere, temporaryPlace } from "../support/server.ts";
+import { everyPage } from "../support/searching.ts";
+import { type HereServer, type Json, type Place, runProgram, serveHere, temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 interface Made {
@@ -37,34 +28,40 @@ function said(n: number, text: string): Json {
   };
 }
 
-function put(place: Place, made: Made): string {
+let place: Place;
+
+beforeEach(() => {
+  place = temporaryPlace();
+});
+
+function put(made: Made, at = place): string {
   const { id, cwd = "/home/me/app", entries = [], header = {}, folder = "--home-me-app--" } = made;
-  const path = join(place.home, ".pi/agent/sessions", folder);
-  mkdirSync(path, { recursive: true });
+  const path = join(at.home, ".pi/agent/sessions", folder);
+  fs.mkdirSync(path, { recursive: true });
   const file = join(path, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
-  writeFileSync(file, sessionText({ id, cwd, ...header }, entries));
+  fs.writeFileSync(file, sessionText({ id, cwd, ...header }, entries));
   return file;
 }
 
-async function list(place: Place, params: object = {}): Promise<Json> {
-  return serveHere(["--no-session", "--events", "none"], { place }).result("list_sessions", params);
+const ARGS = ["--no-session", "--events", "none"];
+
+function serve(): HereServer {
+  return serveHere(ARGS, { place });
 }
+
+async function list(params: object = {}): Promise<Json> {
+  return serve().result("list_sessions", params);
+}
+
+const named = (name: string): Json => ({ type: "session_info", id: "n", parentId: null, name });
 
 const ids = ({ sessions }: Json): string[] => sessions.map(({ sessionId }: Json) => sessionId);
 
 test("tells of each session what its file tells, the last activity first", async () => {
-  const place = temporaryPlace();
-  const first = put(place, {
-    id: "one",
-    entries: [
-      said(1, "Hello\u2028there"),
-      { type: "session_info", id: "b", parentId: null, name: " Old " },
-      assistant("Hi."),
-      { type: "session_info", id: "c", parentId: null, name: "New\n" },
-    ],
-  });
-  put(place, { id: "two", header: { parentSession: first }, entries: [said(50, "")] });
-  const { sessions, total, nextCursor } = await list(place);
+  const entries = [said(1, "Hello\u2028there"), named(" Old "), assistant("Hi."), { ...named("New\n"), id: "c" }];
+  const first = put({ id: "one", entries });
+  put({ id: "two", header: { parentSession: first }, entries: [said(50, "")] });
+  const { sessions, total, nextCursor } = await list();
   expect([total, nextCursor]).toEqual([2, undefined]);
   expect(sessions[0]).toMatchObject({ sessionId: "two", parentSession: first, firstMessage: null, name: null });
   expect(sessions[1]).toMatchObject({
@@ -82,124 +79,89 @@ test("tells of each session what its file tells, the last activity first", async
 });
 
 test("the order is that of what was said last, in file order, not that of the files", async () => {
-  const place = temporaryPlace();
-  const files = [30, 10, 20].map((n) => put(place, { id: `at${n}`, entries: [said(n, "x")] }));
-  for (const [i, file] of files.entries()) utimesSync(file, 1e9 - i, 1e9 - i);
+  const files = [30, 10, 20].map((n) => put({ id: `at${n}`, entries: [said(n, "x")] }));
+  for (const [i, file] of files.entries()) fs.utimesSync(file, 1e9 - i, 1e9 - i);
   // A later header, a label and a model change are no conversation; neither is a time that is none.
-  put(place, { id: "header", entries: [], header: { timestamp: "2027-01-01T00:00:00Z" } });
-  put(place, {
-    id: "label",
-    entries: [said(5, "x"), { type: "label", id: "l", parentId: null, timestamp: "2028-01-01T00:00:00Z" }],
-  });
-  put(place, { id: "noTime", header: { timestamp: undefined }, entries: [{ ...user("x"), timestamp: "yesterday" }] });
-  put(place, {
-    id: "odd",
-    entries: [
-      said(40, "x"),
-      { type: "message", id: "m", parentId: null, timestamp: 7, message: { role: "user", timestamp: "8" } },
-    ],
-  });
-  expect(ids(await list(place))).toEqual(["odd", "at30", "at20", "at10", "label", "noTime"]);
-  expect(ids(await list(place, { headerOnly: true }))[0]).toBe("header");
-  expect(ids(await list(place, { since: "2026-01-24T17:20:00Z" }))).toEqual(["odd", "at30", "at20"]);
+  put({ id: "header", entries: [], header: { timestamp: "2027-01-01T00:00:00Z" } });
+  const label = { type: "label", id: "l", parentId: null, timestamp: "2028-01-01T00:00:00Z" };
+  put({ id: "label", entries: [said(5, "x"), label] });
+  put({ id: "noTime", header: { timestamp: undefined }, entries: [{ ...user("x"), timestamp: "yesterday" }] });
+  const odd = { type: "message", id: "m", parentId: null, timestamp: 7, message: { role: "user", timestamp: "8" } };
+  put({ id: "odd", entries: [said(40, "x"), odd] });
+  expect(ids(await list())).toEqual(["odd", "at30", "at20", "at10", "label", "noTime"]);
+  expect(ids(await list({ headerOnly: true }))[0]).toBe("header");
+  expect(ids(await list({ since: "2026-01-24T17:20:00Z" }))).toEqual(["odd", "at30", "at20"]);
 });
 
 test("working directories whose folders are the same are told apart", async () => {
-  const place = temporaryPlace();
-  for (const cwd of ["/a/b-c", "/a-b/c", "/a/b/c", "/项目/数", "C:\\work", "c:\\work", null])
-    put(place, {
-      id: `in-${Buffer.from(cwd ?? "none").toString("hex")}`,
-      cwd,
-      folder: "--a-b-c--",
-      entries: [said(1, "x")],
-    });
-  for (const cwd of ["/a/b-c", "/a-b/c", "/a/b/c", "/项目/数", "C:\\work", "c:\\work"])
-    expect((await list(place, { cwd })).sessions.map((session: Json) => session.cwd)).toEqual([cwd]);
-  expect((await list(place, { cwd: "/a/b/c/" })).total).toBe(1);
-  for (const cwd of ["/a", "/A/B/C", ""]) expect((await list(place, { cwd })).total).toBe(0);
-  expect((await list(place)).total).toBe(7);
+  const cwds = ["/a/b-c", "/a-b/c", "/a/b/c", "/项目/数", "C:\\work", "c:\\work"];
+  for (const cwd of [...cwds, null]) {
+    const id = `in-${Buffer.from(cwd ?? "none").toString("hex")}`;
+    put({ id, cwd, folder: "--a-b-c--", entries: [said(1, "x")] });
+  }
+  for (const cwd of cwds) expect((await list({ cwd })).sessions.map((session: Json) => session.cwd)).toEqual([cwd]);
+  expect((await list({ cwd: "/a/b/c/" })).total).toBe(1);
+  for (const cwd of ["/a", "/A/B/C", ""]) expect((await list({ cwd })).total).toBe(0);
+  expect((await list()).total).toBe(7);
 });
 
 test("filters by name, words, parent and activity; sorts by creation and name", async () => {
-  const place = temporaryPlace();
-  const name = (text: string): Json => ({ type: "session_info", id: "n", parentId: null, name: text });
-  const parent = put(place, {
-    id: "parent",
-    header: { timestamp: "2026-01-03T00:00:00Z" },
-    entries: [said(1, "Fix the LOGIN page"), name("Beta")],
-  });
-  put(place, {
-    id: "child",
-    header: { timestamp: "2026-01-02T00:00:00Z", parentSession: parent },
-    entries: [said(3, "läuft"), name("alpha")],
-  });
-  put(place, {
-    id: "rust",
-    header: { timestamp: "2026-01-01T00:00:00Z", branchedFrom: "/moved/2026-01-24T16-22-26-831Z_parent.jsonl" },
-    entries: [said(2, "会议记录")],
-  });
-  expect(ids(await list(place, { name: "BET" }))).toEqual(["parent"]);
-  expect(ids(await list(place, { query: "login fix" }))).toEqual(["parent"]);
-  expect(ids(await list(place, { query: "LÄUFT" }))).toEqual(["child"]);
-  expect(ids(await list(place, { query: "议" }))).toEqual(["rust"]);
-  expect(ids(await list(place, { query: "rust" }))).toEqual(["rust"]);
-  expect(ids(await list(place, { parent }))).toEqual(["child", "rust"]);
-  expect(ids(await list(place, { parent: "parent" }))).toEqual(["child", "rust"]);
-  expect(ids(await list(place, { sort: "created" }))).toEqual(["parent", "child", "rust"]);
-  expect(ids(await list(place, { sort: "name" }))).toEqual(["child", "parent", "rust"]);
-  expect(ids(await list(place, { archived: true }))).toEqual([]);
+  const day = (n: number, more: object = {}): object => ({ timestamp: `2026-01-0${n}T00:00:00Z`, ...more });
+  const parent = put({ id: "parent", header: day(3), entries: [said(1, "Fix the LOGIN page"), named("Beta")] });
+  const header = day(2, { parentSession: parent });
+  put({ id: "child", header, entries: [said(3, "läuft"), named("alpha")] });
+  const branchedFrom = "/moved/2026-01-24T16-22-26-831Z_parent.jsonl";
+  put({ id: "rust", header: day(1, { branchedFrom }), entries: [said(2, "会议记录")] });
+  for (const [params, found] of [
+    [{ name: "BET" }, "parent"],
+    [{ query: "login fix" }, "parent"],
+    [{ query: "LÄUFT" }, "child"],
+    [{ query: "议" }, "rust"],
+    [{ query: "rust" }, "rust"],
+    [{ parent }, "child rust"],
+    [{ parent: "parent" }, "child rust"],
+    [{ sort: "created" }, "parent child rust"],
+    [{ sort: "name" }, "child parent rust"],
+    [{ archived: true }, ""],
+  ] as const)
+    expect([params, ids(await list(params)).join(" ")]).toEqual([params, found]);
 });
 
 test("a fork sorts as new, and is told from its original, wherever that lies", async () => {
-  const place = temporaryPlace();
-  const name = { type: "session_info", id: "n", parentId: null, name: "The original" };
-  const parent = put(place, { id: "parent", entries: [said(10, "x"), name] });
-  put(place, { id: "other", entries: [said(30, "y")] });
+  const name = named("The original");
+  const parent = put({ id: "parent", entries: [said(10, "x"), name] });
+  put({ id: "other", entries: [said(30, "y")] });
   const timestamp = "2026-01-24T18:00:00.000Z";
-  put(place, { id: "fork", header: { parentSession: parent, timestamp }, entries: [said(10, "x")] });
-  put(place, { id: "lost", header: { parentSession: "/gone/2026_nowhere.jsonl" }, entries: [said(1, "x")] });
-  const server = serveHere(["--no-session", "--events", "none"], { place });
+  put({ id: "fork", header: { parentSession: parent, timestamp }, entries: [said(10, "x")] });
+  put({ id: "lost", header: { parentSession: "/gone/2026_nowhere.jsonl" }, entries: [said(1, "x")] });
+  const server = serve();
   const { sessions } = await server.result("list_sessions");
   const forkedFrom = { sessionId: "parent", name: "The original" };
-  expect(sessions.map((row: Json) => [row.sessionId, row.modified, row.forkedFrom])).toEqual([
-    ["fork", timestamp, forkedFrom],
-    ["other", "2026-01-24T17:30:00.000Z", undefined],
-    ["parent", "2026-01-24T17:10:00.000Z", undefined],
-    ["lost", "2026-01-24T17:01:00.000Z", undefined],
-  ]);
+  const times = [timestamp, ...[30, 10, 1].map((n) => new Date(minute(n)).toISOString())];
+  expect(ids({ sessions })).toEqual(["fork", "other", "parent", "lost"]);
+  expect(sessions.map((row: Json) => row.modified)).toEqual(times);
+  expect(sessions.map((row: Json) => row.forkedFrom)).toEqual([forkedFrom, undefined, undefined, undefined]);
   // The parent is found by its id when it is not where the fork's header says, and its new name is told.
   const moved = join(dirname(dirname(parent)), "--moved--", basename(parent));
-  mkdirSync(dirname(moved));
-  renameSync(parent, moved);
-  expect((await server.result("list_sessions", { limit: 1 })).sessions[0].forkedFrom).toEqual(forkedFrom);
-  appendFileSync(moved, `${JSON.stringify({ ...name, id: "m", timestamp, name: "Renamed" })}\n`);
-  expect((await server.result("list_sessions", { limit: 1 })).sessions[0].forkedFrom.name).toBe("Renamed");
+  fs.mkdirSync(dirname(moved));
+  fs.renameSync(parent, moved);
+  const origin = async (): Promise<Json> => (await server.result("list_sessions", { limit: 1 })).sessions[0].forkedFrom;
+  expect(await origin()).toEqual(forkedFrom);
+  fs.appendFileSync(moved, `${JSON.stringify({ ...name, id: "m", timestamp, name: "Renamed" })}\n`);
+  expect((await origin()).name).toBe("Renamed");
 });
 
 test("sorts by size and cost, page by page, and knows the cost from then on until the file changes", async () => {
-  const place = temporaryPlace();
-  const paid = (total: number): Json => ({
-    ...assistant("x"),
-    message: { role: "assistant", usage: { cost: { total } } },
-  });
-  const costs = [3, 0, 5, 1, 5, 2];
-  const files = costs.map((cost, n) =>
-    put(place, {
-      id: `s${n}`,
-      entries: [said(n, "x".repeat(1000 * ((n * 5) % 7))), ...(cost > 0 ? [paid(cost)] : [])],
-    }),
-  );
-  const server = serveHere(["--no-session", "--events", "none"], { place });
-  const pages = async (sort: string): Promise<Json[]> => {
-    const seen: Json[] = [];
-    let cursor: string | undefined;
-    do {
-      const reply = await server.result("list_sessions", { sort, limit: 2, cursor });
-      seen.push(...reply.sessions);
-      cursor = reply.nextCursor;
-    } while (cursor !== undefined);
-    return seen;
+  const paid = (total: number): Json => {
+    return { ...assistant("x"), message: { role: "assistant", usage: { cost: { total } } } };
   };
+  const costs = [3, 0, 5, 1, 5, 2];
+  const files = costs.map((cost, n) => {
+    const entries = [said(n, "x".repeat(1000 * ((n * 5) % 7))), ...(cost > 0 ? [paid(cost)] : [])];
+    return put({ id: `s${n}`, entries });
+  });
+  const server = serve();
+  const pages = (sort: string): Promise<Json[]> => everyPage(server, "list_sessions", { sort, limit: 2 }, "sessions");
   const bySize = await pages("size");
   const sizes = bySize.map(({ sizeBytes }) => sizeBytes);
   expect([bySize.length, sizes]).toEqual([6, [...sizes].sort((a, b) => b - a)]);
@@ -207,20 +169,19 @@ test("sorts by size and cost, page by page, and knows the cost from then on unti
   expect((await pages("cost")).map(({ cost }) => cost)).toEqual([5, 5, 3, 2, 1, 0]);
   const { sessions } = await server.result("list_sessions", { sort: "name" });
   expect(sessions.map(({ cost }: Json) => cost).sort()).toEqual([0, 1, 2, 3, 5, 5]);
-  appendFileSync(files[1], `${JSON.stringify({ ...paid(7), id: "later", parentId: null })}\n`);
+  fs.appendFileSync(files[1], `${JSON.stringify({ ...paid(7), id: "later", parentId: null })}\n`);
   expect((await pages("cost")).map(({ cost }) => cost)).toEqual([7, 5, 5, 3, 2, 1]);
 });
 
 test("short ids tell sessions apart, archived ones among them, and only those with a name are listed if asked", async () => {
-  const place = temporaryPlace();
   const id = (more: string): string => `01991f6e-1f1d-7c3e-b0a4-0242ac12000${more}`;
-  const name = { type: "session_info", id: "n", parentId: null, name: "N" };
-  put(place, { id: id("1"), entries: [said(1, "x")] });
-  put(place, { id: id("2"), entries: [said(2, "x"), name] });
-  put(place, { id: "01991f6e-2f1d-7c3e-b0a4-0242ac120003", entries: [said(3, "x")] });
-  put(place, { id: "99999999-2f1d-7c3e-b0a4-0242ac120003", entries: [said(4, "x")] });
-  put(place, { id: "short", entries: [said(5, "x")] });
-  const server = serveHere(["--no-session", "--events", "none"], { place });
+  const name = named("N");
+  put({ id: id("1"), entries: [said(1, "x")] });
+  put({ id: id("2"), entries: [said(2, "x"), name] });
+  put({ id: "01991f6e-2f1d-7c3e-b0a4-0242ac120003", entries: [said(3, "x")] });
+  put({ id: "99999999-2f1d-7c3e-b0a4-0242ac120003", entries: [said(4, "x")] });
+  put({ id: "short", entries: [said(5, "x")] });
+  const server = serve();
   const short = async (): Promise<string[]> =>
     (await server.result("list_sessions")).sessions.map(({ shortId }: Json) => shortId);
   expect(await short()).toEqual(["short", "99999999", "01991f6e-2", id("2"), id("1")]);
@@ -228,15 +189,15 @@ test("short ids tell sessions apart, archived ones among them, and only those wi
   expect(await short()).toEqual(["short", "99999999", "01991f6e-2", id("1")]);
   await server.result("delete_session", { sessionId: id("2") });
   expect(await short()).toEqual(["short", "99999999", "01991f6e-2", "01991f6e-1"]);
-  put(place, { id: id("2"), entries: [said(2, "x"), name] });
+  put({ id: id("2"), entries: [said(2, "x"), name] });
   expect(ids(await server.result("list_sessions", { named: true }))).toEqual([id("2")]);
 });
 
 test("a list is used again whatever progress token is sent with it", async () => {
   const library = temporaryLibrary();
-  mkdirSync(join(library.root, "--p--"), { recursive: true });
-  writeFileSync(join(library.root, "--p--", "a.jsonl"), sessionText({ id: "a" }, [said(1, "x")]));
-  const catalog = catalogOn(library, { env: { ...realEnv, now: () => Date.now() + 60_000 } });
+  fs.mkdirSync(join(library.root, "--p--"), { recursive: true });
+  fs.writeFileSync(join(library.root, "--p--", "a.jsonl"), sessionText({ id: "a" }, [said(1, "x")]));
+  const catalog = catalogOn(library, { env: later });
   const list = async (more: object): Promise<unknown> => (await catalog.list({ cwd: "/x", ...more })).found;
   const first = await list({ _meta: { progressToken: 1 } });
   expect(await list({ _meta: { progressToken: 2 } })).toBe(first);
@@ -244,9 +205,8 @@ test("a list is used again whatever progress token is sent with it", async () =>
 });
 
 test("pages hold together while sessions come, go and move", async () => {
-  const place = temporaryPlace();
-  const files = Array.from({ length: 30 }, (_, n) => put(place, { id: `s${n}`, entries: [said(n, "x")] }));
-  const server = serveHere(["--no-session", "--events", "none"], { place });
+  const files = Array.from({ length: 30 }, (_, n) => put({ id: `s${n}`, entries: [said(n, "x")] }));
+  const server = serve();
   const seen: string[] = [];
   let cursor: string | undefined;
   for (let page = 0; ; page++) {
@@ -255,9 +215,9 @@ test("pages hold together while sessions come, go and move", async () => {
     expect(reply.total).toBe(30 + page - (page > 1 ? 1 : 0));
     cursor = reply.nextCursor;
     if (cursor === undefined) break;
-    put(place, { id: `new${page}`, entries: [said(59, "x")] });
+    put({ id: `new${page}`, entries: [said(59, "x")] });
     // The one that the cursor stands on goes away.
-    if (page === 1) unlinkSync(files[29 - 13]);
+    if (page === 1) fs.unlinkSync(files[29 - 13]);
   }
   expect(seen).toEqual(files.map((_, n) => `s${29 - n}`));
   for (const bad of ["", "nonsense", "WyJjcmVhdGVkIiwxLCJ4Il0="]) {
@@ -269,46 +229,36 @@ test("pages hold together while sessions come, go and move", async () => {
 });
 
 test("a page ends early where the host takes only so much", async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 20; n++) put(place, { id: `s${n}`, entries: [said(n, "long ".repeat(60))] });
-  const server = serveHere(["--no-session", "--events", "none"], { place });
+  for (let n = 0; n < 20; n++) put({ id: `s${n}`, entries: [said(n, "long ".repeat(60))] });
+  const server = serve();
   await server.result("initialize", { maxReplyBytes: 3000 });
-  const seen: string[] = [];
-  let cursor: string | undefined;
-  do {
-    const reply = await server.result("list_sessions", { cursor });
-    expect(reply.sessions.length).toBeGreaterThan(0);
-    seen.push(...ids(reply));
-    cursor = reply.nextCursor;
-  } while (cursor !== undefined);
-  expect(seen).toHaveLength(20);
+  expect(await everyPage(server, "list_sessions", {}, "sessions")).toHaveLength(20);
+  expect((await server.result("list_sessions", {})).sessions.length).toBeLessThan(20);
 });
 
 test("what is no session, cannot be read or is damaged does not stand in the way", async () => {
-  const place = temporaryPlace();
-  const good = put(place, { id: "good", entries: [said(1, "x")] });
+  const good = put({ id: "good", entries: [said(1, "x")] });
   const folder = join(good, "..");
-  writeFileSync(join(folder, "empty.jsonl"), "");
-  writeFileSync(join(folder, "text.jsonl"), "hello\nworld\n");
-  writeFileSync(join(folder, "binary.jsonl"), Buffer.from([0, 255, 10, 0, 10]));
-  writeFileSync(join(folder, ".hidden.jsonl"), "x");
-  writeFileSync(join(folder, "backup.jsonl.v1.bak"), sessionText({ id: "backup" }, []));
-  mkdirSync(join(folder, "folder.jsonl"));
-  symlinkSync("loop.jsonl", join(folder, "loop.jsonl"));
-  chmodSync(put(place, { id: "closed", entries: [] }), 0);
-  const torn = put(place, { id: "torn", entries: [said(2, "first"), said(3, "second")] });
-  appendFileSync(torn, '{"type":"message","id":"0000');
-  const damaged = put(place, { id: "damaged", entries: [said(4, "first")] });
-  appendFileSync(damaged, `\0\0\0\n[]\n1\n{"type":"message","message":null}\n${JSON.stringify(said(5, "last"))}`);
-  copyFileSync(fileURLToPath(new URL("../../examples/old-v1.jsonl", import.meta.url)), join(folder, "v1.jsonl"));
-  const reply = await list(place);
+  fs.writeFileSync(join(folder, "empty.jsonl"), "");
+  fs.writeFileSync(join(folder, "text.jsonl"), "hello\nworld\n");
+  fs.writeFileSync(join(folder, "binary.jsonl"), Buffer.from([0, 255, 10, 0, 10]));
+  fs.writeFileSync(join(folder, ".hidden.jsonl"), "x");
+  fs.writeFileSync(join(folder, "backup.jsonl.v1.bak"), sessionText({ id: "backup" }, []));
+  fs.mkdirSync(join(folder, "folder.jsonl"));
+  fs.symlinkSync("loop.jsonl", join(folder, "loop.jsonl"));
+  fs.chmodSync(put({ id: "closed", entries: [] }), 0);
+  const torn = put({ id: "torn", entries: [said(2, "first"), said(3, "second")] });
+  fs.appendFileSync(torn, '{"type":"message","id":"0000');
+  const damaged = put({ id: "damaged", entries: [said(4, "first")] });
+  fs.appendFileSync(damaged, `\0\0\0\n[]\n1\n{"type":"message","message":null}\n${JSON.stringify(said(5, "last"))}`);
+  fs.copyFileSync(fileURLToPath(new URL("../../examples/old-v1.jsonl", import.meta.url)), join(folder, "v1.jsonl"));
+  const reply = await list();
   expect(ids(reply).filter((id) => !/-/.test(id))).toEqual(["damaged", "torn", "good"]);
   expect(reply.sessions.find(({ sessionId }: Json) => sessionId === "damaged")).toMatchObject({ messageCount: 3 });
   expect(reply.total).toBe(4);
 });
 
 test("sees what this server has just appended, and a flat folder", async () => {
-  const place = temporaryPlace();
   const folder = join(place.home, "flat");
   const server = serveHere(["--session-dir", folder, "--events", "none"], { place });
   expect((await server.result("list_sessions")).total).toBe(0);
@@ -322,10 +272,9 @@ test("sees what this server has just appended, and a flat folder", async () => {
 });
 
 test("streams the sessions of a cold build that fit, as they are read", async () => {
-  const place = temporaryPlace();
   for (let n = 0; n < 250; n++)
-    put(place, { id: `s${n}`, cwd: `/home/me/${n % 2}`, entries: [said(n % 60, "x".repeat(900))] });
-  const server = serveHere(["--no-session", "--events", "none"], { place });
+    put({ id: `s${n}`, cwd: `/home/me/${n % 2}`, entries: [said(n % 60, "x".repeat(900))] });
+  const server = serve();
   await server.result("initialize", { maxReplyBytes: 4096 });
   const { total } = await server.result("list_sessions", {
     _meta: { progressToken: 1 },
@@ -342,9 +291,8 @@ test("streams the sessions of a cold build that fit, as they are read", async ()
 });
 
 test("tells how far a cold build is, to those who ask, in either dialect", async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 250; n++) put(place, { id: `s${n}`, entries: [said(n % 60, "x")] });
-  const server = serveHere(["--no-session", "--events", "none"], { place });
+  for (let n = 0; n < 250; n++) put({ id: `s${n}`, entries: [said(n % 60, "x")] });
+  const server = serve();
   await server.result("list_sessions", { _meta: { progressToken: "mine" }, limit: 1 });
   const told = server.events.filter(({ method }) => method === "$/progress");
   expect(told.length).toBeGreaterThan(10);
@@ -359,16 +307,15 @@ test("tells how far a cold build is, to those who ask, in either dialect", async
   await server.result("list_sessions", { _meta: { progressToken: "mine" } });
   expect(server.events).toEqual([]);
   const other = temporaryPlace();
-  for (let n = 0; n < 5; n++) put(other, { id: `s${n}`, entries: [said(n, "x")] });
+  for (let n = 0; n < 5; n++) put({ id: `s${n}`, entries: [said(n, "x")] }, other);
   const pi = serveHere(["--no-session", "--mode", "rpc"], { place: other });
   expect((await pi.command("list_sessions", { _meta: { progressToken: 7 } })).data.total).toBe(5);
   expect(pi.events.at(-1)).toEqual({ type: "progress", token: 7, done: 5, total: 5 });
 });
 
 test("a list does not hold up the session", async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 100; n++) put(place, { id: `s${n}`, entries: [said(n % 60, "x".repeat(20_000))] });
-  const server = serveHere(["--no-session", "--events", "none"], { place });
+  for (let n = 0; n < 100; n++) put({ id: `s${n}`, entries: [said(n % 60, "x".repeat(20_000))] });
+  const server = serve();
   server.send(
     { jsonrpc: "2.0", id: "list", method: "list_sessions" },
     { jsonrpc: "2.0", id: "state", method: "get_state" },
@@ -377,69 +324,47 @@ test("a list does not hold up the session", async () => {
   expect((await server.next()).id).toBe("list");
 });
 
-test("--continue opens the directory's session that was changed last, whatever the list's order", async () => {
-  const place = temporaryPlace();
-  const folder = `--${place.cwd.slice(1).replaceAll("/", "-")}--`;
-  const files = [30, 50, 40].map((n) =>
-    put(place, {
-      id: `at${n}`,
-      cwd: place.cwd,
-      folder,
-      entries: [said(n, "x"), { type: "custom", id: "c", parentId: null, customType: "x", data: "y".repeat(n * 3000) }],
-    }),
-  );
-  put(place, { id: "other", cwd: `${place.cwd}-other`, folder, entries: [said(59, "x")] });
-  for (const [i, seconds] of [2, 1, 3].entries()) utimesSync(files[i], seconds, seconds);
-  const server = serveHere(["--continue", "--events", "none"], { place });
-  expect(await server.result("get_state")).toMatchObject({ sessionId: "at40", sessionFile: files[2] });
-  expect(ids(await server.result("list_sessions", { cwd: place.cwd }))).toEqual(["at50", "at40", "at30"]);
-});
-
 test("the program says nothing on stderr, and answers the same where there is no SQLite", SYSTEM, async () => {
-  const place = temporaryPlace();
-  for (let n = 0; n < 20; n++) put(place, { id: `s${n}`, entries: [said(n, `word${n % 3} x`)] });
+  for (let n = 0; n < 20; n++) put({ id: `s${n}`, entries: [said(n, `word${n % 3} x`)] });
   const ask = [
     { jsonrpc: "2.0", id: 1, method: "list_sessions" },
     { jsonrpc: "2.0", id: 2, method: "search_sessions", params: { query: "word1" } },
   ];
   const input = ask.map((request) => `${JSON.stringify(request)}\n`).join("");
-  const args = ["--no-session", "--events", "none"];
-  const { stdout, stderr, status } = await runProgram(input, args, place);
-  expect([stderr, status]).toEqual(["", 0]);
-  // A state folder that is a file takes no catalog.
-  writeFileSync(join(place.home, "file"), "");
-  const variables = { ...place.variables, PI_SESSION_SERVER_STATE_DIR: join(place.home, "file") };
-  const without = await runProgram(input, args, { ...place, variables });
-  expect([without.stderr, without.status]).toEqual(["", 0]);
-  const replies = [stdout, without.stdout].map((text) =>
-    text
+  const answers = async (more: object): Promise<Json[]> => {
+    const { stdout, stderr, status } = await runProgram(input, ARGS, { ...place, ...more });
+    expect([stderr, status]).toEqual(["", 0]);
+    return stdout
       .trim()
       .split("\n")
-      .map((line) => JSON.parse(line)),
-  );
+      .map((line) => JSON.parse(line));
+  };
+  // A state folder that is a file takes no catalog.
+  fs.writeFileSync(join(place.home, "file"), "");
+  const variables = { ...place.variables, PI_SESSION_SERVER_STATE_DIR: join(place.home, "file") };
+  const replies = [await answers({}), await answers({ variables })];
   expect(replies[1][0]).toEqual(replies[0][0]);
-  const entries = replies.map(([, { result }]) => result.hits.map(({ sessionId }: Json) => sessionId).sort());
-  expect(entries[1]).toEqual(entries[0]);
-  expect(entries[0]).toHaveLength(7);
+  const found = replies.map(([, { result }]) => result.hits.map(({ sessionId }: Json) => sessionId).sort());
+  expect(found[1]).toEqual(found[0]);
+  expect(found[0]).toHaveLength(7);
 });
 
 test("quick tells at once what the directory's own folder has, whether or not the catalog knows it", async () => {
-  const place = temporaryPlace();
-  for (let n = 1; n < 6; n++) put(place, { id: `s${n}`, entries: [said(n, `first ${n}`)] });
-  put(place, { id: "another", cwd: "/home/me/app-", entries: [said(9, "of a folder with the same name")] });
-  put(place, { id: "empty" });
-  put(place, { id: "elsewhere", folder: "--elsewhere--", entries: [said(8, "misplaced")] });
+  for (let n = 1; n < 6; n++) put({ id: `s${n}`, entries: [said(n, `first ${n}`)] });
+  put({ id: "another", cwd: "/home/me/app-", entries: [said(9, "of a folder with the same name")] });
+  put({ id: "empty" });
+  put({ id: "elsewhere", folder: "--elsewhere--", entries: [said(8, "misplaced")] });
   const quick = { cwd: "/home/me/app", quick: true };
-  const unknown = await list(place, quick);
+  const unknown = await list(quick);
   expect([ids(unknown), unknown.total, unknown.isPartial]).toEqual([["s5", "s4", "s3", "s2", "s1"], 5, true]);
-  const whole = await list(place, { cwd: "/home/me/app" });
+  const whole = await list({ cwd: "/home/me/app" });
   expect([ids(whole), whole.isPartial]).toEqual([["elsewhere", ...ids(unknown)], undefined]);
-  expect(await list(place, quick)).toEqual(unknown);
-  const file = put(place, { id: "s3", entries: [said(3, "first 3"), said(40, "more")] });
-  utimesSync(file, new Date(minute(50)), new Date(Date.now() + 5000));
-  const newest = await list(place, { ...quick, limit: 1 });
+  expect(await list(quick)).toEqual(unknown);
+  const file = put({ id: "s3", entries: [said(3, "first 3"), said(40, "more")] });
+  fs.utimesSync(file, new Date(minute(50)), new Date(Date.now() + 5000));
+  const newest = await list({ ...quick, limit: 1 });
   expect([ids(newest), newest.sessions[0].messageCount]).toEqual([["s3"], 2]);
-  expect(ids(await list(place, { cwd: "/nowhere", quick: true }))).toEqual([]);
-  const server = serveHere(["--no-session", "--events", "none"], { place });
+  expect(ids(await list({ cwd: "/nowhere", quick: true }))).toEqual([]);
+  const server = serve();
   expect((await server.failure("list_sessions", { quick: true })).code).toBe(-32602);
 });

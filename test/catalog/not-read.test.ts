@@ -18,49 +18,45 @@ test("another agent's database that is none, or has other tables, is named with 
   const database = SQLITE(goose);
   database.exec("CREATE TABLE sessions_v9 (id TEXT)");
   database.close();
-  const list = await runHere(place, ["list", "--agents", "opencode"]);
-  expect([list.status, list.stdout.replace(/\s+/g, " ")]).toEqual([
-    3,
-    expect.stringMatching(/is no SQLite database\./),
-  ]);
-  const unknown = await runHere(place, ["list", "--agents", "goose"]);
-  expect([unknown.status, unknown.stdout.replace(/\s+/g, " ")]).toEqual([
-    0,
-    expect.stringMatching(/tables that this program does not know\. Nothing is wrong with it/),
-  ]);
+  const said = async (...args: string[]): Promise<[number | null, string]> => {
+    const { status, stdout } = await runHere(place, args);
+    return [status, stdout.replace(/\s+/g, " ")];
+  };
+  expect(await said("list", "--agents", "opencode")).toEqual([3, expect.stringMatching(/is no SQLite database\./)]);
+  const unknown = /tables that this program does not know\. Nothing is wrong with it/;
+  expect(await said("list", "--agents", "goose")).toEqual([0, expect.stringMatching(unknown)]);
   const { notRead, ok } = await serveLibrary(place).result("get_health");
   expect(notRead.map(({ path, isDamaged }: Json) => [path, isDamaged])).toEqual([
     [file, true],
     [goose, false],
   ]);
   expect(ok).toBe(false);
-  const doctor = await runHere(place, ["doctor"]);
-  expect([doctor.status, doctor.stdout.replace(/\s+/g, " ")]).toEqual([3, expect.stringMatching(/opencode\.db has/)]);
+  expect(await said("doctor")).toEqual([3, expect.stringMatching(/opencode\.db has/)]);
   writeFileSync(file, "");
   expect((await serveLibrary(place).result("get_health")).ok).toBe(true);
 });
 
 /** Puts a database of each agent in its place. */
 const DATABASES: Record<string, (place: Place) => string> = {
-  opencode(place) {
-    const file = join(place.home, ".local/share/opencode/opencode.db");
-    mkdirSync(dirname(file), { recursive: true });
-    opencodeDatabase(file, [wholeOpencodeExport()], { journal: "DELETE" }).close();
-    return file;
-  },
-  goose(place) {
-    const file = join(place.home, ".local/share/goose/sessions/sessions.db");
-    mkdirSync(dirname(file), { recursive: true });
-    gooseDatabase(file, [wholeGooseExport()], { journal: "DELETE" }).close();
-    return file;
-  },
-  pirust(place) {
-    const file = join(rootOf(place), "--home-me--", "x.sqlite");
-    mkdirSync(dirname(file), { recursive: true });
-    rustDatabase(file, headerText(), chain(40), { journal: "DELETE" }).close();
-    return file;
-  },
+  opencode: (place) =>
+    made(join(place.home, ".local/share/opencode/opencode.db"), (file) =>
+      opencodeDatabase(file, [wholeOpencodeExport()], { journal: "DELETE" }),
+    ),
+  goose: (place) =>
+    made(join(place.home, ".local/share/goose/sessions/sessions.db"), (file) =>
+      gooseDatabase(file, [wholeGooseExport()], { journal: "DELETE" }),
+    ),
+  pirust: (place) =>
+    made(join(rootOf(place), "--home-me--", "x.sqlite"), (file) =>
+      rustDatabase(file, headerText(), chain(40), { journal: "DELETE" }),
+    ),
 };
+
+function made(file: string, make: (file: string) => ReturnType<typeof SQLITE>): string {
+  mkdirSync(dirname(file), { recursive: true });
+  make(file).close();
+  return file;
+}
 
 const SIZE = 4096;
 const DAMAGES: Record<string, (whole: Buffer) => Buffer> = {

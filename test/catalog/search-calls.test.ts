@@ -3,7 +3,7 @@
 import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../support/drafts.ts";
-import { chain, put, serverOn, VARIANTS } from "../support/searching.ts";
+import { chain, everyPage, put, serverOn, VARIANTS } from "../support/searching.ts";
 import { type Json, temporaryPlace } from "../support/server.ts";
 
 /** An assistant's message with these calls, each a name and its arguments. */
@@ -41,59 +41,43 @@ describe.each(VARIANTS)("%s", (variant) => {
     command("npm run migrate -- --dry", "dry run"),
   );
 
-  test("calls are found where they are asked for, each by itself, and are in no search without it", async () => {
-    const server = serverOn(variant, { a: work });
-    const said = ["assistant -: The migrate script is done.", "user -: please migrate the store"];
-    const calls = [
-      "toolCall bash: npm run migrate",
-      "toolCall bash: npm run migrate -- --dry",
-      "toolCall edit: migrate",
-    ];
-    expect(await lines(server, { query: "migrate" })).toEqual(said);
-    expect(await lines(server, { query: "migrate", in: ["toolCall"] })).toEqual(calls);
-    expect(await lines(server, { query: "migrate", in: ["user", "assistant", "toolCall"] })).toEqual([
-      said[0],
-      ...calls,
-      said[1],
-    ]);
-    expect(await lines(server, { query: "npm src/cli.ts", in: ["toolCall"] })).toEqual([]);
-    expect(await lines(server, { query: '"npm run migrate"', in: ["toolCall"], role: "assistant" })).toEqual([
-      calls[0],
-    ]);
-    expect(await lines(server, { query: "migrate", in: ["user"] })).toEqual([said[1]]);
+  const [SPOKEN, SAID] = ["assistant -: The migrate script is done.", "user -: please migrate the store"];
+  const [RUN, DRY, EDIT] = ["npm run migrate", "npm run migrate -- --dry", "migrate"].map(
+    (line, n) => `toolCall ${n < 2 ? "bash" : "edit"}: ${line}`,
+  );
+  const OWN = "bashExecution bash: npm run migrate -- --dry";
+  const GAVE = "toolResult bash: migrated 3 tables";
+  const ALL_EDITS = ["toolCall edit: /home/me/a/src/store.ts", "toolCall edit: src/cli.ts", "toolResult edit: done"];
+
+  test.each<[object, string[]]>([
+    // Calls are found where they are asked for, each by itself, and are in no search without it.
+    [{ query: "migrate" }, [SPOKEN, SAID]],
+    [{ query: "migrate", in: ["toolCall"] }, [RUN, DRY, EDIT]],
+    [{ query: "migrate", in: ["user", "assistant", "toolCall"] }, [SPOKEN, RUN, DRY, EDIT, SAID]],
+    [{ query: "npm src/cli.ts", in: ["toolCall"] }, []],
+    [{ query: '"npm run migrate"', in: ["toolCall"], role: "assistant" }, [RUN]],
+    [{ query: "migrate", in: ["user"] }, [SAID]],
     // A command of the user is one hit, with its output or without.
-    expect(await lines(server, { query: "dry", in: ["toolCall", "bashExecution"] })).toEqual([
-      "bashExecution bash: npm run migrate -- --dry",
-    ]);
-    expect(await lines(server, { query: "move", in: ["user"], includeToolResults: true })).toEqual([]);
-    expect(await lines(server, { query: "tables", in: ["user"], includeToolResults: true })).toEqual([
-      "toolResult bash: migrated 3 tables",
-    ]);
+    [{ query: "dry", in: ["toolCall", "bashExecution"] }, [OWN]],
+    [{ query: "move", in: ["user"], includeToolResults: true }, []],
+    [{ query: "tables", in: ["user"], includeToolResults: true }, [GAVE]],
+    // A tool is asked for with its results, in any case, and several are.
+    [{ query: "migrat", tool: "Bash" }, [OWN, RUN, GAVE]],
+    [{ query: "migrate", tool: "bash", in: ["toolCall"] }, [RUN, DRY]],
+    [{ tool: "edit" }, ALL_EDITS],
+    [{ tool: ["read", "no such"], query: "" }, ["toolCall read: src/store.ts"]],
+    [{ tool: "bas" }, []],
+    [{ query: "migrate", tool: "bash", since: "1970-01-01T00:00:02Z", until: "1970-01-02" }, [RUN]],
+    [{ query: "", in: ["toolCall"] }, []],
+  ])("%j", async (params, found) => {
+    expect(await lines(serverOn(variant, { a: work }), params)).toEqual(found);
   });
 
-  test("a tool is asked for with its results, in any case, and several are", async () => {
-    const server = serverOn(variant, { a: work });
-    const ran = ["bashExecution bash: npm run migrate -- --dry", "toolCall bash: npm run migrate"];
-    expect(await lines(server, { query: "migrat", tool: "Bash" })).toEqual([
-      ...ran,
-      "toolResult bash: migrated 3 tables",
+  test("a thousand tools are asked for", async () => {
+    const tool = Array.from({ length: 1000 }, (_, i) => `tool ${i}`);
+    expect(await lines(serverOn(variant, { a: work }), { tool: [...tool, "read"] })).toEqual([
+      "toolCall read: src/store.ts",
     ]);
-    expect(await lines(server, { query: "migrate", tool: "bash", in: ["toolCall"] })).toEqual([
-      ran[1],
-      "toolCall bash: npm run migrate -- --dry",
-    ]);
-    expect(await lines(server, { tool: "edit" })).toEqual([
-      "toolCall edit: /home/me/a/src/store.ts",
-      "toolCall edit: src/cli.ts",
-      "toolResult edit: done",
-    ]);
-    expect(await lines(server, { tool: ["read", "no such"], query: "" })).toEqual(["toolCall read: src/store.ts"]);
-    const many = Array.from({ length: 1000 }, (_, i) => `tool ${i}`);
-    expect(await lines(server, { tool: [...many, "read"], query: "" })).toEqual(["toolCall read: src/store.ts"]);
-    expect(await lines(server, { tool: "bas" })).toEqual([]);
-    expect(
-      await lines(server, { query: "migrate", tool: "bash", since: "1970-01-01T00:00:02Z", until: "1970-01-02" }),
-    ).toEqual(["toolCall bash: npm run migrate"]);
   });
 
   test("a file is asked for by its path or the end of it", async () => {
@@ -114,11 +98,8 @@ describe.each(VARIANTS)("%s", (variant) => {
     const ids = ["0000000a-1111", "0000000a-1122", "0000000b"];
     for (const id of ids) put(place, id, work);
     const server = serverOn(variant, {}, place);
-    const { hits } = await server.result("search_sessions", {
-      query: '"run migrate"',
-      in: ["toolCall"],
-      role: "assistant",
-    });
+    const request = { query: '"run migrate"', in: ["toolCall"], role: "assistant" };
+    const { hits } = await server.result("search_sessions", request);
     expect(hits.map(({ shortId }: Json) => shortId).sort()).toEqual(["0000000a-111", "0000000a-112", "0000000b"]);
     expect(hits.find(({ sessionId }: Json) => sessionId === ids[2])).toMatchObject({
       role: "assistant",
@@ -152,13 +133,8 @@ describe.each(VARIANTS)("%s", (variant) => {
       ),
     );
     const server = serverOn(variant, { a: entries.slice(0, 15), b: entries.slice(15) });
-    const seen: string[] = [];
-    let cursor: string | undefined;
-    do {
-      const page = await server.result("search_sessions", { tool: "bash", limit: 7, cursor });
-      seen.push(...page.hits.map(({ line }: Json) => line));
-      cursor = page.nextCursor;
-    } while (cursor !== undefined);
+    const hits = await everyPage(server, "search_sessions", { tool: "bash", limit: 7 }, "hits");
+    const seen = hits.map(({ line }) => line);
     expect(seen).toHaveLength(60);
     expect(new Set(seen).size).toBe(60);
   });
@@ -192,14 +168,8 @@ describe.each(VARIANTS)("%s", (variant) => {
     ];
     const bad: unknown[] = [null, 5, true, [], {}, [[[]]], "{", ""];
     const tools = ["\0", "\ud800", "t".repeat(1 << 18), "'\"; DROP TABLE said", ""];
-    const file = put(
-      place,
-      "a",
-      chain(
-        ...[...odd, ...bad].map((args) => calling(["bash", args])),
-        calling(...tools.map((name): [string, unknown] => [name, {}])),
-      ),
-    );
+    const calls = [...odd, ...bad].map((args) => calling(["bash", args]));
+    const file = put(place, "a", chain(...calls, calling(...tools.map((name): [string, unknown] => [name, {}]))));
     const deep = `${"[".repeat(20_000)}"needle 6"${"]".repeat(20_000)}`;
     writeFileSync(file, readFileSync(file, "utf8").replace('"DEEP"', deep));
     const server = serverOn(variant, {}, place);
@@ -216,35 +186,25 @@ describe.each(VARIANTS)("%s", (variant) => {
       expect(await lines(server, { tool }), tool.slice(0, 9)).toHaveLength(1);
   });
 
-  test("what cannot be asked is refused", async () => {
-    const server = serverOn(variant, { a: work });
-    for (const params of [
-      {},
-      { in: ["toolCall"] },
-      { query: "x", in: [] },
-      { query: "x", in: ["calls"] },
-      { tool: "" },
-      { file: "" },
-      { tool: [] },
-    ])
-      expect((await server.failure("search_sessions", params)).code, JSON.stringify(params)).toBe(-32602);
-    expect(await lines(server, { query: "", in: ["toolCall"] })).toEqual([]);
+  test.each([
+    {},
+    { in: ["toolCall"] },
+    { query: "x", in: [] },
+    { query: "x", in: ["calls"] },
+    { tool: "" },
+    { file: "" },
+    { tool: [] },
+  ])("%j cannot be asked", async (params) => {
+    expect((await serverOn(variant, { a: work }).failure("search_sessions", params)).code).toBe(-32602);
   });
 });
 
-test("a session that is no plain file has the same calls", async () => {
-  for (const variant of VARIANTS) {
-    const place = temporaryPlace();
-    const file = put(
-      place,
-      "a",
-      chain(user("x"), calling(["bash", { command: "npm run migrate" }], ["edit", { path: "a.ts" }])),
-    );
-    writeFileSync(file, `{"type":"message","id":"0000\n`, { flag: "a" });
-    const server = serverOn(variant, {}, place);
-    const { hits } = await server.result("search_sessions", { file: "a.ts" });
-    expect(hits).toMatchObject([{ tool: "edit", line: "a.ts", entryId: expect.any(String) }]);
-  }
+test.each(VARIANTS)("a session that is no plain file has the same calls, %s", async (variant) => {
+  const place = temporaryPlace();
+  const calls = calling(["bash", { command: "npm run migrate" }], ["edit", { path: "a.ts" }]);
+  appendFileSync(put(place, "a", chain(user("x"), calls)), `{"type":"message","id":"0000\n`);
+  const { hits } = await serverOn(variant, {}, place).result("search_sessions", { file: "a.ts" });
+  expect(hits).toMatchObject([{ tool: "edit", line: "a.ts", entryId: expect.any(String) }]);
 });
 
 test("params that are longer than any search needs are refused", async () => {

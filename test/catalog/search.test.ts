@@ -9,12 +9,12 @@ import { realDisk } from "../../src/storage/fs/disk.ts";
 import {
   allHits,
   catalogOn,
+  later,
   listed,
   places,
-  randomSession,
+  putRandomSession,
   readCalls,
   readHits,
-  realEnv,
   temporaryLibrary,
   withoutSqlite,
 } from "../support/catalog.ts";
@@ -51,36 +51,14 @@ describe.each(VARIANTS)("%s", (variant) => {
   });
 
   test("finds text in scripts without spaces, from one character on, and in either composition", async () => {
-    const all = [
-      "会议记录在这里",
-      "検索エンジン",
-      "Größe ÄNDERN",
-      "cafe\u0301 au lait",
-      "поиск по тексту",
-      "🦓 zebra",
-      "ΟΔΟΣ",
-      "한국어 검색",
-    ];
+    const all =
+      "会议记录在这里|検索エンジン|Größe ÄNDERN|cafe\u0301 au lait|поиск по тексту|🦓 zebra|ΟΔΟΣ|한국어 검색".split(
+        "|",
+      );
     const server = serverOn(variant, { a: chain(...all.map((text) => user(text))) });
-    const expected: Record<string, number> = {
-      会: 0,
-      议记: 0,
-      会议记录: 0,
-      索: 1,
-      エンジン: 1,
-      größe: 2,
-      ändern: 2,
-      nder: 2,
-      café: 3,
-      af: 3,
-      ПОИСК: 4,
-      екс: 4,
-      "🦓": 5,
-      οδοσ: 6,
-      검색: 7,
-      어: 7,
-    };
-    for (const [query, n] of Object.entries(expected)) expect(await texts(server, query), query).toEqual([all[n]]);
+    const queries = "会 议记 会议记录|索 エンジン|größe ändern nder|café af|ПОИСК екс|🦓|οδοσ|검색 어".split("|");
+    for (const [n, own] of queries.entries())
+      for (const query of own.split(" ")) expect(await texts(server, query), query).toEqual([all[n]]);
     for (const query of ["议会", "会录", "grosse", "é\u0301"]) expect(await texts(server, query), query).toEqual([]);
   });
 
@@ -98,9 +76,7 @@ describe.each(VARIANTS)("%s", (variant) => {
   test("looks at users and assistants, at tools on request, and at one role only if told so", async () => {
     const server = serverOn(variant, {
       a: chain(
-        user("needle user"),
-        assistant("needle assistant"),
-        tool("needle tool"),
+        ...[user("needle user"), assistant("needle assistant"), tool("needle tool")],
         { type: "message", message: { role: "bashExecution", command: "echo needle", output: "bash" } },
         { type: "compaction", summary: "needle", firstKeptEntryId: "x", tokensBefore: 1 },
         { type: "custom", customType: "x", data: "needle" },
@@ -109,19 +85,10 @@ describe.each(VARIANTS)("%s", (variant) => {
     });
     const said = ["needle assistant", "needle user"];
     expect(await texts(server, "needle")).toEqual(said);
-    expect(await texts(server, "needle", { includeToolResults: true })).toEqual([
-      "echo needle bash",
-      ...said.slice(0, 1),
-      "needle tool",
-      said[1],
-    ]);
-    for (const [role, found] of [
-      ["user", "needle user"],
-      ["assistant", "needle assistant"],
-      ["toolResult", "needle tool"],
-      ["bashExecution", "echo needle bash"],
-    ])
-      expect(await texts(server, "needle", { role })).toEqual([found]);
+    const all = await texts(server, "needle", { includeToolResults: true });
+    expect(all).toEqual(["echo needle bash", said[0], "needle tool", said[1]]);
+    const roles = { user: said[1], assistant: said[0], toolResult: "needle tool", bashExecution: "echo needle bash" };
+    for (const [role, found] of Object.entries(roles)) expect(await texts(server, "needle", { role })).toEqual([found]);
   });
 
   test("keeps to a working directory and a time", async () => {
@@ -130,13 +97,15 @@ describe.each(VARIANTS)("%s", (variant) => {
       return { type: "message", message: { ...message, timestamp: Date.UTC(2026, 0, 1, 0, minute) } };
     };
     const server = serverOn(variant, { a: chain(at("needle 1", 1), at("needle 2", 2)), b: chain(at("needle 3", 3)) });
-    expect(await texts(server, "needle", { cwd: "/home/me/a" })).toEqual(["needle 1", "needle 2"]);
-    expect(await texts(server, "needle", { cwd: "/home/me" })).toEqual([]);
-    expect(await texts(server, "needle", { since: "2026-01-01T00:02:00Z" })).toEqual(["needle 2", "needle 3"]);
-    expect(await texts(server, "needle", { until: "2026-01-01T00:02:00Z" })).toEqual(["needle 1", "needle 2"]);
-    expect(await texts(server, "needle", { since: "2026-01-01T00:02:00Z", until: "2026-01-01T00:02:00Z" })).toEqual([
-      "needle 2",
-    ]);
+    const [since, until] = ["2026-01-01T00:02:00Z", "2026-01-01T00:02:00Z"];
+    for (const [more, found] of [
+      [{ cwd: "/home/me/a" }, [1, 2]],
+      [{ cwd: "/home/me" }, []],
+      [{ since }, [2, 3]],
+      [{ until }, [1, 2]],
+      [{ since, until }, [2]],
+    ] as const)
+      expect(await texts(server, "needle", more)).toEqual(found.map((n) => `needle ${n}`));
   });
 
   test("finds every branch, and says which entries are on the active path", async () => {
@@ -151,65 +120,46 @@ describe.each(VARIANTS)("%s", (variant) => {
       const { hits } = await server.result("search_sessions", { query: "needle" });
       return Object.fromEntries(hits.map(({ entryId, onActivePath }: Json) => [entryId.at(-1), onActivePath]).sort());
     };
+    const branch = (entryId: string | null) => server.result("branch", { entryId });
     expect(await active()).toEqual({ 1: true, 2: false, 3: true });
     await server.result("switch_session", { sessionId: "a" });
-    await server.result("branch", { entryId: "00000002" });
+    await branch("00000002");
     expect(await active()).toEqual({ 1: true, 2: true, 3: false });
-    await server.result("branch", { entryId: null });
+    await branch(null);
     expect(await active()).toEqual({ 1: false, 2: false, 3: false });
-    await server.result("branch", { entryId: "00000001" });
+    await branch("00000001");
     await server.result("append", { entries: [user("needle new", { id: "00000004" })] });
     expect(await active()).toEqual({ 1: true, 2: false, 3: false, 4: true });
   });
 
   test("a position that is only recorded in the state folder counts after the session was left", async () => {
     const place = temporaryPlace();
-    const server = serverOn(
-      variant,
-      { a: chain(user("needle 1", { id: "0000000a" }), assistant("needle 2", { id: "0000000b" })) },
-      place,
-    );
+    const entries = chain(user("needle 1", { id: "0000000a" }), assistant("needle 2", { id: "0000000b" }));
+    const server = serverOn(variant, { a: entries }, place);
     await server.result("switch_session", { sessionId: "a" });
     await server.result("branch", { entryId: "0000000a" });
-    const other = serveHere(["--no-session", "--events", "none"], { place });
-    const { hits } = await other.result("search_sessions", { query: "needle" });
-    expect(hits.map(({ entryId, onActivePath }: Json) => [entryId, onActivePath]).sort()).toEqual([
-      ["0000000a", true],
-      ["0000000b", false],
-    ]);
+    const { hits } = await serveHere(["--no-session", "--events", "none"], { place }).result("search_sessions", {
+      query: "needle",
+    });
+    const active = hits.filter(({ onActivePath }: Json) => onActivePath);
+    expect([hits.length, active.map(({ entryId }: Json) => entryId)]).toEqual([2, ["0000000a"]]);
   });
 
   test("names entries as the session does when it is open: version 1, missing and repeated ids", async () => {
     const place = temporaryPlace();
-    const file = put(
-      place,
-      "odd",
-      chain(
-        user("needle 1", { id: "00000001" }),
-        user("needle 2", { id: "00000001" }),
-        user("needle 3", { id: undefined }),
-        user("needle 4", { id: "custom-id" }),
-      ),
-    );
-    appendFileSync(
-      file,
-      `{"type":"message","id":"0000${JSON.stringify({ ...user("needle 5"), id: "00000005", parentId: null })}\n`,
-    );
+    const ids = ["00000001", "00000001", undefined, "custom-id"];
+    const file = put(place, "odd", chain(...ids.map((id, n) => user(`needle ${n + 1}`, { id }))));
+    const fifth = JSON.stringify({ ...user("needle 5"), id: "00000005", parentId: null });
+    appendFileSync(file, `{"type":"message","id":"0000${fifth}\n`);
     const v1 = readFileSync(fileURLToPath(new URL("../../examples/old-v1.jsonl", import.meta.url)), "utf8");
-    const [header, ...rest] = v1
-      .trim()
-      .split("\n")
-      .map((line) => JSON.parse(line));
-    const asked = rest.find(({ message }: Json) => message?.role === "user").message;
+    const asked = JSON.parse(v1.split("\n").find((line) => line.includes('"role":"user"')) as string).message;
     const text = typeof asked.content === "string" ? asked.content : asked.content[0].text;
-    writeFileSync(join(file, "..", `old_${header.id}.jsonl`), v1);
+    writeFileSync(join(file, "..", "old_v1.jsonl"), v1);
     const server = serverOn(variant, {}, place);
-    const found = [
-      ...(await server.result("search_sessions", { query: "needle" })).hits,
-      ...(await server.result("search_sessions", { query: `"${text.slice(0, 20)}"` })).hits,
-    ];
-    expect(found.length).toBeGreaterThan(4);
-    for (const { sessionPath, entryId, snippet } of found) {
+    const hitsOf = async (query: string) => (await server.result("search_sessions", { query })).hits;
+    const found = [await hitsOf("needle"), await hitsOf(`"${text.slice(0, 20)}"`)];
+    expect([found.flat().length > 4, found[1].length > 0]).toEqual([true, true]);
+    for (const { sessionPath, entryId, snippet } of found.flat()) {
       await server.result("switch_session", { sessionPath });
       const { entry } = await server.result("get_entry", { entryId });
       expect(JSON.stringify(entry.message.content)).toContain(snippet.slice(0, 15));
@@ -220,11 +170,8 @@ describe.each(VARIANTS)("%s", (variant) => {
     const place = temporaryPlace();
     const entries = (n: number): Json[] =>
       chain(...Array.from({ length: 9 }, (_, i) => user(`needle ${n}.${i} ${"filler ".repeat(i)}`)));
-    const server = serverOn(
-      variant,
-      Object.fromEntries(Array.from({ length: 15 }, (_, n) => [`s${n}`, entries(n)])),
-      place,
-    );
+    for (let n = 0; n < 15; n++) put(place, `s${n}`, entries(n));
+    const server = serverOn(variant, {}, place);
     const seen: string[] = [];
     let cursor: string | undefined;
     for (let page = 0; ; page++) {
@@ -267,21 +214,16 @@ test("a cursor of the index with a place that is none has expired", async () => 
 });
 
 test("what fits best comes first", async () => {
-  const server = serverOn("by the index", {
-    a: chain(
-      user(`the cat, somewhere in a long text ${"and other words ".repeat(200)} and a dog`),
-      user("a category of dogma"),
-      user("cat dog"),
-      user(`cat ${"word ".repeat(20)} dog`),
-    ),
-  });
-  const { hits } = await server.result("search_sessions", { query: "cat dog" });
-  expect(hits.map(({ snippet }: Json) => snippet.slice(0, 9))).toEqual([
+  const texts = [
+    `the cat, somewhere in a long text ${"and other words ".repeat(200)} and a dog`,
+    "a category of dogma",
     "cat dog",
-    "cat word ",
-    "the cat, ",
-    "a categor",
-  ]);
+    `cat ${"word ".repeat(20)} dog`,
+  ];
+  const server = serverOn("by the index", { a: chain(...texts.map((text) => user(text))) });
+  const { hits } = await server.result("search_sessions", { query: "cat dog" });
+  const begun = hits.map(({ snippet }: Json) => snippet.slice(0, 9));
+  expect(begun).toEqual(["cat dog", "cat word ", "the cat, ", "a categor"]);
 });
 
 for (const [count, tier] of [
@@ -291,36 +233,17 @@ for (const [count, tier] of [
   test(`the index and reading give the same hits, in ${count} sessions`, tier, async () => {
     await forSeedsAsync(1, async (random) => {
       const library = temporaryLibrary();
-      for (let n = 0; n < count; n++) {
-        const folder = join(library.root, `--p${n % 3}--`);
-        mkdirSync(folder, { recursive: true });
-        const { id, text } = randomSession(random, "/p");
-        writeFileSync(join(folder, `2026_${id}.jsonl`), text);
-      }
+      for (let n = 0; n < count; n++) putRandomSession(random, join(library.root, `--p${n % 3}--`), "/p");
       const [indexed, reading] = [catalogOn(library), catalogOn(library, withoutSqlite)];
-      for (const query of [
-        "token",
-        "er",
-        "e",
-        "getuser header",
-        "录",
-        "会议 error",
-        "läuft",
-        "zeb xy",
-        "session token",
-        "арр",
-        "поиск",
-        "tokencache",
-      ]) {
+      const said = "token|er|e|getuser header|录|会议 error|läuft|zeb xy|session token|арр|поиск|tokencache";
+      for (const query of said.split("|")) {
         const limit = 1 + random.int(20);
         const expected = readHits(library.root, query.split(" "));
         const found = await allHits(indexed, { query, limit });
         expect(places(found), query).toEqual(expected);
         expect(places(await allHits(reading, { query, limit })), query).toEqual(expected);
-        const tools = await allHits(indexed, { query, limit, toolResults: true });
-        expect(places(tools), query).toEqual(
-          readHits(library.root, query.split(" "), ["user", "assistant", "toolResult"]),
-        );
+        const withTools = readHits(library.root, query.split(" "), ["user", "assistant", "toolResult"]);
+        expect(places(await allHits(indexed, { query, limit, toolResults: true })), query).toEqual(withTools);
       }
       let seen = 0;
       for (const query of ["token", "er", "录", "getuser header", ""]) {
@@ -328,13 +251,8 @@ for (const [count, tier] of [
         // Without words, something else must be asked for.
         for (const more of query === "" ? ways : [{}, ...ways]) {
           const { tool, file } = more as { tool?: string; file?: string };
-          const request = {
-            query,
-            limit: 20,
-            parts: ["toolCall"] as const,
-            tools: tool === undefined ? tool : [tool],
-            file,
-          };
+          const tools = tool === undefined ? tool : [tool];
+          const request = { query, limit: 20, parts: ["toolCall"] as const, tools, file };
           const calls = readCalls(library.root, query.split(" "), more);
           expect(places(await allHits(indexed, request)), query).toEqual(calls);
           expect(places(await allHits(reading, request)), query).toEqual(calls);
@@ -362,9 +280,7 @@ test("what was said is indexed after a list, before anybody searches", async () 
       return realDisk.openRead(path);
     },
   };
-  // What changed just now is read again, so it is later here.
-  const env = { ...realEnv, now: () => Date.now() + 1000 };
-  const catalog = catalogOn(library, { disk, env, indexAhead: true });
+  const catalog = catalogOn(library, { disk, env: later, indexAhead: true });
   expect((await listed(catalog)).length).toBe(30);
   opened = [];
   await new Promise<void>((resolve) => {
@@ -392,15 +308,11 @@ test("the first search reports one count of the bytes of the files, which does n
   const server = serveLibrary(place);
   const parts = ["user", "assistant", "toolCall", "toolResult"];
   await server.result("search_sessions", { query: "x", in: parts, _meta: { progressToken: 1 } });
-  const told = server.events
-    .filter(({ method }: Json) => method === "$/progress")
-    .map(({ params }: Json) => params.value as Json);
+  const told: Json[] = server.events.flatMap(({ method, params }) => (method === "$/progress" ? [params.value] : []));
   const all = sizes.reduce((sum, size) => sum + size, 0);
   expect(told.length).toBeGreaterThan(1);
-  expect(told.map(({ done }: Json) => done)).toEqual(
-    told.map(({ done }: Json) => done).sort((a: number, b: number) => a - b),
-  );
-  expect(told.at(-1).done).toBe(told.at(-1).total);
-  expect(told.at(-1).total).toBe(all);
+  const done = told.map((value) => value.done);
+  expect(done).toEqual([...done].sort((a, b) => a - b));
+  expect(told.at(-1)).toMatchObject({ done: all, total: all });
   expect(told.filter(({ total }: Json) => total > all)).toEqual([]);
 });

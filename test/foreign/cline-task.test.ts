@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { SurveyFacts } from "../../src/core/foreign/survey.ts";
 import { agentPlaces, filesIn, unreadIn } from "../../src/storage/foreign/places.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { diskWithForeign, foreignSessionOn, requireSound, strictContext } from "../support/foreign/checks.ts";
+import { diskWithForeign, drawnContext, foreignSessionOn, requireSound } from "../support/foreign/checks.ts";
 import { ClineWriter, use, wholeClineScreen } from "../support/foreign/cline.ts";
 import { temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
@@ -36,11 +36,14 @@ function diskWith(messages: string, beside: Readonly<Record<string, unknown>>): 
 function seen(disk: Disk): string[] {
   const session = foreignSessionOn(disk, MESSAGES);
   requireSound(session);
-  return strictContext(session).flatMap(({ content }) =>
-    (Array.isArray(content) ? content : [{ text: content }]).flatMap(({ text }) =>
-      typeof text === "string" && !text.startsWith("<environment") ? [text.trim()] : [],
-    ),
-  );
+  const said = drawnContext(session).map((line) => line.replace(/\s*<environment_details>.*$/s, ""));
+  const texts = said.map((line) => line.replace(/^\w+: ?/, "").replace(/ \[t\d+\]$/, ""));
+  return texts.filter((text) => text !== "" && text !== "custom:");
+}
+
+/** What the model sees where this was shown beside the messages. */
+function seenBeside(messages: string, shown: object): string[] {
+  return seen(diskWith(messages, { "ui_messages.json": [shown] }));
 }
 
 const RANGE = [2, 33];
@@ -81,84 +84,64 @@ describe("messages that Cline leaves out are left out of the context", () => {
   });
 
   test("a range that ends behind the last message, or begins there", () => {
-    expect(seen(diskWith(text, { "ui_messages.json": [{ conversationHistoryDeletedRange: [2, 400] }] }))).toEqual([
-      "The task",
-      "Answer 1",
-    ]);
-    expect(seen(diskWith(text, { "ui_messages.json": [{ conversationHistoryDeletedRange: [40, 50] }] }))).toEqual(all);
+    const beside = (range: unknown) => seenBeside(text, { conversationHistoryDeletedRange: range });
+    expect(beside([2, 400])).toEqual(["The task", "Answer 1"]);
+    expect(beside([40, 50])).toEqual(all);
   });
 
-  acrossTiers(test, [[5, 2], ["2", 3], [-1, 3], 7, [2.5, 3]] as const)("what is no range (%j)", (range) => {
-    expect(seen(diskWith(text, { "ui_messages.json": [{ conversationHistoryDeletedRange: range }] }))).toEqual(all);
+  acrossTiers(test, ["[5,2]", '["2",3]', "[-1,3]", "7", "[2.5,3]"])("what is no range (%s)", (range) => {
+    expect(seenBeside(text, { conversationHistoryDeletedRange: JSON.parse(range) })).toEqual(all);
   });
 
   test("texts that Cline sends in the place of others, of which the last counts", () => {
-    const changes = [
-      [
-        1,
-        [
-          0,
-          [
-            [
-              0,
-              [
-                [1, "text", ["[NOTE] first"], []],
-                [2, "text", ["[NOTE] Some of it was removed."], []],
-              ],
-            ],
-          ],
-        ],
-      ],
-      [38, [1, [[0, [[3, "text", ["result 19, shorter"], []]]]]]],
-      [10, [1, [[0, [[3, "text", ["left out anyway"], []]]]]]],
-      ["x", 7],
+    const note = [
+      [1, "text", ["[NOTE] first"], []],
+      [2, "text", ["[NOTE] Some of it was removed."], []],
     ];
+    const changed = (at: number, said: string) => [at, [1, [[0, [[3, "text", [said], []]]]]]];
+    const first = [1, [0, [[0, note]]]];
+    const changes = [first, changed(38, "result 19, shorter"), changed(10, "left out anyway"), ["x", 7]];
     const beside = {
       "ui_messages.json": [{ conversationHistoryDeletedRange: RANGE }],
       "context_history.json": changes,
     };
-    expect(seen(diskWith(text, beside))).toEqual(
-      LEFT.map(
-        (one) => ({ "Answer 1": "[NOTE] Some of it was removed.", "result 19": "result 19, shorter" })[one] ?? one,
-      ),
-    );
+    const said: Record<string, string> = {
+      "Answer 1": "[NOTE] Some of it was removed.",
+      "result 19": "result 19, shorter",
+    };
+    expect(seen(diskWith(text, beside))).toEqual(LEFT.map((one) => said[one] ?? one));
   });
 });
 
 describe("which file of a task is the session", () => {
   const screen = JSON.stringify(wholeClineScreen());
-  const found = (messages: string | undefined, shown: string | undefined): string[] => {
+  const OWN = agentPlaces({ HOME: "/home/me" }).filter(({ folder }) => folder === dirname(FOLDER));
+  const { text } = longTask();
+  const [HISTORY, SHOWN] = ["api_conversation_history.json", "ui_messages.json"];
+  const found = (messages: string | undefined, shown: string | undefined): string => {
     const disk = diskWithForeign("x", "/other");
     if (messages !== undefined) disk.put(MESSAGES, Buffer.from(messages));
-    if (shown !== undefined) disk.put(join(FOLDER, "ui_messages.json"), Buffer.from(shown));
-    const own = agentPlaces({ HOME: "/home/me" }).filter(({ folder }) => folder === dirname(FOLDER));
-    return [...filesIn(disk, own)].map((path) => path.slice(FOLDER.length + 1));
+    if (shown !== undefined) disk.put(join(FOLDER, SHOWN), Buffer.from(shown));
+    return [...filesIn(disk, OWN)].map((path) => path.slice(FOLDER.length + 1)).join();
   };
 
   test.each(["[]", "[ ]\n", "", "null"])("%j in the place of messages does not hide what was shown", (empty) => {
-    expect(found(empty, screen)).toEqual(["ui_messages.json"]);
-    expect(found(empty, undefined)).toEqual(["api_conversation_history.json"]);
-    expect(found(longTask().text, empty)).toEqual(["api_conversation_history.json"]);
-    expect(found(longTask().text, screen)).toEqual(["api_conversation_history.json"]);
-    expect(found(undefined, screen)).toEqual(["ui_messages.json"]);
-    expect(found(empty, empty)).toHaveLength(1);
+    expect([found(empty, screen), found(undefined, screen)]).toEqual([SHOWN, SHOWN]);
+    const withMessages = [found(empty, undefined), found(text, empty), found(text, screen)];
+    expect(withMessages).toEqual([HISTORY, HISTORY, HISTORY]);
+    expect(found(empty, empty)).toMatch(/^[^,]+$/);
   });
 
-  const torn = longTask().text.slice(0, 60);
-
-  test.each(["\0".repeat(300), "[{}]", "[nope", torn])(
-    "%j in the place of messages hides nothing, and is named",
-    (odd) => {
-      expect(found(odd, screen)).toEqual(["ui_messages.json"]);
-      const disk = diskWithForeign(odd, MESSAGES);
-      const own = agentPlaces({ HOME: "/home/me" }).filter(({ folder }) => folder === dirname(FOLDER));
-      expect(unreadIn(disk, own)).toMatchObject([{ path: MESSAGES, agent: "cline", isDamaged: odd !== "[{}]" }]);
-      disk.put(join(FOLDER, "ui_messages.json"), Buffer.from(screen));
-      expect(unreadIn(disk, own)).toEqual([]);
-      disk.put(MESSAGES, Buffer.from("[]"));
-      expect(unreadIn(disk, own)).toEqual([]);
-    },
-  );
+  const ODD = ["\0".repeat(300), "[{}]", "[nope", text.slice(0, 60)];
+  test.each(ODD)("%j in the place of messages hides nothing, and is named", (odd) => {
+    expect(found(odd, screen)).toBe(SHOWN);
+    const disk = diskWithForeign(odd, MESSAGES);
+    expect(unreadIn(disk, OWN)).toMatchObject([{ path: MESSAGES, agent: "cline", isDamaged: odd !== "[{}]" }]);
+    disk.put(join(FOLDER, SHOWN), Buffer.from(screen));
+    expect(unreadIn(disk, OWN)).toEqual([]);
+    disk.put(MESSAGES, Buffer.from("[]"));
+    expect(unreadIn(disk, OWN)).toEqual([]);
+  });
 
   test("no file is read a second time while it stays the same", () => {
     const place = temporaryPlace();
@@ -179,32 +162,28 @@ describe("which file of a task is the session", () => {
         return realDisk.openRead(path, plain);
       },
     };
-    const found = () => [[...filesIn(disk, own)], unreadIn(disk, own)];
-    expect(found()).toEqual([[messages], []]);
+    const now = () => [[...filesIn(disk, own)], unreadIn(disk, own)];
+    expect(now()).toEqual([[messages], []]);
     expect(read.splice(0)).toContain(messages);
-    expect(found()).toEqual([[messages], []]);
-    expect(read).toEqual([]);
+    expect([now(), read]).toEqual([[[messages], []], []]);
     writeFileSync(messages, "[]");
-    expect(found()).toEqual([[join(folder, "ui_messages.json")], []]);
+    expect(now()).toEqual([[join(folder, SHOWN)], []]);
   });
 
   test("messages that are torn behind the first, or begin with a long one, count", () => {
-    expect(found(longTask().text.slice(0, 700), screen)).toEqual(["api_conversation_history.json"]);
     const long = new ClineWriter("cline");
     long.user("x".repeat(100_000));
-    expect(found(long.text, screen)).toEqual(["api_conversation_history.json"]);
+    for (const messages of [text.slice(0, 700), long.text]) expect(found(messages, screen)).toBe(HISTORY);
   });
 
   test("a task in Roo Code's folder is Roo Code's, whatever its file leaves open", () => {
-    const plain = JSON.stringify([
-      { ts: 1784094124598, type: "say", say: "text", text: "Do it" },
-      { ts: 1784094125598, type: "say", say: "text", text: "Done" },
-    ]);
-    const file = FOLDER.replace("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline");
-    const disk = diskWithForeign(plain, `${file}/ui_messages.json`);
-    disk.put(`${FOLDER}/ui_messages.json`, Buffer.from(plain));
-    expect(foreignSessionOn(disk, `${file}/ui_messages.json`).log.foreign?.agent).toBe("roo");
-    expect(foreignSessionOn(disk, `${FOLDER}/ui_messages.json`).log.foreign?.agent).toBe("cline");
+    const said = ["Do it", "Done"].map((text, n) => ({ ts: 1784094124598 + n * 1000, type: "say", say: "text", text }));
+    const folders = [FOLDER, FOLDER.replace("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline")];
+    const agents = folders.map((folder) => {
+      const file = join(folder, SHOWN);
+      return foreignSessionOn(diskWithForeign(JSON.stringify(said), file), file).log.foreign?.agent;
+    });
+    expect(agents).toEqual(["cline", "roo"]);
   });
 
   test("messages without a time are of the time in the task's id; without one, no time is made up for lists", () => {

@@ -1,90 +1,20 @@
-/** Sessions of Cline, by its published contract and the older files, and those of Roo Code and Kilo Code. */
+/** Sessions of Cline and Roo Code: which session a file is, and whose. */
 
 import { expect, test } from "vitest";
-import { translatorOf } from "../../src/core/foreign/translators.ts";
-import {
-  damagedLines,
-  diskWithForeign,
-  entriesOf,
-  fidelityOf,
-  foreignSession,
-  foreignSessionOn,
-  requireSound,
-  strictContext,
-} from "../support/foreign/checks.ts";
-import { wholeClaudeSession } from "../support/foreign/claude.ts";
-import {
-  CLINE_SESSION,
-  ClineWriter,
-  randomClineSession,
-  use,
-  wholeClineScreen,
-  wholeClineSession,
-} from "../support/foreign/cline.ts";
-import { geminiDocumentText, wholeGeminiSession } from "../support/foreign/gemini.ts";
-import { forSeeds } from "../support/random.ts";
-import { acrossTiers, SWEEP } from "../support/tiers.ts";
+import { drawnContext, entriesOf, fidelityOf, foreignSession } from "../support/foreign/checks.ts";
+import { CLINE_SESSION, ClineWriter, wholeClineScreen, wholeClineSession } from "../support/foreign/cline.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const FORMS = ["contract", "cline", "roo"] as const;
 const HISTORY = "/elsewhere/tasks/1784094124598/api_conversation_history.json";
 
-function texts(session: ReturnType<typeof foreignSession>): string[] {
-  return strictContext(session).map((message) => {
-    const { role, content, summary } = message as { role: string; content?: unknown; summary?: string };
-    const blocks = Array.isArray(content) ? content : [{ type: "text", text: content ?? summary }];
-    const said = blocks.map(({ type, text, id, thinking }) =>
-      type === "toolCall" ? `call ${id}` : (text ?? thinking ?? ""),
-    );
-    return `${role}: ${said.join("")}`;
-  });
-}
-
-test.each(FORMS)("%s: every kind of message is counted, and all leaves have a context that providers take", (form) => {
-  const w = wholeClineSession(form);
-  const session = foreignSession(w.text, HISTORY);
-  requireSound(session);
-  const report = fidelityOf(session.log);
-  expect(report.agent).toBe(form === "roo" ? "roo" : "cline");
-  expect(report.records).toBe(w.messages.length + (form === "contract" ? 1 : 0));
-  expect(report.kinds.reduce((sum, { dropped }) => sum + dropped, 0)).toBe(0);
-  expect(report.warnings).toEqual([]);
-  expect(session.log.damage).toEqual([]);
-  if (form !== "contract") expect(session.cwd).toBe("/home/me/project");
-  else expect(entriesOf(session).some(({ customType }) => customType === "cline:system-prompt")).toBe(true);
-  expect(
-    texts(session)
-      .slice(-4)
-      .map((text) => text.slice(0, 20)),
-  ).toEqual(
-    form === "contract"
-      ? ["assistant: call t9", "toolResult: nine", "user: Good", "assistant: Nothing."]
-      : ["toolResult: nine", "user: Good", expect.stringContaining("<environment"), "assistant: Nothing."],
-  );
-});
-
-test.each(FORMS)("%s: what a message says is in one entry, results in one line behind their calls", (form) => {
-  const w = new ClineWriter(form);
-  w.user("Go");
-  w.answer([{ type: "text", text: "I go. " }, use("a"), use("b")]);
-  w.message("user", [
-    { type: "tool_result", tool_use_id: "b", content: "2", is_error: true },
-    { type: "tool_result", tool_use_id: "a", content: "1" },
-  ]);
-  w.answer("Gone.");
-  const session = foreignSession(w.text, HISTORY);
-  requireSound(session);
-  const said = texts(session).filter((text) => !text.includes("<environment"));
-  expect(said).toEqual([
-    "user: Go",
-    "assistant: I go. call acall b",
-    expect.any(String),
-    expect.any(String),
-    "assistant: Gone.",
-  ]);
-  const answer = strictContext(session).find(({ role }) => role === "assistant");
-  if (form !== "roo") expect(answer?.usage).toMatchObject({ totalTokens: 29, cacheRead: 3, cost: { total: 0.13 } });
-  expect(answer?.model).toBe("claude-x");
+test.each(FORMS)("the end of a whole session of %s, and when and with what it began", (form) => {
+  const session = foreignSession(wholeClineSession(form).text, HISTORY);
+  const end = drawnContext(session).filter((line) => !line.includes("<environment_details>"));
+  expect(end.slice(-4)).toEqual(["model: [t9]", "result: nine", "user: Good", "model: Nothing."]);
   expect(entriesOf(session)[form === "contract" ? 2 : 0].timestamp).toMatch(/^2026-07-15T05:00/);
+  const hasPrompt = entriesOf(session).some(({ customType }) => customType === "cline:system-prompt");
+  expect(hasPrompt).toBe(form === "contract");
 });
 
 test("a contract's file names its session, and a subagent's the one that made it", () => {
@@ -93,43 +23,22 @@ test("a contract's file names its session, and a subagent's the one that made it
   w.facts = { ...w.facts, updated_at: "2027-01-01T00:00:00.000Z" };
   expect(foreignSession(w.text).id).toBe(lead.id);
   w.facts = { ...w.facts, agent: "subagent", sessionId: `${CLINE_SESSION}__agent_1` };
-  const disk = diskWithForeign(w.text);
-  expect(foreignSessionOn(disk).id).not.toBe(lead.id);
+  expect(foreignSession(w.text).id).not.toBe(lead.id);
 });
 
 test("a task is told by its folder, or where that is not its own by how it began", () => {
-  const tasks = ["One", "Another"].map((text) => {
+  const [one, another] = ["One", "Another"].map((text) => {
     const w = new ClineWriter("cline");
-    w.user(text);
-    const idAt = (file: string): string => foreignSession(w.text, file).id;
-    const [elsewhere, there] = [idAt("/elsewhere/history.json"), idAt(HISTORY)];
-    w.answer("Yes.");
-    expect([idAt("/elsewhere/history.json"), idAt(HISTORY)]).toEqual([elsewhere, there]);
-    return { elsewhere, there };
+    w.ask(text);
+    const ids = (): string[] => ["/elsewhere/history.json", HISTORY].map((file) => foreignSession(w.text, file).id);
+    const begun = ids();
+    w.reply("Yes.");
+    expect(ids()).toEqual(begun);
+    return begun;
   });
-  expect(tasks[0].elsewhere).not.toBe(tasks[1].elsewhere);
-  expect(tasks[0].there).toBe(tasks[1].there);
-  expect(
-    foreignSession(JSON.stringify(wholeClineScreen()), HISTORY.replace("api_conversation_history", "ui_messages")).id,
-  ).toBe(tasks[0].there);
-});
-
-test("a document that was written anew with more messages has grown", () => {
-  for (const form of FORMS) {
-    const w = new ClineWriter(form);
-    w.user("One");
-    w.answer([use("a")]);
-    w.result("a", "1");
-    const disk = diskWithForeign(w.text, HISTORY);
-    const session = foreignSessionOn(disk, HISTORY);
-    const before = entriesOf(session);
-    w.answer("First.");
-    w.facts = { ...w.facts, updated_at: "2027-01-01T00:00:00.000Z" };
-    disk.put(HISTORY, Buffer.from(w.text));
-    expect(session.log.refresh()).toMatchObject({ kind: "grown" });
-    expect(entriesOf(session).slice(0, before.length)).toEqual(before);
-    session.close();
-  }
+  expect([one[0] === another[0], one[1] === another[1]]).toEqual([false, true]);
+  const shown = HISTORY.replace("api_conversation_history", "ui_messages");
+  expect(foreignSession(JSON.stringify(wholeClineScreen()), shown).id).toBe(one[1]);
 });
 
 acrossTiers(test, FORMS)(
@@ -147,118 +56,17 @@ acrossTiers(test, FORMS)(
   },
 );
 
-test("a summary stands for all before it, and hidden messages leave the task", () => {
-  const w = new ClineWriter("roo");
-  w.user("Make a page");
-  w.answer("Made.");
-  w.message("user", "[Sliding window truncation: 2 messages hidden]", { isTruncationMarker: true, truncationId: "x" });
-  w.user("More");
-  const hidden = texts(foreignSession(w.text, HISTORY));
-  expect(hidden[0]).toContain("Make a page\n\n[Sliding window");
-  expect(hidden[1]).toBe("user: More");
-  for (const message of w.messages) message.condenseParent = "c";
-  w.message("user", [{ type: "text", text: "All before" }], { isSummary: true, condenseId: "c" });
-  w.user("Yet more");
-  const session = foreignSession(w.text, HISTORY);
-  expect(texts(session).slice(0, 2)).toEqual([expect.stringContaining("All before"), "user: Yet more"]);
-  expect(JSON.stringify(entriesOf(session))).toContain("Made.");
-});
+const request = { ts: 3, type: "say", say: "api_req_started", text: JSON.stringify({ apiProtocol: "anthropic" }) };
 
-test("what is shown of a task, where nothing else is there", () => {
-  const records = wholeClineScreen();
-  for (const space of [0, 2]) {
-    const session = foreignSession(JSON.stringify(records, null, space), HISTORY);
-    requireSound(session);
-    const report = fidelityOf(session.log);
-    expect(report.agent).toBe("cline");
-    expect(report.records).toBe(records.length);
-    expect(texts(session)).toEqual(
-      [
-        expect.stringContaining("A red page"),
-        "assistant: Done.",
-        // Nothing was requested between the two.
-      ].map((text, n) => (n === 1 ? "assistant: Done.And" : text)),
-    );
-    const answers = entriesOf(session).filter(({ message }) => (message as { role?: string })?.role === "assistant");
-    expect(answers.map(({ message }) => (message as { usage: { input: number } }).usage.input)).toEqual([100, 110, 10]);
-  }
-});
-
-test("each format is recognised by what is in it, and by its own translator", () => {
-  const gemini = wholeGeminiSession();
-  const files: readonly (readonly [string, string | undefined])[] = [
-    [wholeClineSession("contract").text, "cline"],
-    [wholeClineSession("cline").text, "cline"],
-    [wholeClineSession("roo").text, "roo"],
-    [JSON.stringify(wholeClineSession("roo").messages, null, 2), "roo"],
-    [JSON.stringify(wholeClineScreen()), "cline"],
-    [gemini.text, "gemini"],
-    [geminiDocumentText(gemini), "gemini"],
-    [JSON.stringify(JSON.parse(geminiDocumentText(gemini))), "gemini"],
-    [wholeClaudeSession().text, "claude"],
-    [JSON.stringify([{ role: "user", content: "Hello" }]), undefined],
-    [JSON.stringify([{ sessionId: "a", messageId: 0, type: "user", message: "Hello", timestamp: "" }]), undefined],
-    [JSON.stringify({ sessionId: "a", title: "b", history: [], workspaceDirectory: "" }), undefined],
-    [JSON.stringify({ info: { id: "ses_1" }, messages: [{ info: { role: "user" }, parts: [] }] }), undefined],
-    ['{"type":"session","version":3,"id":"a","timestamp":"","cwd":""}\n{"id":"1","type":"gemini"}\n', undefined],
-    ["[]", undefined],
-    ["{}", undefined],
-    ["", undefined],
-  ];
-  for (const [text, agent] of files)
-    expect(translatorOf(Buffer.from(text), true)?.agent, text.slice(0, 80)).toBe(agent);
-  // Damage is no error, not even in names.
-  for (const text of ['{"\xff":1,"messages":[]}', '[{"\xff":1}]', '{"sessionId":"\xff"}\n{"\xff":1}', '{"a', "\xff"])
-    expect(translatorOf(Buffer.from(text, "latin1"), true), text).toBeUndefined();
-  // The first 64 KB of a longer file are enough.
-  for (const form of FORMS) {
-    const w = new ClineWriter(form);
-    w.user(`<task>${"x".repeat(50)}`);
-    w.answer("y".repeat(100_000));
-    const begun = Buffer.from(w.text).subarray(0, 1 << 16);
-    expect(translatorOf(begun, false)?.agent).toBe(form === "roo" ? "roo" : "cline");
-  }
-});
-
-const DAMAGED = (["contract", "cline", "roo", "screen"] as const).flatMap((form) => [
-  [form, 4] as const,
-  [form, 20] as const,
-]);
-
-for (const [form, count] of DAMAGED)
-  test.each([[form, count]] as const)("%s: files that were damaged at random (%i)", count === 4 ? {} : SWEEP, () => {
-    const indented = (w: ClineWriter): string => (form === "contract" ? w.text : JSON.stringify(w.messages, null, 1));
-    const whole = form === "screen" ? "" : indented(wholeClineSession(form));
-    let recognised = 0;
-    forSeeds(count, (random) => {
-      const text =
-        form === "screen"
-          ? JSON.stringify(wholeClineScreen(), null, 1)
-          : random.chance(0.5)
-            ? whole
-            : indented(randomClineSession(random, form));
-      // Some are on one line, as the programs write them.
-      const lines = random.chance(0.3) ? [JSON.stringify(JSON.parse(text))] : text.split("\n");
-      const bytes = damagedLines(random, lines);
-      if (!translatorOf(bytes, true)) return;
-      recognised++;
-      const session = foreignSession(bytes, HISTORY);
-      requireSound(session);
-      session.close();
-    });
-    expect(recognised).toBeGreaterThan(0.6 * count);
-  });
-
-test("what is shown of a task is Roo Code's where it says what only that says", () => {
-  const shown = (...more: object[]): string => {
-    const said = { ts: 1, type: "say", say: "text", text: "Make a page" };
-    return JSON.stringify([said, { ts: 2, type: "say", say: "text", text: "Made." }, ...more]);
-  };
-  const agentOf = (text: string): string => fidelityOf(foreignSession(text).log).agent;
-  expect(agentOf(shown())).toBe("cline");
-  for (const say of ["codebase_search_result", "user_edit_todos", "subtask_result"])
-    expect(agentOf(shown({ ts: 3, type: "say", say, text: "{}" }))).toBe("roo");
-  const request = { ts: 3, type: "say", say: "api_req_started", text: JSON.stringify({ apiProtocol: "anthropic" }) };
-  expect(agentOf(shown(request))).toBe("roo");
-  expect(agentOf(shown({ ...request, modelInfo: { modelId: "x" } }))).toBe("cline");
+test.each<[string, ...object[]]>([
+  ["cline"],
+  ["roo", { ts: 3, type: "say", say: "codebase_search_result", text: "{}" }],
+  ["roo", { ts: 3, type: "say", say: "user_edit_todos", text: "{}" }],
+  ["roo", { ts: 3, type: "say", say: "subtask_result", text: "{}" }],
+  ["roo", request],
+  ["cline", { ...request, modelInfo: { modelId: "x" } }],
+])("what is shown of a task is of %s by what only that says: %j", (agent, ...more) => {
+  const said = { ts: 1, type: "say", say: "text", text: "Make a page" };
+  const text = JSON.stringify([said, { ts: 2, type: "say", say: "text", text: "Made." }, ...more]);
+  expect(fidelityOf(foreignSession(text).log).agent).toBe(agent);
 });

@@ -15,21 +15,20 @@ const ZSTD = need("zstd", "Node 22.15 and later", () => "zstdCompressSync" in zl
 
 const PLAIN = `.codex/sessions/2026/09/14/rollout-2026-09-14T08-00-00-${CODEX_SESSION}.jsonl`;
 
-test("of a plain and a compressed file of one session, the plain one is found", () => {
-  const found = (...names: string[]): string[] => {
-    const disk = diskWithForeign("x", "/other");
-    for (const name of names) disk.put(join("/home/me", name), Buffer.from("x"));
-    return [
-      ...filesIn(
-        disk,
-        agentPlaces({ HOME: "/home/me" }).filter(({ agent }) => agent === "codex"),
-      ),
-    ];
-  };
-  const [plain, packed] = [PLAIN, `${PLAIN}.zst`].map((name) => join("/home/me", name));
-  expect(found(PLAIN, `${PLAIN}.zst`)).toEqual([plain]);
-  expect(found(`${PLAIN}.zst`, PLAIN)).toEqual([plain]);
-  expect(found(`${PLAIN}.zst`)).toEqual([packed]);
+const codex = agentPlaces({ HOME: "/home/me" }).filter(({ agent }) => agent === "codex");
+
+function diskWith(names: readonly string[], text = "x") {
+  const disk = diskWithForeign("x", "/other");
+  for (const name of names) disk.put(join("/home/me", name), Buffer.from(text));
+  return disk;
+}
+
+test.each([
+  [PLAIN, [PLAIN, `${PLAIN}.zst`]],
+  [PLAIN, [`${PLAIN}.zst`, PLAIN]],
+  [`${PLAIN}.zst`, [`${PLAIN}.zst`]],
+])("%s is found of one session's files, of plain and compressed ones the plain", (found, names) => {
+  expect([...filesIn(diskWith(names), codex)]).toEqual([join("/home/me", found)]);
 });
 
 test("what is decompressed is a session like any other; what cannot be is none", () => {
@@ -68,10 +67,8 @@ test("a list has what its name tells, and opening says what it is", async () => 
 });
 
 test("where Node has no zstd, lists, searches and doctor say how many cannot be read", async () => {
-  const disk = diskWithForeign("x", "/other");
-  const codex = agentPlaces({ HOME: "/home/me" }).filter(({ agent }) => agent === "codex");
   const other = `${PLAIN.replace(CODEX_SESSION, "01991f6e-1f1d-7c3e-b0a4-0242ac120002")}.zst`;
-  for (const name of [`${PLAIN}.zst`, other]) disk.put(join("/home/me", name), Buffer.from("(\u00b5"));
+  const disk = diskWith([`${PLAIN}.zst`, other], "(\u00b5");
   expect(unreadIn(disk, codex, undefined, true)).toEqual([]);
   const [{ text, ...unread }, ...rest] = unreadIn(disk, codex, undefined, false);
   expect([unread, rest]).toEqual([{ path: "/home/me/.codex/sessions", agent: "codex", isDamaged: false }, []]);

@@ -6,6 +6,8 @@ import { describe, expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import {
+  drawnContext,
+  drawnTree,
   entriesOf,
   fidelityOf,
   foreignSession,
@@ -22,21 +24,31 @@ import {
   rustDatabase,
   SQLITE,
 } from "../support/foreign/databases.ts";
-import { GOOSE_SESSION, GooseWriter, said, wholeGooseExport } from "../support/foreign/goose.ts";
-import { OPENCODE_SESSION, OpencodeWriter, wholeOpencodeExport, words } from "../support/foreign/opencode.ts";
+import { GOOSE_SESSION, GooseWriter, wholeGooseExport } from "../support/foreign/goose.ts";
+import { OPENCODE_SESSION, OpencodeWriter, wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { assistantText, headerText, id, SESSION, userText } from "../support/lines.ts";
 import { forSeeds } from "../support/random.ts";
-import { type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const MAKINGS = [{}, { journal: "DELETE" }, { withoutIndexes: true }, { pageSize: 512, encoding: "UTF-16le" }] as const;
 
+type Database = ReturnType<typeof SQLITE>;
+
+/** Opens what lies at a path on the real disk, and what an export is. */
+const opened = (...path: string[]) => foreignSessionOn(realDisk, join(...path));
+const exported = ({ text }: { readonly text: string }) => entriesOf(foreignSession(text));
+
+async function listed(server: HereServer, agent: string): Promise<Json[]> {
+  return (await server.result("list_sessions", { agents: [agent], headerOnly: true })).sessions;
+}
+
 /** Returns a session with another id, which a person has said one thing in. */
 function small(own: string, text: string): OpencodeWriter {
   const writer = new OpencodeWriter();
-  writer.user([words(text)]);
-  writer.step([words(`You said: ${text}`)]);
+  writer.ask(text);
+  writer.reply(`You said: ${text}`);
   writer.info = { ...writer.info, id: own, title: `About ${text}` };
   for (const { info, parts } of writer.messages) {
     const tag = own.slice(4);
@@ -65,12 +77,12 @@ function opencodeFile(place: Place): string {
 acrossTiers(test, MAKINGS)("opencode's, as %j: the entries are those of its export, byte for byte", (making) => {
   const file = join(temporaryFolder(), "any name");
   const database = opencodeDatabase(file, [small("ses_other", "else"), wholeOpencodeExport()], making);
-  const before = contentsOf(join(file, ".."));
-  const session = foreignSessionOn(realDisk, join(file, OPENCODE_SESSION));
+  const before = contentsOf(dirname(file));
+  const session = opened(file, OPENCODE_SESSION);
   requireSound(session);
-  expect(entriesOf(session)).toEqual(entriesOf(foreignSession(wholeOpencodeExport().text)));
+  expect(entriesOf(session)).toEqual(exported(wholeOpencodeExport()));
   expect(session.log.header.id).toBe(foreignSession(wholeOpencodeExport().text).log.header.id);
-  expect(contentsOf(join(file, ".."))).toEqual(before);
+  expect(contentsOf(dirname(file))).toEqual(before);
   database.close();
 });
 
@@ -118,91 +130,78 @@ test("opencode's, of a version that has whole messages in one table", async () =
   // In the older tables all of a session is there, and these repeat it.
   add("ses_older", "user", 1, { text: "older" });
   database.prepare("INSERT INTO session_message VALUES (?, ?, ?, ?, ?)").run("x", "ses_newer", "user", 99, "{");
-  const session = foreignSessionOn(realDisk, join(file, "ses_newer"));
+  const session = opened(file, "ses_newer");
   requireSound(session);
-  const entries = entriesOf(session);
-  expect(strictContext(session).map(({ role, summary, content }) => summary ?? [role, content])).toMatchObject([
-    "In short\nThe last words",
-    ["user", [{ text: "Go on" }]],
-    ["assistant", []],
+  expect(drawnContext(session)).toEqual(["summary: In short\nThe last words", "user: Go on", "model:"]);
+  const answer = "model: (Hm) I look. [c1] [c2] [c3]";
+  const said = drawnTree(session).filter((line) => /^(user|model|result|failure)/.test(line));
+  const end = ["result: a.txt", "failure: No.", "user: Go on", "model:"];
+  expect(said).toEqual(["user: Look <image>", answer, ...end]);
+  const spoken = entriesOf(session).flatMap(({ message }) =>
+    (message as Json)?.role === "assistant" ? [message] : [],
+  );
+  const [first, second] = spoken as Json[];
+  expect(first.usage).toMatchObject({ input: 10, output: 6, cacheRead: 2, cost: { total: 0.5 } });
+  expect(first.content).toMatchObject([
+    { thinkingSignature: "c2ln" },
+    {},
+    { name: "bash", arguments: { command: "ls" } },
+    {},
+    { arguments: { input: '{"comm' } },
   ]);
-  const spoken = entries.map(({ message }) => message as Json).filter((message) => message?.role !== undefined);
-  expect(spoken.map(({ role, content }) => [role, content])).toMatchObject([
-    ["user", [{ text: "Look" }, { type: "image", data: "AAAA" }]],
-    [
-      "assistant",
-      [
-        { type: "thinking", thinking: "Hm", thinkingSignature: "c2ln" },
-        { text: "I look." },
-        { type: "toolCall", id: "c1", name: "bash", arguments: { command: "ls" } },
-        { type: "toolCall", id: "c2" },
-        { type: "toolCall", id: "c3", arguments: { input: '{"comm' } },
-      ],
-    ],
-    ["toolResult", [{ text: "a.txt" }]],
-    ["toolResult", [{ text: "No." }]],
-    ["user", [{ text: "Go on" }]],
-    ["assistant", []],
-  ]);
-  expect(spoken[1].usage).toMatchObject({ input: 10, output: 6, cacheRead: 2, cost: { total: 0.5 } });
-  expect(spoken.at(-1)).toMatchObject({ stopReason: "aborted", errorMessage: "Stopped" });
-  expect(JSON.stringify(entries)).toContain("$ pwd\\n/home/me");
-  const older = foreignSessionOn(realDisk, join(file, "ses_older"));
-  expect(entriesOf(older)).toEqual(entriesOf(foreignSession(small("ses_older", "older").text)));
-  const warningsOf = ({ log }: typeof older): string[] => fidelityOf(log).warnings.map(({ sentence }) => sentence);
-  expect(warningsOf(older)).toEqual([expect.stringContaining("Only the older ones are read")]);
-  expect(warningsOf(session).join()).not.toContain("Only the older ones");
-  const { sessions } = await serveLibrary(place).result("list_sessions", { agents: ["opencode"] });
-  expect(sessions.map(({ name }: Json) => name).sort()).toEqual(["About newer", "About older"]);
+  expect(second).toMatchObject({ stopReason: "aborted", errorMessage: "Stopped" });
+  expect(JSON.stringify(entriesOf(session))).toContain("$ pwd\\n/home/me");
+  const older = opened(file, "ses_older");
+  expect(entriesOf(older)).toEqual(exported(small("ses_older", "older")));
+  const warningsOf = ({ log }: typeof older): string =>
+    fidelityOf(log)
+      .warnings.map(({ sentence }) => sentence)
+      .join();
+  expect(warningsOf(older)).toContain("Only the older ones are read");
+  expect(warningsOf(session)).not.toContain("Only the older ones");
+  const names = (await listed(serveLibrary(place), "opencode")).map(({ name }) => name);
+  expect(names.sort()).toEqual(["About newer", "About older"]);
   database.close();
 });
 
 acrossTiers(test, MAKINGS)("Goose's, as %j: the entries are those of its export", (making) => {
   const file = join(temporaryFolder(), "any name");
   const database = gooseDatabase(file, [wholeGooseExport()], making);
-  const session = foreignSessionOn(realDisk, join(file, GOOSE_SESSION));
+  const session = opened(file, GOOSE_SESSION);
   requireSound(session);
-  expect(entriesOf(session)).toEqual(entriesOf(foreignSession(wholeGooseExport().text)));
+  expect(entriesOf(session)).toEqual(exported(wholeGooseExport()));
   // One session is meant by the path of the database, too.
-  expect(entriesOf(foreignSessionOn(realDisk, file))).toEqual(entriesOf(session));
+  expect(entriesOf(opened(file))).toEqual(entriesOf(session));
   database.close();
 });
 
 test(
-  "they are listed by their own paths, searched, opened, verified and imported; the folder stays as it is",
+  "they are listed by their paths, searched, opened, verified, imported; the folder stays as it is",
   SYSTEM,
   async () => {
     const place = temporaryPlace();
     const file = opencodeFile(place);
-    const one = small("ses_one", "elephants");
-    const database = opencodeDatabase(file, [one, small("ses_two", "giraffes"), wholeOpencodeExport()]);
-    const before = contentsOf(join(file, ".."));
+    const talk = small("ses_one", "elephants");
+    const database = opencodeDatabase(file, [talk, small("ses_two", "giraffes"), wholeOpencodeExport()]);
+    const before = contentsOf(dirname(file));
     const server = serveLibrary(place);
-    const { sessions } = await server.result("list_sessions", { agents: ["opencode"] });
-    const paths = ["ses_one", "ses_two", OPENCODE_SESSION].map((own) => join(file, own));
-    expect(sessions.map(({ sessionPath }: Json) => sessionPath).sort()).toEqual(paths.sort());
-    expect(sessions.find(({ sessionPath }: Json) => sessionPath === join(file, "ses_one"))).toMatchObject({
-      agent: "opencode",
-      store: "foreign",
-      messageCount: 2,
-      firstMessage: "elephants",
-    });
+    const [one, two, whole] = ["ses_one", "ses_two", OPENCODE_SESSION].map((own) => join(file, own));
+    const sessions = await listed(server, "opencode");
+    expect(sessions.map(({ sessionPath }) => sessionPath).sort()).toEqual([one, two, whole].sort());
+    const row = { agent: "opencode", store: "foreign", messageCount: 2, firstMessage: "elephants" };
+    expect(sessions.find(({ sessionPath }) => sessionPath === one)).toMatchObject(row);
     const { hits } = await server.result("search_sessions", { query: "giraffes", agents: "all" });
-    expect(new Set(hits.map(({ sessionPath }: Json) => sessionPath))).toEqual(new Set([join(file, "ses_two")]));
-    await server.result("switch_session", { sessionPath: join(file, "ses_one") });
+    expect(new Set(hits.map(({ sessionPath }: Json) => sessionPath))).toEqual(new Set([two]));
+    await server.result("switch_session", { sessionPath: one });
     expect((await server.result("get_messages")).messages).toHaveLength(2);
-    expect(await server.result("verify_session")).toMatchObject({
-      ok: true,
-      fidelity: { agent: "opencode", records: 7 },
-    });
-    const imported = await server.result("import_session", { path: join(file, "ses_one") });
-    expect(imported).toMatchObject({ outcome: "new" });
-    expect(await server.result("import_session", { path: join(file, "ses_one") })).toMatchObject({ outcome: "known" });
-    expect(contentsOf(join(file, ".."))).toEqual(before);
-    addMore(one, "lions");
-    addOpencode(database, one, 2);
-    const listed = await server.result("list_sessions", { agents: ["opencode"] });
-    expect(listed.sessions.map(({ messageCount }: Json) => messageCount)).toContain(4);
+    const fidelity = { agent: "opencode", records: 7 };
+    expect(await server.result("verify_session")).toMatchObject({ ok: true, fidelity });
+    for (const outcome of ["new", "known"])
+      expect(await server.result("import_session", { path: one })).toMatchObject({ outcome });
+    expect(contentsOf(dirname(file))).toEqual(before);
+    addMore(talk, "lions");
+    addOpencode(database, talk, 2);
+    expect((await listed(server, "opencode")).map(({ messageCount }) => messageCount)).toContain(4);
     database.close();
   },
 );
@@ -211,18 +210,18 @@ test("one is followed while the agent writes, whatever becomes of its log", () =
   const file = join(temporaryFolder(), "x.db");
   const talk = small("ses_one", "first");
   const database = opencodeDatabase(file, [talk, small("ses_two", "other")]);
-  const session = foreignSessionOn(realDisk, join(file, "ses_one"));
+  const session = opened(file, "ses_one");
   for (const [n, text] of ["second", "third", "fourth"].entries()) {
     addMore(talk, text);
     addOpencode(database, talk, 2 * (n + 1));
     if (n === 1) database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     expect(session.refresh()?.positions.length).toBeGreaterThan(1);
-    expect(entriesOf(session)).toEqual(entriesOf(foreignSession(talk.text)));
+    expect(entriesOf(session)).toEqual(exported(talk));
     expect(session.refresh()).toBeNull();
   }
   database.exec("DELETE FROM part WHERE session_id = 'ses_one'");
   session.refresh();
-  expect(entriesOf(session)).toEqual(entriesOf(foreignSessionOn(realDisk, join(file, "ses_one"))));
+  expect(entriesOf(session)).toEqual(entriesOf(opened(file, "ses_one")));
   database.close();
 });
 
@@ -231,45 +230,38 @@ test("a longer conversation of Goose's continues what was imported, and one that
   mkdirSync(join(place.home, ".local/share/goose/sessions"), { recursive: true });
   const file = join(place.home, ".local/share/goose/sessions/sessions.db");
   const talk = new GooseWriter();
-  talk.user([said("Hello")]);
-  talk.answer([said("Hi")]);
+  talk.ask("Hello");
+  talk.reply("Hi");
   const database = gooseDatabase(file, [talk]);
   const server = serveLibrary(place);
   const path = join(file, GOOSE_SESSION);
-  expect(await server.result("import_session", { path })).toMatchObject({ outcome: "new" });
-  talk.user([said("More")]);
-  talk.answer([said("Much more")]);
+  const expectOutcome = async (outcome: string): Promise<void> =>
+    expect(await server.result("import_session", { path })).toMatchObject({ outcome });
+  await expectOutcome("new");
+  talk.ask("More");
+  talk.reply("Much more");
   addGoose(database, talk, 2);
-  expect(await server.result("import_session", { path })).toMatchObject({ outcome: "continued" });
+  await expectOutcome("continued");
   database.exec(`UPDATE messages SET content_json = '[{"type":"text","text":"Bye"}]' WHERE id = 2`);
-  expect(await server.result("import_session", { path })).toMatchObject({ outcome: "conflict" });
-  expect((await server.result("list_sessions", { agents: ["goose"] })).sessions).toMatchObject([{ sessionPath: path }]);
+  await expectOutcome("conflict");
+  expect(await listed(server, "goose")).toMatchObject([{ sessionPath: path }]);
   database.close();
 });
 
-test("a path that means many sessions says how one is named, and one that is not there is not found", async () => {
-  const place = temporaryPlace();
-  const file = opencodeFile(place);
-  opencodeDatabase(file, [small("ses_one", "a"), small("ses_two", "b")]).close();
-  const server = serveLibrary(place);
-  const { message, data } = await server.failure("switch_session", { sessionPath: file });
-  expect(data.name).toBe("not_a_session");
-  expect(message).toContain(join(file, "ses_one"));
-  expect(message).toContain("list --agents opencode");
-  const missing = await server.failure("switch_session", { sessionPath: join(file, "ses_three") });
-  expect(missing.data.name).toBe("session_not_found");
-});
-
-test("a subagent's session names that of the session that began it", async () => {
+test("a path of many sessions says how one is named; one that is not there is not found; a subagent names its parent", async () => {
   const place = temporaryPlace();
   const file = opencodeFile(place);
   const child = small("ses_child", "a task");
   child.info.parentID = "ses_one";
   opencodeDatabase(file, [small("ses_one", "a"), child]).close();
   const server = serveLibrary(place);
-  const { sessions } = await server.result("list_sessions", { agents: ["opencode"] });
-  const found = sessions.find(({ sessionPath }: Json) => sessionPath === join(file, "ses_child"));
-  expect(found.parentSession).toBe(join(file, "ses_one"));
+  const { message, data } = await server.failure("switch_session", { sessionPath: file });
+  expect([data.name, message]).toEqual(["not_a_session", expect.stringContaining("list --agents opencode")]);
+  expect(message).toContain(join(file, "ses_one"));
+  const missing = await server.failure("switch_session", { sessionPath: join(file, "ses_three") });
+  expect(missing.data.name).toBe("session_not_found");
+  const found = (await listed(server, "opencode")).find(({ sessionPath }) => sessionPath === join(file, "ses_child"));
+  expect(found?.parentSession).toBe(join(file, "ses_one"));
 });
 
 test("opencode's older folder: the same entries, and what was moved to the database is listed once", async () => {
@@ -282,14 +274,12 @@ test("opencode's older folder: the same entries, and what was moved to the datab
     for (const part of parts)
       put(join(storage, "part", `${info.id}`, `${part.id}.json`), JSON.stringify(part, null, 2));
   }
-  const session = foreignSessionOn(realDisk, facts);
+  const session = opened(facts);
   requireSound(session);
-  expect(entriesOf(session)).toEqual(entriesOf(foreignSession(whole.text)));
+  expect(entriesOf(session)).toEqual(exported(whole));
   const server = serveLibrary(place);
   const pathsOf = async (): Promise<string[]> =>
-    (await server.result("list_sessions", { agents: ["opencode"] })).sessions.map(
-      ({ sessionPath }: Json) => sessionPath,
-    );
+    (await listed(server, "opencode")).map(({ sessionPath }) => sessionPath);
   expect(await pathsOf()).toEqual([facts]);
   opencodeDatabase(opencodeFile(place), [whole]).close();
   expect(await pathsOf()).toEqual([join(opencodeFile(place), OPENCODE_SESSION)]);
@@ -303,12 +293,11 @@ test("pi_agent_rust's: the entries are its own, also while it has the session op
   const entries = [userText(id(0), null, "Hello"), assistantText(id(1), id(0)), userText(id(2), id(0), "Or so")];
   const database = rustDatabase(file, headerText(), entries);
   const server = serveLibrary(place);
-  const { sessions } = await server.result("list_sessions", { agents: ["pirust"] });
-  expect(sessions).toMatchObject([{ sessionPath: file, sessionId: SESSION, messageCount: 3, firstMessage: "Hello" }]);
+  const row = { sessionPath: file, sessionId: SESSION, messageCount: 3, firstMessage: "Hello" };
+  expect(await listed(server, "pirust")).toMatchObject([row]);
   await server.result("switch_session", { sessionPath: file });
   expect(await server.result("get_state")).toMatchObject({ sessionId: SESSION, readOnly: true, store: "foreign" });
-  const session = foreignSessionOn(realDisk, file);
-  expect(entriesOf(session)).toEqual(entries.map((entry) => JSON.parse(entry)));
+  expect(entriesOf(opened(file))).toEqual(entries.map((entry) => JSON.parse(entry)));
   expect(await server.result("import_session", { path: file })).toMatchObject({ outcome: "new", sessionId: SESSION });
   database.close();
 });
@@ -353,13 +342,13 @@ acrossTiers(test, [3, 15])(
       } catch {
         // NOT NULL
       }
-      requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
+      requireSound(opened(file, OPENCODE_SESSION));
     });
     database.exec("DROP TABLE todo; DROP TABLE session_message");
-    requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
+    requireSound(opened(file, OPENCODE_SESSION));
     // Without its own row, a session still has its messages.
     database.exec("DELETE FROM session");
-    requireSound(foreignSessionOn(realDisk, join(file, OPENCODE_SESSION)));
+    requireSound(opened(file, OPENCODE_SESSION));
     database.close();
   },
 );
@@ -374,14 +363,14 @@ describe("opencode 2, which has tables of its own", () => {
       seq integer NOT NULL, time_created integer NOT NULL, time_updated integer NOT NULL, data text NOT NULL)`;
   const FIRST = 1_784_094_000_000;
 
-  function addSession(database: ReturnType<typeof SQLITE>, id: string, fork: string | null = null): void {
+  function addSession(database: Database, id: string, fork: string | null = null): void {
     const put = database.prepare(
       "INSERT INTO session_v2 VALUES (?, 'p', NULL, ?, '/home/me/project', ?, '2.0.3', ?, ?)",
     );
     put.run(id, fork, `About ${id}`, FIRST, FIRST + 9000);
   }
 
-  function add(database: ReturnType<typeof SQLITE>, session: string, id: string, seq: number, text: string): void {
+  function add(database: Database, session: string, id: string, seq: number, text: string): void {
     const time = { created: FIRST + seq * 1000, completed: FIRST + seq * 1000 + 500 };
     const model = { id: "m", providerID: "p" };
     const data = seq % 2 === 1 ? { time, text } : { time, model, content: [{ type: "text", text }], finish: "stop" };
@@ -391,7 +380,7 @@ describe("opencode 2, which has tables of its own", () => {
   }
 
   const said = (path: string): unknown[] =>
-    strictContext(foreignSessionOn(realDisk, path)).map(({ content }) => (content as Json[])[0]?.text);
+    strictContext(opened(path)).map(({ content }) => (content as Json[])[0]?.text);
 
   test("a fresh database has only these", async () => {
     const place = temporaryPlace();
@@ -403,10 +392,9 @@ describe("opencode 2, which has tables of its own", () => {
     addSession(database, "ses_b", "ses_a");
     for (const [n, text] of ["One", "Two", "Three", "Four"].entries()) add(database, "ses_a", `msg_${n}`, n + 1, text);
     expect(said(join(file, "ses_a"))).toEqual(["One", "Two", "Three", "Four"]);
-    const fork = foreignSessionOn(realDisk, join(file, "ses_b"));
-    expect(fork.log.header.parentSession).toBe(join(file, "ses_a"));
-    const { sessions } = await serveLibrary(place).result("list_sessions", { agents: ["opencode"], headerOnly: true });
-    expect(sessions.map(({ name }: Json) => name).sort()).toEqual(["About ses_a", "About ses_b"]);
+    expect(opened(file, "ses_b").log.header.parentSession).toBe(join(file, "ses_a"));
+    const names = (await listed(serveLibrary(place), "opencode")).map(({ name }) => name);
+    expect(names.sort()).toEqual(["About ses_a", "About ses_b"]);
     database.close();
   });
 
@@ -421,9 +409,9 @@ describe("opencode 2, which has tables of its own", () => {
     add(database, "ses_a", frozen.id, 1, "Taken over");
     for (const [n, text] of ["Two", "Three", "Four"].entries()) add(database, "ses_a", `msg_new_${n}`, n + 2, text);
     const texts = said(join(file, "ses_a"));
-    expect(texts.filter((text) => ["Taken over", "Two", "Three", "Four"].includes(text as string))).toHaveLength(4);
+    expect(texts).toEqual(expect.arrayContaining(["Taken over", "Two", "Three", "Four"]));
     expect(texts).toHaveLength(4 + before - 1);
-    expect(fidelityOf(foreignSessionOn(realDisk, join(file, "ses_a")).log).warnings).toEqual([]);
+    expect(fidelityOf(opened(file, "ses_a").log).warnings).toEqual([]);
     database.close();
   });
 });

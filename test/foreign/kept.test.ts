@@ -1,15 +1,6 @@
 /** What was derived from a large file, kept for the next process: the same session, for the same file only. */
 
-import {
-  appendFileSync,
-  existsSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  statSync,
-  utimesSync,
-  writeFileSync,
-} from "node:fs";
+import * as fs from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { type Disk, type FileInfo, realDisk } from "../../src/storage/fs/disk.ts";
@@ -37,16 +28,8 @@ function large(repeats = 200): ClaudeWriter {
   return w;
 }
 
-interface Kept {
-  readonly file: string;
-  readonly state: string;
-  /** The file in which it is kept; undefined where none is. */
-  kept(): string | undefined;
-  open(): ReturnType<typeof foreignSessionOn>;
-}
-
-/** `worthKeeping`: bytes of a file from which on it is kept. */
-function placed(text: string, worthKeeping: number | undefined = LONG): Kept {
+/** Puts a session. `worthKeeping`: bytes of a file from which on it is kept. */
+function placed(text: string, worthKeeping: number | undefined = LONG) {
   const home = temporaryFolder();
   const file = put(join(home, "session.jsonl"), text);
   // What changed in this moment may change again under the same stamp.
@@ -56,8 +39,9 @@ function placed(text: string, worthKeeping: number | undefined = LONG): Kept {
   return {
     file,
     state,
-    kept: () => {
-      const names = existsSync(folder) ? readdirSync(folder) : [];
+    /** The file in which it is kept; undefined where none is. */
+    kept(): string | undefined {
+      const names = fs.existsSync(folder) ? fs.readdirSync(folder) : [];
       const name = names.find((one) => one.endsWith(".kept"));
       return name && join(folder, name);
     },
@@ -67,23 +51,18 @@ function placed(text: string, worthKeeping: number | undefined = LONG): Kept {
 
 /** Waits until a stamp is sure to change with the next write. */
 function age(file: string): void {
-  const { mtimeMs } = statSync(file);
-  utimesSync(file, mtimeMs / 1000 - 60, mtimeMs / 1000 - 60);
-  const changed = statSync(file).ctimeMs;
+  const { mtimeMs } = fs.statSync(file);
+  fs.utimesSync(file, mtimeMs / 1000 - 60, mtimeMs / 1000 - 60);
+  const changed = fs.statSync(file).ctimeMs;
   while (Date.now() - changed < 25);
 }
 
 /** Opens and closes a session, so that it is kept, and returns all that is known of it. */
-function seen(place: Kept) {
+function seen(place: ReturnType<typeof placed>) {
   const session = place.open();
   const { header, damage } = session.log;
-  const all = {
-    entries: entriesOf(session),
-    header,
-    damage,
-    fidelity: fidelityOf(session.log),
-    leaf: session.tree.leaf,
-  };
+  const { leaf } = session.tree;
+  const all = { entries: entriesOf(session), header, damage, fidelity: fidelityOf(session.log), leaf };
   session.close();
   return all;
 }
@@ -92,14 +71,14 @@ test("it is the same session, and nothing is translated again", () => {
   const place = placed(`${large().lines.join("\n")}\n{"type":"user","uuid":\n`);
   const first = seen(place);
   const kept = place.kept() as string;
-  expect(statSync(kept).mode & 0o777).toBe(0o600);
-  const before = readFileSync(kept);
+  expect(fs.statSync(kept).mode & 0o777).toBe(0o600);
+  const before = fs.readFileSync(kept);
   expect(seen(place)).toEqual(first);
-  expect(readFileSync(kept).equals(before)).toBe(true);
+  expect(fs.readFileSync(kept).equals(before)).toBe(true);
   // Another stamp of the same bytes.
   age(place.file);
   expect(seen(place)).toEqual(first);
-  expect(readFileSync(kept).equals(before)).toBe(false);
+  expect(fs.readFileSync(kept).equals(before)).toBe(false);
 });
 
 test(
@@ -111,22 +90,25 @@ test(
     seen(place);
     const session = place.open();
     const { count } = session.log.nodes;
-    const old = w.lines.length;
-    w.human("And now?");
-    w.answer([said("More.")]);
-    appendFileSync(place.file, `${w.lines.slice(old).join("\n")}\n`);
-    expect(session.log.refresh()).toEqual({ kind: "grown", first: count });
-    const more = w.lines.length;
-    w.human("And then?");
-    appendFileSync(place.file, `${w.lines.slice(more).join("\n")}\n`);
-    expect(session.log.refresh()).toEqual({ kind: "grown", first: count + 2 });
+    const append = (write: () => void): unknown => {
+      const { length } = w.text;
+      write();
+      fs.appendFileSync(place.file, w.text.slice(length));
+      return session.log.refresh();
+    };
+    const talk = (): void => {
+      w.ask("And now?");
+      w.reply("More.");
+    };
+    expect(append(talk)).toEqual({ kind: "grown", first: count });
+    expect(append(() => w.ask("And then?"))).toEqual({ kind: "grown", first: count + 2 });
     const whole = entriesOf(foreignSessionOn(realDisk, place.file, temporaryFolder()));
     expect(entriesOf(session)).toEqual(whole);
     requireSound(session);
     age(place.file);
     session.close();
     const again = place.open();
-    writeFileSync(place.file, w.text.replace("Turn 0", "Torn 0"));
+    fs.writeFileSync(place.file, w.text.replace("Turn 0", "Torn 0"));
     expect(again.log.refresh()).toEqual({ kind: "replaced" });
     again.close();
     expect(JSON.stringify(seen(place).entries)).toContain("Torn 0");
@@ -137,17 +119,17 @@ test("what is damaged or cut off is made anew", SWEEP, () => {
   const place = placed(large(9000).text, 4 << 20);
   const first = seen(place);
   const kept = place.kept() as string;
-  const whole = readFileSync(kept);
+  const whole = fs.readFileSync(kept);
   for (const at of [1000, whole.length - 4000, whole.length - 3]) {
     const bytes = Buffer.from(whole);
     bytes[at] ^= 1;
-    writeFileSync(kept, bytes);
+    fs.writeFileSync(kept, bytes);
     expect(seen(place)).toEqual(first);
   }
   for (const size of [7, whole.length - 1]) {
-    writeFileSync(kept, whole.subarray(0, size));
+    fs.writeFileSync(kept, whole.subarray(0, size));
     expect(seen(place)).toEqual(first);
-    expect(readFileSync(kept).equals(whole)).toBe(true);
+    expect(fs.readFileSync(kept).equals(whole)).toBe(true);
   }
 });
 
@@ -155,10 +137,8 @@ test("it is what the file gives, where that changed in the middle before it grew
   const w = large();
   const place = placed(w.text);
   const session = place.open();
-  const old = w.lines.length;
   w.human("And now?");
-  const more = `${w.lines.slice(old).join("\n")}\n`;
-  writeFileSync(place.file, `${w.lines.slice(0, old).join("\n").replace("Turn 20", "Torn 20")}\n${more}`);
+  fs.writeFileSync(place.file, w.text.replace("Turn 20", "Torn 20"));
   age(place.file);
   session.log.refresh();
   session.close();
@@ -177,7 +157,7 @@ test("it is what the file gives, where that changed again in the moment in which
     infoOf: (fd) => still(realDisk.infoOf(fd)),
   };
   const session = foreignSessionOn(disk, place.file, place.state, LONG);
-  writeFileSync(place.file, large().text.replace("Turn 20", "Torn 20"));
+  fs.writeFileSync(place.file, large().text.replace("Turn 20", "Torn 20"));
   now += 100;
   session.close();
   expect(JSON.stringify(entriesOf(foreignSessionOn(disk, place.file, place.state, LONG)))).toContain("Torn 20");
@@ -187,7 +167,7 @@ test("a last line that goes on after it was whole is another one", () => {
   const w = large();
   const place = placed(w.lines.join("\n"));
   const session = place.open();
-  appendFileSync(place.file, ' and more"}\n');
+  fs.appendFileSync(place.file, ' and more"}\n');
   expect(session.log.refresh()).toEqual({ kind: "replaced" });
   age(place.file);
   session.close();
@@ -200,7 +180,7 @@ test("a small one is not kept, nor one that changed while it was open", () => {
   expect(small.kept()).toBeUndefined();
   const place = placed(large().text);
   const session = place.open();
-  appendFileSync(place.file, "\n");
+  fs.appendFileSync(place.file, "\n");
   session.close();
   expect(place.kept()).toBeUndefined();
 });
@@ -210,12 +190,12 @@ test("what was kept of a file that is gone goes when the next one is kept", () =
   seen(place);
   const gone = place.kept();
   const damaged = join(place.state, "foreign", `${"0".repeat(32)}.kept`);
-  writeFileSync(damaged, "cut");
-  renameSync(place.file, `${place.file}.else`);
-  age(`${place.file}.else`);
-  const other = foreignSessionOn(realDisk, `${place.file}.else`, place.state, LONG);
-  other.close();
+  fs.writeFileSync(damaged, "cut");
+  const moved = `${place.file}.else`;
+  fs.renameSync(place.file, moved);
+  age(moved);
+  foreignSessionOn(realDisk, moved, place.state, LONG).close();
   const now = place.kept();
-  expect(existsSync(damaged)).toBe(false);
   expect([gone !== undefined, now !== undefined, gone === now]).toEqual([true, true, false]);
+  expect(fs.existsSync(damaged)).toBe(false);
 });

@@ -1,17 +1,17 @@
 /** Sessions of other agents by the paths that lists print, by their ids and by their names, wherever a session is named. */
 
-import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, symlinkSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { SessionManager } from "../../src/index.ts";
 import { editorHere, ours } from "../support/acp.ts";
+import { realEnv } from "../support/catalog.ts";
 import { wholeClaudeSession } from "../support/foreign/claude.ts";
 import { opencodeDatabase } from "../support/foreign/databases.ts";
 import { GEMINI_SESSION, GeminiWriter } from "../support/foreign/gemini.ts";
 import { wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put, putSession, serveLibrary } from "../support/lifecycle.ts";
-import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, type Place, temporaryPlace } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const CLAUDE_ID = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11";
@@ -28,10 +28,14 @@ function placeOfOthers(): { place: Place; claude: string; database: string } {
 }
 
 async function listedIn(place: Place): Promise<Json[]> {
-  const server = serveLibrary(place);
-  const { sessions } = await server.result("list_sessions", { agents: "all" });
+  return withServer(place, [], async (server) => (await server.result("list_sessions", { agents: "all" })).sessions);
+}
+
+async function withServer<T>(place: Place, args: string[], ask: (server: HereServer) => Promise<T>): Promise<T> {
+  const server = serveLibrary(place, args);
+  const answer = await ask(server);
   await server.finish();
-  return sessions;
+  return answer;
 }
 
 /** What names a session that a list shows: its path, its id, the beginning of that, and its name. */
@@ -50,10 +54,9 @@ for (const given of ["one of them for each", "all for each"])
       expect(sessions.map(({ agent = "ours" }) => agent).sort()).toEqual(["claude", "opencode", "ours"]);
       for (const [n, session] of sessions.entries())
         for (const given of namesOf(session).filter((_, at) => which === "all for each" || at === n % 3)) {
-          const server = serveLibrary(place, ["--session", given]);
-          const state = await server.result("get_state");
-          expect([given, state.sessionFile, state.sessionId]).toEqual([given, session.sessionPath, session.sessionId]);
-          await server.finish();
+          const args = ["--session", given];
+          const { sessionFile, sessionId } = await withServer(place, args, (server) => server.result("get_state"));
+          expect([given, sessionFile, sessionId]).toEqual([given, session.sessionPath, session.sessionId]);
         }
     },
   );
@@ -62,14 +65,9 @@ test("--fork forks them, named in the same ways", SWEEP, async () => {
   const { place } = placeOfOthers();
   for (const session of await listedIn(place))
     for (const given of namesOf(session)) {
-      const server = serveLibrary(place, [
-        "--fork",
-        given,
-        "--session-dir",
-        join(place.home, "forks", `${Math.random()}`),
-      ]);
-      expect((await server.result("get_state")).messageCount, given).toBeGreaterThan(0);
-      await server.finish();
+      const args = ["--fork", given, "--session-dir", join(place.home, "forks", `${Math.random()}`)];
+      const { messageCount } = await withServer(place, args, (server) => server.result("get_state"));
+      expect(messageCount, given).toBeGreaterThan(0);
     }
 });
 
@@ -108,12 +106,8 @@ test("families and comparisons take every id that open_session takes", async () 
       await server.result("open_session", { sessionPath: file });
       const compared = await server.result("compare_branches", { sessionPath: file, otherId: id });
       expect([id, compared.a.entryCount, compared.b.entryCount]).toEqual([id, 0, 0]);
-      const merged = {
-        sessionId: (await server.result("clone", {})).sessionId,
-        otherId: id,
-        from: "leaf",
-        summary: "s",
-      };
+      const clone = (await server.result("clone", {})).sessionId;
+      const merged = { sessionId: clone, otherId: id, from: "leaf", summary: "s" };
       if (file === own) expect((await server.failure("merge_branch", merged)).data.name).not.toBe("session_not_found");
       await server.finish();
     }
@@ -128,8 +122,7 @@ test("families and comparisons take every id that open_session takes", async () 
 test("an editor loads them by their ids", SYSTEM, async () => {
   const { place, claude } = placeOfOthers();
   const [{ sessionId }] = (await listedIn(place)).filter(({ agent }) => agent === "claude");
-  const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
-  const editor = await editorHere([], { place, env: { sha256 } });
+  const editor = await editorHere([], { place, env: { sha256: realEnv.sha256 } });
   const loaded = await editor.result("session/load", { sessionId, cwd: "/home/me/project", mcpServers: [] });
   expect(ours(loaded)).toMatchObject({ readOnly: true });
   expect((await editor.failure("session/delete", { sessionId })).message).toContain("read");
@@ -145,29 +138,24 @@ test("an archived session is opened by its id", async () => {
   expect(await server.result("open_session", { sessionId })).toMatchObject({ sessionFile: movedTo });
 });
 
-describe("a path at which no file can be made", () => {
-  test("begins no session: not at the start, and not in the library", async () => {
-    const { place, claude, database } = placeOfOthers();
-    const own = putSession(place, 1);
-    const before = contentsOf(place.home);
-    const [loose, looseFolder] = ["loose.jsonl", "loose"].map((name) => join(place.home, name));
-    for (const link of [loose, looseFolder]) symlinkSync(join(place.home, "nothing"), link);
-    const ofLinks = [loose, join(looseFolder, "new.jsonl"), `${join(place.home, "no-folder")}/`];
-    for (const file of [claude, database, own]) {
-      for (const path of [join(file, "ses_nothing"), join(file, "deeper", "new.jsonl"), `${file}/`, ...ofLinks]) {
-        const server = serveLibrary(place, ["--session", path]);
-        const { data, message } = await server.failure("get_state");
-        expect([path, data.name]).toEqual([path, "session_not_found"]);
-        expect(message).toContain(path);
-        await server.finish();
-        // As Pi's, the library takes a path without the separator at its end.
-        if (!path.endsWith("/"))
-          expect(() => SessionManager.open(path)).toThrow(expect.objectContaining({ name: "session_not_found" }));
-      }
+test("a path at which no file can be made begins no session: not at the start, and not in the library", async () => {
+  const { place, claude, database } = placeOfOthers();
+  const own = putSession(place, 1);
+  const before = Object.keys(contentsOf(place.home));
+  const [loose, looseFolder] = ["loose.jsonl", "loose"].map((name) => join(place.home, name));
+  for (const link of [loose, looseFolder]) symlinkSync(join(place.home, "nothing"), link);
+  const ofLinks = [loose, join(looseFolder, "new.jsonl"), `${join(place.home, "no-folder")}/`];
+  for (const file of [claude, database, own])
+    for (const path of [join(file, "ses_nothing"), join(file, "deeper", "new.jsonl"), `${file}/`, ...ofLinks]) {
+      const { data, message } = await withServer(place, ["--session", path], (server) => server.failure("get_state"));
+      expect([path, data.name]).toEqual([path, "session_not_found"]);
+      expect(message).toContain(path);
+      // As Pi's, the library takes a path without the separator at its end.
+      if (!path.endsWith("/"))
+        expect(() => SessionManager.open(path)).toThrow(expect.objectContaining({ name: "session_not_found" }));
     }
-    expect(Object.keys(contentsOf(place.home)).sort()).toEqual(expect.arrayContaining(Object.keys(before).sort()));
-    expect(existsSync(own)).toBe(true);
-  });
+  expect(Object.keys(contentsOf(place.home))).toEqual(expect.arrayContaining(before));
+  expect(existsSync(own)).toBe(true);
 });
 
 describe("of two files that Gemini CLI has of one session", () => {
@@ -176,12 +164,8 @@ describe("of two files that Gemini CLI has of one session", () => {
   whole.gemini("On the second shelf.");
   const empty = new GeminiWriter();
   empty.message("info", "Resumed");
-  const env = { sha256: (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex") };
-
-  test.each([
-    ["16-00", "15-00"],
-    ["15-00", "16-00"],
-  ])("the one with the conversation is the session (%s)", async (at, atOther) => {
+  test.each(["16-00", "15-00"])("the one with the conversation is the session (%s)", async (at) => {
+    const atOther = at === "16-00" ? "15-00" : "16-00";
     const place = temporaryPlace();
     const chats = join(place.home, ".gemini", "tmp", "project", "chats");
     const file = put(join(chats, `session-2026-08-21T${at}-3f0c6d52.jsonl`), whole.text);
@@ -190,7 +174,7 @@ describe("of two files that Gemini CLI has of one session", () => {
       join(chats, "session-2026-08-20T09-00-3f0c6d52.jsonl"),
       whole.text.replaceAll(GEMINI_SESSION, "3f0c6d52-0000-4000-8000-000000000000"),
     );
-    const server = serveHere([], { place, env });
+    const server = serveLibrary(place);
     const { sessions } = await server.result("list_sessions", { agents: "all" });
     const paths = sessions.map(({ sessionPath }: Json) => sessionPath);
     expect(paths.sort()).toEqual([another, file].sort());

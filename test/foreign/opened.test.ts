@@ -5,78 +5,69 @@ import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { entriesOf, fidelityOf, foreignSessionOn } from "../support/foreign/checks.ts";
-import { randomClaudeSession, wholeClaudeSession } from "../support/foreign/claude.ts";
+import { CLAUDE_SESSION, randomClaudeSession, wholeClaudeSession } from "../support/foreign/claude.ts";
 import { randomCodexSession } from "../support/foreign/codex.ts";
 import { opencodeDatabase } from "../support/foreign/databases.ts";
 import { OPENCODE_SESSION, wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { Random } from "../support/random.ts";
-import { type Json, type Place, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, type Place, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
-function claudeFile(place: Place, text: string): string {
-  return put(
-    join(place.home, ".claude", "projects", "-home-me-project", "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl"),
-    text,
-  );
+function claudeFile(place: Place, text = wholeClaudeSession().text): string {
+  return put(join(place.home, ".claude", "projects", "-home-me-project", `${CLAUDE_SESSION}.jsonl`), text);
 }
 
-function withoutTimes(file: string): Record<string, string> {
+function besides(file: string): Record<string, string> {
   return contentsOf(dirname(dirname(dirname(file))));
 }
 
+async function expectRefused(server: HereServer, method: string, params: object): Promise<void> {
+  const { data, message } = await server.failure(method, params);
+  expect([method, params, data.name]).toEqual([method, params, "read_only"]);
+  expect(message).toContain("import_session makes it yours");
+}
+
+const HELLO = { entries: [{ type: "message", message: { role: "user", content: "hello" } }] };
+
 test("one opens like any other, and nothing is written beside it", async () => {
   const place = temporaryPlace();
-  const file = claudeFile(place, wholeClaudeSession().text);
-  const before = withoutTimes(file);
+  const file = claudeFile(place);
+  const before = besides(file);
   const server = serveLibrary(place);
   await server.result("switch_session", { sessionPath: file });
   const state = await server.result("get_state");
-  expect(state).toMatchObject({
-    sessionFile: file,
-    store: "foreign",
-    readOnly: true,
-    sessionName: "My own title",
-    cwd: "/home/me/project",
-    persisted: true,
-    diagnostics: [],
-  });
+  const facts = { store: "foreign", readOnly: true, persisted: true, diagnostics: [] };
+  const named = { sessionName: "My own title", cwd: "/home/me/project" };
+  expect(state).toMatchObject({ sessionFile: file, ...facts, ...named });
   const { messages } = await server.result("get_context", { strict: true });
-  expect(messages.map(({ role }: Json) => role)).toEqual([
-    "compactionSummary",
-    "user",
-    "user",
-    "assistant",
-    "user",
-    "assistant",
-    "toolResult",
-    "user",
-    "assistant",
-    "custom",
-    "user",
-    "assistant",
-  ]);
+  expect(messages.map(({ role }: Json) => role).join(" ")).toBe(
+    "compactionSummary user user assistant user assistant toolResult user assistant custom user assistant",
+  );
   const verdict = await server.result("verify_session");
   expect(verdict).toMatchObject({ ok: true, damage: [], fidelity: { agent: "claude" } });
-  const tree = await server.result("get_tree");
-  expect(JSON.stringify(tree)).toContain("No, list the folders");
+  expect(JSON.stringify(await server.result("get_tree"))).toContain("No, list the folders");
   const exported = join(place.home, "out.jsonl");
   await server.result("export_session", { outputPath: exported, format: "jsonl" });
   expect(JSON.parse(read(exported).split("\n")[0])).toMatchObject({ type: "session", version: 3 });
-  const refused = async (method: string, params: object): Promise<void> => {
-    const { data, message } = await server.failure(method, params);
-    expect([method, data.name]).toEqual([method, "read_only"]);
-    expect(message).toContain("import_session makes it yours");
-  };
-  await refused("append", { entries: [{ type: "message", message: { role: "user", content: "hello" } }] });
-  await refused("set_session_name", { name: "other" });
-  await refused("create_checkpoint", {});
+  await expectRefused(server, "append", HELLO);
+  await expectRefused(server, "set_session_name", { name: "other" });
+  await expectRefused(server, "create_checkpoint", {});
   await server.result("close_session", { sessionId: state.sessionId });
-  await refused("delete_session", { sessionPath: file });
-  await refused("archive_session", { sessionPath: file });
-  await refused("relocate_session", { sessionPath: file, cwd: place.cwd });
-  expect(withoutTimes(file)).toEqual(before);
+  for (const method of ["delete_session", "archive_session"])
+    await expectRefused(server, method, { sessionPath: file });
+  await expectRefused(server, "relocate_session", { sessionPath: file, cwd: place.cwd });
+  expect(besides(file)).toEqual(before);
 });
+
+const ASKS = [
+  ["migrate_session", {}],
+  ["rollback_migration", {}],
+  ["migration_status", {}],
+  ["migrate_session", { dryRun: true }],
+  ["migrate_session", { to: "jsonl" }],
+  ["migrate_session", { to: "jsonl", dryRun: true }],
+] as const;
 
 acrossTiers(test, ["each method", "all parameters"])(
   "a migration of one is refused with what to do, wherever its session is (%s)",
@@ -85,25 +76,12 @@ acrossTiers(test, ["each method", "all parameters"])(
     const database = join(place.home, ".local/share/opencode/opencode.db");
     mkdirSync(dirname(database), { recursive: true });
     opencodeDatabase(database, [wholeOpencodeExport()]).close();
-    const files = [claudeFile(place, wholeClaudeSession().text), join(database, OPENCODE_SESSION)];
     const server = serveLibrary(place);
-    const asks = [
-      ["migrate_session", {}],
-      ["migrate_session", { dryRun: true }],
-      ["migrate_session", { to: "jsonl" }],
-      ["migrate_session", { to: "jsonl", dryRun: true }],
-      ["rollback_migration", {}],
-      ["migration_status", {}],
-    ] as const;
-    for (const sessionPath of files) {
-      const told = async (more: object): Promise<void> => {
-        for (const [n, [method, params]] of asks.entries()) {
-          if (which === "each method" && method === asks[n - 1]?.[0]) continue;
-          const { data, message } = await server.failure(method, { ...params, ...more });
-          expect([method, params, data.name]).toEqual([method, params, "read_only"]);
-          expect(message).toContain("import_session makes it yours");
-        }
-      };
+    const told = async (more: object): Promise<void> => {
+      for (const [method, params] of which === "each method" ? ASKS.slice(0, 3) : ASKS)
+        await expectRefused(server, method, { ...params, ...more });
+    };
+    for (const sessionPath of [claudeFile(place), join(database, OPENCODE_SESSION)]) {
       await told({ sessionPath });
       await server.result("switch_session", { sessionPath });
       if (which === "all parameters") await told({ sessionPath });
@@ -112,52 +90,53 @@ acrossTiers(test, ["each method", "all parameters"])(
   },
 );
 
-test("a clone and a fork are ours, in the folder of the session's directory", async () => {
+test("a clone is ours, in the folder of the session's directory", async () => {
   const place = temporaryPlace();
-  const file = claudeFile(place, wholeClaudeSession().text);
-  const before = withoutTimes(file);
+  const file = claudeFile(place);
+  const before = besides(file);
   const server = serveLibrary(place);
   await server.result("switch_session", { sessionPath: file });
-  const leaf = (await server.result("get_state")).leafId;
+  const { leafId } = await server.result("get_state");
   await server.result("clone");
   const clone = await server.result("get_state");
-  expect(clone).toMatchObject({ store: "jsonl", readOnly: false, parentSession: file, leafId: leaf });
+  expect(clone).toMatchObject({ store: "jsonl", readOnly: false, parentSession: file, leafId });
   expect(clone.sessionFile.startsWith(rootOf(place))).toBe(true);
-  await server.result("append", { entries: [{ type: "message", message: { role: "user", content: "and on" } }] });
-  expect(withoutTimes(file)).toEqual(before);
+  await server.result("append", HELLO);
+  expect(besides(file)).toEqual(before);
 });
 
 test("an import is new, then known, then continued; another past is a conflict", async () => {
   const place = temporaryPlace();
-  const lines = randomClaudeSession(new Random(7), 8).lines;
+  const { lines } = randomClaudeSession(new Random(7), 8);
   const file = claudeFile(place, `${lines.slice(0, 20).join("\n")}\n`);
   const server = serveLibrary(place);
-  const first = await server.result("import_session", { path: file });
+  const take = () => server.result("import_session", { path: file });
+  const first = await take();
   expect(first).toMatchObject({ outcome: "new", fidelity: { agent: "claude", records: 20 } });
-  expect(await server.result("import_session", { path: file })).toEqual({ ...first, outcome: "known" });
+  expect(await take()).toEqual({ ...first, outcome: "known" });
   appendFileSync(file, `${lines.slice(20).join("\n")}\n`);
-  const more = await server.result("import_session", { path: file });
-  expect(more).toMatchObject({ outcome: "continued", sessionId: first.sessionId, sessionPath: first.sessionPath });
-  await server.result("switch_session", { sessionPath: first.sessionPath });
-  const entries = (await server.result("get_state")).entryCount;
-  await server.result("switch_session", { sessionPath: file });
+  const { sessionId, sessionPath } = first;
+  expect(await take()).toMatchObject({ outcome: "continued", sessionId, sessionPath });
+  const countIn = async (sessionPath: string): Promise<number> => {
+    await server.result("switch_session", { sessionPath });
+    return (await server.result("get_state")).entryCount;
+  };
   // An answer that was not complete when it was imported stays beside the one that it became.
-  expect(entries - (await server.result("get_state")).entryCount).toBeLessThanOrEqual(1);
+  expect((await countIn(sessionPath)) - (await countIn(file))).toBeLessThanOrEqual(1);
   writeFileSync(file, `${lines.join("\n").replaceAll("Turn 0", "Turn zero")}\n`);
-  expect(await server.result("import_session", { path: file })).toMatchObject({ outcome: "conflict" });
+  expect(await take()).toMatchObject({ outcome: "conflict" });
 });
 
 acrossTiers(test, [9, 3])(
   "wherever the source was cut, the rest continues its import (at each %ith line)",
   async (step) => {
-    const lines = randomClaudeSession(new Random(3), 4).lines;
-    const whole = `${lines.join("\n")}\n`;
+    const { lines, text } = randomClaudeSession(new Random(3), 4);
     for (let cut = 1; cut < lines.length; cut += step) {
       const place = temporaryPlace();
       const file = claudeFile(place, `${lines.slice(0, cut).join("\n")}\n`);
       const server = serveLibrary(place);
       await server.result("import_session", { path: file });
-      writeFileSync(file, whole);
+      writeFileSync(file, text);
       const { outcome, sessionPath } = await server.result("import_session", { path: file });
       expect([cut, outcome]).toEqual([cut, "continued"]);
       await server.result("switch_session", { sessionPath });
@@ -176,31 +155,32 @@ test.each([
 ])("%s is followed while it writes", (_agent, lines) => {
   const place = temporaryPlace();
   const file = claudeFile(place, `${lines[0]}\n`);
-  const session = foreignSessionOn(realDisk, file, place.state);
-  for (let at = 1; at < lines.length; at++) {
-    const half = Math.floor(lines[at].length / 2);
-    appendFileSync(file, lines[at].slice(0, half));
+  const open = () => foreignSessionOn(realDisk, file, place.state);
+  const session = open();
+  for (const line of lines.slice(1)) {
+    const half = Math.floor(line.length / 2);
+    appendFileSync(file, line.slice(0, half));
     session.refresh();
     const before = entriesOf(session);
     session.refresh();
     expect(entriesOf(session)).toEqual(before);
-    appendFileSync(file, `${lines[at].slice(half)}\n`);
+    appendFileSync(file, `${line.slice(half)}\n`);
     const told = session.refresh();
     if (session.log.nodes.count > before.length) expect(told?.positions.length).toBeGreaterThan(0);
   }
-  const other = foreignSessionOn(realDisk, file, place.state);
+  const other = open();
   expect(entriesOf(session)).toEqual(entriesOf(other));
   expect(session.leafId).toBe(other.leafId);
   expect(fidelityOf(session.log)).toEqual(fidelityOf(other.log));
   writeFileSync(file, `${lines.slice(0, 9).join("\n")}\n`);
   session.refresh();
-  expect(entriesOf(session)).toEqual(entriesOf(foreignSessionOn(realDisk, file, place.state)));
+  expect(entriesOf(session)).toEqual(entriesOf(open()));
 });
 
 test("a confined server reads what is inside of its folders, and no link of another agent's leads it out", async () => {
   const place = temporaryPlace();
   const inside = put(join(place.cwd, "given", "session.jsonl"), wholeClaudeSession().text);
-  const outside = claudeFile(place, wholeClaudeSession().text);
+  const outside = claudeFile(place);
   const server = serveLibrary(place, ["--confine", "--allow-path", join(place.cwd, "given")]);
   await server.result("switch_session", { sessionPath: inside });
   expect(await server.result("get_state")).toMatchObject({ store: "foreign", readOnly: true });

@@ -3,11 +3,13 @@
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
+import type { Fidelity } from "../../src/core/ports/fidelity.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import {
   damagedLines,
   diskWithForeign,
+  drawnContext,
   entriesOf,
   FOREIGN_FILE,
   fidelityOf,
@@ -15,9 +17,8 @@ import {
   foreignSessionOn,
   requirePairedAtEveryLeaf,
   requireSound,
-  strictContext,
 } from "../support/foreign/checks.ts";
-import { CLAUDE_SESSION, ClaudeWriter, randomClaudeSession, said, withSideChains } from "../support/foreign/claude.ts";
+import { CLAUDE_SESSION, ClaudeWriter, randomClaudeSession, withSideChains } from "../support/foreign/claude.ts";
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { forSeeds } from "../support/random.ts";
 import { type Json, type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
@@ -27,10 +28,24 @@ function chainOf(text: string, name: string): Session {
   return foreignSessionOn(diskWithForeign(text), join(FOREIGN_FILE, name));
 }
 
-function saidIn(session: Session): unknown[] {
-  return strictContext(session).map(({ content }) =>
-    Array.isArray(content) ? content.map(({ text, name }) => text ?? name).join() : content,
-  );
+/** How many records a report has of side chains. */
+function asideIn({ kinds }: Fidelity): number {
+  const aside = kinds.filter(({ kind }) => kind.startsWith("sidechain/"));
+  return aside.reduce((sum, { preserved, derived, dropped }) => sum + preserved + derived + dropped, 0);
+}
+
+/** A session with a side chain that continues a record, or none. */
+function aside(parent: (asked: string) => string | null, agentId?: string) {
+  const w = new ClaudeWriter();
+  const asked = w.human("Look");
+  const before = w.text.length;
+  Object.assign(w, { isSidechain: true, agentId });
+  const name = w.human("At the shelves", parent(asked));
+  w.reply("Marmalade.");
+  const text = w.text.slice(before);
+  Object.assign(w, { isSidechain: false, agentId: undefined, last: asked });
+  w.reply("There is marmalade.");
+  return { w, asked, name, text };
 }
 
 test("two that run at once are two sessions, and neither is in the one that began them", () => {
@@ -38,20 +53,21 @@ test("two that run at once are two sessions, and neither is in the one that bega
   const main = foreignSession(writer.text);
   requireSound(main);
   expect(requirePairedAtEveryLeaf(main)).toBe(1);
-  expect(saidIn(main)).toEqual(["Compare the shelves", "Task,Task", "Jam.", "Honey.", "Jam and honey."]);
+  expect(drawnContext(main)).toEqual([
+    "user: Compare the shelves",
+    "model: [toolu_one] [toolu_two]",
+    "result: Jam.",
+    "result: Honey.",
+    "model: Jam and honey.",
+  ]);
   const begun = entriesOf(main).filter(({ customType }) => customType === "claude:sidechain");
   expect(begun.map(({ data }) => data)).toEqual(names.map((id) => ({ id })));
   const report = fidelityOf(main.log);
-  expect(report.warnings).toEqual([]);
-  expect(report.records).toBe(writer.records.length);
-  const aside = report.kinds.filter(({ kind }) => kind.startsWith("sidechain/"));
-  expect(aside.reduce((sum, { preserved, derived, dropped }) => sum + preserved + derived + dropped, 0)).toBe(
-    sideRecords,
-  );
+  expect([report.warnings, report.records, asideIn(report)]).toEqual([[], writer.records.length, sideRecords]);
   const chains = names.map((name) => chainOf(writer.text, name));
-  expect(chains.map(saidIn)).toEqual([
-    ["Look at the first", "Bash", "marmalade", "Jam."],
-    ["Look at the second", "Honey."],
+  expect(chains.map((chain) => drawnContext(chain))).toEqual([
+    ["user: Look at the first", "model: [toolu_a]", "result: marmalade", "model: Jam."],
+    ["user: Look at the second", "model: Honey."],
   ]);
   const reports = chains.map(({ log }) => fidelityOf(log));
   expect(reports.reduce((sum, { records }) => sum + records, 0)).toBe(sideRecords);
@@ -65,17 +81,8 @@ test("two that run at once are two sessions, and neither is in the one that bega
 
 test("one is the same session as in a file of its own, where its records name the subagent", () => {
   const agentId = "a0123456789abcdef";
-  const w = new ClaudeWriter();
-  w.human("Look");
-  const begin = w.records.length;
-  Object.assign(w, { isSidechain: true, agentId, last: null });
-  w.human("At the shelves");
-  w.answer([said("Marmalade.")]);
-  const end = w.records.length;
-  Object.assign(w, { isSidechain: false, agentId: undefined });
-  w.answer([said("There is marmalade.")], w.records[0].uuid as string);
-  const own = `${w.lines.slice(begin, end).join("\n")}\n`;
-  const apart = foreignSession(own, `/elsewhere/project/${CLAUDE_SESSION}/subagents/agent-${agentId}.jsonl`);
+  const { w, text } = aside(() => null, agentId);
+  const apart = foreignSession(text, `/elsewhere/project/${CLAUDE_SESSION}/subagents/agent-${agentId}.jsonl`);
   const within = chainOf(w.text, agentId);
   expect([within.id, entriesOf(within)]).toEqual([apart.id, entriesOf(apart)]);
 });
@@ -84,29 +91,33 @@ test("a session that begins with one is told by the name of its file, and one th
   const w = new ClaudeWriter();
   w.isSidechain = true;
   const name = w.human("Warm up", null);
-  w.answer([said("Ready.")]);
+  w.reply("Ready.");
   w.isSidechain = false;
   w.human("Hello", null);
-  w.answer([said("Hi.")]);
+  w.reply("Hi.");
   for (const flat of [false, true]) {
     if (flat) for (const record of w.records) record.parentUuid = null;
-    expect(saidIn(foreignSession(w.text))).toEqual(["Hello", "Hi."]);
-    expect(saidIn(chainOf(w.text, name))).toEqual(["Warm up", "Ready."]);
+    expect(drawnContext(foreignSession(w.text))).toEqual(["user: Hello", "model: Hi."]);
+    expect(drawnContext(chainOf(w.text, name))).toEqual(["user: Warm up", "model: Ready."]);
   }
 });
 
 test("one that continues a record of the session begins there, and a path that names none is no session", () => {
-  const w = new ClaudeWriter();
-  const asked = w.human("Look");
-  w.isSidechain = true;
-  const name = w.human("At the shelves", asked);
-  w.isSidechain = false;
+  const { w, asked, name } = aside((asked) => asked);
   const chain = chainOf(w.text, name);
-  expect(saidIn(chain)).toEqual(["At the shelves"]);
-  expect(fidelityOf(chain.log).warnings).toEqual([]);
-  expect(fidelityOf(foreignSession(w.text).log).warnings).toEqual([]);
+  expect(drawnContext(chain)).toEqual(["user: At the shelves", "model: Marmalade."]);
+  for (const { log } of [chain, foreignSession(w.text)]) expect(fidelityOf(log).warnings).toEqual([]);
   for (const none of ["none", asked, `${name}.x`, `%${Buffer.from(name).toString("hex")}`])
     expect(() => chainOf(w.text, none)).toThrow("not recognised");
+});
+
+test("a record of one behind a torn record belongs to it", () => {
+  const { w, name } = aside(() => null);
+  const lines = w.lines.with(2, `{"type":"user","mess${w.lines[2]}`);
+  const text = `${lines.join("\n")}\n`;
+  const roles = drawnContext(chainOf(text, name)).map((line) => line.split(":")[0]);
+  expect(roles).toEqual(["user", "model"]);
+  expect(entriesOf(foreignSession(text)).map(({ customType }) => customType)).toContain("import:claude:damaged");
 });
 
 acrossTiers(test, [3, 30])(
@@ -114,62 +125,49 @@ acrossTiers(test, [3, 30])(
   (count) => {
     forSeeds(count, (random) => {
       const { writer } = withSideChains(random.chance(0.5) ? randomClaudeSession(random, 4) : undefined);
-      const file = FOREIGN_FILE;
-      const disk = diskWithForeign(damagedLines(random, writer.lines), file);
+      const disk = diskWithForeign(damagedLines(random, writer.lines));
       let main: Session;
       try {
-        main = foreignSessionOn(disk, file);
+        main = foreignSessionOn(disk);
       } catch {
         return;
       }
       requireSound(main);
-      requirePairedAtEveryLeaf(main);
-      let aside = 0;
-      for (const { kind, preserved, derived, dropped } of fidelityOf(main.log).kinds)
-        if (kind.startsWith("sidechain/")) aside += preserved + derived + dropped;
+      let records = 0;
       for (const path of main.log.foreign?.inner() ?? []) {
         const chain = foreignSessionOn(disk, path);
         requireSound(chain);
-        requirePairedAtEveryLeaf(chain);
-        aside -= fidelityOf(chain.log).records;
+        records += fidelityOf(chain.log).records;
       }
-      expect(aside).toBe(0);
+      expect(records).toBe(asideIn(fidelityOf(main.log)));
     });
   },
 );
 
-function putSession(place: Place, writer: ClaudeWriter): string {
-  return put(join(place.home, ".claude", "projects", "-home-me-project", `${CLAUDE_SESSION}.jsonl`), writer.text);
+function putSession(place: Place, { text }: ClaudeWriter): string {
+  return put(join(place.home, ".claude", "projects", "-home-me-project", `${CLAUDE_SESSION}.jsonl`), text);
 }
 
 test("lists and searches find them, also in the middle of a long file, and lose them with it", async () => {
   const place = temporaryPlace();
-  const long = new ClaudeWriter();
-  for (let n = 0; n < 10; n++) long.human(`Turn ${n} ${"x".repeat(2000)}`);
-  const { writer, names } = withSideChains(long);
-  for (let n = 0; n < 10; n++) writer.human(`Turn ${n} ${"x".repeat(2000)}`);
-  const file = putSession(place, writer);
+  const lengthen = (w: ClaudeWriter): ClaudeWriter => {
+    for (let n = 0; n < 10; n++) w.human(`Turn ${n} ${"x".repeat(2000)}`);
+    return w;
+  };
+  const { writer, names } = withSideChains(lengthen(new ClaudeWriter()));
+  const file = putSession(place, lengthen(writer));
   const before = contentsOf(dirname(file));
   const server = serveLibrary(place);
   const list = async (on = server): Promise<Json[]> => (await on.result("list_sessions", { agents: "all" })).sessions;
   const listed = await list();
   const paths = [file, ...names.map((name) => join(file, name))];
   expect(listed.map(({ sessionPath }) => sessionPath).sort()).toEqual(paths);
-  const main = listed.find(({ sessionPath }) => sessionPath === file) as Json;
-  const [first, second] = paths.slice(1).map((path) => listed.find(({ sessionPath }) => sessionPath === path) as Json);
-  expect(first).toMatchObject({
-    agent: "claude",
-    firstMessage: "Look at the first",
-    messageCount: 4,
-    parentSession: file,
-    forkedFrom: { sessionId: main.sessionId },
-  });
-  expect(second).toMatchObject({ firstMessage: "Look at the second", messageCount: 2, parentSession: file });
-  const { hits } = await server.result("search_sessions", {
-    query: "marmalade",
-    agents: "all",
-    includeToolResults: true,
-  });
+  const [main, first, second] = paths.map((path) => listed.find(({ sessionPath }) => sessionPath === path) as Json);
+  const begun = { agent: "claude", parentSession: file, forkedFrom: { sessionId: main.sessionId } };
+  expect(first).toMatchObject({ ...begun, firstMessage: "Look at the first", messageCount: 4 });
+  expect(second).toMatchObject({ ...begun, firstMessage: "Look at the second", messageCount: 2 });
+  const request = { query: "marmalade", agents: "all", includeToolResults: true };
+  const { hits } = await server.result("search_sessions", request);
   expect(hits.map(({ sessionPath }: Json) => sessionPath)).toEqual([paths[1]]);
   // Another process has them from what the first one kept.
   expect(await list(serveLibrary(place))).toEqual(listed);
@@ -179,8 +177,7 @@ test("lists and searches find them, also in the middle of a long file, and lose 
   expect(contentsOf(dirname(file))).toEqual(before);
   writer.isSidechain = true;
   const third = writer.human("Look at the third", null);
-  const { lines } = writer;
-  appendFileSync(file, `${lines[lines.length - 1]}\n`);
+  appendFileSync(file, `${writer.lines.at(-1)}\n`);
   expect((await list()).map(({ sessionPath }) => sessionPath).sort()).toEqual([...paths, join(file, third)].sort());
   rmSync(file);
   expect(await list()).toEqual([]);
@@ -196,17 +193,12 @@ test("an import takes them along, each once, and knows those that came by themse
   expect(alone.subagents).toBeUndefined();
   const all = await server.result("import_session", { path: file });
   expect(all).toMatchObject({ outcome: "new", fidelity: { records: writer.records.length } });
-  expect(all.subagents).toMatchObject([
-    { outcome: "new", entryCount: 4 },
-    { outcome: "known", sessionId: alone.sessionId, sessionPath: alone.sessionPath },
-  ]);
+  const known = { outcome: "known", sessionId: alone.sessionId, sessionPath: alone.sessionPath };
+  expect(all.subagents).toMatchObject([{ outcome: "new", entryCount: 4 }, known]);
   const { sessions } = await server.result("list_sessions");
   const [{ sessionId, sessionPath }] = all.subagents;
-  expect(sessions.find((one: Json) => one.sessionId === sessionId)).toMatchObject({
-    sessionPath,
-    parentSession: all.sessionPath,
-    forkedFrom: { sessionId: all.sessionId },
-  });
+  const row = { sessionPath, parentSession: all.sessionPath, forkedFrom: { sessionId: all.sessionId } };
+  expect(sessions.find((one: Json) => one.sessionId === sessionId)).toMatchObject(row);
   const again = await server.result("import_session", { path: file });
   expect([again, ...again.subagents].map(({ outcome }: Json) => outcome)).toEqual(["known", "known", "known"]);
   expect(again.subagents.map((one: Json) => one.sessionId)).toEqual(all.subagents.map((one: Json) => one.sessionId));
@@ -216,16 +208,15 @@ test("one is followed while the agent writes, and is another one where the file 
   const { writer, names } = withSideChains();
   const file = put(join(temporaryFolder(), `${CLAUDE_SESSION}.jsonl`), writer.text);
   const session = foreignSessionOn(realDisk, join(file, names[0]));
-  const { length } = writer.lines;
+  const { length } = writer.text;
   const grown = (): number => session.refresh()?.positions.length ?? 0;
   writer.human("Only here");
-  Object.assign(writer, { isSidechain: true });
+  writer.isSidechain = true;
   writer.human("And below?", names[0]);
-  appendFileSync(file, `${writer.lines.slice(length).join("\n")}\n`);
-  expect(grown()).toBe(1);
-  expect(saidIn(session)).toEqual(["Look at the first", "And below?"]);
-  expect(grown()).toBe(0);
+  appendFileSync(file, writer.text.slice(length));
+  expect([grown(), grown()]).toEqual([1, 0]);
+  expect(drawnContext(session)).toEqual(["user: Look at the first", "user: And below?"]);
   writeFileSync(file, writer.text.replaceAll("Look at the first", "Look at the last"));
   session.refresh();
-  expect(saidIn(session)).toEqual(["Look at the last", "And below?"]);
+  expect(drawnContext(session)).toEqual(["user: Look at the last", "user: And below?"]);
 });

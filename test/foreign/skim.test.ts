@@ -14,14 +14,11 @@ import { put, serveLibrary } from "../support/lifecycle.ts";
 import { Random } from "../support/random.ts";
 import { temporaryPlace } from "../support/server.ts";
 
+const CHATS = ".gemini/tmp/project/chats";
 const LONG = [
   ["claude", ".claude/projects/-home-me/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl", randomClaudeSession],
   ["codex", `.codex/sessions/2026/09/14/rollout-2026-09-14T08-00-00-${CODEX_SESSION}.jsonl`, randomCodexSession],
-  [
-    "gemini",
-    `.gemini/tmp/project/chats/session-2026-08-21T09-00-${GEMINI_SESSION.slice(0, 8)}.jsonl`,
-    randomGeminiSession,
-  ],
+  ["gemini", `${CHATS}/session-2026-08-21T09-00-${GEMINI_SESSION.slice(0, 8)}.jsonl`, randomGeminiSession],
 ] as const;
 
 /** Parts of the messages that may be missing: these sessions of Gemini CLI's are told anew at every third turn. */
@@ -48,21 +45,22 @@ test.each(LONG)(
   },
 );
 
-test("Claude Code's records about a subagent's progress are no messages, in whatever order their members are", () => {
-  const skim = claudeSkim();
-  const base = { parentUuid: "a", isSidechain: false, cwd: "/x", sessionId: "s", version: "2", uuid: "u" };
-  const message = { role: "assistant", id: "msg_1", content: [{ type: "text", text: "x" }] };
-  const data = { message: { type: "assistant", message, uuid: "n" }, normalizedMessages: [], type: "agent_progress" };
-  const counted = (record: object) => skim(Buffer.from(JSON.stringify(record)));
-  expect(counted({ ...base, type: "progress", data })).toBe(0);
-  expect(counted({ ...base, data, type: "progress" })).toBe(0);
-  expect(counted({ type: "progress", ...base, data })).toBe(0);
-  expect(counted({ ...base, message, type: "assistant" })).toBe(1);
-  expect(counted({ ...base, type: "user", message: { content: "Hello", role: "user" } })).toBe(1);
-  expect(counted({ message: { content: 'Hello "{', role: "user" }, ...base, type: "user" })).toBe(1);
-  expect(counted({ ...base, type: "user", isSidechain: true, message })).toBeUndefined();
+const base = { parentUuid: "a", isSidechain: false, cwd: "/x", sessionId: "s", version: "2", uuid: "u" };
+const message = { role: "assistant", id: "msg_1", content: [{ type: "text", text: "x" }] };
+const data = { message: { type: "assistant", message, uuid: "n" }, normalizedMessages: [], type: "agent_progress" };
+
+test.each<[number | undefined, object | string]>([
+  [0, { ...base, type: "progress", data }],
+  [0, { ...base, data, type: "progress" }],
+  [0, { type: "progress", ...base, data }],
+  [1, { ...base, message, type: "assistant" }],
+  [1, { ...base, type: "user", message: { content: "Hello", role: "user" } }],
+  [1, { message: { content: 'Hello "{', role: "user" }, ...base, type: "user" }],
+  [undefined, { ...base, type: "user", isSidechain: true, message }],
   // What is not among the first bytes has to be read.
-  expect(counted({ ...base, data: { ...data, long: "x".repeat(5000) }, type: "progress" })).toBeUndefined();
-  expect(skim(Buffer.from('{"type":7,"message":{}}'))).toBeUndefined();
-  expect(skim(Buffer.from('no JSON "message":{'))).toBeUndefined();
+  [undefined, { ...base, data: { ...data, long: "x".repeat(5000) }, type: "progress" }],
+  [undefined, '{"type":7,"message":{}}'],
+  [undefined, 'no JSON "message":{'],
+])("%s messages: Claude Code's records of progress are none, in whatever order their members are", (count, record) => {
+  expect(claudeSkim()(Buffer.from(typeof record === "string" ? record : JSON.stringify(record)))).toBe(count);
 });

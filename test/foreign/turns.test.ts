@@ -12,15 +12,8 @@ const MODEL = { api: "a", provider: "p", model: "m", usage: NO_USAGE, at: AT };
 
 function turnsInto(entries: TranslatedEntry[]): Turns {
   const emit = (entry: TranslatedEntry): void => void entries.push(entry);
-  return new Turns({
-    agent: "claude",
-    ids: { entry: (id) => id },
-    sha256: () => "",
-    emit,
-    isSurvey: false,
-    comesLater: () => false,
-    name: "",
-  });
+  const about = { isSurvey: false, comesLater: () => false, name: "", sha256: () => "" };
+  return new Turns({ agent: "claude", ids: { entry: (id) => id }, emit, ...about });
 }
 
 function resultOf(toolCallId: string) {
@@ -32,22 +25,19 @@ test("however many results an answer has, each of its blocks is looked at a few 
   const turns = turnsInto(entries);
   const answer = turns.begin({ nativeId: "answer", ...MODEL });
   let looks = 0;
-  const looked = (): string => {
-    looks++;
-    return "toolCall";
-  };
   const count = 1000;
   for (let n = 0; n < count; n++) {
-    const block = Object.defineProperty({ id: `call${n}` }, "type", { get: looked });
+    const get = (): string => {
+      looks++;
+      return "toolCall";
+    };
+    const block = Object.defineProperty({ id: `call${n}` }, "type", { get });
     answer.content.push(block as { id: string; type: string });
   }
   for (let n = 0; n < count; n++) turns.result(`result${n}`, resultOf(`call${n}`));
   turns.settle();
-  expect(entries.map(({ id, parentId }) => [id, parentId]).slice(0, 3)).toEqual([
-    ["answer", null],
-    ["result0", "answer"],
-    ["result1", "result0"],
-  ]);
+  const begun = entries.slice(0, 3).map(({ id, parentId }) => `${id} of ${parentId}`);
+  expect(begun).toEqual(["answer of null", "result0 of answer", "result1 of result0"]);
   expect(entries).toHaveLength(1 + count);
   expect(looks).toBeLessThan(4 * count);
 });

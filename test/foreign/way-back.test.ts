@@ -4,13 +4,13 @@ import { describe, expect, test } from "vitest";
 import { resumable } from "../../src/core/export/agents/resumable.ts";
 import { assistant } from "../support/drafts.ts";
 import { damagedLines, entriesOf, foreignSession, requireSound, strictContext } from "../support/foreign/checks.ts";
-import { FORMATS } from "../support/foreign/formats.ts";
 import { SessionMaker } from "../support/foreign/ours.ts";
 import { ClaudeReader, codexHistory, wordsIn } from "../support/foreign/readers.ts";
 import { contextSaid, openText, pathsSaid, requireResumable } from "../support/foreign/round-trip.ts";
 import { entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { forSeeds, range } from "../support/random.ts";
+import type { Json } from "../support/server.ts";
 import { sessionOf } from "../support/sessions.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
@@ -38,25 +38,22 @@ for (const agent of AGENTS)
   });
 
 for (const agent of AGENTS)
-  acrossTiers(test, [3, 30])(`to ${agent}, of sessions with what it cannot have (%i)`, (count) => {
-    forSeeds(count, (random) => {
-      const session = openText(new SessionMaker(random, agent, true).make(3 + random.int(30)).text);
-      const { nodes } = session.log;
-      requireResumable(agent, session, nodes.count > 0 && random.chance(0.5) ? random.int(nodes.count) : undefined);
-      session.close();
+  for (const [kind, most] of [
+    ["with what it cannot have", 30],
+    ["that are damaged", 20],
+  ] as const)
+    acrossTiers(test, [3, most])(`to ${agent}, of sessions ${kind} (%i)`, (count) => {
+      forSeeds(count, (random) => {
+        const isDamaged = kind === "that are damaged";
+        const isWild = !isDamaged || random.chance(0.5);
+        const { lines, text } = new SessionMaker(random, agent, isWild).make(isDamaged ? 15 : 3 + random.int(30));
+        const damaged = Buffer.concat([Buffer.from(`${lines[0]}\n`), damagedLines(random, lines.slice(1))]);
+        const session = openText(isDamaged ? damaged : text);
+        const { count: all } = session.log.nodes;
+        requireResumable(agent, session, !isDamaged && all > 0 && random.chance(0.5) ? random.int(all) : undefined);
+        session.close();
+      });
     });
-  });
-
-for (const agent of AGENTS)
-  acrossTiers(test, [3, 20])(`to ${agent}, of damaged sessions (%i)`, (count) => {
-    forSeeds(count, (random) => {
-      const { lines } = new SessionMaker(random, agent, random.chance(0.5)).make(15);
-      const [header, ...entries] = lines;
-      const session = openText(Buffer.concat([Buffer.from(`${header}\n`), damagedLines(random, entries)]));
-      requireResumable(agent, session);
-      session.close();
-    });
-  });
 
 test.each(AGENTS)("to %s, where a summary and an error say nothing: providers refuse texts without text", (agent) => {
   const said = { role: "assistant", content: [], stopReason: "error", errorMessage: " " };
@@ -99,24 +96,8 @@ test("to Codex and back, with the models and how much they think", () => {
   const told = entriesOf(back).map(({ modelId, thinkingLevel, message }) =>
     [modelId, thinkingLevel, (message as { model?: string } | undefined)?.model].find((one) => one !== undefined),
   );
-  expect(told.filter((one) => one !== undefined)).toEqual([
-    "gpt-one",
-    "gpt-one",
-    "gpt-two",
-    "high",
-    "gpt-two",
-    "gpt-two",
-  ]);
+  expect(told.filter(Boolean)).toEqual(["gpt-one", "gpt-one", "gpt-two", "high", "gpt-two", "gpt-two"]);
 });
-
-test.each(FORMATS.flatMap((one) => AGENTS.map((agent) => [one.format, agent, one] as const)))(
-  "of %s, for %s",
-  (_, agent, { text, path }) => {
-    const session = foreignSession(text, `/home/me/${path}`);
-    requireResumable(agent, session);
-    session.close();
-  },
-);
 
 describe("takes no time that grows with the square of the calls of one answer", SWEEP, () => {
   const COUNT = 40_000;
@@ -128,13 +109,12 @@ describe("takes no time that grows with the square of the calls of one answer", 
   const answer = entryText("message", id(1), id(0), {
     message: { ...assistant("").message, content: [{ type: "text", text: "look" }, ...calls] },
   });
+  const asked = userText("ffffffff", id(1), "and?");
+  const after = range(0, COUNT).map((n) => result(n, n === 0 ? "ffffffff" : id(n + 1)));
   test.each<[string, readonly string[]]>([
     ["with their results", range(0, COUNT).map((n) => result(n, id(n + 1)))],
-    [
-      "with results that come after a message",
-      [userText("ffffffff", id(1), "and?"), ...range(0, COUNT).map((n) => result(n, n === 0 ? "ffffffff" : id(n + 1)))],
-    ],
-    ["without results", [userText("ffffffff", id(1), "and?")]],
+    ["with results that come after a message", [asked, ...after]],
+    ["without results", [asked]],
   ])("%s", async (_, rest) => {
     const session = await sessionOf([userText(id(0), null), answer, ...rest]);
     for (const agent of AGENTS) {
@@ -170,10 +150,8 @@ test("branches that answer other calls of one answer each have results for all o
   const said = new Map<string, string[]>();
   for (const line of lines()) {
     const { uuid = "", parentUuid, message } = JSON.parse(line);
-    const own =
-      message?.content?.[0]?.type === "tool_result"
-        ? [(message.content[0].content?.[0]?.text ?? "lost").slice(0, 2)]
-        : [];
+    const [{ type, content } = {} as Json] = message?.content ?? [];
+    const own = type === "tool_result" ? [(content?.[0]?.text ?? "lost").slice(0, 2)] : [];
     said.set(uuid, [...(said.get(parentUuid) ?? []), ...own]);
   }
   const ends = [...said.values()].filter(({ length }) => length === calls.length).map((texts) => texts.join(" "));

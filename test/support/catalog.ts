@@ -1,9 +1,9 @@
 /** Session files for the catalog to find, a catalog on them, and what a reader that shares no code with it says. */
 
 import { createHash } from "node:crypto";
-import { lstatSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { lstatSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { onTestFinished } from "vitest";
+import { onTestFinished, test } from "vitest";
 import type { Catalog, Hit, Listed, SearchRequest } from "../../src/core/ports/catalog.ts";
 import type { Env } from "../../src/core/ports/env.ts";
 import type { Store } from "../../src/core/ports/store.ts";
@@ -14,7 +14,7 @@ import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../src/storage/log/leaf-store.ts";
 import { segmentedStore } from "../../src/storage/v2/store.ts";
-import type { Random } from "./random.ts";
+import { forSeedsAsync, type Random } from "./random.ts";
 import { type Json, temporaryFolder } from "./server.ts";
 
 export const realEnv: Env = {
@@ -36,14 +36,7 @@ export function temporaryLibrary(): Library {
 
 /** A catalog of its own, as another process would have it. */
 export function catalogOn({ root, state }: Library, more: Partial<CatalogOptions> = {}): Catalog {
-  const jsonl = jsonlStore({
-    disk: realDisk,
-    env: realEnv,
-    locks: noLocks,
-    quarantine: join(state, "quarantine"),
-    durability: "os",
-    fileFor: () => "/dev/null/none",
-  });
+  const jsonl = jsonlStore({ ...storing(state), fileFor: () => "/dev/null/none" });
   const v2 = containersIn({ root, state });
   const catalog = makeCatalog({
     disk: realDisk,
@@ -59,16 +52,16 @@ export function catalogOn({ root, state }: Library, more: Partial<CatalogOptions
 
 /** The store of Session Store V2 containers, as another process would have it. */
 export function containersIn({ root, state }: Library): Store {
-  return segmentedStore({
-    disk: realDisk,
-    env: realEnv,
-    locks: noLocks,
-    quarantine: join(state, "quarantine"),
-    durability: "os",
-    containerFor: ({ id }) => join(root, `${id}.v2`),
-    segmentBytes: 4096,
-  });
+  return segmentedStore({ ...storing(state), containerFor: ({ id }) => join(root, `${id}.v2`), segmentBytes: 4096 });
 }
+
+function storing(state: string) {
+  const quarantine = join(state, "quarantine");
+  return { disk: realDisk, env: realEnv, locks: noLocks, quarantine, durability: "os" } as const;
+}
+
+/** A clock by which files that were just written have rested: what changed just now may change again under its stamp. */
+export const later: Env = { ...realEnv, now: () => Date.now() + 60_000 };
 
 export const withoutSqlite = { sqlite: () => undefined };
 
@@ -117,32 +110,23 @@ function readSession(file: string): Partial<Listed> | undefined {
   const [header, ...rest] = linesOf(file);
   if (header?.type !== "session" || typeof header.id !== "string") return undefined;
   const entries = rest.filter(({ type }) => typeof type === "string" && type !== "session");
-  let name: string | null = null;
-  let firstMessage: string | null = null;
-  let modified: number | null = null;
-  for (const entry of entries) {
-    if (entry.type === "session_info") name = entry.name?.trim() || null;
-    if (entry.type !== "message") continue;
-    const { role, timestamp } = entry.message ?? {};
-    if (role !== "user" && role !== "assistant") continue;
-    if (role === "user") firstMessage ??= textOf(entry.message.content).trim().slice(0, 1000) || null;
-    const time = typeof timestamp === "number" ? timestamp : Date.parse(entry.timestamp);
-    if (!Number.isNaN(time)) modified = time;
-  }
+  const messages = entries.filter(({ type }) => type === "message");
+  const told = messages.filter(({ message }) => ["user", "assistant"].includes(message?.role));
+  const times = told.map(({ message: { timestamp: own }, timestamp }) =>
+    typeof own === "number" ? own : Date.parse(timestamp),
+  );
+  const asked = told.filter(({ message }) => message.role === "user");
+  const texts = asked.map(({ message }) => textOf(message.content).trim().slice(0, 1000));
+  const created = Date.parse(header.timestamp);
   return {
-    path: file,
-    id: header.id,
-    cwd: header.cwd ?? null,
-    name,
+    ...{ path: file, id: header.id, cwd: header.cwd ?? null, created, store: "jsonl", archived: false },
+    name: entries.findLast(({ type }) => type === "session_info")?.name?.trim() || null,
     parentSession: header.parentSession ?? header.branchedFrom ?? null,
-    created: Date.parse(header.timestamp),
-    modified: Math.max(modified ?? 0, Date.parse(header.timestamp)),
-    messageCount: entries.filter(({ type }) => type === "message").length,
-    firstMessage,
+    modified: Math.max(times.findLast((time) => !Number.isNaN(time)) ?? 0, created),
+    messageCount: messages.length,
+    firstMessage: texts.find((text) => text !== "") ?? null,
     sizeBytes: statSync(file).size,
     headerOnly: entries.length === 0,
-    archived: false,
-    store: "jsonl",
   };
 }
 
@@ -154,41 +138,39 @@ function textOf(content: Json): string {
     .join("");
 }
 
-/** Entries whose message holds all of the words, as `path entry`. */
-export function readHits(root: string, words: readonly string[], roles = ["user", "assistant"]): string[] {
+/** Lower-case text in one composition, in which words are looked for. */
+const plain = (text: string): string => text.normalize("NFC").toLowerCase();
+const holdsAll = (text: string, words: readonly string[]): boolean =>
+  words.every((word) => plain(text).includes(plain(word)));
+
+/** Entries of messages that are meant, as `path entry`. */
+function readMessages(root: string, isMeant: (message: Json) => number): string[] {
   const hits: string[] = [];
   for (const file of sessionFiles(root))
-    for (const { type, id, message } of linesOf(file)) {
-      if (type !== "message" || !roles.includes(message?.role)) continue;
-      const text = textOf(message.content).normalize("NFC").toLowerCase();
-      if (words.every((word) => text.includes(word.normalize("NFC").toLowerCase()))) hits.push(`${file} ${id}`);
-    }
+    for (const { type, id, message } of linesOf(file))
+      if (type === "message") for (let n = isMeant(message ?? {}); n > 0; n--) hits.push(`${file} ${id}`);
   return hits.sort();
 }
 
+/** Entries whose message holds all of the words, as `path entry`. */
+export function readHits(root: string, words: readonly string[], roles = ["user", "assistant"]): string[] {
+  return readMessages(root, ({ role, content }) => Number(roles.includes(role) && holdsAll(textOf(content), words)));
+}
+
 /** Calls whose arguments hold all of the words, of one tool and naming one file if asked, as `path entry`. */
-export function readCalls(
-  root: string,
-  words: readonly string[],
-  { tool, file }: { tool?: string; file?: string } = {},
-) {
-  const hits: string[] = [];
-  for (const path of sessionFiles(root))
-    for (const { type, id, message } of linesOf(path)) {
-      if (type !== "message") continue;
-      const calls = message?.role === "assistant" ? message.content : [];
-      const { path: named } = message?.details ?? {};
-      if (message?.role === "toolResult" && named) calls.push({ name: message.toolName, arguments: { path: named } });
-      for (const { type, name, arguments: given } of calls) {
-        if (type === "text" || (tool !== undefined && name !== tool)) continue;
-        const args = typeof given === "string" ? JSON.parse(given) : given;
-        const text = Object.values(args).flat().join(" ").normalize("NFC").toLowerCase();
-        const files = [args.path, ...String(args.command ?? "").split(" ")].filter((word) => word?.includes("/"));
-        if (file !== undefined && !files.some((word) => `/${word}`.endsWith(`/${file}`))) continue;
-        if (words.every((word) => text.includes(word.normalize("NFC").toLowerCase()))) hits.push(`${path} ${id}`);
-      }
-    }
-  return hits.sort();
+export function readCalls(root: string, words: readonly string[], asked: { tool?: string; file?: string } = {}) {
+  const isMeant = ({ type, name, arguments: given }: Json): boolean => {
+    if (type === "text" || (asked.tool !== undefined && name !== asked.tool)) return false;
+    const args = typeof given === "string" ? JSON.parse(given) : given;
+    const files = [args.path, ...String(args.command ?? "").split(" ")].filter((word) => word?.includes("/"));
+    if (asked.file !== undefined && !files.some((word) => `/${word}`.endsWith(`/${asked.file}`))) return false;
+    return holdsAll(Object.values(args).flat().join(" "), words);
+  };
+  return readMessages(root, ({ role, content, details, toolName }) => {
+    const { path } = details ?? {};
+    const named = role === "toolResult" && path ? [{ name: toolName, arguments: { path } }] : [];
+    return [...(role === "assistant" ? content : []), ...named].filter(isMeant).length;
+  });
 }
 
 /** Bytes and times of every file, by path. */
@@ -227,10 +209,8 @@ export function places(hits: readonly Hit[]): string[] {
 
 // --- sessions ----------------------------------------------------------------------------------------------------------
 
-const WORDS =
-  "auth refactor token cache session getUserName parse_header läuft Ärger 会议记录 検索 поиск error failed build 中 xy zebra".split(
-    " ",
-  );
+const SAID = "auth refactor token cache session getUserName parse_header läuft Ärger 会议记录 検索 поиск error failed";
+const WORDS = [...SAID.split(" "), "build", "中", "xy", "zebra"];
 
 export function randomText(random: Random): string {
   return Array.from({ length: 1 + random.int(12) }, () => random.pick(WORDS)).join(random.pick([" ", " ", "\n", ""]));
@@ -256,19 +236,22 @@ export function randomLine(random: Random, id: string, parentId: string | null, 
   const base = { id, parentId, timestamp: new Date(time).toISOString() };
   const text = randomText(random);
   const own = random.chance(0.7) ? { timestamp: time + random.int(1000) } : {};
+  const block = { type: "text", text };
+  const message = (role: string, content: unknown, more: object = {}): Json => ({
+    ...{ type: "message", ...base },
+    message: { role, content, ...more, ...own },
+  });
+  const calls = (): Json[] => Array.from({ length: random.int(3) }, () => randomCall(random));
+  const result = (): object => ({
+    ...{ toolCallId: "c", toolName: random.pick(["bash", "edit"]) },
+    details: random.chance(0.5) ? { path: random.pick(PATHS) } : { diff: text },
+  });
   const entry = random.pick<() => Json>([
-    () => ({ type: "message", ...base, message: { role: "user", content: text, ...own } }),
-    () => ({ type: "message", ...base, message: { role: "assistant", content: [{ type: "text", text }], ...own } }),
-    () => ({ type: "message", ...base, message: { role: "toolResult", content: [{ type: "text", text }], ...own } }),
-    () => {
-      const content = [{ type: "text", text }, ...Array.from({ length: random.int(3) }, () => randomCall(random))];
-      return { type: "message", ...base, message: { role: "assistant", content, ...own } };
-    },
-    () => {
-      const of = { role: "toolResult", toolCallId: "c", toolName: random.pick(["bash", "edit"]) };
-      const details = random.chance(0.5) ? { path: random.pick(PATHS) } : { diff: text };
-      return { type: "message", ...base, message: { ...of, content: [{ type: "text", text }], details, ...own } };
-    },
+    () => message("user", text),
+    () => message("assistant", [block]),
+    () => message("toolResult", [block]),
+    () => message("assistant", [block, ...calls()]),
+    () => message("toolResult", [block], result()),
     () => ({ ...base, type: "message", message: { content: text, role: "user" } }),
     () => ({ type: "session_info", ...base, name: random.pick(["One", "Two", "", `Name ${text.slice(0, 5)}`]) }),
     () => ({ type: "custom", ...base, customType: "other", data: { text } }),
@@ -298,4 +281,29 @@ export function randomSession(random: Random, cwd: string, more: object = {}): R
     ids.push(entryId);
   }
   return { id, text, last: ids.at(-1) ?? null };
+}
+
+/** Puts a random session into a folder, and returns its file. */
+export function putRandomSession(random: Random, folder: string, cwd: string): string {
+  mkdirSync(folder, { recursive: true });
+  const { id, text } = randomSession(random, cwd);
+  const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
+  writeFileSync(file, text);
+  return file;
+}
+
+/** A test with a library of so many random sessions in three folders. */
+export function withLibrary(
+  name: string,
+  { sessions, ...options }: { readonly sessions: number; readonly tags?: string[]; readonly meta?: object },
+  run: (library: Library, random: Random) => Promise<void>,
+): void {
+  test(name, options as object, () =>
+    forSeedsAsync(1, async (random) => {
+      const library = temporaryLibrary();
+      for (let n = 0; n < sessions; n++)
+        putRandomSession(random, join(library.root, `--home-me-${n % 3}--`), `/home/me/${n % 3}`);
+      await run(library, random);
+    }),
+  );
 }

@@ -5,11 +5,8 @@ import { defaultTreeAdapter, parseFragment } from "parse5";
 import { expect } from "vitest";
 import type { Json } from "./server.ts";
 
-const ELEMENTS = new Set(
-  "h1 h2 h3 h4 h5 h6 p ul ol li a strong em s code pre details summary br hr table thead tbody tr th td blockquote".split(
-    " ",
-  ),
-);
+const NAMES = "h1 h2 h3 h4 h5 h6 p ul ol li a strong em s code pre details summary br hr table thead tbody tr th td";
+const ELEMENTS = new Set([...NAMES.split(" "), "blockquote"]);
 
 const ATTRIBUTES: Readonly<Record<string, RegExp>> = {
   id: /^[A-Za-z0-9_.-]+$/,

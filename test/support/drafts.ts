@@ -13,46 +13,24 @@ export const SPOKEN = {
   timestamp: Date.UTC(2026, 0, 24, 16, 22, 26, 831),
 };
 
+function said(message: object, more: object): Json {
+  return { type: "message", ...more, message };
+}
+
 export function user(text: string, more: object = {}): Json {
-  return { type: "message", ...more, message: { role: "user", content: text } };
+  return said({ role: "user", content: text }, more);
 }
 
 export function assistant(text: string, more: object = {}): Json {
-  return {
-    type: "message",
-    ...more,
-    message: {
-      role: "assistant",
-      content: [{ type: "text", text }],
-      ...SPOKEN,
-      stopReason: "stop",
-    },
-  };
+  return said({ role: "assistant", content: [{ type: "text", text }], ...SPOKEN, stopReason: "stop" }, more);
 }
 
 export function toolCall(id: string, more: object = {}): Json {
-  return {
-    type: "message",
-    ...more,
-    message: {
-      role: "assistant",
-      content: [{ type: "toolCall", id, name: "read", arguments: { path: "a.txt" } }],
-      ...SPOKEN,
-      stopReason: "toolUse",
-    },
-  };
+  const content = [{ type: "toolCall", id, name: "read", arguments: { path: "a.txt" } }];
+  return said({ role: "assistant", content, ...SPOKEN, stopReason: "toolUse" }, more);
 }
 
 export function toolResult(id: string, text: string, more: object = {}): Json {
-  return {
-    type: "message",
-    ...more,
-    message: {
-      role: "toolResult",
-      toolCallId: id,
-      toolName: "read",
-      content: [{ type: "text", text }],
-      isError: false,
-    },
-  };
+  const of = { role: "toolResult", toolCallId: id, toolName: "read" };
+  return said({ ...of, content: [{ type: "text", text }], isError: false }, more);
 }

@@ -3,7 +3,7 @@
 import { appendFileSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { randomLine, randomSession, readHits, readList, sessionFiles } from "./catalog.ts";
+import { putRandomSession, randomLine, readHits, readList, sessionFiles } from "./catalog.ts";
 import { entryText, fileText, headerText, id, userText } from "./lines.ts";
 import type { Random } from "./random.ts";
 import { type Json, runProgram, spawnServer, temporaryPlace } from "./server.ts";
@@ -45,12 +45,7 @@ export async function indexTogether(
   const place = temporaryPlace();
   const root = join(place.home, "sessions");
   const withRoot = { ...place, variables: { ...place.variables, PI_SESSIONS_DIR: root } };
-  for (let n = 0; n < sessions; n++) {
-    const folder = join(root, `--p${n % 7}--`);
-    mkdirSync(folder, { recursive: true });
-    const { id, text } = randomSession(random, `/p${n % 7}`);
-    writeFileSync(join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`), text);
-  }
+  for (let n = 0; n < sessions; n++) putRandomSession(random, join(root, `--p${n % 7}--`), `/p${n % 7}`);
   const servers = Array.from({ length: processes }, () =>
     spawnServer(["--no-session", "--events", "none"], "lines", withRoot),
   );

@@ -29,26 +29,14 @@ export function longConversation(count: number, said = "", first = ""): string {
   const answer = (...content: unknown[]): void => {
     const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0.012 };
     const usage = { input: 1200, output: 180, cacheRead: 20_000, cacheWrite: 300, totalTokens: 21_680, cost };
-    push({
-      role: "assistant",
-      content,
-      api: "messages",
-      provider: "anthropic",
-      model: "claude-sonnet-4-5",
-      usage,
-      stopReason: "stop",
-    });
+    const model = { api: "messages", provider: "anthropic", model: "claude-sonnet-4-5" };
+    push({ role: "assistant", content, ...model, usage, stopReason: "stop" });
   };
   const call = (name: string, given: Record<string, unknown>, output: string): void => {
     const id = `call ${lines.length}`;
     answer({ type: "text", text: words(6) }, { type: "toolCall", id, name, arguments: given });
-    push({
-      role: "toolResult",
-      toolCallId: id,
-      toolName: name,
-      content: [{ type: "text", text: output }],
-      isError: next() < 0.1,
-    });
+    const content = [{ type: "text", text: output }];
+    push({ role: "toolResult", toolCallId: id, toolName: name, content, isError: next() < 0.1 });
   };
   const last = (): string =>
     `## Done\n\n${words(40)} with **${words(2)}**.\n\n\`\`\`ts\n${code(lines.length)}\`\`\`\n\n1. ${words(9)}\n2. ${words(7)}\n`;

@@ -3,7 +3,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { sessionText } from "./example.ts";
-import { type Json, type Place, serveHere, temporaryPlace } from "./server.ts";
+import { type Json, type Place, serveHere, temporaryPlace, type Wire } from "./server.ts";
 
 export const VARIANTS = ["by the index", "by reading"] as const;
 
@@ -26,6 +26,18 @@ export function put(place: Place, id: string, entries: readonly Json[], header: 
   const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
   writeFileSync(file, sessionText({ id, cwd: `/home/me/${id}`, ...header }, entries));
   return file;
+}
+
+/** Returns what all pages of a reply hold, one after the other. */
+export async function everyPage(server: Wire, method: string, params: object, member: string): Promise<Json[]> {
+  const all: Json[] = [];
+  let cursor: string | undefined;
+  do {
+    const page = await server.result(method, { ...params, cursor });
+    all.push(...page[member]);
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  return all;
 }
 
 let ids = 0;

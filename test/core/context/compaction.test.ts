@@ -7,17 +7,13 @@ import type { Session } from "../../../src/core/session/session.ts";
 import { assistantText, chain, entryText, id, userText } from "../../support/lines.ts";
 import { messagesAt, sessionOf } from "../../support/sessions.ts";
 
-const calling = (n: number, ...calls: string[]) =>
-  entryText("message", id(n), id(n - 1), {
-    message: {
-      role: "assistant",
-      content: calls.map((call) => ({ type: "toolCall", id: call, name: "bash", arguments: {} })),
-    },
-  });
+const message = (n: number, members: object) => entryText("message", id(n), id(n - 1), { message: members });
+const calling = (n: number, ...calls: string[]) => {
+  const content = calls.map((call) => ({ type: "toolCall", id: call, name: "bash", arguments: {} }));
+  return message(n, { role: "assistant", content });
+};
 const resulting = (n: number, call: string) =>
-  entryText("message", id(n), id(n - 1), {
-    message: { role: "toolResult", toolCallId: call, toolName: "bash", content: [] },
-  });
+  message(n, { role: "toolResult", toolCallId: call, toolName: "bash", content: [] });
 
 /** A turn with a parallel batch of calls: 0 user, 1 calls, 2 and 3 results, 4 answer, 5 user. */
 const TURN = [
@@ -37,19 +33,19 @@ function refusal(session: Session, firstKeptEntryId: string): { name: string; de
   try {
     draftFor(session, firstKeptEntryId);
   } catch (error) {
-    return error as { name: string; details: { nearest: string[] } };
+    return error as ReturnType<typeof refusal>;
   }
   throw new Error(`${firstKeptEntryId} was accepted`);
 }
 
 describe("the boundary", () => {
-  test.each([[0], [1], [4], [5]])("may be entry %i, which begins something", async (n) => {
+  test.each([0, 1, 4, 5])("may be entry %i, which begins something", async (n) => {
     const session = await sessionOf(TURN);
     session.append([draftFor(session, id(n))]);
     expect(messagesAt(session)).toHaveLength(1 + TURN.length - n);
   });
 
-  test.each([[2], [3]])("may not be the result %i, and the nearest that may are named", async (n) => {
+  test.each([2, 3])("may not be the result %i, and the nearest that may are named", async (n) => {
     const { name, details } = refusal(await sessionOf(TURN), id(n));
     expect([name, details.nearest]).toEqual(["invalid_boundary", [id(1), id(4)]]);
   });
@@ -75,16 +71,9 @@ describe("the boundary", () => {
 
   test("holds what is sent with it, byte for byte", async () => {
     const session = await sessionOf(chain(2));
-    session.append([
-      compactionDraft(session, {
-        summary: "s",
-        firstKeptEntryId: id(1),
-        tokensBefore: 1.5,
-        details: bytesOf('{"n":1.0}'),
-        usage: bytesOf('{"big":9007199254740993}'),
-        fromHook: true,
-      }),
-    ]);
+    const [details, usage] = [bytesOf('{"n":1.0}'), bytesOf('{"big":9007199254740993}')];
+    const given = { summary: "s", firstKeptEntryId: id(1), tokensBefore: 1.5, details, usage, fromHook: true };
+    session.append([compactionDraft(session, given)]);
     expect(textOf(session.line(2))).toContain('"details":{"n":1.0},"usage":{"big":9007199254740993},"fromHook":true');
     expect(session.context().misplacedBoundary).toBe(false);
   });

@@ -12,6 +12,7 @@ import { assistantText, chain, entryText, headerText, id, TIME, userText } from 
 import { randomModel } from "../../support/model.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import { messagesAt, sessionOf } from "../../support/sessions.ts";
+import { sketch } from "../../support/sketch.ts";
 
 const MS = Date.parse(TIME);
 
@@ -43,327 +44,176 @@ async function seen(lines: string[], header?: string): Promise<unknown[]> {
   return messagesAt(session);
 }
 
-describe("without compaction", () => {
-  test("the messages of the path, oldest first", async () => {
-    expect(await seen(chain(4))).toEqual([said(0), said(1), said(2), said(3)]);
+/** What `C4 2 3` draws: the summary of entry 4, and what was said in 2 and 3. */
+const drawn = (text: string): unknown[] =>
+  text.split(" ").flatMap((word) => {
+    if (word === "") return [];
+    return [word.startsWith("C") ? summaryOf(Number(word.slice(1))) : said(Number(word))];
   });
 
-  test("nothing of other branches", async () => {
-    const lines = [...chain(3), userText(id(9), id(0)), userText(id(10), id(9))];
-    expect(await seen(lines)).toEqual([said(0), said(9), said(10)]);
-  });
-
-  test("nothing before the first entry", async () => {
-    const session = await sessionOf(chain(2));
-    session.moveLeaf(ROOT);
-    expect(messagesAt(session)).toEqual([]);
-    expect(session.messageCount()).toBe(0);
-  });
-
-  test("a custom_message is a message of role custom", async () => {
-    const custom = { customType: "note", content: [{ type: "text", text: "x" }], display: false };
-    const lines = [
-      entryText("custom_message", id(0), null, { ...custom, details: { a: 1.5 } }),
-      entryText("custom_message", id(1), id(0), custom),
-    ];
-    expect(await seen(lines)).toEqual([
-      { role: "custom", ...custom, details: { a: 1.5 }, timestamp: MS },
-      { role: "custom", ...custom, timestamp: MS },
-    ]);
-  });
-
-  test("a branch summary with text is a message, an empty one is nothing", async () => {
-    const lines = [
-      entryText("branch_summary", id(0), null, { fromId: "x", summary: "went there" }),
-      entryText("branch_summary", id(1), id(0), { fromId: "x", summary: "" }),
-      entryText("branch_summary", id(2), id(1), { fromId: "x" }),
-      userText(id(3), id(2)),
-    ];
-    expect(await seen(lines)).toEqual([
-      { role: "branchSummary", summary: "went there", fromId: "x", timestamp: MS },
-      said(3),
-    ]);
-  });
-
-  test("every other type of entry is nothing", async () => {
-    const types = ["custom", "label", "session_info", "model_change", "thinking_level_change", "usage", "unheard_of"];
-    const lines = types.map((type, n) =>
-      entryText(type, id(n), n === 0 ? null : id(n - 1), { content: "c", summary: "s", message: { role: "user" } }),
-    );
-    expect(await seen([...lines, userText(id(9), id(types.length - 1))])).toEqual([said(9)]);
-  });
-
-  test("a message without message is nothing", async () => {
-    const lines = [entryText("message", id(0), null, { message: null }), entryText("message", id(1), id(0))];
-    expect(await seen([...lines, messageLine(2, "a text"), userText(id(3), id(2))])).toEqual([said(3)]);
-  });
-
-  test("missing content is an empty list where readers rely on content", async () => {
-    const roles = ["user", "assistant", "toolResult", "custom", "bashExecution", "unheard_of", "system"];
-    const lines = roles.map((role, n) => messageLine(n, { role, a: 1 }));
-    expect(await seen(lines)).toEqual([
-      { role: "user", a: 1, content: [] },
-      { role: "assistant", a: 1, content: [] },
-      { role: "toolResult", a: 1, content: [] },
-      { role: "custom", a: 1 },
-      { role: "bashExecution", a: 1 },
-      { role: "unheard_of", a: 1 },
-      { role: "system", a: 1, content: "" },
-    ]);
-    expect(await seen([entryText("custom_message", id(0), null, { customType: "note" })])).toEqual([
-      { role: "custom", customType: "note", content: [], timestamp: MS },
-    ]);
-    expect(await seen([messageLine(0, { role: "user", content: null, a: 1 })])).toEqual([
-      { role: "user", content: [], a: 1 },
-    ]);
-    expect(await seen([messageLine(0, { role: "user", content: "" })])).toEqual([{ role: "user", content: "" }]);
-  });
-
-  test("a message is given byte for byte", async () => {
-    const message = '{"role":"user","n":1.0,"big":9007199254740993,"n":-0,"e":1e400,"content":"\\u0041\u2028" }';
-    const line = `{"type":"message","id":"${id(0)}","parentId":null,"timestamp":"${TIME}","message":${message}}`;
-    const session = await sessionOf([line]);
-    const [text] = [...session.messageTexts(session.context().items)];
-    expect(Buffer.from(text).toString()).toBe(message);
-  });
-
-  test("a timestamp that is none is 0, never NaN", async () => {
-    const line = (n: number, timestamp: string) =>
-      `{"type":"branch_summary","id":"${id(n)}","parentId":${n ? `"${id(n - 1)}"` : null}${timestamp},"fromId":"x","summary":"s"}`;
-    const stamps = [
-      ',"timestamp":"yesterday"',
-      "",
-      ',"timestamp":5',
-      ',"timestamp":null',
-      ',"timestamp":"9999-12-31T00:00:00Z"',
-    ];
-    const times = (await seen(stamps.map((stamp, n) => line(n, stamp)))).map(
-      (message) => (message as { timestamp: number }).timestamp,
-    );
-    expect(times).toEqual([0, 0, 0, 0, Date.parse("9999-12-31T00:00:00Z")]);
-  });
+// The sessions are drawn as sketches.
+test.each([
+  ["the messages of the path, oldest first", "0 1 2 3", "0 1 2 3"],
+  ["nothing of other branches", "0 1 2 9<0 10", "0 9 10"],
+  ["with a compaction, its summary, the kept entries, what came after", "0 1 2 3 C4:2 5 6", "C4 2 3 5 6"],
+  ["a compaction at the leaf rules already", "0 1 2 C3:2", "C3 2"],
+  ["a compaction that names itself keeps nothing", "0 1 2 C3:3 4", "C3 4"],
+  ["the latest rules, and older ones in the kept range yield nothing", "0 1 C2:1 3 4 C5:1 6", "C5 1 3 4 6"],
+  ["three in a row leave no message in neither set", "0 1 C2:1 C3:2 C4:3 5", "C4 5"],
+  ["what a compaction kept, the next one may keep", "0 1 C2:1 3 C4:1 5", "C4 1 3 5"],
+  ["a compaction on another branch means nothing here", "0 1 C2:2 3<1", "0 1 3"],
+  ["a compaction as the first entry keeps nothing because there is nothing", "C0:deadbeef", "C0"],
+  ["an edit leaves its target out", "0 1 E2:0", "1"],
+  ["an edit on another branch changes nothing here", "0 1 E2:0 3<1", "0 1 3"],
+  ["edits of entries that were compacted away are nothing", "0 1 E2:0 C3:1", "C3 1"],
+  ["edits of kept entries hold", "0 1 2 E3:1 C4:1", "C4 2"],
+  ["an edit of what is not there is nothing", "0 E1:deadbeef", "0"],
+  ["the latest edit on the path wins", "0 R1:0=one E2:0", ""],
+])("the context has %s", async (_, lines, wanted) => {
+  expect(await seen(sketch(lines))).toEqual(drawn(wanted));
 });
 
-describe("with a compaction", () => {
-  test("its summary, the kept entries, what came after", async () => {
-    const lines = [...chain(4), compactionLine(4, id(2)), ...chain(2, 5)];
-    expect(await seen(lines)).toEqual([summaryOf(4), said(2), said(3), said(5), said(6)]);
-  });
+test("nothing is in the context before the first entry", async () => {
+  const session = await sessionOf(chain(2));
+  session.moveLeaf(ROOT);
+  expect([messagesAt(session), session.messageCount()]).toEqual([[], 0]);
+});
 
-  test("at the leaf, it rules already", async () => {
-    expect(await seen([...chain(3), compactionLine(3, id(2))])).toEqual([summaryOf(3), said(2)]);
-  });
+test("every other type of entry is nothing, and a message without message", async () => {
+  const types = ["custom", "label", "session_info", "model_change", "thinking_level_change", "usage", "unheard_of"];
+  const rest = { content: "c", summary: "s", message: { role: "user" } };
+  const lines = types.map((type, n) => entryText(type, id(n), n === 0 ? null : id(n - 1), rest));
+  const none = [entryText("message", id(20), id(6), { message: null }), entryText("message", id(21), id(20))];
+  const text = entryText("message", id(22), id(21), { message: "a text" });
+  expect(await seen([...lines, ...none, text, userText(id(9), id(22))])).toEqual([said(9)]);
+});
 
-  test("its own id keeps nothing", async () => {
-    const lines = [...chain(3), compactionLine(3, id(3)), ...chain(1, 4)];
-    expect(await seen(lines)).toEqual([summaryOf(3), said(4)]);
-  });
+test("missing content is an empty list where readers rely on content", async () => {
+  const roles = ["user", "assistant", "toolResult", "custom", "bashExecution", "unheard_of", "system"];
+  const contents = [[], [], [], undefined, undefined, undefined, ""];
+  expect(await seen(roles.map((role, n) => messageLine(n, { role, a: 1 })))).toEqual(
+    roles.map((role, n) => ({ role, a: 1, ...(contents[n] === undefined ? {} : { content: contents[n] }) })),
+  );
+  expect(await seen([entryText("custom_message", id(0), null, { customType: "note" })])).toEqual([
+    { role: "custom", customType: "note", content: [], timestamp: MS },
+  ]);
+  expect(await seen([messageLine(0, { role: "user", content: null, a: 1 })])).toEqual([
+    { role: "user", content: [], a: 1 },
+  ]);
+  expect(await seen([messageLine(0, { role: "user", content: "" })])).toEqual([{ role: "user", content: "" }]);
+});
 
-  test("the latest rules, and older ones in the kept range yield nothing", async () => {
-    const lines = [...chain(2), compactionLine(2, id(1)), ...chain(2, 3), compactionLine(5, id(1)), ...chain(1, 6)];
-    expect(await seen(lines)).toEqual([summaryOf(5), said(1), said(3), said(4), said(6)]);
-  });
+test("a message is given byte for byte", async () => {
+  const message = '{"role":"user","n":1.0,"big":9007199254740993,"n":-0,"e":1e400,"content":"\\u0041\u2028" }';
+  const line = `{"type":"message","id":"${id(0)}","parentId":null,"timestamp":"${TIME}","message":${message}}`;
+  const session = await sessionOf([line]);
+  const [text] = [...session.messageTexts(session.context().items)];
+  expect(Buffer.from(text).toString()).toBe(message);
+});
 
-  test("three in a row leave no message in neither set", async () => {
-    const lines = [
-      ...chain(2),
-      compactionLine(2, id(1)),
-      compactionLine(3, id(2)),
-      compactionLine(4, id(3)),
-      ...chain(1, 5),
-    ];
-    expect(await seen(lines)).toEqual([summaryOf(4), said(5)]);
-    const deps = [...chain(2), compactionLine(2, id(1)), ...chain(1, 3), compactionLine(4, id(1)), ...chain(1, 5)];
-    expect(await seen(deps)).toEqual([summaryOf(4), said(1), said(3), said(5)]);
-  });
+test.each([
+  [',"timestamp":"yesterday"', 0],
+  ["", 0],
+  [',"timestamp":5', 0],
+  [',"timestamp":null', 0],
+  [',"timestamp":"9999-12-31T00:00:00Z"', Date.parse("9999-12-31T00:00:00Z")],
+])("a timestamp that is none is 0, never NaN: %s", async (stamp, timestamp) => {
+  const line = `{"type":"branch_summary","id":"${id(0)}","parentId":null${stamp},"fromId":"x","summary":"s"}`;
+  expect(await seen([line])).toMatchObject([{ timestamp }]);
+});
 
-  test("on another branch means nothing here", async () => {
-    const lines = [...chain(2), compactionLine(2, id(2)), userText(id(3), id(1))];
-    expect(await seen(lines)).toEqual([said(0), said(1), said(3)]);
-  });
+test.each([
+  ["on another branch", id(20)],
+  ["after the compaction", id(6)],
+  ["nowhere", "deadbeef"],
+  ["missing", undefined],
+  ["no text", 5],
+  ["null", null],
+])("a kept entry that is %s keeps everything since the compaction before, and says so", async (_, firstKept) => {
+  const lines = [...sketch("0 1 2 20<0 C3<2:1 4"), compactionLine(5, firstKept as string), ...chain(1, 6)];
+  const session = await sessionOf(lines);
+  expect(messagesAt(session)).toEqual(drawn("C5 4 6"));
+  expect([session.messageCount(), session.context().misplacedBoundary]).toEqual([3, true]);
+  expect(session.context(session.position(id(4))).misplacedBoundary).toBe(false);
+  expect(await seen([...chain(2), compactionLine(2, firstKept as string)])).toEqual(drawn("C2 0 1"));
+  // At this leaf only.
+  expect(session.contextDamage()).toMatchObject([{ kind: "invalid_boundary", entryId: id(5) }]);
+  session.moveLeaf(session.position(id(2)));
+  expect(session.contextDamage()).toEqual([]);
+});
 
-  test.each([
-    ["on another branch", id(20)],
-    ["after the compaction", id(6)],
-    ["nowhere", "deadbeef"],
-    ["missing", undefined],
-    ["no text", 5],
-    ["null", null],
-  ])("a kept entry that is %s keeps everything since the compaction before, and says so", async (_, firstKept) => {
-    const lines = [
-      ...chain(3),
-      userText(id(20), id(0)),
-      entryText("compaction", id(3), id(2), { summary: "summary 3", firstKeptEntryId: id(1), tokensBefore: 103 }),
-      ...chain(1, 4),
-      compactionLine(5, firstKept as string),
-      ...chain(1, 6),
-    ];
-    const session = await sessionOf(lines);
-    expect(messagesAt(session)).toEqual([summaryOf(5), said(4), said(6)]);
-    expect(session.messageCount()).toBe(3);
-    expect(session.context().misplacedBoundary).toBe(true);
-    const before = session.context(session.position(id(4)));
-    expect(before.misplacedBoundary).toBe(false);
-    const first = await sessionOf([...chain(2), compactionLine(2, firstKept as string)]);
-    expect(messagesAt(first)).toEqual([summaryOf(2), said(0), said(1)]);
-  });
+test("a system message of a compaction comes first, those of the kept range are left out, later ones stay", async () => {
+  const system = { role: "system", content: "be kind" };
+  const [old, later] = ["old", "new"].map((content) => ({ role: "system", content }));
+  const compaction = compactionLine(3, id(0), { systemMessage: system });
+  const lines = [userText(id(0), null), messageLine(1, old), userText(id(2), id(1)), compaction, messageLine(4, later)];
+  expect(await seen(lines)).toEqual([system, ...drawn("C3 0 2"), later]);
+  expect(await seen(lines.slice(0, 3))).toEqual([said(0), old, said(2)]);
+});
 
-  test("as the first entry, it keeps nothing because there is nothing", async () => {
-    const line = entryText("compaction", id(0), null, { summary: "s", firstKeptEntryId: "deadbeef", tokensBefore: 1 });
-    expect(await seen([line])).toEqual([{ role: "compactionSummary", summary: "s", tokensBefore: 1, timestamp: MS }]);
-  });
-
-  test("a system message of its own comes first, those of the kept range are left out, later ones stay", async () => {
-    const system = { role: "system", content: "be kind" };
-    const lines = [
-      userText(id(0), null),
-      messageLine(1, { role: "system", content: "old" }),
-      userText(id(2), id(1)),
-      compactionLine(3, id(0), { systemMessage: system }),
-      messageLine(4, { role: "system", content: "new" }),
-    ];
-    expect(await seen(lines)).toEqual([system, summaryOf(3), said(0), said(2), { role: "system", content: "new" }]);
-    expect(await seen(lines.slice(0, 3))).toEqual([said(0), { role: "system", content: "old" }, said(2)]);
-  });
-
-  test("with an empty summary it rules, with a malformed one the one before does", async () => {
-    const end = (rest: Record<string, unknown>) => [
-      ...chain(2),
-      compactionLine(2, id(1)),
-      ...chain(2, 3),
-      entryText("compaction", id(5), id(4), { firstKeptEntryId: id(4), tokensBefore: 105, ...rest }),
-      ...chain(1, 6),
-    ];
-    expect(await seen(end({ summary: "" }))).toEqual([{ ...summaryOf(5), summary: "" }, said(4), said(6)]);
-    const malformed = [summaryOf(2), said(1), said(3), said(4), said(6)];
-    for (const summary of [undefined, null, 5, ["text"]]) expect(await seen(end({ summary }))).toEqual(malformed);
-    const none = entryText("compaction", id(2), id(1), { firstKeptEntryId: id(1) });
-    expect(await seen([...chain(2), none, ...chain(1, 3)])).toEqual([said(0), said(1), said(3)]);
-  });
+test("with an empty summary a compaction rules, with a malformed one the one before does", async () => {
+  const end = (summary: unknown) => [...sketch("0 1 C2:1 3 4"), compactionLine(5, id(4), { summary }), ...chain(1, 6)];
+  expect(await seen(end(""))).toEqual([{ ...summaryOf(5), summary: "" }, said(4), said(6)]);
+  for (const summary of [undefined, null, 5, ["text"]]) expect(await seen(end(summary))).toEqual(drawn("C2 1 3 4 6"));
 });
 
 describe("context edits", () => {
   const edit = (n: number, target: string, replacement: unknown) =>
     entryText("context_edit", id(n), id(n - 1), { targetId: target, replacement });
 
-  test("null leaves the target out", async () => {
-    expect(await seen([...chain(2), edit(2, id(0), null)])).toEqual([said(1)]);
-  });
-
-  test("a value replaces the content and nothing else", async () => {
-    const lines = [
-      messageLine(0, { role: "user", a: 1.5, content: "before", b: [2] }),
-      edit(1, id(0), { content: "after" }),
-    ];
-    expect(await seen(lines)).toEqual([{ role: "user", a: 1.5, content: "after", b: [2] }]);
+  test("a value replaces the content and nothing else; a text becomes a block where the role takes blocks only", async () => {
+    const message = { role: "user", a: 1.5, content: "before", b: [2] };
+    expect(await seen([messageLine(0, message), ...sketch("R1<0:0=after")])).toEqual([
+      { ...message, content: "after" },
+    ]);
     const none = [messageLine(0, { role: "user" }), edit(1, id(0), { content: [] })];
     expect(await seen(none)).toEqual([{ role: "user", content: [] }]);
-  });
-
-  test("the latest on the path wins", async () => {
-    const edits = [edit(1, id(0), { content: "one" }), edit(2, id(0), null), edit(3, id(0), { content: "three" })];
-    expect(await seen([...chain(1), ...edits])).toEqual([{ role: "user", content: "three" }]);
-    expect(await seen([...chain(1), ...edits.slice(0, 2)])).toEqual([]);
-  });
-
-  test("on another branch changes nothing here", async () => {
-    expect(await seen([...chain(2), edit(2, id(0), null), userText(id(3), id(1))])).toEqual([
-      said(0),
-      said(1),
-      said(3),
-    ]);
-  });
-
-  test("a text becomes a block where the role takes blocks only", async () => {
     const lines = [
       assistantText(id(0), null),
       messageLine(1, { role: "toolResult", toolCallId: "c", content: [] }),
       entryText("custom_message", id(2), id(1), { customType: "note", content: "n" }),
       edit(3, id(0), { content: 'a "b"' }),
-      edit(4, id(1), { content: "r" }),
-      edit(5, id(2), { content: "c" }),
+      ...sketch("R4<3:1=r R5:2=c"),
     ];
-    expect((await seen(lines)).map((message) => (message as { content: unknown }).content)).toEqual([
-      [{ type: "text", text: 'a "b"' }],
-      [{ type: "text", text: "r" }],
-      "c",
-    ]);
+    const texts = ['a "b"', "r"].map((text) => [{ type: "text", text }]);
+    expect(await seen(lines)).toMatchObject([...texts, "c"].map((content) => ({ content })));
   });
 
-  test("of a message without such content leave it out or leave it alone", async () => {
+  test("of a message without such content leave it out or leave it alone; without a value they are nothing", async () => {
     const bash = { role: "bashExecution", command: "ls", output: "" };
     const summary = entryText("branch_summary", id(1), id(0), { fromId: "x", summary: "s" });
-    const lines = [messageLine(0, bash), summary, edit(2, id(0), { content: "x" }), edit(3, id(1), { content: "x" })];
+    const lines = [messageLine(0, bash), summary, ...sketch("R2<1:0=x R3:1=x")];
     expect(await seen(lines)).toEqual([bash, { role: "branchSummary", summary: "s", fromId: "x", timestamp: MS }]);
-    expect(await seen([...lines, edit(4, id(0), null), edit(5, id(1), null)])).toEqual([]);
-  });
-
-  test("of what is not there, or without a value, are nothing", async () => {
-    const lines = [
-      ...chain(1),
-      edit(1, "deadbeef", null),
-      edit(2, id(0), "text"),
-      edit(3, id(0), {}),
-      edit(4, id(0), undefined),
-    ];
-    expect(await seen(lines)).toEqual([said(0)]);
-  });
-
-  test("of entries that were compacted away are nothing; of kept ones they hold", async () => {
-    const lines = [
-      ...chain(2),
-      edit(2, id(0), { content: "x" }),
-      edit(3, id(1), { content: "y" }),
-      compactionLine(4, id(1)),
-    ];
-    expect(await seen(lines)).toEqual([summaryOf(4), { role: "user", content: "y" }]);
+    expect(await seen([...lines, ...sketch("E4<3:0 E5:1")])).toEqual([]);
+    const without = ["text", {}, undefined].map((replacement, n) => edit(n + 1, id(0), replacement));
+    expect(await seen([...chain(1), ...without])).toEqual([said(0)]);
   });
 });
 
 describe("model and level", () => {
-  const change = (n: number, type: string, more: Record<string, unknown>, parent = n - 1) =>
-    entryText(type, id(n), parent < 0 ? null : id(parent), more);
+  const at = (session: Session, n: number): string => `${session.model(n)?.id ?? null} ${session.thinkingLevel(n)}`;
 
-  test("are those of the path, the last that is named", async () => {
-    const session = await sessionOf([
-      change(0, "model_change", { provider: "p", modelId: "m0" }),
-      change(1, "thinking_level_change", { thinkingLevel: "high" }),
-      assistantText(id(2), id(1)),
-      change(3, "model_change", { provider: "p", modelId: "m3" }, 1),
-      messageLine(4, { role: "assistant", content: [] }),
-      change(5, "thinking_level_change", { thinkingLevel: "low" }),
-    ]);
-    const at = (n: number) => [session.model(n)?.id ?? null, session.thinkingLevel(n)];
-    expect([0, 1, 2, 3, 4, 5].map(at)).toEqual([
-      ["m0", "off"],
-      ["m0", "high"],
-      ["sonnet", "high"],
-      ["m3", "high"],
-      ["m3", "high"],
-      ["m3", "low"],
-    ]);
-    expect(session.model(2)).toEqual({ provider: "anthropic", id: "sonnet" });
-    expect([session.model(ROOT), session.thinkingLevel(ROOT)]).toEqual([null, "off"]);
+  test.each([
+    // Those of the path, the last that is named.
+    ["P0:m0 T1:high a2 P3<1:m3 4 T5:low", {}, "m0 off, m0 high, sonnet high, m3 high, m3 high, m3 low"],
+    ["0 P1:m", { provider: "h", modelId: "hm", thinkingLevel: "medium" }, "hm medium, m medium"],
+    ["0", { provider: "h" }, "null off"],
+  ])("of %s, where the header says %j, are %s", async (lines, header, wanted) => {
+    const session = await sessionOf(sketch(lines), headerText(header));
+    expect(
+      sketch(lines)
+        .map((_, n) => at(session, n))
+        .join(", "),
+    ).toBe(wanted);
+    if (!("provider" in header)) expect(at(session, ROOT)).toBe("null off");
   });
 
-  test("fall back to the header's", async () => {
-    const header = headerText({ provider: "h", modelId: "hm", thinkingLevel: "medium" });
-    const session = await sessionOf([...chain(1), change(1, "model_change", { provider: "p", modelId: "m" })], header);
-    expect([session.model(0), session.thinkingLevel(0)]).toEqual([{ provider: "h", id: "hm" }, "medium"]);
-    expect([session.model(1), session.thinkingLevel(1)]).toEqual([{ provider: "p", id: "m" }, "medium"]);
-    const half = await sessionOf(chain(1), headerText({ provider: "h" }));
-    expect(half.model()).toBeNull();
-  });
-
-  test("a change that says nothing is passed over", async () => {
-    const session = await sessionOf([
-      change(0, "model_change", { provider: "p", modelId: "m" }),
-      change(1, "model_change", { provider: 5 }),
-      change(2, "thinking_level_change", { thinkingLevel: "high" }),
-      change(3, "thinking_level_change", { level: "low" }),
-    ]);
-    expect(session.model()).toEqual({ provider: "p", id: "m" });
-    expect(session.thinkingLevel()).toBe("high");
+  test("a change that says nothing is passed over; an answer names its provider, too", async () => {
+    const odd = entryText("model_change", id(3), id(2), { provider: 5 });
+    const level = entryText("thinking_level_change", id(4), id(3), { level: "low" });
+    const session = await sessionOf([...sketch("a0 P1:m T2:high"), odd, level]);
+    expect(session.model(0)).toEqual({ provider: "anthropic", id: "sonnet" });
+    expect([session.model(), session.thinkingLevel()]).toEqual([{ provider: "p", id: "m" }, "high"]);
   });
 });
 
@@ -419,21 +269,13 @@ describe("with a compaction that carries the messages it keeps", () => {
       ...more,
     });
 
-  test("the model sees the summary, these messages, and what follows", async () => {
-    expect(await seen([...chain(3), carrying(3, tail), userText(id(4), id(3))])).toEqual([
-      summaryOf(3),
-      ...tail,
-      said(4),
-    ]);
-  });
-
-  test("what is no message among them is passed over", async () => {
-    expect(await seen([...chain(2), carrying(2, [null, 7, {}, tail[0], []])])).toEqual([summaryOf(2), tail[0]]);
-  });
-
-  test("an entry that the compaction names counts instead", async () => {
-    const named = carrying(3, tail, { firstKeptEntryId: id(2) });
-    expect(await seen([...chain(3), named])).toEqual([summaryOf(3), said(2)]);
+  test.each<[string, number, unknown, Record<string, unknown>, (string | object)[]]>([
+    ["the summary, these messages, and what follows", 3, tail, {}, ["C3", ...tail, "4"]],
+    ["no more than the messages among them", 3, [null, 7, {}, tail[0], []], {}, ["C3", tail[0], "4"]],
+    ["an entry that the compaction names instead", 3, tail, { firstKeptEntryId: id(2) }, ["C3", "2", "4"]],
+  ])("the model sees %s", async (_, n, retained, more, wanted) => {
+    const found = await seen([...chain(n), carrying(n, retained, more), userText(id(4), id(3))]);
+    expect(found).toEqual(wanted.flatMap((one) => (typeof one === "string" ? drawn(one) : [one])));
   });
 
   test("nothing is wrong with such a compaction", async () => {
@@ -466,13 +308,6 @@ describe("with a compaction that carries the messages it keeps", () => {
   });
 });
 
-test("a boundary that is not on the path is among what is wrong with the context, at this leaf only", async () => {
-  const session = await sessionOf([...chain(3), compactionLine(3, "ffffffff")]);
-  expect(session.contextDamage()).toMatchObject([{ kind: "invalid_boundary", entryId: id(3) }]);
-  session.moveLeaf(session.position(id(2)));
-  expect(session.contextDamage()).toEqual([]);
-});
-
 describe("a leaf that a person may not expect", () => {
   const dead = [...chain(2), userText(id(5), id(0)), userText(id(6), id(5))];
 
@@ -499,42 +334,25 @@ describe("a leaf that a person may not expect", () => {
   });
 });
 
-test("results are paired with calls by ids first, and by their order where these are empty or repeated", () => {
-  const called = (...ids: string[]) => ids.map((one) => ({ id: one }));
-  const cases: [string[], string[], number[]][] = [
-    [
-      ["a", "b"],
-      ["b", "a"],
-      [1, 0],
-    ],
-    [
-      ["a", "a"],
-      ["a", "a", "a"],
-      [0, 1, -1],
-    ],
-    [
-      ["", "a"],
-      ["", "a", "c"],
-      [0, 1, -1],
-    ],
-    [
-      ["a", ""],
-      ["c", "a"],
-      [1, 0],
-    ],
-    [
-      ["a", "b"],
-      ["", "a"],
-      [1, 0],
-    ],
-    [
-      ["", ""],
-      ["x", "", ""],
-      [0, 1, -1],
-    ],
-  ];
-  for (const [calls, results, answers] of cases) expect(pairUp(called(...calls), results)).toEqual(answers);
-});
+test.each([
+  ["a b", "b a", [1, 0]],
+  ["a a", "a a a", [0, 1, -1]],
+  ["- a", "- a c", [0, 1, -1]],
+  ["a -", "c a", [1, 0]],
+  ["a b", "- a", [1, 0]],
+  ["- -", "x - -", [0, 1, -1]],
+])(
+  "results are paired by ids first, and by order where these are empty (-) or repeated: %s, %s",
+  (calls, results, answers) => {
+    const ids = (text: string): string[] => text.split(" ").map((one) => (one === "-" ? "" : one));
+    expect(
+      pairUp(
+        ids(calls).map((one) => ({ id: one })),
+        ids(results),
+      ),
+    ).toEqual(answers);
+  },
+);
 
 test("pairing reads each call a few times, however many there are", () => {
   let reads = 0;
@@ -544,11 +362,7 @@ test("pairing reads each call a few times, however many there are", () => {
       return `call-${n}`;
     },
   }));
-  expect(
-    pairUp(
-      calls,
-      calls.map((_, n) => `call-${1999 - n}`),
-    )[0],
-  ).toBe(1999);
+  const results = calls.map((_, n) => `call-${1999 - n}`);
+  expect(pairUp(calls, results)[0]).toBe(1999);
   expect(reads).toBeLessThan(5 * calls.length);
 });

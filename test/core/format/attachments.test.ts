@@ -6,17 +6,20 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { attachmentsIn, withAttachments } from "../../../src/core/format/attachments.ts";
 import { bytesOf, parse, textOf } from "../../../src/core/json/json.ts";
+import { entryText, fileText, headerText } from "../../support/lines.ts";
 import { serveHere, temporaryPlace } from "../../support/server.ts";
 
 const media = Buffer.from("some bytes of a picture!");
-const sha256 = createHash("sha256").update(media).digest("hex");
+const hash = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
+const sha256 = hash(media);
 
 function reference(hash = sha256, encoding = "base64"): object {
   return { $piBlob: `sha256:${hash}`, sizeBytes: media.length, encoding };
 }
 
 function message(data: unknown): string {
-  return `{"role":"user", "content":[{"type":"text","text":"1.0 $piBlob"},{"type":"image","data":${JSON.stringify(data)},"mimeType":"image/png"}],"n":1.0}`;
+  const picture = `{"type":"image","data":${JSON.stringify(data)},"mimeType":"image/png"}`;
+  return `{"role":"user", "content":[{"type":"text","text":"1.0 $piBlob"},${picture}],"n":1.0}`;
 }
 
 test("a message without references is the same bytes", () => {
@@ -27,6 +30,7 @@ test("a message without references is the same bytes", () => {
 test("a reference becomes the text, and every other byte stays", () => {
   const text = textOf(withAttachments(bytesOf(message(reference())), () => "QUJD=="));
   expect(text).toBe(message("QUJD=="));
+  expect(parse(bytesOf(text))).toMatchObject({ role: "user" });
   const bare = textOf(withAttachments(bytesOf(message(reference(sha256, "base64NoPad"))), () => "QUJD=="));
   expect(bare).toBe(message("QUJD"));
 });
@@ -39,9 +43,8 @@ test("a reference that cannot be resolved stays", () => {
 /** A session file with one picture beside it. */
 function sessionWithMedia(place: { home: string; cwd: string }, content: Buffer | null): string {
   const file = join(place.home, "media.jsonl");
-  const entry = `{"type":"message","id":"a1b2c3d4","parentId":null,"timestamp":"2026-01-01T00:00:00.000Z","message":${message(reference())}}`;
-  const header = `{"type":"session","version":3,"id":"media","timestamp":"2026-01-01T00:00:00.000Z","cwd":${JSON.stringify(place.cwd)}}`;
-  writeFileSync(file, `${header}\n${entry}\n`);
+  const entry = entryText("message", "a1b2c3d4", null, { message: JSON.parse(message(reference())) });
+  writeFileSync(file, fileText(headerText({ id: "media", cwd: place.cwd }), entry));
   if (content) {
     mkdirSync(`${file}.blobs`);
     writeFileSync(join(`${file}.blobs`, sha256), content);
@@ -71,14 +74,6 @@ test.each([
   expect((await server.result("get_messages")).messages[0].content[1].data).toEqual(reference());
   expect((await server.result("get_state")).diagnostics).toMatchObject([{ kind: "missing_blob", entryId: "a1b2c3d4" }]);
   expect(server.events.at(-1)).toMatchObject({ method: "session_damage" });
-});
-
-function hash(bytes: Uint8Array): string {
-  return createHash("sha256").update(bytes).digest("hex");
-}
-
-test("the text is JSON again", () => {
-  expect(parse(withAttachments(bytesOf(message(reference())), () => "QQ=="))).toMatchObject({ role: "user" });
 });
 
 test("the files that a line names are found, and no text that looks like a name", () => {

@@ -42,6 +42,8 @@ function readAhead(lines: readonly string[], ...others: HeadReader[]): (Head | n
   });
 }
 
+const BATCH = { session: "s", index: 0, count: 1 };
+
 describe("lines that are read ahead", () => {
   const message = (n: number, role = "user", more = {}): string =>
     entryText("message", id(n), n === 0 ? null : id(n - 1), { message: { role, content: "a", timestamp: 5, ...more } });
@@ -75,7 +77,7 @@ describe("lines that are read ahead", () => {
     ["a line with a carriage return", `${message(3)}\r`],
     ["a torn line", message(3).slice(0, 100)],
     ["a line that is torn at its end", message(3).slice(0, -1)],
-    ["a batch", entryText("message", id(3), id(2), { _batch: { session: "s", index: 0, count: 1 }, message: {} })],
+    ["a batch", entryText("message", id(3), id(2), { _batch: BATCH, message: {} })],
     ["a second role", message(3).replace('"content"', '"role":"assistant","content"')],
     ["a second role at the end", message(3).replace('"timestamp":5', '"role":5')],
     ["a member after the message", `${message(3).slice(0, -1)},"n":{"m":5}}`],
@@ -89,24 +91,16 @@ describe("lines that are read ahead", () => {
   });
 });
 
-describe("the usual line", () => {
-  test.each([
-    [entryText("message", id(1), null, { message: { role: "user", content: "a" } })],
-    [entryText("message", id(2), id(1), { message: { role: "bashExecution", command: "ls" } })],
-    [entryText("compaction", id(2), id(1), { summary: "s" })],
-    [entryText("custom", id(2), id(1), { customType: "pi-session-server.leaf" })],
-    [entryText("custom", id(2), id(1), { customType: "pi-session-server.leaf.not" })],
-    [entryText("label", id(2), id(1), { _batch: { session: "s", key: 'a"}\\', index: 0, count: 2 }, targetId: id(1) })],
-    [
-      entryText("message", id(2), id(1), {
-        _batch: { session: "s", index: 0, count: 1 },
-        message: { role: "assistant" },
-      }),
-    ],
-  ])("is read quickly: %s", (line) => {
-    expect(quick(line)).not.toBeNull();
-    expect(quick(line)).toEqual(thorough(line));
-  });
+test.each([
+  entryText("message", id(1), null, { message: { role: "user", content: "a" } }),
+  entryText("message", id(2), id(1), { message: { role: "bashExecution", command: "ls" } }),
+  entryText("compaction", id(2), id(1), { summary: "s" }),
+  entryText("custom", id(2), id(1), { customType: "pi-session-server.leaf" }),
+  entryText("custom", id(2), id(1), { customType: "pi-session-server.leaf.not" }),
+  entryText("label", id(2), id(1), { _batch: { session: "s", key: 'a"}\\', index: 0, count: 2 }, targetId: id(1) }),
+  entryText("message", id(2), id(1), { _batch: BATCH, message: { role: "assistant" } }),
+])("the usual line is read quickly: %s", (line) => {
+  expect(quick(line)).toEqual(thorough(line));
 });
 
 test.each([
@@ -122,9 +116,12 @@ test.each([
 test("however long the members before it are, the role and the marker are read right", () => {
   for (let length = HEAD_BYTES - 220; length < HEAD_BYTES + 20; length++) {
     const _batch = { session: "s".repeat(length), index: 0, count: 1 };
+    const roles = [
+      { role: "assistant", content: [] },
+      { role: "bashExecution", command: "" },
+    ];
     for (const line of [
-      entryText("message", id(2), id(1), { _batch, message: { role: "assistant", content: [] } }),
-      entryText("message", id(2), id(1), { _batch, message: { role: "bashExecution", command: "" } }),
+      ...roles.map((message) => entryText("message", id(2), id(1), { _batch, message })),
       entryText("custom", id(2), id(1), { _batch, customType: "pi-session-server.leaf" }),
     ]) {
       const head = quick(line);
@@ -133,39 +130,35 @@ test("however long the members before it are, the role and the marker are read r
   }
 });
 
+/** What makes a line unusual, a text and what takes its place. */
+const ODDITIES = [
+  ['"type":', '"type": '],
+  ...['"role":"us\\u0065r"', '"role":"visitor"', '"role":null'].map((to) => ['"role":"user"', to]),
+  ['"role":"user",', ""],
+  ...['"e5f6g7h8"', "7", `"\\u0061${id(3).slice(1)}"`, `"${id(3).toUpperCase()}"`].map((to) => [`"${id(3)}"`, to]),
+  [`"id":"${id(3)}",`, ""],
+  ['"parentId":null', '"parentId":""'],
+  ['"parentId":null,', ""],
+  [`"parentId":"${id(2)}"`, '"parentId":"x"'],
+  [`,"timestamp":"${TIME}"`, ""],
+  ...["1769271746831", '"\\u0032026"'].map((to) => [`"timestamp":"${TIME}"`, `"timestamp":${to}`]),
+  ['"message":{', '"before":1,"message":{'],
+  ...['"m\\u0065ssage"', '"messages"'].map((to) => ['"type":"message"', `"type":${to}`]),
+  ['"type":"label"', '"type":"custom_message"'],
+] as const;
+
 test("odd lines are left to the thorough reading, or read as it does", () => {
   let left = 0;
   forSeeds(1200, (random) => {
     const base = random.pick([
       entryText("message", id(3), random.chance(0.5) ? id(2) : null, { message: { role: "user", content: "a" } }),
       entryText("custom", id(3), id(2), { customType: "pi-session-server.leaf", data: { leafId: null } }),
-      entryText("label", id(3), null, { _batch: { session: "s", index: 0, count: 1 }, targetId: id(1) }),
+      entryText("label", id(3), null, { _batch: BATCH, targetId: id(1) }),
       entryText("message", id(3), null, { message: { role: "toolResult", toolCallId: "x" } }),
     ]);
     let line = base;
     for (let n = random.int(3); n >= 0; n--) {
-      const [from, to] = random.pick([
-        ['"type":', '"type": '],
-        ['"role":"user"', '"role":"us\\u0065r"'],
-        ['"role":"user"', '"role":"visitor"'],
-        ['"role":"user"', '"role":null'],
-        ['"role":"user",', ""],
-        [`"id":"${id(3)}"`, '"id":"e5f6g7h8"'],
-        [`"id":"${id(3)}"`, '"id":7'],
-        [`"id":"${id(3)}",`, ""],
-        [`"id":"${id(3)}"`, `"id":"\\u0061${id(3).slice(1)}"`],
-        [`"id":"${id(3)}"`, `"id":"${id(3).toUpperCase()}"`],
-        ['"parentId":null', '"parentId":""'],
-        ['"parentId":null,', ""],
-        [`"parentId":"${id(2)}"`, '"parentId":"x"'],
-        [`,"timestamp":"${TIME}"`, ""],
-        [`"timestamp":"${TIME}"`, '"timestamp":1769271746831'],
-        [`"timestamp":"${TIME}"`, '"timestamp":"\\u0032026"'],
-        ['"message":{', '"before":1,"message":{'],
-        ['"type":"message"', '"type":"m\\u0065ssage"'],
-        ['"type":"message"', '"type":"messages"'],
-        ['"type":"label"', '"type":"custom_message"'],
-      ]);
+      const [from, to] = random.pick(ODDITIES);
       line = line.replace(from, to);
     }
     const head = quick(line);
@@ -176,75 +169,64 @@ test("odd lines are left to the thorough reading, or read as it does", () => {
   expect(left).toBeGreaterThan(300);
 });
 
-describe("the thorough reading", () => {
-  test("finds members in any order, the last of equal names", () => {
-    const line = `{"message":{"role":"user"},"parentId":"x","id":"first","timestamp":"t","id":"${id(1)}","type":"message"}`;
-    const head = thorough(line) as Head;
-    expect([head.packedId, head.parentId, head.role]).toEqual([0xa0000001, "x", 1]);
-  });
-
-  test.each([
-    ["1", "not a JSON object"],
-    ["[]", "not a JSON object"],
-    ["null", "not a JSON object"],
-    ['{"type":"message"', "not a JSON object"],
-    ["{}", "no type"],
-    ['{"type":5}', "no type"],
-    ['{"type":""}', "no type"],
-  ])("says what is wrong with %s", (line, fault) => {
-    expect(thorough(line)).toBe(fault);
-  });
-
-  test.each([
-    ['{"type":"custom","id":7,"parentId":8}', "7", "8"],
-    ['{"type":"custom","id":"","parentId":""}', "made", null],
-    ['{"type":"custom","id":{},"parentId":null}', "made", null],
-    ['{"type":"custom"}', "made", null],
-    ['{"type":"custom","id":"__proto__","parentId":"constructor"}', "__proto__", "constructor"],
-  ])("knows the ids of %s", (line, id, parentId) => {
-    const head = thorough(line) as Head;
-    expect([head.id, head.parentId]).toEqual([id, parentId]);
-  });
+test("the thorough reading finds members in any order, the last of equal names", () => {
+  const line = `{"message":{"role":"user"},"parentId":"x","id":"first","timestamp":"t","id":"${id(1)}","type":"message"}`;
+  expect(thorough(line)).toMatchObject({ packedId: 0xa0000001, parentId: "x", role: 1 });
 });
 
-describe("the head that travels with a new line", () => {
-  /** Members of a body, of which some decide the head, usual or not. */
-  function body(random: Random): Record<string, unknown> {
-    const roles = ["user", "assistant", "toolResult", "hookMessage", "custom", "strange", "", 7, null, undefined];
-    const messages = [undefined, null, [], "text", 5, {}, ...roles.map((role) => ({ role, content: "a" }))];
-    const marker = ["pi-session-server.leaf", "pi-session-server.leaf.not", "", 3, undefined];
-    return { message: random.pick(messages), customType: random.pick(marker), summary: random.hex(6) };
-  }
-
-  test("is the one that the line gives", () =>
-    forSeeds(300, (random) => {
-      const type = random.pick(["message", "custom", "compaction", "label", "custom_message", "strange"]);
-      const values = body(random);
-      const text = bytesOf(JSON.stringify({ type, ...values }));
-      // Twice the same member: parsers take the last, so that only the line tells.
-      const twice = bytesOf(`{"type":"${type}","message":{"role":"user"},"message":{"role":"assistant"},"n":1}`);
-      const drafts = [
-        draftOf(type, values),
-        draftOfValues(type, values),
-        draftOfText(text, { start: 0, end: text.length }),
-        draftOfText(twice, { start: 0, end: twice.length }),
-        draftOf(type, { ...values, message: bytesOf('{"role":"user"}') }),
-      ];
-      const batch = random.chance(0.5) ? { session: "s", index: 0, count: 2 } : undefined;
-      const made = random.pick([id(2), "an id of another kind"]);
-      const parent = random.pick([null, id(1), "another parent"]);
-      let known = 0;
-      for (const draft of drafts) {
-        const { line, head } = newLine(draft, placeOf(made, parent, TIME), batch);
-        if (!head) continue;
-        known++;
-        const found = quick(Buffer.from(line).toString()) ?? thorough(Buffer.from(line).toString());
-        expect(pick(head), Buffer.from(line).toString()).toEqual(found);
-      }
-      // Codes of other types differ from session to session.
-      expect(known).toBe(type === "strange" ? 0 : 3);
-    }));
+test.each([
+  ...["1", "[]", "null", '{"type":"message"'].map((line) => [line, "not a JSON object"]),
+  ...["{}", '{"type":5}', '{"type":""}'].map((line) => [line, "no type"]),
+])("the thorough reading says what is wrong with %s", (line, fault) => {
+  expect(thorough(line)).toBe(fault);
 });
+
+test.each([
+  ['{"type":"custom","id":7,"parentId":8}', "7", "8"],
+  ['{"type":"custom","id":"","parentId":""}', "made", null],
+  ['{"type":"custom","id":{},"parentId":null}', "made", null],
+  ['{"type":"custom"}', "made", null],
+  ['{"type":"custom","id":"__proto__","parentId":"constructor"}', "__proto__", "constructor"],
+])("the thorough reading knows the ids of %s", (line, id, parentId) => {
+  expect(thorough(line)).toMatchObject({ id, parentId });
+});
+
+/** Members of a body, of which some decide the head, usual or not. */
+function body(random: Random): Record<string, unknown> {
+  const roles = ["user", "assistant", "toolResult", "hookMessage", "custom", "strange", "", 7, null, undefined];
+  const messages = [undefined, null, [], "text", 5, {}, ...roles.map((role) => ({ role, content: "a" }))];
+  const marker = ["pi-session-server.leaf", "pi-session-server.leaf.not", "", 3, undefined];
+  return { message: random.pick(messages), customType: random.pick(marker), summary: random.hex(6) };
+}
+
+test("the head that travels with a new line is the one that the line gives", () =>
+  forSeeds(300, (random) => {
+    const type = random.pick(["message", "custom", "compaction", "label", "custom_message", "strange"]);
+    const values = body(random);
+    const text = bytesOf(JSON.stringify({ type, ...values }));
+    // Twice the same member: parsers take the last, so that only the line tells.
+    const twice = bytesOf(`{"type":"${type}","message":{"role":"user"},"message":{"role":"assistant"},"n":1}`);
+    const drafts = [
+      draftOf(type, values),
+      draftOfValues(type, values),
+      draftOfText(text, { start: 0, end: text.length }),
+      draftOfText(twice, { start: 0, end: twice.length }),
+      draftOf(type, { ...values, message: bytesOf('{"role":"user"}') }),
+    ];
+    const batch = random.chance(0.5) ? { session: "s", index: 0, count: 2 } : undefined;
+    const made = random.pick([id(2), "an id of another kind"]);
+    const parent = random.pick([null, id(1), "another parent"]);
+    let known = 0;
+    for (const draft of drafts) {
+      const { line, head } = newLine(draft, placeOf(made, parent, TIME), batch);
+      if (!head) continue;
+      known++;
+      const found = quick(Buffer.from(line).toString()) ?? thorough(Buffer.from(line).toString());
+      expect(pick(head), Buffer.from(line).toString()).toEqual(found);
+    }
+    // Codes of other types differ from session to session.
+    expect(known).toBe(type === "strange" ? 0 : 3);
+  }));
 
 describe("the ends of a line", () => {
   const ends = (line: string, isWhole = true): Head | null => {
@@ -273,7 +255,7 @@ describe("the ends of a line", () => {
       id: ids[random.int(4)],
       parentId: [null, ...ids][random.int(5)],
       timestamp: TIME,
-      ...(random.int(4) === 0 ? { _batch: { session: "s", index: 0, count: 1 } } : {}),
+      ...(random.int(4) === 0 ? { _batch: BATCH } : {}),
       ...body,
     });
   };

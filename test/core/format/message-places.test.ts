@@ -1,6 +1,6 @@
 /** Places in the bytes of a message are those of the values that a parser finds, or the line is left to the parser. */
 
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { MessagePlaces, PLACE } from "../../../src/core/format/message-places.ts";
 import { MAX_BYTES } from "../../../src/core/json/fast-path.ts";
 import { bytesOf, parse } from "../../../src/core/json/json.ts";
@@ -36,36 +36,30 @@ function expectFound(line: Uint8Array): void {
   expect(places.calls().map(({ start, end }) => parse(line, start, end))).toEqual(calls);
 }
 
-describe("the lines that Pi writes", () => {
-  test.each([
-    { role: "user", content: "a" },
-    { role: "user", content: [] },
-    {
-      role: "user",
-      content: [
-        { type: "text", text: 'a "b" \\ \n' },
-        { type: "image", data: "", mimeType: "x" },
-      ],
-    },
-    {
-      role: "assistant",
-      content: [
-        { type: "thinking", thinking: "[{" },
-        { type: "text", text: "" },
-        { type: "toolCall", id: "1", name: "bash", arguments: { command: "ls", more: [{ a: "]}" }] } },
-        { type: "toolCall", id: "2", name: "read", arguments: {} },
-      ],
-      usage: { input: 1, cost: { total: 0.1 } },
-      stopReason: "toolUse",
-      timestamp: 1,
-    },
-    { role: "toolResult", toolName: "read", content: [{ type: "text", text: "é漢😀" }], isError: true },
-    { role: "bashExecution", command: "ls", exitCode: 1, cancelled: false },
-  ])("are found in: %j", (message) => {
-    const line = bytesOf(JSON.stringify({ type: "message", id: "a", parentId: null, timestamp: "t", message }));
-    expect(places.read(line)).toBe(true);
-    expectFound(line);
-  });
+const PICTURE = { type: "image", data: "", mimeType: "x" };
+
+test.each([
+  { role: "user", content: "a" },
+  { role: "user", content: [] },
+  { role: "user", content: [{ type: "text", text: 'a "b" \\ \n' }, PICTURE] },
+  {
+    role: "assistant",
+    content: [
+      { type: "thinking", thinking: "[{" },
+      { type: "text", text: "" },
+      { type: "toolCall", id: "1", name: "bash", arguments: { command: "ls", more: [{ a: "]}" }] } },
+      { type: "toolCall", id: "2", name: "read", arguments: {} },
+    ],
+    usage: { input: 1, cost: { total: 0.1 } },
+    stopReason: "toolUse",
+    timestamp: 1,
+  },
+  { role: "toolResult", toolName: "read", content: [{ type: "text", text: "é漢😀" }], isError: true },
+  { role: "bashExecution", command: "ls", exitCode: 1, cancelled: false },
+])("the lines that Pi writes are found in: %j", (message) => {
+  const line = bytesOf(JSON.stringify({ type: "message", id: "a", parentId: null, timestamp: "t", message }));
+  expect(places.read(line)).toBe(true);
+  expectFound(line);
 });
 
 test.each([

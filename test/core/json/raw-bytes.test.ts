@@ -38,23 +38,33 @@ function oddLines(withIds: boolean): string[] {
 }
 
 const LINES = oddLines(true);
+const HOOK = `{"type":"message","id":"${id(50)}","parentId":null,"message":{"role":"hookMessage","n":1.0,"content":"x"}}`;
 
 async function append(session: ReturnType<typeof openOn>): Promise<void> {
   session.append([{ type: "message", rest: bytesOf(',"message":{"role":"user","content":"new"}') }]);
   await session.commit();
 }
 
-describe("lines that are there", () => {
-  test("are as they were after an append, in memory and in the file", async () => {
-    const content = fileText(headerText(), ...LINES);
-    const disk = diskWith(content);
+describe("lines that are there are as they were", () => {
+  // In memory and in the file.
+  test.each<[string, string, string[], string[], string?]>([
+    ["after an append", headerText(), LINES, LINES],
+    [
+      "when a version 2 file is published as version 3",
+      headerText({ version: 2 }),
+      [...LINES, HOOK],
+      [...LINES, HOOK.replace("hookMessage", "custom")],
+    ],
+    ["when the header loses its leaf", headerText({ leafId: id(2), x: 1.5 }), LINES, LINES, headerText({ x: 1.5 })],
+  ])("%s", async (_, header, lines, kept, newHeader = headerText()) => {
+    const disk = diskWith(fileText(header, ...lines));
     const session = openOn(disk);
     await append(session);
-    expect(textsOf(session.log).slice(0, -1)).toEqual(LINES);
-    expect(textOf(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
+    expect(textsOf(session.log).slice(0, -1)).toEqual(kept);
+    expect(linesOf(disk.content(FILE) as Uint8Array).slice(0, -1)).toEqual([newHeader, ...kept]);
   });
 
-  test("are as they were in a fork", async () => {
+  test("in a fork", async () => {
     const disk = diskWith(fileText(headerText(), ...LINES));
     const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), LINES.length - 1);
     expect(linesOf(disk.content(fork.file as string) as Uint8Array).slice(1)).toEqual(LINES);
@@ -62,7 +72,7 @@ describe("lines that are there", () => {
     expect(textsOf(inMemory.log)).toEqual(LINES);
   });
 
-  test("are as they were in a fork that links past labels, but for the links", async () => {
+  test("in a fork that links past labels, but for the links", async () => {
     const labelled = LINES.flatMap((line, n) => [
       n === 0 ? line : line.replace(`"parentId":"${id(n - 1)}"`, `"parentId":"${id(100 + n - 1)}"`),
       `{"type":"label","id":"${id(100 + n)}","parentId":"${id(n)}","timestamp":"${TIME}","targetId":"nowhere"}`,
@@ -72,16 +82,7 @@ describe("lines that are there", () => {
     expect(textsOf(fork.log)).toEqual(LINES);
   });
 
-  test("are as they were when a version 2 file is published as version 3", async () => {
-    const hook = `{"type":"message","id":"${id(50)}","parentId":null,"message":{"role":"hookMessage","n":1.0,"content":"x"}}`;
-    const disk = diskWith(fileText(headerText({ version: 2 }), ...LINES, hook));
-    await append(openOn(disk));
-    const lines = linesOf(disk.content(FILE) as Uint8Array);
-    expect(lines.slice(1, -1)).toEqual([...LINES, hook.replace("hookMessage", "custom")]);
-    expect(lines[0]).toBe(headerText());
-  });
-
-  test("are as they were, but for ids, when a version 1 file is published as version 3", async () => {
+  test("but for ids, when a version 1 file is published as version 3", async () => {
     const nameless = oddLines(false);
     const disk = diskWith(fileText(headerText({ version: undefined }), ...nameless));
     await append(openOn(disk));
@@ -89,12 +90,6 @@ describe("lines that are there", () => {
     const given = /,"id":"[0-9a-f]{8}","parentId":(null|"[0-9a-f]{8}")/;
     expect(lines.map((line) => line.replace(given, ""))).toEqual(nameless);
     expect(lines.every((line) => given.test(line))).toBe(true);
-  });
-
-  test("are as they were when the header loses its leaf", async () => {
-    const disk = diskWith(fileText(headerText({ leafId: id(2), x: 1.5 }), ...LINES));
-    await append(openOn(disk));
-    expect(linesOf(disk.content(FILE) as Uint8Array).slice(0, -1)).toEqual([headerText({ x: 1.5 }), ...LINES]);
   });
 
   test("are given as messages as they stand in their entries, but for halves of characters", async () => {
@@ -110,29 +105,20 @@ describe("drafts", () => {
     const draft = draftOfText(bytes, { start: 0, end: bytes.length });
     return textOf(entryLine({ ...draft, id: id(1), parentId: null, timestamp: TIME }));
   };
-  const base = (type: string) => `{"type":"${type}","id":"${id(1)}","parentId":null,"timestamp":"${TIME}"`;
+  const given = '{"a":1,"timestamp":"t","b":2,"id":"x","parentId":"y","c":3,"type":"custom"}';
 
-  test.each(ODD.map((odd) => [odd]))("keep %s as it was sent", (odd) => {
-    expect(written(`{"type":"custom","customType":"x",${odd}}`)).toBe(`${base("custom")},"customType":"x",${odd}}`);
-    expect(written(`{${odd},"type":"custom"}`)).toBe(`${base("custom")},${odd}}`);
-  });
-
-  test("begin with the base members, wherever those stood and however they were written", () => {
-    expect(written('{"a":1,"timestamp":"t","b":2,"id":"x","parentId":"y","c":3,"type":"custom"}')).toBe(
-      `${base("custom")},"a":1,"b":2,"c":3}`,
-    );
-    expect(written('{"\\u0069d":"x","t\\u0079pe":"custom","d":4}')).toBe(`${base("custom")},"d":4}`);
-  });
-
-  test("never carry a batch of their own", () => {
-    expect(written('{"type":"custom","_batch":{"session":"s","index":0,"count":9},"a":1}')).toBe(
-      `${base("custom")},"a":1}`,
-    );
-  });
-
-  test("with nothing but base members are entries", () => {
-    expect(written('{"type":"custom"}')).toBe(`${base("custom")}}`);
-    expect(written(' { "type" : "custom" } ')).toBe(`${base("custom")}}`);
+  test.each([
+    ...ODD.map((odd) => [`{"type":"custom","customType":"x",${odd}}`, `,"customType":"x",${odd}`]),
+    ...ODD.map((odd) => [`{${odd},"type":"custom"}`, `,${odd}`]),
+    // The base members come first, wherever those stood and however they were written.
+    [given, ',"a":1,"b":2,"c":3'],
+    ['{"\\u0069d":"x","t\\u0079pe":"custom","d":4}', ',"d":4'],
+    // A batch is none of theirs.
+    ['{"type":"custom","_batch":{"session":"s","index":0,"count":9},"a":1}', ',"a":1'],
+    ['{"type":"custom"}', ""],
+    [' { "type" : "custom" } ', ""],
+  ])("%s is kept as it was sent", (sent, rest) => {
+    expect(written(sent)).toBe(`{"type":"custom","id":"${id(1)}","parentId":null,"timestamp":"${TIME}"${rest}}`);
   });
 
   test("that were sent on many lines become one, with the same members", () => {

@@ -7,7 +7,7 @@ import type { Workspace } from "../../../src/core/session/workspace.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
-import { assistantText, chain, entryText, fileText, headerText, id, TIME, userText } from "../../support/lines.ts";
+import { chain, entryText, fileText, headerText, id, linesOf, TIME } from "../../support/lines.ts";
 import { type Model, type ModelEntry, randomModel } from "../../support/model.ts";
 import { forSeedsAsync } from "../../support/random.ts";
 import {
@@ -21,6 +21,7 @@ import {
   textsOf,
   workspaceOn,
 } from "../../support/sessions.ts";
+import { sketch } from "../../support/sketch.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 function memoryWorkspace(): Workspace {
@@ -80,44 +81,28 @@ async function checkFork(workspace: Workspace, source: Session, model: Model, en
 }
 
 describe("random sessions", () => {
-  acrossTiers(test, [5, 40])("forked at every entry, and before it (of up to %i more)", async (most) => {
-    await forSeedsAsync(most === 40 ? 2 : 1, async (random) => {
-      const model = randomModel(random, { entries: 10 + random.int(most) });
-      const source = await sessionOf(model.lines());
-      const workspace = memoryWorkspace();
-      for (const { id, parentId } of model.entries) {
-        await checkFork(workspace, source, model, id);
-        await checkFork(workspace, source, model, parentId);
-      }
-      expect(textsOf(source.log)).toEqual(model.lines());
-    });
-  });
-
-  acrossTiers(test, [5, 40])(
-    "from a file into a file, whose source stays as it is (of up to %i more)",
-    async (most) => {
-      await forSeedsAsync(1, async (random) => {
-        const model = randomModel(random, { entries: 10 + random.int(most) });
-        const disk = diskWith(fileText(headerText(), ...model.lines()));
-        const before = disk.info(FILE);
-        const content = disk.content(FILE);
-        const workspace = workspaceOn(disk, "jsonl");
-        const source = openOn(disk);
-        for (const { id } of model.entries) await checkFork(workspace, source, model, id);
-        expect(disk.content(FILE)).toEqual(content);
-        expect(disk.info(FILE)).toEqual(before);
-      });
-    },
-  );
-
-  acrossTiers(test, [5, 40])("from a file into memory (of up to %i more)", async (most) => {
-    await forSeedsAsync(1, async (random) => {
-      const model = randomModel(random, { entries: 10 + random.int(most) });
-      const workspace = memoryWorkspace();
-      const source = openOn(diskWith(fileText(headerText(), ...model.lines())));
-      for (const { id } of model.entries) await checkFork(workspace, source, model, id);
-    });
-  });
+  for (const [from, to] of [
+    ["memory", "memory"],
+    ["a file", "jsonl"],
+    ["a file", "memory"],
+  ] as const)
+    acrossTiers(test, [5, 40])(
+      `from ${from} into ${to}, at every entry, whose source stays (of up to %i more)`,
+      (most) =>
+        forSeedsAsync(from === "memory" && most === 40 ? 2 : 1, async (random) => {
+          const model = randomModel(random, { entries: 10 + random.int(most) });
+          const disk = diskWith(fileText(headerText(), ...model.lines()));
+          const before = [disk.info(FILE), disk.content(FILE)];
+          const source = from === "memory" ? await sessionOf(model.lines()) : openOn(disk);
+          const workspace = workspaceOn(disk, to);
+          for (const { id, parentId } of model.entries) {
+            await checkFork(workspace, source, model, id);
+            if (from === "memory") await checkFork(workspace, source, model, parentId);
+          }
+          expect(textsOf(source.log)).toEqual(model.lines());
+          expect([disk.info(FILE), disk.content(FILE)]).toEqual(before);
+        }),
+    );
 
   test("a fork of a fork is the fork", async () => {
     await forSeedsAsync(2, async (random) => {
@@ -138,140 +123,82 @@ describe("the new session", () => {
   test("before the first message is a header only", async () => {
     const disk = diskWith(fileText(headerText(), ...chain(2)));
     const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), ROOT);
-    expect(fork.log.nodes.count).toBe(0);
-    expect(fork.leafId).toBeNull();
-    expect(messagesAt(fork)).toEqual([]);
+    expect([fork.log.nodes.count, fork.leafId, messagesAt(fork)]).toEqual([0, null, []]);
     const text = Buffer.from(disk.content(fork.file as string) as Uint8Array).toString();
     expect(text.split("\n")).toHaveLength(2);
     expect(JSON.parse(text)).toMatchObject({ type: "session", version: 3 });
   });
 
-  test("has an id of its own, the same cwd, and names the source's file as its parent", async () => {
+  test("has an id of its own, the same cwd, and names the source's file as its parent, if there is one", async () => {
     const disk = diskWith(fileText(headerText({ cwd: "/elsewhere" }), ...chain(2)));
     const source = openOn(disk);
     const fork = await workspaceOn(disk, "jsonl").fork(source, 1);
-    expect(fork.id).not.toBe(source.id);
-    expect(fork.cwd).toBe("/elsewhere");
-    expect(fork.parentSession).toBe(FILE);
-    expect(fork.file).not.toBe(FILE);
-    expect(fork.log.persisted).toBe(true);
-    expect(fork.log.durableCount).toBe(2);
-  });
-
-  test("of a session in memory names no parent, for there is no file", async () => {
-    const fork = await memoryWorkspace().fork(await sessionOf(chain(2)), 1);
-    expect(fork.parentSession).toBeNull();
+    expect([fork.id === source.id, fork.file === FILE]).toEqual([false, false]);
+    expect([fork.cwd, fork.parentSession]).toEqual(["/elsewhere", FILE]);
+    expect([fork.log.persisted, fork.log.durableCount]).toEqual([true, 2]);
+    expect((await memoryWorkspace().fork(await sessionOf(chain(2)), 1)).parentSession).toBeNull();
   });
 
   test("takes more entries, which the source does not see", async () => {
     const source = await sessionOf(chain(3));
     const fork = await memoryWorkspace().fork(source, 1);
     const { ids } = fork.append([{ type: "message", rest: bytesOf(',"message":{"role":"user","content":"x"}') }]);
-    expect(fork.log.nodes.parent(fork.position(ids[0]))).toBe(1);
-    expect(source.log.nodes.count).toBe(3);
+    expect([fork.log.nodes.parent(fork.position(ids[0])), source.log.nodes.count]).toEqual([1, 3]);
   });
 });
 
-describe("labels", () => {
-  const label = (n: number, parent: number, target: number) =>
-    entryText("label", id(n), id(parent), { targetId: id(target), label: `label ${n}` });
+/** Returns the ids and parents in the file of a fork at the last entry, as a sketch, and what is wrong with it. */
+async function forked(source: string): Promise<[string, readonly unknown[]]> {
+  const disk = diskWith(fileText(headerText(), ...sketch(source)));
+  const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), sketch(source).length - 1);
+  const numberOf = (own: string | null): string =>
+    own === null ? "-" : own.replace(/^a[0-9a-f]{7}/, (hex) => String(Number.parseInt(hex, 16) - 0xa0000000));
+  const lines = linesOf(disk.content(fork.file as string) as Uint8Array).slice(1);
+  const shown = lines.map((text) => JSON.parse(text) as ModelEntry);
+  const told = shown
+    .filter((entry) => !isLabel(entry))
+    .map(({ id, parentId, firstKeptEntryId: kept }) =>
+      [`${numberOf(id)}<${numberOf(parentId)}`, ...(kept ? [numberOf(kept as string)] : [])].join(":"),
+    );
+  return [told.join(" "), fork.diagnostics];
+}
 
-  test("leave the path, chains of them too, and what follows is linked past them", async () => {
-    const lines = [
-      userText(id(0), null),
-      label(1, 0, 0),
-      label(2, 1, 0),
-      userText(id(3), id(2)),
-      userText(id(4), id(3)),
-    ];
-    const fork = await memoryWorkspace().fork(await sessionOf(lines), 4);
-    expect(textsOf(fork.log).slice(0, 3)).toEqual([lines[0], userText(id(3), id(0)), lines[4]]);
-  });
-
-  test("at the root leave a root", async () => {
-    const lines = [label(0, 9, 1).replace(`"${id(9)}"`, "null"), userText(id(1), id(0))];
-    const fork = await memoryWorkspace().fork(await sessionOf(lines), 1);
-    expect(textsOf(fork.log)[0]).toBe(userText(id(1), null));
-    expect(labelsOf(fork)).toEqual(new Map([[id(1), "label 0"]]));
-  });
-
-  test("are made again with the time at which they were set, oldest first, wherever they stood", async () => {
-    const later = "2026-02-02T02:02:02.002Z";
-    const lines = [
-      ...chain(2),
-      label(2, 1, 1),
-      userText(id(3), id(1)),
-      entryText("label", id(4), id(3), { targetId: id(0), label: "elsewhere", timestamp: later }),
-      label(5, 4, 3),
-    ];
-    const source = await sessionOf(lines);
-    const fork = await memoryWorkspace().fork(source, 1);
-    const made = textsOf(fork.log)
-      .slice(2)
-      .map((text) => JSON.parse(text) as ModelEntry);
-    expect(made.map(({ targetId, label, timestamp }) => [targetId, label, timestamp])).toEqual([
-      [id(1), "label 2", TIME],
-      [id(0), "elsewhere", later],
-    ]);
-    expect(made.map(({ parentId }) => parentId)).toEqual([id(1), made[0].id]);
-    for (const { id } of made) expect(idsOf(source.log)).not.toContain(id);
-  });
-
-  test("that a compaction keeps from are passed on to the next entry that stays", async () => {
-    const compaction = (n: number, kept: number) =>
-      entryText("compaction", id(n), id(n - 1), { summary: "s", firstKeptEntryId: id(kept), tokensBefore: 1 });
-    const lines = [userText(id(0), null), label(1, 0, 0), label(2, 1, 0), userText(id(3), id(2)), compaction(4, 1)];
-    const fork = await memoryWorkspace().fork(await sessionOf(lines), 4);
-    expect(JSON.parse(textsOf(fork.log)[2])).toMatchObject({ id: id(4), firstKeptEntryId: id(3) });
-    const last = [userText(id(0), null), label(1, 0, 0), compaction(2, 1)];
-    const nothing = await memoryWorkspace().fork(await sessionOf(last), 2);
-    expect(JSON.parse(textsOf(nothing.log)[1])).toMatchObject({ id: id(2), firstKeptEntryId: id(2), parentId: id(0) });
-    expect(messagesAt(nothing)).toHaveLength(1);
-  });
+test.each([
+  ["labels leave the path, chains of them too, and what follows is linked past them", "0 L1:0 L2:0 3 4", "0<- 3<0 4<3"],
+  ["a label at the root leaves a root", "L0:1 1<0", "1<-"],
+  ["a label that a compaction keeps from is passed on", "0 L1:0 L2:0 3 C4:1", "0<- 3<0 4<3:3"],
+  ["where nothing follows that label, the compaction keeps nothing", "0 L1:0 C2:1", "0<- 2<0:2"],
+  ["an entry whose parent is missing becomes a root", "1<deadbeef 2", "1<- 2<1"],
+  ["a cycle that was cut is no cycle in the fork", "1<2 2<1 3<2", "1<- 2<1 3<2"],
+  ["duplicate ids are told apart in the fork too", "1 1<1 3<a0000001~2", "1<- 1~2<1 3<1~2"],
+  ["a parent that stands later in the file comes first in the fork", "2<1 1<- 3<2", "1<- 2<1 3<2"],
+])("%s", async (_, lines, wanted) => {
+  expect(await forked(lines)).toEqual([wanted, []]);
 });
 
-describe("damaged sources", () => {
-  test("an entry whose parent is missing becomes a root", async () => {
-    const disk = diskWith(fileText(headerText(), userText(id(1), "deadbeef"), userText(id(2), id(1))));
-    const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), 1);
-    expect(textsOf(fork.log)).toEqual([userText(id(1), null), userText(id(2), id(1))]);
-    expect(fork.diagnostics).toEqual([]);
-  });
+test("labels are made again with the time at which they were set, oldest first, wherever they stood", async () => {
+  const later = "2026-02-02T02:02:02.002Z";
+  const elsewhere = entryText("label", id(4), id(3), { targetId: id(0), label: "elsewhere", timestamp: later });
+  const source = await sessionOf([...sketch("0 1 L2:1 3<1"), elsewhere, ...sketch("L5<4:3")]);
+  const fork = await memoryWorkspace().fork(source, 1);
+  const made = textsOf(fork.log)
+    .slice(2)
+    .map((text) => JSON.parse(text) as ModelEntry);
+  expect(made.map(({ targetId, label, timestamp }) => [targetId, label, timestamp])).toEqual([
+    [id(1), "here", TIME],
+    [id(0), "elsewhere", later],
+  ]);
+  expect(made.map(({ parentId }) => parentId)).toEqual([id(1), made[0].id]);
+  for (const { id } of made) expect(idsOf(source.log)).not.toContain(id);
+});
 
-  test("a cycle that was cut is no cycle in the fork", async () => {
-    const disk = diskWith(
-      fileText(headerText(), userText(id(1), id(2)), userText(id(2), id(1)), userText(id(3), id(2))),
-    );
-    const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), 2);
-    expect(textsOf(fork.log)).toEqual([userText(id(1), null), userText(id(2), id(1)), userText(id(3), id(2))]);
-    expect(fork.diagnostics).toEqual([]);
-  });
-
-  test("duplicate ids are told apart in the fork too", async () => {
-    const lines = [userText(id(1), null, "one"), userText(id(1), id(1), "two"), userText(id(3), `${id(1)}~2`)];
-    const disk = diskWith(fileText(headerText(), ...lines));
-    const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), 2);
-    expect(idsOf(fork.log)).toEqual([id(1), `${id(1)}~2`, id(3)]);
-    expect(messagesAt(fork)).toHaveLength(3);
-    expect(fork.diagnostics).toEqual([]);
-  });
-
-  test("a parent that stands later in the file comes first in the fork", async () => {
-    const disk = diskWith(
-      fileText(headerText(), userText(id(2), id(1)), userText(id(1), null), userText(id(3), id(2))),
-    );
-    const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), 2);
-    expect(textsOf(fork.log)).toEqual([userText(id(1), null), userText(id(2), id(1)), userText(id(3), id(2))]);
-  });
-
-  test("an entry without an id keeps the one it was given", async () => {
-    const nameless = '{"type":"message","timestamp":"t","message":{"role":"user","content":"x"}}';
-    const disk = diskWith(fileText(headerText(), nameless));
-    const source = openOn(disk);
-    const fork = await workspaceOn(disk, "jsonl").fork(source, 0);
-    expect(fork.leafId).toBe(source.leafId);
-    expect(fork.diagnostics).toEqual([]);
-  });
+test("an entry without an id keeps the one it was given", async () => {
+  const nameless = '{"type":"message","timestamp":"t","message":{"role":"user","content":"x"}}';
+  const disk = diskWith(fileText(headerText(), nameless));
+  const source = openOn(disk);
+  const fork = await workspaceOn(disk, "jsonl").fork(source, 0);
+  expect(fork.leafId).toBe(source.leafId);
+  expect(fork.diagnostics).toEqual([]);
 });
 
 describe("leaf markers", () => {
@@ -289,18 +216,12 @@ describe("leaf markers", () => {
   });
 
   test("that were continued from are entries like others", async () => {
-    const marker = entryText("custom", id(1), id(0), { customType: "pi-session-server.leaf" });
-    const source = await sessionOf([userText(id(0), null), marker, userText(id(2), id(1))]);
-    const fork = await memoryWorkspace().fork(source, 2);
-    expect(idsOf(fork.log)).toEqual([id(0), id(1), id(2)]);
+    expect((await forked("0 M1 2"))[0]).toBe("0<- 1<0 2<1");
   });
 });
 
 test("a fork of 8,000 entries reads no bodies and copies in large pieces", async () => {
-  const lines = Array.from({ length: 8000 }, (_, n) =>
-    n % 2 ? assistantText(id(n), id(n - 1)) : userText(id(n), n === 0 ? null : id(n - 1)),
-  );
-  const disk = diskWith(fileText(headerText(), ...lines));
+  const disk = diskWith(fileText(headerText(), ...chain(8000)));
   const log = jsonlOn(disk).open(FILE);
   const source = new Session(log, testEnv());
   disk.set(undefined);
@@ -312,14 +233,8 @@ test("a fork of 8,000 entries reads no bodies and copies in large pieces", async
 
 test("a name that is taken is not overwritten", async () => {
   const disk = diskWith(fileText(headerText(), ...chain(2)));
-  const store = jsonlOn(disk);
   const content = disk.content(FILE);
-  await expect(store.publish({ ...header(), file: FILE }, [])).rejects.toMatchObject({ name: "already_exists" });
-  expect(disk.content(FILE)).toEqual(content);
-  expect(disk.paths()).toEqual([FILE]);
+  const beginning = { headerLine: bytesOf(headerText()), header: JSON.parse(headerText()), file: FILE };
+  await expect(jsonlOn(disk).publish(beginning, [])).rejects.toMatchObject({ name: "already_exists" });
+  expect([disk.content(FILE), disk.paths()]).toEqual([content, [FILE]]);
 });
-
-function header() {
-  const headerLine = bytesOf(headerText());
-  return { headerLine, header: JSON.parse(headerText()) };
-}

@@ -22,12 +22,17 @@ function serving(args: string[]): HereServer {
   return serveHere(["--events", "none", ...args], { place });
 }
 
-/** Makes a session of two turns there; the ids of its entries are a, b, c and d. */
+/** Says two turns; the ids of the entries are a, b, c and d. */
+async function talk(server: HereServer): Promise<void> {
+  await server.result("append", { entries: [user("1", { id: "a" }), assistant("2", { id: "b" })] });
+  await server.result("append", { entries: [user("3", { id: "c" }), assistant("4", { id: "d" })] });
+}
+
+/** Makes a session of two turns there. */
 async function make(file: string): Promise<string> {
   mkdirSync(dirname(file), { recursive: true });
-  const there = serveHere(["--events", "none", "--session", file, "--session-id", ID], { place });
-  await there.result("append", { entries: [user("1", { id: "a" }), assistant("2", { id: "b" })] });
-  await there.result("append", { entries: [user("3", { id: "c" }), assistant("4", { id: "d" })] });
+  const there = serving(["--session", file, "--session-id", ID]);
+  await talk(there);
   await there.finish();
   return file;
 }
@@ -56,59 +61,50 @@ async function foldersOf(server: HereServer, file: string): Promise<string[]> {
 
 acrossTiers(describe, STORES)("on %s, what comes of a session", (store) => {
   const ending = store === "v2" ? "v2" : "jsonl";
-  const outside = (): string => join(place.home, "elsewhere", `${ID}.${ending}`);
+  const name = `${ID}.${ending}`;
+  const outside = (): string => join(place.home, "elsewhere", name);
+  const inRoot = (folder: string) => (): string => join(rootOf(place), folder, name);
+  const beside = (): string => dirname(outside());
+  const flat = (): string => join(place.home, "flat");
   const standard = (): string => join(rootOf(place), folderName(place.cwd));
 
-  test("outside the session folders lies beside it, in a file or container as new sessions are", async () => {
-    const file = await make(outside());
-    const server = serving(["--store", store, "--session", file]);
-    expect(new Set(await foldersOf(server, file))).toEqual(new Set([dirname(file)]));
-    // One that comes of one of those does too.
-    await server.result("append", { entries: [user("5", { id: "e" })] });
-    const { sessionFile } = await server.result("clone");
-    expect([dirname(sessionFile), sessionFile.endsWith(`.${ending}`)]).toEqual([dirname(file), true]);
-    const other = serving(["--store", store === "v2" ? "jsonl" : "v2", "--session", file]);
-    const cloned = await other.result("clone");
-    expect([dirname(cloned.sessionFile), cloned.sessionFile.endsWith(`.${ending}`)]).toEqual([dirname(file), false]);
+  test.each<[string, () => string, () => string, () => string[]]>([
+    ["outside the session folders lies beside it", outside, beside, () => []],
+    ["in the session folders lies in that of its working directory", inRoot("odd"), standard, () => []],
+    ["lies in the flat folder that was named", outside, flat, () => ["--session-dir", flat()]],
+    ["lies where a confined server may write", outside, beside, () => ["--confine", "--allow-path", beside()]],
+    ["lies in the folder to which a server is confined", inRoot("link"), standard, () => ["--confine"]],
+  ])("%s", async (_, source, folder, args) => {
+    const file = await make(source());
+    const server = serving(["--store", store, ...args(), "--session", file]);
+    expect(new Set(await foldersOf(server, file))).toEqual(new Set([folder()]));
   });
 
-  test("in the session folders lies in that of its working directory, of an archived one too", async () => {
-    const file = await make(join(rootOf(place), "odd", `${ID}.${ending}`));
+  test("is in a file or container as new sessions are, of one of those too", async () => {
+    const file = await make(outside());
+    for (const own of ["jsonl", "v2"]) {
+      const server = serving(["--store", own, "--session", file]);
+      for (const entryId of ["e", "f"]) {
+        const { sessionFile } = await server.result("clone");
+        expect([dirname(sessionFile), sessionFile.endsWith(`.${own}`)]).toEqual([dirname(file), true]);
+        await server.result("append", { entries: [user("5", { id: entryId })] });
+      }
+      await server.finish();
+    }
+  });
+
+  test("of an archived session lies in the folder of its working directory", async () => {
+    const file = await make(inRoot("odd")());
     const server = serving(["--store", store]);
-    expect(new Set(await foldersOf(server, file))).toEqual(new Set([standard()]));
-    await server.result("new_session");
     const { movedTo } = await server.result("archive_session", { sessionPath: file });
     expect(movedTo.startsWith(place.state)).toBe(true);
     expect(new Set(await foldersOf(server, movedTo))).toEqual(new Set([standard()]));
   });
 
-  test("lies in the flat folder that was named", async () => {
-    const file = await make(outside());
-    const flat = join(place.home, "flat");
-    const server = serving(["--store", store, "--session-dir", flat, "--session", file]);
-    expect(new Set(await foldersOf(server, file))).toEqual(new Set([flat]));
-  });
-
   test("lies where another directory's sessions do when that is named", async () => {
-    const file = await make(outside());
-    const server = serving(["--store", store, "--session", file]);
+    const server = serving(["--store", store, "--session", await make(outside())]);
     const { sessionFile } = await server.result("new_session", { cwd: "/home/me/other" });
     expect(dirname(sessionFile)).toBe(join(rootOf(place), folderName("/home/me/other")));
-  });
-
-  test("lies where a confined server may write", async () => {
-    const file = await make(outside());
-    const folder = dirname(file);
-    const confined = serving(["--store", store, "--confine", "--allow-path", folder, "--session", file]);
-    expect(new Set(await foldersOf(confined, file))).toEqual(new Set([folder]));
-  });
-
-  test("lies where a server that is confined to its own folder may write", async () => {
-    const file = await make(outside());
-    const link = join(rootOf(place), "link", basename(file));
-    mkdirSync(dirname(link), { recursive: true });
-    const within = serving(["--store", store, "--confine", "--session", await make(link)]);
-    expect(new Set(await foldersOf(within, link))).toEqual(new Set([standard()]));
   });
 
   test("is made once however often it is asked for with one key", async () => {
@@ -140,8 +136,7 @@ acrossTiers(describe, STORES)("on %s, --continue opens", (store) => {
 
   test("a fork that was just made at an earlier message, the old session being left where it was moved to", async () => {
     const server = serving(["--store", store]);
-    await server.result("append", { entries: [user("1", { id: "a" }), assistant("2", { id: "b" })] });
-    await server.result("append", { entries: [user("3", { id: "c" }), assistant("4", { id: "d" })] });
+    await talk(server);
     // A position that the file does not tell is written into it when the session is left.
     await server.result("branch", { entryId: "b" });
     const { sessionId } = await server.result("fork", { entryId: "c" });

@@ -34,11 +34,12 @@ function entryOf({ parent, marker }: Plan, n: number) {
 
 /** The same questions answered the slow way. */
 class Reference {
-  readonly parents: number[];
-  readonly markers: boolean[];
-  constructor(parents: number[], markers: boolean[]) {
+  private readonly parents: number[];
+  private readonly markers: boolean[];
+
+  constructor(plan: readonly Plan[], parents = plan.map(({ parent }) => parent)) {
     this.parents = parents;
-    this.markers = markers;
+    this.markers = plan.map(({ marker }) => marker);
   }
 
   get all(): number[] {
@@ -84,29 +85,17 @@ class Reference {
 }
 
 describe("random trees", () => {
-  test("in file order", () => {
-    forSeeds(6, (random) => {
-      const plan = randomPlan(random, false);
+  test("in file order, with parents that stand later and cycles, and after going back as if nothing had come", () => {
+    forSeeds(18, (random) => {
+      const plan = randomPlan(random, random.seed % 3 > 0);
       const { nodes, add } = grown();
       for (const [n, node] of plan.entries()) add(entryOf(node, n));
-      new Reference(
-        plan.map(({ parent }) => parent),
-        plan.map(({ marker }) => marker),
-      ).check(treeOf(nodes));
-    });
-  });
-
-  test("with parents that stand later in the file, and cycles", () => {
-    forSeeds(6, (random) => {
-      const plan = randomPlan(random, true);
-      const { nodes, add } = grown();
-      for (const [n, node] of plan.entries()) add(entryOf(node, n));
-      const parents = plan.map(({ parent }) => parent);
+      const keep = random.seed % 3 === 2 ? random.int(plan.length + 1) : plan.length;
+      nodes.truncate(keep);
+      const kept = plan.slice(0, keep);
+      const parents = kept.map(({ parent }) => (parent >= keep ? MISSING : parent));
       for (const cut of nodes.cutCycles()) parents[cut] = MISSING;
-      new Reference(
-        parents,
-        plan.map(({ marker }) => marker),
-      ).check(treeOf(nodes));
+      new Reference(kept, parents).check(treeOf(nodes));
     });
   });
 
@@ -119,51 +108,24 @@ describe("random trees", () => {
       const tree = treeOf(nodes);
       for (let n = first; n < plan.length; n++) {
         // Lists of children are built when they are first asked for; asking must not change what comes.
-        const before = new Reference(
-          plan.slice(0, n).map(({ parent }) => parent),
-          plan.slice(0, n).map(({ marker }) => marker),
-        );
+        const before = new Reference(plan.slice(0, n));
         if (random.chance(0.3)) expect([...tree.children(ROOT)]).toEqual(before.children(ROOT));
         tree.extend(add(entryOf(plan[n], n)));
         if (random.chance(0.2) && n > 0) expect([...tree.children(n)]).toEqual([]);
       }
-      new Reference(
-        plan.map(({ parent }) => parent),
-        plan.map(({ marker }) => marker),
-      ).check(tree);
-    });
-  });
-
-  test("after going back are as if nothing had come", () => {
-    forSeeds(6, (random) => {
-      const plan = randomPlan(random, true);
-      const { nodes, add } = grown();
-      for (const [n, node] of plan.entries()) add(entryOf(node, n));
-      const keep = random.int(plan.length + 1);
-      nodes.truncate(keep);
-      const parents = plan.slice(0, keep).map(({ parent }) => (parent >= keep ? MISSING : parent));
-      for (const cut of nodes.cutCycles()) parents[cut] = MISSING;
-      new Reference(
-        parents,
-        plan.slice(0, keep).map(({ marker }) => marker),
-      ).check(treeOf(nodes));
+      new Reference(plan).check(tree);
     });
   });
 });
 
-describe("the leaf", () => {
-  test("before the first entry has an empty path and no ancestor", () => {
-    const { nodes, add } = grown();
-    add({ id: "a", parentId: null });
-    const tree = treeOf(nodes);
-    expect(tree.leaf).toBe(ROOT);
-    expect([...tree.path()]).toEqual([]);
-    expect(tree.commonAncestor(ROOT, 0)).toBe(ROOT);
-    expect(tree.commonAncestor(0, ROOT)).toBe(ROOT);
-    expect(tree.isAncestor(ROOT, 0)).toBe(false);
-    expect(tree.isAncestor(0, ROOT)).toBe(false);
-    expect([tree.yieldCount(ROOT), tree.systemCount(ROOT), tree.lastCompaction(ROOT)]).toEqual([0, 0, ROOT]);
-  });
+test("the leaf before the first entry has an empty path and no ancestor", () => {
+  const { nodes, add } = grown();
+  add({ id: "a", parentId: null });
+  const tree = treeOf(nodes);
+  expect([tree.leaf, ...tree.path()]).toEqual([ROOT]);
+  expect([tree.commonAncestor(ROOT, 0), tree.commonAncestor(0, ROOT)]).toEqual([ROOT, ROOT]);
+  expect([tree.isAncestor(ROOT, 0), tree.isAncestor(0, ROOT)]).toEqual([false, false]);
+  expect([tree.yieldCount(ROOT), tree.systemCount(ROOT), tree.lastCompaction(ROOT)]).toEqual([0, 0, ROOT]);
 });
 
 describe("labels", () => {
@@ -171,34 +133,32 @@ describe("labels", () => {
     await forSeedsAsync(6, async (random) => {
       const model = randomModel(random, { entries: 60, branching: 0.3 });
       const session = await sessionOf(model.lines());
-      const found = new Map<string, string>();
-      for (const [target, { label }] of session.tree.labels) found.set(session.log.nodes.id(target), label);
-      const wanted = new Map<string, string>();
-      for (const [target, { label }] of model.labels()) wanted.set(target, label);
-      expect(found).toEqual(wanted);
+      const found = [...session.tree.labels].map(
+        ([target, { label }]) => [session.log.nodes.id(target), label] as const,
+      );
+      expect(new Map(found)).toEqual(new Map([...model.labels()].map(([target, { label }]) => [target, label])));
     });
   });
 
   test("name the entry that set them; empty, missing and null ones clear; unknown targets are none", async () => {
-    const label = (n: number, target: number | string, value?: unknown) =>
-      entryText("label", id(n), id(n - 1), {
-        targetId: typeof target === "string" ? target : id(target),
-        ...(value === undefined ? {} : { label: value }),
-      });
-    const session = await sessionOf([
-      entryText("custom", id(0), null),
-      label(1, 0, "one"),
-      label(2, 0, "two"),
-      label(3, 1, "on a label"),
-      label(4, 2, "cleared by empty"),
-      label(5, 2, ""),
-      label(6, 3, "cleared by null"),
-      label(7, 3, null),
-      label(8, 4, "cleared by nothing"),
-      label(9, 4),
-      label(10, "nowhere", "lost"),
-      label(11, 5, { not: "a text" }),
-    ]);
+    const labels: [number | string, unknown?][] = [
+      [0, "one"],
+      [0, "two"],
+      [1, "on a label"],
+      [2, "cleared by empty"],
+      [2, ""],
+      [3, "cleared by null"],
+      [3, null],
+      [4, "cleared by nothing"],
+      [4],
+      ["nowhere", "lost"],
+      [5, { not: "a text" }],
+    ];
+    const lines = labels.map(([target, label], n) => {
+      const targetId = typeof target === "string" ? target : id(target);
+      return entryText("label", id(n + 1), id(n), { targetId, label });
+    });
+    const session = await sessionOf([entryText("custom", id(0), null), ...lines]);
     expect([...session.tree.labels]).toEqual([
       [0, { label: "two", setBy: 2 }],
       [1, { label: "on a label", setBy: 3 }],

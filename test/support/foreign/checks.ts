@@ -10,7 +10,7 @@ import { foreignStore } from "../../../src/storage/foreign/store.ts";
 import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../disk.ts";
 import { testEnv } from "../env.ts";
-import { forSeeds, type Random } from "../random.ts";
+import type { Random } from "../random.ts";
 
 export const FOREIGN_FILE = "/elsewhere/project/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl";
 
@@ -53,7 +53,54 @@ export function entriesOf({ log }: Session): Record<string, unknown>[] {
 
 /** The messages of the strict context at a leaf, by value. */
 export function strictContext(session: Session, leaf = session.tree.leaf): Record<string, unknown>[] {
-  return paired(session.tree, messagesOf(session, leaf)).map(({ text }) => parse(text) as Record<string, unknown>);
+  return valuesOf(paired(session.tree, messagesOf(session, leaf)));
+}
+
+function valuesOf(shown: readonly Shown[]): Record<string, unknown>[] {
+  return shown.map(({ text }) => parse(text) as Record<string, unknown>);
+}
+
+type Value = Record<string, unknown>;
+
+/** The words for roles that mean the same in drawn trees. */
+const WORDS: Value = {
+  assistant: "model",
+  toolResult: "result",
+  compactionSummary: "summary",
+  branchSummary: "summary",
+};
+
+/** Draws a message: who speaks (a result of a call that failed is a failure), the texts, thoughts in round brackets, calls in square ones. */
+function drawnMessage({ role, content, summary, isError }: Value): string {
+  const blocks = Array.isArray(content) ? content : [{ text: content ?? summary ?? "" }];
+  const parts = blocks.map(({ type, text, thinking, id }: Value) =>
+    type === "thinking" ? `(${thinking})` : type === "toolCall" ? `[${id}]` : (text ?? `<${type}>`),
+  );
+  return `${isError === true ? "failure" : (WORDS[role as string] ?? role)}: ${parts.join(" ").trim()}`.trimEnd();
+}
+
+/** Draws the strict context at a leaf, a line for each message. */
+export function drawnContext(session: Session, leaf = session.tree.leaf): string[] {
+  return strictContext(session, leaf).map(drawnMessage);
+}
+
+/**
+ * Draws the tree, a line for each entry that says something, in the order of the file. One that does not continue the
+ * line before it begins with the number of the line that it continues, from 1 on, and a root with 0.
+ */
+export function drawnTree(session: Session): string[] {
+  const { nodes } = session.log;
+  const lineOf: number[] = [];
+  const drawn: string[] = [];
+  for (const [position, { type, message, summary, ...entry }] of entriesOf(session).entries()) {
+    const parent = lineOf[nodes.parent(position)] ?? 0;
+    const shown =
+      type === "message" ? (message as Value) : type === "custom_message" ? { ...entry, role: "custom" } : undefined;
+    const said = shown ?? (typeof summary === "string" ? { role: "compactionSummary", summary } : undefined);
+    if (said) drawn.push(`${parent === drawn.length ? "" : `${parent} < `}${drawnMessage(said)}`);
+    lineOf[position] = said ? drawn.length : parent;
+  }
+  return drawn;
 }
 
 /** Returns the messages of the context at a leaf, as they are. */
@@ -87,7 +134,7 @@ export function requirePairedAtEveryLeaf(session: Session, areAsWritten = false)
 }
 
 /** Returns how messages break the rule of providers; null where they keep it. */
-export function pairingFault(messages: readonly Record<string, unknown>[]): string | null {
+function pairingFault(messages: readonly Record<string, unknown>[]): string | null {
   let open: string[] = [];
   for (const [n, { role, content, toolCallId }] of messages.entries()) {
     if (role === "toolResult") {
@@ -117,50 +164,49 @@ function givenFault(messages: readonly Record<string, unknown>[], areAsWritten: 
     for (const block of content) {
       const { type, text, data, mimeType } = block ?? {};
       const isPicture = type === "image" && data !== "" && mimeType !== "";
-      const isFine = areAsWritten
-        ? isPicture || type !== "image"
-        : isPicture || (type === "text" && typeof text === "string");
-      if (!isFine) return `message ${n} of ${role} has a block of the type ${type}`;
+      const isOther = areAsWritten ? type !== "image" : type === "text" && typeof text === "string";
+      if (!isPicture && !isOther) return `message ${n} of ${role} has a block of the type ${type}`;
     }
   }
   return null;
 }
 
-/** Calls and results that are left out of the strict contexts at the leaves of a session. */
+/** Ids of calls and results that are left out of the strict contexts at the leaves of a session. */
 interface LeftOut {
   readonly leaves: number;
-  /** Ids of calls that have no result there. */
+  /** Calls that have no result there. */
   readonly unanswered: Set<string>;
-  /** Ids of results without a call there. */
+  /** Results without a call there. */
   readonly unasked: Set<string>;
-  /** Ids of calls that are left out although their result is there. */
+  /** Calls whose result is there. */
   readonly torn: Set<string>;
 }
 
-/** Returns what is left out of the strict context at all leaves. */
 export function leftOut(session: Session): LeftOut {
-  const out: LeftOut = { leaves: 0, unanswered: new Set(), unasked: new Set(), torn: new Set() };
-  let leaves = 0;
-  for (const leaf of leavesOf(session)) {
-    leaves++;
-    const whole = idsIn(messagesOf(session, leaf).map(({ text }) => parse(text) as Record<string, unknown>));
+  const leaves = leavesOf(session);
+  const out = {
+    leaves: leaves.length,
+    unanswered: new Set<string>(),
+    unasked: new Set<string>(),
+    torn: new Set<string>(),
+  };
+  for (const leaf of leaves) {
+    const whole = idsIn(valuesOf(messagesOf(session, leaf)));
     const strict = idsIn(strictContext(session, leaf));
     for (const id of whole.calls)
       if (!strict.calls.has(id)) (whole.results.has(id) ? out.torn : out.unanswered).add(id);
     for (const id of whole.results) if (!strict.results.has(id) && !whole.calls.has(id)) out.unasked.add(id);
   }
-  return { ...out, leaves };
+  return out;
 }
 
 function idsIn(messages: readonly Record<string, unknown>[]): { calls: Set<string>; results: Set<string> } {
-  const calls = messages.flatMap(({ role, content }) =>
-    role === "assistant" && Array.isArray(content) ? content.filter((block) => block?.type === "toolCall") : [],
+  const blocks = messages.flatMap(({ role, content }) =>
+    role === "assistant" && Array.isArray(content) ? content : [],
   );
-  const results = messages.filter(({ role }) => role === "toolResult");
-  return {
-    calls: new Set(calls.map(({ id }) => String(id))),
-    results: new Set(results.map(({ toolCallId }) => String(toolCallId))),
-  };
+  const results = messages.filter(({ role }) => role === "toolResult").map(({ toolCallId }) => String(toolCallId));
+  const calls = blocks.filter((block) => block?.type === "toolCall").map(({ id }) => String(id));
+  return { calls: new Set(calls), results: new Set(results) };
 }
 
 /** Requires that no entry names a parent that is missing or comes later, and that ids are there once. */
@@ -182,34 +228,30 @@ export function requireSound(session: Session, areAsWritten = false): void {
 
 /** Returns lines that were damaged in one of many ways. */
 export function damagedLines(random: Random, lines: readonly string[]): Buffer {
-  const out = lines.map((line) => Buffer.from(line));
+  const out: Buffer[] = lines.map((line) => Buffer.from(line));
   for (let times = 1 + random.int(4); times > 0 && out.length > 0; times--) {
     const at = random.int(out.length);
     const line = out[at];
-    const ways: (() => void)[] = [
+    const ways: (() => unknown)[] = [
       () => out.splice(at, 1),
       () => out.splice(at, 0, line),
       () => out.splice(random.int(out.length), 0, ...out.splice(at, 1)),
-      () => {
-        out[at] = line.subarray(0, random.int(line.length + 1));
-      },
-      () => {
-        const bytes = Buffer.from(line);
-        if (bytes.length > 0) bytes[random.int(bytes.length)] = random.int(256);
-        out[at] = bytes;
-      },
-      () => {
-        out[at] = Buffer.concat([line, out[(at + 1) % out.length]]);
-      },
-      () => {
-        out[at] = Buffer.from(otherValue(random, line.toString()));
-      },
+      () => out.splice(at, 1, line.subarray(0, random.int(line.length + 1))),
+      () => out.splice(at, 1, withByte(random, line)),
+      () => out.splice(at, 1, Buffer.concat([line, out[(at + 1) % out.length]])),
+      () => out.splice(at, 1, Buffer.from(otherValue(random, line.toString()))),
     ];
     random.pick(ways)();
   }
-  const end = random.chance(0.5) ? "\n" : "";
   const bytes = Buffer.concat(out.flatMap((line, n) => (n === 0 ? [line] : [Buffer.from("\n"), line])));
-  return Buffer.concat([bytes, Buffer.from(end)]);
+  return Buffer.concat([bytes, Buffer.from(random.chance(0.5) ? "\n" : "")]);
+}
+
+/** Returns a line with a byte of any value in the place of one. */
+function withByte(random: Random, line: Buffer): Buffer {
+  const bytes = Buffer.from(line);
+  if (bytes.length > 0) bytes[random.int(bytes.length)] = random.int(256);
+  return bytes;
 }
 
 const VALUES = ["null", "0", "-1", "1e400", '""', '"x"', "[]", "{}", "true", '[null,{"type":7}]', '"__proto__"'];
@@ -235,55 +277,4 @@ function otherValue(random: Random, line: string): string {
     }
   }
   return `${line.slice(0, from)}${random.pick(VALUES)}${line.slice(to)}`;
-}
-
-/** Files that were damaged at random, and those among them that were still recognised. */
-interface DamagedFiles {
-  readonly made: number;
-  readonly read: number;
-}
-
-/**
- * Damages lines at random, with several seeds, and requires that each file that is recognised is sound. `isByLine`: each
- * line is a record, and all of them are counted.
- */
-export function readDamaged(
-  seeds: number,
-  linesOf: (random: Random) => readonly string[],
-  { file, isByLine = false }: { file?: string; isByLine?: boolean } = {},
-): DamagedFiles {
-  let made = 0;
-  let read = 0;
-  forSeeds(seeds, (random) => {
-    const bytes = damagedLines(random, linesOf(random));
-    made++;
-    let session: ReturnType<typeof foreignSession>;
-    try {
-      session = foreignSession(bytes, file);
-    } catch (error) {
-      if (/not recognised/.test(String(error))) return;
-      throw error;
-    }
-    read++;
-    requireSound(session);
-    const parts = bytes.toString("latin1").split("\n");
-    if (parts.at(-1) === "") parts.pop();
-    // Records that are glued together are counted each.
-    if (isByLine) expect(fidelityOf(session.log).records).toBeGreaterThanOrEqual(parts.length);
-    session.close();
-  });
-  return { made, read };
-}
-
-/**
- * Requires that each beginning of a file has the entries of the whole, byte for byte, but for the beginning of an answer
- * that was not complete: an import of the longer file continues that of the shorter one.
- */
-export function requireContinued(lines: readonly string[], file: string): void {
-  const whole = new Map(entriesOf(foreignSession(`${lines.join("\n")}\n`, file)).map((entry) => [entry.id, entry]));
-  for (let count = 1; count < lines.length; count++) {
-    const beginning = foreignSession(`${lines.slice(0, count).join("\n")}\n`, file);
-    for (const entry of entriesOf(beginning))
-      if (entry.partial !== true) expect(entry, `after ${count} records`).toEqual(whole.get(entry.id));
-  }
 }

@@ -1,14 +1,12 @@
 /** Files as Claude Code writes them, made up: every kind of record that it is known to write. */
 
 import type { Random } from "../random.ts";
-
-type ClaudeRecord = Record<string, unknown>;
+import { type Fields, LineWriter, moment, type Talker, talk } from "./writing.ts";
 
 export const CLAUDE_SESSION = "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11";
 
 /** Writes records one after the other, each continuing the one before unless it is told otherwise. */
-export class ClaudeWriter {
-  readonly records: ClaudeRecord[] = [];
+export class ClaudeWriter extends LineWriter implements Talker {
   sessionId = CLAUDE_SESSION;
   last: string | null = null;
   isSidechain = false;
@@ -16,104 +14,85 @@ export class ClaudeWriter {
   private made = 0;
   private messages = 0;
 
-  get lines(): string[] {
-    return this.records.map((record) => JSON.stringify(record));
-  }
-
-  get text(): string {
-    return `${this.lines.join("\n")}\n`;
-  }
-
   uuid(): string {
-    this.made++;
-    return `00000000-0000-4000-8000-${this.made.toString(16).padStart(12, "0")}`;
-  }
-
-  messageId(): string {
-    this.messages++;
-    return `msg_${this.messages.toString().padStart(6, "0")}`;
+    return `00000000-0000-4000-8000-${(++this.made).toString(16).padStart(12, "0")}`;
   }
 
   /** Adds a record with a uuid and returns that. */
-  node(type: string, members: ClaudeRecord, parent: string | null = this.last): string {
+  node(type: string, members: Fields, parent: string | null = this.last): string {
+    const { isSidechain, sessionId, agentId } = this;
     const uuid = this.uuid();
-    this.records.push({
-      parentUuid: parent,
-      isSidechain: this.isSidechain,
-      userType: "external",
-      cwd: "/home/me/project",
-      sessionId: this.sessionId,
-      version: "2.1.270",
-      gitBranch: "main",
-      ...(this.agentId === undefined ? {} : { agentId: this.agentId }),
-      type,
-      uuid,
-      timestamp: new Date(Date.UTC(2026, 8, 14, 8) + this.made * 1000).toISOString(),
-      ...members,
-    });
+    const place = { userType: "external", cwd: "/home/me/project", sessionId, version: "2.1.270", gitBranch: "main" };
+    const own = { ...place, ...(agentId === undefined ? {} : { agentId }), type, uuid, timestamp: moment(this.made) };
+    this.records.push({ parentUuid: parent, isSidechain, ...own, ...members });
     this.last = uuid;
     return uuid;
   }
 
-  about(type: string, members: ClaudeRecord): void {
+  /** Adds a record of a person or the harness, whose message has this content. */
+  user(content: unknown, more: Fields = {}, parent: string | null = this.last): string {
+    return this.node("user", { message: { role: "user", content }, ...more }, parent);
+  }
+
+  about(type: string, members: Fields): void {
     this.records.push({ type, ...members, sessionId: this.sessionId });
   }
 
   human(text: string, parent: string | null = this.last): string {
-    return this.node("user", { message: { role: "user", content: text } }, parent);
+    return this.user(text, {}, parent);
   }
 
   /** Adds the blocks of one API message, a record each, and returns their uuids. */
-  answer(blocks: readonly ClaudeRecord[], parent: string | null = this.last, id = this.messageId()): string[] {
+  answer(blocks: readonly Fields[], parent: string | null = this.last): string[] {
+    const id = `msg_${(++this.messages).toString().padStart(6, "0")}`;
+    const end = blocks.some(({ type }) => type === "tool_use") ? "tool_use" : "end_turn";
     let before = parent;
     return blocks.map((block, index) => {
       const isLast = index === blocks.length - 1;
-      const calls = blocks.some(({ type }) => type === "tool_use");
-      before = this.node(
-        "assistant",
-        {
-          requestId: `req_${id}`,
-          message: {
-            id,
-            type: "message",
-            role: "assistant",
-            model: "claude-sonnet-4-5",
-            content: [block],
-            stop_reason: isLast ? (calls ? "tool_use" : "end_turn") : null,
-            usage: {
-              input_tokens: 10,
-              output_tokens: isLast ? 40 : 1,
-              cache_read_input_tokens: 5,
-              cache_creation_input_tokens: 2,
-            },
-          },
-        },
-        before,
-      );
+      const cache = { cache_read_input_tokens: 5, cache_creation_input_tokens: 2 };
+      const usage = { input_tokens: 10, output_tokens: isLast ? 40 : 1, ...cache };
+      const said = { id, type: "message", role: "assistant", model: "claude-sonnet-4-5", content: [block] };
+      const message = { ...said, stop_reason: isLast ? end : null, usage };
+      before = this.node("assistant", { requestId: `req_${id}`, message }, before);
       return before;
     });
   }
 
-  result(callId: string, text: string, parent: string | null = this.last, more: ClaudeRecord = {}): string {
+  result(callId: string, text: string, parent: string | null = this.last): string {
     const content = [{ tool_use_id: callId, type: "tool_result", content: text, is_error: false }];
-    return this.node("user", { message: { role: "user", content }, toolUseResult: { stdout: text }, ...more }, parent);
+    return this.user(content, { toolUseResult: { stdout: text } }, parent);
+  }
+
+  ask(text: string): void {
+    this.human(text);
+  }
+
+  work(text: string, ids: readonly string[], random?: Random): void {
+    const thoughts = random?.chance(0.5) ? [] : [thought("hm")];
+    const from = this.answer([...thoughts, said(text), ...ids.map((id) => call(id))]).slice(-ids.length);
+    for (const [n, id] of ids.entries()) this.result(id, `output ${id}`, random?.chance(0.5) ? from[n] : from.at(-1));
+    if (random?.chance(0.3)) this.about(...random.pick(ABOUT));
+  }
+
+  reply(text: string): void {
+    this.answer([said(text)]);
   }
 }
 
-export function call(id: string, command = "ls"): ClaudeRecord {
+export function call(id: string, command = "ls"): Fields {
   return { type: "tool_use", id, name: "Bash", input: { command } };
 }
 
-export function said(text: string): ClaudeRecord {
+export function said(text: string): Fields {
   return { type: "text", text };
 }
 
-export function thought(thinking: string): ClaudeRecord {
+export function thought(thinking: string): Fields {
   return { type: "thinking", thinking, signature: "c2lnbmF0dXJl" };
 }
 
 /** Records about a session that are none of its conversation. */
-const ABOUT: readonly (readonly [string, ClaudeRecord])[] = [
+const ABOUT: readonly (readonly [string, Fields])[] = [
   ["ai-title", { aiTitle: "A title that was made up" }],
   ["mode", { mode: "normal" }],
   ["permission-mode", { permissionMode: "default" }],
@@ -141,78 +120,40 @@ export function wholeClaudeSession(): ClaudeWriter {
   const w = new ClaudeWriter();
   w.about("custom-title", { customTitle: "My own title" });
   w.about("summary", { summary: "Of another session", leafUuid: "99999999-0000-4000-8000-000000000000" });
-  w.node("user", {
-    isMeta: true,
-    message: { role: "user", content: "<local-command-caveat>Caveat</local-command-caveat>" },
-  });
+  w.user("<local-command-caveat>Caveat</local-command-caveat>", { isMeta: true });
   const first = w.human("List the files");
   w.node("attachment", { attachment: { type: "session_context", email: "me@example.com" } });
-  w.answer([thought(""), said("I look."), call("toolu_1"), call("toolu_2", "pwd")]);
-  const [speech] = w.records.filter(({ type }) => type === "assistant").slice(-1);
-  w.result("toolu_1", "a.txt", speech.uuid as string);
+  const speech = w.answer([thought(""), said("I look."), call("toolu_1"), call("toolu_2", "pwd")]).at(-1);
+  w.result("toolu_1", "a.txt", speech);
   w.node("attachment", { attachment: { type: "todo_reminder" } });
-  w.result("toolu_2", "/home/me/project", speech.uuid as string);
+  w.result("toolu_2", "/home/me/project", speech);
   w.answer([said("There is a.txt.")]);
   w.node("system", { subtype: "turn_duration", durationMs: 1200 });
   for (const [type, members] of ABOUT) w.about(type, members);
   // A retry: another branch from the first answer's question.
   w.human("No, list the folders", first);
   w.answer([{ type: "redacted_thinking", data: "b3BhcXVl" }, said("There are none.")]);
-  w.node("user", { message: { role: "user", content: "<command-name>/cost</command-name>" } });
-  w.node("user", { message: { role: "user", content: "<local-command-stdout>0.25</local-command-stdout>" } });
-  w.node("user", { origin: { kind: "task-notification" }, message: { role: "user", content: "A task is done" } });
-  w.node("user", { isVisibleInTranscriptOnly: true, message: { role: "user", content: "Only to be seen" } });
+  w.user("<command-name>/cost</command-name>");
+  w.user("<local-command-stdout>0.25</local-command-stdout>");
+  w.user("A task is done", { origin: { kind: "task-notification" } });
+  w.user("Only to be seen", { isVisibleInTranscriptOnly: true });
   const kept = w.human("And now a picture");
-  w.node("user", {
-    message: {
-      role: "user",
-      content: [
-        said("here"),
-        { type: "image", source: { type: "base64", media_type: "image/png", data: "AAAA" } },
-        { type: "document", source: {} },
-      ],
-    },
-  });
+  const source = { type: "base64", media_type: "image/png", data: "AAAA" };
+  w.user([said("here"), { type: "image", source }, { type: "document", source: {} }]);
   const [tail] = w.answer([said("A picture.")]);
-  const boundary = w.node(
-    "system",
-    {
-      subtype: "compact_boundary",
-      content: "Conversation compacted",
-      logicalParentUuid: tail,
-      compactMetadata: {
-        trigger: "auto",
-        preTokens: 1000,
-        postTokens: 100,
-        preservedSegment: { headUuid: kept, anchorUuid: kept, tailUuid: tail },
-      },
-    },
-    null,
-  );
-  w.node("user", { isCompactSummary: true, message: { role: "user", content: "The summary of all before" } }, boundary);
+  const preservedSegment = { headUuid: kept, anchorUuid: kept, tailUuid: tail };
+  const compactMetadata = { trigger: "auto", preTokens: 1000, postTokens: 100, preservedSegment };
+  const boundary = { subtype: "compact_boundary", content: "Conversation compacted", logicalParentUuid: tail };
+  w.node("system", { ...boundary, compactMetadata }, null);
+  w.user("The summary of all before", { isCompactSummary: true });
   w.human("Go on");
   w.answer([call("toolu_3", "make")]);
-  w.node("user", {
-    message: {
-      role: "user",
-      content: [
-        { type: "tool_result", tool_use_id: "toolu_3", content: [{ type: "text", text: "done" }], is_error: true },
-        said("and more"),
-      ],
-    },
-  });
+  w.user([{ type: "tool_result", tool_use_id: "toolu_3", content: [said("done")], is_error: true }, said("and more")]);
   w.node("progress", { data: { type: "hook_progress" } });
-  w.node("assistant", {
-    isApiErrorMessage: true,
-    message: {
-      id: "synthetic-1",
-      role: "assistant",
-      model: "<synthetic>",
-      content: [said("API Error: 529")],
-      usage: { input_tokens: 0, output_tokens: 0 },
-    },
-  });
-  w.node("user", { message: { role: "user", content: "[Request interrupted by user]" } });
+  const usage = { input_tokens: 0, output_tokens: 0 };
+  const synthetic = { id: "synthetic-1", role: "assistant", model: "<synthetic>", content: [said("API Error: 529")] };
+  w.node("assistant", { isApiErrorMessage: true, message: { ...synthetic, usage } });
+  w.user("[Request interrupted by user]");
   w.human("Again");
   const [again] = w.answer([said("Yes.")]);
   w.about("last-prompt", { lastPrompt: "Again", leafUuid: again });
@@ -221,23 +162,11 @@ export function wholeClaudeSession(): ClaudeWriter {
 
 /** A long session of turns in any order, with branches and parallel calls. */
 export function randomClaudeSession(random: Random, turns: number): ClaudeWriter {
-  const w = new ClaudeWriter();
   const ends: (string | null)[] = [null];
-  let calls = 0;
-  for (let turn = 0; turn < turns; turn++) {
-    w.human(`Turn ${turn} ${"x".repeat(random.int(200))}`, random.chance(0.8) ? w.last : random.pick(ends));
-    for (let step = random.int(3); step > 0; step--) {
-      const ids = Array.from({ length: 1 + random.int(3) }, () => `toolu_${++calls}`);
-      const uuids = w.answer([...(random.chance(0.5) ? [thought("hm")] : []), ...ids.map((id) => call(id))]);
-      const from = uuids.slice(-ids.length);
-      for (const [n, id] of ids.entries())
-        w.result(id, `output ${id}`, random.chance(0.5) ? from[n] : from[from.length - 1]);
-      if (random.chance(0.3)) w.about(...random.pick(ABOUT));
-    }
-    w.answer([said(`Answer ${turn}`)]);
+  return talk(new ClaudeWriter(), random, turns, (w) => {
     ends.push(w.last);
-  }
-  return w;
+    if (random.chance(0.2)) w.last = random.pick(ends);
+  });
 }
 
 /**
@@ -246,7 +175,7 @@ export function randomClaudeSession(random: Random, turns: number): ClaudeWriter
  */
 export function withSideChains(w = new ClaudeWriter()): { writer: ClaudeWriter; names: string[]; sideRecords: number } {
   w.human("Compare the shelves");
-  const task = (id: string): ClaudeRecord => ({ type: "tool_use", id, name: "Task", input: { prompt: "Look" } });
+  const task = (id: string): Fields => ({ type: "tool_use", id, name: "Task", input: { prompt: "Look" } });
   const [one, two] = w.answer([task("toolu_one"), task("toolu_two")]);
   const before = w.records.length;
   w.isSidechain = true;

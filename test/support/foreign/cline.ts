@@ -1,19 +1,21 @@
 /** Files as Cline, Roo Code and Kilo Code write them, made up: every kind of message that they are known to write. */
 
 import type { Random } from "../random.ts";
+import { type Fields, type Talker, talk } from "./writing.ts";
 
-type ClineMessage = Record<string, unknown>;
+/** The published contract, and the older files of Cline and of Roo Code. */
+export type ClineForm = "contract" | "cline" | "roo";
 
 export const CLINE_SESSION = "1784094124598_abcde";
 const FIRST = Date.UTC(2026, 6, 15, 5);
 
 /** Writes messages one after the other, in one of the three forms. */
-export class ClineWriter {
-  readonly messages: ClineMessage[] = [];
-  readonly form: "contract" | "cline" | "roo";
-  facts: ClineMessage = { version: 1, updated_at: "2026-07-15T05:42:04.818Z", agent: "lead", sessionId: CLINE_SESSION };
+export class ClineWriter implements Talker {
+  readonly messages: Fields[] = [];
+  readonly form: ClineForm;
+  facts: Fields = { version: 1, updated_at: "2026-07-15T05:42:04.818Z", agent: "lead", sessionId: CLINE_SESSION };
 
-  constructor(form: "contract" | "cline" | "roo") {
+  constructor(form: ClineForm) {
     this.form = form;
   }
 
@@ -23,7 +25,7 @@ export class ClineWriter {
     return `${JSON.stringify({ ...facts, messages, system_prompt: "You are Cline." }, null, 2)}\n`;
   }
 
-  message(role: string, content: unknown, more: ClineMessage = {}): void {
+  message(role: string, content: unknown, more: Fields = {}): void {
     const n = this.messages.length + 1;
     const ts = FIRST + n * 1000;
     const own = this.form === "contract" ? { id: `msg_${n}`, ts } : this.form === "roo" ? { ts } : {};
@@ -38,7 +40,7 @@ export class ClineWriter {
     this.message("user", this.form === "contract" ? blocks : [...blocks, this.environment()]);
   }
 
-  environment(): ClineMessage {
+  environment(): Fields {
     const { form, messages } = this;
     const clock = String(messages.length % 60).padStart(2, "0");
     const text =
@@ -48,34 +50,50 @@ export class ClineWriter {
     return { type: "text", text: `<environment_details>\n${text}\n</environment_details>` };
   }
 
-  answer(content: unknown, more: ClineMessage = {}): void {
-    const facts: ClineMessage =
-      this.form === "contract"
-        ? {
-            modelInfo: { id: "claude-x", provider: "anthropic", family: "claude" },
-            metrics: { inputTokens: 21, outputTokens: 8, cacheReadTokens: 3, cacheWriteTokens: 1, cost: 0.13 },
-          }
-        : this.form === "cline"
-          ? {
-              modelInfo: { modelId: "claude-x", providerId: "anthropic", mode: "act" },
-              metrics: { tokens: { prompt: 21, completion: 8, cached: 3 }, cost: 0.13 },
-            }
-          : {};
-    this.message("assistant", content, { ...facts, ...more });
+  answer(content: unknown, more: Fields = {}): void {
+    const facts: Record<ClineForm, Fields> = {
+      contract: {
+        modelInfo: { id: "claude-x", provider: "anthropic", family: "claude" },
+        metrics: { inputTokens: 21, outputTokens: 8, cacheReadTokens: 3, cacheWriteTokens: 1, cost: 0.13 },
+      },
+      cline: {
+        modelInfo: { modelId: "claude-x", providerId: "anthropic", mode: "act" },
+        metrics: { tokens: { prompt: 21, completion: 8, cached: 3 }, cost: 0.13 },
+      },
+      roo: {},
+    };
+    this.message("assistant", content, { ...facts[this.form], ...more });
   }
 
-  result(id: string, content: unknown, more: readonly ClineMessage[] = []): void {
+  result(id: string, content: unknown, more: readonly Fields[] = []): void {
     const rest = this.form === "contract" ? more : [...more, this.environment()];
     this.message("user", [{ type: "tool_result", tool_use_id: id, name: "read_file", content }, ...rest]);
   }
+
+  ask(text: string): void {
+    this.user(text);
+  }
+
+  work(text: string, ids: readonly string[], random?: Random): void {
+    const thoughts = random ? [] : [{ type: "thinking", thinking: "hm", signature: "c2ln" }];
+    this.answer([...thoughts, { type: "text", text }, ...ids.map((id) => use(id))]);
+    const results = ids.map((id) => ({ type: "tool_result", tool_use_id: id, content: `output ${id}` }));
+    this.message("user", this.form === "contract" ? results : [...results, this.environment()]);
+  }
+
+  reply(text: string): void {
+    this.answer(text);
+  }
 }
 
-export function use(id: string): ClineMessage {
+export function use(id: string): Fields {
   return { type: "tool_use", id, name: "read_file", input: { path: "a.txt" } };
 }
 
+const FOUND = { query: "x", result: "y" };
+
 /** A session with every kind of message and block of a form. */
-export function wholeClineSession(form: "contract" | "cline" | "roo"): ClineWriter {
+export function wholeClineSession(form: ClineForm): ClineWriter {
   const w = new ClineWriter(form);
   w.user("Read the files");
   w.answer([
@@ -87,14 +105,7 @@ export function wholeClineSession(form: "contract" | "cline" | "roo"): ClineWrit
   w.message("user", [
     { type: "text", text: "[ERROR] You did not use a tool" },
     { type: "tool_result", tool_use_id: "t1", content: "the text", is_error: false },
-    {
-      type: "tool_result",
-      tool_use_id: "t2",
-      content: [
-        { type: "text", text: "more" },
-        { query: "x", result: "y" },
-      ],
-    },
+    { type: "tool_result", tool_use_id: "t2", content: [{ type: "text", text: "more" }, FOUND] },
   ]);
   w.answer([{ type: "redacted_thinking", data: "b3BhcXVl" }, use("t3")]);
   w.result("t3", [{ type: "image", source: { type: "base64", media_type: "image/png", data: "AAAA" } }]);
@@ -115,40 +126,27 @@ export function wholeClineSession(form: "contract" | "cline" | "roo"): ClineWrit
   w.message("assistant", []);
   w.message("user", []);
   if (form === "contract") {
-    w.message("user", [{ type: "text", text: "Context summary:\n\nAll before" }], {
-      metadata: { kind: "compaction_summary", displayRole: "system", summary: "All before", tokensBefore: 1000 },
-    });
-    w.message("user", [{ type: "text", text: "Go on." }], {
-      metadata: { kind: "recovery_notice", displayRole: "status" },
-    });
+    const summary = { kind: "compaction_summary", displayRole: "system", summary: "All before", tokensBefore: 1000 };
+    w.message("user", [{ type: "text", text: "Context summary:\n\nAll before" }], { metadata: summary });
+    const notice = { kind: "recovery_notice", displayRole: "status" };
+    w.message("user", [{ type: "text", text: "Go on." }], { metadata: notice });
   }
   if (form === "roo") {
-    w.answer(
-      [
-        { type: "reasoning", text: "so", summary: [] },
-        use("t4"),
-        { type: "thoughtSignature", thoughtSignature: "c2ln" },
-      ],
-      { id: "resp_1" },
-    );
+    const signature = { type: "thoughtSignature", thoughtSignature: "c2ln" };
+    w.answer([{ type: "reasoning", text: "so", summary: [] }, use("t4"), signature], { id: "resp_1" });
     w.result("t4", "four");
     w.message("assistant", [], { type: "reasoning", encrypted_content: "b3BhcXVl", summary: [], id: "rs_1" });
     w.answer([{ type: "reasoning", summary: [{ text: "in short" }], encrypted_content: "b3BhcXVl" }]);
-    w.answer("Beside.", {
-      reasoning_details: [{ type: "reasoning.text", text: "hm" }, { type: "reasoning.encrypted" }],
-    });
+    const details = [{ type: "reasoning.text", text: "hm" }, { type: "reasoning.encrypted" }];
+    w.answer("Beside.", { reasoning_details: details });
     w.answer("Deep.", { reasoning_content: "deeply" });
-    w.message("user", "[Sliding window truncation: 4 messages hidden]", {
-      isTruncationMarker: true,
-      truncationId: "x",
-    });
+    const hidden = "[Sliding window truncation: 4 messages hidden]";
+    w.message("user", hidden, { isTruncationMarker: true, truncationId: "x" });
     w.user("Still there?");
     w.answer("Yes.");
     for (const message of w.messages) message.condenseParent = "c";
-    w.message("user", [{ type: "text", text: "## Conversation Summary\nAll before" }], {
-      isSummary: true,
-      condenseId: "c",
-    });
+    const summary = [{ type: "text", text: "## Conversation Summary\nAll before" }];
+    w.message("user", summary, { isSummary: true, condenseId: "c" });
   }
   w.user("What else?");
   w.answer([use("t9")]);
@@ -157,34 +155,23 @@ export function wholeClineSession(form: "contract" | "cline" | "roo"): ClineWrit
   return w;
 }
 
-export function randomClineSession(random: Random, form: "contract" | "cline" | "roo"): ClineWriter {
-  const w = new ClineWriter(form);
-  let calls = 0;
-  for (let turn = 0; turn < 4; turn++) {
-    w.user(`Turn ${turn} ${"x".repeat(random.int(200))}`);
-    for (let step = random.int(3); step > 0; step--) {
-      const id = `t${++calls}`;
-      w.answer([{ type: "text", text: `Step ${step}` }, use(id)]);
-      w.result(id, `output ${id}`);
-    }
-    w.answer(`Answer ${turn}`);
-    if (form === "roo" && random.chance(0.1))
-      w.message("user", "## Conversation Summary", { isSummary: true, condenseId: `c${turn}` });
-  }
-  return w;
+export function randomClineSession(random: Random, form: ClineForm): ClineWriter {
+  return talk(new ClineWriter(form), random, 4, (w, turn) => {
+    const summary = { isSummary: true, condenseId: `c${turn}` };
+    if (form === "roo" && random.chance(0.1)) w.message("user", "## Conversation Summary", summary);
+  });
 }
 
 /** Returns what is shown of a task: every kind of record that says something of a conversation, and some others. */
-export function wholeClineScreen(): ClineMessage[] {
+export function wholeClineScreen(): Fields[] {
   let n = 0;
-  const record = (type: "say" | "ask", kind: string, more: ClineMessage = {}): ClineMessage => {
+  const record = (type: "say" | "ask", kind: string, more: Fields = {}): Fields => {
     n++;
     return { ts: FIRST + n * 1000, type, [type]: kind, ...more };
   };
-  const request = (tokensIn: number): ClineMessage =>
-    record("say", "api_req_started", {
-      text: JSON.stringify({ request: "x", tokensIn, tokensOut: 10, cacheWrites: 2, cacheReads: 3, cost: 0.01 }),
-    });
+  const took = { request: "x", tokensOut: 10, cacheWrites: 2, cacheReads: 3, cost: 0.01 };
+  const request = (tokensIn: number): Fields =>
+    record("say", "api_req_started", { text: JSON.stringify({ ...took, tokensIn }) });
   return [
     record("say", "text", { text: "Make a page", images: ["data:image/png;base64,AAAA", "https://example.com/a.png"] }),
     request(100),

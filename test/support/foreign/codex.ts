@@ -1,59 +1,39 @@
 /** Files as Codex writes them, made up: every kind of line that it is known to write. */
 
 import type { Random } from "../random.ts";
-
-type CodexRecord = Record<string, unknown>;
+import { type Fields, LineWriter, moment, type Talker, talk } from "./writing.ts";
 
 export const CODEX_SESSION = "01996f10-2222-7333-8444-555555555555";
 export const CODEX_FILE = `/elsewhere/sessions/2026/09/14/rollout-2026-09-14T08-00-00-${CODEX_SESSION}.jsonl`;
 
-export class CodexWriter {
-  readonly records: CodexRecord[] = [];
+export class CodexWriter extends LineWriter implements Talker {
   private calls = 0;
   private spent = 0;
 
-  get lines(): string[] {
-    return this.records.map((record) => JSON.stringify(record));
-  }
-
-  get text(): string {
-    return `${this.lines.join("\n")}\n`;
-  }
-
   line(type: string, payload: unknown): void {
-    const timestamp = new Date(Date.UTC(2026, 8, 14, 8) + this.records.length * 1000).toISOString();
-    this.records.push({ timestamp, type, payload });
+    this.records.push({ timestamp: moment(this.records.length), type, payload });
   }
 
-  meta(more: CodexRecord = {}): void {
-    this.line("session_meta", {
-      id: CODEX_SESSION,
-      timestamp: "2026-09-14T08:00:00.000Z",
-      cwd: "/home/me/project",
-      originator: "codex_cli_rs",
-      cli_version: "0.169.0",
-      source: "cli",
-      model_provider: "openai",
-      base_instructions: { text: "You are" },
-      history_mode: "legacy",
-      ...more,
-    });
+  meta(more: Fields = {}): void {
+    const program = { originator: "codex_cli_rs", cli_version: "0.169.0", source: "cli", model_provider: "openai" };
+    const facts = { id: CODEX_SESSION, timestamp: moment(0), cwd: "/home/me/project", ...program };
+    this.line("session_meta", { ...facts, base_instructions: { text: "You are" }, history_mode: "legacy", ...more });
   }
 
-  item(type: string, members: CodexRecord): void {
+  item(type: string, members: Fields): void {
     this.line("response_item", { type, ...members });
   }
 
-  event(type: string, members: CodexRecord = {}): void {
+  event(type: string, members: Fields = {}): void {
     this.line("event_msg", { type, ...members });
   }
 
   human(text: string): void {
-    this.item("message", { role: "user", content: [{ type: "input_text", text }] });
+    this.harness(text);
     this.event("user_message", { message: text, images: [] });
   }
 
-  harness(text: string, role = "user", more: CodexRecord = {}): void {
+  harness(text: string, role = "user", more: Fields = {}): void {
     this.item("message", { role, content: [{ type: "input_text", text }], ...more });
   }
 
@@ -65,37 +45,52 @@ export class CodexWriter {
 
   answer(text: string): void {
     this.event("agent_message", { message: text });
-    this.item("message", { role: "assistant", content: [{ type: "output_text", text }] });
+    this.said(text);
     this.usage();
+  }
+
+  private said(text: string): void {
+    this.item("message", { role: "assistant", content: [{ type: "output_text", text }] });
   }
 
   usage(): void {
     this.spent += 100;
-    const last = {
-      input_tokens: 100,
-      cached_input_tokens: 60,
-      output_tokens: 20,
-      reasoning_output_tokens: 5,
-      total_tokens: 120,
-    };
-    const total_token_usage = { ...last, total_tokens: this.spent };
-    this.event("token_count", {
-      info: { total_token_usage, last_token_usage: last, model_context_window: 200000 },
-      rate_limits: null,
-    });
+    const [input, output] = [{ input_tokens: 100, cached_input_tokens: 60 }, { output_tokens: 20 }];
+    const last_token_usage = { ...input, ...output, reasoning_output_tokens: 5, total_tokens: 120 };
+    const total_token_usage = { ...last_token_usage, total_tokens: this.spent };
+    const info = { total_token_usage, last_token_usage, model_context_window: 200000 };
+    this.event("token_count", { info, rate_limits: null });
   }
 
-  /** Adds calls and their results, and returns the ids. */
+  /** Adds calls and their results. */
   tools(count: number): void {
-    const ids = Array.from({ length: count }, () => `call_${++this.calls}`);
+    this.call(Array.from({ length: count }, () => `call_${++this.calls}`));
+  }
+
+  private call(ids: readonly string[]): void {
     for (const id of ids)
       this.item("function_call", { name: "shell", arguments: JSON.stringify({ command: ["ls", id] }), call_id: id });
     this.usage();
-    for (const id of ids) this.item("function_call_output", { call_id: id, output: `output of ${id}` });
+    for (const id of ids) this.item("function_call_output", { call_id: id, output: `output ${id}` });
   }
 
   context(model: string, effort: string): void {
     this.line("turn_context", { cwd: "/home/me/project", approval_policy: "never", sandbox_policy: {}, model, effort });
+  }
+
+  ask(text: string): void {
+    this.human(text);
+  }
+
+  work(text: string, ids: readonly string[], random?: Random): void {
+    if (random?.chance(0.3)) this.context(random.pick(["gpt-5", "gpt-5-codex"]), random.pick(["low", "high"]));
+    if (random?.chance(0.5) ?? true) this.thought("hm");
+    this.said(text);
+    this.call(ids);
+  }
+
+  reply(text: string): void {
+    this.answer(text);
   }
 }
 
@@ -121,20 +116,11 @@ export function wholeCodexSession(): CodexWriter {
   w.answer("Which?");
   w.event("thread_rolled_back", { num_turns: 1 });
   w.context("gpt-5-codex", "high");
-  w.item("message", {
-    role: "user",
-    content: [
-      { type: "input_text", text: "A picture" },
-      { type: "input_image", image_url: "data:image/png;base64,AAAA" },
-    ],
-  });
+  const picture = { type: "input_image", image_url: "data:image/png;base64,AAAA" };
+  w.item("message", { role: "user", content: [{ type: "input_text", text: "A picture" }, picture] });
   w.thought("");
-  w.item("custom_tool_call", {
-    name: "apply_patch",
-    input: "*** Begin Patch",
-    call_id: "call_patch",
-    status: "completed",
-  });
+  const patch = { name: "apply_patch", input: "*** Begin Patch", call_id: "call_patch", status: "completed" };
+  w.item("custom_tool_call", patch);
   w.item("custom_tool_call_output", { call_id: "call_patch", output: "Done" });
   w.item("local_shell_call", { call_id: "call_local", status: "completed", action: { type: "exec", command: ["ls"] } });
   w.item("function_call_output", { call_id: "call_local", output: [{ type: "input_text", text: "a.txt" }] });
@@ -146,13 +132,10 @@ export function wholeCodexSession(): CodexWriter {
   w.answer("Patched.");
   w.event("turn_aborted", { reason: "interrupted" });
   w.harness("<turn_aborted>The user interrupted</turn_aborted>");
-  w.line("compacted", {
-    message: "A summary of it all",
-    replacement_history: [
-      { type: "message", role: "user", content: [{ type: "input_text", text: "List the files" }] },
-      { type: "message", role: "user", content: [{ type: "input_text", text: "A summary of it all" }] },
-    ],
+  const replacement_history = ["List the files", "A summary of it all"].map((text) => {
+    return { type: "message", role: "user", content: [{ type: "input_text", text }] };
   });
+  w.line("compacted", { message: "A summary of it all", replacement_history });
   w.event("context_compacted");
   w.human("Go on");
   w.item("compaction", { encrypted_content: "AAAA" });
@@ -166,18 +149,10 @@ export function wholeCodexSession(): CodexWriter {
 }
 
 export function randomCodexSession(random: Random, turns: number): CodexWriter {
-  const w = new CodexWriter();
-  w.meta();
-  for (let turn = 0; turn < turns; turn++) {
-    if (random.chance(0.3)) w.context(random.pick(["gpt-5", "gpt-5-codex"]), random.pick(["low", "high"]));
-    w.human(`Turn ${turn} ${"x".repeat(random.int(200))}`);
-    for (let step = random.int(3); step > 0; step--) {
-      if (random.chance(0.5)) w.thought(`hm ${step}`);
-      w.tools(1 + random.int(3));
-    }
-    w.answer(`Answer ${turn}`);
+  const begun = new CodexWriter();
+  begun.meta();
+  return talk(begun, random, turns, (w, turn) => {
     if (random.chance(0.2)) w.event("thread_rolled_back", { num_turns: 1 + random.int(2) });
     if (random.chance(0.1)) w.line("compacted", { message: `Summary ${turn}`, replacement_history: [] });
-  }
-  return w;
+  });
 }

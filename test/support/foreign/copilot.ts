@@ -1,28 +1,17 @@
 /** Logs of events as Copilot CLI writes them, made up: every kind of event that matters to a conversation, and others. */
 
 import type { Random } from "../random.ts";
-
-type Fields = Record<string, unknown>;
+import { type Fields, LineWriter, moment, type Talker, talk } from "./writing.ts";
 
 export const COPILOT_SESSION = "5a1c9a52-3f0e-4a3b-9d54-6f0e1c2b7a90";
 
-export class CopilotWriter {
-  readonly events: Fields[] = [];
+export class CopilotWriter extends LineWriter implements Talker {
   private last: string | null = null;
 
-  get lines(): string[] {
-    return this.events.map((event) => JSON.stringify(event));
-  }
-
-  get text(): string {
-    return `${this.lines.join("\n")}\n`;
-  }
-
   event(type: string, data: unknown, more: Fields = {}): string {
-    const n = this.events.length + 1;
+    const n = this.records.length + 1;
     const id = `00000000-0000-4000-8000-${n.toString(16).padStart(12, "0")}`;
-    const timestamp = new Date(Date.UTC(2026, 8, 14, 8) + n * 1000).toISOString();
-    this.events.push({ type, data, id, timestamp, parentId: this.last, ...more });
+    this.records.push({ type, data, id, timestamp: moment(n), parentId: this.last, ...more });
     this.last = id;
     return id;
   }
@@ -41,7 +30,7 @@ export class CopilotWriter {
   /** Adds an answer of the model; `ids`: of the calls that it makes. */
   answer(content: string, ids: readonly string[] = [], more: Fields = {}): string {
     const toolRequests = ids.map((toolCallId) => ({ toolCallId, name: "bash", arguments: { command: "ls" } }));
-    const messageId = `msg_${this.events.length}`;
+    const messageId = `msg_${this.records.length}`;
     const model = "claude-sonnet-4.5";
     return this.event("assistant.message", { messageId, model, content, toolRequests, outputTokens: 40, ...more });
   }
@@ -50,6 +39,20 @@ export class CopilotWriter {
   tool(toolCallId: string, result: unknown, more: Fields = {}): void {
     this.event("tool.execution_start", { toolCallId, toolName: "bash", arguments: { command: "ls" } });
     this.event("tool.execution_complete", { toolCallId, success: true, result, ...more });
+  }
+
+  ask(text: string): void {
+    this.user(text);
+  }
+
+  work(text: string, ids: readonly string[], random?: Random): void {
+    this.answer(text, ids, random ? {} : { reasoningText: "hm", reasoningOpaque: "c2ln" });
+    for (const id of random?.chance(0.5) ? ids.toReversed() : ids) this.tool(id, { content: `output ${id}` });
+    if (random?.chance(0.3)) this.event(...random.pick(BESIDE));
+  }
+
+  reply(text: string): void {
+    this.answer(text);
   }
 }
 
@@ -136,20 +139,10 @@ export function wholeCopilotLog(): CopilotWriter {
 }
 
 /** A long session of turns in any order. */
-export function randomCopilotLog(random: Random): CopilotWriter {
-  const w = new CopilotWriter();
-  w.start();
-  let calls = 0;
-  for (let turn = 0; turn < 5; turn++) {
-    w.user(`Turn ${turn} ${"x".repeat(random.int(200))}`);
-    for (let step = random.int(3); step > 0; step--) {
-      const ids = Array.from({ length: 1 + random.int(3) }, () => `call_${++calls}`);
-      w.answer("hm", ids);
-      for (const id of random.chance(0.5) ? ids : ids.toReversed()) w.tool(id, { content: `output ${id}` });
-      if (random.chance(0.3)) w.event(...random.pick(BESIDE));
-    }
-    w.answer(`Answer ${turn}`);
+export function randomCopilotLog(random: Random, turns = 5): CopilotWriter {
+  const begun = new CopilotWriter();
+  begun.start();
+  return talk(begun, random, turns, (w, turn) => {
     if (random.chance(0.1)) w.event("session.compaction_complete", { success: true, summaryContent: `S ${turn}` });
-  }
-  return w;
+  });
 }

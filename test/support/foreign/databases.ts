@@ -4,8 +4,7 @@ import { type Database, findSqlite, type OpenDatabase } from "../../../src/stora
 import type { Random } from "../random.ts";
 import type { GooseWriter } from "./goose.ts";
 import type { OpencodeWriter } from "./opencode.ts";
-
-type Fields = Record<string, unknown>;
+import type { Fields } from "./writing.ts";
 
 export const SQLITE = findSqlite() as OpenDatabase;
 
@@ -124,6 +123,7 @@ export function addGoose(database: Database, { session, after, conversation }: G
   const { id, working_dir, name, user_set_name, created_at, updated_at, total_tokens = null } = session;
   const { provider_name = null, model_config = null } = after;
   const model = model_config === null ? null : JSON.stringify(model_config);
+  const isNamed = user_set_name ? 1 : 0;
   const time = (value: unknown): string => String(value).replace("T", " ").replace("Z", "");
   database
     .prepare(
@@ -131,17 +131,7 @@ export function addGoose(database: Database, { session, after, conversation }: G
        model_config_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
        ON CONFLICT(id) DO UPDATE SET updated_at = excluded.updated_at`,
     )
-    .run(
-      id,
-      name,
-      user_set_name ? 1 : 0,
-      working_dir,
-      time(created_at),
-      time(updated_at),
-      total_tokens,
-      provider_name,
-      model,
-    );
+    .run(id, name, isNamed, working_dir, time(created_at), time(updated_at), total_tokens, provider_name, model);
   const insert = database.prepare(
     `INSERT INTO messages (message_id, session_id, role, content_json, created_timestamp, metadata_json)
      VALUES (?, ?, ?, ?, ?, ?)`,

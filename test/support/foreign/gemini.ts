@@ -1,8 +1,7 @@
 /** Files as Gemini CLI writes them, made up: every kind of record that it is known to write, in both of its forms. */
 
 import type { Random } from "../random.ts";
-
-type GeminiRecord = Record<string, unknown>;
+import { type Fields, LineWriter, moment, type Talker, talk } from "./writing.ts";
 
 export const GEMINI_SESSION = "3f0c6d52-7b1e-4f7c-9a55-0d7a2b1c9e10";
 const CONTEXT = `<session_context>
@@ -13,28 +12,20 @@ This is the Gemini CLI. We are setting up the context for our chat.
 </session_context>`;
 
 /** Writes records in the way of the program, and knows the conversation as the program does. */
-export class GeminiWriter {
-  readonly records: GeminiRecord[] = [];
+export class GeminiWriter extends LineWriter implements Talker {
   /** The messages of the conversation as it is now, without notices. */
-  history: GeminiRecord[] = [];
+  history: Fields[] = [];
   private made = 0;
 
-  constructor(facts: GeminiRecord = { kind: "main" }) {
+  constructor(facts: Fields = { kind: "main" }) {
+    super();
     const started = this.time();
     const projectHash = "5f4dcc3b5aa765d61d8327deb882cf99";
     this.records.push({ sessionId: GEMINI_SESSION, projectHash, startTime: started, lastUpdated: started, ...facts });
   }
 
-  get lines(): string[] {
-    return this.records.map((record) => JSON.stringify(record));
-  }
-
-  get text(): string {
-    return `${this.lines.join("\n")}\n`;
-  }
-
   time(): string {
-    return new Date(Date.UTC(2026, 7, 21, 9) + this.made * 1000).toISOString();
+    return moment(this.made, Date.UTC(2026, 7, 21, 9));
   }
 
   id(): string {
@@ -42,11 +33,11 @@ export class GeminiWriter {
     return `11111111-0000-4000-8000-${this.made.toString(16).padStart(12, "0")}`;
   }
 
-  set(facts: GeminiRecord): void {
+  set(facts: Fields): void {
     this.records.push({ $set: facts });
   }
 
-  message(type: string, content: unknown, more: GeminiRecord = {}): GeminiRecord {
+  message(type: string, content: unknown, more: Fields = {}): Fields {
     const record = { id: this.id(), timestamp: this.time(), type, content, ...more };
     this.records.push(record);
     if (type === "user" || type === "gemini") this.history.push(record);
@@ -54,11 +45,11 @@ export class GeminiWriter {
     return record;
   }
 
-  user(text: string, more: GeminiRecord = {}): GeminiRecord {
+  user(text: string, more: Fields = {}): Fields {
     return this.message("user", [{ text }], more);
   }
 
-  gemini(content: unknown, more: GeminiRecord = {}): GeminiRecord {
+  gemini(content: unknown, more: Fields = {}): Fields {
     return this.message("gemini", content, {
       thoughts: [{ subject: "Plan", description: "I think.", timestamp: this.time() }],
       tokens: { input: 100, output: 20, cached: 60, thoughts: 5, tool: 2, total: 127 },
@@ -70,24 +61,28 @@ export class GeminiWriter {
   /** Writes the last message of the model again, with calls that are done, and then what they gave. */
   calls(calls: readonly { id: string; name: string; text: string; status?: string }[]): void {
     const index = this.history.length - 1;
-    const toolCalls = calls.map(({ id, name, text, status = "success" }) => ({
-      id,
-      name,
-      args: { of: id },
-      result: [response(id, name, text)],
-      status,
-      timestamp: this.time(),
-      displayName: name.toUpperCase(),
-      description: "does it",
-      resultDisplay: text,
-      renderOutputAsMarkdown: false,
-    }));
+    const toolCalls = calls.map(({ id, name, text, status = "success" }) => {
+      const shown = { displayName: name.toUpperCase(), description: "does it", resultDisplay: text };
+      const call = { id, name, args: { of: id }, result: [response(id, name, text)], status, timestamp: this.time() };
+      return { ...call, ...shown, renderOutputAsMarkdown: false };
+    });
     this.history[index] = { ...this.history[index], toolCalls };
     this.records.push(this.history[index]);
-    this.message(
-      "user",
-      calls.map(({ id, name, text }) => response(id, name, text)),
-    );
+    const responses = calls.map(({ id, name, text }) => response(id, name, text));
+    this.message("user", responses);
+  }
+
+  ask(text: string): void {
+    this.user(text);
+  }
+
+  work(text: string, ids: readonly string[], random?: Random): void {
+    this.gemini(random?.chance(0.5) ? "" : text);
+    this.calls(ids.map((id) => ({ id, name: "tool", text: `output ${id}` })));
+  }
+
+  reply(text: string): void {
+    this.gemini(text);
   }
 
   rewindTo(id: unknown): void {
@@ -97,30 +92,25 @@ export class GeminiWriter {
   }
 
   /** Writes the whole conversation as it is told to be. */
-  setMessages(messages: GeminiRecord[]): void {
+  setMessages(messages: Fields[]): void {
     this.history = [...messages];
     this.set({ messages, lastUpdated: this.time() });
   }
 }
 
-function response(id: string, name: string, output: string): GeminiRecord {
+function response(id: string, name: string, output: string): Fields {
   return { functionResponse: { id, name, response: { output } } };
 }
 
 /** Returns a message as the program writes it when it has it from its history: as parts, and with another id. */
-function asParts(record: GeminiRecord, id?: string): GeminiRecord {
+function asParts(record: Fields, id?: string): Fields {
   const { content, toolCalls, ...rest } = record;
   if (rest.type === "user") return { ...record, ...(id === undefined ? {} : { id }) };
   const calls = (toolCalls as { id: string; name: string; args: unknown }[] | undefined) ?? [];
   const text = { text: content === "" ? "" : `${content}` };
-  const parts = [
-    { text: "thinking aloud", thought: true, thoughtSignature: "c2ln" },
-    ...(content === "" ? [] : [text]),
-    ...calls.map((call) => ({
-      functionCall: { id: call.id, name: call.name, args: call.args },
-      thoughtSignature: "c2ln",
-    })),
-  ];
+  const made = calls.map(({ id, name, args }) => ({ functionCall: { id, name, args }, thoughtSignature: "c2ln" }));
+  const aloud = { text: "thinking aloud", thought: true, thoughtSignature: "c2ln" };
+  const parts = [aloud, ...(content === "" ? [] : [text]), ...made];
   return {
     id: id ?? rest.id,
     timestamp: rest.timestamp,
@@ -180,17 +170,9 @@ export function wholeGeminiSession(): GeminiWriter {
   w.gemini("Nothing.");
   const kept = w.history.slice(-2);
   const [first] = w.history;
-  w.setMessages([
-    first,
-    {
-      id: w.id(),
-      timestamp: w.time(),
-      type: "user",
-      content: [{ text: "<state_snapshot>All before</state_snapshot>" }],
-    },
-    { id: w.id(), timestamp: w.time(), type: "gemini", content: [{ text: "Got it. Thanks!" }] },
-    ...kept.map((record) => asParts(record, w.id())),
-  ]);
+  const own = (type: string, text: string): Fields => ({ id: w.id(), timestamp: w.time(), type, content: [{ text }] });
+  const summary = own("user", "<state_snapshot>All before</state_snapshot>");
+  w.setMessages([first, summary, own("gemini", "Got it. Thanks!"), ...kept.map((record) => asParts(record, w.id()))]);
   w.set({ summary: "Files are listed" });
   w.set({ directories: ["/home/me/more"], lastUpdated: w.time() });
   w.set({ memoryScratchpad: { version: 1, workflowSummary: "read" } });
@@ -204,16 +186,7 @@ export function wholeGeminiSession(): GeminiWriter {
 
 /** A long session of turns in any order, with rewinds, compactions, and conversations that are told once more. */
 export function randomGeminiSession(random: Random, turns: number): GeminiWriter {
-  const w = new GeminiWriter();
-  let calls = 0;
-  for (let turn = 0; turn < turns; turn++) {
-    w.user(`Turn ${turn} ${"x".repeat(random.int(200))}`);
-    for (let step = random.int(3); step > 0; step--) {
-      w.gemini(random.chance(0.5) ? "" : `Step ${step}`);
-      const made = Array.from({ length: 1 + random.int(3) }, () => `call-${++calls}`);
-      w.calls(made.map((id) => ({ id, name: "tool", text: `output ${id}` })));
-    }
-    w.gemini(`Answer ${turn}`);
+  return talk(new GeminiWriter(), random, turns, (w) => {
     if (random.chance(0.2)) w.message("info", "A notice");
     if (random.chance(0.2)) w.rewindTo(random.pick(w.history).id);
     if (random.chance(0.2)) w.setMessages(w.history.map((record) => asParts(record)));
@@ -223,11 +196,10 @@ export function randomGeminiSession(random: Random, turns: number): GeminiWriter
       const kept = w.history.slice(random.int(w.history.length + 1));
       w.setMessages([summary, ...kept.map((record) => asParts(record, w.id()))]);
     }
-  }
-  return w;
+  });
 }
 
 /** Returns the older form: one document with the conversation as it is now. */
-export function geminiDocumentText(w: GeminiWriter, facts: GeminiRecord = {}): string {
+export function geminiDocumentText(w: GeminiWriter, facts: Fields = {}): string {
   return JSON.stringify({ ...w.records[0], messages: w.history, ...facts }, null, 2);
 }

@@ -1,8 +1,7 @@
 /** Exports as Goose writes them, made up: every kind of message and content that it is known to have. */
 
 import type { Random } from "../random.ts";
-
-type Fields = Record<string, unknown>;
+import { type Fields, type Talker, talk } from "./writing.ts";
 
 export const GOOSE_SESSION = "20260914_3";
 /** Who sees a message. */
@@ -11,7 +10,7 @@ export const PERSON_ONLY = { userVisible: true, agentVisible: false };
 export const MODEL_ONLY = { userVisible: false, agentVisible: true };
 const NOBODY = { userVisible: false, agentVisible: false };
 
-export class GooseWriter {
+export class GooseWriter implements Talker {
   session: Fields = {
     id: GOOSE_SESSION,
     working_dir: "/home/me/project",
@@ -52,6 +51,21 @@ export class GooseWriter {
     this.answer([said("Go on as if nothing was")], MODEL_ONLY);
   }
 
+  ask(text: string): void {
+    this.user([said(text)]);
+  }
+
+  work(text: string, ids: readonly string[], random?: Random): void {
+    this.answer([...(random ? [] : [thought("hm")]), said(text), ...ids.map((id) => asked(id))]);
+    const given = ids.map((id) => answered(id, [said(`output ${id}`)]));
+    if (random?.chance(0.5)) for (const one of given) this.user([one]);
+    else this.user(given);
+  }
+
+  reply(text: string): void {
+    this.answer([said(text)]);
+  }
+
   private add(role: string, content: readonly Fields[], metadata: Fields, more: Fields): void {
     const n = this.conversation.length;
     const created = Date.UTC(2026, 8, 14, 8) / 1000 + n;
@@ -61,6 +75,10 @@ export class GooseWriter {
 
 export function said(text: string, more: Fields = {}): Fields {
   return { type: "text", text, ...more };
+}
+
+function thought(thinking: string): Fields {
+  return { type: "thinking", thinking, signature: "c2ln" };
 }
 
 export function asked(id: string): Fields {
@@ -77,7 +95,7 @@ export function wholeGooseExport(): GooseWriter {
   const w = new GooseWriter();
   w.session = { ...w.session, accumulated_input_tokens: 1200, accumulated_output_tokens: 300, accumulated_cost: 0.5 };
   w.user([said("List the files"), { type: "image", data: "AAAA", mimeType: "image/png" }]);
-  w.answer([{ type: "thinking", thinking: "I think", signature: "c2ln" }, said("I look."), asked("a"), asked("b")]);
+  w.answer([thought("I think"), said("I look."), asked("a"), asked("b")]);
   const forPerson = said("drawn", { annotations: { audience: ["user"], priority: 0 } });
   w.user([
     answered("a", [said("a.txt", { annotations: { audience: ["assistant"] } }), forPerson]),
@@ -124,18 +142,7 @@ export function wholeGooseExport(): GooseWriter {
 
 /** A long session of turns in any order. */
 export function randomGooseExport(random: Random): GooseWriter {
-  const w = new GooseWriter();
-  let calls = 0;
-  for (let turn = 0; turn < 4; turn++) {
-    w.user([said(`Turn ${turn} ${"x".repeat(random.int(200))}`)]);
-    for (let step = random.int(3); step > 0; step--) {
-      const ids = Array.from({ length: 1 + random.int(3) }, () => `call_${++calls}`);
-      w.answer([said("hm"), ...ids.map((id) => asked(id))]);
-      if (random.chance(0.5)) w.user(ids.map((id) => answered(id, [said(`output ${id}`)])));
-      else for (const id of ids) w.user([answered(id, [said(`output ${id}`)])]);
-    }
-    w.answer([said(`Answer ${turn}`)]);
+  return talk(new GooseWriter(), random, 4, (w, turn) => {
     if (random.chance(0.2)) w.compact(`Summary ${turn}`);
-  }
-  return w;
+  });
 }

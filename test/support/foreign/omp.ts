@@ -1,28 +1,21 @@
 /** Writes sessions as oh-my-pi does: a title of 256 bytes, a header, and entries of Pi's and of its own. */
 
 import type { Random } from "../random.ts";
+import { type Talker, talk } from "./writing.ts";
 
 export const OMP_SESSION = "0199a1b2-1111-7000-8000-0123456789ab";
 export const BLOB = `blob:sha256:${"ab".repeat(32)}`;
 const AT = "2026-10-01T08:00:00.000Z";
 
-export class OmpWriter {
+export class OmpWriter implements Talker {
   readonly lines: string[] = [];
   private last: string | null = null;
 
   constructor(title = "Shelves", header: object = {}) {
     const slot = { type: "title", v: 1, title, updatedAt: AT, pad: "" };
     if (title !== "") this.lines.push(JSON.stringify({ ...slot, pad: " ".repeat(255 - JSON.stringify(slot).length) }));
-    this.lines.push(
-      JSON.stringify({
-        type: "session",
-        version: 3,
-        id: OMP_SESSION,
-        timestamp: AT,
-        cwd: "/home/me/project",
-        ...header,
-      }),
-    );
+    const facts = { type: "session", version: 3, id: OMP_SESSION, timestamp: AT, cwd: "/home/me/project" };
+    this.lines.push(JSON.stringify({ ...facts, ...header }));
   }
 
   add(type: string, members: object): string {
@@ -42,12 +35,31 @@ export class OmpWriter {
     return this.add("message", { message: { role: "assistant", content, ...more, timestamp: Date.parse(AT) } });
   }
 
+  result(toolCallId: string, ...content: object[]): void {
+    const message = { role: "toolResult", toolCallId, toolName: "read", isError: false, timestamp: 1, content };
+    this.add("message", { message });
+  }
+
+  ask(text: string): void {
+    this.user(text);
+  }
+
+  work(text: string, ids: readonly string[]): void {
+    this.answer({ type: "thinking", thinking: "hm" }, words(text), ...ids.map(calling));
+    for (const id of ids) this.result(id, words(`output ${id}`));
+  }
+
+  reply(text: string): void {
+    this.answer(words(text));
+  }
+
   get text(): string {
     return `${this.lines.join("\n")}\n`;
   }
 }
 
 export const words = (text: string): object => ({ type: "text", text });
+const calling = (id: string): object => ({ type: "toolCall", id, name: "read", arguments: { path: "a" } });
 export const picture = { type: "image", data: BLOB, mimeType: "image/png" };
 
 /** Every kind of entry that matters to a reader. */
@@ -56,9 +68,8 @@ export function wholeOmpSession(): OmpWriter {
   w.add("model_change", { model: "openrouter/anthropic/claude", role: "default" });
   w.add("thinking_level_change", { thinkingLevel: "high", configured: true });
   w.user([words("List the files"), picture]);
-  w.answer(words("There are two"), { type: "toolCall", id: "call_1", name: "read", arguments: { path: "a" } });
-  const result = { role: "toolResult", toolCallId: "call_1", toolName: "read", isError: false, timestamp: 1 };
-  w.add("message", { message: { ...result, content: [picture] } });
+  w.answer(words("There are two"), calling("call_1"));
+  w.result("call_1", picture);
   w.add("model_usage", { purpose: "title", provider: "openai", model: "gpt-5", usage: { input: 5, output: 1 } });
   w.add("title_change", { title: "Shelves", source: "auto" });
   w.add("reset_boundary", {});
@@ -69,12 +80,9 @@ export function wholeOmpSession(): OmpWriter {
 }
 
 export function randomOmpSession(random: Random, turns: number): OmpWriter {
-  const w = new OmpWriter(random.chance(0.8) ? "Some title" : "Another");
-  for (let n = 0; n < turns; n++) {
+  return talk(new OmpWriter(random.chance(0.8) ? "Some title" : "Another"), random, turns, (w) => {
     if (random.chance(0.2)) w.add("reset_boundary", {});
     if (random.chance(0.2)) w.add("model_change", { model: "a/b", role: random.pick(["default", "smol"]) });
-    w.user(random.chance(0.3) ? [picture] : `Question ${n}`);
-    w.answer(words(`Answer ${n}`));
-  }
-  return w;
+    if (random.chance(0.3)) w.user([picture]);
+  });
 }

@@ -1,13 +1,12 @@
 /** Exports as opencode writes them, made up: every kind of message and part that it is known to have. */
 
 import type { Random } from "../random.ts";
-
-type Fields = Record<string, unknown>;
+import { type Fields, type Talker, talk } from "./writing.ts";
 
 export const OPENCODE_SESSION = "ses_4a7c1e2b9ffeXq81LmPz03TtUv";
 const SMALLEST_PNG = "data:image/png;base64,iVBORw0KGgo=";
 
-export class OpencodeWriter {
+export class OpencodeWriter implements Talker {
   info: Fields = {
     id: OPENCODE_SESSION,
     slug: "quiet-harbor",
@@ -20,12 +19,8 @@ export class OpencodeWriter {
   readonly messages: { info: Fields; parts: Fields[] }[] = [];
   private made = 0;
 
-  get document(): Fields {
-    return { info: this.info, messages: this.messages };
-  }
-
   get text(): string {
-    return `${JSON.stringify(this.document, null, 2)}\n`;
+    return `${JSON.stringify({ info: this.info, messages: this.messages }, null, 2)}\n`;
   }
 
   get lines(): string[] {
@@ -60,14 +55,26 @@ export class OpencodeWriter {
     return this.answer([{ type: "step-start", snapshot: "f6be85" }, ...parts, finish], { finish: reason });
   }
 
+  ask(text: string): void {
+    this.user([words(text)]);
+  }
+
+  work(text: string, ids: readonly string[], random?: Random): void {
+    const metadata = { anthropic: { signature: "c2ln" } };
+    const thoughts = random ? [] : [{ type: "reasoning", text: "hm", metadata, time: { start: at(1) } }];
+    this.step([...thoughts, words(text), ...ids.map((id) => done(id, `output ${id}`))], "tool-calls");
+  }
+
+  reply(text: string): void {
+    this.step([words(text)]);
+  }
+
   private message(info: Fields, parts: readonly Fields[]): string {
     const id = this.id("msg");
     const own = { sessionID: OPENCODE_SESSION, messageID: id };
     const stored = parts.map((part) => ({ ...part, id: this.id("prt"), ...own }));
-    this.messages.push({
-      info: { time: { created: at(this.made) }, ...info, id, sessionID: OPENCODE_SESSION },
-      parts: stored,
-    });
+    const time = { created: at(this.made) };
+    this.messages.push({ info: { time, ...info, id, sessionID: OPENCODE_SESSION }, parts: stored });
     return id;
   }
 }
@@ -97,11 +104,8 @@ function tool(callID: string, state: Fields): Fields {
 /** A session with every kind of message and part. */
 export function wholeOpencodeExport(): OpencodeWriter {
   const w = new OpencodeWriter();
-  w.user([words("List the files")], {
-    system: "Be brief",
-    tools: { bash: true },
-    summary: { title: "t", diffs: [{}] },
-  });
+  const summary = { title: "t", diffs: [{}] };
+  w.user([words("List the files")], { system: "Be brief", tools: { bash: true }, summary });
   w.step([
     { type: "reasoning", text: "I think", metadata: { anthropic: { signature: "c2ln" } }, time: { start: at(1) } },
     words("I look."),
@@ -145,10 +149,8 @@ export function wholeOpencodeExport(): OpencodeWriter {
   const kept = w.user([words("Keep this")], { model: { providerID: "openai", modelID: "gpt-5" } });
   w.step([words("Kept.")]);
   w.user([{ type: "compaction", auto: true, tail_start_id: kept }]);
-  w.answer([{ type: "step-start" }, words("The summary"), { type: "step-finish", reason: "stop", ...usage(900) }], {
-    summary: true,
-    agent: "compaction",
-  });
+  const finish = { type: "step-finish", reason: "stop", ...usage(900) };
+  w.answer([{ type: "step-start" }, words("The summary"), finish], { summary: true, agent: "compaction" });
   w.user([words("Go on")]);
   const attachments = [{ type: "file", mime: "image/png", url: SMALLEST_PNG }];
   w.step([
@@ -157,10 +159,8 @@ export function wholeOpencodeExport(): OpencodeWriter {
     tool("call_8", { status: "pending", input: {}, raw: '{"file' }),
     { type: "part-of-tomorrow", what: 1 },
   ]);
-  w.answer([words("half")], {
-    error: { name: "MessageAbortedError", data: { message: "aborted" } },
-    finish: undefined,
-  });
+  const aborted = { name: "MessageAbortedError", data: { message: "aborted" } };
+  w.answer([words("half")], { error: aborted, finish: undefined });
   w.answer([], { error: { name: "APIError", data: { message: "401", isRetryable: false } } });
   w.answer([]);
   w.user([]);
@@ -177,16 +177,10 @@ export function wholeOpencodeExport(): OpencodeWriter {
 
 /** A long session of turns in any order. */
 export function randomOpencodeExport(random: Random): OpencodeWriter {
-  const w = new OpencodeWriter();
-  let calls = 0;
-  for (let turn = 0; turn < 4; turn++) {
-    const first = w.user([words(`Turn ${turn} ${"x".repeat(random.int(200))}`)]);
-    for (let step = random.int(3); step > 0; step--)
-      w.step([words("hm"), ...Array.from({ length: 1 + random.int(3) }, () => done(`call_${++calls}`, "out"))]);
-    w.step([words(`Answer ${turn}`)]);
-    if (!random.chance(0.2)) continue;
-    w.user([{ type: "compaction", auto: true, ...(random.chance(0.5) ? { tail_start_id: first } : {}) }]);
+  return talk(new OpencodeWriter(), random, 4, (w, turn) => {
+    if (!random.chance(0.2)) return;
+    const kept = random.chance(0.5) ? { tail_start_id: w.messages.at(-2)?.info.id } : {};
+    w.user([{ type: "compaction", auto: true, ...kept }]);
     w.answer([words(`Summary ${turn}`)], { summary: true });
-  }
-  return w;
+  });
 }

@@ -2,8 +2,7 @@
 
 import { headerText, id, TIME } from "../lines.ts";
 import type { Random } from "../random.ts";
-
-type Members = Record<string, unknown>;
+import type { Fields as Members } from "./writing.ts";
 
 /** An entry, and the calls that are still to be answered after it. */
 interface Made {
@@ -75,16 +74,20 @@ export class SessionMaker {
     const { random } = this;
     if (parent && parent.open.length > 0 && (!this.isWild || random.chance(0.6))) return this.result(parent);
     const roll = random.int(20);
-    if (roll < 7) this.add(parent, "message", { message: this.user() }, [], true);
+    if (roll < 7) this.say(parent, this.user(), [], true);
     else if (roll < 13) this.answer(parent);
     else if (roll === 13) this.add(parent, "custom_message", this.note());
     else if (roll === 14) this.add(parent, "branch_summary", { fromId: id(0), summary: this.words() });
     else if (roll === 15) this.compaction(parent);
     else if (roll === 16) this.add(parent, "session_info", { name: `Name ${random.int(9)}` });
     else if (roll === 17) this.add(parent, "model_change", { provider: "anthropic", modelId: "other" });
-    else if (roll === 18) this.add(parent, "message", { message: this.command() });
+    else if (roll === 18) this.say(parent, this.command());
     else if (this.isWild) this.strange(parent);
     else this.add(parent, "label", { targetId: parent?.id ?? id(0), label: "here" });
+  }
+
+  private say(parent: Made | undefined, message: Members, open: Made["open"] = [], isTurn = false): void {
+    this.add(parent, "message", { message }, open, isTurn);
   }
 
   private add(parent: Made | undefined, type: string, members: Members, open: Made["open"] = [], isTurn = false): void {
@@ -94,13 +97,8 @@ export class SessionMaker {
     // What only stands beside the conversation does not answer anything.
     const isBeside = ["label", "session_info", "model_change"].includes(type);
     const before = type === "compaction" ? [] : (parent?.kept ?? []);
-    this.made.push({
-      id: own,
-      parentId,
-      open: isBeside ? (parent?.open ?? []) : open,
-      isTurn,
-      kept: isTurn ? [...before, own] : before,
-    });
+    const kept = isTurn ? [...before, own] : before;
+    this.made.push({ id: own, parentId, open: isBeside ? (parent?.open ?? []) : open, isTurn, kept });
   }
 
   private words(): string {
@@ -115,10 +113,8 @@ export class SessionMaker {
   private user(): Members {
     const { random } = this;
     const text = this.words();
-    const blocks = [
-      { type: "text", text },
-      ...(random.chance(0.2) ? [this.image(), { type: "text", text: "and" }] : []),
-    ];
+    const more = random.chance(0.2) ? [this.image(), { type: "text", text: "and" }] : [];
+    const blocks = [{ type: "text", text }, ...more];
     return { role: "user", content: random.chance(0.5) ? text : blocks, timestamp: Date.parse(TIME) };
   }
 
@@ -128,36 +124,25 @@ export class SessionMaker {
   }
 
   private command(): Members {
-    const isOut = this.random.chance(0.2);
-    return {
-      role: "bashExecution",
-      command: "ls",
-      output: this.words(),
-      exitCode: 0,
-      ...(isOut ? { excludeFromContext: true } : {}),
-    };
+    const out = this.random.chance(0.2) ? { excludeFromContext: true } : {};
+    return { role: "bashExecution", command: "ls", output: this.words(), exitCode: 0, ...out };
   }
 
   private thought(): Members {
     const thinking = this.words();
     if (!this.isCodex) return { type: "thinking", thinking, thinkingSignature: "c2lnbmF0dXJl" };
-    const item = {
-      type: "reasoning",
-      id: `rs_${this.random.hex(8)}`,
-      summary: [{ type: "summary_text", text: thinking }],
-      content: null,
-      encrypted_content: "ZW5j",
-    };
+    const summary = [{ type: "summary_text", text: thinking }];
+    const own = `rs_${this.random.hex(8)}`;
+    const item = { type: "reasoning", id: own, summary, content: null, encrypted_content: "ZW5j" };
     return { type: "thinking", thinking, thinkingSignature: JSON.stringify(item) };
   }
 
   private call(): Members {
     this.calls++;
-    const own =
-      this.isWild && this.random.chance(0.2)
-        ? this.random.pick(["", "call_1", "call 2|fc_2", "x".repeat(90)])
-        : `call_${this.calls}`;
-    const name = this.isWild && this.random.chance(0.1) ? this.random.pick(["", "a.b", "日本"]) : "bash";
+    const { isWild, random } = this;
+    const odd = ["", "call_1", "call 2|fc_2", "x".repeat(90)];
+    const own = isWild && random.chance(0.2) ? random.pick(odd) : `call_${this.calls}`;
+    const name = isWild && random.chance(0.1) ? random.pick(["", "a.b", "日本"]) : "bash";
     return { type: "toolCall", id: own, name, arguments: { command: this.words(), n: [1, { deep: null }] } };
   }
 
@@ -176,23 +161,12 @@ export class SessionMaker {
       totalTokens: 15,
       cost: { total: 0.5 },
     };
-    const from = this.isCodex
-      ? { api: "openai-responses", provider: "openai" }
-      : { api: "anthropic-messages", provider: "anthropic" };
-    const stopReason = content.some(({ type }) => type === "toolCall") ? "toolUse" : "stop";
-    const message = {
-      role: "assistant",
-      content,
-      ...from,
-      model: "a-model",
-      usage,
-      stopReason,
-      timestamp: Date.parse(TIME),
-    };
-    const open = content
-      .filter(({ type }) => type === "toolCall")
-      .map((call) => ({ id: String(call.id), name: String(call.name) }));
-    this.add(parent, "message", { message }, open, true);
+    const [api, provider] = this.isCodex ? ["openai-responses", "openai"] : ["anthropic-messages", "anthropic"];
+    const calls = content.filter(({ type }) => type === "toolCall");
+    const stopReason = calls.length > 0 ? "toolUse" : "stop";
+    const said = { role: "assistant", content, api, provider, model: "a-model", usage };
+    const open = calls.map((call) => ({ id: String(call.id), name: String(call.name) }));
+    this.say(parent, { ...said, stopReason, timestamp: Date.parse(TIME) }, open, true);
   }
 
   private result(parent: Made): void {
@@ -201,20 +175,9 @@ export class SessionMaker {
     const { id: toolCallId, name: toolName } = parent.open[at];
     const content: Members[] = [{ type: "text", text: this.words() }];
     if (random.chance(0.2)) content.push(this.image());
-    const message = {
-      role: "toolResult",
-      toolCallId,
-      toolName,
-      content,
-      isError: random.chance(0.2),
-      timestamp: Date.parse(TIME),
-    };
-    this.add(
-      parent,
-      "message",
-      { message },
-      parent.open.filter((_, n) => n !== at),
-    );
+    const given = { role: "toolResult", toolCallId, toolName, content, isError: random.chance(0.2) };
+    const open = parent.open.filter((_, n) => n !== at);
+    this.say(parent, { ...given, timestamp: Date.parse(TIME) }, open);
   }
 
   private compaction(parent: Made | undefined): void {
@@ -231,42 +194,26 @@ export class SessionMaker {
   /** Adds something that other agents cannot have, or that is no part of a sound session. */
   private strange(parent: Made | undefined): void {
     const { random } = this;
+    const targetId = parent?.id ?? id(0);
+    const contents = [null, 7, [], [null, { type: "weird" }], "  "];
+    const answers = [null, "text", [], [{ type: "thinking", thinking: "x" }], [{ type: "toolCall" }]];
+    const data = [
+      null,
+      { type: "attachment", uuid: "u", attachment: {} },
+      { type: "system", uuid: 7 },
+      { type: "response_item", payload: { type: "web_search_call" } },
+    ];
     const ways: (() => void)[] = [
-      () =>
-        this.add(parent, "context_edit", {
-          targetId: parent?.id ?? id(0),
-          replacement: random.pick([null, { content: "edited" }]),
-        }),
-      () =>
-        this.add(parent, "message", {
-          message: { role: "toolResult", toolCallId: "nobody", toolName: "x", content: "y" },
-        }),
-      () =>
-        this.add(parent, "message", { message: { role: random.pick(["system", "alien", ""]), content: this.words() } }),
-      () =>
-        this.add(parent, "message", {
-          message: { role: "user", content: random.pick([null, 7, [], [null, { type: "weird" }], "  "]) },
-        }),
-      () =>
-        this.add(parent, "message", {
-          message: {
-            role: "assistant",
-            content: random.pick([null, "text", [], [{ type: "thinking", thinking: "x" }], [{ type: "toolCall" }]]),
-          },
-        }),
-      () =>
-        this.add(parent, "message", {
-          message: { role: "assistant", content: [], stopReason: "error", errorMessage: "overloaded" },
-        }),
+      () => this.add(parent, "context_edit", { targetId, replacement: random.pick([null, { content: "edited" }]) }),
+      () => this.say(parent, { role: "toolResult", toolCallId: "nobody", toolName: "x", content: "y" }),
+      () => this.say(parent, { role: random.pick(["system", "alien", ""]), content: this.words() }),
+      () => this.say(parent, { role: "user", content: random.pick<unknown>(contents) }),
+      () => this.say(parent, { role: "assistant", content: random.pick<unknown>(answers) }),
+      () => this.say(parent, { role: "assistant", content: [], stopReason: "error", errorMessage: "overloaded" }),
       () =>
         this.add(parent, "custom", {
           customType: random.pick(["import:claude", "import:codex"]),
-          data: random.pick([
-            null,
-            { type: "attachment", uuid: "u", attachment: {} },
-            { type: "system", uuid: 7 },
-            { type: "response_item", payload: { type: "web_search_call" } },
-          ]),
+          data: random.pick<unknown>(data),
         }),
       () => this.add(parent, "custom_message", { customType: 7, content: { a: 1 } }),
       () => this.add(parent, "compaction", { summary: random.pick([null, "short"]), firstKeptEntryId: "gone" }),

@@ -3,7 +3,7 @@
  * messages that a provider gets.
  */
 
-type Value = Record<string, unknown>;
+import type { Fields as Value } from "./writing.ts";
 
 function objectsIn(text: string): Value[] {
   const lines = text.split("\n");
