@@ -1,7 +1,17 @@
 /** The library as Pi's users call it: what it answers, what it writes and when, and what it leaves alone. */
 
-import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
-import { statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import {
@@ -207,8 +217,14 @@ describe("opening", () => {
     const { manager, one } = talked();
     manager.appendLabelChange(one, "start");
     manager.appendSessionInfo("A name");
-    const told = (of: SessionManager) =>
-      [of.getHeader(), of.getEntries(), of.getTree(), of.getLeafId(), of.getSessionName(), of.getSessionId()];
+    const told = (of: SessionManager) => [
+      of.getHeader(),
+      of.getEntries(),
+      of.getTree(),
+      of.getLeafId(),
+      of.getSessionName(),
+      of.getSessionId(),
+    ];
     for (const path of [file(manager), `~/sessions/${basename(file(manager))}`, `file://${file(manager)}`]) {
       const again = SessionManager.open(path);
       expect(told(again)).toEqual(told(manager));
@@ -502,7 +518,10 @@ describe("navigation", () => {
     expect(existsSync(join(state, "leaves"))).toBe(false);
     expect(SessionManager.open(file(manager)).getLeafId()).toBe(three);
     const other = manager.appendMessage(user("other"));
-    expect([idsOf(manager.getBranch()), idsOf(manager.getChildren(one))]).toEqual([[one, other], [two, other]]);
+    expect([idsOf(manager.getBranch()), idsOf(manager.getChildren(one))]).toEqual([
+      [one, other],
+      [two, other],
+    ]);
   });
 
   test("resetLeaf begins another root", () => {
@@ -605,9 +624,13 @@ describe("sessions made from others", () => {
     expect([file(manager), manager.getSessionId()]).toEqual([path, linesOf(path)[0].id]);
     expect(linesOf(path)[0]).toMatchObject({ parentSession: source, cwd: CWD });
     const parents = manager.getEntries().map((entry) => `${entry.type} ${entry.parentId}`);
-    expect(parents.slice(0, 5)).toEqual(
-      [`message null`, `message ${one}`, `message ${two}`, `message ${three}`, `label ${four}`],
-    );
+    expect(parents.slice(0, 5)).toEqual([
+      `message null`,
+      `message ${one}`,
+      `message ${two}`,
+      `message ${three}`,
+      `label ${four}`,
+    ]);
     expect([parents.length, parents[5]]).toEqual([6, expect.stringMatching(/^label /)]);
     expect([manager.getLabel(one), manager.getLabel(three)]).toEqual(["start", "off the path"]);
     expect(linesOf(path).slice(1)).toEqual(manager.getEntries());
@@ -640,7 +663,10 @@ describe("sessions made from others", () => {
     expect(linesOf(file(empty))).toEqual([empty.getHeader()]);
     const text = fileText(headerText({ version: 1 }), said("one"), said("two"));
     const old = SessionManager.forkFrom(write(text), "/other", folder);
-    expect([texts(SessionManager.open(file(old))), textIn(join(folder, "session.jsonl"))]).toEqual([["one", "two"], text]);
+    expect([texts(SessionManager.open(file(old))), textIn(join(folder, "session.jsonl"))]).toEqual([
+      ["one", "two"],
+      text,
+    ]);
     const forkOf = (path: string) => () => SessionManager.forkFrom(path, "/other", folder);
     expect(forkOf(join(home, "none.jsonl"))).toThrow(named("session_not_found"));
     expect(forkOf(write("nonsense"))).toThrow(named("not_a_session"));
@@ -852,7 +878,9 @@ describe("listing", () => {
   test("tells how far it is, and can be ended", async () => {
     for (let n = 0; n < 12; n++) talked();
     const told: string[] = [];
-    await SessionManager.list(CWD, folder, (loaded, total, part) => told.push(`${loaded} of ${total}: ${part?.length}`));
+    await SessionManager.list(CWD, folder, (loaded, total, part) =>
+      told.push(`${loaded} of ${total}: ${part?.length}`),
+    );
     expect(told).toHaveLength(12);
     expect(told.filter((one) => !one.endsWith("undefined"))).toEqual(["1 of 12: 1", "10 of 12: 10", "12 of 12: 12"]);
     const controller = new AbortController();

@@ -10,8 +10,16 @@ import { PROGRAM } from "../support/build.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { LINUX, needs } from "../support/needs.ts";
-import { type Json, runProgram, serveHere, serveInput, spawnServer } from "../support/server.ts";
-import { stopTimers, temporaryPlace, type Wire } from "../support/server.ts";
+import {
+  type Json,
+  runProgram,
+  serveHere,
+  serveInput,
+  spawnServer,
+  stopTimers,
+  temporaryPlace,
+  type Wire,
+} from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const QUIET = ["--no-session", "--events", "none"];
@@ -27,7 +35,11 @@ describe("one request and the end of input", () => {
   const STATE = '"jsonrpc":"2.0","id":1,"method":"get_state"}';
 
   test.each([
-    ["a line", `{${STATE}\n`, /^\{"jsonrpc":"2\.0","method":"session_start",.*\}\n\{"jsonrpc":"2\.0","id":1,"result":.*\}\n$/],
+    [
+      "a line",
+      `{${STATE}\n`,
+      /^\{"jsonrpc":"2\.0","method":"session_start",.*\}\n\{"jsonrpc":"2\.0","id":1,"result":.*\}\n$/,
+    ],
     ["a line without its end", `{${STATE}`, /^.*\n\{"jsonrpc":"2\.0","id":1,"result":.*\}\n$/],
     [
       "a frame",
@@ -70,7 +82,11 @@ describe("the command line", () => {
     ["its own, by a letter", ["-v"], VERSION],
     ["its own, where the agent cannot be asked", ["--agent", "'/no such/agent' --mode rpc", "--version"], VERSION],
     ["its own, where the agent has none", ["--agent", acpLike(), "--version"], VERSION],
-    ["its own, where the agent is none of Pi's", ["--agent", piLike(), "--agent-protocol", "acp", "--version"], VERSION],
+    [
+      "its own, where the agent is none of Pi's",
+      ["--agent", piLike(), "--agent-protocol", "acp", "--version"],
+      VERSION,
+    ],
   ];
   for (const [n, [whose, args, version]] of VERSIONS.entries())
     test(`answers --version with ${whose}`, n < 2 ? SYSTEM : SWEEP, async () => {
@@ -93,7 +109,9 @@ test("the program does not wait for what its first reply does not need", () => {
 });
 
 function cpuTime(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").replace(/^.*\) /, "").split(" ");
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+    .replace(/^.*\) /, "")
+    .split(" ");
   return Number(fields[11]) + Number(fields[12]);
 }
 
@@ -119,8 +137,13 @@ test("a reader that stalls costs no memory, and gets everything in order after i
   // 160 MB of replies, and more requests than a pipe holds.
   server.send(...requests, call("get_state", { _meta: { filler: "y".repeat(1 << 20) } }));
   let before = -1;
-  const isIdle = () => before === (before = cpuTime(pid));
-  await vi.waitFor(() => expect(isIdle()).toBe(true), { interval: 100, timeout: 10_000 });
+  const idle = (): void => {
+    const now = cpuTime(pid);
+    const last = before;
+    before = now;
+    expect(now).toBe(last);
+  };
+  await vi.waitFor(idle, { interval: 100, timeout: 10_000 });
   const resident = [residentMiB(pid)];
   server.resume();
   for (const { id } of requests) {

@@ -56,7 +56,11 @@ const MOMENTS = `
   2026-03-14T15:00:00.250+05:30 2026-03-14T09:30:00.250Z
   09:15                         2026-03-18T08:15:00`;
 
-test.each(MOMENTS.trim().split("\n").map((row) => row.trim().split(/ +(?=\S+$)/)))("%s", (text, expected) => {
+test.each(
+  MOMENTS.trim()
+    .split("\n")
+    .map((row) => row.trim().split(/ +(?=\S+$)/)),
+)("%s", (text, expected) => {
   expect(iso(text)).toBe(expected);
 });
 

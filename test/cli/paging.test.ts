@@ -105,10 +105,13 @@ describe("the program of PAGER", SYSTEM, () => {
     expect([left.written < 200, left.printed]).toEqual([true, ""]);
   });
 
-  test.each(["no-such-pager-at-all 2>/dev/null", undefined])("that cannot be started costs no line: %s", async (pager) => {
-    for (const pieces of [1, 20])
-      expect((await shownBy(pager, pieces, "no-such-less")).printed.split("\n")).toHaveLength(pieces + 1);
-  });
+  test.each(["no-such-pager-at-all 2>/dev/null", undefined])(
+    "that cannot be started costs no line: %s",
+    async (pager) => {
+      for (const pieces of [1, 20])
+        expect((await shownBy(pager, pieces, "no-such-less")).printed.split("\n")).toHaveLength(pieces + 1);
+    },
+  );
 
   test.each(["", "cat", " "])("is none when it is %j", async (pager) => {
     expect((await shownBy(pager, 1)).started).toBe(false);

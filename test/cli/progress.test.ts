@@ -7,7 +7,7 @@ import { widthOf } from "../../src/cli/terminal/text.ts";
 import type { Wire } from "../../src/cli/wire.ts";
 import { sessionFile } from "../support/cases.ts";
 import { chain, TIME, userText } from "../support/lines.ts";
-import { type Place, temporaryPlace } from "../support/server.ts";
+import { type Json, type Place, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 import { type RunOptions, runHere, stored } from "../support/verbs.ts";
 
@@ -18,7 +18,9 @@ test("the text says what is done, of what, how fast, and how long it takes still
   expect(progressText(250, 1000, 2000, LIST, 80)).toBe(
     "Reading sessions  [#####...............]  250 of 1,000  125/s  6 s left",
   );
-  expect(progressText(5, 10, 3000, { doing: "Migrating" }, 80)).toBe("Migrating  [##########..........]  50%  3 s left");
+  expect(progressText(5, 10, 3000, { doing: "Migrating" }, 80)).toBe(
+    "Migrating  [##########..........]  50%  3 s left",
+  );
   expect(progressText(1, 1000, 60_000, LIST, 120)).toContain("1/min  17 h left");
   expect(progressText(0, 1000, 60_000, LIST, 120)).not.toContain("left");
   expect(progressText(0, 0, 0, LIST, 80)).not.toMatch(/NaN|Infinity/);
@@ -140,7 +142,7 @@ describe("Ctrl+C", () => {
   });
 
   function watched(state?: { isChanging: boolean; mayHaveChanged: boolean }, howToGoOn?: string) {
-    const wire = state && { ...state, cancelled: 0, cancelAll: () => void wire.cancelled++ };
+    const wire: Json = state && { ...state, cancelled: 0, cancelAll: () => void wire.cancelled++ };
     const said: string[] = [];
     let press = (): void => {};
     const onInterrupt = (handler: () => void) => {
@@ -167,7 +169,7 @@ describe("Ctrl+C", () => {
     const { wire, pressed, interrupts } = watched({ isChanging: true, mayHaveChanged: true }, "migrate goes on.");
     const begun = "What has begun is being finished. Ctrl+C again ends it now.";
     expect(await pressed()).toEqual([[begun], false]);
-    expect([wire?.cancelled, interrupts.isAsked]).toEqual([1, true]);
+    expect([wire.cancelled, interrupts.isAsked]).toEqual([1, true]);
     expect(await pressed()).toEqual([[begun, "migrate goes on."], true]);
   });
 

@@ -10,7 +10,7 @@ import { contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "..
 import { chain, entryText, fileText, headerText, TIME, userText } from "../support/lines.ts";
 import { type Json, type Place, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
-import { expectTame, type RunOptions, runHere, stored, told } from "../support/verbs.ts";
+import { answering, expectTame, type RunOptions, runHere, stored, told } from "../support/verbs.ts";
 
 const AUTH = "019aaaaa-1111-7000-8000-000000000001";
 const TWIN = "019aaaaa-2222-7000-8000-000000000002";
@@ -30,7 +30,7 @@ function ready() {
   return {
     ...{ place, auth, twin, old },
     there: () => [auth, twin, old].map(existsSync),
-    say: (text: string, more: RunOptions = {}) => told(place, text, { auth, twin, old }, { ...options, ...more }),
+    say: told(place, { auth, twin, old }, options),
   };
 }
 
@@ -85,7 +85,7 @@ describe("the beginning of an id", () => {
   test("of three characters is too little even where only one fits", async () => {
     const place = temporaryPlace();
     const file = said(place, OLD, "Long ago.");
-    await told(place, "$ delete 019 --yes\n!2 019 is too little of an id. Give at least 4 characters of it.");
+    await told(place)("$ delete 019 --yes\n!2 019 is too little of an id. Give at least 4 characters of it.");
     expect(existsSync(file)).toBe(true);
   });
 
@@ -103,7 +103,7 @@ describe("the beginning of an id", () => {
       }
     await say(`
       $ show 019aaaaa --json | error.data.candidates
-      [{"sessionId":"${TWIN}","name":null,"firstMessage":"Something else.","cwd":"/home/me/app","modified":"${TIME}"{...}},{"sessionId":"${AUTH}","name":"Refactor auth",{...}"cwd":"/home/me/app","modified":"${TIME}"{...}}]
+      [{"sessionId":"${TWIN}",{...}"name":null,"firstMessage":"Something else.","cwd":"/home/me/app","modified":"${TIME}"{...}},{"sessionId":"${AUTH}",{...}"name":"Refactor auth",{...}"cwd":"/home/me/app","modified":"${TIME}"{...}}]
       = 1
       $ show 019aaaaa --json | error.data.name
       "ambiguous_id"
@@ -123,18 +123,21 @@ describe("the beginning of an id", () => {
     expect(expectTame(stderr)).toContain("019c-29");
   });
 
-  acrossTiers(test, [1 << 18, 3 << 20])("says what was said in a session of many bytes, and its name (%i)", async (bytes) => {
-    const place = temporaryPlace();
-    const long = ["u2", "u3", "u4"].map((id) => userText(id, "u1", "x".repeat(bytes)));
-    const lines = [userText("u1", null, "Mend the parser"), ...long];
-    const one = putSession(place, 1, { lines });
-    const named = [...lines, entryText("session_info", "n1", "u4", { name: "The parser" })];
-    const two = putSession(place, 2, { lines: named });
-    const { data } = await serveLibrary(place).failure("open_session", { sessionId: sessionId(1).slice(0, 12) });
-    const found = data.candidates.map((one: Json) => [one.sessionPath, [one.firstMessage, one.name]]);
-    const expected = { [one]: ["Mend the parser", null], [two]: ["Mend the parser", "The parser"] };
-    expect(Object.fromEntries(found)).toEqual(expected);
-  });
+  acrossTiers(test, [1 << 18, 3 << 20])(
+    "says what was said in a session of many bytes, and its name (%i)",
+    async (bytes) => {
+      const place = temporaryPlace();
+      const long = ["u2", "u3", "u4"].map((id) => userText(id, "u1", "x".repeat(bytes)));
+      const lines = [userText("u1", null, "Mend the parser"), ...long];
+      const one = putSession(place, 1, { lines });
+      const named = [...lines, entryText("session_info", "n1", "u4", { name: "The parser" })];
+      const two = putSession(place, 2, { lines: named });
+      const { data } = await serveLibrary(place).failure("open_session", { sessionId: sessionId(1).slice(0, 12) });
+      const found = data.candidates.map((one: Json) => [one.sessionPath, [one.firstMessage, one.name]]);
+      const expected = { [one]: ["Mend the parser", null], [two]: ["Mend the parser", "The parser"] };
+      expect(Object.fromEntries(found)).toEqual(expected);
+    },
+  );
 
   test("says what was said first, though it is longer than what is read at first", () => {
     const file = join(temporaryFolder(), `x_${AUTH}.jsonl`);
@@ -245,15 +248,11 @@ describe("delete asks", () => {
       ! {...}
       $ rm 019b 019aaaaa-1 019f !!`);
     expect(there()).toEqual([true, true, true]);
-    let asked = "";
-    const answer = async (question: string) => {
-      asked += question;
-      return "y";
-    };
-    const { stdout, status } = await runHere(place, ["rm", "019b", "019bbbbb", "019aaaaa-1"], { terminal: { answer } });
-    expect(asked).toContain('"Refactor auth", 1 message');
-    expect(asked).toContain('"Old one", 1 message');
-    expect(asked.match(/\nDelete these 2 sessions\? \[y\/N\] /g)).toHaveLength(1);
+    const { asked, terminal } = answering("y");
+    const { stdout, status } = await runHere(place, ["rm", "019b", "019bbbbb", "019aaaaa-1"], { terminal });
+    expect(asked[0]).toContain('"Refactor auth", 1 message');
+    expect(asked[0]).toContain('"Old one", 1 message');
+    expect([asked.length, asked[0]]).toEqual([1, expect.stringMatching(/\nDelete these 2 sessions\? \[y\/N\] $/)]);
     expect([stdout.match(/undo brings it back/g)?.length, status, ...there()]).toEqual([2, 0, false, true, false]);
   });
 });
@@ -297,7 +296,7 @@ test("an entry is named by its id, its label, or the beginning of its id", async
 });
 
 test("another agent's session is named by its id: it is read and imported, and a change says whose it is", async () => {
-  const { place, say } = ready();
+  const { place } = ready();
   const hashes = true;
   for (const { format, path, text } of FORMATS) {
     if (format === "copilot" || format === "goose") put(join(place.home, path), text);
@@ -309,11 +308,12 @@ test("another agent's session is named by its id: it is read and imported, and a
     const words = verb === "relocate" ? `${verb} ${id} {cwd}` : `${verb} ${id}`;
     return `$ ${words}\n! {...}import ${id} makes a session of yours of it.{...}\n`;
   });
-  await say(refused.join(""), { hashes });
-  await say(`
+  const hashed = told(place, {}, { hashes });
+  await hashed(refused.join(""));
+  await hashed(`
     $ show ${id} :: Clean\\.
     $ verify ${id}
     - pi_agent_rust
     $ import ${id} :: It is now at
-    $ show given.json :: The second summary`, { hashes });
+    $ show given.json :: The second summary`);
 });

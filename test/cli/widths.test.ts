@@ -67,7 +67,12 @@ const NASTY_LINES = [
       ...{ role: "assistant", model: NASTY, provider: NASTY, errorMessage: NASTY },
       content: [
         { type: "thinking", thinking: NASTY },
-        { type: "toolCall", id: "c", name: NASTY, arguments: { [NASTY]: NASTY, command: NASTY, path: `${NASTY}/x.ts` } },
+        {
+          type: "toolCall",
+          id: "c",
+          name: NASTY,
+          arguments: { [NASTY]: NASTY, command: NASTY, path: `${NASTY}/x.ts` },
+        },
         { type: "image", mimeType: NASTY, data: "" },
       ],
     },
@@ -118,9 +123,14 @@ async function expectNarrow(columns: number, part: (typeof PARTS)[number]): Prom
   expect(failed).toEqual([]);
 }
 
-const EXTREMES = [20, 34, 140, 400].map((columns) => [columns, { list: [""], stats: ["", "--chart", "--chart --plain"] }] as const);
+const EXTREMES = [20, 34, 140, 400].map(
+  (columns) => [columns, { list: [""], stats: ["", "--chart", "--chart --plain"] }] as const,
+);
 
-test.each(PARTS.map((part) => [40, part] as const).concat(EXTREMES as never))("no line is wider than %i columns (%#)", expectNarrow);
+test.each(PARTS.map((part) => [40, part] as const).concat(EXTREMES as never))(
+  "no line is wider than %i columns (%#)",
+  expectNarrow,
+);
 test.each(PARTS)("no line is wider than 80 columns (%#)", SWEEP, (part) => expectNarrow(80, part));
 
 test("JSON does nothing to a terminal either, and is the same", async () => {

@@ -124,7 +124,7 @@ const TYPED = `${PATH} was deleted. fork writes what is known of it, and restore
 
 test("a verb that fails names verbs, and with --json commands, also one that asks no server", async () => {
   const place = temporaryPlace();
-  await told(place, `
+  await told(place)(`
     $ show nowhere !! . list shows those that exist.
     $ show nowhere --json | error.message
     {...}. list_sessions shows those{...}

@@ -25,7 +25,10 @@ test("of 300 entries, no more are read than the next block needs", async () => {
     { role: "user", content: text },
     {
       ...{ role: "assistant", model: "m" },
-      content: [{ type: "text", text }, { type: "toolCall", id: `call ${n}`, name: "bash", arguments: { command: "npm test" } }],
+      content: [
+        { type: "text", text },
+        { type: "toolCall", id: `call ${n}`, name: "bash", arguments: { command: "npm test" } },
+      ],
     },
     { role: "toolResult", toolCallId: `call ${n - 1}`, content: [{ type: "text", text: "ok\n".repeat(40) }] },
   ];

@@ -13,7 +13,23 @@ github.linkify.add("//", null);
 const PIECES = [
   ..."<script> </details> <!-- --> &lt; &#60; ` `` ``` ~~~ *** ** * _ __ ~~ [ ] ( ) ]( < > | |-| \\ ! ![".split(" "),
   ...`https://a.example/ javascript: mailto:x@y.z www.a.b : = $ @x #x %% a ' " é \u202e \ud800 \u0000`.split(" "),
-  ...["\n", "\n\n", "\n    ", "\t", "> ", "- ", "1. ", "# ", "\n|-|\n", "\n---\n", "\n===\n", "b c", " ", "  \n", "[x]: "],
+  ...[
+    "\n",
+    "\n\n",
+    "\n    ",
+    "\t",
+    "> ",
+    "- ",
+    "1. ",
+    "# ",
+    "\n|-|\n",
+    "\n---\n",
+    "\n===\n",
+    "b c",
+    " ",
+    "  \n",
+    "[x]: ",
+  ],
 ];
 
 acrossTiers(test, [100, 1000])("random marks make nothing but text, and places on the web: %i", (rounds) => {
@@ -53,11 +69,11 @@ test("code that an extension of Obsidian's would run, and prose that is too deep
 });
 
 const OFTEN = ["[a](https://b) ", "> ".repeat(38), "**a ", "`a ", "<b ", "www.a ", "#a @b %%"];
-const LONGER = [...OFTEN, "|a|\n|-|\n\n", "- a\n\n* b\n\n"].map((piece) => [180_000, piece] as const);
+const LONGER = [...OFTEN, "|a|\n|-|\n\n", "- a\n\n* b\n\n"].map((piece) => ({ characters: 180_000, piece }));
 
-acrossTiers(test, [[45_000, OFTEN[0]] as const, ...LONGER])(
-  "%i characters of %j over and over take no time that grows with the square",
-  async ([characters, piece]) => {
+acrossTiers(test, [{ characters: 45_000, piece: OFTEN[0] }, ...LONGER])(
+  "$characters characters of $piece over and over take no time that grows with the square",
+  async ({ characters, piece }) => {
     const text = piece.repeat(characters / piece.length);
     let written = "";
     const took = await processorTimeOf(() => {

@@ -93,17 +93,21 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     page.happened.length = 0;
   });
 
-  test("fits from 360 pixels to 4K, opens where a link leads, and folds what a compaction replaced", SWEEP, async () => {
-    for (const width of [360, 400, 1280, 3840]) {
-      await open("", width);
-      expect(await page.evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
-    }
-    const seen = `document.getElementById("54e4ffbe").checkVisibility()`;
-    expect(await page.evaluate(seen)).toBe(false);
-    await open("#54e4ffbe");
-    expect(await page.evaluate(seen)).toBe(true);
-    expect(page.happened).toEqual([]);
-  });
+  test(
+    "fits from 360 pixels to 4K, opens where a link leads, and folds what a compaction replaced",
+    SWEEP,
+    async () => {
+      for (const width of [360, 400, 1280, 3840]) {
+        await open("", width);
+        expect(await page.evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
+      }
+      const seen = `document.getElementById("54e4ffbe").checkVisibility()`;
+      expect(await page.evaluate(seen)).toBe(false);
+      await open("#54e4ffbe");
+      expect(await page.evaluate(seen)).toBe(true);
+      expect(page.happened).toEqual([]);
+    },
+  );
 
   test("shows exactly the path to the entry that a link names, and goes back to the leaf", async () => {
     await open();
@@ -122,26 +126,33 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     expect(page.happened).toEqual([]);
   });
 
-  test("what a link names is current until the reader moves the page, however late that is told of its own move", SWEEP, async () => {
-    const other = "[...document.querySelectorAll('article[id]')][1]";
-    await open(`#${BESIDE}`);
-    await page.evaluate(`{ const now = performance.now.bind(performance); performance.now = () => now() + 1000 }`);
-    await page.evaluate("scrollTo(0, 0)");
-    await page.drawn();
-    await page.until("scrollY > 0");
-    await page.press("e");
-    await expectShown(...pathTo(BESIDE));
-    await open(`#${BESIDE}`);
-    await page.evaluate(`dispatchEvent(new WheelEvent('wheel')), ${other}.scrollIntoView()`);
-    const top = await page.evaluate(`${other}.id`);
-    for (let n = 0; n < 2; n++) await page.drawn();
-    await page.press("e");
-    await expectShown(...pathTo(top));
-  });
+  test(
+    "what a link names is current until the reader moves the page, however late that is told of its own move",
+    SWEEP,
+    async () => {
+      const other = "[...document.querySelectorAll('article[id]')][1]";
+      await open(`#${BESIDE}`);
+      await page.evaluate(`{ const now = performance.now.bind(performance); performance.now = () => now() + 1000 }`);
+      await page.evaluate("scrollTo(0, 0)");
+      await page.drawn();
+      await page.until("scrollY > 0");
+      await page.press("e");
+      await expectShown(...pathTo(BESIDE));
+      await open(`#${BESIDE}`);
+      await page.evaluate(`dispatchEvent(new WheelEvent('wheel')), ${other}.scrollIntoView()`);
+      const top = await page.evaluate(`${other}.id`);
+      for (let n = 0; n < 2; n++) await page.drawn();
+      await page.press("e");
+      await expectShown(...pathTo(top));
+    },
+  );
 
-  test("every entry has a button that copies its link, with the end of the path where that is another", SWEEP, async () => {
-    await open(`#${BESIDE}`);
-    const copied = `(async () => {
+  test(
+    "every entry has a button that copies its link, with the end of the path where that is another",
+    SWEEP,
+    async () => {
+      await open(`#${BESIDE}`);
+      const copied = `(async () => {
       let text;
       Object.defineProperty(navigator, "clipboard", { value: { writeText: async (given) => { text = given; } } });
       const links = [];
@@ -152,8 +163,13 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       }
       return links.sort();
     })()`;
-    expect(await page.evaluate(copied)).toEqual(pathTo(BESIDE_END).sort().map((id) => `${id}@${BESIDE_END}`));
-  });
+      expect(await page.evaluate(copied)).toEqual(
+        pathTo(BESIDE_END)
+          .sort()
+          .map((id) => `${id}@${BESIDE_END}`),
+      );
+    },
+  );
 
   test("keys move along the path, open and fold the tree, and search everything", SWEEP, async () => {
     await open();
@@ -197,7 +213,11 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     const rows: Map<string, string[]> = new Map(
       (await page.evaluate(cells)).map(([name, ...values]: string[]) => [name, values]),
     );
-    for (const [name, member] of [["Entries", "entryCount"], ["Questions", "userMessages"], ["Answers", "assistantMessages"]])
+    for (const [name, member] of [
+      ["Entries", "entryCount"],
+      ["Questions", "userMessages"],
+      ["Answers", "assistantMessages"],
+    ])
       expect(rows.get(name)).toEqual([String(a[member]), String(b[member])]);
     for (const [index, side] of [a, b].entries()) {
       for (const { name, count } of side.tools) expect(rows.get(name)?.[index]).toMatch(new RegExp(`^${count}\\b`));
@@ -207,9 +227,12 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     }
   });
 
-  test("the JSONL in the page is that of the session, byte for byte, and without secrets where they are taken out", SWEEP, async () => {
-    await open();
-    const bytes = `(async () => {
+  test(
+    "the JSONL in the page is that of the session, byte for byte, and without secrets where they are taken out",
+    SWEEP,
+    async () => {
+      await open();
+      const bytes = `(async () => {
       let blob;
       URL.createObjectURL = (given) => { blob = given; return "blob:x"; };
       HTMLAnchorElement.prototype.click = () => {};
@@ -217,11 +240,12 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       while (!blob) await new Promise((resolve) => setTimeout(resolve));
       return blob.text();
     })()`;
-    expect(await page.evaluate(bytes)).toBe(readFileSync(EXAMPLE, "utf8"));
-    const server = serveHere(["--no-session", "--events", "none"], { place });
-    const { content } = await server.result("export_session", { sessionPath: EXAMPLE, format: "html", redact: true });
-    expect(content).not.toContain("/home/dev");
-  });
+      expect(await page.evaluate(bytes)).toBe(readFileSync(EXAMPLE, "utf8"));
+      const server = serveHere(["--no-session", "--events", "none"], { place });
+      const { content } = await server.result("export_session", { sessionPath: EXAMPLE, format: "html", redact: true });
+      expect(content).not.toContain("/home/dev");
+    },
+  );
 
   test("blocks that are asleep are read without script, wake with it, and nothing of them runs", SWEEP, async () => {
     const said = PAYLOADS.slice(0, 160).join("\n\n");

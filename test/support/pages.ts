@@ -70,7 +70,10 @@ interface SeenPage {
   scripts: number;
 }
 
-type Element = { readonly tagName: string; readonly attrs: readonly { readonly name: string; readonly value: string }[] };
+type Element = {
+  readonly tagName: string;
+  readonly attrs: readonly { readonly name: string; readonly value: string }[];
+};
 
 /** Builds a page as a browser does, and returns its elements and its text; fails for wrong markup, and for what acts. */
 export function builtPage(html: string, scriptingEnabled = true): { elements: Element[]; text: string } {

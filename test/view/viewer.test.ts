@@ -110,8 +110,20 @@ describe("pages", () => {
     const place = temporaryPlace();
     const days = ["2026-01-20", "2026-01-22", "2026-01-24"];
     const lines = days.map((day, n) => {
-      const usage = { input: 1000, output: 200, cacheRead: 0, cacheWrite: 0, totalTokens: 1200, cost: { total: n + 0.25 } };
-      const about = { role: "assistant", provider: "anthropic", model: `model <${n}>`, timestamp: Date.parse(`${day}T12:00Z`) };
+      const usage = {
+        input: 1000,
+        output: 200,
+        cacheRead: 0,
+        cacheWrite: 0,
+        totalTokens: 1200,
+        cost: { total: n + 0.25 },
+      };
+      const about = {
+        role: "assistant",
+        provider: "anthropic",
+        model: `model <${n}>`,
+        timestamp: Date.parse(`${day}T12:00Z`),
+      };
       const message = { ...about, content: [{ type: "text", text: "done" }], usage };
       return entryText("message", id(n), n === 0 ? null : id(n - 1), { timestamp: `${day}T12:00:00Z`, message });
     });
@@ -160,20 +172,26 @@ describe("pages", () => {
     });
   });
 
-  test.each(["{cwd}", "{cwd}/secret.txt", "/etc/passwd", "../../etc/passwd", "/dev/zero", "\0", "~", "/proc/self/environ"])(
-    "only sessions are shown, whatever path is asked for: %j",
-    async (path) => {
-      const place = temporaryPlace();
-      fileOf(place, "secret", "secret.txt");
-      const viewing = await viewed(place);
-      for (const page of ["session", "events"]) {
-        const asked = encodeURIComponent(path.replace("{cwd}", place.cwd));
-        const { status, text } = await viewing.get(`${page}?path=${asked}&from=W251bGwsbnVsbF0`);
-        expect(status).toBeGreaterThanOrEqual(400);
-        expect(text).not.toMatch(/secret$|root:|PATH=/m);
-      }
-    },
-  );
+  test.each([
+    "{cwd}",
+    "{cwd}/secret.txt",
+    "/etc/passwd",
+    "../../etc/passwd",
+    "/dev/zero",
+    "\0",
+    "~",
+    "/proc/self/environ",
+  ])("only sessions are shown, whatever path is asked for: %j", async (path) => {
+    const place = temporaryPlace();
+    fileOf(place, "secret", "secret.txt");
+    const viewing = await viewed(place);
+    for (const page of ["session", "events"]) {
+      const asked = encodeURIComponent(path.replace("{cwd}", place.cwd));
+      const { status, text } = await viewing.get(`${page}?path=${asked}&from=W251bGwsbnVsbF0`);
+      expect(status).toBeGreaterThanOrEqual(400);
+      expect(text).not.toMatch(/secret$|root:|PATH=/m);
+    }
+  });
 
   test("a session's page has the export's policy, ours, and nothing inline of ours", async () => {
     const place = temporaryPlace();
@@ -183,7 +201,11 @@ describe("pages", () => {
     const viewing = await viewed(place);
     const { answered, text } = await viewing.page(file);
     const policy = String(answered.headers["content-security-policy"]);
-    for (const part of [/^default-src 'none'; /, /script-src [^;]*'self'(?:;|$)/, /style-src 'sha256-[^;]* 'self'(?:;|$)/])
+    for (const part of [
+      /^default-src 'none'; /,
+      /script-src [^;]*'self'(?:;|$)/,
+      /style-src 'sha256-[^;]* 'self'(?:;|$)/,
+    ])
       expect(policy).toMatch(part);
     for (const part of ["connect-src 'self'", "frame-ancestors 'none'"]) expect(policy).toContain(part);
     expect(policy).not.toMatch(/unsafe|\*|https?:/);
@@ -267,7 +289,12 @@ describe("as events", () => {
     const seen: string[] = [];
     let last: string | undefined;
     for (let round = 0; round < 4; round++) {
-      appendFileSync(file, chain(20, 2 + round * 20).map(line).join(""));
+      appendFileSync(
+        file,
+        chain(20, 2 + round * 20)
+          .map(line)
+          .join(""),
+      );
       // Broken while entries come, and before any.
       await untilSo(() => round === 2 || entriesOf(reader).length > 5);
       seen.push(...entriesOf(reader).map(({ anchor }) => anchor));

@@ -231,7 +231,10 @@ describe("20,000 entries", () => {
   /** Branches over entries whose parents are by a rule, and the row that is indented most. */
   function large(parentOf: (i: number) => number | null, leafId: string | null) {
     const parent = (i: number) => (i === 0 ? null : (parentOf(i)?.toString() ?? null));
-    const branches = new Branches(Array.from({ length: SIZE }, (_, i) => node(`${i}`, parent(i))), leafId);
+    const branches = new Branches(
+      Array.from({ length: SIZE }, (_, i) => node(`${i}`, parent(i))),
+      leafId,
+    );
     let deepest = 0;
     for (let row = 0; row < branches.rows; row++) if (branches.level(row) > branches.level(deepest)) deepest = row;
     expect(branches.rows).toBe(SIZE);
@@ -247,8 +250,7 @@ describe("20,000 entries", () => {
   acrossTiers(test, [{ leaves: [`${SIZE / 2}`] }, { leaves: [null, "0", `${SIZE - 1}`] }])(
     "that branch at every step are indented once, with the leaf at $leaves",
     ({ leaves }) => {
-      for (const leafId of leaves)
-        expect(large((i) => i - 1 - ((i - 1) % 2), leafId).level).toBeLessThanOrEqual(2);
+      for (const leafId of leaves) expect(large((i) => i - 1 - ((i - 1) % 2), leafId).level).toBeLessThanOrEqual(2);
     },
   );
 

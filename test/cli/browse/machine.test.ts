@@ -54,7 +54,7 @@ function inShort(effect: BrowseEffect): string {
     case "open":
       return joined("open", n(effect.session.sessionPath));
     case "end":
-      return joined("end", effect.session && n(effect.session.sessionPath));
+      return joined("end", effect.session ? n(effect.session.sessionPath) : "");
     case "copy":
       return joined("copy", effect.text);
     case "look":
@@ -64,7 +64,12 @@ function inShort(effect: BrowseEffect): string {
 
 /** A pattern of a text with `*` for any text. */
 const globOf = (text: string): RegExp =>
-  new RegExp(`^${text.split("*").map((part) => part.replace(/[\\^$.+?()[\]{}|]/g, "\\$&")).join(".*")}$`);
+  new RegExp(
+    `^${text
+      .split("*")
+      .map((part) => part.replace(/[\\^$.+?()[\]{}|]/g, "\\$&"))
+      .join(".*")}$`,
+  );
 
 /** A browser, and a server that answers its effects when told to. */
 class Browsing {
@@ -113,7 +118,8 @@ class Browsing {
     else if (from) {
       const of = sessions(Number(from), Number(to));
       this.listed(of, Number(total ?? of.length), Number(to) < Number(total) ? `after ${to}` : undefined);
-    } else if (what === "done") this.happen({ what: "done", outcome: { change: this.change as BrowseChange, notice: said } });
+    } else if (what === "done")
+      this.happen({ what: "done", outcome: { change: this.change as BrowseChange, notice: said } });
     else if (what === "failed" || what === "failed list")
       this.happen({ what: "failed", isList: what === "failed list", message: said });
     else {
@@ -228,7 +234,10 @@ describe("the list", () => {
     browsing.listed([fork(5, 2), session(1), fork(4, 5), session(2), fork(7, 8), fork(8, 7), fork(9, 99)]);
     const shown = ["first 2", "└ first 5", "  └ first 4", "first 1", "first 8", "└ first 7", "Name 9"];
     expect(browsing.screen.slice(2, 9).map((line) => line.slice(16))).toEqual(shown);
-    browsing.press("s", "s").listed([]).listed([fork(5, 2), session(2)]);
+    browsing
+      .press("s", "s")
+      .listed([])
+      .listed([fork(5, 2), session(2)]);
     expect(browsing.screen.slice(2, 4).map((line) => line.slice(-7))).toEqual(["first 5", "first 2"]);
     const lone = session(6, { parentSession: "/gone.jsonl", forkedFrom: { sessionId: "x", name: "The first try" } });
     expect(new Browsing().listed([lone]).marked).toContain("Name 6 (fork of The first try)");
@@ -295,7 +304,12 @@ describe("the filter", () => {
     ...{ sessionPath: `/s/${n}.jsonl`, sessionId: `id-${n}`, entryId, snippet: `a pear in ${entryId}` },
     ...more,
   });
-  const found = (words: string, hits: Json[], more: object = {}): Happening => ({ what: "found", words, hits, ...more });
+  const found = (words: string, hits: Json[], more: object = {}): Happening => ({
+    what: "found",
+    words,
+    hits,
+    ...more,
+  });
   /** A browser in which words were typed, to which these sessions belong by their names. */
   const typed = (words: string, browsing = ready(), names = "1-2"): Browsing => {
     browsing.press("/", words);
@@ -314,7 +328,9 @@ describe("the filter", () => {
   });
 
   test("finds what was said too: after the names, each session once, with the words around", () => {
-    const browsing = typed("pear").happen(found("pea", [hit(9, "old")])).walk("| # 1");
+    const browsing = typed("pear")
+      .happen(found("pea", [hit(9, "old")]))
+      .walk("| # 1");
     const unknown = hit(77, "d", { name: "From elsewhere", cwd: "/x" });
     browsing.happen(found("pear", [hit(4, "a"), hit(1, "b"), hit(4, "c"), unknown])).walk(`
       | 2: *first 1  a pear in b | 3: *first 4  a pear in a | 4: *From elsewhere  a pear in d | 5: | 0: *1 of 3`);
@@ -336,7 +352,11 @@ describe("the filter", () => {
     browsing.answer("1-2");
     browsing.answer("1-2");
     browsing.happen(hits).press("<down>").take();
-    for (const [key, bottom, at] of [["n", 2, "b"], ["n", 1, "a"], ["N", 2, "b"]])
+    for (const [key, bottom, at] of [
+      ["n", 2, "b"],
+      ["n", 1, "a"],
+      ["N", 2, "b"],
+    ])
       expect([browsing.press(key as string).screen.at(-1), entry()]).toEqual([`Place ${bottom} of 2.`, at]);
     expect(browsing.state.list.query.words).toBe("pear");
     expect(browsing.press("/", "s").state.list.query.words).toBe("pears");
@@ -352,7 +372,6 @@ describe("the filter", () => {
       [] | = list "pear"
       []`);
     said.happen({ what: "unfound", message: "No." }).walk(`
-      |
       r <enter> | = list "pearr"; search pearr
       []`);
     said.happen(found("pearr", [hit(4, "a")])).walk("| = end 4");
@@ -396,9 +415,11 @@ describe("changes", () => {
   });
 
   test("that fail say why, and all stays; of the last one mark the one before it", () => {
-    walk(`
-      d y | = delete 0
-      [failed: Another process\u000awrites to it.] | _ Another process* | # 20
+    const failed: Happening = { what: "failed", isList: false, message: "Another process\nwrites to it." };
+    walk("d y | = delete 0")
+      .happen(failed)
+      .walk(`
+      | _ Another process writes to it. | # 20
       j | > first 1`);
     ready(3).walk(`
       <end> a | = archive 2
@@ -427,7 +448,7 @@ describe("changes", () => {
     // It was closed since: the look tells, and the question comes.
     browsing.walk(`
       [held 1] | _ ${SAID}
-      y
+      y | = copy id-000001
       ${key} [free 1] | _ ${question}`);
   });
 
@@ -444,9 +465,19 @@ describe("changes", () => {
       e | _ Export to file: name-0.md_
       <enter> | = export 0 name-0.md
       [failed: ] f | = fork 0`);
-    browsing.happen({ what: "done", outcome: { change: { change: "fork", session: session(0) }, notice: "", made: "/s/50.jsonl" } });
-    browsing.walk("| = list").listed([...sessions(0, 3), session(50)]).walk("| > first 50");
-    for (const [key, change] of [["u", "undo"], ["U", "redo"], ["<ctrl+r>", "redo"]])
+    browsing.happen({
+      what: "done",
+      outcome: { change: { change: "fork", session: session(0) }, notice: "", made: "/s/50.jsonl" },
+    });
+    browsing
+      .walk("| = list")
+      .listed([...sessions(0, 3), session(50)])
+      .walk("| > first 50");
+    for (const [key, change] of [
+      ["u", "undo"],
+      ["U", "redo"],
+      ["<ctrl+r>", "redo"],
+    ])
       browsing.walk(`
         ${key} | = ${change}
         [done: Taken back.] | = list | _ Taken back.
@@ -463,7 +494,9 @@ describe("changes", () => {
   });
 
   test("in the trash r restores, and what is there cannot be opened or changed; in the archive a brings back", () => {
-    const browsing = ready().press("D").listed([session(3, { itemPath: "/t/3.jsonl" })]);
+    const browsing = ready()
+      .press("D")
+      .listed([session(3, { itemPath: "/t/3.jsonl" })]);
     browsing.take();
     for (const key of ["<enter>", "a", "d", "f", "e", "l"]) browsing.walk(`${key} | _ *r brings it back*`);
     expect(browsing.press("r").take()).toMatchObject([
@@ -515,10 +548,13 @@ describe("the preview", () => {
     [13, 80, "p", true],
     [13, 120, "p", false],
     [24, 80, "pp", true],
-  ])("stands beside the list on a wide screen, below it on a high one: %i rows, %i columns, %j", (rows, columns, keys, has) => {
-    const { screen } = ready(5, rows, columns).press(keys);
-    expect(screen.some((line) => line.includes("│") || line.startsWith("───"))).toBe(has);
-  });
+  ])(
+    "stands beside the list on a wide screen, below it on a high one: %i rows, %i columns, %j",
+    (rows, columns, keys, has) => {
+      const { screen } = ready(5, rows, columns).press(keys);
+      expect(screen.some((line) => line.includes("│") || line.startsWith("───"))).toBe(has);
+    },
+  );
 
   test("has the hit in view, and J and K scroll", () => {
     const browsing = ready(20, 24).press("/", "pear");
@@ -557,7 +593,7 @@ const NODES = [
 ];
 
 const opened = (nodes: Json[] = NODES): Happening => ({ what: "opened", session: session(0), nodes, leafId: "c" });
-const inTree = (script = "|"): Browsing => walk("t | = open 0").happen(opened()).walk(script);
+const inTree = (script: string): Browsing => walk("t | = open 0").happen(opened()).walk(script);
 
 describe("the tree", () => {
   const moved = (browsing: Browsing, leafId: string, more: object): Browsing =>
@@ -617,7 +653,11 @@ describe("the tree", () => {
       [ | > user: one
       [ | _ There is no branch further up.
       = | > other`);
-    const chained = (_: unknown, i: number): Json => ({ ...NODES[1], id: `n${i}`, parentId: i === 0 ? "b" : `n${i - 1}` });
+    const chained = (_: unknown, i: number): Json => ({
+      ...NODES[1],
+      id: `n${i}`,
+      parentId: i === 0 ? "b" : `n${i - 1}`,
+    });
     browsing.happen(opened([...NODES, ...Array.from({ length: 100 }, chained)]));
     const rows = (...keys: string[]): number => browsing.press(...keys).state.tree?.branches.rows as number;
     expect(rows()).toBeLessThan(10);
@@ -699,6 +739,8 @@ function answerTo(effect: BrowseEffect, random: Random): Happening | undefined {
       const [leafId, made] = [random.pick([undefined, "a", null]), random.pick([undefined, "/s/3.jsonl"])];
       return { what: "done", outcome: { change: effect.change, notice: NASTY, leafId, undone, made } };
     }
+    default:
+      return undefined;
   }
 }
 

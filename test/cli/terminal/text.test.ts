@@ -33,8 +33,7 @@ test.each<[columns: number, texts: string[]]>([
 });
 
 const PIECES = ["a", "bc ", "日本", "é", "e\u0301", "😀", "👩‍👩‍👧", "🇫🇮🇸🇪", "한", "│", " ", "word"];
-const textOf = (random: Random): string =>
-  Array.from({ length: random.int(20) }, () => random.pick(PIECES)).join("");
+const textOf = (random: Random): string => Array.from({ length: random.int(20) }, () => random.pick(PIECES)).join("");
 
 test("cutting keeps to the width, keeps characters whole, and says that there is more", () => {
   forSeeds(120, (random) => {

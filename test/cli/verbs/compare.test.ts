@@ -9,7 +9,13 @@ import { expectTame, type RunOptions, runHere, told, wordsIn } from "../../suppo
 const OTHER = "01991f6e-2222-7c3e-b0a4-0242ac120003";
 const STORE = "src/a/path/that/is/rather/long/for/a/narrow/page/and/more/store.ts";
 
-const call = (entryId: string, parentId: string, name: string, args: object, cost: object = { cost: { total: 0.25 } }) =>
+const call = (
+  entryId: string,
+  parentId: string,
+  name: string,
+  args: object,
+  cost: object = { cost: { total: 0.25 } },
+) =>
   entryText("message", entryId, parentId, {
     timestamp: "2026-01-24T16:25:26.831Z",
     message: {
@@ -45,8 +51,11 @@ beforeEach(() => {
 
 const run = (typed: string, options?: RunOptions) =>
   runHere(place, [...wordsIn(typed, { ...NAMES, fork, file }), "--session-dir", place.cwd], options);
-const say = (text: string, options?: RunOptions) =>
-  told(place, text.replace(/^( *\$ .*?)(?= (?:::|!!|!2|\|) |$)/gm, "$1 --session-dir {cwd}"), { ...NAMES, fork, file }, options);
+const say = (text: string) => {
+  const inFolder = text.replace(/^( *\$ .*?)(?= (?:::|!!|!2|\|)|$)/gm, "$1 --session-dir {cwd}");
+  const readInput = async () => "  From the fork.\n\n";
+  return told(place, { ...NAMES, fork, file }, { terminal: { readInput } })(inFolder);
+};
 
 const compared = (columns: number) =>
   run(`compare {id} aaaa4444 bbbb2222`, { terminal: { columns }, variables: { NO_COLOR: "1" } });
@@ -82,7 +91,10 @@ describe("compare", () => {
   });
 
   test.each([20, 40, 99, 100, 200, 500])("fits into %i columns, without a character that acts", async (columns) => {
-    for (const stdout of [(await compared(columns)).stdout, (await run("compare {id} {other}", { terminal: { columns } })).stdout])
+    for (const stdout of [
+      (await compared(columns)).stdout,
+      (await run("compare {id} {other}", { terminal: { columns } })).stdout,
+    ])
       expect(expectTame(stdout, columns).includes(" │")).toBe(columns >= 100);
   });
 
@@ -144,7 +156,7 @@ test("merge brings a branch to the leaf, with the summary given or typed, once, 
     $ merge {id} aaaa4 --summary 'The map is faster.'
     The summary of 4 entries up to aaaa4444 is {entry=}, the new leaf.
     $ merge {id} aaaa4 --summary 'The map is faster.' !! has merged all of that branch already
-    $ merge {id} leaf --from {other} --summary - ::`, { terminal: { readInput: async () => "  From the fork.\n\n" } });
+    $ merge {id} leaf --from {other} --summary - ::`);
   const server = serveHere(["--session", file, "--events", "none"], { place });
   const { messages } = await server.result("get_messages");
   expect(messages.slice(-2).map(({ summary }: Json) => summary)).toEqual(["The map is faster.", "From the fork."]);

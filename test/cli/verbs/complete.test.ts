@@ -164,8 +164,7 @@ describe.each([
     const text = (await runHere(temporaryPlace(), ["completion", name])).stdout;
     const isFish = name === "fish";
     for (const verb of verbs)
-      for (const flag of Object.keys(verb.flags ?? {}))
-        expect(text).toContain(isFish ? `-l ${flag.slice(2)}` : flag);
+      for (const flag of Object.keys(verb.flags ?? {})) expect(text).toContain(isFish ? `-l ${flag.slice(2)}` : flag);
     for (const word of [...verbs, ...OPTIONS].flatMap((one) => ("names" in one ? one.names : one.name)))
       expect(text).toContain(isFish ? word.replace(/^--?/, "") : word);
   });
@@ -196,7 +195,10 @@ describe("bash", { ...SYSTEM, ...needs(BASH) }, () => {
   test("offers verbs and options, then those of the verb, then values, of itself too", async () => {
     const shell = await inShell("bash");
     for (const [words, offered] of OFFERED) expect(inBash(shell, 37, ...words.split(" ")), words).toEqual(offered);
-    const flags = [...Object.keys(verbs.find(({ name }) => name === "list")?.flags ?? {}), ...Object.keys(COMMON_FLAGS)];
+    const flags = [
+      ...Object.keys(verbs.find(({ name }) => name === "list")?.flags ?? {}),
+      ...Object.keys(COMMON_FLAGS),
+    ];
     expect(inBash(shell, 37, "list", "--")).toEqual([...flags, "--help", "--session-dir"]);
     expect(inBash(shell, 37, "search", "--role", "=", "ass")).toEqual(["assistant"]);
     const formats = ["jsonl", "html", "markdown", "training", "claude", "codex"];
@@ -216,7 +218,11 @@ describe("bash", { ...SYSTEM, ...needs(BASH) }, () => {
     expect(inBash(shell, 9, "show", "--pl")).toEqual(["--plain"]);
     const [label] = inBash(shell, 9, "fork", "019b", "fix");
     expect(run(shell, "bash", ["--norc", "-c", `printf '%s|' ${label}`])).toBe(`${LABEL}|`);
-    for (const words of [["list", "--cwd"], ["show", "--session-dir"], ["relocate", "019b"]])
+    for (const words of [
+      ["list", "--cwd"],
+      ["show", "--session-dir"],
+      ["relocate", "019b"],
+    ])
       expect(inBash(shell, 9, ...words, "a")).toEqual([FOLDER]);
   });
 });

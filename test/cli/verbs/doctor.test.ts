@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { contentsOf, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { chain, entryText } from "../../support/lines.ts";
 import { type Place, temporaryPlace } from "../../support/server.ts";
-import { expectTame, type RunOptions, runHere, told } from "../../support/verbs.ts";
+import { answering, expectTame, runHere, told } from "../../support/verbs.ts";
 
 const NAME = "A name\u001b[2J with a bell\u0007, and so long that no line of a narrow terminal has room for all of it";
 const SHORT = sessionId(1).slice(0, 8);
@@ -28,7 +28,7 @@ async function troubled(): Promise<{ place: Place; damaged: string; backup: stri
 test("a healthy home", async () => {
   const place = temporaryPlace();
   putSession(place, 1, { cwd: place.cwd });
-  await told(place, `
+  await told(place)(`
     $ doctor :: No damage was found\\.
     $ verify --all
     1 session, all sound.
@@ -43,7 +43,15 @@ test.each([40, 80, 200])("the screens fit %i columns, and nothing in them acts o
   const before = contentsOf(rootOf(place));
   // Paths are printed whole, to be copied.
   for (const [typed, code, ...words] of [
-    ["doctor", 3, `repair ${SHORT}`, "1 damaged session", "Session Store V2", "does not exist any more", "doctor --fix"],
+    [
+      "doctor",
+      3,
+      `repair ${SHORT}`,
+      "1 damaged session",
+      "Session Store V2",
+      "does not exist any more",
+      "doctor --fix",
+    ],
     ["verify --all", 3, "4 sessions, 1 damaged.", /bad_line|torn_tail/, `Mend it: repair ${SHORT}`],
     ["prune", 0, "1 leftover stays"],
   ] as const) {
@@ -61,48 +69,27 @@ test("--fix asks and mends; without a terminal it takes --yes", async () => {
   mkdirSync(place.state, { recursive: true });
   chmodSync(place.state, 0o755);
   const mode = () => (statSync(place.state).mode & 0o777).toString(8);
-  let asked = "";
-  const answering = (answer: string): RunOptions => ({
-    terminal: {
-      answer: async (question) => {
-        asked = question;
-        return answer;
-      },
-    },
-  });
-  await told(place, `
+  await told(place)(`
     $ doctor --fix !2 use --yes
     $ doctor --fix --dry-run
     {...}
     doctor --fix would do this:
     {...}
     = 3`);
-  expect((await runHere(place, ["doctor", "--fix"], answering("n"))).status).toBe(1);
-  expect([asked, mode()]).toEqual([expect.stringContaining("Close the state folder"), "755"]);
-  const done = await runHere(place, ["doctor", "--fix"], answering("y"));
+  const { asked, terminal } = answering("n");
+  expect((await runHere(place, ["doctor", "--fix"], { terminal })).status).toBe(1);
+  expect([asked, mode()]).toEqual([[expect.stringContaining("Close the state folder")], "755"]);
+  const done = await runHere(place, ["doctor", "--fix"], { terminal: answering("y").terminal });
   expect([done.status, done.stdout, mode()]).toEqual([3, expect.stringContaining("Done:"), "700"]);
 });
 
 test("prune moves to the trash what may go, names what stays, and takes a path for it", async () => {
   const { place, damaged, backup } = await troubled();
   const names = { damaged };
-  await told(place, `
-    $ prune --apply
-    2 leftovers ({...}) moved to the trash. undo brings it back.{...}
-    {...}
-      {...}.jsonl{...}
-      The session is in its container. Without this file,{...}
-    {...}
-        {damaged}.v1.bak
-    {...}`, names);
-  expect([existsSync(backup), existsSync(`${damaged}.v1.bak`)]).toEqual([false, true]);
-  await told(place, "$ prune --apply {damaged}.v1.bak ::", names);
-  expect(existsSync(`${damaged}.v1.bak`)).toBe(false);
-  await told(place, "$ undo ::");
-  expect(readFileSync(`${damaged}.v1.bak`, "utf8")).toBe("an old version");
-  await told(place, `
+  const tell = told(place, names);
+  await tell(`
     $ prune --json | leftovers.length
-    2
+    3
     $ verify --all --json | damaged.length
     1
     = 3
@@ -111,13 +98,26 @@ test("prune moves to the trash what may go, names what stays, and takes a path f
     = 3
     $ doctor --json | ok
     false
-    = 3`, names);
+    = 3`);
+  await tell(`
+    $ prune --apply
+    2 leftovers ({...}) moved to the trash. undo brings it back.{...}
+      …/{...}.jsonl.migrated
+      The session is in its container. Without this file,{...}
+    {...}
+        {damaged}.v1.bak
+    {...}`);
+  expect([existsSync(backup), existsSync(`${damaged}.v1.bak`)]).toEqual([false, true]);
+  await told(place, names)("$ prune --apply {damaged}.v1.bak ::");
+  expect(existsSync(`${damaged}.v1.bak`)).toBe(false);
+  await told(place)("$ undo ::");
+  expect(readFileSync(`${damaged}.v1.bak`, "utf8")).toBe("an old version");
   expect(JSON.parse((await runHere(place, ["doctor", "--json"])).stdout).damaged[0].name).toBe(NAME);
 });
 
 test("removing for good asks with what and how much, and takes only that", async () => {
   const { place, backup } = await troubled();
-  await told(place, "$ prune --apply --permanent !2 use --yes");
+  await told(place)("$ prune --apply --permanent !2 use --yes");
   expect(existsSync(backup)).toBe(true);
   const late = join(dirname(backup), `${sessionId(2)}.jsonl.v1.bak`);
   const answer = async (question: string): Promise<string> => {
@@ -125,33 +125,33 @@ test("removing for good asks with what and how much, and takes only that", async
     writeFileSync(late, "came after the question");
     return "y";
   };
-  await told(place, "$ prune --apply --permanent :: ^2 leftovers \\(.*\\) removed for good\\.", {}, { terminal: { answer } });
+  const tell = told(place, {}, { terminal: { answer } });
+  await tell("$ prune --apply --permanent :: ^2 leftovers \\(.*\\) removed for good\\.");
   expect([existsSync(backup), existsSync(late)]).toEqual([false, true]);
 });
 
 test("ages count from when something was left", async () => {
   const { place, backup } = await troubled();
-  const after = (days: number, text: string) => told(place, text, {}, { now: Date.now() + days * 86_400_000 });
-  await after(29, "$ prune --older-than 30d\nNothing is left over.");
-  await after(31, "$ prune --older-than 30d :: 2 leftovers,");
-  await after(29, "$ prune --older-than 30d --apply ::");
+  const after = (days: number) => told(place, {}, { now: Date.now() + days * 86_400_000 });
+  await after(29)("$ prune --older-than 30d\nNothing is left over.");
+  await after(31)("$ prune --older-than 30d :: 2 leftovers,");
+  await after(29)("$ prune --older-than 30d --apply ::");
   expect(existsSync(backup)).toBe(true);
 });
 
 test("the trash is shown, and emptied of what is old when that is confirmed", async () => {
   const place = temporaryPlace();
   const file = putSession(place, 1, { cwd: place.cwd });
-  const after = (days: number, text: string) =>
-    told(place, text, {}, { now: Date.parse("2026-03-01T00:00:00Z") + days * 86_400_000 });
-  await after(0, `$ delete ${file} --yes ::`);
-  await after(91, `
+  const after = (days: number) => told(place, {}, { now: Date.parse("2026-03-01T00:00:00Z") + days * 86_400_000 });
+  await after(0)(`$ delete ${file} --yes ::`);
+  await after(91)(`
     $ prune --trash --older-than 90d
     + 91d ago|2mo ago|13w ago
     + nothing\\s+brings\\s+it\\s+back
     $ prune --trash --apply !2`);
-  await after(89, "$ prune --trash --older-than 90d --apply\nThe trash has nothing so old.");
+  await after(89)("$ prune --trash --older-than 90d --apply\nThe trash has nothing so old.");
   const trash = join(place.state, "trash");
   expect(Object.keys(contentsOf(trash)).length).toBe(2);
-  await after(91, "$ prune --trash --older-than 90d --apply --yes :: removed for good\\.$");
+  await after(91)("$ prune --trash --older-than 90d --apply --yes :: removed for good\\.$");
   expect(contentsOf(trash)).toEqual({});
 });

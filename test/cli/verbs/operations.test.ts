@@ -6,14 +6,14 @@ import { expect, test } from "vitest";
 import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { entryText } from "../../support/lines.ts";
 import { type Place, serveHere, temporaryPlace } from "../../support/server.ts";
-import { type RunOptions, runHere, told } from "../../support/verbs.ts";
+import { answering, type RunOptions, runHere, told } from "../../support/verbs.ts";
 
 const NOW = Date.parse("2026-01-24T18:40:00.000Z");
 const [ONE, TWO, THREE] = [1, 2, 3].map(sessionId);
 
-function say(place: Place, text: string, options: RunOptions = {}) {
+function say(place: Place, options: RunOptions = {}) {
   const names = { one: ONE, two: TWO, three: THREE, short: ONE.slice(0, 8), id: /[0-9a-f]{8}/ };
-  return told(place, text, names, { now: NOW, ...options });
+  return told(place, names, { now: NOW, ...options });
 }
 
 /** A place in which a session was named and archived, and another deleted by a host; and a third session. */
@@ -30,7 +30,7 @@ async function used(name = "Refactor auth"): Promise<{ place: Place; file: strin
 
 test("operations tells what happened, undo takes it back one by one, and redo brings it again", async () => {
   const { place, file } = await used();
-  const { named } = await say(place, `
+  const { named } = await say(place)(`
     $ operations
     ID         AGE  SESSION               OPERATION
     {id}    2h  {short}              Deleted "say a0000000".
@@ -46,7 +46,7 @@ test("operations tells what happened, undo takes it back one by one, and redo br
     Did again: Archived "Refactor auth".
       {short}  ~/state/archive/{...}
     undo takes it back again.`);
-  await say(place, `
+  await say(place)(`
     $ undo ${String(named).slice(0, 4)} :: ^redo brings it back\\.$
     $ COLUMNS=120 operations ${file}
     ID {...}
@@ -65,7 +65,7 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
   const trash = ` AGE    MSGS      SIZE  ID        NAME OR PATH
       2h       3     {...} B  {short}  ~/.pi/agent/sessions/{...}
     1 item, {...} B. restore <id> brings a session back.`;
-  await say(place, `
+  await say(place)(`
     $ trash
     ${trash}
     $ list --trash
@@ -77,10 +77,10 @@ test("the trash is listed with sizes and ages, by either verb, and a short id ge
     $ trash
     There is nothing in the trash.`);
   expect(Object.keys(contentsOf(rootOf(place))).length).toBe(before + 1);
-  await say(place, "$ undo ::");
+  await say(place)("$ undo ::");
   expect(readdirSync(join(place.state, "trash"))).toHaveLength(1);
   // As much of ids is shown as tells them apart.
-  await say(place, `
+  await say(place)(`
     $ delete ${putSession(place, 3)} --yes ::
     $ trash
     + {two}
@@ -104,14 +104,16 @@ test("delete asks with the way back that there will be", async () => {
 
 test("undo asks before it takes back an older operation than the last, which cannot be undone", async () => {
   const { place } = await used();
-  await say(place, `
+  await say(place)(`
     $ delete {one} --permanent --yes ::
     $ undo !! Undo that by its id.`);
-  for (const [answer, status] of [["n", 1], ["y", 0]] as const) {
-    const questions: string[] = [];
-    const terminal = { answer: async (question: string) => (questions.push(question), answer) };
+  for (const [answer, status] of [
+    ["n", 1],
+    ["y", 0],
+  ] as const) {
+    const { asked, terminal } = answering(answer);
     expect((await runHere(place, ["undo"], { now: NOW, terminal })).status).toBe(status);
-    expect(questions).toEqual([
+    expect(asked).toEqual([
       expect.stringMatching(/^The last operation cannot be undone: .* Deleted "say a0000000"\. .*\nUndo it now\?/),
     ]);
   }
@@ -123,7 +125,8 @@ const LATER = { now: NOW + 100 * DAY };
 test("archive --until shows what it chose, asks, and moves nothing before", async () => {
   const place = temporaryPlace();
   for (const n of [1, 2]) putSession(place, n);
-  await say(place, `
+  const tell = say(place, LATER);
+  await tell(`
     $ list --until 101d
     There are no sessions.
     $ archive --until 101d --yes
@@ -133,16 +136,14 @@ test("archive --until shows what it chose, asks, and moves nothing before", asyn
     + ${TWO.slice(0, 8)}
     $ archive --until 90d !2 --yes
     $ list --archived --json | total
-    0`, LATER);
-  const asked: string[] = [];
-  const answering = (answer: string): RunOptions => ({
-    ...LATER,
-    terminal: { answer: async (question) => (asked.push(question), answer) },
-  });
-  await say(place, "$ archive --until 90d\n! Nothing was archived.", answering("n"));
-  expect(asked[0]).toMatch(new RegExp(`${ONE.slice(0, 8)}[^]*\\nArchive these 2 sessions\\? \\[y/N\\] $`));
-  await say(place, "$ archive --until 90d\n2 sessions are in the archive now; undo brings them back.", answering("y"));
-  await say(place, `
+    0`);
+  const [no, yes] = ["n", "y"].map(answering);
+  await say(place, { ...LATER, terminal: no.terminal })("$ archive --until 90d\n! Nothing was archived.");
+  expect(no.asked[0]).toMatch(new RegExp(`${ONE.slice(0, 8)}[^]*\\nArchive these 2 sessions\\? \\[y/N\\] $`));
+  await say(place, { ...LATER, terminal: yes.terminal })(
+    "$ archive --until 90d\n2 sessions are in the archive now; undo brings them back.",
+  );
+  await tell(`
     $ list --archived --json | total
     2
     $ operations :: ^{id} .* 2 sessions +Archived 2 sessions\\.$
@@ -150,7 +151,7 @@ test("archive --until shows what it chose, asks, and moves nothing before", asyn
     Took back: Archived 2 sessions.
     redo brings them back.
     $ list --archived --json | total
-    0`, LATER);
+    0`);
 });
 
 test.each([
@@ -166,5 +167,5 @@ test.each([
   };
   const { stdout, stderr, status } = await runHere(place, args, { ...LATER, terminal: { answer } });
   expect([stderr, status, stdout]).toEqual(["", 1, expect.stringContaining("was continued since it was listed")]);
-  await say(place, '$ list --json | sessions[].sessionId\n["{two}"]', LATER);
+  await say(place, LATER)('$ list --json | sessions[].sessionId\n["{two}"]');
 });

@@ -59,9 +59,7 @@ test("the agent gets the session, its directory and its environment, and its sta
     const { started, ...run } = await resume([operand], () => 7);
     expect(run).toEqual({ stdout: "", stderr: "", status: 7 });
     const environment = { HOME: place.home, PATH: variables.PATH };
-    expect(started).toMatchObject([
-      { program: pi, args: ["--session", file], cwd: place.cwd, variables: environment },
-    ]);
+    expect(started).toMatchObject([{ program: pi, args: ["--session", file], cwd: place.cwd, variables: environment }]);
   }
 });
 
@@ -185,9 +183,7 @@ describe("the program", SYSTEM, () => {
   }
 
   test("gives its streams and its directory away, and passes signals and the status on", async () => {
-    agent(
-      `pwd; echo "$PWD"; trap 'echo got it; exit 9' TERM; echo ready; while read -r line; do echo "$line"; done`,
-    );
+    agent(`pwd; echo "$PWD"; trap 'echo got it; exit 9' TERM; echo ready; while read -r line; do echo "$line"; done`);
     const { child, end } = started();
     let output = "";
     child.stdout.on("data", (piece) => {

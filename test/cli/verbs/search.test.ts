@@ -30,25 +30,38 @@ beforeEach(() => {
   place = temporaryPlace();
   const said = (id: string, time: string, drafts: Json[], header = {}, name: Json[] = []) =>
     put(place, id, chain(...name, ...drafts.map((draft) => at(time, draft))), header);
-  const [read, edit] = ["read", "edit"].map((name) => call(name, { path: "src/store.ts", newText: "timeout = 5" }));
+  const path = "src/store.ts";
+  const [read, edit] = [call("read", { path }), call("edit", { path, newText: "timeout = 5" })];
   const migrating = [call("bash", { command: "cd db && npm run migrate" }), output("ok")];
   const name = [{ type: "session_info", name: "Move the tables" }];
   said("01aaaaaa-1111", MARCH, [user("Bring the tables to the new form."), ...migrating], {}, name);
   const faster = user("Make the store faster.\nMind the timeout.");
   said("01bbbbbb-2222", MARCH, [faster, read, edit, output("Error: timeout of 5000 ms")], { cwd: place.cwd });
-  said("01cccccc-3333", MARCH, [user("Read the store."), call("read", { path: "src/store.ts" }), assistant("A timeout?")]);
-  said("01dddddd-4444", FEBRUARY, [user("Old one"), call("edit", { path: "src/store.ts" }), output("timeout, long ago")]);
+  said("01cccccc-3333", MARCH, [
+    user("Read the store."),
+    call("read", { path: "src/store.ts" }),
+    assistant("A timeout?"),
+  ]);
+  said("01dddddd-4444", FEBRUARY, [
+    user("Old one"),
+    call("edit", { path: "src/store.ts" }),
+    output("timeout, long ago"),
+  ]);
 });
 
 /** Short ids of the sessions that are printed. */
 async function sessionsOf(words: string): Promise<string> {
   const { stdout, stderr } = await runHere(place, ["search", ...wordsIn(words, { cwd: place.cwd })], OPTIONS);
   expect(stderr).toBe("");
-  return [...stdout.matchAll(/^01(\w)\w{5} /gm)].map(([, id]) => id).sort().join("");
+  return [...stdout.matchAll(/^01(\w)\w{5} /gm)]
+    .map(([, id]) => id)
+    .sort()
+    .join("");
 }
 
 test("what a person asks is found, and told with what is around it", async () => {
-  await told(place, `
+  const tell = told(place, { entry: /\w{8}/ }, OPTIONS);
+  await tell(`
     $ search 'npm run migrate'
     01aaaaaa  2026-03-10  /home/me/01aaaaaa-1111  Move the tables
       {entry}  assistant: bash  2026-03-1{...}
@@ -60,7 +73,7 @@ test("what a person asks is found, and told with what is around it", async () =>
     $ search timeout --in results --until march
     01dddddd {...}Old one
       {entry}  toolResult: bash{...}
-        **timeout**, long ago`, { entry: /\w{8}/ }, OPTIONS);
+        **timeout**, long ago`);
 });
 
 test.each([
@@ -82,7 +95,8 @@ test.each([
 });
 
 test("sessions, their paths and numbers; it ends with 1 when nothing is found, as grep does", async () => {
-  await told(place, `
+  const tell = told(place, {}, OPTIONS);
+  await tell(`
     $ search timeout --in all --count
     5
     $ search timeout --in all --count --sessions
@@ -117,16 +131,19 @@ test("sessions, their paths and numbers; it ends with 1 when nothing is found, a
     = 1
     $ list --since march --paths
     + 01aaaaaa[^]*01|01[^]*01aaaaaa
-    - 01dddddd`, {}, OPTIONS);
+    - 01dddddd`);
 });
 
 test("hits are coloured on a terminal that wants colours", async () => {
   for (const columns of [40, 200]) {
-    const { stdout } = await runHere(place, ["search", "timeout", "--in", "all"], { ...OPTIONS, terminal: { columns } });
+    const { stdout } = await runHere(place, ["search", "timeout", "--in", "all"], {
+      ...OPTIONS,
+      terminal: { columns },
+    });
     expect(stdout).toContain("\u001b[33mtimeout\u001b[39m");
     expect(expectTame(stdout, columns).match(/^01\w{6} {2}2026/gm)).toHaveLength(3);
   }
-  await told(place, "$ @40 NO_COLOR=1 search timeout --in user :: \\*\\*timeout\\*\\*", {}, OPTIONS);
+  await told(place, {}, OPTIONS)("$ @40 NO_COLOR=1 search timeout --in user :: \\*\\*timeout\\*\\*");
 });
 
 test("what forks took over is shown once, with the forks, and marked where the original is not found", async () => {
@@ -144,7 +161,10 @@ test("what forks took over is shown once, with the forks, and marked where the o
   expect(found).toContain("    ↳ also in 01ffffff Another way\n");
   expect(found).toContain("    ↳ also in 01abcdef Where is the walrus?\n");
   expect(found).toContain("The **walrus** again.");
-  const origins = JSON.parse(await run("--json")).hits.map((hit: Json) => [hit.sessionId, hit.inheritedFrom?.sessionId]);
+  const origins = JSON.parse(await run("--json")).hits.map((hit: Json) => [
+    hit.sessionId,
+    hit.inheritedFrom?.sessionId,
+  ]);
   expect(origins.sort()).toEqual([
     ["01abcdef-7777", undefined],
     ["01abcdef-7777", "01eeeeee-5555"],

@@ -25,8 +25,20 @@ let place: Place;
 beforeEach(() => {
   place = temporaryPlace();
   // Times without a zone are those of the machine, wherever the test runs.
-  put(place, "one", [["2026-01-24T10:00", 1.5], ["2026-01-26T23:59", 0.25]]);
-  put(place, "two", [["2026-01-24T12:00", 10, "opus"], ["2026-01-24T12:00", undefined, "llama"]], "/home/me/=other", NASTY);
+  put(place, "one", [
+    ["2026-01-24T10:00", 1.5],
+    ["2026-01-26T23:59", 0.25],
+  ]);
+  put(
+    place,
+    "two",
+    [
+      ["2026-01-24T12:00", 10, "opus"],
+      ["2026-01-24T12:00", undefined, "llama"],
+    ],
+    "/home/me/=other",
+    NASTY,
+  );
 });
 
 async function printed(args: string, options?: RunOptions): Promise<string> {
@@ -36,7 +48,8 @@ async function printed(args: string, options?: RunOptions): Promise<string> {
 }
 
 test("is a table by day, the latest first, or by model, project and session, from one day to another", async () => {
-  await told(place, `
+  const tell = told(place, {}, WIDE);
+  await tell(`
     $ stats
     DAY         MSGS  INPUT  OUTPUT  CACHE READ  TOKENS    COST
     2026-01-26     1  2,000       1           9   2,010   $0.25
@@ -62,31 +75,38 @@ test("is a table by day, the latest first, or by model, project and session, fro
     $ stats --cwd /home/me/app --json | totals.cost
     1.75
     $ stats --since 2027-01-01
-    Nothing was spent in these sessions.`, {}, WIDE);
+    Nothing was spent in these sessions.`);
 });
 
-acrossTiers(test, [40, 20, 80, 200, 400])("fits a page of %i columns, and does nothing to a terminal", async (columns) => {
-  put(place, "x".repeat(60), [["2026-01-01", 1e14]], "/w".repeat(60), "很长".repeat(60));
-  const options = { terminal: { columns }, variables: { NO_COLOR: "1" } };
-  for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
-    const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
-    expect(text.split("\n").length).toBeGreaterThan(4);
-    if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);
-  }
-});
+acrossTiers(test, [40, 20, 80, 200, 400])(
+  "fits a page of %i columns, and does nothing to a terminal",
+  async (columns) => {
+    put(place, "x".repeat(60), [["2026-01-01", 1e14]], "/w".repeat(60), "很长".repeat(60));
+    const options = { terminal: { columns }, variables: { NO_COLOR: "1" } };
+    for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
+      const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
+      expect(text.split("\n").length).toBeGreaterThan(4);
+      if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);
+    }
+  },
+);
 
-test.each([40, 80])("what one session holds fits %i columns, and programs get the path on one line", async (columns) => {
-  put(place, "long", [["2026-01-24T10:00", 1.5]], "/a-long-way/to".repeat(8));
-  const out = await printed("long", { terminal: { columns }, variables: { NO_COLOR: "1" } });
-  expect(expectTame(out, columns)).toMatch(/^from the session it .* 0 +\$0\.0000$/m);
-  const piped = await printed("long", { variables: { COLUMNS: String(columns) } });
-  expect(piped).toMatch(/^File {5}\/.*_long\.jsonl$/m);
-});
+test.each([40, 80])(
+  "what one session holds fits %i columns, and programs get the path on one line",
+  async (columns) => {
+    put(place, "long", [["2026-01-24T10:00", 1.5]], "/a-long-way/to".repeat(8));
+    const out = await printed("long", { terminal: { columns }, variables: { NO_COLOR: "1" } });
+    expect(expectTame(out, columns)).toMatch(/^from the session it .* 0 +\$0\.0000$/m);
+    const piped = await printed("long", { variables: { COLUMNS: String(columns) } });
+    expect(piped).toMatch(/^File {5}\/.*_long\.jsonl$/m);
+  },
+);
 
 test("--chart has a bar for each day, also for those without usage; of tokens where nothing has a cost", async () => {
   const options = { variables: { COLUMNS: "60" } };
   const full = 60 - "2026-01-24  ".length - "  $11.50".length;
-  await told(place, `
+  const tell = told(place, {}, options);
+  await tell(`
     $ stats --chart
     COST BY DAY
     2026-01-26  ${"▉".padEnd(full)}   $0.25
@@ -97,11 +117,11 @@ test("--chart has a bar for each day, also for those without usage; of tokens wh
     $ stats --chart --plain
     COST BY DAY
     2026-01-26  ${"#".padEnd(full)}   $0.25
-    {...}`, {}, options);
+    {...}`);
   place = temporaryPlace();
   put(place, "one", [["2026-01-24T10:00", undefined]]);
   const terminal = { columns: 60 };
-  expect(await printed("--chart", { terminal })).toMatch(/TOKENS BY DAY[^]*\u001b\[36m█/);
+  expect(await printed("--chart", { terminal })).toMatch(/TOKENS BY DAY(?:.|\n)*\[36m█/);
   expect(await printed("--chart --plain", { terminal })).not.toContain("\u001b");
   expect(await printed("--chart", { terminal, variables: { NO_COLOR: "1" } })).not.toContain("\u001b");
 });
@@ -120,7 +140,11 @@ test("--csv is for spreadsheets, in which no text becomes a formula", async () =
 
 test("a terminal gets fifty rows, anything else all of them", async () => {
   place = temporaryPlace();
-  put(place, "one", Array.from({ length: 60 }, (_, n) => [new Date(2026, 0, 1 + n, 12).toISOString(), 1]));
+  put(
+    place,
+    "one",
+    Array.from({ length: 60 }, (_, n) => [new Date(2026, 0, 1 + n, 12).toISOString(), 1]),
+  );
   const options = { terminal: { columns: 80 }, variables: { NO_COLOR: "1" } };
   expect(await printed("", options)).toContain("\n10 more rows: --all shows them.\n");
   expect((await printed("--all", options)).split("\n")).toHaveLength(63);
