@@ -128,26 +128,6 @@ describe("browse", () => {
     expect([(await done).status, glass.isOpen]).toEqual([1, false]);
   });
 
-  test("deletes after y, and what is deleted can be restored", async () => {
-    const place = temporaryPlace();
-    const file = said(place, "one", "unwanted");
-    const kept = said(place, "two", "wanted");
-    const { glass, done } = browsing(place);
-    await glass.walk(
-      ["", "1 of 2"],
-      ["/unwanted", "1 of 1"],
-      ["\u0004", /Delete "unwanted", 1 message, \d+ B\? y\/n/],
-      ["n"],
-    );
-    expect(existsSync(file)).toBe(true);
-    await glass.walk(["\u0004y", '"unwanted" is in the trash']);
-    expect([existsSync(file), existsSync(kept)]).toEqual([false, true]);
-    await glass.walk([ESCAPE, "1 of 1\n"], ["q"]);
-    await done;
-    expect((await runHere(place, ["restore", "one"])).status).toBe(0);
-    expect(existsSync(file)).toBe(true);
-  });
-
   test("begins with the sessions of the directory, finds what was said, and shows it", async () => {
     const place = temporaryPlace();
     const figs = assistantText("b", "a", "They are green, as figs are.");
