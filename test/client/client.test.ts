@@ -3,18 +3,7 @@
 import { PassThrough } from "node:stream";
 import { expect, expectTypeOf, onTestFinished, test } from "vitest";
 import type * as z from "zod";
-import type {
-  Client,
-  Commands,
-  Draft,
-  Entry,
-  Events,
-  Hooks,
-  Message,
-  OtherName,
-  SpawnedClient,
-  SpawnOptions,
-} from "../../src/client/index.ts";
+import type * as api from "../../src/client/index.ts";
 import { connect, RequestFailure, spawnServer } from "../../src/client/index.ts";
 import type { entryTypes, messageRoles } from "../../src/core/format/schemas.ts";
 import { PROGRAM } from "../support/build.ts";
@@ -22,7 +11,11 @@ import { assistant, user } from "../support/drafts.ts";
 import { programEnvironment, serveHere, temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
-async function spawned(options: SpawnOptions = {}): Promise<SpawnedClient> {
+type Commands = api.Commands;
+type Hooks = api.Hooks;
+type SpawnOptions = api.SpawnOptions;
+
+async function spawned(options: SpawnOptions = {}): Promise<api.SpawnedClient> {
   const place = temporaryPlace();
   const common = { program: PROGRAM, cwd: place.cwd, env: programEnvironment(place), onStderr: () => {} };
   const client = await spawnServer({ ...common, ...options });
@@ -31,7 +24,7 @@ async function spawned(options: SpawnOptions = {}): Promise<SpawnedClient> {
 }
 
 /** A client of a server in this process, for what does not depend on how that was started. */
-async function connected(options: Pick<SpawnOptions, "hooks"> = {}, ...args: string[]): Promise<Client> {
+async function connected(options: Pick<SpawnOptions, "hooks"> = {}, ...args: string[]): Promise<api.Client> {
   const server = serveHere(["--no-session", ...args]);
   server.output.removeAllListeners("data");
   const client = await connect(server.output, server.input, options);
@@ -273,8 +266,8 @@ test("knows the names, params and results of all commands, events and hooks", as
   expectTypeOf<Commands["get_state"]["result"]["leafId"]>().toEqualTypeOf<string | null>();
   expectTypeOf<Commands["get_entries"]["result"]["entries"][number]["id"]>().toEqualTypeOf<string>();
   expectTypeOf<Commands["prompt"]["result"]>().toEqualTypeOf<never>();
-  expectTypeOf<Events["session_tree"]["oldLeafId"]>().toEqualTypeOf<string | null>();
-  expectTypeOf<Events["session_start"]["seq"]>().toEqualTypeOf<number>();
+  expectTypeOf<api.Events["session_tree"]["oldLeafId"]>().toEqualTypeOf<string | null>();
+  expectTypeOf<api.Events["session_start"]["seq"]>().toEqualTypeOf<number>();
   expectTypeOf<Hooks["session_before_fork"]["payload"]["position"]>().toEqualTypeOf<"before" | "at">();
   const client = await connected();
   // @ts-expect-error a member of a wrong type
@@ -290,17 +283,17 @@ test("knows the names, params and results of all commands, events and hooks", as
 /** The names that members of a schema have, without what it lets through. */
 type Listed<T extends z.ZodObject> = keyof T["shape"];
 
-type EntryOf<Type> = Extract<Entry, { type: Type }>;
-type DraftOf<Type> = Extract<Draft, { type: Type }>;
-type MessageOf<Role> = Extract<Message, { role: Role }>;
+type EntryOf<Type> = Extract<api.Entry, { type: Type }>;
+type DraftOf<Type> = Extract<api.Draft, { type: Type }>;
+type MessageOf<Role> = Extract<api.Message, { role: Role }>;
 
 test("every type of entry and every role is listed, with all its members", () => {
-  expectTypeOf<Exclude<Entry["type"], OtherName>>().toEqualTypeOf<keyof typeof entryTypes>();
+  expectTypeOf<Exclude<api.Entry["type"], api.OtherName>>().toEqualTypeOf<keyof typeof entryTypes>();
   type Lacking = {
     [T in keyof typeof entryTypes]: Exclude<Listed<(typeof entryTypes)[T]>, keyof EntryOf<T>>;
   }[keyof typeof entryTypes];
   expectTypeOf<Lacking>().toEqualTypeOf<never>();
-  expectTypeOf<Exclude<keyof typeof messageRoles, Message["role"]>>().toEqualTypeOf<never>();
+  expectTypeOf<Exclude<keyof typeof messageRoles, api.Message["role"]>>().toEqualTypeOf<never>();
   type LackingOfMessages = {
     [R in keyof typeof messageRoles]: Exclude<Listed<(typeof messageRoles)[R]>, keyof MessageOf<R>>;
   }[keyof typeof messageRoles];

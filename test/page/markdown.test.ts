@@ -13,23 +13,8 @@ github.linkify.add("//", null);
 const PIECES = [
   ..."<script> </details> <!-- --> &lt; &#60; ` `` ``` ~~~ *** ** * _ __ ~~ [ ] ( ) ]( < > | |-| \\ ! ![".split(" "),
   ...`https://a.example/ javascript: mailto:x@y.z www.a.b : = $ @x #x %% a ' " é \u202e \ud800 \u0000`.split(" "),
-  ...[
-    "\n",
-    "\n\n",
-    "\n    ",
-    "\t",
-    "> ",
-    "- ",
-    "1. ",
-    "# ",
-    "\n|-|\n",
-    "\n---\n",
-    "\n===\n",
-    "b c",
-    " ",
-    "  \n",
-    "[x]: ",
-  ],
+  ...["\n", "\n\n", "\n    ", "\t", "  \n", "\n|-|\n", "\n---\n", "\n===\n", " ", "> ", "- ", "1. "],
+  ...["# ", "b c", "[x]: "],
 ];
 
 acrossTiers(test, [100, 1000])("random marks make nothing but text, and places on the web: %i", (rounds) => {

@@ -2,21 +2,11 @@
 
 import { expect, onTestFinished, test, vi } from "vitest";
 import { type Key, keysAtRest, keysIn } from "../../../src/cli/terminal/keys.ts";
-import {
-  ageText,
-  clockText,
-  column,
-  cutFront,
-  cutTo,
-  grouped,
-  inert,
-  inertLines,
-  oneLine,
-  shortPath,
-  widthOf,
-  wrap,
-} from "../../../src/cli/terminal/text.ts";
+import * as terminalText from "../../../src/cli/terminal/text.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
+
+const { ageText, clockText, column, cutFront, cutTo, grouped } = terminalText;
+const { inert, inertLines, oneLine, shortPath, widthOf, wrap } = terminalText;
 
 // By Unicode's East Asian Width and emoji data, version 15.
 test.each<[columns: number, texts: string[]]>([
