@@ -182,8 +182,11 @@ describe("the module for python", () => {
     return JSON.parse(stdout);
   }
 
-  test("can be called from many threads (python)", options, async () => {
-    const outcome = await python(`
+  test(
+    "can be called from many threads, and has the text of every message, also after a compaction (python)",
+    options,
+    async () => {
+      const outcome = await python(`
 import json, threading
 from pi_sessions import SessionServer, text_of, user
 events = []
@@ -196,24 +199,17 @@ with SessionServer(["--no-session"], on_event=lambda event: events.append(event.
     threads = [threading.Thread(target=talk, args=(name,)) for name in range(4)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
-    texts = [text_of(message) for message in server.call("get_messages")["messages"]]
-print(json.dumps([len(texts), len(set(texts)), all(text.endswith(tail) for text in texts), len(events)]))
+    said = lambda: [text_of(message) for message in server.call("get_messages")["messages"]]
+    texts = said()
+    outcome = [len(texts), len(set(texts)), all(text.endswith(tail) for text in texts), len(events)]
+    (last,) = server.call("append", entries=[user("b")])["entryIds"]
+    server.call("compact_append", summary="what was said", firstKeptEntryId=last, tokensBefore=1)
+    outcome += said()
+print(json.dumps(outcome))
 `);
-    expect(outcome).toEqual([20, 20, true, 22]);
-  });
-
-  test("has the text of every message of a context, also after a compaction (python)", options, async () => {
-    const outcome = await python(`
-import json
-from pi_sessions import SessionServer, text_of, user
-with SessionServer(["--no-session"]) as server:
-    first, second = server.call("append", entries=[user("a"), user("b")])["entryIds"]
-    server.call("compact_append", summary="what was said", firstKeptEntryId=second, tokensBefore=1)
-    texts = [text_of(message) for message in server.call("get_messages")["messages"]]
-print(json.dumps(texts))
-`);
-    expect(outcome).toEqual(["what was said", "b"]);
-  });
+      expect(outcome).toEqual([20, 20, true, 22, "what was said", "b"]);
+    },
+  );
 
   test("has hooks that refuse, read meanwhile, and fail (python)", options, async () => {
     const outcomes = await python(`

@@ -716,6 +716,24 @@ describe("context", () => {
     manager.appendCompaction("nothing kept", null, 9);
     expect(texts(manager)).toEqual(["compactionSummary"]);
   });
+
+  test("keeps the system prompt through a compaction, told in one message", () => {
+    const manager = created();
+    const system = (more: object) => manager.appendMessage({ role: "system", content: "", timestamp: 4, ...more });
+    const [bash, read] = [[{ name: "bash" }], [{ name: "read" }]];
+    system({ content: "Be kind.", sections: { cwd: "/a", tools: "bash" }, toolsAdded: bash });
+    const one = manager.appendMessage(user("one"));
+    system({ content: "Be brief.", sections: { tools: null, cwd: "/b" }, toolsAdded: read, toolsRemoved: bash });
+    manager.appendCompaction("sum", one, 9);
+    const content = "Be kind.\n\nBe brief.";
+    const prompt = { role: "system", content, sections: { cwd: "/b" }, toolsAdded: read, timestamp: NOW };
+    expect(manager.getLeafEntry()).toMatchObject({ systemMessage: prompt });
+    expect(manager.buildSessionContext().messages[0]).toEqual(prompt);
+    expect(texts(manager).slice(1)).toEqual(["compactionSummary", "one"]);
+    system({ sections: { cwd: "/c" } });
+    manager.appendCompaction("again", null, 9);
+    expect(manager.getLeafEntry()).toMatchObject({ systemMessage: { ...prompt, sections: { cwd: "/c" } } });
+  });
 });
 
 describe("functions over entries", () => {

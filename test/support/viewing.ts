@@ -1,12 +1,48 @@
-/** A viewer that runs in this process, and readers of it that are no browsers. */
+/** A viewer that runs in this process, readers of it that are no browsers, and time that passes while they wait. */
 
-import { type ClientRequest, get as httpGet } from "node:http";
-import { onTestFinished, vi } from "vitest";
+import { type ClientRequest, get as httpGet, type IncomingHttpHeaders } from "node:http";
+import { expect, onTestFinished, vi } from "vitest";
 import { user } from "./drafts.ts";
 import type { Random } from "./random.ts";
 import { type Json, type Place, spawnServer, temporaryPlace } from "./server.ts";
 import { type RunOptions, runHere } from "./verbs.ts";
-import { A_LOOK, type Answered, request, untilSo } from "./web.ts";
+
+/** More than lies between two looks of a server at its sessions. */
+const A_LOOK = 510;
+/** Looks, and milliseconds of the real clock, until something that must come has come. */
+const MOST_LOOKS = 400;
+const PATIENCE = 10_000;
+
+interface Answered {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+}
+
+/** Lets time pass, which stands still else, until something is so. */
+export async function untilSo(isSo: () => boolean, what = "what was waited for"): Promise<void> {
+  const began = performance.now();
+  // Processes and sockets take real time.
+  for (let looks = 0; !isSo() && (looks < MOST_LOOKS || performance.now() - began < PATIENCE); looks++) {
+    await vi.advanceTimersByTimeAsync(A_LOOK);
+    for (let turn = 0; turn < 20 && !isSo(); turn++) await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(isSo(), what).toBe(true);
+}
+
+export function request(url: string, headers: Record<string, string> = {}): Promise<Answered> {
+  return new Promise((resolve, reject) => {
+    httpGet(url, { headers, agent: false }, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (piece: string) => {
+        text += piece;
+      });
+      response.on("end", () => resolve({ status: response.statusCode as number, headers: response.headers, text }));
+      response.on("error", reject);
+    }).on("error", reject);
+  });
+}
 
 /** Reads the texts of events as they come. */
 export class EventReader {

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { textAnswer, type ViewRequest } from "../../src/view/answer.ts";
 import { Guard } from "../../src/view/guard.ts";
 import { serveWeb, type Web } from "../../src/view/web.ts";
-import { request, untilSo } from "../support/web.ts";
+import { request, untilSo } from "../support/viewing.ts";
 
 interface ServedHere {
   readonly web: Web;

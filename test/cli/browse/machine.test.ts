@@ -343,7 +343,7 @@ describe("the filter", () => {
 
   test("n and N go through the places in one session", () => {
     const browsing = typed("pear", ready(20, 30, 120));
-    const hits = found("pear", [hit(1, "a"), hit(1, "b")]);
+    const hits = found("pear", [hit(1, "a"), hit(1, "b"), hit(1, "c")]);
     const entry = (): unknown => browsing.state.preview.place?.entryId;
     expect(browsing.happen(hits) && entry()).toBe("a");
     // While words are typed, letters are words; the arrows lead to the list, where they are keys.
@@ -352,12 +352,14 @@ describe("the filter", () => {
     browsing.answer("1-2");
     browsing.answer("1-2");
     browsing.happen(hits).press("<down>").take();
-    for (const [key, bottom, at] of [
+    for (const [key, place, at] of [
       ["n", 2, "b"],
+      ["n", 3, "c"],
       ["n", 1, "a"],
+      ["N", 3, "c"],
       ["N", 2, "b"],
     ])
-      expect([browsing.press(key as string).screen.at(-1), entry()]).toEqual([`Place ${bottom} of 2.`, at]);
+      expect([browsing.press(key as string).screen.at(-1), entry()]).toEqual([`Place ${place} of 3.`, at]);
     expect(browsing.state.list.query.words).toBe("pear");
     expect(browsing.press("/", "s").state.list.query.words).toBe("pears");
   });
