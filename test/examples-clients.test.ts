@@ -205,9 +205,9 @@ with SessionServer(["--no-session"], on_event=lambda event: events.append(event.
     (last,) = server.call("append", entries=[user("b")])["entryIds"]
     server.call("compact_append", summary="what was said", firstKeptEntryId=last, tokensBefore=1)
     outcome += said()
-print(json.dumps(outcome))
+print(json.dumps([*outcome, events[-1]]))
 `);
-      expect(outcome).toEqual([20, 20, true, 22, "what was said", "b"]);
+      expect(outcome).toEqual([20, 20, true, 21, "what was said", "b", "session_shutdown"]);
     },
   );
 

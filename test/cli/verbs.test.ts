@@ -60,7 +60,7 @@ function ready(): Place {
   return place;
 }
 
-const say = (place: Place, names: Record<string, string> = {}, options: RunOptions = {}) =>
+const say = (place: Place, names: Record<string, string | RegExp> = {}, options: RunOptions = {}) =>
   told(place, { ...NAMES, ...names }, { now: NOW, ...options });
 
 type Asked = readonly [method: string, params: object];
@@ -244,13 +244,13 @@ describe("a session that another process writes to", () => {
 
   acrossTiers(test, ["jsonl", "v2"])("is told of by list and status (%s)", async (store) => {
     const { place, server } = await held(store);
-    const names = { one: sessionId(1), two: sessionId(2), pid: String(process.pid) };
+    const names = { one: sessionId(1), two: sessionId(2), pid: String(process.pid), unmarked: /[^*\n]+/ };
     const tell = say(place, names);
     await tell(`
       $ list
       {...}NAME OR FIRST{...}
       {...}* say a0000000{...}
-      {...}
+      {unmarked}
       * {one} is open in pi-session-server 0.0.0-test{...}
       (process {pid}).
       $ list --json | sessions[].lockedBy.pid
