@@ -105,7 +105,7 @@ test("sessions, their paths and numbers; it ends with 1 when nothing is found, a
     + 01bbbbbb-2222.jsonl$
     + 01cccccc-3333.jsonl$
     + 01dddddd-4444.jsonl$
-    - ^[^/]
+    - ^[^/]|01aaaaaa
     $ search timeout --in all --paths --limit 2
     {one=}
     {two=}
@@ -130,7 +130,9 @@ test("sessions, their paths and numbers; it ends with 1 when nothing is found, a
     Nothing was found.
     = 1
     $ list --since march --paths
-    + 01aaaaaa[^]*01|01[^]*01aaaaaa
+    + 01aaaaaa
+    + 01bbbbbb
+    + 01cccccc
     - 01dddddd`);
 });
 
