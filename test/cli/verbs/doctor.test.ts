@@ -1,7 +1,7 @@
 /** doctor, prune and verify --all as a person meets them: questions, what goes and what stays, exit statuses. */
 
 import { chmodSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { contentsOf, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { chain, entryText } from "../../support/lines.ts";
@@ -119,7 +119,7 @@ test("removing for good asks with what and how much, and takes only that", async
   const { place, backup } = await troubled();
   await told(place)("$ prune --apply --permanent !2 use --yes");
   expect(existsSync(backup)).toBe(true);
-  const late = join(dirname(backup), `${sessionId(2)}.jsonl.v1.bak`);
+  const late = backup.replace(".v1.bak", ".v2.bak");
   const answer = async (question: string): Promise<string> => {
     expect(question).toMatch(/^Remove 2 leftovers \(.*\) for good\? Nothing brings it back/);
     writeFileSync(late, "came after the question");
