@@ -27,27 +27,20 @@ interface Row {
   readonly against: { readonly median: number };
 }
 
-test("a row is measured against what the machine does", SWEEP, () => {
-  const { rows } = JSON.parse(run("run.js", "--quick", "--json", "--rows", "get_messages, ")) as { rows: Row[] };
-  expect(rows.map(({ what }) => what)).toEqual(["get_messages, 1 MB"]);
-  for (const { ours, against } of rows) {
-    expect(ours.median).toBeGreaterThan(0);
-    expect(against.median).toBeGreaterThan(0);
-  }
-});
-
 test.each([
-  ["fork_messages, 1,000", ["get_fork_messages, 1,000 entries"]],
-  ["import, library", ["import, library", "import, library - then open a small session"]],
-  ["migration", ["V2, migration, 1000 entries, lean", "V2, migration, 1000 entries, realistic"]],
-])("a row is measured against what it cannot do without: %s", SWEEP, (part, names) => {
-  const { rows } = JSON.parse(run("floor.js", "--quick", "--json", "--rows", part)) as { rows: Row[] };
-  expect(rows.map(({ what }) => what)).toEqual(names);
-  for (const { ours, against } of rows) {
-    expect(ours.median).toBeGreaterThan(0);
-    expect(against.median).toBeGreaterThan(0);
-  }
-});
+  ["run.js", "get_messages, ", ["get_messages, 1 MB"]],
+  ["floor.js", "fork_messages, 1,000", ["get_fork_messages, 1,000 entries"]],
+  ["floor.js", "import, library", ["import, library", "import, library - then open a small session"]],
+  ["floor.js", "migration", ["V2, migration, 1000 entries, lean", "V2, migration, 1000 entries, realistic"]],
+])(
+  "a row is measured against what the machine does, or what it cannot do without: %s %s",
+  SWEEP,
+  (script, part, names) => {
+    const { rows } = JSON.parse(run(script, "--quick", "--json", "--rows", part)) as { rows: Row[] };
+    expect(rows.map(({ what }) => what)).toEqual(names);
+    for (const { ours, against } of rows) expect(Math.min(ours.median, against.median)).toBeGreaterThan(0);
+  },
+);
 
 test("the growth of commands is measured and fitted", SWEEP, async () => {
   const { sizes, rows } = JSON.parse(run("run.js", "--quick", "--json", "--growth")) as {
@@ -58,27 +51,23 @@ test("the growth of commands is measured and fitted", SWEEP, async () => {
     expect.arrayContaining(["get_state", "append", "get_tree, limit 100", "fork", "switch_session"]),
   );
   for (const { milliseconds } of rows) expect(milliseconds).toHaveLength(sizes.length);
-  const { exponent } = (await import("../bench/growth.js" as string)) as {
-    exponent(sizes: number[], times: number[]): number;
-  };
-  expect(exponent([10, 100, 1000], [2, 20, 200])).toBeCloseTo(1);
-  expect(exponent([10, 100, 1000], [3, 300, 30_000])).toBeCloseTo(2);
-  expect(exponent([10, 100, 1000], [3, 3, 3])).toBeCloseTo(0);
+  const { exponent } = await import("../bench/growth.js" as string);
+  for (const [n, times] of [
+    [3, 3, 3],
+    [2, 20, 200],
+    [3, 300, 30_000],
+  ].entries())
+    expect(exponent([10, 100, 1000], times)).toBeCloseTo(n);
 });
 
 test("what is large, what is many and what is cold is measured", SWEEP, () => {
   const small = ["--gigabytes", "0.002", "--line", "0.002", "--open", "2", "--entries", "100", "--rounds", "1"];
   const text = run("scale.js", "--parts", "session,line,open,cold", ...small, "--home", home);
   const rows = text.split("\n").filter((line) => line.startsWith("| "));
-  for (const what of [
-    "a session of 0.00",
-    "- its first context",
-    "a line of 0.00",
-    "- sent whole",
-    "2 sessions of",
-    "spawn to",
-  ])
-    expect(rows.some((row) => row.startsWith(`| ${what}`))).toBe(true);
+  const wanted = "a session of 0.00, - its first context, a line of 0.00, - sent whole, 2 sessions of, spawn to".split(
+    ", ",
+  );
+  for (const what of wanted) expect(rows.some((row) => row.startsWith(`| ${what}`))).toBe(true);
   for (const row of rows.slice(1)) expect(row.split("|")[2]).toMatch(/^ \d+(\.\d+)? (ms|MB|k\/s) *$/);
 });
 
@@ -135,10 +124,7 @@ test("saved results are written into both documents, and into none when a row is
   writeFileSync(readme, readmeText);
   const ours = { median: 12.34, low: 1, high: 20, runs: 3 };
   const results = {
-    node: "v24.1.0",
-    processors: 2,
-    load: 0.5,
-    runs: 3,
+    ...{ node: "v24.1.0", processors: 2, load: 0.5, runs: 3 },
     rows: ["more", ...README_ROWS].map((what, n) => ({
       what,
       unit: "ms",
@@ -187,13 +173,5 @@ test("sessions for it are the same bytes everywhere", SWEEP, () => {
     const entries = readFileSync(file, "utf8").replace(/^.*\n/, "");
     return createHash("sha256").update(entries).digest("hex").slice(0, 16);
   });
-  expect(hashes).toMatchInlineSnapshot(`
-    [
-      "2e636d1f8e26da80",
-      "6772f214864bd216",
-      "28955cfa64fcb7f7",
-      "a9984a23432c4a5c",
-      "6d67d5bdd18fdb29",
-    ]
-  `);
+  expect(hashes.join(" ")).toBe("2e636d1f8e26da80 6772f214864bd216 28955cfa64fcb7f7 a9984a23432c4a5c 6d67d5bdd18fdb29");
 });

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { KEPT_CODE, PROGRAM } from "./support/build.ts";
 import { findProgram, need, needProgram, needs } from "./support/needs.ts";
-import { type Place, programEnvironment, temporaryPlace } from "./support/server.ts";
+import { type Json, type Place, programEnvironment, temporaryPlace } from "./support/server.ts";
 import { SWEEP, SYSTEM } from "./support/tiers.ts";
 
 const CLIENTS = fileURLToPath(new URL("../examples/clients", import.meta.url));
@@ -89,32 +89,20 @@ function commandOf(name: ClientName): string {
   return compiled.get(name) as string;
 }
 
-interface Ending {
-  readonly stdout: string;
-  readonly stderr: string;
-  readonly status: number | string;
-  /** Files and folders that are left where temporary ones are made. */
-  readonly left: readonly string[];
-}
-
-/** Runs a command in a client's folder to its end, with `program` as the server. */
-async function run(
+/** Runs a command in a client's folder to its end, with `program` as the server; also what is left of temporary files. */
+async function runClient(
   name: ClientName,
   command: string,
   program: string,
   input = "",
   place: Place = temporaryPlace(),
-): Promise<Ending> {
+) {
   const temporary = join(place.home, "temporary");
   mkdirSync(temporary);
-  const child = spawn("sh", ["-c", `exec ${command}`], {
-    cwd: join(CLIENTS, name),
-    env: { ...programEnvironment(place), TMPDIR: temporary, PI_SESSION_SERVER: program, PYTHONDONTWRITEBYTECODE: "1" },
-    stdio: ["pipe", "pipe", "pipe"],
-  });
-  onTestFinished(() => {
-    child.kill("SIGKILL");
-  });
+  const own = { TMPDIR: temporary, PI_SESSION_SERVER: program, PYTHONDONTWRITEBYTECODE: "1" };
+  const env = { ...programEnvironment(place), ...own };
+  const child = spawn("sh", ["-c", `exec ${command}`], { cwd: join(CLIENTS, name), env, stdio: "pipe" });
+  onTestFinished(() => void child.kill("SIGKILL"));
   let stdout = "";
   let stderr = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
@@ -161,29 +149,26 @@ test("the README has a row for each client, and the lines", () => {
 describe.each(Object.keys(RUNTIMES) as ClientName[])("%s", (name) => {
   const options = { ...(name === "python" ? SYSTEM : SWEEP), ...needs(RUNTIMES[name]) };
 
-  test(`the client in ${name} prints the lines of the README`, options, async () => {
-    const { stdout, stderr, status, left } = await run(name, commandOf(name), PROGRAM);
-    expect(stdout).toBe(LINES);
+  const absent = "/no/such/server";
+  test.each<[string, (place: Place) => string, object]>([
+    ["prints the lines of the README", () => PROGRAM, { stdout: LINES, stderr: /^$/, status: 0 }],
+    [
+      "says that the server died, and ends",
+      (place) => program(place, DYING),
+      { stdout: LINES_BEFORE, stderr: /the server (ended|is gone)/i, status: 1 },
+    ],
+    ["says that there is no server, and ends", () => absent, { stdout: "", stderr: /cannot be started/, status: 1 }],
+  ])(`the client in ${name} %s`, options, async (_what, server, expected) => {
+    const place = temporaryPlace();
+    const run = await runClient(name, commandOf(name), server(place), "", place);
     // Emacs tells of every end of a process.
-    expect(stderr.replace(/^\s*\[jsonrpc\] Server exited with status 0\s*$/, "")).toBe("");
-    expect([status, left]).toEqual([0, []]);
-  });
-
-  test(`the client in ${name} says that the server died, and ends`, options, async () => {
-    const place = temporaryPlace();
-    const { stdout, stderr, status, left } = await run(name, commandOf(name), program(place, DYING), "", place);
-    expect(stdout).toBe(LINES_BEFORE);
-    expect(stderr).toMatch(/the server (ended|is gone)/i);
-    expect([status, left]).toEqual([1, []]);
-  });
-
-  test(`the client in ${name} says that there is no server, and ends`, options, async () => {
-    const place = temporaryPlace();
-    const absent = join(place.home, "absent");
-    const { stdout, stderr, status, left } = await run(name, commandOf(name), absent, "", place);
-    expect([stdout, status, left]).toEqual(["", 1, []]);
-    expect(stderr).toMatch(/cannot be started/);
-    expect(stderr).toContain(absent);
+    const stderr = run.stderr.replace(/^\s*\[jsonrpc\] Server exited with status 0\s*$/, "");
+    expect({ ...run, stderr }).toEqual({
+      ...expected,
+      left: [],
+      stderr: expect.stringMatching((expected as Json).stderr),
+    });
+    if (server(place) === absent) expect(stderr).toContain(absent);
   });
 });
 
@@ -192,13 +177,16 @@ describe("the module for python", () => {
 
   /** Runs a script that uses the module. What it prints is expected to be the value that it ends with, as JSON. */
   async function python(script: string, server = PROGRAM, place = temporaryPlace()): Promise<unknown> {
-    const { stdout, stderr, status } = await run("python", "python3 -X dev -", server, script, place);
+    const { stdout, stderr, status } = await runClient("python", "python3 -X dev -", server, script, place);
     expect([stderr, status]).toEqual(["", 0]);
     return JSON.parse(stdout);
   }
 
-  test("can be called from many threads (python)", options, async () => {
-    const outcome = await python(`
+  test(
+    "can be called from many threads, and has the text of every message, also after a compaction (python)",
+    options,
+    async () => {
+      const outcome = await python(`
 import json, threading
 from pi_sessions import SessionServer, text_of, user
 events = []
@@ -211,24 +199,17 @@ with SessionServer(["--no-session"], on_event=lambda event: events.append(event.
     threads = [threading.Thread(target=talk, args=(name,)) for name in range(4)]
     for thread in threads: thread.start()
     for thread in threads: thread.join()
-    texts = [text_of(message) for message in server.call("get_messages")["messages"]]
-print(json.dumps([len(texts), len(set(texts)), all(text.endswith(tail) for text in texts), len(events)]))
+    said = lambda: [text_of(message) for message in server.call("get_messages")["messages"]]
+    texts = said()
+    outcome = [len(texts), len(set(texts)), all(text.endswith(tail) for text in texts), len(events)]
+    (last,) = server.call("append", entries=[user("b")])["entryIds"]
+    server.call("compact_append", summary="what was said", firstKeptEntryId=last, tokensBefore=1)
+    outcome += said()
+print(json.dumps([*outcome, events[-1]]))
 `);
-    expect(outcome).toEqual([20, 20, true, 22]);
-  });
-
-  test("has the text of every message of a context, also after a compaction (python)", options, async () => {
-    const outcome = await python(`
-import json
-from pi_sessions import SessionServer, text_of, user
-with SessionServer(["--no-session"]) as server:
-    first, second = server.call("append", entries=[user("a"), user("b")])["entryIds"]
-    server.call("compact_append", summary="what was said", firstKeptEntryId=second, tokensBefore=1)
-    texts = [text_of(message) for message in server.call("get_messages")["messages"]]
-print(json.dumps(texts))
-`);
-    expect(outcome).toEqual(["what was said", "b"]);
-  });
+      expect(outcome).toEqual([20, 20, true, 21, "what was said", "b", "session_shutdown"]);
+    },
+  );
 
   test("has hooks that refuse, read meanwhile, and fail (python)", options, async () => {
     const outcomes = await python(`

@@ -15,15 +15,8 @@ const LIBRARY = fileURLToPath(new URL("../dist/lib/index.js", import.meta.url));
 function run(script: string, home: string, handles = 20_000): unknown {
   const text = `import * as library from ${JSON.stringify(LIBRARY)};\n${script}`;
   const options = { env: { HOME: home }, encoding: "utf8" } as const;
-  const limited = [
-    "-c",
-    `ulimit -n ${handles} && exec "$@"`,
-    "sh",
-    process.execPath,
-    "--input-type=module",
-    "-e",
-    text,
-  ];
+  const node = [process.execPath, "--input-type=module", "-e", text];
+  const limited = ["-c", `ulimit -n ${handles} && exec "$@"`, "sh", ...node];
   return JSON.parse(execFileSync("sh", limited, options));
 }
 

@@ -19,13 +19,9 @@ const TRANSCRIPTS = [readme, protocol].flatMap((text) =>
 );
 
 test("there are transcripts in the README and in protocol.md, in both dialects", () => {
-  expect(TRANSCRIPTS.map(([command]) => command)).toEqual([
-    "--no-session",
-    "--no-session",
-    "--mode rpc --no-session",
-    "--mode rpc --no-session",
-    "--no-session --events none",
-  ]);
+  const [ours, pis] = ["--no-session", "--mode rpc --no-session"];
+  const commands = [ours, ours, pis, pis, "--no-session --events none"];
+  expect(TRANSCRIPTS.map(([command]) => command)).toEqual(commands);
 });
 
 test.each(TRANSCRIPTS)("the transcript of %s is what the built server answers", SYSTEM, async (command, transcript) => {
@@ -48,16 +44,14 @@ test("every option stands in the README, and no other", () => {
   expect(options(` ${table}`)).toEqual(options(` ${listed?.join("\n")} `));
 });
 
-test("no section and no row of a table is there twice", () => {
-  const headings = readme.match(/^## .*$/gm) ?? [];
-  expect(headings.length).toBeGreaterThan(5);
-  expect(new Set(headings).size).toBe(headings.length);
-  const heads = readme.match(/^\|.*$(?=\n\| -)/gm) ?? [];
-  expect(heads.length).toBeGreaterThan(5);
-  expect(new Set(heads).size).toBe(heads.length);
-  const rows: string[] = readme.match(/^\| `.*$/gm) ?? [];
-  expect(rows.length).toBeGreaterThan(30);
-  expect(rows.filter((row, n) => rows.indexOf(row) !== n)).toEqual([]);
+test.each([
+  ["section", /^## .*$/gm, 5],
+  ["table", /^\|.*$(?=\n\| -)/gm, 5],
+  ["row of a table", /^\| `.*$/gm, 30],
+])("no %s is there twice", (_what, pattern, least) => {
+  const found: string[] = readme.match(pattern) ?? [];
+  expect(found.length).toBeGreaterThan(least);
+  expect(found.filter((one, n) => found.indexOf(one) !== n)).toEqual([]);
 });
 
 test("a table begins with its head, and every row has as many cells", () => {
@@ -102,36 +96,28 @@ test("every file that ARCHITECTURE.md names is there", () => {
   expect(named.filter((name) => !isThere(name))).toEqual([]);
 });
 
+const NAME = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=")[0-9a-f]{8}(?=")/g;
+const TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g;
+
+const timeless = (text: string): string => text.replaceAll(TIME, "<time>");
+const namesIn = (text: string): string[] => text.match(NAME) ?? [];
+const renamed = (text: string, names: ReadonlyMap<string, string>): string =>
+  text.replace(NAME, (name) => names.get(name) ?? name);
+
 /** Ids and times differ from run to run; each that the README shows stands for one that the server gave. */
 class Names {
   private readonly given = new Map<string, string>();
 
   /** The server's message in the README's names, which are learned by the place where they stand. */
   met(text: string, shown: string): string {
-    const [theirs, ours] = [namesIn(shown), namesIn(text)];
-    for (const [i, name] of theirs.entries())
+    const ours = namesIn(text);
+    for (const [i, name] of namesIn(shown).entries())
       if (ours[i] !== undefined && !this.given.has(name)) this.given.set(name, ours[i]);
-    const back = new Map([...this.given].map(([name, given]) => [given, name]));
-    return replaceNames(text, back);
+    return renamed(text, new Map([...this.given].map(([name, given]) => [given, name])));
   }
 
   /** The README's message in the server's names. */
   ours(shown: string): string {
-    return replaceNames(shown, this.given);
+    return renamed(shown, this.given);
   }
-}
-
-const NAME = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=")[0-9a-f]{8}(?=")/g;
-function timeless(text: string): string {
-  return text.replaceAll(TIME, "<time>");
-}
-
-const TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g;
-
-function namesIn(text: string): string[] {
-  return text.match(NAME) ?? [];
-}
-
-function replaceNames(text: string, names: ReadonlyMap<string, string>): string {
-  return text.replace(NAME, (name) => names.get(name) ?? name);
 }

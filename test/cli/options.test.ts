@@ -1,152 +1,132 @@
-/** The command line: what it sets, what it accepts for the sake of Pi's clients, what it refuses. */
+/** The command line: what it sets, what it accepts for the sake of Pi's clients, what it refuses, and what the help says. */
 
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { helpText, helpWidth, verbsHelp } from "../../src/cli/help.ts";
+import { helpOf, helpText, helpWidth, verbsHelp } from "../../src/cli/help.ts";
 import { nearestOf } from "../../src/cli/nearest.ts";
 import { CWD_FLAG, parseArguments, parseCommandLine, UsageError } from "../../src/cli/options.ts";
-import { groups, verbs } from "../../src/cli/table.ts";
+import { groups, verbNamed, verbs } from "../../src/cli/table.ts";
+import { COMMON_FLAGS, type Verb } from "../../src/cli/verb.ts";
 
-test("nothing given means a new session on disk, durable, everything detected, all events", () => {
-  expect(parseArguments([])).toMatchObject({
-    action: "serve",
-    continueLatest: false,
-    inMemory: false,
-    store: "jsonl",
-    durability: "sync",
-    framing: "auto",
-    dialect: "auto",
-    events: "all",
-    readOnly: false,
-    maxMessageBytes: 64 << 20,
-    asPi: false,
-  });
-  expect(parseArguments([]).session).toBeUndefined();
-});
+const AS_PI = { asPi: true, framing: "lines", dialect: "pi", events: [] };
 
-test.each<[string[], object]>([
-  [["--session", "a.jsonl"], { session: "a.jsonl" }],
-  [["--session=a=b.jsonl"], { session: "a=b.jsonl" }],
-  [["--session", "--odd"], { session: "--odd" }],
-  [["-c"], { continueLatest: true }],
-  [["--continue"], { continueLatest: true }],
-  [["--fork", "x"], { fork: "x" }],
-  [["-n", "name", "--session-id", "id"], { name: "name", sessionId: "id" }],
-  [["--no-session"], { inMemory: true }],
-  [["--durability=os"], { durability: "os" }],
-  [["--framing", "headers", "--dialect", "jsonrpc"], { framing: "headers", dialect: "jsonrpc" }],
-  [["--events", "none"], { events: [] }],
-  [["--events="], { events: [] }],
-  [["--events", "session_start, session_tree"], { events: ["session_start", "session_tree"] }],
-  [["--max-message-bytes", "1000"], { maxMessageBytes: 1000 }],
-  [["--provider", "p", "--model", "m", "--thinking", "high"], { provider: "p", model: "m", thinking: "high" }],
-  [["--stdio"], { action: "serve" }],
-  [["--version"], { action: "version" }],
-  [["--help", "--version"], { action: "help" }],
-  [["--agent", "pi", "--version"], { action: "version" }],
-])("%j", (args, settings) => {
-  expect(parseArguments(args)).toMatchObject(settings);
-});
-
-describe("--mode rpc", () => {
-  test.each([[["--mode", "rpc"]], [["--mode=rpc"]]])("is Pi's dialect in lines without events: %j", (args) => {
-    expect(parseArguments(args)).toMatchObject({ asPi: true, framing: "lines", dialect: "pi", events: [] });
-    expect(parseArguments([...args, "--events", "all"]).events).toBe("all");
-  });
-
-  test("is no value of another option", () => {
-    expect(parseArguments(["--name", "--mode=rpc"])).toMatchObject({ asPi: false, name: "--mode=rpc" });
-  });
-
-  test("ignores what it does not know", () => {
-    expect(parseArguments(["--no-such", "--mode", "rpc", "-x", "--session", "a"])).toMatchObject({ session: "a" });
-  });
-});
-
-test("--mode rpc takes what Pi takes: options that say two things, or half of one", () => {
-  const args = ["--session", "a", "--continue", "--provider", "p"];
-  expect(parseArguments(["--mode", "rpc", ...args])).toMatchObject({ session: "a", provider: "p" });
-});
+test.each<[typed: string, settings: object]>([
+  [
+    "",
+    {
+      ...{ action: "serve", session: undefined, continueLatest: false, inMemory: false, store: "jsonl", asPi: false },
+      ...{ durability: "sync", framing: "auto", dialect: "auto", events: "all", readOnly: false },
+      maxMessageBytes: 64 << 20,
+    },
+  ],
+  ["--session a.jsonl", { session: "a.jsonl" }],
+  ["--session=a=b.jsonl", { session: "a=b.jsonl" }],
+  ["--session --odd", { session: "--odd" }],
+  ["-c", { continueLatest: true }],
+  ["--continue", { continueLatest: true }],
+  ["--continue=top", { continueLatest: "top" }],
+  ["--fork x", { fork: "x" }],
+  ["-n name --session-id id", { name: "name", sessionId: "id" }],
+  ["--no-session", { inMemory: true }],
+  ["--durability=os", { durability: "os" }],
+  ["--framing headers --dialect jsonrpc", { framing: "headers", dialect: "jsonrpc" }],
+  ["--events none", { events: [] }],
+  ["--events=", { events: [] }],
+  ["--events=session_start,\tsession_tree", { events: ["session_start", "session_tree"] }],
+  ["--max-message-bytes 1000", { maxMessageBytes: 1000 }],
+  ["--provider p --model m --thinking high", { provider: "p", model: "m", thinking: "high" }],
+  ["--stdio", { action: "serve" }],
+  ["--version", { action: "version" }],
+  ["--help --version", { action: "help" }],
+  ["--agent pi --version", { action: "version" }],
+  ["--mode rpc", AS_PI],
+  ["--mode=rpc", AS_PI],
+  ["--mode rpc --events all", { events: "all" }],
+  ["--name --mode=rpc", { asPi: false, name: "--mode=rpc" }],
+  // Pi takes what it does not know, and options that say two things, or half of one.
+  ["--no-such --mode rpc -x --session a", { session: "a" }],
+  ["--mode rpc --session a --continue --provider p", { session: "a", provider: "p" }],
+  // Pi's options that mean nothing are accepted, with their values.
+  [
+    "--offline --no-themes -ne -ns -np -nc --approve --no-approve --system-prompt --session --api-key k --name n",
+    { name: "n" },
+  ],
+  ["--system-prompt --session", { session: undefined }],
+  ["--agent a --agent-protocol acp --store v2", { agent: { words: ["a"], protocol: "acp", within: 30_000 } }],
+  ["--agent a --dialect acp", { agent: { words: ["a"], protocol: "pi", within: 30_000 } }],
+  ["--agent a --agent-protocol acp --dialect acp", { dialect: "acp" }],
+])("%s", (typed, settings) => expect(parseArguments(typed.split(" ").filter(Boolean))).toMatchObject(settings));
 
 test("the command of an agent is cut into words as a shell would cut it", () => {
   const { agent } = parseArguments(["--mode", "rpc", "--agent", "pi '--mode' rpc \"a b\" c\\ d"]);
   expect(agent).toEqual({ words: ["pi", "--mode", "rpc", "a b", "c d"], protocol: "pi", within: 30_000 });
-  expect(parseArguments(["--agent", "a", "--agent-protocol", "acp", "--store", "v2"]).agent?.protocol).toBe("acp");
-  expect(parseArguments(["--agent", "a", "--dialect", "acp"]).agent?.protocol).toBe("pi");
-  expect(parseArguments(["--agent", "a", "--agent-protocol", "acp", "--dialect", "acp"]).dialect).toBe("acp");
-});
-
-test("Pi's options that mean nothing are accepted, with their values", () => {
-  const args = ["--offline", "--no-themes", "-ne", "-ns", "-np", "-nc", "--approve", "--no-approve"];
-  expect(parseArguments([...args, "--system-prompt", "--session", "--api-key", "k", "--name", "n"])).toMatchObject({
-    name: "n",
-  });
-  expect(parseArguments(["--system-prompt", "--session"]).session).toBeUndefined();
 });
 
 test.each([
-  [["--no-such"], "--no-such"],
-  [["file.jsonl"], "file.jsonl"],
-  [["-hv"], "-hv"],
-  [["-nfoo"], "-nfoo"],
-  [["--", "-c"], "--"],
-  [["--session"], "--session"],
-  [["--framing", "words"], "words"],
-  [["--dialect", "xml"], "xml"],
-  [["--durability", "maybe"], "maybe"],
-  [["--store", "paper"], "paper"],
-  [["--events", "session_append,foo"], "foo"],
-  [["--events", "foo"], "session_tree"],
-  [["--events", "all,session_tree"], "session_tree"],
-  [["--mode", "rpc", "--events", "foo"], "foo"],
-  [["--session", "x", "--continue"], "--continue"],
-  [["--session", "x", "--fork", "y"], "--fork"],
-  [["-c", "--fork", "y"], "--fork"],
-  [["--provider", "p"], "--model"],
-  [["--model", "m"], "--provider"],
-  [["/tmp/x.jsonl"], "--session /tmp/x.jsonl; to read it: show /tmp/x.jsonl"],
-  [["x.v2"], "--session x.v2"],
-  [["--mode", "json"], "json"],
-  [["--max-message-bytes", "0"], "--max-message-bytes"],
-  [["--max-message-bytes", "1e3"], "--max-message-bytes"],
-  [["--max-message-bytes", "-5"], "--max-message-bytes"],
-  [["--agent", "pi"], "--mode rpc"],
-  [["--mode", "rpc", "--agent", "  "], "pi --mode rpc"],
-  [["--mode", "rpc", "--agent", "pi 'x"], "without another"],
-  [["--mode", "rpc", "--agent", "pi", "--no-session"], "--no-session"],
-  [["--mode", "rpc", "--agent", "pi", "--store", "v2"], "--store v2"],
-  [["--mode", "rpc", "--agent", "pi", "--read-only"], "--read-only"],
-  [["--mode", "rpc", "--agent-timeout", "5"], "without --agent"],
-  [["--agent", "a", "--agent-protocol", "mcp"], "mcp"],
-  [["--agent", "a", "--dialect", "jsonrpc"], "--dialect acp for editors"],
-  [["--agent", "a", "--dialect", "acp", "--store", "v2"], "--store v2"],
-  [["--agent", "a", "--agent-protocol", "acp", "--mode", "rpc"], "--mode"],
-  [["--agent", "a", "--agent-protocol", "acp", "--name", "x"], "--name"],
-])("a wrong command line is told with what is wrong: %j", (args, named) => {
-  expect(() => parseArguments(args)).toThrow(UsageError);
-  expect(() => parseArguments(args)).toThrow(named);
+  ["--no-such", "--no-such"],
+  ["file.jsonl", "file.jsonl"],
+  ["-hv", "-hv"],
+  ["-nfoo", "-nfoo"],
+  ["-- -c", "--"],
+  ["--session", "--session"],
+  ["--framing words", "words"],
+  ["--dialect xml", "xml"],
+  ["--durability maybe", "maybe"],
+  ["--store paper", "paper"],
+  ["--continue=bottom", "top"],
+  ["--events session_append,foo", "foo"],
+  ["--events foo", "session_tree"],
+  ["--events all,session_tree", "session_tree"],
+  ["--mode rpc --events foo", "foo"],
+  ["--session x --continue", "--continue"],
+  ["--session x --fork y", "--fork"],
+  ["-c --fork y", "--fork"],
+  ["--provider p", "--model"],
+  ["--model m", "--provider"],
+  ["/tmp/x.jsonl", "--session /tmp/x.jsonl; to read it: show /tmp/x.jsonl"],
+  ["x.v2", "--session x.v2"],
+  ["--mode json", "json"],
+  ["--max-message-bytes 0", "--max-message-bytes"],
+  ["--max-message-bytes 1e3", "--max-message-bytes"],
+  ["--max-message-bytes -5", "--max-message-bytes"],
+  ["--agent pi", "--mode rpc"],
+  ["--mode rpc --agent=\t", "pi --mode rpc"],
+  ["--mode rpc --agent=pi\t'x", "without another"],
+  ["--mode rpc --agent pi --no-session", "--no-session"],
+  ["--mode rpc --agent pi --store v2", "--store v2"],
+  ["--mode rpc --agent pi --read-only", "--read-only"],
+  ["--mode rpc --agent-timeout 5", "without --agent"],
+  ["--agent a --agent-protocol mcp", "mcp"],
+  ["--agent a --dialect jsonrpc", "--dialect acp for editors"],
+  ["--agent a --dialect acp --store v2", "--store v2"],
+  ["--agent a --agent-protocol acp --mode rpc", "--mode"],
+  ["--agent a --agent-protocol acp --name x", "--name"],
+  ["--sesion", "Did you mean --session?"],
+])("a wrong command line is told with what is wrong: %s", (typed, named) => {
+  const parse = () => parseArguments(typed.split(" "));
+  expect(parse).toThrow(UsageError);
+  expect(parse).toThrow(named);
+  expect(parse).toThrow(/^\S.*\.$/);
 });
 
-describe("an option that may stand alone", () => {
-  const own = { verb: "list", flags: { "--cwd": CWD_FLAG, "--query": { value: "words", meaning: "x" } } };
-  const parsed = (...args: string[]) => parseCommandLine(args, own);
+const OWN = { verb: "list", flags: { "--cwd": CWD_FLAG, "--query": { value: "words", meaning: "x" } } };
 
-  test.each<[string[], string, string[]]>([
-    [["--cwd"], ".", []],
-    [["--cwd", "--read-only"], ".", []],
-    [["word", "--cwd"], ".", ["word"]],
-    [["--cwd", "dir", "word"], "dir", ["word"]],
-    [["--cwd=dir", "word"], "dir", ["word"]],
-    [["--cwd=", "word"], "", ["word"]],
-    [["--cwd", "--", "word"], ".", ["word"]],
-    [["--cwd=-odd"], "-odd", []],
-  ])("%j", (args, value, operands) => {
-    expect([parsed(...args).flags.get("--cwd"), parsed(...args).operands]).toEqual([value, operands]);
-  });
-
-  test("is no option where it is the value of another, or behind the end of options", () => {
-    expect(parsed("--query", "--cwd").flags.get("--query")).toBe("--cwd");
-    expect(parsed("--", "--cwd").operands).toEqual(["--cwd"]);
-  });
+test.each<[typed: string, value: string | undefined, operands: string[]]>([
+  ["--cwd", ".", []],
+  ["--cwd --read-only", ".", []],
+  ["word --cwd", ".", ["word"]],
+  ["--cwd dir word", "dir", ["word"]],
+  ["--cwd=dir word", "dir", ["word"]],
+  ["--cwd= word", "", ["word"]],
+  ["--cwd -- word", ".", ["word"]],
+  ["--cwd=-odd", "-odd", []],
+  ["-- --cwd", undefined, ["--cwd"]],
+  ["--query --cwd", undefined, []],
+])("an option that may stand alone: %s", (typed, value, operands) => {
+  const parsed = parseCommandLine(typed.split(" "), OWN);
+  expect([parsed.flags.get("--cwd"), parsed.operands]).toEqual([value, operands]);
 });
 
 describe("what is mistyped", () => {
@@ -166,41 +146,59 @@ describe("what is mistyped", () => {
     expect(nearestOf(typed, known)).toBe(meant);
   });
 
-  test("is answered with the nearest, of the verb first, and where to read more", () => {
-    const own = { verb: "delete", flags: { "--permanent": { meaning: "x" } } };
-    expect(() => parseCommandLine(["--permanant"], own)).toThrow(
+  test.each([
+    [
+      "delete --permanant",
+      { "--permanent": { meaning: "x" } },
       "Unknown option --permanant. Did you mean --permanent? delete --help lists its options.",
-    );
-    expect(() => parseArguments(["--sesion"])).toThrow("Did you mean --session?");
-    expect(() =>
-      parseCommandLine(["--role"], { verb: "v", flags: { "--role": { value: "a|b", meaning: "" } } }),
-    ).toThrow("--role takes a, b. v --help");
+    ],
+    ["v --role", { "--role": { value: "a|b", meaning: "" } }, "--role takes a, b. v --help"],
+  ])("%s is answered with the nearest of the verb first, and where to read more", (typed, flags, sentence) => {
+    const [verb, ...args] = typed.split(" ");
+    expect(() => parseCommandLine(args, { verb, flags })).toThrow(sentence);
   });
 });
 
-test.each([20, 40, 60, 80, 3840])("the help fits %i columns", (width) => {
-  // A word is not broken.
-  const most = Math.max(34, Math.min(width, 80));
-  for (const text of [helpText(groups, helpWidth(width)), verbsHelp(groups, helpWidth(width))])
-    for (const line of text.split("\n")) expect(line.length, line).toBeLessThanOrEqual(most);
-});
+describe("the help", () => {
+  test.each([20, 40, 60, 80, 3840])("fits %i columns", (width) => {
+    // A word is not broken.
+    const most = Math.max(34, Math.min(width, 80));
+    for (const text of [helpText(groups, helpWidth(width)), verbsHelp(groups, helpWidth(width))])
+      for (const line of text.split("\n")) expect(line.length, line).toBeLessThanOrEqual(most);
+    for (const line of helpText().split("\n")) expect(line.length).toBeLessThanOrEqual(120);
+  });
 
-test("the help has every verb under one heading, with the other words for it", () => {
-  const text = verbsHelp(groups);
-  for (const { name } of verbs)
-    expect(text.split("\n").filter((line) => line.startsWith(`  ${name} `))).toHaveLength(1);
-  expect(text).toContain("(also ls)");
-  expect(new Set(groups.map(({ title }) => title)).size).toBe(groups.length);
-});
+  test("has every verb under one heading, with the other words for it, and every option that is acted on", () => {
+    const lines = verbsHelp(groups).split("\n");
+    for (const { name } of verbs) expect(lines.filter((line) => line.startsWith(`  ${name} `))).toHaveLength(1);
+    expect(lines.join("\n")).toContain("(also ls)");
+    expect(new Set(groups.map(({ title }) => title)).size).toBe(groups.length);
+    for (const option of ["--session", "--continue, -c", "--events", "--mode", "--read-only", "--version, -v"])
+      expect(helpText()).toContain(option);
+  });
 
-test("the help names every option that is acted on", () => {
-  const text = helpText();
-  for (const option of ["--session", "--continue, -c", "--events", "--mode", "--read-only", "--version, -v"])
-    expect(text).toContain(option);
-  for (const line of text.split("\n")) expect(line.length).toBeLessThanOrEqual(120);
-});
+  test.each([80, 40])("has examples that stay indented where they are wrapped, at %i columns", (columns) => {
+    const lines = helpOf(verbNamed("compare") as Verb, columns).split("\n");
+    const from = lines.findIndex((line) => line.startsWith("  compare <session>"));
+    for (const line of lines.slice(from, lines.indexOf("", from))) expect(line).toMatch(/^ {2}/);
+    for (const line of lines) expect(line.length).toBeLessThanOrEqual(columns);
+  });
 
-test("--continue takes top, and no other value", () => {
-  expect(parseArguments(["--continue=top"]).continueLatest).toBe("top");
-  expect(() => parseArguments(["--continue=bottom"])).toThrow("top");
+  test("and each sentence of ours give a verb no flag that it does not have", () => {
+    const src = fileURLToPath(new URL("../../src", import.meta.url));
+    const known = new Map(verbs.map(({ name, flags = {} }: Verb) => [name, { ...flags, ...COMMON_FLAGS }]));
+    const names = [...known.keys()].join("|");
+    const named = new RegExp(`\\b(${names})((?: (?:<\\w+>|\\$\\{\\w+\\}))* (--[a-z][a-z-]+))`, "g");
+    const files = readdirSync(src, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"));
+    const found = files.flatMap((name) => {
+      // No flag stands in another line than its verb.
+      const lines = readFileSync(join(src, name), "utf8").split("\n");
+      const text = lines.filter((line) => line.includes(" --")).join("\n");
+      return [...text.matchAll(named)].map(([said, verb, , flag]) => ({ name, said, verb, flag }));
+    });
+    expect(found.length).toBeGreaterThan(5);
+    // The verb fleet has a command of the name of a verb.
+    const judged = found.filter(({ name }) => name !== "cli/verbs/fleet.ts");
+    expect(judged.filter(({ verb, flag }) => !(flag in (known.get(verb) as object)))).toEqual([]);
+  });
 });

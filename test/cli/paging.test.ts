@@ -7,96 +7,77 @@ import { printPaged } from "../../src/cli/paging.ts";
 import { startPager } from "../../src/cli/terminal/pager.ts";
 import { sessionFile } from "../support/cases.ts";
 import { chain } from "../support/lines.ts";
-import { temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { type Place, temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 import { type RunOptions, runHere } from "../support/verbs.ts";
 
 /** A terminal whose pager writes down what it is shown, and is left after so many pieces. */
-function terminalWith(rows: number, leftAfter = Number.POSITIVE_INFINITY) {
+function terminalWith(leftAfter = Number.POSITIVE_INFINITY, rows = 24) {
   const shown: string[] = [];
   let pagers = 0;
-  const terminal: RunOptions["terminal"] = {
-    columns: 80,
-    rows,
-    startPager() {
-      pagers++;
-      return { write: async (text) => shown.push(text) < leftAfter, end: async () => {} };
-    },
+  const startPager = () => {
+    pagers++;
+    return { write: async (text: string) => shown.push(text) < leftAfter, end: async () => {} };
   };
-  return { terminal, shown, pagers: () => pagers };
+  return { terminal: { columns: 80, rows, startPager }, shown, pagers: () => pagers };
 }
 
 describe("the pager", () => {
-  test("is for more lines than the terminal has, and shows all of them", async () => {
+  function ready(): Place {
     const place = temporaryPlace();
-    const file = sessionFile(place, chain(100), "s.jsonl");
-    const plain = await runHere(place, ["tree", file], { variables: { NO_COLOR: "1" } });
-    const long = terminalWith(24);
-    const { stdout } = await runHere(place, ["tree", file], { terminal: long.terminal, variables: { NO_COLOR: "1" } });
-    expect([stdout, long.pagers(), long.shown.join("")]).toEqual(["", 1, plain.stdout]);
-    const short = terminalWith(110);
-    await runHere(place, ["tree", file], { terminal: short.terminal });
-    expect(short.pagers()).toBe(0);
+    sessionFile(place, chain(100), "s.jsonl");
+    return place;
+  }
+
+  test("is for more lines than the terminal has, and shows all of them, of the help as well", async () => {
+    const place = ready();
+    const variables = { NO_COLOR: "1" };
+    const plain = await runHere(place, ["tree", "s.jsonl"], { variables });
+    const { terminal, pagers, shown } = terminalWith();
+    const { stdout } = await runHere(place, ["tree", "s.jsonl"], { terminal, variables });
+    expect([stdout, pagers(), shown.join("")]).toEqual(["", 1, plain.stdout]);
+    const help = terminalWith();
+    await runHere(place, ["help"], { terminal: help.terminal });
+    expect([help.pagers(), help.shown.join("")]).toEqual([1, expect.stringContaining("About this program")]);
   });
 
-  test.each([
-    [["--no-pager"], {}],
-    [["--plain"], {}],
-    [["--json"], {}],
-    [[], { TERM: "dumb" }],
-  ])("is not started with %j %j", async (flags, variables) => {
-    const place = temporaryPlace();
-    const file = sessionFile(place, chain(100), "s.jsonl");
-    const { terminal, pagers } = terminalWith(24);
-    const { stdout } = await runHere(place, ["tree", file, ...flags], { terminal, variables });
-    expect(pagers()).toBe(0);
-    expect(stdout.length).toBeGreaterThan(100);
-  });
-
-  test("is not started without a terminal, nor for what fails", async () => {
-    const place = temporaryPlace();
-    const file = sessionFile(place, chain(100), "s.jsonl");
-    const { terminal, pagers } = terminalWith(24);
-    await runHere(place, ["tree", file], { terminal: { ...terminal, columns: undefined } });
-    await runHere(place, ["tree", "nowhere"], { terminal });
-    expect(pagers()).toBe(0);
-  });
-
-  test("shows the help where it is long", async () => {
-    const { terminal, pagers, shown } = terminalWith(24);
-    await runHere(temporaryPlace(), ["help"], { terminal });
-    expect([pagers(), shown.join("")]).toEqual([1, expect.stringContaining("About this program")]);
+  test.each<[what: string, args: string[], options?: RunOptions]>([
+    ["where there is room", ["tree", "s.jsonl"], { terminal: { rows: 110 } }],
+    ["with --no-pager", ["tree", "s.jsonl", "--no-pager"]],
+    ["with --plain", ["tree", "s.jsonl", "--plain"]],
+    ["with --json", ["tree", "s.jsonl", "--json"]],
+    ["on a dumb terminal", ["tree", "s.jsonl"], { variables: { TERM: "dumb" } }],
+    ["without a terminal", ["tree", "s.jsonl"], { terminal: { columns: undefined } }],
+    ["for what fails", ["tree", "nowhere"]],
+  ])("is not started %s", async (_what, args, options = {}) => {
+    const { terminal, pagers } = terminalWith();
+    const run = await runHere(ready(), args, { ...options, terminal: { ...terminal, ...options.terminal } });
+    expect([pagers(), run.stdout.length > 100]).toEqual([0, args[1] !== "nowhere"]);
   });
 
   test("that is left early is given no more", async () => {
     let made = 0;
     function* lines(): Generator<string> {
-      for (;;) {
-        made++;
-        yield "x".repeat(1000);
-      }
+      for (; ; made++) yield "x".repeat(1000);
     }
-    const { shown, terminal } = terminalWith(24, 3);
-    const start = () => terminal?.startPager?.();
-    await printPaged(lines(), { print: async () => true, rows: 24, columns: 80, start });
+    const { shown, terminal } = terminalWith(3);
+    await printPaged(lines(), { print: async () => true, rows: 24, columns: 80, start: terminal.startPager });
     expect(shown).toHaveLength(3);
     expect(made).toBeLessThan(300);
   });
 
   test("counts the rows that a long line takes, and the colours not", async () => {
-    const { shown, terminal } = terminalWith(24);
+    const { shown, terminal } = terminalWith();
     let printed = "";
     const print = async (text: string): Promise<boolean> => {
       printed += text;
       return true;
     };
-    const start = () => terminal?.startPager?.();
-    const coloured = `\u001b[31m${"x".repeat(80)}\u001b[39m`;
-    await printPaged(Array(23).fill(coloured), { print, rows: 24, columns: 80, start });
+    const where = { print, rows: 24, columns: 80, start: terminal.startPager };
+    await printPaged(Array(23).fill(`\u001b[31m${"x".repeat(80)}\u001b[39m`), where);
     expect(shown).toEqual([]);
-    await printPaged(["x".repeat(2000)], { print, rows: 24, columns: 80, start });
-    expect(shown).toHaveLength(1);
-    expect(printed.split("\n")).toHaveLength(24);
+    await printPaged(["x".repeat(2000)], where);
+    expect([shown.length, printed.split("\n").length]).toEqual([1, 24]);
   });
 });
 
@@ -105,43 +86,34 @@ describe("the program of PAGER", SYSTEM, () => {
   async function shownBy(pager: string | undefined, pieces: number, own?: string) {
     const file = join(temporaryFolder(), "shown");
     let printed = "";
-    const started = startPager(
-      { PATH: process.env.PATH, ...(pager === undefined ? {} : { PAGER: pager.replace("FILE", `'${file}'`) }) },
-      async (text) => {
-        printed += text;
-        return true;
-      },
-      own,
-    );
+    const print = async (text: string) => {
+      printed += text;
+      return true;
+    };
+    const PAGER = pager?.replace("FILE", `'${file}'`);
+    const started = startPager({ PATH: process.env.PATH, ...(PAGER === undefined ? {} : { PAGER }) }, print, own);
     let written = 0;
     while (written < pieces && (await started?.write(`${written} ${"x".repeat(60_000)}\n`))) written++;
     await started?.end();
     return { started: started !== undefined, written, printed, read: (): string => readFileSync(file, "utf8") };
   }
 
-  test("gets everything", async () => {
-    const { written, printed, read } = await shownBy("cat >FILE", 20);
-    expect([written, printed]).toEqual([20, ""]);
-    expect(read().split("\n")).toHaveLength(21);
+  test("gets everything, and ends well when it is left early", async () => {
+    const whole = await shownBy("cat >FILE", 20);
+    expect([whole.written, whole.printed, whole.read().split("\n").length]).toEqual([20, "", 21]);
+    const left = await shownBy("head -c 10 >FILE", 200);
+    expect([left.written < 200, left.printed]).toEqual([true, ""]);
   });
 
-  test("ends well when it is left early", async () => {
-    const { written, printed } = await shownBy("head -c 10 >FILE", 200);
-    expect(written).toBeLessThan(200);
-    expect(printed).toBe("");
-  });
-
-  test.each([["no-such-pager-at-all 2>/dev/null"], [undefined]])(
+  test.each(["no-such-pager-at-all 2>/dev/null", undefined])(
     "that cannot be started costs no line: %s",
     async (pager) => {
-      for (const pieces of [1, 20]) {
-        const { printed } = await shownBy(pager, pieces, "no-such-less");
-        expect(printed.split("\n")).toHaveLength(pieces + 1);
-      }
+      for (const pieces of [1, 20])
+        expect((await shownBy(pager, pieces, "no-such-less")).printed.split("\n")).toHaveLength(pieces + 1);
     },
   );
 
-  test.each([[""], ["cat"], [" "]])("is none when it is %j", async (pager) => {
+  test.each(["", "cat", " "])("is none when it is %j", async (pager) => {
     expect((await shownBy(pager, 1)).started).toBe(false);
   });
 });

@@ -16,31 +16,21 @@ import { forSeeds } from "../support/random.ts";
 import { spawnServer, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
+const QUIET = ["--no-session", "--events", "none"];
 const REQUEST = `${JSON.stringify({ jsonrpc: "2.0", id: 1, method: "list_open_sessions", params: {} })}\n`;
 
-/** Runs the program with one input; answers what it wrote. */
-function run(cache: string, input: string): string {
+/** Runs the program with one input and what it kept before; answers what it wrote. */
+function run(cache: string, input: string, more: Record<string, string> = {}): string {
   const { variables, cwd } = temporaryPlace();
-  const env = { ...variables, XDG_CACHE_HOME: cache };
-  const { stdout } = spawnSync(process.execPath, [PROGRAM, "--no-session", "--events", "none"], {
-    input,
-    env,
-    cwd,
-    encoding: "utf8",
-  });
+  const env = { ...variables, XDG_CACHE_HOME: cache, ...more };
+  const options = { input, env, cwd, encoding: "utf8" } as const;
+  const { stdout, stderr, status } = spawnSync(process.execPath, [PROGRAM, ...QUIET], options);
+  expect([stderr, status]).toEqual(["", 0]);
   return stdout;
 }
 
 function start(cache: string, more: Record<string, string> = {}): string {
-  const { variables, cwd } = temporaryPlace();
-  const { stdout, stderr, status } = spawnSync(process.execPath, [PROGRAM, "--no-session", "--events", "none"], {
-    input: REQUEST,
-    env: { ...variables, XDG_CACHE_HOME: cache, ...more },
-    cwd,
-    encoding: "utf8",
-  });
-  expect([stderr, status]).toEqual(["", 0]);
-  const { result } = JSON.parse(stdout);
+  const { result } = JSON.parse(run(cache, REQUEST, more));
   expect(result.sessions).toHaveLength(1);
   return Object.keys(result.sessions[0]).join();
 }
@@ -79,7 +69,7 @@ test("what is loaded when it is needed is loaded with kept code, too", async () 
   const place = temporaryPlace();
   const variables = { ...place.variables, XDG_CACHE_HOME: join(place.home, "cache") };
   for (const run of ["first", "second"]) {
-    const server = spawnServer(["--no-session", "--events", "none"], "lines", { ...place, variables });
+    const server = spawnServer(QUIET, "lines", { ...place, variables });
     await server.result("initialize", { capabilities: { hooks: [{ name: "session_before_fork" }] } });
     const { leafId } = await server.result("append", { entries: [user("one")] });
     server.send({ jsonrpc: "2.0", id: "f", method: "fork", params: { entryId: leafId } });
@@ -110,7 +100,7 @@ test("code that only later requests needed is added by a server that goes on", a
       resolve();
     });
   });
-  const server = spawn(process.execPath, [PROGRAM, "--no-session", "--events", "none"], {
+  const server = spawn(process.execPath, [PROGRAM, ...QUIET], {
     env: { ...variables, XDG_CACHE_HOME: cache },
     cwd,
     stdio: ["pipe", "ignore", "inherit"],

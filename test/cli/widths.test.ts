@@ -1,83 +1,89 @@
-/** No verb prints a line that is wider than the terminal. */
+/** No verb prints a line that is wider than the terminal, or a character that acts on it, whatever sessions say. */
 
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { verbs } from "../../src/cli/table.ts";
-import { widthOf } from "../../src/cli/terminal/text.ts";
 import { put, putSession, sessionId } from "../support/lifecycle.ts";
-import { chain, entryText, fileText, headerText, id } from "../support/lines.ts";
+import { chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { SWEEP } from "../support/tiers.ts";
-import { runHere } from "../support/verbs.ts";
+import { expectTame, runHere, stored } from "../support/verbs.ts";
 
 const NAME = "A name that is longer than any narrow terminal, 名前 and all, so that something has to give";
-const ONE = sessionId(1);
+const NASTY = "\u001b[31m\u009b2J\u202ex\u0007\u2066";
+const [ONE, TWO, THREE, FOUR, FIVE] = [1, 2, 3, 4, 5].map(sessionId);
 
 /**
  * What is typed after each verb, one command line after the other, in parts that do without each other; verbs that print
  * no lines for people are left out.
  */
 const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
+  { list: ["", "--sort size", "--sort cost", "--archived", "--trash"] },
+  { search: ["say", "say --sessions", "say --count", "nothing-at-all", "x --in all"] },
   {
-    list: ["", "--sort size", "--sort cost", "--archived", "--trash"],
-  },
-  {
-    search: ["say", "say --sessions", "say --count", "nothing-at-all"],
-  },
-  {
-    show: [ONE, `${ONE} --path`],
-    tree: [ONE],
+    show: [ONE, `${ONE} --path`, "nasty", "nasty --path --full"],
+    tree: [ONE, "nasty", "nasty --all", "nasty --plain"],
     compare: [`${ONE} ${id(2)} cafe0002`],
   },
   {
-    stats: ["", ONE, "--by day", "--by model", "--by project", "--by session,model", "--by session"],
+    stats: ["", ONE, "--by day", "--by model", "--by project", "--by session,model", "--by session", "nasty"],
   },
   {
     rename: [`${ONE} Another name of the session that is as long as the first one was`],
     merge: [`${ONE} a0000002 --summary A-summary-of-what-the-branch-has-found`],
   },
   {
-    archive: [`${sessionId(2)} ${sessionId(3)}`, "--until 2026-02-01 --dry-run", ONE],
+    archive: [`${TWO} ${THREE}`, "--until 2026-02-01 --dry-run", ONE],
     unarchive: [ONE],
     relocate: [`${ONE} .`],
-    delete: [`${sessionId(2)} ${sessionId(3)} --yes`],
+    delete: [`${TWO} ${THREE} --yes`],
     trash: [""],
-    restore: [sessionId(2)],
+    restore: [TWO],
     operations: ["", ONE],
     undo: ["", ""],
     redo: [""],
   },
+  { import: ["brought.jsonl"], verify: [FOUR, "--all", "nasty"], repair: [`${FOUR} --dry-run`, FOUR] },
+  { doctor: [""], recover: [""], prune: ["", "--apply", "--trash"] },
   {
-    import: ["brought.jsonl"],
-    verify: [sessionId(4), "--all"],
-    repair: [`${sessionId(4)} --dry-run`, sessionId(4)],
-  },
-  {
-    doctor: [""],
-    recover: [""],
-    prune: ["", "--apply", "--trash"],
-  },
-  {
-    migrate: [sessionId(5), `${sessionId(5)} --apply`],
-    status: [sessionId(5)],
-    rollback: [`${sessionId(5)} --reason because-it-was-tried-and-found-to-be-of-no-use-here`],
+    migrate: [FIVE, `${FIVE} --apply`],
+    status: [FIVE],
+    rollback: [`${FIVE} --reason because-it-was-tried-and-found-to-be-of-no-use-here`],
     help: ["", "list"],
     version: [""],
   },
 ];
-const NO_LINES = [
-  "browse",
-  "fleet",
-  "view",
-  "resume",
-  "follow",
-  "fork",
-  "export",
-  "index",
-  "completion",
-  "schema",
-  "conformance",
+const NO_LINES = "browse fleet view resume follow fork export index completion schema conformance".split(" ");
+
+/** Lines of a session that says what acts on terminals wherever it can say anything. */
+const NASTY_LINES = [
+  entryText("message", "i\u001b", null, { message: { role: NASTY, content: NASTY } }),
+  entryText("message", "t", "i\u001b", {
+    message: { role: "toolResult", toolName: NASTY, content: [{ type: "text", text: `${NASTY}\r${NASTY}` }] },
+  }),
+  entryText("message", "u", "t", {
+    message: {
+      ...{ role: "assistant", model: NASTY, provider: NASTY, errorMessage: NASTY },
+      content: [
+        { type: "thinking", thinking: NASTY },
+        {
+          type: "toolCall",
+          id: "c",
+          name: NASTY,
+          arguments: { [NASTY]: NASTY, command: NASTY, path: `${NASTY}/x.ts` },
+        },
+        { type: "image", mimeType: NASTY, data: "" },
+      ],
+    },
+  }),
+  entryText("message", "v", "u", { message: { role: "bashExecution", command: NASTY, output: NASTY } }),
+  entryText("custom", "w", "v", { customType: NASTY }),
+  entryText(NASTY, "x", "w"),
+  entryText("label", "y", "x", { targetId: "v", label: NASTY }),
+  entryText("session_info", "z", "y", { name: `${NASTY} ${NAME}` }),
+  userText("zz", "z", NASTY),
+  entryText("message", NASTY, "nowhere", { message: { role: "user", content: "x" } }),
 ];
 
 async function prepared(): Promise<Place> {
@@ -92,40 +98,45 @@ async function prepared(): Promise<Place> {
   appendFileSync(torn, "no JSON\n");
   put(`${torn}.v1.bak`, "an old version");
   put(join(place.cwd, "brought.jsonl"), fileText(headerText({ id: sessionId(6) }), ...chain(2)));
+  stored(place, "nasty", NASTY_LINES, { cwd: `${NASTY}/home` });
   return place;
 }
 
 test("every verb is tried", () => {
-  expect(
-    verbs
-      .map(({ name }) => name)
-      .filter((name) => !NO_LINES.includes(name))
-      .sort(),
-  ).toEqual(PARTS.flatMap(Object.keys).sort());
+  const tried = [...PARTS.flatMap(Object.keys), ...NO_LINES];
+  expect(verbs.map(({ name }) => name).sort()).toEqual(tried.sort());
 });
 
-async function expectNarrow(columns: number, lines: (typeof PARTS)[number]): Promise<void> {
+async function expectNarrow(columns: number, part: (typeof PARTS)[number]): Promise<void> {
   const place = await prepared();
   const holding = serveHere(["--no-session", "--events", "none"], { place });
-  await holding.result("open_session", { sessionId: sessionId(3) });
-  await holding.result("set_session_name", { sessionId: sessionId(3), name: NAME });
-  const now = Date.parse("2026-03-01T00:00:00Z");
-  const wide: string[] = [];
+  await holding.result("open_session", { sessionId: THREE });
+  await holding.result("set_session_name", { sessionId: THREE, name: NAME });
+  const options = { now: Date.parse("2026-03-01T00:00:00Z"), terminal: { columns } };
   const failed: string[] = [];
-  for (const [verb, all] of Object.entries(lines))
+  for (const [verb, all] of Object.entries(part))
     for (const typed of all) {
-      const args = [verb, ...typed.split(" ").filter(Boolean)];
-      const { stdout, stderr } = await runHere(place, args, { now, terminal: { columns } });
-      if (stdout === "") failed.push(`${args.join(" ")}: ${stderr}`);
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
-      const lines = stdout.replace(/\u001b\[[\d;]*m/g, "").split("\n");
-      for (const line of lines) if (widthOf(line) > columns) wide.push(`${args.join(" ")}: ${line}`);
+      const { stdout, stderr } = await runHere(place, [verb, ...typed.split(" ").filter(Boolean)], options);
+      if (stdout === "") failed.push(`${verb} ${typed}: ${stderr}`);
+      expectTame(stdout, columns, `${verb} ${typed}`);
     }
   expect(failed).toEqual([]);
-  expect(wide).toEqual([]);
 }
 
-for (const columns of [40, 80])
-  test.each(PARTS)(`no line is wider than ${columns} columns (%#)`, columns === 40 ? {} : SWEEP, (part) =>
-    expectNarrow(columns, part),
-  );
+const EXTREMES = [20, 34, 140, 400].map(
+  (columns) => [columns, { list: [""], stats: ["", "--chart", "--chart --plain"] }] as const,
+);
+
+test.each(PARTS.map((part) => [40, part] as const).concat(EXTREMES as never))(
+  "no line is wider than %i columns (%#)",
+  expectNarrow,
+);
+test.each(PARTS)("no line is wider than 80 columns (%#)", SWEEP, (part) => expectNarrow(80, part));
+
+test("JSON does nothing to a terminal either, and is the same", async () => {
+  const place = await prepared();
+  const args = ["show", "nasty", "--path", "--json"];
+  const { stdout } = await runHere(place, args, { terminal: { columns: 80 } });
+  expectTame(stdout);
+  expect(JSON.parse(stdout)).toEqual(JSON.parse((await runHere(place, args)).stdout));
+});

@@ -15,21 +15,12 @@ test("a reply that no string can hold fails its command, and the next ones are a
   const file = join(place.cwd, "session.jsonl");
   const long = userText("long", null).replace('"content":"', `"content":"${"x".repeat(300_000)}`);
   writeFileSync(file, `${[headerText({}), long, userText("short", "long")].join("\n")}\n`);
-  const settings = parseArguments([
-    "--session",
-    file,
-    "--events",
-    "none",
-    "--framing",
-    "lines",
-    "--dialect",
-    "jsonrpc",
-  ]);
+  const typed = `--session ${file} --events none --framing lines --dialect jsonrpc`;
+  const settings = parseArguments(typed.split(" "));
   const world = {
     env: countingEnv(),
     disk: realDisk,
-    variables: place.variables,
-    cwd: place.cwd,
+    ...place,
     version: "0.0.0-test",
     printError: () => {},
     settingsFile: () => undefined,

@@ -11,7 +11,7 @@ import { Failure } from "../../src/core/failure.ts";
 import { commandNames } from "../../src/handlers/shared/find.ts";
 import { table } from "../../src/handlers/shared/table.ts";
 import { temporaryPlace } from "../support/server.ts";
-import { runHere, runVerbHere } from "../support/verbs.ts";
+import { runHere, runVerbHere, told } from "../support/verbs.ts";
 
 test.each([
   ["No such session. list_sessions shows those that exist.", "No such session. list shows those that exist."],
@@ -33,13 +33,8 @@ test.each([
 
 test("what a person gave stays as it was", () => {
   const data = { name: "session_not_found", sessionPath: "/my list_sessions dir/x", sessionId: "get_tree" };
-  const kept = textsIn(data);
-  expect(inVerbs("Nothing at /my list_sessions dir/x. list_sessions lists.", kept)).toBe(
-    "Nothing at /my list_sessions dir/x. list lists.",
-  );
-  expect(inVerbs("No session has the id get_tree. get_tree shows.", kept)).toBe(
-    "No session has the id get_tree. tree shows.",
-  );
+  for (const kept of ["Nothing at /my list_sessions dir/x", "No session has the id get_tree"])
+    expect(inVerbs(`${kept}. list_sessions lists.`, textsIn(data))).toBe(`${kept}. list lists.`);
   expect(inVerbs("\ue0000\ue001 $& \ue0009\ue001", ["$&"])).not.toContain("undefined");
 });
 
@@ -47,10 +42,9 @@ const SRC = fileURLToPath(new URL("../../src", import.meta.url));
 
 /** Every text in the sources with at least three words: what is said to somebody, and some that is not. */
 function sentencesIn(room: string): string[] {
-  const files = readdirSync(join(SRC, room), { recursive: true, encoding: "utf8" }).filter((name) =>
-    name.endsWith(".ts"),
-  );
+  const files = readdirSync(join(SRC, room), { recursive: true, encoding: "utf8" });
   return files
+    .filter((name) => name.endsWith(".ts"))
     .flatMap((file) => {
       const text = readFileSync(join(SRC, room, file), "utf8")
         .replace(/\/\*\*[\s\S]*?\*\//g, "")
@@ -124,19 +118,18 @@ test("params that are refused are named by their options and operands", () => {
   expect(said("some.thing", "give allowMissing")).toBe("some: give --allow-missing.");
 });
 
-test("a verb that fails names verbs, and with --json commands", async () => {
-  const place = temporaryPlace();
-  expect((await runHere(place, ["show", "nowhere"])).stderr).toContain(". list shows those that exist.");
-  expect((await runHere(place, ["show", "nowhere", "--json"])).stdout).toContain(". list_sessions shows those");
-  expect((await runHere(place, ["search", "x", "--limit", "99999999"])).stderr).not.toContain("Invalid params");
-});
-
 const PATH = "/my clone dir/x";
 const ON_THE_WIRE = `${PATH} was deleted. clone writes what is known of it, and restore_session brings it back.`;
 const TYPED = `${PATH} was deleted. fork writes what is known of it, and restore brings it back.`;
 
-test("so does one that asks no server, whatever throws", async () => {
+test("a verb that fails names verbs, and with --json commands, also one that asks no server", async () => {
   const place = temporaryPlace();
+  await told(place)(`
+    $ show nowhere !! . list shows those that exist.
+    $ show nowhere --json | error.message
+    {...}. list_sessions shows those{...}
+    = 1`);
+  expect((await runHere(place, ["search", "x", "--limit", "99999999"])).stderr).not.toContain("Invalid params");
   const verb: Verb = {
     ...{ name: "tried", meaning: "fails", operands: [] },
     run: () => Promise.reject(new Failure("session_not_found", ON_THE_WIRE, { sessionPath: PATH })),

@@ -2,45 +2,37 @@
 
 import { PassThrough } from "node:stream";
 import { expect, expectTypeOf, onTestFinished, test } from "vitest";
-import {
-  type Client,
-  type Commands,
-  connect,
-  type Events,
-  type Hooks,
-  RequestFailure,
-  type SpawnedClient,
-  type SpawnOptions,
-  spawnServer,
-} from "../../src/client/index.ts";
+import type * as z from "zod";
+import type * as api from "../../src/client/index.ts";
+import { connect, RequestFailure, spawnServer } from "../../src/client/index.ts";
+import type { entryTypes, messageRoles } from "../../src/core/format/schemas.ts";
 import { PROGRAM } from "../support/build.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { programEnvironment, serveHere, temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
-async function spawned(options: SpawnOptions = {}): Promise<SpawnedClient> {
+type Commands = api.Commands;
+type Hooks = api.Hooks;
+type SpawnOptions = api.SpawnOptions;
+
+async function spawned(options: SpawnOptions = {}): Promise<api.SpawnedClient> {
   const place = temporaryPlace();
-  const client = await spawnServer({
-    program: PROGRAM,
-    cwd: place.cwd,
-    env: programEnvironment(place),
-    onStderr: () => {},
-    ...options,
-  });
+  const common = { program: PROGRAM, cwd: place.cwd, env: programEnvironment(place), onStderr: () => {} };
+  const client = await spawnServer({ ...common, ...options });
   onTestFinished(() => client.close());
   return client;
 }
 
 /** A client of a server in this process, for what does not depend on how that was started. */
-async function connected({ args = [], ...options }: Pick<SpawnOptions, "args" | "hooks">): Promise<Client> {
-  const server = serveHere([...args]);
+async function connected(options: Pick<SpawnOptions, "hooks"> = {}, ...args: string[]): Promise<api.Client> {
+  const server = serveHere(["--no-session", ...args]);
   server.output.removeAllListeners("data");
   const client = await connect(server.output, server.input, options);
   onTestFinished(() => client.close());
   return client;
 }
 
-test("asks and is answered, hears events, and ends the server", SYSTEM, async () => {
+test("asks and is answered, hears events, and ends the server; then nothing is done any more", SYSTEM, async () => {
   const client = await spawned({ args: ["--no-session"] });
   expect(client.state).toMatchObject({ store: "memory", leafId: null });
   const events: unknown[] = [];
@@ -55,53 +47,36 @@ test("asks and is answered, hears events, and ends the server", SYSTEM, async ()
   await client.request("set_session_name", { name: "n", expectedLeafId: "b" });
   expect((await client.request("get_state")).sessionName).toBe("n");
   expect(events).toEqual([[["a", "b"], "b"], "self", "self"]);
-  await client.close();
-  expect(client.pid).toBeUndefined();
-});
-
-test("a failure has the protocol's name, code and data", async () => {
-  const client = await connected({ args: ["--no-session"] });
-  const failure = await client.request("fork", { entryId: "nope" }).catch((error) => error);
-  expect(failure).toBeInstanceOf(RequestFailure);
-  expect(failure).toMatchObject({ name: "entry_not_found", code: -32002, retryable: false, data: { entryId: "nope" } });
-  // @ts-expect-error there is no such command
-  await expect(client.request("no_such")).rejects.toMatchObject({ name: "method_not_found", code: -32601 });
-});
-
-test("a failure says which command failed, and its stack who asked", async () => {
-  const client = await connected({
-    args: ["--no-session"],
-    hooks: { session_before_switch: (_, { request }) => request("get_entry", { entryId: "none" }) as Promise<never> },
-  });
-  const asksForNothing = async (): Promise<unknown> => await client.request("branch", { entryId: "none" });
-  const failure = (await asksForNothing().catch((error) => error)) as RequestFailure;
-  expect(failure.command).toBe("branch");
-  expect(failure.message).toMatch(/^branch: /);
-  expect(failure.stack).toContain("asksForNothing");
-  expect(failure.stack).toContain("client.test.ts");
-  const paged = client.pages("get_entries", { cursor: "none" }).next();
-  await expect(paged).rejects.toMatchObject({
-    command: "get_entries",
-    message: expect.stringMatching(/^get_entries: /),
-  });
-  await client.close();
-  const late = client.request("get_state");
-  await expect(late).rejects.toMatchObject({ name: "connection_closed", command: "get_state" });
-});
-
-test("can be closed more than once, and after the server ended; then nothing is done any more", SYSTEM, async () => {
-  const client = await spawned({ args: ["--no-session"] });
-  await client.request("get_state");
   await Promise.all([client.close(), client.close()]);
   await client.close();
+  expect(client.pid).toBeUndefined();
   await expect(client.request("get_state")).rejects.toMatchObject({ name: "connection_closed" });
 });
 
-test("closing waits for what was asked before", SYSTEM, async () => {
-  const client = await spawned({ args: ["--no-session"] });
-  const asked = Array.from({ length: 50 }, (_, i) => client.request("append", { entries: [user(`${i}`)] }));
+test("a failure has the protocol's name, code and data, says which command failed, and its stack who asked", async () => {
+  const client = await connected({
+    hooks: { session_before_switch: (_, { request }) => request("get_entry", { entryId: "none" }) as Promise<never> },
+  });
+  // @ts-expect-error there is no such command
+  await expect(client.request("no_such")).rejects.toMatchObject({ name: "method_not_found", code: -32601 });
+  const asksForNothing = async (): Promise<unknown> => await client.request("branch", { entryId: "none" });
+  const failure = (await asksForNothing().catch((error) => error)) as RequestFailure;
+  expect(failure).toBeInstanceOf(RequestFailure);
+  const told = {
+    name: "entry_not_found",
+    code: -32002,
+    retryable: false,
+    data: { entryId: "none" },
+    command: "branch",
+  };
+  expect(failure).toMatchObject({ ...told, message: expect.stringMatching(/^branch: /) });
+  expect(failure.stack).toMatch(/asksForNothing(?:.|\n)*client\.test\.ts/);
+  const paged = client.pages("get_entries", { cursor: "none" }).next();
+  const message = expect.stringMatching(/^get_entries: /);
+  await expect(paged).rejects.toMatchObject({ command: "get_entries", message });
   await client.close();
-  expect(await Promise.all(asked)).toHaveLength(50);
+  const late = client.request("get_state");
+  await expect(late).rejects.toMatchObject({ name: "connection_closed", command: "get_state" });
 });
 
 test("a server that cannot start, or a program that is not there, is told by what it said", SYSTEM, async () => {
@@ -122,7 +97,6 @@ test("a server that cannot start, or a program that is not there, is told by wha
 test("hooks are handlers; they may read meanwhile, and an error in one stops the action", async () => {
   const seen: unknown[] = [];
   const client = await connected({
-    args: ["--no-session"],
     hooks: {
       session_before_fork: async ({ entryId, position }, { request }) => {
         const { messages } = await request("get_messages");
@@ -136,10 +110,8 @@ test("hooks are handlers; they may read meanwhile, and an error in one stops the
     },
   });
   await client.request("append", { entries: [user("one", { id: "a" }), user("two", { id: "b" })] });
-  expect(await client.request("fork", { entryId: "a", position: "at" })).toMatchObject({
-    cancelled: true,
-    reason: "hook",
-  });
+  const refused = { cancelled: true, reason: "hook" };
+  expect(await client.request("fork", { entryId: "a", position: "at" })).toMatchObject(refused);
   expect(await client.request("new_session")).toMatchObject({ cancelled: true, reason: "hook_failed" });
   expect(await client.request("branch", { entryId: "a" })).toMatchObject({ cancelled: false, leafId: "a" });
   expect(await client.request("fork", { entryId: "b" })).toMatchObject({ cancelled: false, text: "two" });
@@ -151,18 +123,16 @@ test("hooks are handlers; they may read meanwhile, and an error in one stops the
 
 test("a hook's handler is told when the server does not wait any more", async () => {
   let told: unknown;
-  const client = await connected({
-    args: ["--no-session", "--hook-timeout", "20"],
-    hooks: {
-      session_before_switch: (_, { signal }) =>
-        new Promise((resolve) => {
-          signal.addEventListener("abort", () => {
-            told = signal.aborted;
-            resolve({});
-          });
-        }),
-    },
-  });
+  const waits: SpawnOptions["hooks"] = {
+    session_before_switch: (_, { signal }) =>
+      new Promise((resolve) => {
+        signal.addEventListener("abort", () => {
+          told = signal.aborted;
+          resolve({});
+        });
+      }),
+  };
+  const client = await connected({ hooks: waits }, "--hook-timeout", "20");
   expect(await client.request("new_session")).toMatchObject({ cancelled: true, reason: "hook_timeout" });
   await client.request("get_state");
   expect(told).toBe(true);
@@ -170,7 +140,6 @@ test("a hook's handler is told when the server does not wait any more", async ()
 
 test("a signal withdraws what has not begun, and says nothing of what has", async () => {
   const client = await connected({
-    args: ["--no-session"],
     hooks: { session_before_switch: (_, { request }) => request("get_state").then(() => ({ cancel: true })) },
   });
   const before = AbortSignal.abort();
@@ -189,7 +158,7 @@ test("a signal withdraws what has not begun, and says nothing of what has", asyn
 });
 
 test("a request that is withdrawn when the server has begun it fails, and says so where it was done", async () => {
-  const client = await connected({ args: ["--no-session"] });
+  const client = await connected();
   const withdrawn = <T>(request: (signal: AbortSignal) => Promise<T>): Promise<T> => {
     const controller = new AbortController();
     const answer = request(controller.signal);
@@ -197,13 +166,12 @@ test("a request that is withdrawn when the server has begun it fails, and says s
     return answer;
   };
   await client.request("append", { entries: [user("x")] });
-  await expect(withdrawn((signal) => client.request("verify_session", {}, { signal }))).rejects.toMatchObject({
-    name: "cancelled",
-  });
+  const verifying = withdrawn((signal) => client.request("verify_session", {}, { signal }));
+  await expect(verifying).rejects.toMatchObject({ name: "cancelled" });
   await client.request("get_state");
-  await expect(
-    withdrawn((signal) => client.request("append", { entries: [user("y")] }, { signal })),
-  ).rejects.toMatchObject({ name: "outcome_unknown", message: expect.stringContaining("append was done") });
+  const appending = withdrawn((signal) => client.request("append", { entries: [user("y")] }, { signal }));
+  const message = expect.stringContaining("append was done");
+  await expect(appending).rejects.toMatchObject({ name: "outcome_unknown", message });
   expect((await client.request("get_messages")).messages).toHaveLength(2);
 });
 
@@ -221,7 +189,7 @@ test("progress comes to a callback", SYSTEM, async () => {
 });
 
 test("pages come one after the other, each entry once", async () => {
-  const client = await connected({ args: ["--no-session"] });
+  const client = await connected();
   const ids = Array.from({ length: 25 }, (_, i) => `n${i}`);
   await client.request("append", { entries: ids.map((id) => user(id, { id })) });
   const pages: string[][] = [];
@@ -231,17 +199,16 @@ test("pages come one after the other, each entry once", async () => {
 });
 
 test("events come from an iterator, from its making on, and it ends with the server or by a signal", async () => {
-  const client = await connected({ args: ["--no-session"] });
+  const client = await connected();
   const heard = client.events(["session_append", "session_tree"]);
   const controller = new AbortController();
   const others = client.events(["session_start"], { signal: controller.signal });
   await client.request("append", { entries: [user("one", { id: "a" }), user("two", { id: "b" })] });
   await client.request("branch", { entryId: "a" });
-  const { value: first } = await heard.next();
-  expect(first).toMatchObject({ name: "session_append", params: { entryIds: ["a", "b"] } });
-  expect(await heard.next()).toMatchObject({
-    value: { name: "session_tree", params: { oldLeafId: "b", newLeafId: "a" } },
-  });
+  expect([await heard.next(), await heard.next()]).toMatchObject([
+    { value: { name: "session_append", params: { entryIds: ["a", "b"] } } },
+    { value: { name: "session_tree", params: { oldLeafId: "b", newLeafId: "a" } } },
+  ]);
   const waiting = others.next();
   controller.abort();
   expect(await waiting).toEqual({ done: true, value: undefined });
@@ -271,10 +238,8 @@ test("speaks over any streams, and fails what nobody will answer", async () => {
   const outcomes = Promise.allSettled([read, write]);
   // Half of a reply, and no key: nobody will send it again.
   output.end('{"jsonrpc":"2.0","id":2,"resu');
-  expect(await outcomes).toMatchObject([
-    { reason: { name: "connection_closed" } },
-    { reason: { name: "outcome_unknown" } },
-  ]);
+  const reasons = ["connection_closed", "outcome_unknown"].map((name) => ({ reason: { name } }));
+  expect(await outcomes).toMatchObject(reasons);
   expect(sent.join("")).not.toContain("idempotencyKey");
 });
 
@@ -301,14 +266,47 @@ test("knows the names, params and results of all commands, events and hooks", as
   expectTypeOf<Commands["get_state"]["result"]["leafId"]>().toEqualTypeOf<string | null>();
   expectTypeOf<Commands["get_entries"]["result"]["entries"][number]["id"]>().toEqualTypeOf<string>();
   expectTypeOf<Commands["prompt"]["result"]>().toEqualTypeOf<never>();
-  expectTypeOf<Events["session_tree"]["oldLeafId"]>().toEqualTypeOf<string | null>();
-  expectTypeOf<Events["session_start"]["seq"]>().toEqualTypeOf<number>();
+  expectTypeOf<api.Events["session_tree"]["oldLeafId"]>().toEqualTypeOf<string | null>();
+  expectTypeOf<api.Events["session_start"]["seq"]>().toEqualTypeOf<number>();
   expectTypeOf<Hooks["session_before_fork"]["payload"]["position"]>().toEqualTypeOf<"before" | "at">();
-  const client = await connected({ args: ["--no-session"] });
+  const client = await connected();
   // @ts-expect-error a member of a wrong type
   await expect(client.request("set_label", { entryId: 5, label: null })).rejects.toThrow("Invalid params");
   // @ts-expect-error a member is missing
   await expect(client.request("fork")).rejects.toThrow("Invalid params");
   // @ts-expect-error this command has no pages
   expect(() => client.pages("get_state")).not.toThrow();
+});
+
+// Types of entries and messages are written by hand, beside the schemas that the server checks by.
+
+/** The names that members of a schema have, without what it lets through. */
+type Listed<T extends z.ZodObject> = keyof T["shape"];
+
+type EntryOf<Type> = Extract<api.Entry, { type: Type }>;
+type DraftOf<Type> = Extract<api.Draft, { type: Type }>;
+type MessageOf<Role> = Extract<api.Message, { role: Role }>;
+
+test("every type of entry and every role is listed, with all its members", () => {
+  expectTypeOf<Exclude<api.Entry["type"], api.OtherName>>().toEqualTypeOf<keyof typeof entryTypes>();
+  type Lacking = {
+    [T in keyof typeof entryTypes]: Exclude<Listed<(typeof entryTypes)[T]>, keyof EntryOf<T>>;
+  }[keyof typeof entryTypes];
+  expectTypeOf<Lacking>().toEqualTypeOf<never>();
+  expectTypeOf<Exclude<keyof typeof messageRoles, api.Message["role"]>>().toEqualTypeOf<never>();
+  type LackingOfMessages = {
+    [R in keyof typeof messageRoles]: Exclude<Listed<(typeof messageRoles)[R]>, keyof MessageOf<R>>;
+  }[keyof typeof messageRoles];
+  expectTypeOf<LackingOfMessages>().toEqualTypeOf<never>();
+});
+
+test("what they take, the server takes", () => {
+  type Refused = {
+    [T in keyof typeof entryTypes]: DraftOf<T> extends z.input<(typeof entryTypes)[T]> ? never : T;
+  }[keyof typeof entryTypes];
+  expectTypeOf<Refused>().toEqualTypeOf<never>();
+  type RefusedMessages = {
+    [R in keyof typeof messageRoles]: MessageOf<R> extends z.input<(typeof messageRoles)[R]> ? never : R;
+  }[keyof typeof messageRoles];
+  expectTypeOf<RefusedMessages>().toEqualTypeOf<never>();
 });

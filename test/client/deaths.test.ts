@@ -1,7 +1,7 @@
 /** The order of deaths, answers and handlers, with servers that do what the test says. */
 
 import { PassThrough } from "node:stream";
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, expect, onTestFinished, test, vi } from "vitest";
 import { MessageStream } from "../../src/client/message-stream.ts";
 import { user } from "../support/drafts.ts";
 import { type Script, ScriptedServer, STATE, scriptedClient, settled } from "../support/scripted.ts";
@@ -10,21 +10,32 @@ import { stopTimers } from "../support/server.ts";
 afterEach(() => void vi.useRealTimers());
 
 /** Takes the errors that handlers throw out of the hands of the runner. */
-function catchUncaught(): unknown[] {
-  const caught: unknown[] = [];
+function catchUncaught(): Error[] {
+  const caught: Error[] = [];
   const before = process.listeners("uncaughtException");
   process.removeAllListeners("uncaughtException");
   process.on("uncaughtException", (error) => caught.push(error));
-  restore = () => {
+  onTestFinished(() => {
     process.removeAllListeners("uncaughtException");
     for (const listener of before) process.on("uncaughtException", listener);
-    restore = () => {};
-  };
+  });
   return caught;
 }
 
-let restore = (): void => {};
-afterEach(() => restore());
+/** Throws an error of a handler. */
+function fails(of: string): () => never {
+  return () => {
+    throw new Error(of);
+  };
+}
+
+/** Returns a script that refuses everything with a failure. */
+const refusing =
+  (code: number, name: string): Script =>
+  ({ id }, itself) => {
+    itself.say({ id, error: { code, message: name, data: { name } } });
+    return undefined;
+  };
 
 const answering: Script = ({ method }) => {
   if (method === "get_state") return STATE;
@@ -36,23 +47,11 @@ test("a handler that throws harms neither the connection nor what comes after", 
   const first = new ScriptedServer();
   const client = await scriptedClient([first, new ScriptedServer(answering)]);
   const heard: unknown[] = [];
-  client.on("session_tree", () => {
-    throw new Error("of an event");
-  });
+  client.on("session_tree", fails("of an event"));
   client.on("session_tree", ({ seq }) => heard.push(seq));
-  client.onRestart(() => {
-    throw new Error("of a restart");
-  });
+  client.onRestart(fails("of a restart"));
   client.onRestart(({ reason }) => heard.push(reason));
-  const asked = client.request(
-    "list_sessions",
-    {},
-    {
-      onProgress: () => {
-        throw new Error("of progress");
-      },
-    },
-  );
+  const asked = client.request("list_sessions", {}, { onProgress: fails("of progress") });
   const progress = { method: "$/progress", params: { token: 2, value: { done: 1, total: 2 } } };
   first.say({ method: "session_tree", params: { seq: 1 } }, progress, { method: "session_tree", params: { seq: 2 } });
   first.say({ id: 2, result: {} });
@@ -62,12 +61,8 @@ test("a handler that throws harms neither the connection nor what comes after", 
   await settled();
   expect(await client.request("get_state")).toEqual(STATE);
   expect(heard).toEqual([1, 2, "It died."]);
-  expect(caught.map((error) => (error as Error).message).sort()).toEqual([
-    "of a restart",
-    "of an event",
-    "of an event",
-    "of progress",
-  ]);
+  const messages = caught.map(({ message }) => message).sort();
+  expect(messages).toEqual(["of a restart", "of an event", "of an event", "of progress"]);
 });
 
 test("params that are no JSON fail their own request, and no other", async () => {
@@ -202,13 +197,10 @@ test("a server that was asked to shut down has not died: no other takes its plac
 
 test("a server that refuses to be introduced to is not left behind", async () => {
   stopTimers();
-  const refusing = new ScriptedServer(({ id }, itself) => {
-    itself.say({ id, error: { code: -32602, message: "Invalid params", data: { name: "invalid_params" } } });
-    return undefined;
-  });
-  await expect(scriptedClient([refusing])).rejects.toMatchObject({ name: "invalid_params" });
+  const server = new ScriptedServer(refusing(-32602, "invalid_params"));
+  await expect(scriptedClient([server])).rejects.toMatchObject({ name: "invalid_params" });
   await vi.advanceTimersByTimeAsync(5_000);
-  expect(refusing.killed).toBe(1);
+  expect(server.killed).toBe(1);
 });
 
 test("after a server was given up, no other is started when it ends", async () => {
@@ -219,11 +211,8 @@ test("after a server was given up, no other is started when it ends", async () =
     return method === "get_state" ? state : { entries: [{ type: "session_info", name: "n" }] };
   };
   const first = new ScriptedServer(unpersisted);
-  const second = new ScriptedServer((request, itself) => {
-    if (request.method !== "append") return unpersisted(request, itself);
-    itself.say({ id: request.id, error: { code: -32803, message: "full", data: { name: "storage_full" } } });
-    return undefined;
-  });
+  const full = refusing(-32803, "storage_full");
+  const second = new ScriptedServer((...heard) => (heard[0].method === "append" ? full : unpersisted)(...heard));
   const third = new ScriptedServer(unpersisted);
   const client = await scriptedClient([first, second, third]);
   first.die();
@@ -236,19 +225,15 @@ test("after a server was given up, no other is started when it ends", async () =
 
 test("a branch that is sent again and does not find the leaf that it expects may have been done", async () => {
   const first = new ScriptedServer();
-  const second = new ScriptedServer(({ id }, itself) => {
-    if (id === 3) return undefined;
-    itself.say({ id, error: { code: -32001, message: "modified", data: { name: "content_modified" } } });
-    return undefined;
-  });
+  const modified = refusing(-32001, "content_modified");
+  const second = new ScriptedServer((...heard) => (heard[0].id === 3 ? undefined : modified(...heard)));
   const client = await scriptedClient([first, second]);
-  const asked = client.request("branch", { entryId: "a", expectedLeafId: "b" });
+  const branch = () => client.request("branch", { entryId: "a", expectedLeafId: "b" });
+  const asked = branch();
   await settled();
   first.die();
   await expect(asked).rejects.toMatchObject({ name: "outcome_unknown" });
-  await expect(client.request("branch", { entryId: "a", expectedLeafId: "b" })).rejects.toMatchObject({
-    name: "content_modified",
-  });
+  await expect(branch()).rejects.toMatchObject({ name: "content_modified" });
 });
 
 test("JSON of a wrapper is not taken for a reply, and messages without params do no harm", async () => {

@@ -1,23 +1,37 @@
 /**
- * What a client keeps when its server dies, on every store.
+ * What a client keeps when its server dies, and where it is then: which session, with which entries. On every store.
  *
  * @module-tag system
  */
 
-import { readdirSync } from "node:fs";
-import { join } from "node:path";
+import { readdirSync, rmSync, symlinkSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
-import type { SpawnedClient } from "../../src/client/index.ts";
+import type { Restart, SpawnedClient } from "../../src/client/index.ts";
+import { PROGRAM } from "../support/build.ts";
 import { user } from "../support/drafts.ts";
 import { Random } from "../support/random.ts";
-import { type Place, temporaryPlace } from "../support/server.ts";
+import { ScriptedServer, STATE, scriptedClient, settled } from "../support/scripted.ts";
+import { temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { kill, survivingClient, textsOf, writesUnderKills } from "../support/survival.ts";
-import { acrossTiers, SWEEP } from "../support/tiers.ts";
+import { acrossTiers, SWEEP, UNIT } from "../support/tiers.ts";
 
 async function spawned(...given: Parameters<typeof survivingClient>): Promise<SpawnedClient> {
   const client = await survivingClient(...given);
   onTestFinished(() => client.close());
   return client;
+}
+
+/** Collects what is told of restarts. */
+function restartsOf(client: SpawnedClient): Restart[] {
+  const restarts: Restart[] = [];
+  client.onRestart((restart) => restarts.push(restart));
+  return restarts;
+}
+
+async function entriesOf(client: SpawnedClient) {
+  const { entries } = await client.request("get_entries");
+  return entries.map(({ id, parentId, type }) => [id, parentId, type]);
 }
 
 acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
@@ -60,18 +74,13 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
       expect(await textsOf(client)).toEqual(["one", "two", "five"]);
       const { sessionFile } = await client.request("switch_session", { sessionId });
       const { nodes = [] } = await client.request("get_tree", { format: "flat" });
-      const types = (await client.request("get_entries")).entries
-        .map(({ type }) => type)
-        .filter((type) => type !== "custom");
-      expect(
-        nodes
-          .filter(({ parentId }) => parentId === "a")
-          .map(({ id }) => id)
-          .sort(),
-      ).toEqual(["b", "c"]);
+      const types = (await entriesOf(client)).map(([, , type]) => type as string).filter((type) => type !== "custom");
+      const branches = nodes.filter(({ parentId }) => parentId === "a").map(({ id }) => id);
+      expect(branches.sort()).toEqual(["b", "c"]);
       expect(types.sort()).toEqual(["message", "message", "message", "message", "model_change", "session_info"]);
       expect(await textsOf(client)).toEqual(["one", "two", "four"]);
-      expect(sessionFilesIn(place, sessionFile as string)).toBe(2);
+      const names = readdirSync(dirname(sessionFile as string));
+      expect(names.filter((name) => /\.jsonl$|\.v2$/.test(name))).toHaveLength(2);
     },
   );
 
@@ -80,24 +89,16 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
     const before = await client.request("get_state");
     await client.request("set_model", { provider: "p", modelId: "m" });
     kill(client);
-    const after = await client.request("get_state");
-    expect(after).toMatchObject({
-      sessionId: before.sessionId,
-      sessionName: "first",
-      model: { provider: "p", id: "m" },
-      persisted: false,
-    });
+    const kept = { sessionId: before.sessionId, sessionName: "first", model: { provider: "p", id: "m" } };
+    expect(await client.request("get_state")).toMatchObject({ ...kept, persisted: false });
     const { sessionId } = await client.request("new_session", { name: "second" });
     kill(client);
     await client.request("set_thinking_level", { level: "high" });
     kill(client);
     await client.request("append", { entries: [user("x")] });
     kill(client);
-    expect(await client.request("get_state")).toMatchObject({
-      sessionId,
-      sessionName: "second",
-      thinkingLevel: "high",
-    });
+    const then = { sessionId, sessionName: "second", thinkingLevel: "high" };
+    expect(await client.request("get_state")).toMatchObject(then);
     expect(await textsOf(client)).toEqual(["x"]);
   });
 
@@ -113,9 +114,8 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
     expect((await client.request("get_messages", { sessionId: first.sessionId })).messages).toHaveLength(2);
     await client.request("close_session", { sessionId: first.sessionId });
     kill(client);
-    await expect(client.request("get_messages", { sessionId: first.sessionId })).rejects.toMatchObject({
-      name: "session_not_found",
-    });
+    const closed = client.request("get_messages", { sessionId: first.sessionId });
+    await expect(closed).rejects.toMatchObject({ name: "session_not_found" });
     expect(await textsOf(client)).toEqual(["in the second"]);
   });
 
@@ -163,6 +163,136 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
     expect(await client.request("fork", { entryId: "a" })).toMatchObject({ cancelled: true, reason: "hook" });
     expect([asked, aborted]).toEqual([2, [true]]);
   });
+
+  test("without a current session there is none after a restart", SWEEP, async () => {
+    const client = await spawned(store);
+    const restarts = restartsOf(client);
+    await client.request("append", { entries: [user("x")] });
+    await client.request("close_session");
+    kill(client);
+    await expect(client.request("get_state")).rejects.toMatchObject({ name: "no_session" });
+    expect(restarts).toMatchObject([{ state: null }]);
+  });
+
+  test("a client with a leaf of its own is there again after a restart, in every session", async () => {
+    const client = await spawned(store, { leaf: "own", clientInfo: { name: "agent" } });
+    const { sessionId: first, sessionFile, head } = await client.request("get_state");
+    expect(head).toMatch(/^agent-/);
+    await client.request("append", { entries: [user("own")] });
+    kill(client);
+    await client.request("append", { entries: [user("own again")] });
+    expect(await client.request("get_state")).toMatchObject({ head, sharedLeafId: null, messageCount: 2 });
+    const { sessionId: second } = await client.request("new_session");
+    await client.request("append", { entries: [user("shared")] });
+    await client.request("open_session", { sessionPath: sessionFile as string, head: "other" });
+    kill(client);
+    await client.request("append", { entries: [user("shared again")] });
+    await client.request("append", { entries: [user("other")], sessionId: first });
+    expect(await client.request("get_state", { sessionId: second })).not.toHaveProperty("head");
+    expect((await client.request("list_heads", { sessionId: second })).heads).toEqual([]);
+    expect(await client.request("get_state", { sessionId: first })).toMatchObject({ head: "other", messageCount: 1 });
+    expect((await client.request("list_heads", { sessionId: first })).heads.map(({ name }) => name)).toEqual([
+      "other",
+      head,
+    ]);
+  });
+
+  test("a session that is gone is not replaced by another: writes to it fail", async () => {
+    const client = await spawned(store);
+    const restarts = restartsOf(client);
+    await client.request("append", { entries: [user("x")] });
+    const { sessionFile } = await client.request("get_state");
+    process.kill(client.pid as number, "SIGSTOP");
+    const sent = client.request("append", { entries: [user("y")] });
+    rmSync(sessionFile as string, { recursive: true });
+    kill(client);
+    await expect(sent).rejects.toMatchObject({ name: "outcome_unknown" });
+    await expect(client.request("append", { entries: [user("z")] })).rejects.toMatchObject({ name: "no_session" });
+    expect(restarts).toMatchObject([{ state: null }]);
+    await client.request("new_session");
+    await client.request("append", { entries: [user("in another")] });
+    expect(await textsOf(client)).toEqual(["in another"]);
+  });
+
+  test("a session that is not on disk has the same entries after a restart, each once, with their keys", async () => {
+    const client = await spawned(store, { maxReplyBytes: 4096 });
+    const restarts = restartsOf(client);
+    await client.request("append", { entries: [user("x")] });
+    const { leafId } = await client.request("get_state");
+    const { sessionId } = await client.request("new_session", { name: "n", expectedLeafId: leafId });
+    const model = { provider: "p", modelId: "m".repeat(200), idempotencyKey: "k" };
+    await client.request("set_model", model);
+    for (let i = 0; i < 20; i++) await client.request("set_model", { provider: "p", modelId: "m".repeat(200) });
+    const before: unknown[] = [];
+    for await (const { entries } of client.pages("get_entries")) before.push(...entries);
+    kill(client);
+    const after: unknown[] = [];
+    await client.request("set_model", model);
+    for await (const { entries } of client.pages("get_entries")) after.push(...entries);
+    const strip = (entries: unknown[]) => entries.map((entry) => ({ ...(entry as object), _batch: undefined }));
+    expect(strip(after)).toEqual(strip(before));
+    expect(restarts).toMatchObject([{ state: { sessionId, sessionName: "n", entryCount: before.length } }]);
+  });
+
+  test("a session that is not on disk yet is made again where it was to be, and no hook is asked", async () => {
+    const place = temporaryPlace();
+    const folder = temporaryFolder();
+    let asked = 0;
+    const client = await spawned(
+      store,
+      {
+        args: ["--session", join(folder, store === "v2" ? "first.v2" : "first.jsonl")],
+        hooks: { session_before_switch: () => ({ cancel: ++asked > 1 }) },
+      },
+      place,
+    );
+    await client.request("append", { entries: [user("x")] });
+    const made = await client.request("new_session");
+    kill(client);
+    const state = await client.request("get_state");
+    expect(state.sessionId).toBe(made.sessionId);
+    expect(dirname(state.sessionFile as string)).toBe(dirname(made.sessionFile as string));
+    expect(asked).toBe(1);
+  });
+
+  test("the model of the command line is also that of sessions that are made after a restart", async () => {
+    const client = await spawned(store, { args: ["--provider", "p", "--model", "m", "--name", "n"] });
+    await client.request("append", { entries: [user("x")] });
+    const before = await entriesOf(client);
+    kill(client);
+    expect(await entriesOf(client)).toEqual(before);
+    await client.request("new_session");
+    expect(await client.request("get_state")).toMatchObject({ sessionName: null, model: { provider: "p", id: "m" } });
+  });
+
+  test("closing does what was asked before, also when the server dies meanwhile, and leaves no server", async () => {
+    const client = await spawned(store);
+    const asked = Array.from({ length: 30 }, (_, i) => client.request("append", { entries: [user(`${i}`)] }));
+    const closed = client.close();
+    kill(client);
+    expect(await Promise.all(asked)).toHaveLength(30);
+    await closed;
+    expect(client.pid).toBeUndefined();
+  });
+
+  test("a program that is there no more cannot take the place of one that died", async () => {
+    const node = join(temporaryFolder(), "node");
+    symlinkSync(process.execPath, node);
+    const client = await spawned(store, { program: [node, PROGRAM] });
+    await client.request("append", { entries: [user("x")] });
+    process.kill(client.pid as number, "SIGSTOP");
+    const outcomes = Promise.allSettled([
+      client.request("append", { entries: [user("y")] }),
+      client.request("get_state"),
+    ]);
+    rmSync(node);
+    kill(client);
+    expect(await outcomes).toMatchObject([
+      { reason: { name: "outcome_unknown" } },
+      { reason: { name: "connection_closed", message: expect.stringContaining("There is no program at") } },
+    ]);
+    await client.close();
+  });
 });
 
 test("a session in memory dies with its server, which is said", async () => {
@@ -200,7 +330,34 @@ test("a server that always dies is given up, and what is asked of it fails", asy
   await expect(client.request("get_state")).rejects.toMatchObject({ name: "connection_closed" });
 });
 
-/** Returns how many sessions lie beside a session. */
-function sessionFilesIn(_place: Place, sessionFile: string): number {
-  return readdirSync(join(sessionFile, "..")).filter((name) => /\.jsonl$|\.v2$/.test(name)).length;
-}
+test(
+  "a write that was answered from memory alone is sent again when the server dies before it is known",
+  UNIT,
+  async () => {
+    const state = { ...STATE, persisted: false };
+    const first = new ScriptedServer(({ method, id }, server) => {
+      if (method === "initialize") return { state };
+      // The first questions are those of the start.
+      if (method === "get_state" && id === 2) return state;
+      if (method === "get_entries") return { entries: [] };
+      if (method === "set_model") return { entryId: "a" };
+      if (method === "get_state") server.die();
+      return undefined;
+    });
+    const second = new ScriptedServer(({ method }) => {
+      if (method === "initialize") return { state };
+      if (method === "get_state") return state;
+      return method === "get_entries" ? { entries: [] } : { entryId: "b" };
+    });
+    const client = await scriptedClient([first, second]);
+    const asked = ["m", "n", "o"].map((modelId) => client.request("set_model", { provider: "p", modelId }));
+    await settled();
+    expect(await Promise.all(asked)).toEqual([{ entryId: "b" }, { entryId: "b" }, { entryId: "b" }]);
+    const sentTo = (server: ScriptedServer) =>
+      server.heard
+        .filter(({ method }) => method === "set_model")
+        .map(({ params }) => [params.modelId, params.idempotencyKey]);
+    expect(sentTo(second)).toEqual(sentTo(first));
+    expect(sentTo(second).map(([modelId]) => modelId)).toEqual(["m", "n", "o"]);
+  },
+);

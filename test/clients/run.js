@@ -80,12 +80,21 @@ function standIn(home, column) {
 
 const hasAgent = ({ pi, command }) => pi !== undefined || command !== undefined;
 
+const NOT_ITS_DIALECT = "the client speaks Pi's dialect";
+
+/** Drives a program as a client of the Agent Client Protocol does. */
+const throughAcp = (column, { cwd, env }, args, more = {}) =>
+  acp.drive({
+    ...{ modules: others, program: node, args, env, cwd },
+    ...{ hasAgent: hasAgent(column), hasSessions: true, words: column.words ?? {}, ...more },
+  });
+
 /** The clients: what drives them with an agent; undefined where the two do not go together, and why. */
 const CLIENTS = [
   ...Object.values(pis).map((pi) => ({
     name: `RpcClient of Pi ${pi.version}`,
     drive(column, { cwd, env }) {
-      if (column.protocol === "acp") return "the client speaks Pi's dialect";
+      if (column.protocol === "acp") return NOT_ITS_DIALECT;
       const program = column.pi ? join(column.pi.folder, "dist/cli.js") : SERVER;
       const common = { folder: pi.folder, program, args: behind(column), env, cwd };
       return piRpc.drive({ ...common, hasAgent: hasAgent(column), isReal: column.isReal });
@@ -94,63 +103,33 @@ const CLIENTS = [
   {
     name: "pi-acp 0.0.34",
     drive(column, { home, cwd, env }) {
-      if (column.protocol === "acp") return "the client speaks Pi's dialect";
-      const command = standIn(home, column);
-      const args = [join(others, "pi-acp/dist/index.js")];
-      const common = { modules: others, program: node, args, env: { ...env, PI_ACP_PI_COMMAND: command }, cwd };
-      return acp.drive({
-        ...common,
-        hasAgent: hasAgent(column),
-        hasSessions: true,
-        words: { ...column.words, ask: undefined },
-      });
+      if (column.protocol === "acp") return NOT_ITS_DIALECT;
+      const place = { cwd, env: { ...env, PI_ACP_PI_COMMAND: standIn(home, column) } };
+      const words = { ...column.words, ask: undefined };
+      return throughAcp(column, place, [join(others, "pi-acp/dist/index.js")], { words });
     },
   },
   {
     name: "client of the ACP SDK 2.4.0, --dialect acp",
-    drive(column, { cwd, env }) {
+    drive(column, place) {
       if (column.pi) return "Pi does not speak it";
-      const args = [SERVER, "--dialect", "acp", ...behind(column)];
-      return acp.drive({
-        modules: others,
-        program: node,
-        args,
-        env,
-        cwd,
-        hasAgent: hasAgent(column),
-        hasSessions: true,
-        words: column.words ?? {},
-      });
+      return throughAcp(column, place, [SERVER, "--dialect", "acp", ...behind(column)]);
     },
   },
   {
     name: "client of the ACP SDK 2.4.0, recorded",
-    drive(column, { cwd, env }) {
+    drive(column, place) {
       if (column.protocol !== "acp") return "there is an agent of ACP only";
-      const args = [SERVER, ...behind(column)];
-      return acp.drive({
-        modules: others,
-        program: node,
-        args,
-        env,
-        cwd,
-        hasAgent: true,
-        hasSessions: false,
-        words: column.words,
-      });
+      return throughAcp(column, place, [SERVER, ...behind(column)], { hasSessions: false });
     },
   },
   ...EDITORS.map((editor) => ({
     name: editor.name,
     drive(column, { home, cwd, env }) {
-      if (column.protocol === "acp") return "the client speaks Pi's dialect";
+      if (column.protocol === "acp") return NOT_ITS_DIALECT;
       const { isReal, words } = column;
-      return driveEditor(editor, {
-        ...{ command: standIn(home, column), home, cwd, env },
-        hasAgent: hasAgent(column),
-        isReal,
-        words,
-      });
+      const common = { command: standIn(home, column), home, cwd, env };
+      return driveEditor(editor, { ...common, hasAgent: hasAgent(column), isReal, words });
     },
   })),
 ];

@@ -2,9 +2,8 @@
 
 import { describe, expect, test, vi } from "vitest";
 import { shownPart } from "../../src/core/export/cut.ts";
-import { type ExportPage, type PageEntry, pageOf } from "../../src/core/export/page.ts";
+import { pageOf } from "../../src/core/export/page.ts";
 import { PictureRoom } from "../../src/core/export/pictures.ts";
-import { noCounts, noUsage } from "../../src/core/session/stats.ts";
 import { htmlPieces, markdownPieces } from "../../src/page/main.ts";
 import { assistantText, entryText, id, userText } from "../support/lines.ts";
 import { processorTimeOf } from "../support/processor.ts";
@@ -12,67 +11,46 @@ import { range } from "../support/random.ts";
 import { sessionOf } from "../support/sessions.ts";
 import { SWEEP } from "../support/tiers.ts";
 
-/** They are many blocks, each of which has some dozens. */
-const COUNT = 300;
+/** Returns what a session is drawn as, in both formats. */
+const drawn = async (lines: string[], part: "all" | "path" | "recent") => {
+  const session = await sessionOf(lines);
+  return [htmlPieces, markdownPieces].map((draw) => [...draw(pageOf(session, part))].join(""));
+};
 
-/** Returns a question, an answer with a call, and the result, over and over. */
-function entryAt(number: number): PageEntry {
-  const anchor = number.toString(16).padStart(8, "0");
-  const text = `Entry **${number}** with \`code\`.\n\n- one\n- two\n\n\`\`\`ts\nconst a: number = ${number};\n\`\`\`\n`;
-  const block = { type: "text", text };
-  const call = { type: "toolCall", id: `call ${number}`, name: "bash", arguments: { command: "npm test" } };
-  const message = [
+test("of 300 entries, no more are read than the next block needs", async () => {
+  const COUNT = 300;
+  const text = "Entry with `code`.\n\n- one\n- two\n\n```ts\nconst a: number = 1;\n```\n";
+  /** A question, an answer with a call, and the result, over and over. */
+  const messages = (n: number) => [
     { role: "user", content: text },
-    { role: "assistant", model: "m", content: [block, call] },
-    { role: "toolResult", toolCallId: `call ${number - 1}`, content: [{ type: "text", text: "ok\n".repeat(40) }] },
-  ][number % 3];
-  return {
-    number,
-    above: number - 1,
-    anchor,
-    body: { type: "message", timestamp: "2026-01-24T16:22:26.831Z", message },
-    branchesHere: [],
-  };
-}
-
-function largePage(read: (number: number) => void): ExportPage {
-  const stats = { ...noCounts(), own: noUsage(), inherited: noUsage(), path: noCounts(), bytesByType: {} };
-  return {
-    title: "Large",
-    isNamed: true,
-    branches: [
-      {
-        number: 1,
-        active: true,
-        preview: () => "",
-        length: COUNT,
-        folds: () => [],
-        *entries() {
-          for (let number = 0; number < COUNT; number++) {
-            read(number);
-            yield entryAt(number);
-          }
-        },
-      },
-    ],
-    apart: { length: 0, entries: () => [] },
-    *head() {
-      yield "";
-      return { id: "large", cwd: "/", parent: null, begun: "", last: "", models: [], stats, turns: [] };
+    {
+      ...{ role: "assistant", model: "m" },
+      content: [
+        { type: "text", text },
+        { type: "toolCall", id: `call ${n}`, name: "bash", arguments: { command: "npm test" } },
+      ],
     },
-    anchorOf: String,
-    leaf: COUNT - 1,
-    find: () => -1,
-  };
-}
-
-test("of 300 entries, no more are read than the next block needs", () => {
+    { role: "toolResult", toolCallId: `call ${n - 1}`, content: [{ type: "text", text: "ok\n".repeat(40) }] },
+  ];
+  const lines = range(0, COUNT).map((n) =>
+    entryText("message", id(n), n === 0 ? null : id(n - 1), { message: messages(n)[n % 3] }),
+  );
+  const page = pageOf(await sessionOf(lines), "all");
   let read = 0;
+  const branches = page.branches.map((branch) => ({
+    ...branch,
+    *entries() {
+      for (const entry of branch.entries()) {
+        read++;
+        yield entry;
+      }
+    },
+  }));
   let drawn = 0;
-  let largest = 0;
   let most = 0;
-  for (const piece of htmlPieces(largePage((number) => (read = number + 1)))) {
-    drawn += piece.match(/ id="[0-9a-f]{8}"/g)?.length ?? 0;
+  let largest = 0;
+  for (const piece of htmlPieces({ ...page, branches })) {
+    drawn += piece.match(/ id="a[0-9a-f]{7}"/g)?.length ?? 0;
     most = Math.max(most, read - drawn);
     largest = Math.max(largest, piece.length);
   }
@@ -152,15 +130,14 @@ describe("pictures", () => {
 
 test("a page of the recent part begins at what the last compaction kept", async () => {
   const compaction = { summary: "what was", firstKeptEntryId: id(2), tokensBefore: 1 };
-  const session = await sessionOf([
+  const lines = [
     userText(id(0), null, "long ago"),
     userText(id(1), id(0), "ago"),
     userText(id(2), id(1), "kept"),
     entryText("compaction", id(3), id(2), compaction),
     userText(id(4), id(3), "now"),
-  ]);
-  for (const draw of [htmlPieces, markdownPieces]) {
-    const text = [...draw(pageOf(session, "recent"))].join("");
+  ];
+  for (const text of await drawn(lines, "recent")) {
     for (const said of ["kept", "what was", "now", "2 entries before these"]) expect(text).toContain(said);
     expect(text).not.toContain("ago");
   }
@@ -173,16 +150,15 @@ test("a page of the recent part has the messages that the last compaction carrie
     { role: "assistant", content: [{ type: "text", text: "kept two" }, call] },
     { role: "toolResult", toolCallId: "c", toolName: "bash", content: [{ type: "text", text: "kept three" }] },
   ];
-  const session = await sessionOf([
+  const lines = [
     userText(id(0), null, "long ago"),
     entryText("compaction", id(1), id(0), { summary: "what was", tokensBefore: 1, retainedTail }),
     userText(id(2), id(1), "now"),
-  ]);
-  for (const draw of [htmlPieces, markdownPieces]) {
-    const text = [...draw(pageOf(session, "recent"))].join("");
+  ];
+  for (const text of await drawn(lines, "path")) expect(text).not.toContain("kept one");
+  for (const text of await drawn(lines, "recent")) {
     const places = ["what was", "kept one", "kept two", "kept three", "now"].map((said) => text.lastIndexOf(said));
     expect([places.includes(-1), places]).toEqual([false, places.toSorted((a, b) => a - b)]);
-    expect([...draw(pageOf(session, "path"))].join("")).not.toContain("kept one");
   }
 });
 
@@ -209,9 +185,7 @@ describe("of an entry with a million members", () => {
   test("a page has the note, and all of an entry that is no larger", async () => {
     const custom = (n: number, data: unknown) =>
       entryText("custom", id(n), n === 0 ? null : id(n - 1), { customType: "x", data });
-    const session = await sessionOf([custom(0, { some: list.slice(0, 10_000) }), custom(1, { list })]);
-    for (const draw of [htmlPieces, markdownPieces]) {
-      const text = [...draw(pageOf(session, "all"))].join("");
+    for (const text of await drawn([custom(0, { some: list.slice(0, 10_000) }), custom(1, { list })], "all")) {
       expect(text.match(/\d+ more are not shown here/g)?.length).toBeGreaterThan(0);
       expect(text).toContain("9999");
       expect(text).not.toContain("29999");

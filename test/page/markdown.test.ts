@@ -5,72 +5,16 @@ import { expect, test } from "vitest";
 import { proseMarkdown } from "../../src/page/markdown/prose.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { isEvery, Random } from "../support/random.ts";
-import { acrossTiers, SWEEP } from "../support/tiers.ts";
+import { acrossTiers } from "../support/tiers.ts";
 
 const github = new MarkdownIt({ html: true, linkify: true });
 github.linkify.add("//", null);
 
 const PIECES = [
-  "<script>",
-  "</details>",
-  "<!--",
-  "-->",
-  "&lt;",
-  "&#60;",
-  "`",
-  "``",
-  "```",
-  "~~~",
-  "\n",
-  "\n\n",
-  "\n    ",
-  "\t",
-  "> ",
-  "- ",
-  "1. ",
-  "# ",
-  "***",
-  "**",
-  "*",
-  "_",
-  "__",
-  "~~",
-  "[",
-  "]",
-  "(",
-  ")",
-  "](",
-  "<",
-  ">",
-  "|",
-  "|-|",
-  "\n|-|\n",
-  "\\",
-  "!",
-  "![",
-  "https://a.example/",
-  "javascript:",
-  "mailto:x@y.z",
-  "www.a.b",
-  ":",
-  "\n---\n",
-  "\n===\n",
-  "=",
-  "$",
-  "@x",
-  "#x",
-  "%%",
-  "a",
-  "b c",
-  " ",
-  "  \n",
-  "[x]: ",
-  "'",
-  '"',
-  "é",
-  "\u202e",
-  "\ud800",
-  "\u0000",
+  ..."<script> </details> <!-- --> &lt; &#60; ` `` ``` ~~~ *** ** * _ __ ~~ [ ] ( ) ]( < > | |-| \\ ! ![".split(" "),
+  ...`https://a.example/ javascript: mailto:x@y.z www.a.b : = $ @x #x %% a ' " é \u202e \ud800 \u0000`.split(" "),
+  ...["\n", "\n\n", "\n    ", "\t", "  \n", "\n|-|\n", "\n---\n", "\n===\n", " ", "> ", "- ", "1. "],
+  ...["# ", "b c", "[x]: "],
 ];
 
 acrossTiers(test, [100, 1000])("random marks make nothing but text, and places on the web: %i", (rounds) => {
@@ -109,23 +53,18 @@ test("code that an extension of Obsidian's would run, and prose that is too deep
   );
 });
 
-/** Writes a piece over and over, and takes the time. */
-async function writeOften(piece: string, characters = 180_000): Promise<void> {
-  const text = piece.repeat(characters / piece.length);
-  let written = "";
-  const took = await processorTimeOf(() => {
-    written = proseMarkdown(text);
-  });
-  expect(written.length).toBeGreaterThan(text.length / 4);
-  expect(took).toBeLessThan(5000);
-}
+const OFTEN = ["[a](https://b) ", "> ".repeat(38), "**a ", "`a ", "<b ", "www.a ", "#a @b %%"];
+const LONGER = [...OFTEN, "|a|\n|-|\n\n", "- a\n\n* b\n\n"].map((piece) => ({ characters: 180_000, piece }));
 
-const OFTEN = "%j over and over takes no time that grows with its square";
-
-const PIECES_OFTEN = ["[a](https://b) ", "> ".repeat(38), "**a ", "`a ", "<b ", "www.a ", "#a @b %%"];
-
-acrossTiers(test, PIECES_OFTEN)(`${OFTEN} (45,000 characters)`, (piece) => writeOften(piece, 45_000));
-
-test.each(PIECES_OFTEN)(OFTEN, SWEEP, (piece) => writeOften(piece));
-
-test.each(["|a|\n|-|\n\n", "- a\n\n* b\n\n"])(OFTEN, SWEEP, (piece) => writeOften(piece));
+acrossTiers(test, [{ characters: 45_000, piece: OFTEN[0] }, ...LONGER])(
+  "$characters characters of $piece over and over take no time that grows with the square",
+  async ({ characters, piece }) => {
+    const text = piece.repeat(characters / piece.length);
+    let written = "";
+    const took = await processorTimeOf(() => {
+      written = proseMarkdown(text);
+    });
+    expect(written.length).toBeGreaterThan(text.length / 4);
+    expect(took).toBeLessThan(5000);
+  },
+);

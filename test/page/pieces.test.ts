@@ -11,6 +11,7 @@ import { diffHtml, diffLinesIn, diffOf } from "../../src/page/diff.ts";
 import { linesBlock } from "../../src/page/fold.ts";
 import { proseHtml } from "../../src/page/prose.ts";
 import { processorTimeOf } from "../support/processor.ts";
+import { forSeeds } from "../support/random.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 /** Returns what prose is drawn as, without the block around it. */
@@ -20,6 +21,9 @@ function prose(text: string): string {
   return html.slice(30, -6).trim();
 }
 
+const LINK = 'rel="noopener noreferrer nofollow"';
+const unlinked = (html: string): string => `<p><span class="nolink">${html}</span></p>`;
+
 describe("Markdown", () => {
   test.each([
     ["a **b** *c* `d<e` ~~f~~", "<p>a <strong>b</strong> <em>c</em> <code>d&lt;e</code> <s>f</s></p>"],
@@ -27,20 +31,11 @@ describe("Markdown", () => {
     ["# Head\n## Next\n#### Deep", "<h4>Head</h4>\n<h5>Next</h5>\n<h6>Deep</h6>"],
     ["- a\n- b\n  1. c", "<ul>\n<li>a</li>\n<li>b\n<ol>\n<li>c</li>\n</ol>\n</li>\n</ul>"],
     ["- [ ] todo\n- [x] done", "<ul>\n<li>☐ todo</li>\n<li>☑ done</li>\n</ul>"],
-    [
-      "[site](https://example.com/?a=1&b=2)",
-      '<p><a href="https://example.com/?a=1&amp;b=2" rel="noopener noreferrer nofollow">site</a></p>',
-    ],
-    [
-      "see https://example.com/x.",
-      '<p>see <a href="https://example.com/x" rel="noopener noreferrer nofollow">https://example.com/x</a>.</p>',
-    ],
-    ["[store](src/store.ts)", '<p><span class="nolink">store <code>src/store.ts</code></span></p>'],
-    ["[x](javascript:alert(1))", '<p><span class="nolink">x <code>javascript:alert(1)</code></span></p>'],
-    [
-      "![chart](https://example.com/c.png)",
-      '<p><span class="nolink">[image chart] <code>https://example.com/c.png</code></span></p>',
-    ],
+    ["[site](https://a.b/?a=1&b=2)", `<p><a href="https://a.b/?a=1&amp;b=2" ${LINK}>site</a></p>`],
+    ["see https://a.b/x.", `<p>see <a href="https://a.b/x" ${LINK}>https://a.b/x</a>.</p>`],
+    ["[store](src/store.ts)", unlinked("store <code>src/store.ts</code>")],
+    ["[x](javascript:alert(1))", unlinked("x <code>javascript:alert(1)</code>")],
+    ["![chart](https://a.b/c.png)", unlinked("[image chart] <code>https://a.b/c.png</code>")],
     ["<b onclick=x>bold</b>", "<p>&lt;b onclick=x&gt;bold&lt;/b&gt;</p>"],
     ["&lt; &#x202e;x &#0;", "<p>&lt; \ufffdx \ufffd</p>"],
     ["```ts\nconst a = 1;\n```", '<pre class="code"><i class="k">const</i> a = <i class="n">1</i>;\n</pre>'],
@@ -69,43 +64,34 @@ describe("Markdown", () => {
     expect(proseHtml(`${"> ".repeat(10)}text`)).toContain("<blockquote>");
   });
 
-  describe("takes no time that grows with the square of the text", () => {
-    const draw = async (_what: string, text: string): Promise<void> => {
-      let html = "";
-      const took = await processorTimeOf(() => {
-        html = proseHtml(text);
-      });
-      expect(html.length).toBeGreaterThan(text.length / 2);
-      expect(took).toBeLessThan(5000);
-    };
+  async function takesTime(_what: string, text: string): Promise<void> {
+    let html = "";
+    const took = await processorTimeOf(() => {
+      html = proseHtml(text);
+    });
+    expect(html.length).toBeGreaterThan(text.length / 2);
+    expect(took).toBeLessThan(5000);
+  }
 
-    test.each([
-      ["emphasis", "*a ".repeat(20_000)],
-      ["quotes", "> ".repeat(30_000)],
-      ["code", "`a".repeat(30_000)],
-    ])("of %s", draw);
-
-    test.each([
-      ["much emphasis", "*a ".repeat(60_000)],
-      ["many quotes", "> ".repeat(90_000)],
-      ["much code", "`a".repeat(90_000)],
-      ["brackets", "[".repeat(150_000)],
-      ["pictures", "![[](".repeat(40_000)],
-    ])("of %s", SWEEP, draw);
-  });
+  const OFTEN = "takes no time that grows with the square of %s";
+  test.each([
+    ["emphasis", "*a ".repeat(20_000)],
+    ["quotes", "> ".repeat(30_000)],
+    ["code", "`a".repeat(30_000)],
+  ])(OFTEN, takesTime);
+  test.each([
+    ["much emphasis", "*a ".repeat(60_000)],
+    ["many quotes", "> ".repeat(90_000)],
+    ["much code", "`a".repeat(90_000)],
+    ["brackets", "[".repeat(150_000)],
+    ["pictures", "![[](".repeat(40_000)],
+  ])(OFTEN, SWEEP, takesTime);
 });
 
 describe("code", () => {
   test("has a language by its name or by the ending of a file", () => {
-    expect(["ts", "src/a.test.tsx", "PY", "x.mts", "Makefile.unknown", "a b", "__proto__"].map(languageOf)).toEqual([
-      "ts",
-      "tsx",
-      "py",
-      "typescript",
-      "",
-      "",
-      "",
-    ]);
+    const names = ["ts", "src/a.test.tsx", "PY", "x.mts", "Makefile.unknown", "a b", "__proto__"];
+    expect(names.map(languageOf)).toEqual(["ts", "tsx", "py", "typescript", "", "", ""]);
   });
 
   test("is left plain where it is no code that anybody wrote", () => {
@@ -125,22 +111,13 @@ describe("changes", () => {
   });
 
   test("make one text of the other, whatever the texts are", () => {
-    let seed = 7;
-    const random = (below: number): number => {
-      seed = (seed * 1103515245 + 12345) % 2147483648;
-      return seed % below;
-    };
-    for (let round = 0; round < 300; round++) {
-      const text = (): string => Array.from({ length: random(12) }, () => `${"abc"[random(3)]}\n`).join("");
+    forSeeds(300, (random) => {
+      const text = (): string => Array.from({ length: random.int(12) }, () => `${random.pick([..."abc"])}\n`).join("");
       const [before, after] = [text(), text()];
       const lines = diffOf(before, after);
-      const told = (sign: string): string =>
-        lines
-          .filter((line) => line.sign !== sign)
-          .map((line) => `${line.text}\n`)
-          .join("");
-      expect([told("+"), told("-")]).toEqual([before, after]);
-    }
+      const without = (sign: string): string => lines.map((one) => (one.sign === sign ? "" : `${one.text}\n`)).join("");
+      expect([without("+"), without("-")]).toEqual([before, after]);
+    });
   });
 
   test("of long texts are found without comparing every pair", () => {
@@ -192,14 +169,8 @@ describe("calls", () => {
     const asked = call("edit", { path: "a.ts", oldText: "x\ny", newText: "x\nz" });
     expect(asked).toContain('<span class="del">-y\n</span><span class="add">+z\n</span>');
     expect(asked).toContain('<span class="plus">+1</span> <span class="minus">−1</span>');
-    const several = call("Edit", {
-      file_path: "a",
-      edits: [
-        { oldText: "p", newText: "q" },
-        { oldText: "r", newText: "" },
-      ],
-    });
-    expect(several.match(/class="del"/g)).toHaveLength(2);
+    const edits = ["p", "r"].map((oldText) => ({ oldText, newText: "q" }));
+    expect(call("Edit", { file_path: "a", edits }).match(/class="del"/g)).toHaveLength(2);
     const made = call("edit", { path: "a", oldText: "o", newText: "n" }, { details: { diff: "+ 7 real\n" } });
     expect([made.includes("7 real"), made.includes(">-o")]).toEqual([true, false]);
   });
@@ -254,14 +225,7 @@ test("the chart has a bar for each turn, and at most 180", () => {
 });
 
 test("amounts are short", () => {
-  expect([0, 999, 1000, 12_345, 999_499, 999_500, 47_600_000].map(shortCount)).toEqual([
-    "0",
-    "999",
-    "1k",
-    "12.3k",
-    "999k",
-    "1M",
-    "47.6M",
-  ]);
+  const counts = [0, 999, 1000, 12_345, 999_499, 999_500, 47_600_000].map(shortCount);
+  expect(counts.join(" ")).toBe("0 999 1k 12.3k 999k 1M 47.6M");
   expect([0, 0.00123, 0.25, 30.331].map(money)).toEqual(["$0", "$0.0012", "$0.25", "$30.33"]);
 });

@@ -32,6 +32,7 @@ const SHOWN = `[...document.querySelectorAll("article[id],.note[id],.result[id]"
   .filter((one) => !one.closest("[hidden],.others")).map(({ id }) => id)`;
 const HERE = `document.querySelector(".here")?.id`;
 const BAR = `document.querySelector(".pathbar").checkVisibility()`;
+const OVERFLOW = "document.documentElement.scrollWidth - innerWidth";
 const COUNT = `document.querySelector(".count").textContent`;
 
 describe("in Chromium, with script", needs(CHROMIUM), () => {
@@ -68,6 +69,10 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     await page.drawn();
   }
 
+  const find = async (words: string): Promise<void> => {
+    for (const key of `/${words}`) await page.press(key);
+  };
+
   /** Returns the ids from the root to an entry. */
   function pathTo(end: string): string[] {
     const path = [end];
@@ -76,27 +81,53 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
   }
 
   const shown = async (): Promise<string[]> => (await page.evaluate(SHOWN)).sort();
+  const expectShown = async (...ids: string[]) => expect.poll(shown).toEqual(ids.sort());
+
+  test("what a page does is noticed", SWEEP, async () => {
+    const file = join(place.cwd, "bad.html");
+    writeFileSync(file, "<script>console.log(1)</script><img src=http://127.0.0.1:1/x><script>alert(2)</script>");
+    await page.load(pathToFileURL(file).href, 360, true);
+    const happened = page.happened.splice(0).map((one) => one.split(" ")[0]);
+    expect(happened).toEqual(expect.arrayContaining(["console", "request", "dialog"]));
+    await page.load("about:blank", 360, true);
+    page.happened.length = 0;
+  });
+
+  test(
+    "fits from 360 pixels to 4K, opens where a link leads, and folds what a compaction replaced",
+    SWEEP,
+    async () => {
+      for (const width of [360, 400, 1280, 3840]) {
+        await open("", width);
+        expect(await page.evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
+      }
+      const seen = `document.getElementById("54e4ffbe").checkVisibility()`;
+      expect(await page.evaluate(seen)).toBe(false);
+      await open("#54e4ffbe");
+      expect(await page.evaluate(seen)).toBe(true);
+      expect(page.happened).toEqual([]);
+    },
+  );
 
   test("shows exactly the path to the entry that a link names, and goes back to the leaf", async () => {
     await open();
-    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(LEAF).sort());
+    await expectShown(...pathTo(LEAF));
     expect(await page.evaluate(BAR)).toBe(false);
     await open(`#${BESIDE}`);
-    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(BESIDE_END).sort());
-    expect(await page.evaluate(HERE)).toBe(BESIDE);
-    expect(await page.evaluate(BAR)).toBe(true);
+    await expectShown(...pathTo(BESIDE_END));
+    expect([await page.evaluate(HERE), await page.evaluate(BAR)]).toEqual([BESIDE, true]);
     await page.press("e");
-    await expect.poll(shown).toEqual(pathTo(BESIDE).sort());
+    await expectShown(...pathTo(BESIDE));
     await page.press("l");
-    await expect.poll(shown).toEqual(pathTo(LEAF).sort());
+    await expectShown(...pathTo(LEAF));
     await open(`#${ON_PATH}@${BESIDE}`);
-    expect((await page.evaluate(SHOWN)).sort()).toEqual(pathTo(BESIDE).sort());
+    await expectShown(...pathTo(BESIDE));
     expect(await page.evaluate(HERE)).toBe(ON_PATH);
     expect(page.happened).toEqual([]);
   });
 
   test(
-    "what a link names is the current entry until the reader moves the page, however late that is told of its own move",
+    "what a link names is current until the reader moves the page, however late that is told of its own move",
     SWEEP,
     async () => {
       const other = "[...document.querySelectorAll('article[id]')][1]";
@@ -106,14 +137,13 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       await page.drawn();
       await page.until("scrollY > 0");
       await page.press("e");
-      await expect.poll(shown).toEqual(pathTo(BESIDE).sort());
+      await expectShown(...pathTo(BESIDE));
       await open(`#${BESIDE}`);
       await page.evaluate(`dispatchEvent(new WheelEvent('wheel')), ${other}.scrollIntoView()`);
       const top = await page.evaluate(`${other}.id`);
-      await page.drawn();
-      await page.drawn();
+      for (let n = 0; n < 2; n++) await page.drawn();
       await page.press("e");
-      await expect.poll(shown).toEqual(pathTo(top).sort());
+      await expectShown(...pathTo(top));
     },
   );
 
@@ -131,34 +161,30 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
         [...entry.querySelectorAll("button.copy")].find((one) => one.closest("article,.note,.result") === entry).click();
         links.push(text.replace(/.*#/, ""));
       }
-      return links;
+      return links.sort();
     })()`;
-      const links: string[] = await page.evaluate(copied);
-      expect(links.sort()).toEqual(
+      expect(await page.evaluate(copied)).toEqual(
         pathTo(BESIDE_END)
-          .map((id) => `${id}@${BESIDE_END}`)
-          .sort(),
+          .sort()
+          .map((id) => `${id}@${BESIDE_END}`),
       );
     },
   );
 
   test("keys move along the path, open and fold the tree, and search everything", SWEEP, async () => {
     await open();
-    await page.press("]");
-    const first = await page.evaluate(HERE);
-    await page.press("]");
-    const second = await page.evaluate(HERE);
-    await page.press("j");
-    expect(parents.get(await page.evaluate(HERE))).toBe(second);
-    await page.press("[");
-    expect([await page.evaluate(HERE), first !== second]).toEqual([second, true]);
+    const at: string[] = [];
+    for (const key of ["]", "]", "j", "["]) {
+      await page.press(key);
+      at.push(await page.evaluate(HERE));
+    }
+    expect([parents.get(at[2]), at[3], at[0] !== at[1]]).toEqual([at[1], at[1], true]);
 
-    await page.press("/");
-    for (const key of "notes.jsonl") await page.press(key);
+    await find("notes.jsonl");
     await page.until(`document.querySelectorAll(".line .found").length === 5`);
     const [total, entries] = (await page.evaluate(COUNT)).match(/\d+/g).map(Number);
-    const text = readFileSync(EXAMPLE, "utf8");
-    expect(entries).toBeLessThanOrEqual(text.split("\n").filter((line) => line.includes("notes.jsonl")).length);
+    const lines = readFileSync(EXAMPLE, "utf8").split("\n");
+    expect(entries).toBeLessThanOrEqual(lines.filter((line) => line.includes("notes.jsonl")).length);
     expect(total).toBeGreaterThanOrEqual(entries);
     expect(await page.evaluate(`document.querySelectorAll(".line .found").length`)).toBe(entries);
     await page.press("Enter");
@@ -184,12 +210,15 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     const { a, b } = await server.result("compare_branches", { sessionPath: EXAMPLE, ...ends });
     await open(`#${BESIDE_END}~${LEAF}`);
     const cells = `[...document.querySelectorAll("dialog tr")].map((row) => [...row.cells].map((cell) => cell.textContent))`;
-    const rows = new Map<string, string[]>(
+    const rows: Map<string, string[]> = new Map(
       (await page.evaluate(cells)).map(([name, ...values]: string[]) => [name, values]),
     );
-    expect(rows.get("Entries")).toEqual([String(a.entryCount), String(b.entryCount)]);
-    expect(rows.get("Questions")).toEqual([String(a.userMessages), String(b.userMessages)]);
-    expect(rows.get("Answers")).toEqual([String(a.assistantMessages), String(b.assistantMessages)]);
+    for (const [name, member] of [
+      ["Entries", "entryCount"],
+      ["Questions", "userMessages"],
+      ["Answers", "assistantMessages"],
+    ])
+      expect(rows.get(name)).toEqual([String(a[member]), String(b[member])]);
     for (const [index, side] of [a, b].entries()) {
       for (const { name, count } of side.tools) expect(rows.get(name)?.[index]).toMatch(new RegExp(`^${count}\\b`));
       for (const path of side.files.modifiedFiles) expect(rows.get(path)?.[index]).toBe("changed");
@@ -198,9 +227,12 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     }
   });
 
-  test("the JSONL in the page is that of the session, byte for byte, and can be left out", SWEEP, async () => {
-    await open();
-    const bytes = `(async () => {
+  test(
+    "the JSONL in the page is that of the session, byte for byte, and without secrets where they are taken out",
+    SWEEP,
+    async () => {
+      await open();
+      const bytes = `(async () => {
       let blob;
       URL.createObjectURL = (given) => { blob = given; return "blob:x"; };
       HTMLAnchorElement.prototype.click = () => {};
@@ -208,13 +240,12 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       while (!blob) await new Promise((resolve) => setTimeout(resolve));
       return blob.text();
     })()`;
-    expect(await page.evaluate(bytes)).toBe(readFileSync(EXAMPLE, "utf8"));
-    const server = serveHere(["--no-session", "--events", "none"], { place });
-    const without = await server.result("export_session", { sessionPath: EXAMPLE, format: "html", jsonl: false });
-    expect(without.content).not.toContain("application/gzip");
-    const redacted = await server.result("export_session", { sessionPath: EXAMPLE, format: "html", redact: true });
-    expect(redacted.content).not.toContain("/home/dev");
-  });
+      expect(await page.evaluate(bytes)).toBe(readFileSync(EXAMPLE, "utf8"));
+      const server = serveHere(["--no-session", "--events", "none"], { place });
+      const { content } = await server.result("export_session", { sessionPath: EXAMPLE, format: "html", redact: true });
+      expect(content).not.toContain("/home/dev");
+    },
+  );
 
   test("blocks that are asleep are read without script, wake with it, and nothing of them runs", SWEEP, async () => {
     const said = PAYLOADS.slice(0, 160).join("\n\n");
@@ -226,12 +257,11 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     expect(await page.evaluate(`document.querySelectorAll(".asleep article").length`)).toBeGreaterThan(20);
     await page.load(url, 360, true);
     expect(await page.evaluate(`document.querySelectorAll(".asleep > noscript").length`)).toBeGreaterThan(0);
-    await page.press("/");
-    for (const key of "last words") await page.press(key);
+    await find("last words");
     await page.until(`${COUNT} === "1 in 1 entry"`);
     await page.press("Enter");
     expect(await page.evaluate(`[...CSS.highlights.get("now")].map(String).join()`)).toBe("last words");
-    expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
+    expect(await page.evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
     expect(page.happened).toEqual([]);
   });
 
@@ -250,19 +280,18 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     await page.evaluate(`globalThis.page = trustedTypes.createPolicy("page", { createHTML: (html) => html })`);
     const append = `document.getElementById("conversation.path").append(...parts);`;
     await put(article("beefbeef", LEAF, "Zebra crossing"), append);
-    expect((await page.evaluate(SHOWN)).sort()).toEqual([...pathTo(LEAF), "beefbeef"].sort());
+    await expectShown(...pathTo(LEAF), "beefbeef");
     expect(await page.evaluate(`document.querySelector(".tag").closest(".line").textContent`)).toContain("Zebra");
     // One beside the path does not show until it is asked for.
     await put(article("fade0123", ON_PATH, "Zebra finch"), append);
-    expect((await page.evaluate(SHOWN)).sort()).toEqual([...pathTo(LEAF), "beefbeef"].sort());
-    await page.press("/");
-    for (const key of "zebra") await page.press(key);
+    await expectShown(...pathTo(LEAF), "beefbeef");
+    await find("zebra");
     await page.until(`${COUNT} === "2 in 2 entries"`);
     await put(article("beefbeef", LEAF, "Okapi"), `document.getElementById("beefbeef").replaceWith(...parts);`);
     await page.until(`${COUNT} === "1 in 1 entry"`);
     expect(await page.evaluate(`document.querySelectorAll("#beefbeef").length`)).toBe(1);
     await page.press("Enter");
-    expect((await page.evaluate(SHOWN)).sort()).toEqual([...pathTo(ON_PATH), "fade0123"].sort());
+    await expectShown(...pathTo(ON_PATH), "fade0123");
   });
 
   test("axe finds nothing in light and dark, wide and narrow, with drawer, search and comparison", SWEEP, async () => {

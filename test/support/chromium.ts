@@ -138,7 +138,9 @@ export class BrowserPage {
   }
 
   async evaluate(expression: string): Promise<Json> {
-    return (await this.send("Runtime.evaluate", { expression, returnByValue: true, awaitPromise: true })).result.value;
+    const asked = { expression, returnByValue: true, awaitPromise: true };
+    // A page that is loaded again meanwhile forgets what it was asked.
+    return (await this.send("Runtime.evaluate", asked)).result?.value;
   }
 
   /** Presses a key, and waits until what it did is drawn. */

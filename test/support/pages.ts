@@ -70,19 +70,34 @@ interface SeenPage {
   scripts: number;
 }
 
-/** Walks the page, and returns what is in it. */
-export function lookAt(html: string): SeenPage {
+type Element = {
+  readonly tagName: string;
+  readonly attrs: readonly { readonly name: string; readonly value: string }[];
+};
+
+/** Builds a page as a browser does, and returns its elements and its text; fails for wrong markup, and for what acts. */
+export function builtPage(html: string, scriptingEnabled = true): { elements: Element[]; text: string } {
   expect(CONTROLS.exec(html)).toBe(null);
-  const seen: SeenPage = { elements: [], ids: [], links: [], addresses: [], text: "", scripts: 0 };
+  const elements: Element[] = [];
+  let text = "";
   const errors: string[] = [];
-  const waiting: Json[] = [parse(html, { scriptingEnabled: false, onParseError: ({ code }) => errors.push(code) })];
+  const waiting: Json[] = [parse(html, { scriptingEnabled, onParseError: ({ code }) => errors.push(code) })];
   for (let node = waiting.pop(); node; node = waiting.pop()) {
-    if (defaultTreeAdapter.isTextNode(node)) seen.text += node.value;
+    if (defaultTreeAdapter.isTextNode(node)) text += node.value;
     if (defaultTreeAdapter.isCommentNode(node)) throw new Error(`The page has a comment: ${JSON.stringify(node.data)}`);
-    if (defaultTreeAdapter.isElementNode(node)) lookAtElement(node, seen);
+    if (defaultTreeAdapter.isElementNode(node)) elements.push(node);
     if ("childNodes" in node) waiting.push(...[...node.childNodes].reverse());
   }
   expect(errors).toEqual([]);
+  return { elements, text };
+}
+
+/** Walks an exported page, and returns what is in it. */
+export function lookAt(html: string): SeenPage {
+  const { elements, text } = builtPage(html, false);
+  const names = elements.map(({ tagName }) => tagName);
+  const seen: SeenPage = { elements: names, ids: [], links: [], addresses: [], text, scripts: 0 };
+  for (const element of elements) lookAtElement(element, seen);
   expect(seen.scripts).toBe(1);
   expect(new Set(seen.ids).size).toBe(seen.ids.length);
   const known = new Set(seen.ids);
@@ -90,9 +105,8 @@ export function lookAt(html: string): SeenPage {
   return seen;
 }
 
-function lookAtElement({ tagName, attrs }: Json, seen: SeenPage): void {
-  seen.elements.push(tagName);
-  if (tagName === "script" && !attrs.some(({ name }: Json) => name === "type")) seen.scripts++;
+function lookAtElement({ tagName, attrs }: Element, seen: SeenPage): void {
+  if (tagName === "script" && !attrs.some(({ name }) => name === "type")) seen.scripts++;
   if (!ELEMENTS.has(tagName)) throw new Error(`The page has an element ${tagName}`);
   for (const { name, value } of attrs) {
     if (!ATTRIBUTES[name]?.test(value)) throw new Error(`${tagName} has ${name}=${JSON.stringify(value)}`);
@@ -100,7 +114,7 @@ function lookAtElement({ tagName, attrs }: Json, seen: SeenPage): void {
     if (name === "href" && value.startsWith("#")) seen.links.push(value.slice(1));
     else if (name === "href") {
       seen.addresses.push(value);
-      expect(attrs.find((one: Json) => one.name === "rel")?.value).toContain("noopener");
+      expect(attrs.find((one) => one.name === "rel")?.value).toContain("noopener");
     }
   }
 }

@@ -1,11 +1,17 @@
-/** Verbs run in this process, with a terminal that is not one. */
+/** Verbs run in this process, with a terminal that is not one, and transcripts of them. */
 
+import { join } from "node:path";
+import { expect } from "vitest";
 import { runVerb, type Terminal } from "../../src/cli/run-verb.ts";
 import { findVerb } from "../../src/cli/table.ts";
+import { widthOf } from "../../src/cli/terminal/text.ts";
 import type { Verb } from "../../src/cli/verb.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
+import { folderName } from "../../src/storage/fs/paths.ts";
 import { testEnv } from "./env.ts";
-import { countingEnv, type Place } from "./server.ts";
+import { CWD, put, rootOf } from "./lifecycle.ts";
+import { fileText, headerText, TIME } from "./lines.ts";
+import { countingEnv, type Json, type Place } from "./server.ts";
 
 export interface Run {
   stdout: string;
@@ -67,4 +73,145 @@ export async function runVerbHere(
     },
   });
   return { stdout, stderr, status };
+}
+
+/** A person who answers every question so; what was asked. */
+export function answering(answer: string): { asked: string[]; terminal: Pick<Terminal, "answer"> } {
+  const asked: string[] = [];
+  const terminal = {
+    answer: async (question: string) => {
+      asked.push(question);
+      return answer;
+    },
+  };
+  return { asked, terminal };
+}
+
+/** Puts a session among the others, into the folder of a directory, untouched for a while. Returns its file. */
+export function stored(
+  place: Place,
+  id: string,
+  lines: readonly string[],
+  header: { cwd?: string } & object = {},
+  directory = header.cwd ?? CWD,
+): string {
+  const name = `${TIME.replace(/[:.]/g, "-")}_${id}.jsonl`;
+  return put(join(rootOf(place), folderName(directory), name), fileText(headerText({ id, ...header }), ...lines));
+}
+
+/** Values and patterns by the names that stand for them in a transcript. */
+type Names = Record<string, string | RegExp>;
+
+/** The words of a command line as a shell cuts them, with the values of names in braces. */
+export function wordsIn(typed: string, names: Names = {}): string[] {
+  const words = typed.match(/(?:'[^']*'|[^\s'])+/g) ?? [];
+  return words.map((word) => word.replaceAll("'", "").replace(/\{(\w+)\}/g, (all, name) => String(names[name] ?? all)));
+}
+
+/** What a text with names in braces matches: `{...}` is any text, alone on its line any lines; `{id=}` a word to be known as id. */
+function patternOf(text: string, names: Names): string {
+  const parts = text.replace(/^\{\.\.\.\}$/gm, "{....}").split(/\{(\.{3,4}|\w+=?)\}/);
+  const patterns = parts.map((part, n) => {
+    if (n % 2 === 0) return part.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+    if (part.startsWith("...")) return part.length > 3 ? "[^]*" : ".*?";
+    if (part.endsWith("=")) return `(?<${part.slice(0, -1)}>\\S+)`;
+    const value = names[part];
+    if (value === undefined) throw new Error(`{${part}} stands for nothing.`);
+    return value instanceof RegExp ? `(?:${value.source})` : value.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+  });
+  return patterns.join("");
+}
+
+/** Returns a member of a value: `a.b`, or with `a[].b` those of all elements. */
+function memberOf(value: Json, path: string): Json {
+  const [first, ...rest] = path.split("[].");
+  const found = first.split(".").reduce((one, name) => one?.[name], value);
+  return rest.length === 0 ? found : found.map((one: Json) => memberOf(one, rest.join("[].")));
+}
+
+/**
+ * Returns what runs command lines one after the other, and holds each against what stands below it:
+ *
+ *   $ list --limit 1           the words; before them VARIABLE=value, `@80` for a terminal of so many columns; behind
+ *                              them `| a[].b` for a member of the JSON that is printed
+ *   {...}More                  what is printed, with names in braces ({@link patternOf})
+ *   $ list :: mo.e             or behind them, a pattern that is in what is printed (`:: ` alone: it does not matter);
+ *                              `!! more` or `!2 more`: that is in what is said on stderr, with status 1 or 2
+ *   + mo.e                     a pattern that is somewhere in what is printed; `-`: that is nowhere
+ *   ? Delete? => n             what is asked, and the answer
+ *   ! No such session.         what is said on stderr, with status 1, or `!2` with another
+ *   = 3                        the status where nothing is said, else 0
+ *
+ * That returns the names, with those that it has come to know.
+ */
+export function told(place: Place, given: Names = {}, options: RunOptions = {}): (text: string) => Promise<Names> {
+  return (text) => tell(place, text, { home: place.home, cwd: place.cwd, ...given }, options);
+}
+
+async function tell(place: Place, text: string, names: Names, options: RunOptions): Promise<Names> {
+  const lines = text.split("\n").filter((line, n, { length }) => line.trim() !== "" || (n > 0 && n < length - 1));
+  const indent = lines[0].search(/\S/);
+  const commands = `\n${lines.map((line) => line.slice(indent)).join("\n")}`.split("\n$ ").slice(1);
+  for (const command of commands) {
+    const [whole, ...below] = command.trimEnd().split("\n");
+    const [, typed, sign, part] = /^(.*?)(?: (::|!!|!2)(?: (.*))?)?$/.exec(whole) as RegExpExecArray;
+    if (sign === "::") below.push(`+ ${part ?? ""}`);
+    else if (sign !== undefined) below.push(`!${sign === "!2" ? 2 : 1} {....}${part ?? ""}{....}`);
+    const [line, member] = typed.split(/ \| (?=[\w.[\]]+$)/);
+    const words = wordsIn(line, names);
+    const said: Record<string, string[]> = { "": [], "+": [], "-": [], "?": [], "!": [] };
+    let status = 0;
+    for (const one of below) {
+      const [, sign, code, rest] = /^([-+?!=])(\d?)(?: (.*))?$/.exec(one) ?? [undefined, "", "", one];
+      if (sign === "=") status = Number(rest);
+      else said[sign].push(rest ?? "");
+      if (sign === "!" && said["!"].length === 1) status = Number(code || 1);
+    }
+    const variables: Record<string, string> = { ...options.variables };
+    const terminal: { -readonly [K in keyof Terminal]?: Terminal[K] } = { ...options.terminal };
+    while (/^(?:@\d+$|[A-Z_]+=)/.test(words[0])) {
+      const word = words.shift() as string;
+      if (word.startsWith("@")) terminal.columns = Number(word.slice(1));
+      else variables[word.split("=")[0]] = word.slice(word.indexOf("=") + 1);
+    }
+    const questions: string[] = [];
+    const answers = said["?"].map((one) => one.split(" => "));
+    if (answers.length > 0)
+      terminal.answer = async (question) => {
+        questions.push(question);
+        return answers[questions.length - 1]?.[1];
+      };
+    const run = await runHere(place, words, { ...options, variables, terminal });
+    const stdout = member ? JSON.stringify(memberOf(JSON.parse(run.stdout), member)) : run.stdout.replace(/\n$/, "");
+    const stderr = run.stderr.replace(/^pi-session-server: /, "").replace(/\n$/, "");
+    const isLoose = said[""].length === 0 && said["+"].length + said["-"].length > 0;
+    const expected = new RegExp(`^${isLoose ? "[^]*" : patternOf(said[""].join("\n"), names)}$`);
+    expect({ typed, stdout, stderr, status: run.status, asked: questions }).toEqual({
+      ...{ typed, status, stdout: expect.stringMatching(expected) },
+      stderr: expect.stringMatching(new RegExp(`^${patternOf(said["!"].join("\n"), names)}$`)),
+      asked: answers.map(([question]) => expect.stringMatching(new RegExp(`^${patternOf(question, names)} ?$`))),
+    });
+    const filled = (part: string): RegExp =>
+      new RegExp(
+        part.replace(/\{([a-z]\w*)\}/g, (name) => patternOf(name, names)),
+        "m",
+      );
+    for (const part of said["+"]) expect(stdout, typed).toMatch(filled(part));
+    for (const part of said["-"]) expect(stdout, typed).not.toMatch(filled(part));
+    Object.assign(names, expected.exec(stdout)?.groups);
+  }
+  return names;
+}
+
+/** Throws unless nothing in a text acts on a terminal but colours, and no line is wider than these columns. Returns it without colours. */
+export function expectTame(text: string, columns = Number.POSITIVE_INFINITY, why = ""): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
+  const plain = text.replace(/\u001b\[\d+m/g, "");
+  const lines = plain.replaceAll("\r\n", "\n").split("\n");
+  const acts = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/u;
+  expect(
+    lines.filter((line) => widthOf(line) > columns || acts.test(line)),
+    why,
+  ).toEqual([]);
+  return plain;
 }

@@ -1,22 +1,52 @@
-/** A viewer that runs in this process, and readers of it that are no browsers. */
+/** A viewer that runs in this process, readers of it that are no browsers, and time that passes while they wait. */
 
-import { type ClientRequest, get as httpGet } from "node:http";
-import { onTestFinished, vi } from "vitest";
+import { type ClientRequest, get as httpGet, type IncomingHttpHeaders } from "node:http";
+import { expect, onTestFinished, vi } from "vitest";
 import { user } from "./drafts.ts";
 import type { Random } from "./random.ts";
 import { type Json, type Place, spawnServer, temporaryPlace } from "./server.ts";
-import { runHere } from "./verbs.ts";
-import { A_LOOK, type Answered, request, untilSo } from "./web.ts";
+import { type RunOptions, runHere } from "./verbs.ts";
 
-interface SeenEvent {
-  readonly id: string | undefined;
-  readonly name: string;
-  readonly data: Json;
+/** More than lies between two looks of a server at its sessions. */
+const A_LOOK = 510;
+/** Looks, and milliseconds of the real clock, until something that must come has come. */
+const MOST_LOOKS = 400;
+const PATIENCE = 10_000;
+
+interface Answered {
+  readonly status: number;
+  readonly headers: IncomingHttpHeaders;
+  readonly text: string;
+}
+
+/** Lets time pass, which stands still else, until something is so. */
+export async function untilSo(isSo: () => boolean, what = "what was waited for"): Promise<void> {
+  const began = performance.now();
+  // Processes and sockets take real time.
+  for (let looks = 0; !isSo() && (looks < MOST_LOOKS || performance.now() - began < PATIENCE); looks++) {
+    await vi.advanceTimersByTimeAsync(A_LOOK);
+    for (let turn = 0; turn < 20 && !isSo(); turn++) await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(isSo(), what).toBe(true);
+}
+
+export function request(url: string, headers: Record<string, string> = {}): Promise<Answered> {
+  return new Promise((resolve, reject) => {
+    httpGet(url, { headers, agent: false }, (response) => {
+      let text = "";
+      response.setEncoding("utf8");
+      response.on("data", (piece: string) => {
+        text += piece;
+      });
+      response.on("end", () => resolve({ status: response.statusCode as number, headers: response.headers, text }));
+      response.on("error", reject);
+    }).on("error", reject);
+  });
 }
 
 /** Reads the texts of events as they come. */
 export class EventReader {
-  readonly events: SeenEvent[] = [];
+  readonly events: { readonly id: string | undefined; readonly name: string; readonly data: Json }[] = [];
   status: number | undefined;
   isOver = false;
   private text = "";
@@ -63,28 +93,14 @@ export class EventReader {
   }
 }
 
-export interface Viewing {
-  /** The address with the token. */
-  readonly url: string;
-  /** The folder of all addresses. */
-  readonly root: string;
-  readonly cookie: string;
-  readonly status: Promise<number>;
-  /** What was said to the person. */
-  said(): string;
-  get(place: string): Promise<Answered>;
-  /** Returns the page of a session, and where its events begin. */
-  page(file: string): Promise<{ readonly text: string; readonly from: string; readonly answered: Answered }>;
-  follow(file: string, from: string, lastEventId?: string): EventReader;
-  interrupt(): void;
-}
+export type Viewing = Awaited<ReturnType<typeof view>>;
 
 /** Runs `view` in this process. */
-export async function view(place: Place, args: readonly string[] = []): Promise<Viewing> {
+export async function view(place: Place, args: readonly string[] = []) {
   let out = "";
   let said = "";
   let interrupt = (): void => {};
-  const status = runHere(place, ["view", ...args], {
+  const options: RunOptions = {
     printed(text) {
       out += text;
       return true;
@@ -98,7 +114,8 @@ export async function view(place: Place, args: readonly string[] = []): Promise<
         return () => {};
       },
     },
-  }).then((run) => {
+  };
+  const status = runHere(place, ["view", ...args], options).then((run) => {
     said += run.stderr;
     return run.status;
   });
@@ -107,46 +124,36 @@ export async function view(place: Place, args: readonly string[] = []): Promise<
     await status;
   });
   while (!out.includes("\n")) await new Promise((resolve) => setImmediate(resolve));
+  /** The address with the token, and the folder of all addresses. */
   const url = out.trim();
   const root = url.replace(/[^/]*$/, "");
   const entered = await request(url);
   const cookie = String(entered.headers["set-cookie"]).split(";")[0];
   const get = (place: string): Promise<Answered> => request(root + place, { cookie });
   return {
-    url,
-    root,
-    cookie,
-    status,
+    ...{ url, root, cookie, status, get },
+    /** What was said to the person. */
     said: () => said,
-    get,
-    async page(file) {
+    interrupt: () => interrupt(),
+    /** Returns the page of a session, and where its events begin. */
+    async page(file: string) {
       const answered = await get(`session?path=${encodeURIComponent(file)}`);
       return { text: answered.text, from: /data-from="([^"]*)"/.exec(answered.text)?.[1] ?? "", answered };
     },
-    follow(file, from, lastEventId) {
+    follow(file: string, from: string, lastEventId?: string): EventReader {
       const headers = { cookie, ...(lastEventId === undefined ? {} : { "last-event-id": lastEventId }) };
       const reader = new EventReader(`${root}events?path=${encodeURIComponent(file)}&from=${from}`, headers);
       onTestFinished(() => reader.kill());
       return reader;
     },
-    interrupt: () => interrupt(),
   };
 }
 
-/** The messages of a session that a reader was shown in the end, and those that are in the session. */
-interface WatchedKills {
-  readonly shown: readonly string[];
-  readonly expected: readonly string[];
-  readonly acknowledged: number;
-}
-
-/** Watches a session while its writer and the reader's connection are killed, again and again, at any time. */
-export async function watchedThroughKills(
-  random: Random,
-  store: string,
-  rounds: number,
-  each: number,
-): Promise<WatchedKills> {
+/**
+ * Watches a session while its writer and the reader's connection are killed, again and again, at any time. Returns the
+ * messages that a reader was shown in the end, those that are in the session, and how many were acknowledged.
+ */
+export async function watchedThroughKills(random: Random, store: string, rounds: number, each: number) {
   const place = temporaryPlace();
   const start = () => spawnServer(["--store", store, "--events", "none", "--durability", "os"], "lines", place);
   let writer = start();

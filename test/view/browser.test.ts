@@ -8,14 +8,18 @@ import { appendFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { sessionFile } from "../support/cases.ts";
 import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
-import { assistantText, chain, entryText, id, userText } from "../support/lines.ts";
+import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
+import { PAYLOADS } from "../support/payloads.ts";
+import { range } from "../support/random.ts";
 import { temporaryPlace } from "../support/server.ts";
 import { SWEEP } from "../support/tiers.ts";
 import { type Viewing, view } from "../support/viewing.ts";
 
 const SHOWN = `[...document.querySelectorAll("article[id]")].filter((one) => one.checkVisibility())
   .map((one) => one.querySelector(".prose").textContent.trim())`;
+
+const LIVE = "document.getElementById('view.status').dataset.state === 'on'";
 
 describe("in Chromium", needs(CHROMIUM), () => {
   let page: BrowserPage;
@@ -24,22 +28,63 @@ describe("in Chromium", needs(CHROMIUM), () => {
   });
   afterAll(() => page.close());
 
-  async function opened(lines: readonly string[]): Promise<{ viewing: Viewing; file: string }> {
+  async function opened(lines: readonly string[], width = 1280): Promise<{ viewing: Viewing; file: string }> {
     const place = temporaryPlace();
-    const file = sessionFile(place, lines, "session.jsonl");
+    const file = sessionFile(place, lines, "session.jsonl", headerText({ cwd: "/work/<b>x" }));
     const viewing = await view(place, ["--session-dir", place.cwd]);
-    await page.load(viewing.url, 1280, true);
+    page.happened.length = 0;
+    await page.load(viewing.url, width, true);
     return { viewing, file };
+  }
+
+  /** Goes to the session of the list, and waits until what is written to it comes. */
+  async function enter(width = 1280): Promise<void> {
+    await page.load(await page.evaluate("document.querySelector('.rows a').href"), width, true);
+    await page.until(LIVE);
   }
 
   const styleOf = (selector: string, member: string): Promise<string> =>
     page.evaluate(`getComputedStyle(document.querySelector(${JSON.stringify(selector)})).${member}`);
 
+  test(
+    "a person enters, finds a session, and sees what is written to it, also when another branch goes on",
+    SWEEP,
+    async () => {
+      const { viewing, file } = await opened(chain(30), 360);
+      const fits = async () =>
+        expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
+      expect(await page.evaluate("location.href + document.referrer")).toBe(viewing.root);
+      await fits();
+      await enter(360);
+      await fits();
+      // At the end of the page, what comes is brought into view.
+      await page.evaluate("scrollTo({ top: 1e9, behavior: 'instant' })");
+      const lines = range(30, 60).map((n) => {
+        const text = n % 2 === 0 ? (PAYLOADS[n] ?? "x") : `entry ${n}`;
+        return (n % 3 === 0 ? assistantText : userText)(id(n), id(n - 1), text);
+      });
+      appendFileSync(file, fileText(...lines));
+      await page.until(`document.getElementById("${id(59)}") !== null`);
+      expect(await page.evaluate("[...document.querySelectorAll('article[id]')].map((one) => one.id)")).toEqual(
+        range(0, 60).map(id),
+      );
+      const numbers = "[...document.querySelectorAll('article.user .number')].map((one) => +one.textContent)";
+      expect(await page.evaluate(`${numbers}.every((number, n) => number === n + 1)`)).toBe(true);
+      await page.until(`document.getElementById("${id(59)}").getBoundingClientRect().top < innerHeight`);
+      // The page is loaded again by itself, and then has the other branch.
+      appendFileSync(file, fileText(userText("bbbb0001", id(3), "the other way")));
+      await page.until("document.getElementById('bbbb0001') !== null");
+      await page.until(LIVE);
+      const own = `request ${new URL(viewing.url).origin}/`;
+      expect(page.happened.splice(0).filter((one) => !one.startsWith(own))).toEqual([]);
+    },
+  );
+
   test("neither the pages of view nor the exported page take the looks of the other", SWEEP, async () => {
     const { viewing } = await opened(chain(2));
     expect(await styleOf("form", "borderTopWidth")).toBe("0px");
     expect(await styleOf("form button", "borderTopWidth")).toBe("1px");
-    await page.load(await page.evaluate("document.querySelector('.rows a').href"), 1280, true);
+    await enter();
     for (const control of [".chip", ".copy", ".find input"])
       expect([control, await styleOf(control, "borderTopWidth")]).toEqual([control, "0px"]);
     await page.evaluate("scrollTo({ top: 1e9, behavior: 'instant' })");
@@ -51,9 +96,8 @@ describe("in Chromium", needs(CHROMIUM), () => {
   test("entries come live and in their place, whatever characters their ids have", async () => {
     const [first, second, third] = ["msg:1", 'a "b" <c>', "é/ü"];
     const { file } = await opened([userText(first, null, "one"), assistantText(second, first, "two")]);
-    await page.load(await page.evaluate("document.querySelector('.rows a').href"), 1280, true);
-    await page.until("document.getElementById('view.status').dataset.state === 'on'");
-    appendFileSync(file, `${userText(third, second, "three")}\n${assistantText("msg:4", third, "four")}\n`);
+    await enter();
+    appendFileSync(file, fileText(userText(third, second, "three"), assistantText("msg:4", third, "four")));
     await page.until("document.querySelectorAll('article').length === 4");
     await page.until("document.querySelectorAll('.lines .line').length === 4");
     expect(await page.evaluate(SHOWN)).toEqual(["one", "two", "three", "four"]);
@@ -63,18 +107,12 @@ describe("in Chromium", needs(CHROMIUM), () => {
   test("an answer and its results that come together are there, also where nothing was before", SWEEP, async () => {
     const { file, viewing } = await opened([]);
     await page.load(`${viewing.root}session?path=${encodeURIComponent(file)}`, 1280, true);
-    await page.until("document.getElementById('view.status').dataset.state === 'on'");
+    await page.until(LIVE);
     const [asked, answered, ...rest] = [0, 1, 2, 3, 4].map(id);
     const calls = ["c1", "c2"].map((id) => ({ type: "toolCall", id, name: "bash", arguments: { command: "ls" } }));
     const answer = { role: "assistant", content: [{ type: "text", text: "treasure" }, ...calls], model: "m" };
-    const result = (n: number): Record<string, unknown> => ({
-      message: {
-        role: "toolResult",
-        toolCallId: `c${n}`,
-        toolName: "bash",
-        content: [{ type: "text", text: `found ${n}` }],
-      },
-    });
+    const content = [{ type: "text", text: "found" }];
+    const result = (n: number) => ({ message: { role: "toolResult", toolCallId: `c${n}`, toolName: "bash", content } });
     const lines = [
       userText(asked, null, "one"),
       entryText("message", answered, asked, { message: answer }),
@@ -82,7 +120,7 @@ describe("in Chromium", needs(CHROMIUM), () => {
       entryText("message", rest[1], rest[0], result(2)),
       userText(rest[2], rest[1], "two"),
     ];
-    appendFileSync(file, lines.map((line) => `${line}\n`).join(""));
+    appendFileSync(file, fileText(...lines));
     await page.until(`document.getElementById("${rest[2]}") !== null && window.piSession.isReady()`);
     const seen = `[...document.querySelectorAll("article[id],.result[id]")].filter((one) => one.checkVisibility()).map(({ id }) => id)`;
     expect(await page.evaluate(seen)).toEqual([asked, answered, ...rest]);
@@ -95,9 +133,8 @@ describe("in Chromium", needs(CHROMIUM), () => {
     const source = "delete window.trustedTypes";
     const { identifier } = await page.send("Page.addScriptToEvaluateOnNewDocument", { source });
     await opened([userText("trustedTypes", null, "one")]);
-    await page.load(await page.evaluate("document.querySelector('.rows a').href"), 1280, true);
+    await enter();
     expect(await page.evaluate("window.trustedTypes.id")).toBe("trustedTypes");
-    await page.until("document.getElementById('view.status').dataset.state === 'on'");
     await page.send("Page.removeScriptToEvaluateOnNewDocument", { identifier });
   });
 });

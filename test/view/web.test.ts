@@ -5,7 +5,7 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { textAnswer, type ViewRequest } from "../../src/view/answer.ts";
 import { Guard } from "../../src/view/guard.ts";
 import { serveWeb, type Web } from "../../src/view/web.ts";
-import { request, untilSo } from "../support/web.ts";
+import { request, untilSo } from "../support/viewing.ts";
 
 interface ServedHere {
   readonly web: Web;
@@ -14,6 +14,9 @@ interface ServedHere {
   readonly asked: ViewRequest[];
   /** Pieces that were taken of an endless answer. */
   readonly taken: () => number;
+  /** The lines of a request, up to the last. */
+  head(path?: string): string;
+  get(cookie?: string): ReturnType<typeof request>;
 }
 
 async function served(stallTime?: number): Promise<ServedHere> {
@@ -36,7 +39,12 @@ async function served(stallTime?: number): Promise<ServedHere> {
   });
   onTestFinished(() => web.close());
   const { port, searchParams } = new URL(web.guard.address());
-  return { web, port: Number(port), cookie: `view=${searchParams.get("token")}`, asked, taken: () => taken };
+  const cookie = `view=${searchParams.get("token")}`;
+  return {
+    ...{ web, port: Number(port), cookie, asked, taken: () => taken },
+    head: (path = "") => `GET ${web.guard.root}${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n`,
+    get: (cookie) => request(`http://127.0.0.1:${port}${web.guard.root}`, cookie === undefined ? {} : { cookie }),
+  };
 }
 
 function raw(port: number, text: string): { socket: Socket; said: () => string; isOver: () => boolean } {
@@ -63,6 +71,11 @@ function stopClock(): void {
 }
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+/** Lets this process go on until something is so. */
+async function turns(isSo: () => boolean, most = 5000): Promise<void> {
+  for (let i = 0; i < most && !isSo(); i++) await turn();
+}
 
 test("every answer has a policy, is kept nowhere and read by no other site", async () => {
   const { web, port, cookie, asked } = await served();
@@ -102,52 +115,49 @@ test("it listens on this machine alone", async () => {
 });
 
 test("what is no request, or a large one, ends the connection and nothing else", async () => {
-  const { web, port, cookie } = await served();
-  const head = `GET ${web.guard.root} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n`;
+  const { web, port, head } = await served();
   const wrong = [
     "\0\0\0\r\n\r\n",
     "GET / HTTP/9.9\r\n\r\n",
-    `${head}X: ${"x".repeat(20_000)}\r\n\r\n`,
-    `${head}Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc`,
+    `${head()}X: ${"x".repeat(20_000)}\r\n\r\n`,
+    `${head()}Transfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc`,
     `CONNECT 127.0.0.1:22 HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`,
     `POST ${web.guard.root} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nContent-Length: 5\r\n\r\nhello`,
   ];
   for (const text of wrong) {
     const { said, isOver } = raw(port, text);
-    for (let i = 0; i < 2000 && !isOver(); i++) await turn();
+    await turns(isOver);
     expect([text.slice(0, 40), isOver()]).toEqual([text.slice(0, 40), true]);
     expect(said()).not.toContain("hello");
   }
   // A request for another protocol is one like any other.
-  const upgrade = raw(port, `${head}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`);
-  for (let i = 0; i < 2000 && !upgrade.said().includes("hello"); i++) await turn();
+  const upgrade = raw(port, `${head()}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`);
+  await turns(() => upgrade.said().includes("hello"));
   expect(upgrade.said()).toMatch(/^HTTP\/1.1 200/);
   // Two hosts in one request.
-  const two = raw(port, `${head}Host: evil.example\r\n\r\n`);
-  for (let i = 0; i < 2000 && two.said() === ""; i++) await turn();
+  const two = raw(port, `${head()}Host: evil.example\r\n\r\n`);
+  await turns(() => two.said() !== "");
   expect(two.said()).toMatch(/^HTTP\/1.1 4/);
 });
 
 test("of 200 connections that wait to go on the oldest end, and the others are answered", async () => {
-  const { web, port, cookie } = await served();
-  const head = `GET ${web.guard.root} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n`;
-  const all = Array.from({ length: 200 }, () => raw(port, head));
-  for (let i = 0; i < 5000 && all.filter(({ isOver }) => isOver()).length < 136; i++) await turn();
+  const { port, cookie, head, get } = await served();
+  const all = Array.from({ length: 200 }, () => raw(port, head()));
+  await turns(() => all.filter(({ isOver }) => isOver()).length >= 136);
   expect(all.filter(({ isOver }) => isOver())).toHaveLength(136);
   const open = all.filter(({ isOver }) => !isOver());
   for (const { socket } of open) socket.write("\r\n");
-  for (let i = 0; i < 5000 && open.some(({ said }) => said() === ""); i++) await turn();
+  await turns(() => open.every(({ said }) => said() !== ""));
   expect(open.every(({ said }) => said().startsWith("HTTP/1.1 200"))).toBe(true);
   for (const { socket } of open) socket.destroy();
-  for (let i = 0; i < 2000 && open.some(({ isOver }) => !isOver()); i++) await turn();
-  expect((await request(`http://127.0.0.1:${port}${web.guard.root}`, { cookie })).status).toBe(200);
+  await turns(() => open.every(({ isOver }) => isOver()));
+  expect((await get(cookie)).status).toBe(200);
 });
 
 test("a reader that does not read is given no more, and left after a while", async () => {
   stopClock();
-  const { web, port, cookie, taken } = await served(5000);
-  const head = `GET ${web.guard.root}endless HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n\r\n`;
-  const { socket, isOver } = raw(port, head);
+  const { port, head, taken } = await served(5000);
+  const { socket, isOver } = raw(port, `${head("endless")}\r\n`);
   socket.pause();
   let before = -1;
   while (taken() === 0 || taken() !== before) {
@@ -162,32 +172,26 @@ test("a reader that does not read is given no more, and left after a while", asy
   expect(taken()).toBeLessThanOrEqual(before + 1);
 });
 
-test("those who may not ask do not keep it from being idle", async () => {
+test("it is idle when nobody asks who may, and nobody reads", async () => {
   stopClock();
-  const { web, port } = await served(1e9);
+  const { web, port, cookie, head, get } = await served(1e9);
   let isIdle = false;
-  web.whenIdle(60_000, () => {
-    isIdle = true;
-  });
+  const watch = () =>
+    web.whenIdle(60_000, () => {
+      isIdle = true;
+    });
+  watch();
   await vi.advanceTimersByTimeAsync(40_000);
-  expect((await request(`http://127.0.0.1:${port}${web.guard.root}`)).status).toBe(403);
+  expect((await get()).status).toBe(403);
   await vi.advanceTimersByTimeAsync(40_000);
   expect(isIdle).toBe(true);
-});
-
-test("it is idle when nobody asks and nobody reads", async () => {
-  stopClock();
-  const { web, port, cookie } = await served(1e9);
-  let isIdle = false;
-  web.whenIdle(60_000, () => {
-    isIdle = true;
-  });
+  isIdle = false;
+  watch();
   await vi.advanceTimersByTimeAsync(40_000);
-  await request(`http://127.0.0.1:${port}${web.guard.root}`, { cookie });
+  await get(cookie);
   await vi.advanceTimersByTimeAsync(40_000);
   expect(isIdle).toBe(false);
-  const head = `GET ${web.guard.root}endless HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nCookie: ${cookie}\r\n\r\n`;
-  const { socket, said } = raw(port, head);
+  const { socket, said } = raw(port, `${head("endless")}\r\n`);
   await untilSo(() => said().length > 0);
   socket.pause();
   await vi.advanceTimersByTimeAsync(600_000);
@@ -197,9 +201,9 @@ test("it is idle when nobody asks and nobody reads", async () => {
 });
 
 test("connections without a whole request keep nobody out who sends one", async () => {
-  const { web, port, cookie } = await served();
+  const { port, cookie, get } = await served();
   const half = Array.from({ length: 200 }, () => raw(port, "GET /"));
   while (half.some(({ socket }) => socket.connecting)) await turn();
-  const answered = await request(`http://127.0.0.1:${port}${web.guard.root}`, { cookie });
+  const answered = await get(cookie);
   expect([answered.status, answered.text]).toEqual([200, "hello\n"]);
 });

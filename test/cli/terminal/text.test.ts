@@ -1,96 +1,61 @@
-/** Text for terminals: what it measures, how it is cut, and that nothing in it acts. */
+/** What terminals show and send: how wide text is, how it is cut, that nothing in it acts; keys whole and in pieces. */
 
-import { describe, expect, onTestFinished, test, vi } from "vitest";
-import {
-  ageText,
-  clockText,
-  column,
-  cutFront,
-  cutTo,
-  grouped,
-  inert,
-  inertLines,
-  oneLine,
-  shortPath,
-  widthOf,
-  wrap,
-} from "../../../src/cli/terminal/text.ts";
-import { forSeeds } from "../../support/random.ts";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { type Key, keysAtRest, keysIn } from "../../../src/cli/terminal/keys.ts";
+import * as terminalText from "../../../src/cli/terminal/text.ts";
+import { forSeeds, type Random } from "../../support/random.ts";
 
-describe("width", () => {
-  // By Unicode's East Asian Width and emoji data, version 15.
-  test.each([
-    ["", 0],
-    ["plain", 5],
-    ["naïve", 5],
-    ["nai\u0308ve", 5],
-    ["日本語", 6],
-    ["ｆｕｌｌ", 8],
-    ["ﾊﾝｶｸ", 4],
-    ["한국어", 6],
-    ["\u1112\u1161\u11ab", 2],
-    ["😀", 2],
-    ["👍🏽", 2],
-    ["👩‍👩‍👧", 2],
-    ["🇫🇮", 2],
-    ["❤️", 2],
-    ["1️⃣", 2],
-    ["✓", 1],
-    ["—", 1],
-    ["│├─", 3],
-    ["नमस्ते", 4],
-    ["עברית", 5],
-    ["a\u200bb", 2],
-    ["𝒳", 1],
-    ["𠮷", 2],
-  ])("%j takes %i columns", (text, width) => {
-    expect(widthOf(text)).toBe(width);
-  });
+const { ageText, clockText, column, cutFront, cutTo, grouped } = terminalText;
+const { inert, inertLines, oneLine, shortPath, widthOf, wrap } = terminalText;
+
+// By Unicode's East Asian Width and emoji data, version 15.
+test.each<[columns: number, texts: string[]]>([
+  [0, [""]],
+  [1, ["✓", "—", "𝒳"]],
+  [2, ["\u1112\u1161\u11ab", "😀", "👍🏽", "👩‍👩‍👧", "🇫🇮", "❤️", "1️⃣", "a\u200bb", "𠮷"]],
+  [3, ["│├─"]],
+  [4, ["ﾊﾝｶｸ", "नमस्ते"]],
+  [5, ["plain", "naïve", "nai\u0308ve", "עברית"]],
+  [6, ["日本語", "한국어"]],
+  [8, ["ｆｕｌｌ"]],
+])("%i columns are taken by each of %j", (width, texts) => {
+  expect(texts.map(widthOf)).toEqual(texts.map(() => width));
 });
 
 const PIECES = ["a", "bc ", "日本", "é", "e\u0301", "😀", "👩‍👩‍👧", "🇫🇮🇸🇪", "한", "│", " ", "word"];
+const textOf = (random: Random): string => Array.from({ length: random.int(20) }, () => random.pick(PIECES)).join("");
 
-describe("cutting", () => {
-  test("keeps to the width, keeps characters whole, and says that there is more", () => {
-    forSeeds(120, (random) => {
-      const text = Array.from({ length: random.int(20) }, () => random.pick(PIECES)).join("");
-      const width = random.int(24);
-      for (const cut of [cutTo(text, width), cutFront(text, width)]) {
-        expect(widthOf(cut)).toBeLessThanOrEqual(width);
-        if (widthOf(text) <= width) expect(cut).toBe(text);
-        else if (width > 0) expect(cut).toContain("…");
-      }
-      const [begin, end] = [cutTo(text, width).replace("…", ""), cutFront(text, width).replace("…", "")];
-      expect(text.startsWith(begin) && text.endsWith(end)).toBe(true);
-      const parts = Array.from(new Intl.Segmenter("en").segment(text), ({ segment }) => segment);
-      expect(parts.join("").startsWith(begin)).toBe(true);
-      let whole = "";
-      for (const part of parts) if (whole !== begin) whole += part;
-      expect(whole === begin || begin === "").toBe(true);
-      for (const side of ["left", "right"] as const) expect(widthOf(column(text, width, side))).toBe(width);
-    });
+test("cutting keeps to the width, keeps characters whole, and says that there is more", () => {
+  forSeeds(120, (random) => {
+    const text = textOf(random);
+    const width = random.int(24);
+    for (const cut of [cutTo(text, width), cutFront(text, width)]) {
+      expect(widthOf(cut)).toBeLessThanOrEqual(width);
+      if (widthOf(text) <= width) expect(cut).toBe(text);
+      else if (width > 0) expect(cut).toContain("…");
+    }
+    const [begin, end] = [cutTo(text, width).replace("…", ""), cutFront(text, width).replace("…", "")];
+    const parts = Array.from(new Intl.Segmenter("en").segment(text), ({ segment }) => segment);
+    const beginnings = parts.map((_, n) => parts.slice(0, n + 1).join(""));
+    expect(["", ...beginnings]).toContain(begin);
+    expect(text.endsWith(end)).toBe(true);
+    for (const side of ["left", "right"] as const) expect(widthOf(column(text, width, side))).toBe(width);
   });
+  expect(cutTo(`z${"\u0301".repeat(5000)}abc`, 3).length).toBeLessThan(100);
+  expect(cutTo("x".repeat(1_000_000), 5)).toBe("xxxx…");
+  expect(cutTo("日".repeat(1_000_000), 5)).toBe("日日…");
+});
 
-  test("gives up on marks upon marks", () => {
-    const zalgo = `z${"\u0301".repeat(5000)}`;
-    expect(cutTo(`${zalgo}abc`, 3).length).toBeLessThan(100);
-    expect(cutTo("x".repeat(1_000_000), 5)).toBe("xxxx…");
-    expect(cutTo("日".repeat(1_000_000), 5)).toBe("日日…");
-  });
-
-  test("wraps between words, and inside those that do not fit", () => {
-    expect(wrap("one two three", 8)).toEqual(["one two", "three"]);
-    expect(wrap("日本語 テスト", 6)).toEqual(["日本語", "テスト"]);
-    expect(wrap("abcdefghij kl", 4)).toEqual(["abcd", "efgh", "ij", "kl"]);
-    forSeeds(80, (random) => {
-      const text = Array.from({ length: 1 + random.int(20) }, () => random.pick(PIECES))
-        .join("")
-        .trim();
-      const width = 2 + random.int(20);
-      const lines = wrap(text, width);
-      for (const line of lines) expect(widthOf(line)).toBeLessThanOrEqual(width);
-      expect(lines.join("").replaceAll(" ", "")).toBe(text.replaceAll(" ", ""));
-    });
+test("wraps between words, and inside those that do not fit", () => {
+  expect(wrap("one two three", 8)).toEqual(["one two", "three"]);
+  expect(wrap("日本語 テスト", 6)).toEqual(["日本語", "テスト"]);
+  expect(wrap("abcdefghij kl", 4)).toEqual(["abcd", "efgh", "ij", "kl"]);
+  forSeeds(80, (random) => {
+    const text = textOf(random).trim();
+    const width = 2 + random.int(20);
+    const lines = wrap(text, width);
+    for (const line of lines) expect(widthOf(line)).toBeLessThanOrEqual(width);
+    expect(lines.join("").replaceAll(" ", "")).toBe(text.replaceAll(" ", ""));
   });
 });
 
@@ -103,25 +68,74 @@ test("nothing that a terminal obeys is left", () => {
   expect(oneLine(" a\n\t b ")).toBe("a b");
 });
 
-test("numbers, ages and paths are short", () => {
+test("numbers, ages, paths and times are short, and those of clocks here", () => {
   expect([0, 999, 1000, 1234567].map(grouped)).toEqual(["0", "999", "1,000", "1,234,567"]);
   const minute = 60_000;
   const day = 1440 * minute;
-  expect(
-    [-day, 0, minute, 59 * minute, 60 * minute, day, 13 * day, 14 * day, 60 * day, 729 * day, 730 * day].map(ageText),
-  ).toEqual(["now", "now", "1m", "59m", "1h", "1d", "13d", "2w", "1mo", "23mo", "1y"]);
-  expect([shortPath("/home/me/a", "/home/me"), shortPath("/home/me2/a", "/home/me"), shortPath("/x", "")]).toEqual([
-    "~/a",
-    "/home/me2/a",
-    "/x",
-  ]);
+  const ages = [-day, 0, minute, 59 * minute, 60 * minute, day, 13 * day, 14 * day, 60 * day, 729 * day, 730 * day];
+  expect(ages.map(ageText).join(" ")).toBe("now now 1m 59m 1h 1d 13d 2w 1mo 23mo 1y");
+  const paths = [shortPath("/home/me/a", "/home/me"), shortPath("/home/me2/a", "/home/me"), shortPath("/x", "")];
+  expect(paths).toEqual(["~/a", "/home/me2/a", "/x"]);
+  onTestFinished(() => void vi.unstubAllEnvs());
+  for (const [zone, shown] of [
+    ["Asia/Tokyo", "2026-01-25 01:22"],
+    ["America/Los_Angeles", "2026-01-24 08:22"],
+  ]) {
+    vi.stubEnv("TZ", zone);
+    expect(clockText("2026-01-24T16:22:26.831Z")).toBe(shown);
+  }
 });
 
-test.each([
-  ["Asia/Tokyo", "2026-01-25 01:22"],
-  ["America/Los_Angeles", "2026-01-24 08:22"],
-])("times are those of clocks here (%s)", (zone, shown) => {
-  vi.stubEnv("TZ", zone);
-  onTestFinished(() => void vi.unstubAllEnvs());
-  expect(clockText("2026-01-24T16:22:26.831Z")).toBe(shown);
+/** What terminals send for each key. */
+const SENT: readonly (readonly [key: string, sent: string[]])[] = [
+  ["<up>", ["\u001b[A", "\u001bOA"]],
+  ["<down>", ["\u001b[B", "\u001b[1;5B"]],
+  ["<pageUp>", ["\u001b[5~"]],
+  ["<pageDown>", ["\u001b[6~"]],
+  ["<home>", ["\u001b[H", "\u001b[1~"]],
+  ["<end>", ["\u001bOF", "\u001b[4~"]],
+  ["<enter>", ["\r", "\n"]],
+  ["<tab>", ["\t", "\u001b[Z"]],
+  ["<backspace>", ["\u007f"]],
+  ["<ctrl+c>", ["\u0003"]],
+  ["<ctrl+d>", ["\u0004"]],
+  ["<ctrl+z>", ["\u001a"]],
+  ["<ctrl+r>", ["\u0012"]],
+  ["<right>", ["\u001b[C"]],
+  ["<left>", ["\u001bOD"]],
+  ["<delete>", ["\u001b[3~"]],
+  ["j", ["j"]],
+  ["日", ["日"]],
+  ["😀", ["😀"]],
+];
+
+const told = (keys: readonly Key[]): string[] => keys.map((key) => ("name" in key ? `<${key.name}>` : key.text));
+
+test.each(SENT)("%s is each of %j", (key, all) => {
+  for (const sent of all) expect([told(keysIn(sent).keys), keysIn(sent).rest]).toEqual([[key], ""]);
+});
+
+test("a sequence may come in pieces; the escape key is one that nothing follows; other keys are none", () => {
+  for (const sent of ["\u001b[15~", "\u0001", "\u001b[200~"]) expect(keysIn(sent)).toEqual({ keys: [], rest: "" });
+  expect(keysIn("\u001b")).toEqual({ keys: [], rest: "\u001b" });
+  expect(told(keysAtRest("\u001b"))).toEqual(["<escape>"]);
+  expect(told(keysAtRest("\u001b["))).toEqual(["<escape>", "["]);
+  expect(told(keysIn("\u001b\u001b[A").keys)).toEqual(["<escape>", "<up>"]);
+  expect(told(keysIn("\u001bq").keys)).toEqual(["<escape>", "q"]);
+  forSeeds(80, (random) => {
+    const keys = Array.from({ length: 1 + random.int(8) }, () => random.pick(SENT));
+    const all = keys.map(([, sent]) => random.pick(sent)).join("");
+    let rest = "";
+    const heard: Key[] = [];
+    for (let at = 0; at < all.length; ) {
+      const end = at + 1 + random.int(3);
+      // Characters are cut between, as a decoder does.
+      const chunk = all.slice(at, /[\ud800-\udbff]$/.test(all.slice(at, end)) ? end + 1 : end);
+      at += chunk.length;
+      const found = keysIn(rest + chunk);
+      heard.push(...found.keys);
+      rest = found.rest;
+    }
+    expect([told(heard), rest]).toEqual([keys.map(([key]) => key), ""]);
+  });
 });

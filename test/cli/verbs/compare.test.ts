@@ -1,24 +1,27 @@
 /** Branches compared and merged on the command line. */
 
-import { describe, expect, test } from "vitest";
-import { widthOf } from "../../../src/cli/terminal/text.ts";
+import { beforeEach, describe, expect, test } from "vitest";
 import { linesIn, sessionFile } from "../../support/cases.ts";
-import { putSession } from "../../support/lifecycle.ts";
 import { chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
-import { type Place, serveHere, temporaryPlace } from "../../support/server.ts";
-import { type Run, type RunOptions, runHere } from "../../support/verbs.ts";
+import { type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { expectTame, type RunOptions, runHere, told, wordsIn } from "../../support/verbs.ts";
 
 const OTHER = "01991f6e-2222-7c3e-b0a4-0242ac120003";
+const STORE = "src/a/path/that/is/rather/long/for/a/narrow/page/and/more/store.ts";
 
-const call = (entryId: string, parentId: string, name: string, args: object): string =>
+const call = (
+  entryId: string,
+  parentId: string,
+  name: string,
+  args: object,
+  cost: object = { cost: { total: 0.25 } },
+) =>
   entryText("message", entryId, parentId, {
     timestamp: "2026-01-24T16:25:26.831Z",
     message: {
-      role: "assistant",
-      provider: "anthropic",
-      model: "sonnet",
+      ...{ role: "assistant", provider: "anthropic", model: "sonnet" },
       content: [{ type: "toolCall", id: entryId, name, arguments: args }],
-      usage: { input: 1200, output: 34, cost: { total: 0.25 } },
+      usage: { input: 1200, output: 34, ...cost },
     },
   });
 
@@ -29,36 +32,37 @@ const LINES = [
   entryText("message", "aaaa3333", "aaaa2222", {
     message: { role: "toolResult", toolCallId: "aaaa2222", toolName: "bash", isError: true, content: "3 failed" },
   }),
-  call("aaaa4444", "aaaa3333", "edit", { path: "src/a/path/that/is/rather/long/for/a/narrow/page/and/more/store.ts" }),
+  call("aaaa4444", "aaaa3333", "edit", { path: STORE }),
   userText("bbbb1111", id(1), "Try a list."),
-  call("bbbb2222", "bbbb1111", "edit", { path: "src/a/path/that/is/rather/long/for/a/narrow/page/and/more/store.ts" }),
+  call("bbbb2222", "bbbb1111", "edit", { path: STORE }),
 ];
+const NAMES = { id: SESSION, other: OTHER, sides: "aaaa4444 bbbb2222" };
 
-/** A session with two branches, and a fork of it that went another way. */
-function ready(): {
-  place: Place;
-  file: string;
-  fork: string;
-  run(args: string[], options?: RunOptions): Promise<Run>;
-} {
-  const place = temporaryPlace();
-  const file = sessionFile(place, LINES, "one.jsonl");
+/** A place with a session with two branches, and a fork of it that went another way. */
+let place: Place;
+let file: string;
+let fork: string;
+beforeEach(() => {
+  place = temporaryPlace();
+  file = sessionFile(place, LINES, "one.jsonl");
   const header = headerText({ id: OTHER, parentSession: file });
-  const fork = sessionFile(place, [...chain(2), userText("cccc1111", id(1), "In the fork.")], "fork.jsonl", header);
-  return {
-    place,
-    file,
-    fork,
-    run: (args, options) => runHere(place, [...args, "--session-dir", place.cwd], options),
-  };
-}
+  fork = sessionFile(place, [...chain(2), userText("cccc1111", id(1), "In the fork.")], "fork.jsonl", header);
+});
 
-const terminal = (columns: number): RunOptions => ({ terminal: { columns }, variables: { NO_COLOR: "1" } });
+const run = (typed: string, options?: RunOptions) =>
+  runHere(place, [...wordsIn(typed, { ...NAMES, fork, file }), "--session-dir", place.cwd], options);
+const say = (text: string) => {
+  const inFolder = text.replace(/^( *\$ .*?)(?= (?:::|!!|!2|\|)|$)/gm, "$1 --session-dir {cwd}");
+  const readInput = async () => "  From the fork.\n\n";
+  return told(place, { ...NAMES, fork, file }, { terminal: { readInput } })(inFolder);
+};
+
+const compared = (columns: number) =>
+  run(`compare {id} aaaa4444 bbbb2222`, { terminal: { columns }, variables: { NO_COLOR: "1" } });
 
 describe("compare", () => {
-  test("prints two sides beside each other where there is room", async () => {
-    const { run } = ready();
-    const { stdout, stderr, status } = await run(["compare", SESSION, "aaaa4444", "bbbb2222"], terminal(120));
+  test("prints two sides beside each other where there is room, and --plain one under the other", async () => {
+    const { stdout, stderr, status } = await compared(120);
     expect([stderr, status]).toEqual(["", 0]);
     const lines = stdout.split("\n");
     expect(lines[0]).toBe(`They have 2 entries in common, up to ${id(1)}.`);
@@ -82,154 +86,78 @@ describe("compare", () => {
       "failed bash: 3 failed",
       "edit: …s/rather/long/for/a/narrow/page/and/more/store.ts",
     ]);
+    const plain = await run("compare {id} aaaa4444 bbbb2222 --plain", { terminal: { columns: 200 } });
+    expect(plain.stdout).toMatch(/\nA {2}aaaa4444\n([^│]*\n)+B {2}bbbb2222\n[^│]*$/);
   });
 
   test.each([20, 40, 99, 100, 200, 500])("fits into %i columns, without a character that acts", async (columns) => {
-    const { run } = ready();
-    for (const args of [
-      ["compare", SESSION, "aaaa4444", "bbbb2222"],
-      ["compare", SESSION, OTHER],
-    ]) {
-      const { stdout } = await run(args, terminal(columns));
-      const lines = stdout.split("\n");
-      expect(lines.filter((line) => widthOf(line) > columns)).toEqual([]);
-      // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
-      expect(lines.join("")).not.toMatch(/[\u0000-\u001f\u202e]/);
-      expect(stdout.includes(" │")).toBe(columns >= 100);
-    }
+    for (const stdout of [
+      (await compared(columns)).stdout,
+      (await run("compare {id} {other}", { terminal: { columns } })).stdout,
+    ])
+      expect(expectTame(stdout, columns).includes(" │")).toBe(columns >= 100);
   });
 
-  test("--plain puts one side under the other", async () => {
-    const { stdout } = await ready().run(["compare", SESSION, "aaaa4444", "bbbb2222", "--plain"], {
-      terminal: { columns: 200 },
-    });
-    expect(stdout).toMatch(/\nA {2}aaaa4444\n(.*\n)+\nB {2}bbbb2222\n/);
-    expect(stdout).not.toContain("│");
+  test.each([
+    ["{id} {fork}", `${id(1)} bbbb2222 cccc1111`],
+    ["{id} {other}", `${id(1)} bbbb2222 cccc1111`],
+    [`{id} ${OTHER.slice(0, 13)}`, `${id(1)} bbbb2222 cccc1111`],
+    ["{file} aaaa2", `${id(1)} bbbb2222 aaaa2222`],
+    ["{id} aaaa4 leaf --with {other}", `${id(1)} aaaa4444 cccc1111`],
+  ])("takes a fork, an entry, beginnings of both, and an entry of a fork: %s", async (typed, found) => {
+    const { commonAncestorId, a, b } = JSON.parse((await run(`compare ${typed} --json`)).stdout);
+    expect(`${commonAncestorId} ${a.entryId} ${b.entryId}`).toBe(found);
   });
 
-  test("takes a fork, an entry, beginnings of both, and an entry of a fork", async () => {
-    const { run, fork, file } = ready();
-    const found = async (...args: string[]): Promise<unknown> => {
-      const { stdout } = await run(["compare", ...args, "--json"]);
-      const { commonAncestorId, a, b } = JSON.parse(stdout);
-      return [commonAncestorId, a.entryId, b.entryId];
-    };
-    const ofFork = [id(1), "bbbb2222", "cccc1111"];
-    for (const other of [fork, OTHER, OTHER.slice(0, 13)]) expect(await found(SESSION, other), other).toEqual(ofFork);
-    expect(await found(file, "aaaa2")).toEqual([id(1), "bbbb2222", "aaaa2222"]);
-    expect(await found(SESSION, "aaaa4", "leaf", "--with", OTHER)).toEqual([id(1), "aaaa4444", "cccc1111"]);
-  });
-
-  test("says what is wrong in words of the command line, and changes nothing", async () => {
-    const { run, place, file } = ready();
-    const before = linesIn(file);
-    const alien = sessionFile(place, [userText("dddd1111", null)], "alien.jsonl", headerText({ id: "alien" }));
-    for (const [args, sentence] of [
-      [[SESSION, "nowhere"], "There is no entry nowhere. tree shows ids"],
-      [[SESSION, "aaaa"], "Several entries have an id that begins with aaaa: aaaa1111, aaaa2222"],
-      [[SESSION, alien], "The two sessions have nothing in common"],
-      [[SESSION, "aaaa1111", "leaf", "--with", "nobody"], "No session"],
-    ] as const) {
-      const { stdout, stderr, status } = await run(["compare", ...args]);
-      expect([stdout, status], sentence).toEqual(["", 1]);
-      expect(stderr).toContain(sentence);
-    }
-    expect((await run(["compare", SESSION])).status).toBe(2);
-    expect((await run(["compare", SESSION, "aaaa1111", "--limit", "0"])).status).toBe(2);
-    expect(linesIn(file)).toEqual(before);
-  });
-
-  test("names the sessions where there are two", async () => {
-    const { run, place, fork } = ready();
+  test("names sessions, an empty side, a long one and several entries, and no cost where none is known", async () => {
     const server = serveHere(["--session", fork, "--events", "none"], { place });
     await server.result("set_session_name", { name: "The \u001bother\u0000 approach" });
     await server.finish();
-    const { stdout } = await run(["compare", SESSION, OTHER]);
-    expect(stdout).toContain(`\nsession ${SESSION}\n`);
-    expect(stdout).toContain(`\nsession ${OTHER}, The \\u001bother\\u0000 approach\n`);
-  });
-
-  test("says that a cost is not known, instead of $0", async () => {
-    const place = temporaryPlace();
-    sessionFile(
-      place,
-      [...LINES.slice(0, -1), LINES[LINES.length - 1].replace(',"cost":{"total":0.25}', "")],
-      "one.jsonl",
-    );
-    const { stdout } = await runHere(place, ["compare", SESSION, "aaaa4444", "bbbb2222", "--session-dir", place.cwd]);
+    await say(`
+      $ compare {id} {other}
+      + ^session {id}$
+      + ^session {other}, The \\\\u001bother\\\\u0000 approach$
+      $ compare {id} ${id(1)} leaf --limit 1
+      + Nothing was added on this side\\.
+      + \\(there is more; --limit shows more of it\\)
+      $ compare {id} aaaa !! Several entries have an id that begins with aaaa: aaaa1111, aaaa2222`);
+    sessionFile(place, [...LINES.slice(0, -1), call("bbbb2222", "bbbb1111", "edit", { path: STORE }, {})], "one.jsonl");
+    const { stdout } = await run("compare {id} aaaa4444 bbbb2222");
     expect(stdout).toContain("2,468 tokens, $0.5000\n");
     expect(stdout).toContain("1,234 tokens, cost unknown\n");
   });
 
-  test("an empty side and a long one", async () => {
-    const { run } = ready();
-    const { stdout } = await run(["compare", SESSION, id(1), "leaf", "--limit", "1"]);
-    expect(stdout).toContain("Nothing was added on this side.");
-    expect(stdout).toContain("(there is more; --limit shows more of it)");
-  });
-});
-
-describe("merge", () => {
-  test("brings a branch to the leaf, with the summary given or typed", async () => {
-    const { run, place, file } = ready();
-    const done = await run(["merge", SESSION, "aaaa4", "--summary", "The map is faster."]);
-    expect([done.stderr, done.status]).toEqual(["", 0]);
-    expect(done.stdout).toMatch(/^The summary of 4 entries up to aaaa4444 is \w+, the new leaf\.\n$/);
-    const again = await run(["merge", SESSION, "aaaa4", "--summary", "The map is faster."]);
-    expect([again.status, again.stderr]).toEqual([1, expect.stringContaining("has merged all of that branch already")]);
-    const typed = { terminal: { readInput: async () => "  From the fork.\n\n" } };
-    expect((await run(["merge", SESSION, "leaf", "--from", OTHER, "--summary", "-"], typed)).status).toBe(0);
-    const server = serveHere(["--session", file, "--events", "none"], { place });
-    const { messages } = await server.result("get_messages");
-    expect(messages.slice(-2).map(({ summary }: { summary: string }) => summary)).toEqual([
-      "The map is faster.",
-      "From the fork.",
-    ]);
-  });
-
-  test("--prepare prints what is to be summarised, of a fork too", async () => {
-    const { run, file } = ready();
-    const before = linesIn(file);
-    const own = await run(["merge", SESSION, "aaaa4444", "--prepare"]);
-    expect(own.stdout).toContain("Tool error (bash): 3 failed");
-    expect(own.stdout).not.toContain(`say ${id(1)}`);
-    const other = await run(["merge", SESSION, "leaf", "--from", OTHER, "--prepare"]);
-    expect(other.stdout).toBe("User: In the fork.\n");
-    expect(linesIn(file)).toEqual(before);
-  });
-
-  test("is refused where there is nothing to say or to bring", async () => {
-    const { run, file } = ready();
-    const before = linesIn(file);
-    for (const [args, status] of [
-      [["aaaa4444"], 2],
-      [["aaaa4444", "--summary", " "], 2],
-      [["aaaa4444", "--summary", "s", "--prepare"], 2],
-      [[id(0), "--summary", "s"], 1],
-      [["leaf", "--summary", "s"], 1],
-      [["none", "--summary", "s"], 1],
-      [["aaaa4444", "--summary", "s", "--read-only"], 1],
-    ] as const)
-      expect((await run(["merge", SESSION, ...args])).status, args.join(" ")).toBe(status);
-    expect(linesIn(file)).toEqual(before);
-  });
-});
-
-test("every id that compare prints is one that tree shows", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1, {
-    cwd: place.cwd,
-    lines: [
+  test("prints no id that tree does not show", async () => {
+    const lines = [
       ...chain(2),
       entryText("session_info", "f0000001", id(1), { name: "A name" }),
       userText(id(3), "f0000001"),
       entryText("label", "f0000002", id(3), { targetId: id(0), label: "begin" }),
       userText(id(4), "f0000001"),
-    ],
+    ];
+    const other = sessionFile(place, lines, "other.jsonl", headerText({ id: "other" }));
+    const printed = (await run(`compare ${other} f0000002 ${id(4)}`)).stdout.match(/\b[0-9a-f]{8}\b/g) ?? [];
+    const { stdout: tree } = await run(`tree ${other}`);
+    expect(new Set(printed)).toEqual(new Set([id(1), id(3), id(4)]));
+    for (const one of printed) expect(tree).toContain(one);
   });
-  const { stdout } = await runHere(place, ["compare", file, "f0000002", id(4)]);
-  const { stdout: tree } = await runHere(place, ["tree", file]);
-  const printed = stdout.match(/\b[0-9a-f]{8}\b/g) ?? [];
-  expect(new Set(printed)).toEqual(new Set([id(1), id(3), id(4)]));
-  for (const one of printed) expect(tree).toContain(one);
+});
+
+test("merge brings a branch to the leaf, with the summary given or typed, once, and --prepare prints what is to be said", async () => {
+  const before = linesIn(file);
+  await say(`
+    $ merge {id} aaaa4444 --prepare
+    + Tool error \\(bash\\): 3 failed
+    - say ${id(1)}
+    $ merge {id} leaf --from {other} --prepare
+    User: In the fork.`);
+  expect(linesIn(file)).toEqual(before);
+  await say(`
+    $ merge {id} aaaa4 --summary 'The map is faster.'
+    The summary of 4 entries up to aaaa4444 is {entry=}, the new leaf.
+    $ merge {id} aaaa4 --summary 'The map is faster.' !! has merged all of that branch already
+    $ merge {id} leaf --from {other} --summary - ::`);
+  const server = serveHere(["--session", file, "--events", "none"], { place });
+  const { messages } = await server.result("get_messages");
+  expect(messages.slice(-2).map(({ summary }: Json) => summary)).toEqual(["The map is faster.", "From the fork."]);
 });

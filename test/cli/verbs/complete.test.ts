@@ -4,25 +4,25 @@ import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { folderName } from "../../../src/storage/fs/paths.ts";
+import { OPTIONS } from "../../../src/cli/options.ts";
+import { verbs } from "../../../src/cli/table.ts";
+import { COMMON_FLAGS } from "../../../src/cli/verb.ts";
 import { PROGRAM } from "../../support/build.ts";
-import { letRest } from "../../support/cases.ts";
-import { entryText, fileText, headerText, TIME, userText } from "../../support/lines.ts";
+import { rootOf } from "../../support/lifecycle.ts";
+import { entryText, fileText, headerText, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { BASH, FISH, ZSH } from "../../support/programs.ts";
-import { type Place, programEnvironment, temporaryPlace } from "../../support/server.ts";
+import { type Place, programEnvironment, temporaryFolder, temporaryPlace } from "../../support/server.ts";
 import { SWEEP, SYSTEM } from "../../support/tiers.ts";
-import { runHere } from "../../support/verbs.ts";
+import { runHere, stored } from "../../support/verbs.ts";
 
 /** A name that would do something if any shell or terminal took it for more than a text. */
 const NASTY =
   'it\'s "$(touch pwned)" `touch pwned` ; touch pwned & \u001b]0;pwned\u0007\u202e*?[a] %n \\\ntouch pwned\t|';
 const LABEL = "fix $(touch pwned) 'it'";
+const FOLDER = "a dir $(touch pwned)";
 
-function stored(place: Place, id: string, name: string, cwd = "/home/me/app"): string {
-  const folder = join(place.home, ".pi/agent/sessions", folderName(cwd));
-  mkdirSync(folder, { recursive: true });
-  const file = join(folder, `${TIME.replace(/[:.]/g, "-")}_${id}.jsonl`);
+function named(place: Place, id: string, name: string, cwd = "/home/me/app"): string {
   const lines = [
     userText("aaaa0001", null, "First question"),
     userText("aaaa0002", "aaaa0001", "Second question"),
@@ -30,16 +30,14 @@ function stored(place: Place, id: string, name: string, cwd = "/home/me/app"): s
     entryText("label", "aaaa0004", "aaaa0003", { targetId: "aaaa0002", label: "plain" }),
     entryText("session_info", "aaaa0005", "aaaa0004", { name }),
   ];
-  writeFileSync(file, fileText(headerText({ id, cwd }), ...lines));
-  letRest(file);
-  return file;
+  return stored(place, id, lines, { cwd });
 }
 
 function ready(): Place {
   const place = temporaryPlace();
-  stored(place, "019aaaaa-1111-7000-8000-000000000001", NASTY);
-  stored(place, "019aaaaa-2222-7000-8000-000000000002", "Refactor auth");
-  stored(place, "019bbbbb-3333-7000-8000-000000000003", "Another");
+  named(place, "019aaaaa-1111-7000-8000-000000000001", NASTY);
+  named(place, "019aaaaa-2222-7000-8000-000000000002", "Refactor auth");
+  named(place, "019bbbbb-3333-7000-8000-000000000003", "Another");
   return place;
 }
 
@@ -50,55 +48,46 @@ async function offers(place: Place, ...words: string[]): Promise<string[]> {
 }
 
 describe("complete", () => {
-  test("offers as much of ids as tells them apart, with age and name", async () => {
-    const place = ready();
-    const all = await offers(place, "show", "");
-    expect(all.map((line) => line.split("\t")[0]).sort()).toEqual(["019aaaaa-1", "019aaaaa-2", "019bbbbb"]);
-    expect((await offers(place, "show", "019b"))[0]).toMatch(/^019bbbbb\t\S+ Another$/);
-    expect(await offers(place, "cat", "019bbbbb-33")).toEqual([expect.stringMatching(/^019bbbbb-33\t/)]);
-    expect(await offers(place, "show", "019f")).toEqual([]);
-    expect(await offers(place, "rm", "019b", "019aaaaa-2")).toHaveLength(1);
+  const LAST = expect.stringMatching(/^019bbbbb\t\S+ Another$/);
+  const three = ["019aaaaa-1", "019aaaaa-2", "019bbbbb"].map((id) => expect.stringContaining(`${id}\t`));
+
+  test.each<[words: string[], offered: unknown[]]>([
+    [["show", ""], three],
+    [["show", "019b"], [LAST]],
+    [["cat", "019bbbbb-33"], [expect.stringMatching(/^019bbbbb-33\t/)]],
+    [["show", "019f"], []],
+    [["rm", "019b", "019aaaaa-2"], [expect.stringContaining("019aaaaa-2")]],
+    [["show", "019b", "--entry", "pl"], [expect.stringMatching(/^plain\taaaa0002 /)]],
+    [["fork", "019b", '"fix $(tou'], [expect.stringContaining(LABEL)]],
+    [["fork", "019b", ""], ["plain", LABEL, "aaaa0002", "aaaa0001"].map((one) => expect.stringContaining(`${one}\t`))],
+    [["fork", "nowhere", ""], []],
+    // Paths are left to the shell.
+    [["show", "./x"], [":files"]],
+    [["show", "~/x"], [":files"]],
+    [["relocate", "019b", "x"], [":dirs"]],
+    [["export", "019b", "x"], [":files"]],
+    [["nothing", "x"], []],
+    [["list", "x"], []],
+  ])("offers behind %j as much as tells sessions and entries apart, with what they are", async (words, offered) => {
+    const found = await offers(ready(), ...words);
+    expect(words[0] === "show" ? found.sort() : found).toEqual(offered);
   });
 
-  test("offers archived sessions where they are meant", async () => {
+  test("offers archived sessions where they are meant, and those of the folder that the command line names", async () => {
     const place = ready();
     await runHere(place, ["archive", "019b"]);
-    expect(await offers(place, "unarchive", "")).toEqual([expect.stringMatching(/^019bbbbb\t/)]);
+    expect(await offers(place, "unarchive", "")).toEqual([LAST]);
     expect(await offers(place, "archive", "")).toHaveLength(2);
     expect(await offers(place, "show", "019b")).toHaveLength(1);
-  });
-
-  test("offers labels and what the user said, for entries", async () => {
-    const place = ready();
-    const entries = (await offers(place, "fork", "019b", "")).map((line) => line.split("\t")[0]);
-    expect(entries).toEqual(["plain", LABEL, "aaaa0002", "aaaa0001"]);
-    expect(await offers(place, "show", "019b", "--entry", "pl")).toEqual([expect.stringMatching(/^plain\taaaa0002 /)]);
-    expect(await offers(place, "fork", "019b", '"fix $(tou')).toHaveLength(1);
-    expect(await offers(place, "fork", "nowhere", "")).toEqual([]);
-  });
-
-  test("leaves paths to the shell, and has nothing to say where there is nothing", async () => {
-    const place = ready();
-    expect(await offers(place, "show", "./x")).toEqual([":files"]);
-    expect(await offers(place, "show", "~/x")).toEqual([":files"]);
-    expect(await offers(place, "relocate", "019b", "x")).toEqual([":dirs"]);
-    expect(await offers(place, "export", "019b", "x")).toEqual([":files"]);
-    expect(await offers(place, "nothing", "x")).toEqual([]);
-    expect(await offers(place, "list", "x")).toEqual([]);
-    expect(await offers(temporaryPlace(), "show", "")).toEqual([]);
-  });
-
-  test("looks into the folder that the command line names", async () => {
-    const place = ready();
-    const folder = join(place.home, ".pi/agent/sessions", folderName("/home/me/other"));
-    stored(place, "019ccccc-1", "In a folder of its own", "/home/me/other");
+    const folder = join(named(place, "019ccccc-1", "In a folder of its own", "/home/me/other"), "..");
     for (const words of [["--session-dir", folder], [`--session-dir=${folder}`], ["--session-dir", `'${folder}'`]])
       expect(await offers(place, "show", ...words, "")).toEqual([expect.stringMatching(/^019ccccc\t/)]);
+    expect(await offers(temporaryPlace(), "show", "")).toEqual([]);
   });
 
   test("prints lines of a word, a tab and a text, and no character that acts", async () => {
     const place = ready();
-    const folder = join(place.home, ".pi/agent/sessions", folderName("/home/me/app"));
+    const folder = join(rootOf(place), "--home-me-app--");
     writeFileSync(join(folder, "broken.jsonl"), "}{\n");
     writeFileSync(join(folder, "odd\u001b[2J.jsonl"), fileText(headerText({ id: "odd\u001b" }), userText("a", null)));
     for (const line of await offers(place, "show", "")) {
@@ -118,7 +107,7 @@ interface Shell {
   readonly script: string;
 }
 
-/** The built program under its name, and its script for a shell. */
+/** The built program under its name, and its script for a shell in a file: fish reads none from a socket. */
 async function inShell(shell: string): Promise<Shell> {
   const place = ready();
   const bin = join(place.home, "bin");
@@ -134,61 +123,108 @@ echo ran''it
 `,
   );
   chmodSync(program, 0o755);
-  mkdirSync(join(place.cwd, "a dir $(touch pwned)"));
+  mkdirSync(join(place.cwd, FOLDER));
   writeFileSync(join(place.cwd, "a file"), "");
   const script = join(place.home, `completion.${shell}`);
-  writeFileSync(script, (await runHere(place, ["completion", shell])).stdout);
+  const { stdout, stderr, status } = await runHere(place, ["completion", shell]);
+  expect([stderr, status]).toEqual(["", 0]);
+  writeFileSync(script, stdout);
   const environment = programEnvironment(place);
   return { place, script, env: { ...environment, PATH: `${bin}:${environment.PATH}`, LC_ALL: "C.UTF-8" } };
 }
 
 function run({ place, env }: Shell, program: string, args: string[], input?: string): string {
-  const { stdout, stderr } = spawnSync(program, args, {
-    cwd: place.cwd,
-    env,
-    input,
-    encoding: "utf8",
-    timeout: 60_000,
-  });
+  const options = { cwd: place.cwd, env, input, encoding: "utf8", timeout: 60_000 } as const;
+  const { stdout, stderr } = spawnSync(program, args, options);
   expect(stderr).toBe("");
   expect(existsSync(join(place.cwd, "pwned"))).toBe(false);
   return stdout;
 }
 
-describe("bash", { ...SYSTEM, ...needs(BASH) }, () => {
-  /** The words that are put in place of the last one, each as the shell reads it then. */
-  function offered(shell: Shell, type: number, ...words: string[]): string[] {
-    const quoted = ["pi-session-server", ...words].map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
-    const out = run(
-      shell,
-      "bash",
-      ["--norc", "-s"],
-      `source '${shell.script}'
+/** The words that bash puts in place of the last one, each as it reads it then. */
+function inBash(shell: Shell, type: number, ...words: string[]): string[] {
+  const quoted = ["pi-session-server", ...words].map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
+  const script = `source '${shell.script}'
 COMP_TYPE=${type}; COMP_WORDS=(${quoted}); COMP_CWORD=${words.length}; _pi_session_server
-printf '%s\\0' "\${COMPREPLY[@]}"`,
-    );
-    return out.split("\0").filter(Boolean);
-  }
+printf '%s\\0' "\${COMPREPLY[@]}"; complete -p pi-session-server >/dev/null || echo none`;
+  return run(shell, "bash", ["--norc", "-s"], script).split("\0").filter(Boolean);
+}
 
-  test("offers ids with names, and a single one alone", async () => {
-    const shell = await inShell("bash");
-    const several = offered(shell, 9, "show", "019");
-    expect(several.some((line) => /^019aaaaa-2 {2}\S+ Refactor auth$/.test(line))).toBe(true);
-    expect(several).toHaveLength(3);
-    for (const line of several) expect(line).not.toMatch(/[\p{Cc}\u202e]/u);
-    expect(offered(shell, 9, "show", "019b")).toEqual(["019bbbbb"]);
-    // Where the shell goes through the offers, they are words only.
-    expect(offered(shell, 37, "rm", "019aaaaa-1", "019a").sort()).toEqual(["019aaaaa-1", "019aaaaa-2"]);
-    expect(offered(shell, 9, "show", "--pl")).toEqual(["--plain"]);
+function inFish(shell: Shell, line: string): string[] {
+  const script = "source $argv[1]; complete --do-complete $argv[2]";
+  const args = ["--no-config", "-c", script, shell.script, `pi-session-server ${line}`];
+  return run(shell, "fish", args).split("\n").filter(Boolean);
+}
+
+describe.each([
+  ["bash", "-n", BASH],
+  ["zsh", "-n", ZSH],
+  ["fish", "--no-execute", FISH],
+] as const)("%s", (name, check, needed) => {
+  test("is told of every verb and option", async () => {
+    const text = (await runHere(temporaryPlace(), ["completion", name])).stdout;
+    const isFish = name === "fish";
+    for (const verb of verbs)
+      for (const flag of Object.keys(verb.flags ?? {})) expect(text).toContain(isFish ? `-l ${flag.slice(2)}` : flag);
+    for (const word of [...verbs, ...OPTIONS].flatMap((one) => ("names" in one ? one.names : one.name)))
+      expect(text).toContain(isFish ? word.replace(/^--?/, "") : word);
   });
 
-  test("quotes a label so that it is one word, and offers directories for --cwd", async () => {
+  test("can read its script, and would say so if it could not", { ...SYSTEM, ...needs(needed) }, async () => {
+    const { script } = await inShell(name);
+    const { status, stderr } = spawnSync(name, [check, script], { encoding: "utf8" });
+    expect([status, stderr]).toEqual([0, ""]);
+    const broken = join(temporaryFolder(), "broken");
+    writeFileSync(broken, name === "fish" ? "if true" : "case x in");
+    expect(spawnSync(name, [check, broken]).status).not.toBe(0);
+  });
+});
+
+/** What both shells offer behind some words. */
+const OFFERED: readonly (readonly [words: string, offered: unknown])[] = [
+  ["", expect.arrayContaining(["list", "browse", "completion"])],
+  ["una", ["unarchive"]],
+  ["--sess", expect.arrayContaining(["--session", "--session-dir", "--session-id"])],
+  ["delete --per", ["--permanent"]],
+  ["search word --role us", ["user"]],
+  ["completion f", ["fish"]],
+  ["--durability s", ["sync"]],
+  ["list --limit ", []],
+];
+
+describe("bash", { ...SYSTEM, ...needs(BASH) }, () => {
+  test("offers verbs and options, then those of the verb, then values, of itself too", async () => {
     const shell = await inShell("bash");
-    const [label] = offered(shell, 9, "fork", "019b", "fix");
+    for (const [words, offered] of OFFERED) expect(inBash(shell, 37, ...words.split(" ")), words).toEqual(offered);
+    const flags = [
+      ...Object.keys(verbs.find(({ name }) => name === "list")?.flags ?? {}),
+      ...Object.keys(COMMON_FLAGS),
+    ];
+    expect(inBash(shell, 37, "list", "--")).toEqual([...flags, "--help", "--session-dir"]);
+    expect(inBash(shell, 37, "search", "--role", "=", "ass")).toEqual(["assistant"]);
+    const formats = ["jsonl", "html", "markdown", "training", "claude", "codex"];
+    expect(inBash(shell, 37, "export", "x", "--format", "")).toEqual(formats);
+    expect(inBash(shell, 37, "list", "--cwd", "/et")).toEqual(["/etc"]);
+  });
+
+  test("offers ids with names, a single one alone, a label as one word, and directories for --cwd", async () => {
+    const shell = await inShell("bash");
+    const several = inBash(shell, 9, "show", "019");
+    expect(several).toHaveLength(3);
+    expect(several).toContainEqual(expect.stringMatching(/^019aaaaa-2 {2}\S+ Refactor auth$/));
+    for (const line of several) expect(line).not.toMatch(/[\p{Cc}\u202e]/u);
+    expect(inBash(shell, 9, "show", "019b")).toEqual(["019bbbbb"]);
+    // Where the shell goes through the offers, they are words only.
+    expect(inBash(shell, 37, "rm", "019aaaaa-1", "019a").sort()).toEqual(["019aaaaa-1", "019aaaaa-2"]);
+    expect(inBash(shell, 9, "show", "--pl")).toEqual(["--plain"]);
+    const [label] = inBash(shell, 9, "fork", "019b", "fix");
     expect(run(shell, "bash", ["--norc", "-c", `printf '%s|' ${label}`])).toBe(`${LABEL}|`);
-    expect(offered(shell, 9, "list", "--cwd", "a")).toEqual(["a dir $(touch pwned)"]);
-    expect(offered(shell, 9, "show", "--session-dir", "a")).toEqual(["a dir $(touch pwned)"]);
-    expect(offered(shell, 9, "relocate", "019b", "a")).toEqual(["a dir $(touch pwned)"]);
+    for (const words of [
+      ["list", "--cwd"],
+      ["show", "--session-dir"],
+      ["relocate", "019b"],
+    ])
+      expect(inBash(shell, 9, ...words, "a")).toEqual([FOLDER]);
   });
 });
 
@@ -217,33 +253,22 @@ print -r -- "$all"; zpty -d z`;
     expect(screen).toContain("Refactor auth");
     expect(screen).not.toContain("\u001b]0;pwned");
     expect(readFileSync(join(shell.place.home, "ran"), "utf8")).toBe(
-      `show|019bbbbb|fork|019b|${LABEL}|list|--cwd|a dir $(touch pwned)|`,
+      `show|019bbbbb|fork|019b|${LABEL}|list|--cwd|${FOLDER}|`,
     );
   });
 });
 
 describe("fish", { ...SWEEP, ...needs(FISH) }, () => {
-  function offered(shell: Shell, line: string): string[] {
-    const out = run(shell, "fish", [
-      "--no-config",
-      "-c",
-      "source $argv[1]; complete --do-complete $argv[2]",
-      shell.script,
-      `pi-session-server ${line}`,
-    ]);
-    return out.split("\n").filter(Boolean);
-  }
-
-  test("offers ids with names, labels and directories, each as one word", async () => {
+  test("offers verbs, options and values, ids with names, labels and directories, each as one word", async () => {
     const shell = await inShell("fish");
-    const several = offered(shell, "show 019");
+    const words = (line: string): string[] => inFish(shell, line).map((choice) => choice.split("\t")[0]);
+    for (const [line, offered] of OFFERED) expect(words(line), line).toEqual(offered);
+    const several = inFish(shell, "show 019");
     expect(several).toHaveLength(3);
-    expect(several.some((line) => /^019aaaaa-2\t\S+ Refactor auth$/.test(line))).toBe(true);
+    expect(several).toContainEqual(expect.stringMatching(/^019aaaaa-2\t\S+ Refactor auth$/));
     for (const line of several) expect(line.replace("\t", "")).not.toMatch(/[\p{Cc}\u202e]/u);
-    expect(offered(shell, "show 019b")).toHaveLength(1);
-    const [label] = offered(shell, "fork 019b fix");
-    expect(label.split("\t")[0]).toBe(LABEL);
-    expect(offered(shell, "list --cwd a").map((line) => line.split("\t")[0])).toEqual(["a dir $(touch pwned)/"]);
-    expect(offered(shell, "relocate 019b a").map((line) => line.split("\t")[0])).toEqual(["a dir $(touch pwned)/"]);
+    expect(inFish(shell, "show 019b")).toHaveLength(1);
+    expect(words("fork 019b fix")[0]).toBe(LABEL);
+    for (const line of ["list --cwd a", "relocate 019b a"]) expect(words(line)).toEqual([`${FOLDER}/`]);
   });
 });

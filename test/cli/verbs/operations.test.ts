@@ -1,148 +1,171 @@
-/** The verbs for what happened, as a person uses them: operations, undo, redo, trash. */
+/** The verbs for what happened, as a person uses them: operations, undo, redo, trash, and archiving by age. */
 
-import { chmodSync, readdirSync } from "node:fs";
+import { appendFileSync, chmodSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
-import { widthOf } from "../../../src/cli/terminal/text.ts";
+import { expect, test } from "vitest";
 import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
+import { entryText } from "../../support/lines.ts";
 import { type Place, serveHere, temporaryPlace } from "../../support/server.ts";
-import { type RunOptions, runHere } from "../../support/verbs.ts";
+import { answering, type RunOptions, runHere, told } from "../../support/verbs.ts";
 
 const NOW = Date.parse("2026-01-24T18:40:00.000Z");
+const [ONE, TWO, THREE] = [1, 2, 3].map(sessionId);
 
-async function printed(place: Place, args: readonly string[], options: RunOptions = {}): Promise<string[]> {
-  const { stdout, stderr, status } = await runHere(place, args, { now: NOW, ...options });
-  expect([stderr, status]).toEqual(["", 0]);
-  return stdout.trimEnd().split("\n");
+function say(place: Place, options: RunOptions = {}) {
+  const names = { one: ONE, two: TWO, three: THREE, short: ONE.slice(0, 8), id: /[0-9a-f]{8}/ };
+  return told(place, names, { now: NOW, ...options });
 }
 
-/** A place in which a session was named, archived and deleted by a host. */
+/** A place in which a session was named and archived, and another deleted by a host; and a third session. */
 async function used(name = "Refactor auth"): Promise<{ place: Place; file: string }> {
   const place = temporaryPlace();
-  const file = putSession(place, 1);
-  putSession(place, 2);
+  const [file] = [1, 2].map((n) => putSession(place, n));
   const server = serveHere(["--no-session", "--events", "none"], { place });
   await server.result("set_session_name", { sessionPath: file, name });
-  await server.result("archive_session", { sessionId: sessionId(1) });
-  await server.result("delete_session", { sessionId: sessionId(2) });
+  await server.result("archive_session", { sessionId: ONE });
+  await server.result("delete_session", { sessionId: TWO });
   await server.finish();
   return { place, file };
 }
 
 test("operations tells what happened, undo takes it back one by one, and redo brings it again", async () => {
   const { place, file } = await used();
-  const list = await printed(place, ["operations"]);
-  expect(list.map((line) => line.replace(/^[0-9a-f]{8}/, "<id>    "))).toEqual([
-    "ID         AGE  SESSION               OPERATION",
-    '<id>        2h  01991f6e              Deleted "say a0000000".',
-    '<id>        2h  Refactor auth         Archived "Refactor auth".',
-    '<id>        2h  Refactor auth         Named the session "Refactor auth".',
-  ]);
-  const [first] = await printed(place, ["undo"]);
-  expect(first).toBe('Took back: Deleted "say a0000000".');
-  expect((await printed(place, ["undo"]))[0]).toBe('Took back: Archived "Refactor auth".');
-  expect(await printed(place, ["redo"])).toEqual([
-    'Did again: Archived "Refactor auth".',
-    expect.stringContaining(`  ${sessionId(1).slice(0, 8)}  ~/state/archive/`),
-    "undo takes it back again.",
-  ]);
-  const id = list[3].slice(0, 4);
-  expect(await printed(place, ["undo", id])).toContainEqual("redo brings it back.");
-  const wide = { variables: { COLUMNS: "120" } };
-  expect((await printed(place, ["operations", file], wide)).slice(1).map((line) => line.slice(38))).toEqual([
-    'Took back: Named the session "Refactor auth".',
-    'Did again: Archived "Refactor auth".',
-    '(undone) Took back: Archived "Refactor auth".',
-    'Archived "Refactor auth".',
-    '(undone) Named the session "Refactor auth".',
-  ]);
-  expect(JSON.parse((await printed(place, ["redo", "--json"])).join("")).kind).toBe("rename");
+  const { named } = await say(place)(`
+    $ operations
+    ID         AGE  SESSION               OPERATION
+    {id}    2h  {short}              Deleted "say a0000000".
+    {id}    2h  Refactor auth         Archived "Refactor auth".
+    {named=}    2h  Refactor auth         Named the session "Refactor auth".
+    $ undo
+    Took back: Deleted "say a0000000".
+    {...}
+    $ undo
+    Took back: Archived "Refactor auth".
+    {...}
+    $ redo
+    Did again: Archived "Refactor auth".
+      {short}  ~/state/archive/{...}
+    undo takes it back again.`);
+  await say(place)(`
+    $ undo ${String(named).slice(0, 4)} :: ^redo brings it back\\.$
+    $ COLUMNS=120 operations ${file}
+    ID {...}
+    {id} {...}  Took back: Named the session "Refactor auth".
+    {id} {...}  Did again: Archived "Refactor auth".
+    {id} {...}  (undone) Took back: Archived "Refactor auth".
+    {id} {...}  Archived "Refactor auth".
+    {id} {...}  (undone) Named the session "Refactor auth".
+    $ redo --json | kind
+    "rename"`);
 });
 
-test("with nothing left, and with an id that means nothing, it is said in the words of the command line", async () => {
-  const place = temporaryPlace();
-  expect(await printed(place, ["operations"])).toEqual(["Nothing is recorded."]);
-  for (const [args, words] of [
-    [["undo"], "There is nothing to undo. operations shows what happened."],
-    [["redo"], "There is nothing to redo"],
-    [["undo", "abcd"], "operations shows those that are recorded"],
-  ] as const) {
-    const { stderr, status } = await runHere(place, args, { now: NOW });
-    expect([stderr, status]).toEqual([expect.stringContaining(words), 1]);
-  }
-  expect((await runHere(place, ["undo", "ab"], { now: NOW })).status).toBe(2);
-});
-
-test("lines fit every terminal, and nothing in a name acts on it", async () => {
-  const { place } = await used(`\u001b[2J\u202e\u0000evil ${"很长的名字".repeat(30)}`);
-  for (const width of [40, 72, 200])
-    for (const verb of ["operations", "trash", "undo"])
-      for (const line of await printed(place, [verb], { terminal: { columns: width } })) {
-        // biome-ignore lint/suspicious/noControlCharactersInRegex: colours are what is taken out
-        const plain = line.replace(/\u001b\[\d+m/g, "");
-        expect(plain).not.toMatch(/[\p{Cc}\u202e]/u);
-        if (verb !== "undo") expect(widthOf(plain)).toBeLessThanOrEqual(width);
-      }
-});
-
-describe("the trash", () => {
-  test("is listed with sizes and ages, by either verb, and a short id gets a session back", async () => {
-    const { place } = await used();
-    const before = contentsOf(rootOf(place));
-    const lines = await printed(place, ["trash"]);
-    expect(lines[0]).toBe(" AGE    MSGS      SIZE  ID        NAME OR PATH");
-    expect(lines[1]).toMatch(/^ {2}2h {7}3 {5}\d+ B {2}01991f6e {2}~\/\.pi\/agent\/sessions\//);
-    expect(lines[2]).toMatch(/^1 item, \d+ B\. restore <id> brings a session back\.$/);
-    expect(await printed(place, ["list", "--trash"])).toEqual(lines);
-    expect(JSON.parse((await printed(place, ["list", "--trash", "--json"])).join("")).total).toBe(1);
-    expect(await printed(place, ["trash", "ffff"])).toEqual(["There is nothing in the trash."]);
-    await printed(place, ["restore", sessionId(2).slice(0, 4)]);
-    expect(await printed(place, ["trash"])).toEqual(["There is nothing in the trash."]);
-    expect(Object.keys(contentsOf(rootOf(place))).length).toBe(Object.keys(before).length + 1);
-    await printed(place, ["undo"]);
-    expect(readdirSync(join(place.state, "trash"))).toHaveLength(1);
-  });
-
-  test("shows as much of ids as tells them apart", async () => {
-    const { place } = await used();
-    const file = putSession(place, 3);
-    await printed(place, ["delete", file, "--yes"]);
-    const ids = (await printed(place, ["trash"])).slice(1, 3).map((line) => line.split(/\s+/)[5]);
-    expect(ids.sort()).toEqual([sessionId(2), sessionId(3)]);
-  });
+test("the trash is listed with sizes and ages, by either verb, and a short id gets a session back", async () => {
+  const { place } = await used();
+  const before = Object.keys(contentsOf(rootOf(place))).length;
+  const trash = ` AGE    MSGS      SIZE  ID        NAME OR PATH
+      2h       3     {...} B  {short}  ~/.pi/agent/sessions/{...}
+    1 item, {...} B. restore <id> brings a session back.`;
+  await say(place)(`
+    $ trash
+    ${trash}
+    $ list --trash
+    ${trash}
+    $ list --trash --json | total
+    1
+    $ trash ffff :: ^There is nothing in the trash\\.$
+    $ restore ${TWO.slice(0, 4)} ::
+    $ trash
+    There is nothing in the trash.`);
+  expect(Object.keys(contentsOf(rootOf(place))).length).toBe(before + 1);
+  await say(place)("$ undo ::");
+  expect(readdirSync(join(place.state, "trash"))).toHaveLength(1);
+  // As much of ids is shown as tells them apart.
+  await say(place)(`
+    $ delete ${putSession(place, 3)} --yes ::
+    $ trash
+    + {two}
+    + {three}`);
 });
 
 test("delete asks with the way back that there will be", async () => {
   const { place } = await used();
-  const asked: string[] = [];
-  const terminal = {
-    answer: async (question: string) => {
-      asked.push(question);
-      return "n";
-    },
-  };
   const bin = join(place.home, "bin");
   put(join(bin, "trash"), "#!/bin/sh\nexit 1\n");
   chmodSync(join(bin, "trash"), 0o755);
-  const file = putSession(place, 3);
-  for (const variables of [{ PATH: "" }, { PATH: bin }])
-    expect((await runHere(place, ["delete", file], { now: NOW, terminal, variables })).status).toBe(1);
-  expect(asked.map((question) => question.includes("undo cannot bring it back"))).toEqual([false, true]);
+  const asked: boolean[] = [];
+  const answer = async (question: string) => {
+    asked.push(question.includes("undo cannot bring it back"));
+    return "n";
+  };
+  for (const PATH of ["", bin])
+    await runHere(place, ["delete", putSession(place, 3)], { now: NOW, terminal: { answer }, variables: { PATH } });
+  expect(asked).toEqual([false, true]);
 });
 
 test("undo asks before it takes back an older operation than the last, which cannot be undone", async () => {
   const { place } = await used();
-  await printed(place, ["delete", sessionId(1), "--permanent", "--yes"]);
-  const asked: string[] = [];
-  const terminal = (said: string) => ({
-    answer: async (question: string) => {
-      asked.push(question);
-      return said;
-    },
-  });
-  expect((await runHere(place, ["undo"], { now: NOW })).stderr).toContain("Undo that by its id.");
-  expect(await runHere(place, ["undo"], { now: NOW, terminal: terminal("n") })).toMatchObject({ status: 1 });
-  expect(await runHere(place, ["undo"], { now: NOW, terminal: terminal("y") })).toMatchObject({ status: 0 });
-  expect(asked).toHaveLength(2);
-  expect(asked[1]).toMatch(/^The last operation cannot be undone: .* Deleted "say a0000000"\. .*\nUndo it now\?/);
+  await say(place)(`
+    $ delete {one} --permanent --yes ::
+    $ undo !! Undo that by its id.`);
+  for (const [answer, status] of [
+    ["n", 1],
+    ["y", 0],
+  ] as const) {
+    const { asked, terminal } = answering(answer);
+    expect((await runHere(place, ["undo"], { now: NOW, terminal })).status).toBe(status);
+    expect(asked).toEqual([
+      expect.stringMatching(/^The last operation cannot be undone: .* Deleted "say a0000000"\. .*\nUndo it now\?/),
+    ]);
+  }
+});
+
+const DAY = 86_400_000;
+const LATER = { now: NOW + 100 * DAY };
+
+test("archive --until shows what it chose, asks, and moves nothing before", async () => {
+  const place = temporaryPlace();
+  for (const n of [1, 2]) putSession(place, n);
+  const tell = say(place, LATER);
+  await tell(`
+    $ list --until 101d
+    There are no sessions.
+    $ archive --until 101d --yes
+    There are no such sessions.
+    $ archive --until 90d --dry-run --plain
+    + ${ONE.slice(0, 8)}
+    + ${TWO.slice(0, 8)}
+    $ archive --until 90d !2 --yes
+    $ list --archived --json | total
+    0`);
+  const [no, yes] = ["n", "y"].map(answering);
+  await say(place, { ...LATER, terminal: no.terminal })("$ archive --until 90d\n! Nothing was archived.");
+  expect(no.asked[0]).toMatch(new RegExp(`${ONE.slice(0, 8)}[^]*\\nArchive these 2 sessions\\? \\[y/N\\] $`));
+  await say(place, { ...LATER, terminal: yes.terminal })(
+    "$ archive --until 90d\n2 sessions are in the archive now; undo brings them back.",
+  );
+  await tell(`
+    $ list --archived --json | total
+    2
+    $ operations :: ^{id} .* 2 sessions +Archived 2 sessions\\.$
+    $ undo
+    Took back: Archived 2 sessions.
+    redo brings them back.
+    $ list --archived --json | total
+    0`);
+});
+
+test.each([
+  ["archive", "--until", "90d"],
+  ["delete", ONE, TWO],
+])("%s leaves alone what was continued before the answer", async (...args) => {
+  const place = temporaryPlace();
+  const [, file] = [1, 2].map((n) => putSession(place, n));
+  const answer = async (): Promise<string> => {
+    const message = { role: "user", content: "one more thing" };
+    appendFileSync(file, `${entryText("message", "cafe0001", "a0000002", { message })}\n`);
+    return "y";
+  };
+  const { stdout, stderr, status } = await runHere(place, args, { ...LATER, terminal: { answer } });
+  expect([stderr, status, stdout]).toEqual(["", 1, expect.stringContaining("was continued since it was listed")]);
+  await say(place, LATER)('$ list --json | sessions[].sessionId\n["{two}"]');
 });

@@ -3,93 +3,76 @@
 import { spawn } from "node:child_process";
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { commandWords } from "../../../src/cli/agent.ts";
 import type { Launch } from "../../../src/cli/terminal/programs.ts";
-import { folderName } from "../../../src/storage/fs/paths.ts";
 import { PROGRAM } from "../../support/build.ts";
-import { letRest } from "../../support/cases.ts";
 import { user } from "../../support/drafts.ts";
-import { chain, fileText, headerText, id, SESSION } from "../../support/lines.ts";
-import {
-  type Json,
-  type Place,
-  programEnvironment,
-  serveHere,
-  spawnServer,
-  temporaryPlace,
-} from "../../support/server.ts";
+import { chain, id, SESSION } from "../../support/lines.ts";
+import { type Place, programEnvironment, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
-import { type Run, runHere } from "../../support/verbs.ts";
+import { type Run, runHere, stored } from "../../support/verbs.ts";
 
 /** A session of a folder that exists, and a program that stands for Pi. */
-function ready(header: object = {}): { place: Place; file: string; pi: string; variables: Record<string, string> } {
-  const place = temporaryPlace();
-  const bin = join(place.home, "bin");
-  mkdirSync(bin);
-  const pi = agent(bin, "pi", "exit 0");
-  return { place, file: stored(place, header), pi, variables: { PATH: bin } };
-}
+let place: Place;
+let file: string;
+let pi: string;
+let variables: Record<string, string>;
+beforeEach(() => {
+  place = temporaryPlace();
+  variables = { PATH: join(place.home, "bin") };
+  mkdirSync(variables.PATH);
+  pi = join(variables.PATH, "pi");
+  agent("exit 0");
+  file = put();
+});
 
-function stored(place: Place, header: object = {}, sessionId = SESSION): string {
-  const folder = join(place.home, ".pi/agent/sessions", folderName(place.cwd));
-  mkdirSync(folder, { recursive: true });
-  const file = join(folder, `2026-01-24T16-22-26-831Z_${sessionId}.jsonl`);
-  writeFileSync(file, fileText(headerText({ id: sessionId, cwd: place.cwd, ...header }), ...chain(2)));
-  letRest(file);
-  return file;
-}
+/** Puts the session, in the folder of the working directory whatever its header says. */
+const put = (header: object = {}, sessionId = SESSION): string =>
+  stored(place, sessionId, chain(2), { cwd: place.cwd, ...header }, place.cwd);
 
-/** A script that a system may start. */
-function agent(folder: string, name: string, script: string): string {
-  const path = join(folder, name);
-  writeFileSync(path, `#!/bin/sh\n${script}\n`);
-  chmodSync(path, 0o755);
-  return path;
+/** Makes Pi a script that the system may start. */
+function agent(script: string): void {
+  writeFileSync(pi, `#!/bin/sh\n${script}\n`);
+  chmodSync(pi, 0o755);
 }
 
 /** Runs the verb with programs that only say how they were started. */
 async function resume(
-  place: Place,
   args: string[],
-  variables: Record<string, string>,
   start: (launch: Launch) => Promise<number> | number = () => 0,
+  more: Record<string, string> = {},
 ): Promise<Run & { started: Launch[] }> {
   const started: Launch[] = [];
-  const run = await runHere(place, ["resume", ...args], {
-    variables,
-    terminal: {
-      async start(launch) {
-        started.push(launch);
-        return start(launch);
-      },
+  const terminal = {
+    start: async (launch: Launch) => {
+      started.push(launch);
+      return start(launch);
     },
-  });
+  };
+  const run = await runHere(place, ["resume", ...args], { variables: { ...variables, ...more }, terminal });
   return { ...run, started };
 }
 
 test("the agent gets the session, its directory and its environment, and its status is ours", async () => {
-  const { place, file, pi, variables } = ready();
   for (const operand of [SESSION.slice(0, 8), file]) {
-    const { started, stdout, stderr, status } = await resume(place, [operand], variables, () => 7);
-    expect([stdout, stderr, status]).toEqual(["", "", 7]);
-    expect(started).toMatchObject([{ program: pi, args: ["--session", file], cwd: place.cwd }]);
-    expect(started[0].variables).toMatchObject({ HOME: place.home, PATH: variables.PATH });
+    const { started, ...run } = await resume([operand], () => 7);
+    expect(run).toEqual({ stdout: "", stderr: "", status: 7 });
+    const environment = { HOME: place.home, PATH: variables.PATH };
+    expect(started).toMatchObject([{ program: pi, args: ["--session", file], cwd: place.cwd, variables: environment }]);
   }
 });
 
 test("without a session, the one of this directory in which something was said last", async () => {
-  const { place, file, variables } = ready();
-  stored(place, { cwd: "/elsewhere" }, "01991f6e-3333-7c3e-b0a4-0242ac120003");
-  expect((await resume(place, [], variables)).started[0].args).toEqual(["--session", file]);
+  put({ cwd: "/elsewhere" }, "01991f6e-3333-7c3e-b0a4-0242ac120003");
+  expect((await resume([])).started[0].args).toEqual(["--session", file]);
   rmSync(file);
-  const { status, stderr, started } = await resume(place, [], variables);
+  const { status, stderr, started } = await resume([]);
   expect([status, started]).toEqual([1, []]);
   expect(stderr).toContain(`No session belongs to ${place.cwd}. list shows`);
 });
 
 test("the lock is free when the agent starts, and a leaf that only we knew is in the file", SYSTEM, async () => {
-  const { place, file, variables } = ready();
   const server = serveHere(["--session", file, "--events", "none"], { place });
   await server.result("append", { entries: [user("later")] });
   await server.finish();
@@ -97,7 +80,7 @@ test("the lock is free when the agent starts, and a leaf that only we knew is in
   await mover.result("branch", { entryId: id(0) });
   mover.process.kill("SIGKILL");
   await mover.exit;
-  const run = await resume(place, [file], variables, async () => {
+  const run = await resume([file], async () => {
     expect(JSON.parse(readFileSync(file, "utf8").trimEnd().split("\n").at(-1) as string).parentId).toBe(id(0));
     const other = serveHere(["--session", file, "--events", "none"], { place });
     await other.result("append", { entries: [user("from the agent")] });
@@ -110,128 +93,98 @@ test("the lock is free when the agent starts, and a leaf that only we knew is in
 test("any command: each place is one word, whatever is in it", async () => {
   const cwd = join(temporaryPlace().home, "a b'c\"d $(x) {id}");
   mkdirSync(cwd);
-  const { place, file, pi, variables } = ready({ cwd });
+  file = put({ cwd });
   const command = `'${pi}' --x="{cwd} and {id}" plain\\ word '{path}' ''`;
   const expected = [`--x=${cwd} and ${SESSION}`, "plain word", file, ""];
-  const byFlag = await resume(place, [SESSION, "--agent-command", command], variables);
+  const byFlag = await resume([SESSION, "--agent-command", command]);
   expect([byFlag.stderr, byFlag.started[0].args]).toEqual(["", expected]);
-  const byVariable = await resume(place, [SESSION], { ...variables, PI_SESSION_SERVER_RESUME: command });
+  const byVariable = await resume([SESSION], undefined, { PI_SESSION_SERVER_RESUME: command });
   expect(byVariable.started[0]).toMatchObject({ args: expected, cwd });
 });
 
 test("--dry-run prints what would be done, and starts nothing", async () => {
-  const { place, file, pi, variables } = ready();
-  const { stdout, started, status } = await resume(place, [SESSION, "--dry-run"], variables);
+  const { stdout, started, status } = await resume([SESSION, "--dry-run"]);
   expect([stdout, started, status]).toEqual([`cd ${place.cwd}\npi --session ${file}\n`, [], 0]);
-  const json = await resume(place, [SESSION, "--dry-run", "--json"], variables);
+  const json = await resume([SESSION, "--dry-run", "--json"]);
   expect(JSON.parse(json.stdout)).toMatchObject({ sessionId: SESSION, sessionPath: file, status: null });
-  expect(pi).toContain("/bin/pi");
 });
 
 describe("nothing is started, and a sentence says what to do,", () => {
-  const refused = async (place: Place, args: string[], variables: Record<string, string>): Promise<string> => {
-    const { started, status, stderr, stdout } = await resume(place, args, variables);
-    expect([started, status, stdout]).toEqual([[], 1, ""]);
-    return stderr;
-  };
+  async function refused(sentence: string | RegExp, args: string[], more = {}, code = 1): Promise<void> {
+    const { started, status, stderr, stdout } = await resume(args, undefined, more);
+    expect([started, status, stdout]).toEqual([[], code, ""]);
+    expect(stderr).toMatch(sentence);
+  }
 
-  test("when the directory is gone, is a file, or is none", async () => {
-    const { place, variables } = ready();
-    const file = join(place.home, "file");
-    writeFileSync(file, "");
-    for (const [cwd, what] of [
-      [join(place.home, "gone"), "is not there any more"],
-      [file, "is not there any more"],
-      ["relative", "is not there any more"],
-      ["/\u0000", "is not there any more"],
-      ["", "names no directory"],
-    ]) {
-      stored(place, { cwd });
-      const sentence = await refused(place, [SESSION], variables);
-      expect(sentence).toContain(what);
-      expect(sentence).toContain(`relocate ${SESSION} <dir>`);
-    }
+  test.each([
+    ["{home}/gone", "is not there any more"],
+    ["{home}/bin/pi", "is not there any more"],
+    ["relative", "is not there any more"],
+    ["/\u0000", "is not there any more"],
+    ["", "names no directory"],
+  ])("when the directory is gone, is a file, or is none: %j", async (cwd, what) => {
+    put({ cwd: cwd.replace("{home}", place.home) });
+    await refused(new RegExp(`${what}.*relocate ${SESSION} <dir>`), [SESSION]);
   });
 
   test("when another process has the session", SYSTEM, async () => {
-    const { place, file, variables } = ready();
     const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
     await server.result("append", { entries: [user("x")] });
-    expect(await refused(place, [SESSION], variables)).toMatch(
-      new RegExp(`process ${server.process.pid} \\(.*fork it`),
-    );
+    await refused(new RegExp(`process ${server.process.pid} \\(.*fork it`), [SESSION]);
   });
 
   test("when the program is missing or cannot be run", async () => {
-    const { place, pi, variables } = ready();
-    expect(await refused(place, [SESSION], { PATH: "" })).toContain("no program pi in the folders of PATH");
-    expect(await refused(place, [SESSION, "--agent-command", "./none {id}"], variables)).toContain(
-      "./none that can be",
-    );
+    await refused("no program pi in the folders of PATH", [SESSION], { PATH: "" });
+    await refused("./none that can be", [SESSION, "--agent-command", "./none {id}"]);
     chmodSync(pi, 0o644);
-    expect(await refused(place, [SESSION], variables)).toContain("no program pi");
-    const failing = await resume(place, [SESSION, "--agent-command", "/bin/sh {id}"], variables, () => {
+    await refused("no program pi", [SESSION]);
+    const failing = await resume([SESSION, "--agent-command", "/bin/sh {id}"], () => {
       throw Object.assign(new Error("no"), { code: "EACCES" });
     });
     expect([failing.status, failing.stderr]).toEqual([1, expect.stringContaining("cannot be started: EACCES")]);
   });
 
   test("when Pi could not read the session, which another agent may", async () => {
-    const { place, variables, pi } = ready();
     const server = serveHere(["--store", "v2", "--events", "none"], { place });
     await server.result("append", { entries: [user("x")] });
     const { sessionId } = await server.result("get_state");
     await server.finish();
-    expect(await refused(place, [sessionId], variables)).toContain(`rollback ${sessionId} makes`);
-    const other = await resume(place, [sessionId, "--agent-command", `${pi} {id}`], variables);
+    await refused(`rollback ${sessionId} makes`, [sessionId]);
+    const other = await resume([sessionId, "--agent-command", `${pi} {id}`]);
     expect(other.started[0].args).toEqual([sessionId]);
   });
 
-  test("when its id could be an option of the agent", async () => {
-    const { place, file, variables } = ready({ id: "--evil" });
-    expect(await refused(place, [file, "--agent-command", "pi {id}"], variables)).toContain("Use {path}");
-  });
+  test("when its id could be an option of the agent", () =>
+    refused("Use {path}", [put({}, "--evil"), "--agent-command", "pi {id}"]));
+
+  test.each([
+    ["pi 'x {path}", "without another one"],
+    ["pi --continue", "does not say which session"],
+    ["", "does not say which session"],
+    ["pi {path} {sesion}", "{sesion} stands for nothing"],
+  ])("for the command %j", (command, sentence) => refused(sentence, [SESSION, "--agent-command", command], {}, 2));
 });
 
 test.each([
-  ["pi 'x {path}", "without another one"],
-  ["pi --continue", "does not say which session"],
-  ["", "does not say which session"],
-  ["pi {path} {sesion}", "{sesion} stands for nothing"],
-])("the command %j is refused", async (command, sentence) => {
-  const { place, variables } = ready();
-  const { status, stderr, started } = await resume(place, [SESSION, "--agent-command", command], variables);
-  expect([status, started]).toEqual([2, []]);
-  expect(stderr).toContain(sentence);
-});
-
-test("words are cut as a shell does", () => {
-  const cut = (text: string): string[] => commandWords(`${text} {id}`).slice(0, -1);
-  expect(cut(`a  b\tc`)).toEqual(["a", "b", "c"]);
-  expect(cut(`a'b c'"d \\" e"f`)).toEqual([`ab cd " ef`]);
-  expect(cut(`C:\\bin\\a.exe \\' '\\'`)).toEqual(["C:\\bin\\a.exe", "'", "\\"]);
-  expect(cut(`"" ''`)).toEqual(["", ""]);
-});
+  [`a  b\tc`, ["a", "b", "c"]],
+  [`a'b c'"d \\" e"f`, [`ab cd " ef`]],
+  [`C:\\bin\\a.exe \\' '\\'`, ["C:\\bin\\a.exe", "'", "\\"]],
+  [`"" ''`, ["", ""]],
+])("%s is cut as a shell does", (text, words) => expect(commandWords(`${text} {id}`).slice(0, -1)).toEqual(words));
 
 describe("the program", SYSTEM, () => {
-  const started = (place: Place, variables: Json, ...args: string[]) => {
-    const child = spawn(process.execPath, [PROGRAM, "resume", SESSION, ...args], {
+  function started() {
+    const child = spawn(process.execPath, [PROGRAM, "resume", SESSION], {
       cwd: place.home,
-      env: { ...programEnvironment(place), ...variables, PATH: `${variables.PATH}:/usr/bin:/bin` },
+      env: { ...programEnvironment(place), PATH: `${variables.PATH}:/usr/bin:/bin` },
     });
     onTestFinished(() => void child.kill("SIGKILL"));
-    const end = new Promise((resolve) => child.on("close", (code, signal) => resolve(code ?? signal)));
-    return { child, end };
-  };
+    return { child, end: new Promise((resolve) => child.on("close", (code, signal) => resolve(code ?? signal))) };
+  }
 
   test("gives its streams and its directory away, and passes signals and the status on", async () => {
-    const { place, variables } = ready();
-    agent(
-      variables.PATH,
-      "pi",
-      `pwd; echo "$PWD"; trap 'echo got it; exit 9' TERM; echo ready; while read -r line; do echo "$line"; done`,
-    );
-    const { child, end } = started(place, variables);
+    agent(`pwd; echo "$PWD"; trap 'echo got it; exit 9' TERM; echo ready; while read -r line; do echo "$line"; done`);
+    const { child, end } = started();
     let output = "";
     child.stdout.on("data", (piece) => {
       output += piece;
@@ -244,8 +197,7 @@ describe("the program", SYSTEM, () => {
   });
 
   test("ends as shells do when the agent dies of a signal", async () => {
-    const { place, variables } = ready();
-    agent(variables.PATH, "pi", "kill -KILL $$");
-    expect(await started(place, variables).end).toBe(128 + 9);
+    agent("kill -KILL $$");
+    expect(await started().end).toBe(128 + 9);
   });
 });

@@ -1,108 +1,92 @@
-/** stats over all sessions: its table, its chart and its spreadsheet, on pages of any width. */
+/** stats over all sessions: its table, its chart and its spreadsheet. */
 
-import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
-import { describe, expect, test } from "vitest";
-import { widthOf } from "../../../src/cli/terminal/text.ts";
-import { folderName } from "../../../src/storage/fs/paths.ts";
-import { sessionText } from "../../support/example.ts";
-import { type Json, type Place, temporaryPlace } from "../../support/server.ts";
+import { beforeEach, expect, test } from "vitest";
+import { entryText } from "../../support/lines.ts";
+import { type Place, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { type RunOptions, runHere } from "../../support/verbs.ts";
+import { expectTame, type RunOptions, runHere, stored, told } from "../../support/verbs.ts";
 
-interface Spent {
-  readonly id: string;
-  readonly cwd?: string;
-  readonly name?: string;
-  readonly spent: readonly (readonly [time: string, cost: number | undefined, model?: string])[];
-}
+type Spent = readonly [time: string, cost: number | undefined, model?: string];
 
-function put(place: Place, { id, cwd = "/home/me/app", name, spent }: Spent): void {
-  const folder = join(place.home, ".pi/agent/sessions", folderName(cwd));
-  mkdirSync(folder, { recursive: true });
-  const entries: Json[] = spent.map(([time, total, model = "sonnet"], n) => ({
-    type: "message",
-    id: `0000000${n}`,
-    parentId: null,
-    message: {
-      role: "assistant",
-      provider: "anthropic",
-      model,
-      usage: { input: 1000 * (n + 1), output: 1, cacheRead: 9, cacheWrite: 0, cost: { total } },
-      timestamp: Date.parse(time),
-    },
-  }));
-  if (name !== undefined) entries.push({ type: "session_info", id: "name", parentId: null, name });
-  writeFileSync(join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`), sessionText({ id, cwd }, entries));
+function put(place: Place, id: string, spent: readonly Spent[], cwd = "/home/me/app", name?: string): void {
+  const lines = spent.map(([time, total, model = "sonnet"], n) => {
+    const usage = { input: 1000 * (n + 1), output: 1, cacheRead: 9, cacheWrite: 0, cost: { total } };
+    const message = { role: "assistant", provider: "anthropic", model, usage, timestamp: Date.parse(time) };
+    return entryText("message", `0000000${n}`, null, { message });
+  });
+  if (name !== undefined) lines.push(entryText("session_info", "name", null, { name }));
+  stored(place, id, lines, { cwd });
 }
 
 const NASTY = '\u001b[2J\u202e=cmd|"/c calc",\r\n한국어 이름';
+const WIDE = { variables: { COLUMNS: "120" } };
 
-/** Times without a zone are those of the machine, wherever the test runs. */
-function filled(): Place {
-  const place = temporaryPlace();
-  put(place, {
-    id: "one",
-    spent: [
-      ["2026-01-24T10:00", 1.5],
-      ["2026-01-26T23:59", 0.25],
+let place: Place;
+beforeEach(() => {
+  place = temporaryPlace();
+  // Times without a zone are those of the machine, wherever the test runs.
+  put(place, "one", [
+    ["2026-01-24T10:00", 1.5],
+    ["2026-01-26T23:59", 0.25],
+  ]);
+  put(
+    place,
+    "two",
+    [
+      ["2026-01-24T12:00", 10, "opus"],
+      ["2026-01-24T12:00", undefined, "llama"],
     ],
-  });
-  const spent = [["2026-01-24T12:00", 10, "opus"] as const, ["2026-01-24T12:00", undefined, "llama"] as const];
-  put(place, { id: "two", cwd: "/home/me/=other", name: NASTY, spent });
-  return place;
-}
+    "/home/me/=other",
+    NASTY,
+  );
+});
 
-async function printed(place: Place, args: readonly string[], options?: RunOptions): Promise<string> {
-  const { stdout, stderr, status } = await runHere(place, ["stats", ...args], options);
+async function printed(args: string, options?: RunOptions): Promise<string> {
+  const { stdout, stderr, status } = await runHere(place, ["stats", ...args.split(" ").filter(Boolean)], options);
   expect([stderr, status]).toEqual(["", 0]);
   return stdout;
 }
 
-const wide = { variables: { COLUMNS: "120" } };
-
-test("is a table by day, the latest first, with totals and what they leave out", async () => {
-  expect((await printed(filled(), [], wide)).split("\n")).toEqual([
-    "DAY         MSGS  INPUT  OUTPUT  CACHE READ  TOKENS    COST",
-    "2026-01-26     1  2,000       1           9   2,010   $0.25",
-    "2026-01-24     3  4,000       3          27   4,030  $11.50",
-    "total          4  6,000       4          36   6,040  $11.75",
-    "The cost of 1 message is not known and counts as $0: anthropic/llama (1).",
-    "",
-  ]);
-});
-
-test("is by model, project and session, from one day to the beginning of another", async () => {
-  const place = filled();
-  const [head, ...rows] = (await printed(place, ["--by", "project, model"], wide)).split("\n");
-  expect(head).toMatch(/^PROJECT +MODEL +MSGS/);
-  expect(rows[0]).toMatch(/^\/home\/me\/=other +anthropic\/opus +1 .+\$10\.00$/);
-  expect(await printed(place, ["--by", "session", "--limit", "1"], wide)).toMatch(
-    /^SESSION +ID +MSGS.*\n.*한국어.* +two +2 .*\$10\.00\ntotal .*\$11\.75\n1 more row: --all shows them\.\n/,
-  );
-  const of = async (...args: string[]): Promise<number> =>
-    JSON.parse(await printed(place, [...args, "--json"])).totals.cost;
-  expect(await of("--until", "2026-01-25")).toBe(11.5);
-  expect(await of("--since", "2026-01-25")).toBe(0.25);
-  expect(await of("--since", "2026-01-24T11:00", "--until", "2026-01-25")).toBe(10);
-  expect(await of("--cwd", "/home/me/app")).toBe(1.75);
-  expect(await printed(place, ["--since", "2027-01-01"])).toBe("Nothing was spent in these sessions.\n");
+test("is a table by day, the latest first, or by model, project and session, from one day to another", async () => {
+  const tell = told(place, {}, WIDE);
+  await tell(`
+    $ stats
+    DAY         MSGS  INPUT  OUTPUT  CACHE READ  TOKENS    COST
+    2026-01-26     1  2,000       1           9   2,010   $0.25
+    2026-01-24     3  4,000       3          27   4,030  $11.50
+    total          4  6,000       4          36   6,040  $11.75
+    The cost of 1 message is not known and counts as $0: anthropic/llama (1).
+    $ stats --by 'project, model'
+    PROJECT {...} MODEL {...} MSGS {...}
+    /home/me/=other {...} anthropic/opus {...} 1 {...}$10.00
+    {...}
+    $ stats --by session --limit 1
+    SESSION {...} ID {...} MSGS{...}
+    {...}한국어{...} two {...} 2 {...}$10.00
+    total {...}$11.75
+    1 more row: --all shows them.
+    {...}
+    $ stats --until 2026-01-25 --json | totals.cost
+    11.5
+    $ stats --since 2026-01-25 --json | totals.cost
+    0.25
+    $ stats --since 2026-01-24T11:00 --until 2026-01-25 --json | totals.cost
+    10
+    $ stats --cwd /home/me/app --json | totals.cost
+    1.75
+    $ stats --since 2027-01-01
+    Nothing was spent in these sessions.`);
 });
 
 acrossTiers(test, [40, 20, 80, 200, 400])(
-  "fits a page of %i columns, and prints nothing that a terminal obeys",
+  "fits a page of %i columns, and does nothing to a terminal",
   async (columns) => {
-    const place = filled();
-    put(place, { id: "x".repeat(60), cwd: "/w".repeat(60), name: "很长".repeat(60), spent: [["2026-01-01", 1e14]] });
-    for (const how of [[], ["--chart"], ["--chart", "--plain"], ["--by", "day,model,project,session"]]) {
-      const out = await printed(place, how, { terminal: { columns }, variables: { NO_COLOR: "1" } });
-      const lines = out.trimEnd().split("\n");
-      expect(lines.length).toBeGreaterThan(4);
-      for (const line of lines) {
-        expect(widthOf(line), line).toBeLessThanOrEqual(columns);
-        expect(line).not.toMatch(/[\p{Cc}\u202e]/u);
-      }
-      if (columns >= 40) expect(lines.join("\n")).toMatch(/total .*\$100,000,000,000,011\.75/);
+    put(place, "x".repeat(60), [["2026-01-01", 1e14]], "/w".repeat(60), "很长".repeat(60));
+    const options = { terminal: { columns }, variables: { NO_COLOR: "1" } };
+    for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
+      const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
+      expect(text.split("\n").length).toBeGreaterThan(4);
+      if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);
     }
   },
 );
@@ -110,85 +94,60 @@ acrossTiers(test, [40, 20, 80, 200, 400])(
 test.each([40, 80])(
   "what one session holds fits %i columns, and programs get the path on one line",
   async (columns) => {
-    const place = temporaryPlace();
-    put(place, { id: "one", cwd: "/a-long-way/to".repeat(8), spent: [["2026-01-24T10:00", 1.5]] });
-    const out = await printed(place, ["one"], { terminal: { columns }, variables: { NO_COLOR: "1" } });
-    for (const line of out.split("\n")) expect(widthOf(line), line).toBeLessThanOrEqual(columns);
-    expect(out).toMatch(/^from the session it .* 0 +\$0\.0000$/m);
-    const piped = await printed(place, ["one"], { variables: { COLUMNS: String(columns) } });
-    expect(piped).toMatch(/^File {5}\/.*_one\.jsonl$/m);
+    put(place, "long", [["2026-01-24T10:00", 1.5]], "/a-long-way/to".repeat(8));
+    const out = await printed("long", { terminal: { columns }, variables: { NO_COLOR: "1" } });
+    expect(expectTame(out, columns)).toMatch(/^from the session it .* 0 +\$0\.0000$/m);
+    const piped = await printed("long", { variables: { COLUMNS: String(columns) } });
+    expect(piped).toMatch(/^File {5}\/.*_long\.jsonl$/m);
   },
 );
 
-describe("--chart", () => {
-  test("has a bar for each day, also for those without usage", async () => {
-    const chart = async (...args: string[]): Promise<string[]> =>
-      (await printed(filled(), ["--chart", ...args], { variables: { COLUMNS: "60" } })).split("\n").slice(0, 5);
-    const full = 60 - "2026-01-24  ".length - "  $11.50".length;
-    expect(await chart()).toEqual([
-      "COST BY DAY",
-      `2026-01-26  ${"▉".padEnd(full)}   $0.25`,
-      `2026-01-25  ${"".padEnd(full)}   $0.00`,
-      `2026-01-24  ${"█".repeat(full)}  $11.50`,
-      "total $11.75",
-    ]);
-    expect((await chart("--plain"))[1]).toBe(`2026-01-26  ${"#".padEnd(full)}   $0.25`);
-  });
-
-  test("is of tokens where nothing has a cost, and coloured for terminals that want it", async () => {
-    const place = temporaryPlace();
-    put(place, { id: "one", spent: [["2026-01-24T10:00", undefined]] });
-    const terminal = { columns: 60 };
-    const out = await printed(place, ["--chart"], { terminal });
-    expect(out).toContain("TOKENS BY DAY");
-    expect(out).toContain("\u001b[36m█");
-    for (const [args, variables] of [
-      [["--plain"], {}],
-      [[], { NO_COLOR: "1" }],
-    ] as const)
-      expect(await printed(place, ["--chart", ...args], { terminal, variables })).not.toContain("\u001b");
-  });
+test("--chart has a bar for each day, also for those without usage; of tokens where nothing has a cost", async () => {
+  const options = { variables: { COLUMNS: "60" } };
+  const full = 60 - "2026-01-24  ".length - "  $11.50".length;
+  const tell = told(place, {}, options);
+  await tell(`
+    $ stats --chart
+    COST BY DAY
+    2026-01-26  ${"▉".padEnd(full)}   $0.25
+    2026-01-25  ${"".padEnd(full)}   $0.00
+    2026-01-24  ${"█".repeat(full)}  $11.50
+    total $11.75
+    {...}
+    $ stats --chart --plain
+    COST BY DAY
+    2026-01-26  ${"#".padEnd(full)}   $0.25
+    {...}`);
+  place = temporaryPlace();
+  put(place, "one", [["2026-01-24T10:00", undefined]]);
+  const terminal = { columns: 60 };
+  expect(await printed("--chart", { terminal })).toMatch(/TOKENS BY DAY(?:.|\n)*\[36m█/);
+  expect(await printed("--chart --plain", { terminal })).not.toContain("\u001b");
+  expect(await printed("--chart", { terminal, variables: { NO_COLOR: "1" } })).not.toContain("\u001b");
 });
 
 test("--csv is for spreadsheets, in which no text becomes a formula", async () => {
-  const place = filled();
-  const out = await printed(place, ["--by", "session,project", "--csv"]);
+  const out = await printed("--by session,project --csv");
   const numbers = "messages,input_tokens,output_tokens,cache_read_tokens,cache_write_tokens,tokens,cost";
-  const more = "inherited_tokens,inherited_cost,messages_without_cost";
   const [head, row] = out.split("\r\n");
-  expect(head).toBe(`session,name,path,project,${numbers},${more}`);
+  expect(head).toBe(`session,name,path,project,${numbers},inherited_tokens,inherited_cost,messages_without_cost`);
   expect(row.startsWith('two,"\u001b[2J\u202e=cmd|""/c calc"",')).toBe(true);
   expect(out).toContain("/home/me/=other,2,3000,2,18,0,3020,10.000000,0,0.000000,1\r\n");
-  put(place, { id: "three", cwd: "=1+1", name: "@SUM(A1)", spent: [["2026-01-24T10:00", 1]] });
-  const unsafe = await printed(place, ["--by", "project,session", "--csv", "--limit", "3"]);
-  expect(unsafe).toMatch(/\r\n'=1\+1,three,'@SUM\(A1\),/);
-  const onTerminal = await printed(place, ["--by", "session", "--csv"], { terminal: { columns: 80 } });
-  expect(onTerminal.replaceAll("\r\n", "")).not.toMatch(/[\p{Cc}\u202e]/u);
+  put(place, "three", [["2026-01-24T10:00", 1]], "=1+1", "@SUM(A1)");
+  expect(await printed("--by project,session --csv --limit 3")).toMatch(/\r\n'=1\+1,three,'@SUM\(A1\),/);
+  expectTame(await printed("--by session --csv", { terminal: { columns: 80 } }));
 });
 
 test("a terminal gets fifty rows, anything else all of them", async () => {
-  const place = temporaryPlace();
-  const spent = Array.from({ length: 60 }, (_, n) => [new Date(2026, 0, 1 + n, 12).toISOString(), 1] as const);
-  put(place, { id: "one", spent });
-  const terminal = { columns: 80 };
-  expect(await printed(place, [], { terminal, variables: { NO_COLOR: "1" } })).toContain(
-    "\n10 more rows: --all shows them.\n",
+  place = temporaryPlace();
+  put(
+    place,
+    "one",
+    Array.from({ length: 60 }, (_, n) => [new Date(2026, 0, 1 + n, 12).toISOString(), 1]),
   );
-  expect((await printed(place, ["--all"], { terminal })).split("\n")).toHaveLength(63);
-  expect((await printed(place, [])).split("\n")).toHaveLength(63);
-  expect((await printed(place, ["--csv"], { terminal })).split("\r\n")).toHaveLength(62);
-});
-
-test.each([
-  [["--by", "week"], "--by takes day, model, project, session"],
-  [["--by", ""], "--by takes"],
-  [["--since", "soon"], "--since takes a time"],
-  [["--limit", "0"], "--limit takes"],
-  [["one", "--by", "day"], "--by is about all sessions"],
-  [["one", "--csv"], "--csv is about all sessions"],
-  [["one", "two"], "Usage"],
-])("%j is a wrong command line", async (args, sentence) => {
-  const { stdout, stderr, status } = await runHere(filled(), ["stats", ...args]);
-  expect([stdout, status]).toEqual(["", 2]);
-  expect(stderr).toContain(sentence);
+  const options = { terminal: { columns: 80 }, variables: { NO_COLOR: "1" } };
+  expect(await printed("", options)).toContain("\n10 more rows: --all shows them.\n");
+  expect((await printed("--all", options)).split("\n")).toHaveLength(63);
+  expect((await printed("")).split("\n")).toHaveLength(63);
+  expect((await printed("--csv", options)).split("\r\n")).toHaveLength(62);
 });
