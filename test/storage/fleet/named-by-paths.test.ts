@@ -5,31 +5,25 @@ import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
+import { fleetSuite } from "../../support/fleet-suite.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
-import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../../support/server.ts";
+import { type Json, temporaryFolder, type Wire } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];
+const [ID, OTHER_ID] = ["01a207fe-a9e0-7627-b723-b2b3affbbe10", "01a207fe-a9e0-7627-b723-b2b3affbbe11"];
 let seeds = 0;
 
-/** A machine whose server is started with the arguments. */
+/** A machine whose server is not started yet. */
 function machine(table: FleetTable, { isJournaled = false, disk = realDisk } = {}) {
   const fleet = new MemoryFleet(table, `machine ${seeds}`);
   fleet.leasesEnd = true;
   const outage = isJournaled ? new Outage(fleet, 0, () => 0) : undefined;
-  const place = temporaryPlace();
-  const lives = new HereLives({
-    seed: ++seeds,
-    place,
-    disk,
-    fleet: fleetOptions(fleet, { tries: 0, outage }),
-  });
-  return { fleet, lives, place };
+  return { fleet, lives: new HereLives({ seed: ++seeds, disk, fleet: fleetOptions(fleet, { outage }) }) };
 }
 
 /** Makes a session on another machine, in the folder of its working directory or at a path. */
@@ -46,33 +40,36 @@ async function made(table: FleetTable, store: string, args: string[] = []) {
 const entriesOf = async (wire: Wire): Promise<string[]> =>
   (await wire.result("get_entries")).entries.map(({ id }: Json) => id);
 
+/** Fails unless the current session is a new one, which is written to its path. */
+async function requireNew(wire: Wire, path: string): Promise<void> {
+  expect(await entriesOf(wire)).toEqual([]);
+  await wire.result("append", { entries: [user("new")] });
+  expect(existsSync(path)).toBe(true);
+}
+
 /** Returns the names of all session files on a machine. */
 const namesOf = (home: string): string[] =>
   readdirSync(home, { recursive: true, encoding: "utf8" })
     .filter((name) => /\.(jsonl|v2)$/.test(name) && !/\.v2\/|state/.test(name))
     .map((name) => basename(name));
 
-/** The folders in which a path may be: that of the copy on this machine, and that on the other one. */
-const PLACES = ["the copy's", "another home's"];
-
 acrossTiers(describe, STORES)("with copies as %s", (store) => {
-  test.each(PLACES)("a start with the path of one brings it, and makes no other (%s path)", async (where) => {
+  test.each(["the copy's", "another home's"])("a start with the path of one brings it, and makes no other (%s path)", async (where) => {
     const table = new FleetTable();
     const { sessionId, sessionFile, place: theirs } = await made(table, store);
-    const { lives, place } = machine(table);
-    const path = where === "the copy's" ? sessionFile.replace(theirs.home, place.home) : sessionFile;
+    const { lives } = machine(table);
+    const { home } = lives.place;
+    const path = where === "the copy's" ? sessionFile.replace(theirs.home, home) : sessionFile;
     renameSync(theirs.home, `${theirs.home}.gone`);
     const wire = await lives.start(["--store", store, "--session", path]);
-    expect((await wire.result("get_state")).sessionId).toBe(sessionId);
-    expect(await entriesOf(wire)).toEqual(["one"]);
+    expect([(await wire.result("get_state")).sessionId, await entriesOf(wire)]).toEqual([sessionId, ["one"]]);
     await wire.result("append", { entries: [user("two", { id: "two" })] });
     expect(table.linesOf(sessionId)).toHaveLength(2);
     await wire.result("new_session");
     await wire.result("switch_session", { sessionId });
     expect(await entriesOf(wire)).toEqual(["one", "two"]);
     await lives.end();
-    expect([...table.rows.keys()]).toEqual([sessionId]);
-    expect(namesOf(place.home)).toEqual([basename(sessionFile)]);
+    expect([[...table.rows.keys()], namesOf(home)]).toEqual([[sessionId], [basename(sessionFile)]]);
   });
 
   test.each([false, true])(
@@ -96,69 +93,73 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
       expect(await entriesOf(wire)).toEqual([]);
     },
   );
-});
 
-acrossTiers(test, STORES)(
-  "a start with a path that no session of the fleet has makes one there (%s)",
-  async (store) => {
+  test("a start with a path that no session of the fleet has makes one there", async () => {
     const table = new FleetTable();
-    const { sessionFile } = await made(table, store, ["--session-id", "01a207fe-a9e0-7627-b723-b2b3affbbe10"]);
-    for (const name of [`work.${store}`, basename(sessionFile).replace("bbe10", "bbe11")]) {
-      const { lives } = machine(table);
+    const { sessionFile } = await made(table, store, ["--session-id", ID]);
+    for (const name of [`work.${store}`, basename(sessionFile).replace(ID, OTHER_ID)]) {
       const path = join(temporaryFolder(), name);
-      const wire = await lives.start(["--store", store, "--session", path]);
-      expect(await entriesOf(wire)).toEqual([]);
-      await wire.result("append", { entries: [user("new")] });
-      expect(existsSync(path)).toBe(true);
+      const { lives } = machine(table);
+      await requireNew(await lives.start(["--store", store, "--session", path]), path);
       await lives.end();
     }
     expect(table.rows.size).toBe(3);
-  },
-);
+  });
 
-acrossTiers(test, STORES)("the path that one had outside the session folders means its copy (%s)", async (store) => {
-  const table = new FleetTable();
-  const { lives: first } = machine(table);
-  const there = await first.start(["--store", store, "--session", join(temporaryFolder(), `notes.${store}`)]);
-  await there.result("append", { entries: [user("one", { id: "one" })] });
-  await there.result("clone");
-  const { sessionId, sessionFile: sessionPath } = await there.result("get_state");
-  await first.end();
-  table.leave();
-  renameSync(dirname(sessionPath), `${dirname(sessionPath)}.gone`);
-  const ways: ((wire: Wire) => Promise<Json>)[] = [
-    (wire) => wire.result("switch_session", { sessionPath }),
-    (wire) => wire.result("open_session", { sessionPath }),
-    (wire) => wire.result("open_session", { sessionPath, readOnly: true }),
-    (wire) => wire.result("archive_session", { sessionPath }),
-    (wire) => wire.result("delete_session", { sessionPath }),
-  ];
-  for (const way of ways) {
-    const { lives } = machine(table);
-    const wire = await lives.start(["--store", store]);
-    expect((await way(wire)).sessionId).toBe(sessionId);
-    await lives.end();
+  test("the path that one had outside the session folders means its copy", async () => {
+    const table = new FleetTable();
+    const { lives: first } = machine(table);
+    const there = await first.start(["--store", store, "--session", join(temporaryFolder(), `notes.${store}`)]);
+    await there.result("append", { entries: [user("one", { id: "one" })] });
+    await there.result("clone");
+    const { sessionId, sessionFile: sessionPath } = await there.result("get_state");
+    await first.end();
     table.leave();
-  }
-  const { lives } = machine(table);
-  const wire = await lives.start(["--store", store, "--fork", sessionPath]);
-  expect((await entriesOf(wire))[0]).toBe("one");
-  // It is open once, whichever of its paths is named.
-  await wire.result("open_session", { sessionId });
-  await wire.result("open_session", { sessionPath });
-  expect((await wire.result("list_open_sessions")).sessions).toHaveLength(2);
-  expect((await wire.failure("delete_session", { sessionPath })).message).toContain("open in this server");
+    renameSync(dirname(sessionPath), `${dirname(sessionPath)}.gone`);
+    for (const [method, more] of [
+      ["switch_session", {}],
+      ["open_session", {}],
+      ["open_session", { readOnly: true }],
+      ["archive_session", {}],
+      ["delete_session", {}],
+    ] as const) {
+      const { lives } = machine(table);
+      const wire = await lives.start(["--store", store]);
+      expect((await wire.result(method, { sessionPath, ...more })).sessionId).toBe(sessionId);
+      await lives.end();
+      table.leave();
+    }
+    const wire = await machine(table).lives.start(["--store", store, "--fork", sessionPath]);
+    expect((await entriesOf(wire))[0]).toBe("one");
+    // It is open once, whichever of its paths is named.
+    await wire.result("open_session", { sessionId });
+    await wire.result("open_session", { sessionPath });
+    expect((await wire.result("list_open_sessions")).sessions).toHaveLength(2);
+    expect((await wire.failure("delete_session", { sessionPath })).message).toContain("open in this server");
+  });
+
+  test("a path with an id that several files here have is that of a new session", async () => {
+    const { sessionId, sessionFile } = await made(new FleetTable(), "jsonl");
+    const { lives } = machine(new FleetTable());
+    for (const name of ["--a--", "--b--"]) {
+      const folder = join(lives.place.home, ".pi", "agent", "sessions", name);
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(join(folder, basename(sessionFile)), readFileSync(sessionFile, "utf8").replace("one", name));
+    }
+    const path = join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile));
+    await requireNew(await lives.start(["--store", store, "--session", path]), path);
+  });
 });
 
 test("a name that looks like that of another id means no session", async () => {
   const table = new FleetTable();
   const { sessionFile, sessionId } = await made(table, "jsonl", ["--session-id", "a_b"]);
-  const other = sessionFile.replace(/T\d\d/, "T23");
+  const sessionPath = sessionFile.replace(/T\d\d/, "T23");
   for (const isHere of [false, true]) {
     const { lives } = machine(table);
     const wire = await lives.start();
     if (isHere) await wire.result("open_session", { sessionId });
-    expect((await wire.failure("switch_session", { sessionPath: other })).data.name).toBe("session_not_found");
+    expect((await wire.failure("switch_session", { sessionPath })).data.name).toBe("session_not_found");
     await wire.result("switch_session", { sessionPath: sessionFile });
     expect((await wire.result("get_state")).sessionId).toBe("a_b");
     await lives.end();
@@ -169,7 +170,6 @@ test("a name that looks like that of another id means no session", async () => {
 acrossTiers(test, [18, 20])(
   "to find out whether a path means one, nothing but its header is read (2^%i)",
   async (size) => {
-    const table = new FleetTable();
     let bytes = 0;
     const disk: Disk = {
       ...realDisk,
@@ -179,69 +179,41 @@ acrossTiers(test, [18, 20])(
         return count;
       },
     };
-    const { lives } = machine(table, { disk });
-    const wire = await lives.start(["--session-id", "a_b"]);
+    const wire = await machine(new FleetTable(), { disk }).lives.start(["--session-id", "a_b"]);
     await wire.result("append", { entries: [user("x".repeat(1 << size))] });
-    const { sessionFile } = await wire.result("get_state");
+    const sessionPath = (await wire.result("get_state")).sessionFile.replace(/T\d\d/, "T23");
     await wire.result("new_session");
     bytes = 0;
-    const sessionPath = sessionFile.replace(/T\d\d/, "T23");
     expect((await wire.failure("switch_session", { sessionPath })).data.name).toBe("session_not_found");
     expect(bytes).toBeLessThan(1 << (size - 1));
   },
 );
 
-acrossTiers(test, STORES)(
-  "a path with an id that several files here have is that of a new session (%s)",
-  async (store) => {
-    const table = new FleetTable();
-    const { sessionId, sessionFile } = await made(table, "jsonl");
-    const { lives } = machine(new FleetTable());
-    const folder = join(lives.place.home, ".pi", "agent", "sessions");
-    for (const [n, name] of ["--a--", "--b--"].entries()) {
-      mkdirSync(join(folder, name), { recursive: true });
-      writeFileSync(
-        join(folder, name, basename(sessionFile)),
-        readFileSync(sessionFile, "utf8").replace("one", `${n}`),
-      );
-    }
-    const path = join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile));
-    const wire = await lives.start(["--store", store, "--session", path]);
-    expect(await entriesOf(wire)).toEqual([]);
-    await wire.result("append", { entries: [user("new")] });
-    expect(existsSync(path)).toBe(true);
-  },
-);
-
 describe("the path by which a list names one", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
-  const { connect, fleets } = suiteDatabase();
-  const started = async (args: string[] = []): Promise<{ wire: Wire; home: string }> => {
-    const lives = new HereLives({ fleet: connect(), seed: fleets.length });
-    return { wire: await lives.start(args), home: lives.place.home };
-  };
+  const suite = fleetSuite();
 
   acrossTiers(test, STORES)("opens it there, whatever its id is (%s)", async (store) => {
-    const one = await started();
-    const ids = [`task-1-${store}`, `a_b ${store}`, `a:b ${store}`, `-begun ${store}`, `${"x".repeat(130)}${store}`];
-    await one.wire.result("new_session", { newSessionId: `a_b_${store}` });
-    await one.wire.result("append", { entries: [user(`in a_b_${store}`)] });
+    const [one, two] = [await suite.machine(), await suite.machine({ args: ["--store", store] })];
+    await one.wire.result("new_session", { newSessionId: "a_b" });
+    await one.wire.result("append", { entries: [user("in a_b")] });
     const { sessionFile } = await one.wire.result("get_state");
     await one.wire.result("new_session");
-    for (const [n, id] of ids.entries()) {
-      const file = join(one.home, "carried.jsonl");
-      const text = readFileSync(sessionFile, "utf8").replace(`in a_b_${store}`, `in ${id}`);
-      writeFileSync(file, text.replace(/"id":"[^"]+"/, `"id":"${id}"`).replace(/\.\d{3}Z/, `.0${n % 2}1Z`));
-      expect((await one.wire.result("import_session", { path: file })).sessionId).toBe(id);
+    const ids = ["a_b", "task-1", "a_b more", "a:b more", "-begun", "x".repeat(130)];
+    for (const [n, id] of ids.slice(1).entries()) {
+      const path = join(one.place.home, "carried.jsonl");
+      const text = readFileSync(sessionFile, "utf8").replace("in a_b", `in ${id}`);
+      writeFileSync(path, text.replace(/"id":"[^"]+"/, `"id":"${id}"`).replace(/\.\d{3}Z/, `.0${n % 2}1Z`));
+      expect((await one.wire.result("import_session", { path })).sessionId).toBe(id);
     }
-    const two = await started(["--store", store]);
-    await two.wire.result("open_session", { sessionId: `a_b_${store}` });
-    const { sessions } = await two.wire.result("list_sessions");
-    for (const id of [`a_b_${store}`, ...ids]) {
+    const { wire } = two;
+    await wire.result("open_session", { sessionId: "a_b" });
+    const { sessions } = await wire.result("list_sessions");
+    for (const id of ids) {
       const { sessionPath } = sessions.find(({ sessionId }: Json) => sessionId === id);
-      const { sessionFile } = await two.wire.result("switch_session", { sessionPath });
-      expect([sessionFile, (await two.wire.result("get_state")).sessionId]).toEqual([sessionPath, id]);
-      expect(JSON.stringify(await two.wire.result("get_messages"))).toContain(`in ${id}"`);
-      await two.wire.result("append", { entries: [user(`more in ${id}`)] });
+      const { sessionFile } = await wire.result("switch_session", { sessionPath });
+      expect([sessionFile, (await wire.result("get_state")).sessionId]).toEqual([sessionPath, id]);
+      expect(JSON.stringify(await wire.result("get_messages"))).toContain(`in ${id}"`);
+      await wire.result("append", { entries: [user(`more in ${id}`)] });
     }
   });
 });

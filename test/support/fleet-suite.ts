@@ -1,0 +1,325 @@
+/** Machines whose sessions are also in a PostgreSQL of the tests, what befalls their calls, and scenes of what they do. */
+
+import { existsSync, readFileSync, renameSync } from "node:fs";
+import { afterAll, beforeEach, expect } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
+import type { FleetBatch, FleetEnd, FleetFacts, Taking } from "../../src/core/ports/fleet.ts";
+import type { SqlAnswer, SqlQuestion } from "../../src/storage/fleet/connections.ts";
+import { endAfter } from "../../src/storage/fleet/ends.ts";
+import type { Outage } from "../../src/storage/fleet/outage.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
+import { type SuiteDatabase, suiteDatabase, type TestDatabase } from "./database.ts";
+import { assistant, user } from "./drafts.ts";
+import { HereLives } from "./proof.ts";
+import type { Json, Place, Wire } from "./server.ts";
+import { type SqlFleet, sqlFleet } from "./sql-fleet.ts";
+import { type Run, runHere } from "./verbs.ts";
+
+export const HEADER = Buffer.from('{"type":"session"}');
+export const AWAY: SqlAnswer = { kind: "away", reason: "test: away" };
+export const LOST: SqlAnswer = { kind: "unknown", reason: "test: the answer is lost" };
+
+type Change = (text: string, ask: () => Promise<SqlAnswer>, values: string, question: SqlQuestion) => unknown;
+
+/** Has something come between a process and the statements that it asks. Its answer, if any, is told. Returns what ends it. */
+export function meddle({ connections }: Pick<SqlFleet, "connections">, change: Change): () => void {
+  return instead(connections, "run", (run) => async (question, sent) => {
+    const fact = connections.fact ?? { durability: "primary", version: "" };
+    const { text, values } = typeof question === "function" ? question(fact) : question;
+    const answer = await change(text, () => run(question, sent), String(values), question);
+    return (answer as SqlAnswer | undefined) ?? run(question, sent);
+  });
+}
+
+/** Has a method do something else. Returns what ends that. */
+export function instead<Target, Name extends keyof Target>(
+  target: Target,
+  name: Name,
+  make: (own: Target[Name]) => Target[Name],
+): () => void {
+  const own = target[name];
+  target[name] = make((own as (...given: unknown[]) => unknown).bind(target) as Target[Name]);
+  return () => {
+    target[name] = own;
+  };
+}
+
+/** Returns a commit of lines that continue an end. */
+export function batchOf(
+  sessionId: string,
+  epoch: number,
+  before: FleetEnd,
+  texts: readonly string[],
+  more: Partial<FleetFacts> = {},
+): FleetBatch {
+  const lines = texts.map((text) => Buffer.from(text));
+  const heads = texts.map((_, n) => JSON.stringify([`${before.entries + n}`, null, "message", "user"]));
+  const facts = { counts: { messages: 0, modified: null, isPlain: true }, texts: [], spendings: [], ...more };
+  return { sessionId, epoch, before, after: endAfter(before, lines), lines, heads, facts };
+}
+
+/** Takes a session, which begins if there is none. */
+export async function taken({ fleet }: Pick<SqlFleet, "fleet">, id: string, above = 0, header: Uint8Array = HEADER) {
+  const taking: Taking = await fleet.take(id, above, header);
+  if (taking.kind !== "taken") throw new Error(`not taken: ${JSON.stringify(taking)}`);
+  return taking;
+}
+
+export async function linesOf({ fleet }: Pick<SqlFleet, "fleet">, id: string, from: number, to: number) {
+  const texts: string[] = [];
+  for await (const lines of fleet.lines(id, from, to)) texts.push(...lines.map((line) => Buffer.from(line).toString()));
+  return texts;
+}
+
+const TABLES = "session, entry, pack, behind, described, said, word, spent, attached, blob, blob_part".split(", ");
+
+type ServedFleet = SqlFleet & { outage?: Outage; long?: number; partBytes?: number };
+
+export interface Machine {
+  readonly fleet: ServedFleet;
+  readonly lives: HereLives;
+  readonly wire: Wire;
+  readonly place: Place;
+}
+
+interface MachineOptions {
+  readonly fleet?: ServedFleet;
+  readonly place?: Place;
+  readonly disk?: Disk;
+  readonly args?: string[];
+}
+
+/** Has the suite in which it is called have a database, which is empty before each test, and machines. */
+export function fleetSuite(): FleetSuite;
+export function fleetSuite<Server extends TestDatabase>(database: SuiteDatabase<Server>): FleetSuite<Server>;
+export function fleetSuite(database: SuiteDatabase<TestDatabase> = suiteDatabase()) {
+  return new FleetSuite(database);
+}
+
+export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
+  readonly database: SuiteDatabase<Server>;
+  /** Returns the way to the database. */
+  through: (url: string) => string = (url) => url;
+  private readonly opened: SqlFleet[] = [];
+
+  constructor(database: SuiteDatabase<Server>) {
+    this.database = database;
+    afterAll(() => Promise.all(this.opened.map(({ fleet }) => fleet.close())));
+    beforeEach(() => void this.sql(`truncate ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`));
+  }
+
+  /** The address that its processes have. */
+  get url(): string {
+    return this.through(this.database.server.url);
+  }
+
+  connect(): SqlFleet {
+    return this.open(`machine ${this.opened.length}`);
+  }
+
+  /** Connects for a process with a name of its own. */
+  open(name: string, { url = this.url, ...how }: { url?: string; lease?: number; answerWithin?: number } = {}): SqlFleet {
+    const fleet = sqlFleet(url, name, how);
+    this.opened.push(fleet);
+    return fleet;
+  }
+
+  sql(text: string): string {
+    return this.database.server.sql(text);
+  }
+
+  /** Returns columns of the row of a session. */
+  row(id: string, columns = "state"): string {
+    return this.sql(`select ${columns} from pi_fleet.session where id = '${id}'`);
+  }
+
+  /** Has all leases run out. */
+  endLeases(): void {
+    this.sql("update pi_fleet.session set lease_until = now()");
+  }
+
+  /** Waits until SQL says something. */
+  async until(text: string, said: string): Promise<void> {
+    await expect.poll(() => this.sql(text), { timeout: 30_000, interval: 20 }).toBe(said);
+  }
+
+  /** Starts a server on a machine of its own. */
+  async machine({ fleet = this.connect(), place, disk, args }: MachineOptions = {}): Promise<Machine> {
+    const lives = new HereLives({ fleet, place, disk, seed: 1 + this.opened.length });
+    return { fleet, lives, wire: await lives.start(args), place: lives.place };
+  }
+
+  /** Leaves a session. Its server lets go of it beside everything else. */
+  async leave(wire: Wire, id: string): Promise<void> {
+    await wire.result("new_session");
+    await this.until(`select count(holder) from pi_fleet.session where id = '${id}'`, "0");
+  }
+
+  /** Makes a session with what a user says and is answered, and leaves it. */
+  async make({ wire, place }: Machine, text: string): Promise<Made> {
+    await wire.result("new_session", { cwd: place.cwd });
+    await wire.result("append", { entries: [user(text), assistant(`answer to ${text}`)] });
+    const { sessionId, sessionFile } = await wire.result("get_state");
+    await this.leave(wire, sessionId);
+    return { sessionId, sessionFile };
+  }
+
+  /** Goes on with a session, and leaves it. */
+  async write({ wire }: Machine, sessionId: string, text: string): Promise<void> {
+    await wire.result("switch_session", { sessionId });
+    await wire.result("append", { entries: [user(text)] });
+    await this.leave(wire, sessionId);
+  }
+
+  /** Returns the text of a session as a machine shows it. */
+  async read({ wire }: Pick<Machine, "wire">, where: Json): Promise<string> {
+    await wire.result("switch_session", where);
+    const { entries } = await wire.result("get_entries");
+    await wire.result("new_session");
+    return JSON.stringify(entries);
+  }
+
+  verb(words: string, place: Place = new HereLives({}).place, url = this.url): Promise<Run> {
+    return runHere(place, ["fleet", ...words.split(" ")], { variables: { PI_FLEET_URL: url } });
+  }
+
+  /** Returns what a verb says as JSON. */
+  async told(words: string, place?: Place, url?: string): Promise<Json> {
+    const { stdout, stderr } = await this.verb(`${words} --json`, place, url);
+    expect([words, stderr]).toEqual([words, ""]);
+    return JSON.parse(stdout);
+  }
+}
+
+/** A session of a scene. */
+interface Made {
+  readonly sessionId: string;
+  readonly sessionFile: string;
+}
+
+/** Everything of a scene. */
+interface Cast {
+  readonly suite: FleetSuite;
+  readonly machines: Map<string, Machine>;
+  readonly sessions: Map<string, Made>;
+  readonly ends: (() => void)[];
+}
+
+const failing = async (): Promise<never> => {
+  throw new Failure("storage_failed", "test: away", { fleet: true });
+};
+
+/** What befalls a machine until it heals. */
+const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made) => () => void>> = {
+  away: (fleet) => meddle(fleet, () => AWAY),
+  unbegun: ({ keeper }) => instead(keeper, "beginAgain", () => async () => false),
+  unconfirmed: ({ keeper }) => instead(keeper, "keep", () => async () => false),
+  ungiven: ({ fleet }) => instead(fleet, "append", () => async () => ({ kind: "away", reason: "test: away" })),
+  unrestored: ({ keeper }) => instead(keeper, "restore", () => failing),
+  unseen: ({ fleet }, { sessionId }) =>
+    instead(fleet, "look", (look) => async (id) => (id === sessionId ? failing() : look(id))),
+  /** Another program takes the file away when the session is taken. */
+  robbed: ({ fleet }, { sessionFile }) =>
+    instead(fleet, "take", (take) => async (...given) => {
+      if (existsSync(sessionFile)) renameSync(sessionFile, `${sessionFile}.away`);
+      return take(...given);
+    }),
+};
+
+type Step = (cast: Cast, one: Machine, made: Made, words: string[]) => unknown;
+
+/** The steps of scenes that are no command. */
+const STEPS: Readonly<Record<string, Step>> = {
+  make: async ({ suite, sessions }, one, _, [name]) => sessions.set(name, await suite.make(one, name)),
+  write: ({ suite }, one, { sessionId }, words) => suite.write(one, sessionId, words.join(" ")),
+  leave: ({ suite }, { wire }, { sessionId }) => suite.leave(wire, sessionId),
+  async name({ suite }, { wire }, { sessionId }, [name]) {
+    await wire.result("switch_session", { sessionId });
+    await wire.result("set_session_name", { name });
+    await suite.leave(wire, sessionId);
+  },
+  async reads({ suite }, one, { sessionId }, words) {
+    expect(await suite.read(one, { sessionId })).toContain(words.join(" "));
+  },
+  /** Its file has a text, or is a container that is there. */
+  holds(_, __, { sessionFile }, words) {
+    if (sessionFile.endsWith(".v2")) expect(existsSync(sessionFile)).toBe(true);
+    else expect(readFileSync(sessionFile, "utf8")).toContain(words.join(" "));
+  },
+  /** The sessions that are there, and those in the archive. */
+  async lists({ sessions }, { wire }, _, [names, archived = "-"]) {
+    const nameOf = ({ sessionId }: Json) => [...sessions].find(([, made]) => made.sessionId === sessionId)?.[0];
+    const found = async (params: Json) =>
+      (await wire.result("list_sessions", params)).sessions.map(nameOf).sort().join() || "-";
+    expect([await found({}), await found({ archived: true })]).toEqual([names, archived]);
+  },
+  /** Members of a session in a list. */
+  async shows({ machines }, { wire }, { sessionId }, words) {
+    const params = Object.fromEntries(words.filter((word) => !word.includes("=")).map((word) => [word, true]));
+    const { sessions } = await wire.result("list_sessions", params);
+    const seen = sessions.find((one: Json) => one.sessionId === sessionId);
+    for (const [key, value] of words.filter((word) => word.includes("=")).map((word) => word.split("=")))
+      expect(seen?.[key]).toBe(key === "cwd" ? cwdOf(machines, value) : value);
+  },
+  befalls: ({ ends }, { fleet }, made, [fault]) => ends.push(FAULTS[fault](fleet, made)),
+  heals({ ends }) {
+    for (const end of ends.splice(0)) end();
+  },
+  prune: ({ suite }, { place }) => suite.told("prune --older-than now --apply --yes", place),
+  async verify(_, { lives }) {
+    expect((await lives.care().verify()).faults).toEqual([]);
+  },
+};
+
+/** Returns the directory in which the first machine makes sessions, or another one of its. */
+function cwdOf(machines: Cast["machines"], word: string): string | undefined {
+  const { place } = machines.get("one") as Machine;
+  return word === "home" ? place.home : place.cwd;
+}
+
+/**
+ * Plays a scene, step by step: `<machine, or both> <command or step> <words> ! <failure> <final or retryable> ~ <sentence>`,
+ * or `row <columns> = <what the database has>`. They are about the session s, which the machine one has made and left, or
+ * about another one in brackets.
+ */
+export async function play(suite: FleetSuite, script: string, given: MachineOptions = {}): Promise<void> {
+  const cast: Cast = { suite, machines: new Map(), sessions: new Map(), ends: [] };
+  cast.machines.set("one", await suite.machine(given));
+  cast.sessions.set("s", await suite.make(cast.machines.get("one") as Machine, "text"));
+  for (const step of script.split(/[;\n]/).map((text) => text.trim()))
+    if (step.startsWith("both "))
+      for (const who of ["one", "two"]) await playStep(cast, step.replace("both", who), given.args);
+    else if (step !== "") await playStep(cast, step, given.args);
+}
+
+const STEP = /^(\w+) (\S+)(?: \[(\S+)\])?(.*?)(?: ! (\w+)(?: (final|retryable))?(?: ~ (.*))?)?$/;
+
+async function playStep(cast: Cast, step: string, args: string[] | undefined): Promise<void> {
+  const { suite, machines, sessions } = cast;
+  const [, who, verb, about = "s", rest, name, isFinal, sentence] = STEP.exec(step) as string[];
+  const made = sessions.get(about) ?? { sessionId: about, sessionFile: about };
+  if (who === "row") return expect([step, suite.row(made.sessionId, verb)]).toEqual([step, rest.slice(3)]);
+  const machine = machines.get(who) ?? (await suite.machine({ args }));
+  machines.set(who, machine);
+  const words = rest.split(" ").filter(Boolean);
+  try {
+    if (verb in STEPS) return void (await STEPS[verb](cast, machine, made, words));
+    const { result, error } = await machine.wire.request(verb, paramsOf(machines, verb, made, words));
+    if (name !== "any") expect(error?.data.name, JSON.stringify(error ?? result)).toBe(name);
+    if (isFinal) expect(error.data.retryable).toBe(isFinal === "retryable");
+    if (sentence) expect(error.message).toMatch(new RegExp(sentence));
+  } catch (error) {
+    (error as Error).message = `${step}: ${(error as Error).message}`;
+    throw error;
+  }
+}
+
+function paramsOf(machines: Cast["machines"], verb: string, made: Made, words: readonly string[]): Json {
+  if (verb === "append") return { entries: [user(words.join(" "))] };
+  if (verb === "new_session" || verb === "undo" || verb === "redo") return {};
+  return {
+    ...(words.includes("path") ? { sessionPath: made.sessionFile } : { sessionId: made.sessionId }),
+    ...(words.includes("permanent") ? { permanent: true } : {}),
+    ...(words.includes("to") ? { cwd: cwdOf(machines, words[words.indexOf("to") + 1]) } : {}),
+  };
+}
