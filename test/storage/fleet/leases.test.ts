@@ -6,7 +6,7 @@
 
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
-import { batchOf, fleetSuite, meddle, taken } from "../../support/fleet-suite.ts";
+import { batchOf, fleetSuite, meddle, taken } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 
@@ -87,8 +87,7 @@ describe("leases", needs(POSTGRESQL), () => {
     suite.endLeases();
     const other = connect("two", 3 * HOUR);
     const { epoch } = await taken(other, "a");
-    const row = (): string =>
-      suite.row("a", "holder, epoch, lease_until > clock_timestamp() + interval '2 hours'");
+    const row = (): string => suite.row("a", "holder, epoch, lease_until > clock_timestamp() + interval '2 hours'");
     expect(row()).toBe("two|2|t");
     await renew();
     expect([row(), leased()]).toEqual(["two|2|t", "a b"]);

@@ -6,13 +6,13 @@
  * @module-tag system
  */
 
-import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { appendFileSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/fleet-suite.ts";
+import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/fleet-servers.ts";
 import { withSideChains } from "../../support/foreign/claude.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
@@ -34,7 +34,7 @@ const SCENES: Readonly<Record<string, string>> = {
   "one that is deleted is gone for all, and restoring or undoing brings it back for all": `
     one delete_session; two lists -; two open_session ! session_not_found; one restore_session; two lists s
     one delete_session; two lists -; one undo; two lists s; one redo; row state = 2; one undo
-    two delete_session; one lists -; two restore_session; both lists s`,
+    two delete_session; two lists -; two restore_session; both lists s`,
   "one whose copy is here comes back, though the trash has an older state of it": `
     one delete_session; two restore_session; two write later; one open_session; one close_session; two delete_session
     one restore_session path; both lists s; one holds later; one restore_session path ! already_exists; two lists s`,
@@ -46,21 +46,22 @@ const SCENES: Readonly<Record<string, string>> = {
   "one that is archived comes back on a machine that did not archive it": `
     two reads text; ${backFromArchive("two", "one")}; ${backFromArchive("one", "two")}`,
   "a relocation is for all, and a name that another machine gave meanwhile stays through it, its undo and its redo": `
-    two name X; one relocate_session to home; two shows name=X cwd=home; two open_session; two shows here cwd=home
-    two close_session; two name Y; one undo; two shows name=Y cwd=cwd; two name Z; one redo; two shows name=Z cwd=home`,
+    two name X; one relocate_session to home; two shows = name:X cwd:home; three open_session
+    three shows here = cwd:home; three close_session; two name Y; one undo; two shows = name:Y cwd:cwd
+    two name Z; one redo; two shows = name:Z cwd:home`,
   "a name that another machine gave meanwhile stays when the archiving is taken back": `
-    one archive_session; two name X; one undo; both shows name=X`,
+    one archive_session; two name X; one undo; both shows = name:X`,
   "the undo of the relocation of an archived session has its directory and the archive again for all": `
-    one archive_session; one relocate_session to home; two shows cwd=home; one undo; two lists - s
-    two shows archived cwd=cwd; two reads text; two shows archived cwd=cwd`,
+    one archive_session; one relocate_session to home; two shows = cwd:home; one undo; two lists - s
+    two shows archived = cwd:cwd; two reads text; two shows archived = cwd:cwd`,
   "a relocation that the fleet did not confirm is finished by the same again, and is one operation": `
-    one befalls unconfirmed; one relocate_session to home ! storage_failed ~ Do it again; two shows cwd=cwd; one heals
-    one relocate_session to home; two shows cwd=home; one relocate_session to home ! already_exists
-    one undo; two shows cwd=cwd`,
+    one befalls unconfirmed; one relocate_session to home ! storage_failed ~ Do it again; two shows = cwd:cwd; one heals
+    one relocate_session to home; two shows = cwd:home; one relocate_session to home ! already_exists
+    one undo; two shows = cwd:cwd`,
   "the undo of an archiving that the fleet did not confirm is finished by what the failure names": unconfirmedUndo(
     "one archive_session",
     "unarchive_session",
-    "one unarchive_session; two shows name=older cwd=cwd; row state = 1",
+    "one unarchive_session; two shows = name:older cwd:cwd; row state = 1",
   ),
   "and that of an end of it": unconfirmedUndo(
     "one archive_session; one unarchive_session",
@@ -70,7 +71,7 @@ const SCENES: Readonly<Record<string, string>> = {
   "and that of a relocation": unconfirmedUndo(
     "one relocate_session to home",
     "relocate_session to .*/project",
-    "one relocate_session to cwd; two shows name=older cwd=cwd; row state = 1",
+    "one relocate_session to cwd; two shows = name:older cwd:cwd; row state = 1",
   ),
   "and that of a restoration": unconfirmedUndo(
     "one delete_session; one restore_session",
@@ -84,7 +85,7 @@ const SCENES: Readonly<Record<string, string>> = {
     one befalls unconfirmed; one delete_session permanent ! storage_failed ~ delete_session with permanent
     row state = 1; one heals; one delete_session permanent; row state = 2; two lists -`,
   "one whose file another program takes away before it is deleted stays for others": `
-    one befalls robbed; one delete_session path ! session_not_found; one heals; row state = 1; two name X; two shows name=X`,
+    one befalls robbed; one delete_session path ! session_not_found; one heals; row state = 1; two name X; two shows = name:X`,
   "one whose file another program takes away before it is deleted for good stays for others": `
     one befalls robbed; one delete_session path permanent ! session_not_found; one heals; row state = 1; two lists s`,
   "a restore whose lines another machine begins to give at the same moment says so": `
@@ -345,7 +346,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
 
   test.each([false, true])("a copy whose lines are damaged is whole again (after a repair: %s)", async (repairs) => {
     const { one, sessionId, sessionFile: sessionPath } = await pair();
-    writeFileSync(sessionPath, readFileSync(sessionPath, "utf8").replace('"one"', '"on'));
+    writeFileSync(sessionPath, readFileSync(sessionPath, "utf8").replace('"answer to one"', '"answer'));
     if (repairs) await one.wire.request("repair_session", { sessionPath });
     await one.wire.result("switch_session", repairs ? { sessionPath } : { sessionId });
     if (repairs) await one.wire.request("repair_session");

@@ -11,7 +11,7 @@ import type { FleetAttachment, FleetEnd, FleetFacts } from "../../../src/core/po
 import type { Kept } from "../../../src/core/ports/fleet-keeper.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { user } from "../../support/drafts.ts";
-import { AWAY, batchOf, fleetSuite, HEADER, LOST, meddle, taken } from "../../support/fleet-suite.ts";
+import { AWAY, batchOf, fleetSuite, HEADER, LOST, meddle, taken } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";

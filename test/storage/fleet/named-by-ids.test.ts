@@ -15,10 +15,10 @@ const append = (wire: Wire, id: string): Promise<Json> => wire.result("append", 
 
 describe.each(["jsonl", "v2"])("with copies as %s", (store) => {
   /** Starts a server of a machine. */
-  const started = async (table: FleetTable, args: string[], place?: Place) => {
+  const started = async (table: FleetTable, args: string[], place?: Place, kind = store) => {
     const fleet = new MemoryFleet(table, `machine ${++seeds}`);
     const lives = new HereLives({ seed: seeds, fleet: fleetOptions(fleet), ...(place ? { place } : {}) });
-    return { fleet, lives, wire: await lives.start(["--store", store, ...args]) };
+    return { fleet, lives, wire: await lives.start(["--store", kind, ...args]) };
   };
   /** Makes a session with an entry on a machine that ends then. */
   const made = async (table: FleetTable) => {
@@ -42,7 +42,7 @@ describe.each(["jsonl", "v2"])("with copies as %s", (store) => {
     const again = await started(table, args, one.lives.place);
     expect(await idsOf(again.wire)).toEqual(["one", "two"]);
     // The beginning of an id is another one.
-    const other = await started(table, ["--session-id", ID.slice(0, 8)]);
+    const other = await started(table, ["--session-id", ID.slice(0, 8)], undefined, "jsonl");
     expect(await idsOf(other.wire)).toEqual([]);
     table.check();
   });
@@ -69,7 +69,8 @@ describe.each(["jsonl", "v2"])("with copies as %s", (store) => {
     const { fleet, lives } = await made(table);
     const own = fleet.append.bind(fleet);
     let appends = 0;
-    fleet.append = async (batch) => (++appends > 1 ? { kind: "unfit", reason: "a value", isOfValue: false } : own(batch));
+    fleet.append = async (batch) =>
+      ++appends > 1 ? { kind: "unfit", reason: "a value", isOfValue: false } : own(batch);
     const wire = await lives.start(["--store", store, "--fork", ID, "--name", "named"]);
     await wire.failure("get_state");
     const fork = [...table.rows.keys()].find((id) => id !== ID) as string;

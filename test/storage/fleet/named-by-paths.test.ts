@@ -7,7 +7,7 @@ import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { fleetSuite } from "../../support/fleet-suite.ts";
+import { fleetSuite } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -54,23 +54,26 @@ const namesOf = (home: string): string[] =>
     .map((name) => basename(name));
 
 acrossTiers(describe, STORES)("with copies as %s", (store) => {
-  test.each(["the copy's", "another home's"])("a start with the path of one brings it, and makes no other (%s path)", async (where) => {
-    const table = new FleetTable();
-    const { sessionId, sessionFile, place: theirs } = await made(table, store);
-    const { lives } = machine(table);
-    const { home } = lives.place;
-    const path = where === "the copy's" ? sessionFile.replace(theirs.home, home) : sessionFile;
-    renameSync(theirs.home, `${theirs.home}.gone`);
-    const wire = await lives.start(["--store", store, "--session", path]);
-    expect([(await wire.result("get_state")).sessionId, await entriesOf(wire)]).toEqual([sessionId, ["one"]]);
-    await wire.result("append", { entries: [user("two", { id: "two" })] });
-    expect(table.linesOf(sessionId)).toHaveLength(2);
-    await wire.result("new_session");
-    await wire.result("switch_session", { sessionId });
-    expect(await entriesOf(wire)).toEqual(["one", "two"]);
-    await lives.end();
-    expect([[...table.rows.keys()], namesOf(home)]).toEqual([[sessionId], [basename(sessionFile)]]);
-  });
+  test.each(["the copy's", "another home's"])(
+    "a start with the path of one brings it, and makes no other (%s path)",
+    async (where) => {
+      const table = new FleetTable();
+      const { sessionId, sessionFile, place: theirs } = await made(table, store);
+      const { lives } = machine(table);
+      const { home } = lives.place;
+      const path = where === "the copy's" ? sessionFile.replace(theirs.home, home) : sessionFile;
+      renameSync(theirs.home, `${theirs.home}.gone`);
+      const wire = await lives.start(["--store", store, "--session", path]);
+      expect([(await wire.result("get_state")).sessionId, await entriesOf(wire)]).toEqual([sessionId, ["one"]]);
+      await wire.result("append", { entries: [user("two", { id: "two" })] });
+      expect(table.linesOf(sessionId)).toHaveLength(2);
+      await wire.result("new_session");
+      await wire.result("switch_session", { sessionId });
+      expect(await entriesOf(wire)).toEqual(["one", "two"]);
+      await lives.end();
+      expect([[...table.rows.keys()], namesOf(home)]).toEqual([[sessionId], [basename(sessionFile)]]);
+    },
+  );
 
   test.each([false, true])(
     "while the fleet cannot be asked, a start makes none under the name of one that it may have (goes on alone: %s)",

@@ -14,7 +14,7 @@ import { parseAst } from "vitest/node";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { sha256 as digestOf } from "../../../src/storage/v2/frame.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { fleetSuite, taken } from "../../support/fleet-suite.ts";
+import { fleetSuite, taken } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { acrossTiers } from "../../support/tiers.ts";

@@ -225,7 +225,13 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const again = beside(one);
     const pushed = await giveAll(placeOf(again));
     const outcomes = pushed.map(({ sessionPath, outcome }) => [sessionPath, outcome]);
-    expect([outcomes, inFleet(one)]).toEqual([[[one.file, "given"], [bad, "refused"]], ALL]);
+    expect([outcomes, inFleet(one)]).toEqual([
+      [
+        [one.file, "given"],
+        [bad, "refused"],
+      ],
+      ALL,
+    ]);
     expect(pushed[1].message).toMatch(/cannot be read \((?:it is damaged|EIO: test)\).*Open the sessions.*remove/);
     // Nothing is tried with it.
     const { length } = again.fleet.calls;

@@ -14,8 +14,8 @@ import { LateSweep } from "../../../src/storage/fleet/late-sweep.ts";
 import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
 import { user } from "../../support/drafts.ts";
-import { batchOf as plainBatch, fleetSuite, instead, linesOf, taken } from "../../support/fleet-suite.ts";
-import { userText } from "../../support/lines.ts";
+import { fleetSuite, instead, linesOf, batchOf as plainBatch, taken } from "../../support/fleet-servers.ts";
+import { headerText, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { forSeedsAsync, range } from "../../support/random.ts";
@@ -45,7 +45,7 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
   const inParts = (): SqlFleet & { partBytes: number } => ({ ...suite.connect(), partBytes: 4096 });
   /** Begins a session with commits of lines. Returns what appends more. */
   const begun = async (one: SqlFleet, id: string) => {
-    const { epoch } = await taken(one, id);
+    const { epoch } = await taken(one, id, 0, Buffer.from(headerText({ id })));
     let end = NOTHING;
     const all: string[] = [];
     const append = async (texts: readonly string[], isLong: boolean): Promise<FleetBatch> => {
@@ -78,7 +78,8 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
           const to = from + random.int(all.length - from + 1);
           expect(await linesOf(one, id, from, to)).toEqual(all.slice(from, to));
           const ids: string[] = [];
-          for await (const heads of one.fleet.heads(id, from, to)) ids.push(...heads.map((head) => JSON.parse(head)[0]));
+          for await (const heads of one.fleet.heads(id, from, to))
+            ids.push(...heads.map((head) => JSON.parse(head)[0]));
           expect(ids).toEqual(all.slice(from, to).map((text) => JSON.parse(text).id));
         }
         expect(await one.catalog.heads(id)).toHaveLength(all.length);
@@ -96,7 +97,10 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
       const LONG = 1 << 20;
       const long = (): string => randomBytes((LONG * 3) / 4).toString("base64");
       for (const [count, text] of [[64, () => "short"] as const, [6, long] as const, [100, () => "short"] as const])
-        await append(range(all.length, all.length + count).map((n) => lineOf(n, text())), kind === "packs");
+        await append(
+          range(all.length, all.length + count).map((n) => lineOf(n, text())),
+          kind === "packs",
+        );
       const asking = vi.spyOn(one.connections, "run");
       for (const from of [0, 63, 68]) expect(await linesOf(one, kind, from, all.length)).toEqual(all.slice(from));
       for (const { value } of asking.mock.results) {
@@ -111,7 +115,10 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
   test("a pack that is missing, or twice there, is found", async () => {
     const one = suite.connect();
     const { append } = await begun(one, "torn");
-    await append(range(0, 6).map((n) => lineOf(n, "x".repeat(300_000))), true);
+    await append(
+      range(0, 6).map((n) => lineOf(n, "x".repeat(300_000))),
+      true,
+    );
     expect(sql("select count(*) from pi_fleet.pack")).toBe("6");
     sql("delete from pi_fleet.pack where seq = 2");
     expect(await one.keeper.checked("torn")).toMatchObject({ rows: 5, hasGap: true });
@@ -124,7 +131,10 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
   test("what was said in packs is found, once its facts are there, which another process adds", async () => {
     const [one, two, three] = [suite.connect(), suite.connect(), suite.connect()];
     const { all, append } = await begun(one, "said");
-    await append(range(0, 40).map((n) => lineOf(n, `word${n} ${"x".repeat(20_000)}`)), true);
+    await append(
+      range(0, 40).map((n) => lineOf(n, `word${n} ${"x".repeat(20_000)}`)),
+      true,
+    );
     const { after } = await append([lineOf(40, "word40")], false);
     const { sessions } = await one.catalog.list({}, undefined, undefined);
     expect(sessions).toMatchObject([{ id: "said", messages: 41 }]);

@@ -4,22 +4,18 @@
  * @module-tag system
  */
 
-import { readdirSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
-import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { type SuiteDatabase, suiteDatabase, suiteServer, type TestDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { AWAY, batchOf, FleetSuite, instead, linesOf, meddle, taken } from "../../support/fleet-suite.ts";
+import { batchOf, FleetSuite, instead, linesOf, meddle, taken } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { range } from "../../support/random.ts";
-import type { Wire } from "../../support/server.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
@@ -30,20 +26,15 @@ const SLOWLY = { timeout: 20_000, interval: 100 };
 /** Returns what the tests of parts in one of these places need. */
 const needsOf = (where: string) => (where.includes("PgBouncer") ? needs(POSTGRESQL, PGBOUNCER) : needs(POSTGRESQL));
 
-/** Returns how many messages the session files and the segments of a folder have. */
-function linesBelow(folder: string): number {
-  const names = readdirSync(folder, { recursive: true, encoding: "utf8" });
-  const files = names.filter((name) => /(?:^|\/)segments\/|^[^/]+\.jsonl$/.test(name));
-  return files.reduce((sum, name) => sum + readFileSync(join(folder, name), "utf8").split('"role":').length - 1, 0);
-}
-
 const entries = (first: number, count: number) =>
   range(first, first + count).map((n) => user(`${n} ${"word ".repeat(500)}`));
 
 /** Has one long commit of a fleet after the other end after its parts, until it goes on. */
 const interrupt = ({ fleet }: SqlFleet): (() => void) =>
-  instead(fleet, "append", (append) => async (batch) =>
-    batch.place === undefined ? append(batch) : { kind: "away", reason: "test" },
+  instead(
+    fleet,
+    "append",
+    (append) => async (batch) => (batch.place === undefined ? append(batch) : { kind: "away", reason: "test" }),
   );
 
 /** Has the suite in which it is called have a database, and fleets that send commits of some KB in parts. */
@@ -71,8 +62,8 @@ function partsIn<Server extends TestDatabase>(where: string, database: SuiteData
     unseen: (): number => Number(suite.sql("select count(*) from pi_fleet.pack where generation < 0")),
     count: (): string => suite.sql("select string_agg(entries::text, ' ') from pi_fleet.session where state = 1"),
     /** A machine of a store whose long commits are in parts. */
-    machine: (kind: string = "jsonl", more: { outage?: Outage } = {}, fleet = suite.connect()) =>
-      suite.machine({ fleet: { ...fleet, partBytes: 4096, ...more }, args: ["--store", kind] }),
+    machine: (kind = "jsonl") =>
+      suite.machine({ fleet: { ...suite.connect(), partBytes: 4096 }, args: ["--store", kind] }),
   };
 }
 
@@ -138,82 +129,6 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
       expect([count(), (await lives.care().verify()).faults]).toEqual(["8", []]);
     });
 
-    test("machines that open, follow, list and search in the middle of one see all of it after its end, and nothing before", async () => {
-      const { wire, lives, fleet } = await machine();
-      const { wire: other } = await machine();
-      // A line of 30 KB is a part of its own.
-      const texts = (first: number) => [...entries(first, 3), user("x".repeat(30_000)), ...entries(first + 3, 3)];
-      let sessionId = "";
-      const seen: string[] = [];
-      const look = async (): Promise<string> => {
-        const { error } = await other.request("switch_session", { sessionId });
-        const state = await other.result("get_state");
-        const { sessions } = await other.result("list_sessions");
-        const { hits } = await other.result("search_sessions", { query: "word" });
-        return [error?.data.name ?? state.messageCount, sessions.length, hits.length > 0].join();
-      };
-      instead(fleet.fleet, "keepPart", (keepPart) => async (part, sent) => {
-        const outcome = await keepPart(part, sent);
-        sessionId = part.sessionId;
-        seen.push(await look());
-        return outcome;
-      });
-      await wire.result("append", { entries: texts(0) });
-      expect(new Set(seen)).toEqual(new Set(["session_not_found,0,false"]));
-      await isIndexed();
-      expect(await look()).toBe("7,1,true");
-      seen.length = 0;
-      await wire.result("append", { entries: texts(10) });
-      expect(seen.length).toBeGreaterThan(4);
-      expect(new Set(seen)).toEqual(new Set(["7,1,true"]));
-      // What others wrote is asked for beside everything else.
-      await expect.poll(look, SLOWLY).toBe("14,1,true");
-      expect((await lives.care().verify()).faults).toEqual([]);
-    });
-
-    /** What is long and was acknowledged alone is pushed, and the database is away from a statement on. Returns whether it was. */
-    const pushedUntil = async (at: number, isBranched: boolean): Promise<boolean> => {
-      const one = suite.connect();
-      let left = Number.POSITIVE_INFINITY;
-      meddle(one, () => (--left < 0 ? AWAY : undefined));
-      const outage = new Outage(one.fleet, 0, () => performance.now());
-      const { wire, lives } = await machine("jsonl", { outage }, one);
-      await wire.result("append", { entries: entries(0, 1) });
-      const { sessionId } = await wire.result("get_state");
-      left = 0;
-      const params = { entries: entries(1, 6), idempotencyKey: "alone" };
-      const { entryIds } = await wire.result("append", params);
-      expect((await wire.result("list_sessions", { here: true })).sessions).toHaveLength(1);
-      if (isBranched) {
-        suite.endLeases();
-        await suite.write(await machine(), sessionId, "by another");
-      }
-      left = at;
-      const there = (): number => Number(suite.row(sessionId, "entries"));
-      const first = there();
-      const pushed = await lives.care().push();
-      const isOver = left > 0;
-      left = Number.POSITIVE_INFINITY;
-      if (pushed.some(({ outcome }) => outcome === "refused")) expect([first, first + 6, first + 7]).toContain(there());
-      await lives.care().push();
-      await vi.waitFor(async () => {
-        expect(await wire.result("append", params)).toMatchObject({ entryIds });
-        expect(there()).toBeGreaterThanOrEqual(first + 6);
-      }, SLOWLY);
-      expect((await lives.care().verify()).faults).toEqual([]);
-      await lives.end();
-      sql("truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said");
-      return !isOver;
-    };
-
-    // The sweep goes through every third statement after which it ends; parts.test.ts goes through all, in memory.
-    acrossTiers(test, where === WHERE[0] ? [60, 3] : [3])(
-      "what is long and was acknowledged without the database is given as a whole, whichever part is the last that arrives (in steps of %i)",
-      async (step) => {
-        for (const isBranched of [false, true]) for (let at = 1; await pushedUntil(at, isBranched); at += step);
-      },
-    );
-
     test("a first push that came to nothing is nobody's session, and goes with its parts", async () => {
       const { wire, lives, fleet, place } = await machine();
       const goOn = interrupt(fleet);
@@ -263,52 +178,6 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
       expect(await two.fleet.append(last(next, next, theirs))).toMatchObject(committed);
       expect([count(), unseen(), await linesOf(one, "s", 0, 6)]).toEqual(["6", 0, texts]);
     });
-
-    acrossTiers(describe, STORES)("of %s", (kind) =>
-      test.each([
-        ["short append", 1],
-        ["long append", 6],
-        ["clone", 0],
-      ] as const)(
-        "a %s that is repeated after its server was killed is answered when the fleet has it",
-        async (what, count) => {
-          const { wire, lives, fleet } = await machine(kind);
-          await wire.result("append", { entries: entries(0, 1) });
-          const { sessionId, sessionFile } = await wire.result("get_state");
-          // It is killed when the disk has the lines, and the database has not.
-          let arrive = (): void => {};
-          const isOnItsWay = new Promise<void>((resolve) => {
-            arrive = resolve;
-          });
-          const never = (): Promise<never> => {
-            arrive();
-            return new Promise(() => {});
-          };
-          const ends = [instead(fleet.fleet, "append", () => never), instead(fleet.fleet, "keepPart", () => never)];
-          const isClone = count === 0;
-          const request = { sessionId, entries: entries(1, count), idempotencyKey: what };
-          const ask = (to: Wire) =>
-            isClone ? to.request("clone", { idempotencyKey: what }) : to.request("append", request);
-          void ask(wire);
-          await isOnItsWay;
-          await vi.waitFor(() => expect(linesBelow(dirname(sessionFile))).toBe(isClone ? 2 : count + 1));
-          await lives.kill();
-          for (const end of ends) end();
-          suite.endLeases();
-          const again = await lives.start(["--store", kind]);
-          await again.result("switch_session", { sessionId });
-          const end = meddle(fleet, () => AWAY);
-          expect((await ask(again)).error.data).toMatchObject({ name: "storage_failed", retryable: true });
-          end();
-          const { entryIds = [], sessionId: writtenId = sessionId } = (await ask(again)).result;
-          expect([entryIds.length, writtenId === sessionId]).toEqual([count, !isClone]);
-          expect(suite.row(writtenId, "state, entries")).toBe(`1|${count + 1}`);
-          expect((await again.result("get_messages")).messages).toHaveLength(count + 1);
-          const { copies } = await lives.care().verify();
-          expect(copies.map(({ state }) => state)).toEqual(isClone ? ["same", "same"] : ["same"]);
-        },
-      ),
-    );
   });
 });
 

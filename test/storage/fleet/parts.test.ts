@@ -182,7 +182,10 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       const more = chain(10, range(20, 26));
       await commits(more.slice(0, 5));
       await commits(more.slice(5));
-      expect([inFleet(), textsOf(other)]).toEqual([[...now, ...more], [...now, ...more]]);
+      expect([inFleet(), textsOf(other)]).toEqual([
+        [...now, ...more],
+        [...now, ...more],
+      ]);
       await requireSound(fleet.table);
     }),
   );

@@ -13,7 +13,7 @@ import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { suiteDatabase } from "../../support/database.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions } from "../../support/fleet.ts";
-import { batchOf as batchFor, taken as takenBy } from "../../support/fleet-suite.ts";
+import { batchOf as batchFor, taken as takenBy } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
@@ -162,7 +162,8 @@ describe("the contract of logs behind a pooler", { ...SWEEP, ...needs(POSTGRESQL
       const disk = new FaultDisk();
       disk.makeFolder("/root/sessions");
       const fleet = connect(`test ${made++}`)?.fleet;
-      const ours = <T extends FileLogOptions>(options: T): T => (fleet ? copying(options, fleetOptions(fleet)) : options);
+      const ours = <T extends FileLogOptions>(options: T): T =>
+        fleet ? copying(options, fleetOptions(fleet)) : options;
       const harness = harnessOn(disk, "/root", { faults: disk }, () => void fleet?.close(), ours);
       return { ...harness, store: fleetStore(harness.store), isCopied: true };
     });

@@ -10,7 +10,7 @@ import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
 import { Database } from "../../support/database.ts";
-import { batchOf as batchFor, HEADER, linesOf, taken } from "../../support/fleet-suite.ts";
+import { batchOf as batchFor, HEADER, linesOf, taken } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
@@ -108,7 +108,10 @@ function speaks(isPooled: boolean): void {
     const { epoch } = await taken(one, "fenced");
     expect(epoch).toBe(old + 1);
     const batch = batchOf("fenced", epoch, NOTHING, "{}");
-    for (const other of [{ epoch: old }, ...[{ chain: "1".repeat(64) }, { entries: 1 }].map((end) => ({ before: { ...NOTHING, ...end } }))])
+    for (const other of [
+      { epoch: old },
+      ...[{ chain: "1".repeat(64) }, { entries: 1 }].map((end) => ({ before: { ...NOTHING, ...end } })),
+    ])
       expect(await fleet.append({ ...batch, ...other })).toEqual(REFUSED);
     expect((await fleet.append(batch)).kind).toBe("committed");
     expect(await fleet.append(batch)).toEqual(REFUSED);

@@ -79,7 +79,10 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     const first = fleet.calls.length;
     await written(log, 2);
     await log.ready?.();
-    expect([fleet.calls.slice(first), row()?.epochs]).toEqual([["take", "append"], [1, 1, 2]]);
+    expect([fleet.calls.slice(first), row()?.epochs]).toEqual([
+      ["take", "append"],
+      [1, 1, 2],
+    ]);
   });
 
   test("an epoch is not given again, although the database forgot that it was", async () => {
@@ -111,14 +114,17 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     },
   );
 
-  test.each([1, 2, 10])("what was acknowledged and is lost is given back with the next write (%i changes)", async (lost) => {
-    const { log, table, inFleet } = await writing(kind, 3);
-    table.promote(lost);
-    expect(inFleet().length).toBeLessThan(3);
-    await written(log, 3);
-    expect(inFleet()).toEqual([0, 1, 2, 3].map(line));
-    table.check();
-  });
+  test.each([1, 2, 10])(
+    "what was acknowledged and is lost is given back with the next write (%i changes)",
+    async (lost) => {
+      const { log, table, inFleet } = await writing(kind, 3);
+      table.promote(lost);
+      expect(inFleet().length).toBeLessThan(3);
+      await written(log, 3);
+      expect(inFleet()).toEqual([0, 1, 2, 3].map(line));
+      table.check();
+    },
+  );
 
   test.each(Object.keys(COPIES))("it is given back without a write by %s", async (who) => {
     const { one, log, table, inFleet } = await writing(kind, 2);
@@ -136,18 +142,21 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(inFleet()).toEqual([0, 1, ...(before ? [2] : [])].map(line));
   });
 
-  test.each([false, true])("it is given back, too, where that failed at first (asked by who is about to write: %s)", async (isAsked) => {
-    const { log, fleet, table, inFleet } = await writing(kind, 2);
-    log.unlock();
-    table.promote(1);
-    table.leave();
-    fleet.faultAt = (_, name) => (name === "append" ? "before" : undefined);
-    await (isAsked ? log.ready?.() : followed(log));
-    expect(inFleet()).toEqual([line(0)]);
-    fleet.faultAt = () => undefined;
-    await followed(log);
-    expect(inFleet()).toEqual([0, 1].map(line));
-  });
+  test.each([false, true])(
+    "it is given back, too, where that failed at first (asked by who is about to write: %s)",
+    async (isAsked) => {
+      const { log, fleet, table, inFleet } = await writing(kind, 2);
+      log.unlock();
+      table.promote(1);
+      table.leave();
+      fleet.faultAt = (_, name) => (name === "append" ? "before" : undefined);
+      await (isAsked ? log.ready?.() : followed(log));
+      expect(inFleet()).toEqual([line(0)]);
+      fleet.faultAt = () => undefined;
+      await followed(log);
+      expect(inFleet()).toEqual([0, 1].map(line));
+    },
+  );
 
   test("it is given back, too, where another server has answered others since the session was taken", async () => {
     const { log, fleet, table, inFleet } = await writing(kind, 1);

@@ -6,7 +6,7 @@ import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { keepLong, SOON } from "../../../src/storage/fleet/keeping.ts";
 import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
-import { fleetSuite, instead } from "../../support/fleet-suite.ts";
+import { fleetSuite, instead } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
 import { SWEEP, SYSTEM } from "../../support/tiers.ts";
@@ -100,24 +100,28 @@ describe("what a database refuses", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
   });
 
   // It waits for five seconds, as often as a statement is tried.
-  test("a migration changes no column that is as it should be, and tells of one that somebody uses", SWEEP, async () => {
-    const { fleet } = suite.connect();
-    const right = kept();
-    const reading = await reader();
-    expect(await fleet.migrate()).toEqual({ before: SCHEMA_VERSION, after: SCHEMA_VERSION, unkept: undefined });
-    await reading.end();
-    sql("alter table pi_fleet.pack alter heads set compression pglz, alter lines set storage extended");
-    spoil();
-    const wrong = kept();
-    const again = await reader();
-    // Nobody who writes meanwhile waits for more than a moment.
-    const migrated = suite.verb("migrate");
-    expect(await fleet.take("begun meanwhile", 0, Buffer.from("{}"))).toMatchObject({ kind: "taken" });
-    const { status, stdout } = await migrated;
-    expect([status, stdout, kept()]).toEqual([1, expect.stringMatching(/not compressed.*run it again/), wrong]);
-    await again.end();
-    expect([(await suite.verb("migrate")).status, kept()]).toEqual([0, right]);
-  });
+  test(
+    "a migration changes no column that is as it should be, and tells of one that somebody uses",
+    SWEEP,
+    async () => {
+      const { fleet } = suite.connect();
+      const right = kept();
+      const reading = await reader();
+      expect(await fleet.migrate()).toEqual({ before: SCHEMA_VERSION, after: SCHEMA_VERSION, unkept: undefined });
+      await reading.end();
+      sql("alter table pi_fleet.pack alter heads set compression pglz, alter lines set storage extended");
+      spoil();
+      const wrong = kept();
+      const again = await reader();
+      // Nobody who writes meanwhile waits for more than a moment.
+      const migrated = suite.verb("migrate");
+      expect(await fleet.take("begun meanwhile", 0, Buffer.from("{}"))).toMatchObject({ kind: "taken" });
+      const { status, stdout } = await migrated;
+      expect([status, stdout, kept()]).toEqual([1, expect.stringMatching(/not compressed.*run it again/), wrong]);
+      await again.end();
+      expect([(await suite.verb("migrate")).status, kept()]).toEqual([0, right]);
+    },
+  );
 
   test("is not what the server goes on with that nobody waits for, of which the status tells", async () => {
     const { server } = suite.database;

@@ -14,7 +14,7 @@ import type { LateFacts } from "../../../src/core/ports/fleet.ts";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { user } from "../../support/drafts.ts";
-import { AWAY, fleetSuite, meddle } from "../../support/fleet-suite.ts";
+import { AWAY, fleetSuite, meddle } from "../../support/fleet-servers.ts";
 import { fileText, headerText, id, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
@@ -43,7 +43,10 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
       const fleet = suite.connect();
       const outage = new Outage(fleet.fleet, 0, () => performance.now());
       const began = vi.spyOn(outage, "begin");
-      const one = await suite.machine({ fleet: { ...fleet, long: 4096, ...(alone ? { outage } : {}) }, args: ["--store", kind] });
+      const one = await suite.machine({
+        fleet: { ...fleet, long: 4096, ...(alone ? { outage } : {}) },
+        args: ["--store", kind],
+      });
       const path = join(one.place.home, "carried.jsonl");
       writeFileSync(path, fileText(headerText(), userText(id(0), null)));
       let end = (): void => {};
@@ -62,7 +65,10 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
       return (await wire.result("get_state")).sessionId;
     };
     const said = async (wire: Wire): Promise<string> =>
-      (await wire.result("get_entries")).entries.map(({ message }: Json) => message?.content.slice(0, 9)).join(" ").trim();
+      (await wire.result("get_entries")).entries
+        .map(({ message }: Json) => message?.content.slice(0, 9))
+        .join(" ")
+        .trim();
 
     test.each([...OF_PROCESSES.map((code) => [code, refusal(code)] as const), ["away", AWAY] as const])(
       "nothing is done on this machine alone, and the reason is told (%s)",
@@ -166,10 +172,7 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
       answer(refusal(code), LINES);
       for (const text of ["short", `long ${"x ".repeat(4096)}`]) {
         const { data, message } = await wire.failure("append", { entries: [user(text)] });
-        expect([data, message]).toEqual([
-          expect.objectContaining(LASTING),
-          expect.stringContaining(`test: ${code}`),
-        ]);
+        expect([data, message]).toEqual([expect.objectContaining(LASTING), expect.stringContaining(`test: ${code}`)]);
         expect(await said(wire)).toBe("first");
       }
       expect(began).not.toHaveBeenCalled();
@@ -211,7 +214,9 @@ describe("what the database refuses", needs(POSTGRESQL), () => {
     test("are no names that a file cannot have: a session whose parent has one is listed", async () => {
       const { wire } = await machine();
       const random = new Random(3);
-      const name = range(0, 6_000).map(() => random.int(36).toString(36)).join("");
+      const name = range(0, 6_000)
+        .map(() => random.int(36).toString(36))
+        .join("");
       await wire.result("new_session", { parentSession: `/sessions/${name}.jsonl` });
       await append(wire, "first");
       const { sessionId } = await wire.result("get_state");

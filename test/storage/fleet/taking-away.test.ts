@@ -6,7 +6,7 @@
 
 import { describe, expect, test } from "vitest";
 import { user } from "../../support/drafts.ts";
-import { fleetSuite, LOST, type Machine, meddle, taken } from "../../support/fleet-suite.ts";
+import { fleetSuite, LOST, type Machine, meddle, taken } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";

@@ -5,7 +5,7 @@
  */
 
 import { execFileSync } from "node:child_process";
-import { chmodSync, chownSync, readFileSync, statSync } from "node:fs";
+import { chmodSync, chownSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -70,9 +70,12 @@ describe("a fleet behind TLS", needs(POSTGRESQL, OPENSSL), () => {
     ["localhost", "sslmode=verify-ca", "failed untrusted"],
     ["localhost", "sslmode=require", true],
     ["localhost", "sslmode=disable", false],
-  ])("is used where its certificate is for the host, and signed by who is trusted: %s %s", async (host, query, said) => {
-    expect(await asked(host, query)).toBe(said);
-  });
+  ])(
+    "is used where its certificate is for the host, and signed by who is trusted: %s %s",
+    async (host, query, said) => {
+      expect(await asked(host, query)).toBe(said);
+    },
+  );
 
   test("that the server does not speak is not gone without", SWEEP, async () => {
     const at = await freePort();

@@ -200,8 +200,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       };
       return two;
     };
-    const isGiven = (two: Machine): void =>
-      expect([inFleet(two), notesOn(two.disk)]).toEqual([[0, 1].map(line), []]);
+    const isGiven = (two: Machine): void => expect([inFleet(two), notesOn(two.disk)]).toEqual([[0, 1].map(line), []]);
 
     test("what is owed is given by the writer who learns that when it takes the session", async () => {
       const two = await elsewhere("take");

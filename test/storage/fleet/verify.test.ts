@@ -9,7 +9,7 @@ import { Failure } from "../../../src/core/failure.ts";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { suiteServer, type TestDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { AWAY, fleetSuite, type FleetSuite, meddle } from "../../support/fleet-suite.ts";
+import { AWAY, type FleetSuite, fleetSuite, meddle } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Place } from "../../support/server.ts";
@@ -44,7 +44,7 @@ function verifying<Server extends TestDatabase>(suite: FleetSuite<Server>) {
       await change();
     };
     const { fleet } = one;
-    const own = fleet[call].bind(fleet) as (...given: unknown[]) => never;
+    const own = fleet[call].bind(fleet) as (...given: unknown[]) => AsyncIterable<never>;
     const changed =
       call === "lines"
         ? async function* (about: string, ...given: unknown[]) {
@@ -174,16 +174,19 @@ describe("the verifying of a fleet", needs(POSTGRESQL), () => {
     );
   });
 
-  test.each([TOO_LONG, BROKEN])("a session that cannot be read is a fault of its own, and ends nothing (%o)", async (answer) => {
-    const { place, ids } = await made(3);
-    damage(ids[2]);
-    const one = await care(refusing(suite.connect(), ids[0], Array(100).fill(answer)), place);
-    const { faults, sessions, copies } = await one.verify();
-    expect(faults.map(({ sessionId, fault }) => `${sessionId} ${fault}`).sort()).toEqual(
-      [`${ids[0]} chain`, `${ids[2]} chain`].sort(),
-    );
-    expect([sessions, copies.length]).toEqual([3, 3]);
-  });
+  test.each([TOO_LONG, BROKEN])(
+    "a session that cannot be read is a fault of its own, and ends nothing (%o)",
+    async (answer) => {
+      const { place, ids } = await made(3);
+      damage(ids[2]);
+      const one = await care(refusing(suite.connect(), ids[0], Array(100).fill(answer)), place);
+      const { faults, sessions, copies } = await one.verify();
+      expect(faults.map(({ sessionId, fault }) => `${sessionId} ${fault}`).sort()).toEqual(
+        [`${ids[0]} chain`, `${ids[2]} chain`].sort(),
+      );
+      expect([sessions, copies.length]).toEqual([3, 3]);
+    },
+  );
 
   test("a right that is taken away meanwhile ends it: of no session is said that it cannot be read", async () => {
     const { place } = await made(3);

@@ -118,7 +118,10 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
   }
 
   /** Connects for a process with a name of its own. */
-  open(name: string, { url = this.url, ...how }: { url?: string; lease?: number; answerWithin?: number } = {}): SqlFleet {
+  open(
+    name: string,
+    { url = this.url, ...how }: { url?: string; lease?: number; answerWithin?: number } = {},
+  ): SqlFleet {
     const fleet = sqlFleet(url, name, how);
     this.opened.push(fleet);
     return fleet;
@@ -203,6 +206,8 @@ interface Cast {
   readonly machines: Map<string, Machine>;
   readonly sessions: Map<string, Made>;
   readonly ends: (() => void)[];
+  /** Everything that the database had once. */
+  rows: string[];
 }
 
 const failing = async (): Promise<never> => {
@@ -210,14 +215,16 @@ const failing = async (): Promise<never> => {
 };
 
 /** What befalls a machine until it heals. */
-const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made) => () => void>> = {
+const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made, times: number) => () => void>> = {
   away: (fleet) => meddle(fleet, () => AWAY),
   unbegun: ({ keeper }) => instead(keeper, "beginAgain", () => async () => false),
   unconfirmed: ({ keeper }) => instead(keeper, "keep", () => async () => false),
   ungiven: ({ fleet }) => instead(fleet, "append", () => async () => ({ kind: "away", reason: "test: away" })),
   unrestored: ({ keeper }) => instead(keeper, "restore", () => failing),
-  unseen: ({ fleet }, { sessionId }) =>
-    instead(fleet, "look", (look) => async (id) => (id === sessionId ? failing() : look(id))),
+  unseen: ({ fleet }, { sessionId }, times) => {
+    let left = times;
+    return instead(fleet, "look", (look) => async (id) => (id === sessionId && --left >= 0 ? failing() : look(id)));
+  },
   /** Another program takes the file away when the session is taken. */
   robbed: ({ fleet }, { sessionFile }) =>
     instead(fleet, "take", (take) => async (...given) => {
@@ -228,7 +235,7 @@ const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made) => () => voi
 
 type Step = (cast: Cast, one: Machine, made: Made, words: string[]) => unknown;
 
-/** The steps of scenes that are no command. */
+/** The steps of scenes that are no command. Of those that return something, members can be asked for. */
 const STEPS: Readonly<Record<string, Step>> = {
   make: async ({ suite, sessions }, one, _, [name]) => sessions.set(name, await suite.make(one, name)),
   write: ({ suite }, one, { sessionId }, words) => suite.write(one, sessionId, words.join(" ")),
@@ -253,72 +260,103 @@ const STEPS: Readonly<Record<string, Step>> = {
       (await wire.result("list_sessions", params)).sessions.map(nameOf).sort().join() || "-";
     expect([await found({}), await found({ archived: true })]).toEqual([names, archived]);
   },
-  /** Members of a session in a list. */
-  async shows({ machines }, { wire }, { sessionId }, words) {
-    const params = Object.fromEntries(words.filter((word) => !word.includes("=")).map((word) => [word, true]));
+  /** A session in a list. */
+  async shows(_, { wire }, { sessionId }, words) {
+    const params = Object.fromEntries(words.map((word) => [word, true]));
     const { sessions } = await wire.result("list_sessions", params);
-    const seen = sessions.find((one: Json) => one.sessionId === sessionId);
-    for (const [key, value] of words.filter((word) => word.includes("=")).map((word) => word.split("=")))
-      expect(seen?.[key]).toBe(key === "cwd" ? cwdOf(machines, value) : value);
+    return sessions.find((one: Json) => one.sessionId === sessionId);
   },
-  befalls: ({ ends }, { fleet }, made, [fault]) => ends.push(FAULTS[fault](fleet, made)),
+  befalls: ({ ends }, { fleet }, made, [fault, times = "1"]) => ends.push(FAULTS[fault](fleet, made, Number(times))),
   heals({ ends }) {
     for (const end of ends.splice(0)) end();
   },
+  fleet: ({ suite }, { place }, _, words) => suite.verb(words.join(" "), place),
+  tells: ({ suite }, { place }, _, words) => suite.told(words.join(" "), place),
   prune: ({ suite }, { place }) => suite.told("prune --older-than now --apply --yes", place),
-  async verify(_, { lives }) {
-    expect((await lives.care().verify()).faults).toEqual([]);
-  },
+  verify: async (_, { lives }) => expect((await lives.care().verify()).faults).toEqual([]),
 };
 
+const cut = (text: string, at: string): [string, string | undefined] => {
+  const from = text.indexOf(at);
+  return from < 0 ? [text, undefined] : [text.slice(0, from), text.slice(from + at.length)];
+};
+
+/**
+ * Plays a scene, step by step: `<machine, or both> <command or step> [session] <words> = <members> ! <failure> ~ <sentence>`,
+ * `db <SQL> => <what it says>`, `row <columns> = <what the session's has>`, or `same`: all rows are those to remember. They are about the session s, which the machine one has made and left, or about another
+ * one; `{name}` is the id of a session, and `!final`: the failure is told as one that nobody repeats.
+ */
+export async function play(suite: FleetSuite, script: string, given: MachineOptions = {}): Promise<void> {
+  const cast: Cast = { suite, machines: new Map(), sessions: new Map(), ends: [], rows: [] };
+  cast.machines.set("one", await suite.machine(given));
+  cast.sessions.set("s", await suite.make(cast.machines.get("one") as Machine, "text"));
+  const steps = script.split(/[;\n]/).map((text) => text.trim());
+  for (const step of steps.flatMap((one) =>
+    /^both /.test(one) ? [one.replace("both", "one"), one.replace("both", "two")] : one,
+  ))
+    try {
+      if (step !== "") await playStep(cast, step, given.args);
+    } catch (error) {
+      // Nobody waits for a transaction of a scene that is over.
+      suite.sql("rollback");
+      (error as Error).message = `${step}: ${(error as Error).message}`;
+      throw error;
+    }
+}
+
+async function playStep(cast: Cast, step: string, args: string[] | undefined): Promise<void> {
+  const { suite, machines, sessions } = cast;
+  const text = step.replaceAll(/\{(\w+)\}/g, (_, name) => sessions.get(name)?.sessionId as string);
+  if (text.startsWith("db ")) {
+    const [sql, said] = cut(text.slice(3), " => ");
+    return expect(suite.sql(sql)).toEqual(said ?? expect.anything());
+  }
+  const rows = (): string[] => TABLES.map((table) => suite.sql(`select t from pi_fleet.${table} t order by t::text`));
+  if (text === "remember") {
+    cast.rows = rows();
+    return;
+  }
+  if (text === "same") return expect(rows()).toEqual(cast.rows);
+  const [, of = "s", columns, value] = /^row (?:\[(\w+)\] )?(\S+) = (.*)$/.exec(text) ?? [];
+  if (columns) return expect(suite.row(sessions.get(of)?.sessionId as string, columns)).toBe(value);
+  const [told, sentence] = cut(text, " ~ ");
+  const [done, failure] = cut(told, " ! ");
+  const [asked, members] = cut(done, " = ");
+  const [who, verb, ...rest] = asked.split(" ");
+  const about = rest[0]?.startsWith("[") ? (rest.shift() as string).slice(1, -1) : "s";
+  const made = sessions.get(about) ?? { sessionId: about, sessionFile: about };
+  const machine = machines.get(who) ?? (await suite.machine({ args }));
+  machines.set(who, machine);
+  const [name, isFinal] = failure?.split(" ") ?? [];
+  let result: Json;
+  if (verb in STEPS) {
+    result = await STEPS[verb](cast, machine, made, rest);
+    if (sentence) expect(result.stdout + result.stderr).toMatch(new RegExp(sentence));
+  } else {
+    const reply = await machine.wire.request(verb, paramsOf(machines, verb, made, rest));
+    result = reply.result;
+    if (name !== "any") expect(reply.error?.data.name, JSON.stringify(reply)).toBe(name);
+    if (isFinal) expect(reply.error.data.retryable).toBe(isFinal === "retryable");
+    if (sentence) expect(reply.error.message).toMatch(new RegExp(sentence));
+  }
+  for (const [path, value] of members?.split(" ").map((member) => cut(member, ":")) ?? []) {
+    const seen = path.split(".").reduce((part, key) => part?.[key], result);
+    expect([path, `${seen}`]).toEqual([path, path === "cwd" ? cwdOf(machines, value) : value]);
+  }
+}
+
 /** Returns the directory in which the first machine makes sessions, or another one of its. */
-function cwdOf(machines: Cast["machines"], word: string): string | undefined {
+function cwdOf(machines: Cast["machines"], word: string | undefined): string | undefined {
   const { place } = machines.get("one") as Machine;
   return word === "home" ? place.home : place.cwd;
 }
 
-/**
- * Plays a scene, step by step: `<machine, or both> <command or step> <words> ! <failure> <final or retryable> ~ <sentence>`,
- * or `row <columns> = <what the database has>`. They are about the session s, which the machine one has made and left, or
- * about another one in brackets.
- */
-export async function play(suite: FleetSuite, script: string, given: MachineOptions = {}): Promise<void> {
-  const cast: Cast = { suite, machines: new Map(), sessions: new Map(), ends: [] };
-  cast.machines.set("one", await suite.machine(given));
-  cast.sessions.set("s", await suite.make(cast.machines.get("one") as Machine, "text"));
-  for (const step of script.split(/[;\n]/).map((text) => text.trim()))
-    if (step.startsWith("both "))
-      for (const who of ["one", "two"]) await playStep(cast, step.replace("both", who), given.args);
-    else if (step !== "") await playStep(cast, step, given.args);
-}
-
-const STEP = /^(\w+) (\S+)(?: \[(\S+)\])?(.*?)(?: ! (\w+)(?: (final|retryable))?(?: ~ (.*))?)?$/;
-
-async function playStep(cast: Cast, step: string, args: string[] | undefined): Promise<void> {
-  const { suite, machines, sessions } = cast;
-  const [, who, verb, about = "s", rest, name, isFinal, sentence] = STEP.exec(step) as string[];
-  const made = sessions.get(about) ?? { sessionId: about, sessionFile: about };
-  if (who === "row") return expect([step, suite.row(made.sessionId, verb)]).toEqual([step, rest.slice(3)]);
-  const machine = machines.get(who) ?? (await suite.machine({ args }));
-  machines.set(who, machine);
-  const words = rest.split(" ").filter(Boolean);
-  try {
-    if (verb in STEPS) return void (await STEPS[verb](cast, machine, made, words));
-    const { result, error } = await machine.wire.request(verb, paramsOf(machines, verb, made, words));
-    if (name !== "any") expect(error?.data.name, JSON.stringify(error ?? result)).toBe(name);
-    if (isFinal) expect(error.data.retryable).toBe(isFinal === "retryable");
-    if (sentence) expect(error.message).toMatch(new RegExp(sentence));
-  } catch (error) {
-    (error as Error).message = `${step}: ${(error as Error).message}`;
-    throw error;
-  }
-}
-
 function paramsOf(machines: Cast["machines"], verb: string, made: Made, words: readonly string[]): Json {
+  const at = words.includes("path") ? { sessionPath: made.sessionFile } : { sessionId: made.sessionId };
   if (verb === "append") return { entries: [user(words.join(" "))] };
-  if (verb === "new_session" || verb === "undo" || verb === "redo") return {};
+  if (/^(?:new_session|list_\w+|undo|redo)$/.test(verb)) return words.includes("path") ? at : {};
   return {
-    ...(words.includes("path") ? { sessionPath: made.sessionFile } : { sessionId: made.sessionId }),
+    ...at,
     ...(words.includes("permanent") ? { permanent: true } : {}),
     ...(words.includes("to") ? { cwd: cwdOf(machines, words[words.indexOf("to") + 1]) } : {}),
   };
