@@ -4,9 +4,11 @@ import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
+import type { FaultDisk } from "../../support/disk.ts";
 import type { FleetFault } from "../../support/fleet.ts";
-import { failed, followed, found, line, Machine, second, written } from "../../support/fleet-machine.ts";
-import { id, SESSION, userText } from "../../support/lines.ts";
+import { failed, line, written } from "../../support/fleet-machine.ts";
+import { lineOf, Scene } from "../../support/fleet-scene.ts";
+import { id, SESSION } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
@@ -14,115 +16,90 @@ import { acrossTiers } from "../../support/tiers.ts";
 const FAULTS = [undefined, "before", "after", "late"] as const;
 const UNCHANGED = "Nothing was changed";
 
-/** Has room on the disk for so many changes, and for no more. */
-function fillAfter(disk: Machine["disk"], room: number): { readonly isFull: boolean; empty(): void } {
-  let left = room;
-  let isOver = false;
-  for (const name of ["write", "create", "makeFolder", "sync", "syncFolder"] as const) {
-    const change = disk[name].bind(disk) as (...given: unknown[]) => unknown;
-    Object.assign(disk, {
-      [name]: (...given: unknown[]) => {
-        if (!isOver && left-- <= 0) throw Object.assign(new Error("test: full"), { code: "ENOSPC" });
-        return change(...given);
-      },
-    });
-  }
-  return {
-    get isFull() {
-      return left < 0;
-    },
-    empty() {
+/** Has a disk fail. Returns what ends that, and says whether it did fail. */
+type Failing = (disk: FaultDisk) => () => boolean;
+
+/** There is room for so many changes, and for no more. */
+const fullAfter =
+  (room: number): Failing =>
+  (disk) => {
+    let left = room;
+    let isOver = false;
+    for (const name of ["write", "create", "makeFolder", "sync", "syncFolder"] as const) {
+      const change = disk[name].bind(disk) as (...given: unknown[]) => unknown;
+      Object.assign(disk, {
+        [name]: (...given: unknown[]) => {
+          if (!isOver && left-- <= 0) throw Object.assign(new Error("test: full"), { code: "ENOSPC" });
+          return change(...given);
+        },
+      });
+    }
+    return () => {
       isOver = true;
-    },
+      return left < 0;
+    };
   };
-}
+
+/** One operation fails. */
+const failingAt =
+  (at: number, errno: string): Failing =>
+  (disk) => {
+    disk.set({ kind: "fail", at, errno });
+    return () => {
+      const { struck } = disk;
+      disk.set(undefined);
+      return struck;
+    };
+  };
 
 /** One commit at which the fleet fails as told, and then is away, and the disk fails. Returns whether the disk did. */
 async function commitsOnce(
   kind: "jsonl" | "v2",
   isJournaled: boolean,
   fault: FleetFault | undefined,
-  failing: (disk: Machine["disk"]) => { readonly isFull: boolean; empty(): void },
+  failing: Failing,
 ): Promise<boolean> {
-  const machine = new Machine(kind, undefined, "one", { isJournaled });
-  const { fleet, disk } = machine;
-  const log = machine.create();
-  await written(log, 0);
-  fleet.faultAt = (_, name) => (name === "append" || fault === undefined ? fault : "before");
-  const faulty = failing(disk);
-  let told: Failure | undefined;
-  try {
-    await written(log, 1);
-  } catch (error) {
-    told = error as Failure;
-  }
-  const struck = faulty.isFull;
-  faulty.empty();
+  const scene = await new Scene(kind, { isJournaled }).play("writes 0");
+  scene.one.fails((name) => (name === "append" || fault === undefined ? fault : "before"));
+  const end = failing(scene.one.disk);
+  const told: Failure | undefined = await written(scene.log, 1).then(
+    () => undefined,
+    (error) => error,
+  );
+  const struck = end();
+  const fleet = (): string[] => scene.table.linesOf(SESSION);
   const isSaidUnchanged = told?.message.includes(UNCHANGED) === true;
   const what = `${told?.name}: ${told?.message}`;
   if (told) expect(["outcome_unknown", "storage_full", "storage_failed"], what).toContain(told.name);
   if (told?.name === "outcome_unknown") expect(isSaidUnchanged, what).toBe(false);
-  else if (told) expect(fleet.table.linesOf(SESSION), what).toEqual([line(0)]);
-  fleet.faultAt = () => undefined;
-  const now = await found(log);
-  if (isSaidUnchanged || !told) expect(fleet.table.linesOf(SESSION), what).toEqual([0, ...(told ? [] : [1])].map(line));
+  else if (told) expect(fleet(), what).toEqual([line(0)]);
+  await scene.play("heals; finds");
+  if (isSaidUnchanged || !told) expect(fleet(), what).toEqual([0, ...(told ? [] : [1])].map(line));
   // A host repeats what it does not know, unless it finds it.
-  await written(now, ...(now.nodes.position(id(1)) < 0 ? [1, 2] : [2]));
-  expect([fleet.table.linesOf(SESSION), textsOf(now)], what).toEqual([[0, 1, 2].map(line), [0, 1, 2].map(line)]);
-  fleet.table.check();
+  await written(scene.log, ...(scene.log.nodes.position(id(1)) < 0 ? [1, 2] : [2]));
+  expect([fleet(), textsOf(scene.log)], what).toEqual([[0, 1, 2].map(line), [0, 1, 2].map(line)]);
+  scene.table.check();
   return struck;
 }
 
 /** A conflict that is settled while the disk fails. Returns whether it did. */
-async function settlesOnce(
-  kind: "jsonl" | "v2",
-  failing: (disk: Machine["disk"]) => { readonly isFull: boolean; empty(): void },
-): Promise<boolean> {
-  const machine = new Machine(kind, undefined, "one", { isJournaled: true });
-  const { fleet, disk } = machine;
-  const mine = userText(id(7), id(0), "written alone");
-  const log = machine.create();
-  await written(log, 0);
-  fleet.faultAt = () => "before";
-  log.append([bytesOf(mine)]);
-  await log.commit();
-  const { other } = await second(kind, machine, [line(0)]);
-  await written(other, 1, 2);
-  other.close();
-  fleet.faultAt = () => undefined;
-  const faulty = failing(disk);
-  let now = log;
-  try {
-    now = await found(log);
-  } catch (error) {
-    expect(error).toBeInstanceOf(Failure);
-  }
-  const struck = faulty.isFull;
-  faulty.empty();
+async function settlesOnce(kind: "jsonl" | "v2", failing: Failing): Promise<boolean> {
+  const scene = await new Scene(kind, { isJournaled: true }).play(
+    "writes 0; cut; writes 7<0; elsewhere 0 : 1 2; heals",
+  );
+  const end = failing(scene.one.disk);
+  const { log } = scene;
+  const told = await scene.play("finds").catch((error: unknown) => error);
+  if (told !== scene) expect(told).toBeInstanceOf(Failure);
+  const struck = end();
+  if (struck && scene.log === log) log.close();
   // The next process finds whatever was left.
-  const again = new Machine(kind, fleet.table, "one again", { disk });
-  again.fleet.leasesEnd = true;
-  if (struck && now === log) log.close();
-  const last = await found(again.store.open(machine.file));
-  await written(last, 3);
-  const texts = fleet.table.linesOf(SESSION).filter((text) => !text.includes(LEAF_MARKER));
-  expect([texts.sort(), machine.aside, again.aside]).toEqual([[0, 1, 2, 3].map(line).concat(mine).sort(), [], []]);
-  expect(textsOf(last)).toEqual(fleet.table.linesOf(SESSION));
-  fleet.table.check();
+  await scene.play("again finds; again writes 3; aside; again aside");
+  const texts = scene.table.linesOf(SESSION);
+  const isLine = (text: string): boolean => !text.includes(LEAF_MARKER);
+  expect(texts.filter(isLine).sort()).toEqual(["0", "1", "2", "3", "7<0"].map(lineOf).sort());
+  expect(textsOf(scene.actor("again").log)).toEqual(texts);
   return struck;
-}
-
-/** Has one operation of a disk fail. */
-function failingAt(at: number, errno: string) {
-  return (disk: Machine["disk"]): { readonly isFull: boolean; empty(): void } => {
-    disk.set({ kind: "fail", at, errno });
-    return {
-      get isFull() {
-        return disk.struck;
-      },
-      empty: () => disk.set(undefined),
-    };
-  };
 }
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
@@ -135,9 +112,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   /** Containers ask the disk for so much that all of it takes seconds. */
   const strides = (few: number, container: number): number[] => (kind === "jsonl" ? [few, 1] : [container]);
 
-  const mine = (n: number, parent: number | null): string =>
-    userText(id(n), parent === null ? null : id(parent), `on one ${n}`);
-
   test.each([
     ["an answer is lost", "after", false],
     ["an append comes late", "late", false],
@@ -146,49 +120,36 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   ] as const)(
     "a first append of which nobody knows is found, or made anew with other ids: %s",
     async (_, fault, isJournaled) => {
-      for (const held of [[], [0, 1]])
-        for (const finds of ["a write", "a look"]) {
-          const machine = new Machine(kind, undefined, "one", { isJournaled });
-          const { fleet, disk } = machine;
-          const log = machine.create();
-          if (held.length > 0)
-            log.append(
-              held.map((n) => bytesOf(line(n))),
-              { defer: true },
-            );
-          const parent = held.at(-1) ?? null;
-          fleet.faultAt = (_call, name) => (name === "append" ? fault : undefined);
+      for (const held of [[], ["0", "1"]])
+        for (const finds of ["asks", "follows"]) {
+          const scene = new Scene(kind, { isJournaled });
+          const { disk } = scene.one;
+          const { log } = scene;
+          const append = (word: string, defer = false): void => log.append([bytesOf(lineOf(word))], { defer });
+          for (const word of held) append(word, true);
+          const parent = held.at(-1) ?? "";
+          scene.one.fails((name) => (name === "append" ? fault : undefined));
           const { sync, syncFolder } = disk;
           const refuse = (): Promise<void> => Promise.reject(Object.assign(new Error("test"), { code: "EIO" }));
           if (!fault) Object.assign(disk, { sync: refuse, syncFolder: refuse });
-          log.append([bytesOf(mine(5, parent))]);
-          await expect(log.commit()).rejects.toEqual(failed("outcome_unknown"));
+          await scene.play(`writes 5<${parent} !outcome_unknown`);
           expect(log.nodes.count).toBe(held.length);
           Object.assign(disk, { sync, syncFolder });
           // As long as nobody can be asked, nothing else takes its place.
-          fleet.faultAt = () => "before";
+          await scene.play("cut");
           if (!isJournaled) {
             await log.ready?.();
             for (const defer of [true, false])
-              expect(() => log.append([bytesOf(mine(8, parent))], { defer })).toThrow(failed("storage_failed"));
+              expect(() => append(`8<${parent}`, defer)).toThrow(failed("storage_failed"));
           }
-          fleet.faultAt = () => undefined;
-          await (finds === "a write" ? log.ready?.() : followed(log));
-          log.refresh();
+          await scene.play(`heals; ${finds}; looks`);
           // A host that does not find its entry sends it again, and it gets another id.
-          if (log.nodes.position(id(5)) < 0) log.append([bytesOf(mine(6, parent))]);
+          if (log.nodes.position(id(5)) < 0) append(`6<${parent}`);
           await log.commit();
           const first = log.nodes.position(id(5)) < 0 ? 6 : 5;
-          log.append([bytesOf(mine(7, first))]);
-          await log.commit();
-          const all = [...held.map(line), mine(first, parent), mine(7, first)];
-          expect([textsOf(log), fleet.table.linesOf(SESSION), machine.aside]).toEqual([all, all, []]);
           if (fault !== "late") expect(first).toBe(5);
-          fleet.table.check();
-          log.close();
-          const next = machine.store.open(machine.file);
-          expect(textsOf(next)).toEqual(all);
-          next.close();
+          const all = `${held.join(" ")} ${first}<${parent} 7<${first}`;
+          await scene.play(`writes 7<${first}; copy ${all}; fleet ${all}; aside; closes; copy ${all}; closes`);
         }
     },
   );
@@ -197,34 +158,16 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test.runIf(kind === "jsonl").each(["is away", "is another's"] as const)(
     "lines that stay, because a program without the fleet wrote after them, are not said to be undone (the fleet %s)",
     async (what) => {
-      const machine = new Machine(kind);
-      const { fleet } = machine;
-      const log = machine.create();
-      await written(log, 0);
-      const two = new Machine(kind, fleet.table, "two");
-      await two.put([line(0)]);
-      const other = two.store.open(two.file);
-      if (what === "is away") fleet.faultAt = () => "before";
-      else {
-        two.fleet.leasesEnd = true;
-        await other.ready?.();
-      }
-      log.append([bytesOf(line(1))]);
-      const commit = log.commit();
-      const theirs = machine.plain.open(machine.file);
-      theirs.append([bytesOf(mine(9, 1))]);
+      const scene = await new Scene(kind).play("writes 0", what === "is away" ? "cut" : "two takes 0", "appends 1");
+      const commit = scene.log.commit();
+      const theirs = scene.one.plain.open(scene.one.file);
+      theirs.append([bytesOf(lineOf("9<1"))]);
       theirs.close();
-      log.refresh();
+      scene.log.refresh();
       const told = await commit.catch((error: unknown) => error);
       expect(told).toEqual(failed("outcome_unknown", { retryable: true }));
       expect((told as Failure).message).not.toContain(UNCHANGED);
-      fleet.faultAt = () => undefined;
-      other.close();
-      await log.ready?.();
-      await log.confirm?.();
-      const all = [line(0), line(1), mine(9, 1)];
-      expect([textsOf(log), fleet.table.linesOf(SESSION)]).toEqual([all, all]);
-      fleet.table.check();
+      await scene.play("heals; two closes; asks; confirms; copy 0 1 9<1; fleet 0 1 9<1");
     },
   );
 
@@ -232,26 +175,24 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     "a conflict is settled once, at whichever operation the disk fails (each of %i)",
     async (ofMany) => {
       for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), ofMany);
-      await sweep((room) => settlesOnce(kind, (disk) => fillAfter(disk, room)), ofMany);
+      await sweep((room) => settlesOnce(kind, fullAfter(room)), ofMany);
     },
   );
 
   describe.each([true, false])("with a journal: %s", (isJournaled) => {
+    const told = async (ofMany: number, ways: readonly ((at: number) => Failing)[]): Promise<void> => {
+      for (const fault of FAULTS)
+        for (const way of ways) await sweep((at) => commitsOnce(kind, isJournaled, fault, way(at)), ofMany);
+    };
+
     acrossTiers(test, strides(11, 3))(
       "a commit is told as it is, at whichever operation the disk fails (each of %i)",
-      async (ofMany) => {
-        for (const fault of FAULTS)
-          for (const errno of ["EIO", "ENOSPC"])
-            await sweep((at) => commitsOnce(kind, isJournaled, fault, failingAt(at + 1, errno)), ofMany);
-      },
+      (ofMany) => told(ofMany, ["EIO", "ENOSPC"].map((errno) => (at) => failingAt(at + 1, errno))),
     );
 
     acrossTiers(test, strides(3, 3))(
       "a commit is told as it is, whenever the disk is full from then on (each of %i)",
-      async (ofMany) => {
-        for (const fault of FAULTS)
-          await sweep((room) => commitsOnce(kind, isJournaled, fault, (disk) => fillAfter(disk, room)), ofMany);
-      },
+      (ofMany) => told(ofMany, [fullAfter]),
     );
   });
 });

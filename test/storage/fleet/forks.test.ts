@@ -3,7 +3,6 @@
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { draftOfValues } from "../../../src/core/format/entry.ts";
-import type { Session } from "../../../src/core/session/session.ts";
 import { Workspace } from "../../../src/core/session/workspace.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { makeStores } from "../../../src/storage/stores.ts";
@@ -31,16 +30,6 @@ function workspaceOf(disk: FaultDisk, kind: "jsonl" | "v2", table: FleetTable): 
   );
 }
 
-async function source(workspace: Workspace): Promise<Session> {
-  const session = workspace.create({ id: SESSION });
-  const { message } = user("one") as Json;
-  await session.log.ready?.();
-  session.append([draftOfValues("message", { message }), draftOfValues("session_info", { name: "one" })]);
-  await session.commit();
-  await workspace.replace(session);
-  return session;
-}
-
 acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet, %s", (kind) => {
   /** Forks, and makes the fork the current session; the disk fails at an operation, or what is waited for last does. */
   async function forked(failing: number, ready?: () => Promise<void>) {
@@ -48,7 +37,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     disk.makeFolder(FOLDER);
     const table = new FleetTable();
     const workspace = workspaceOf(disk, kind, table);
-    const session = await source(workspace);
+    const session = workspace.create({ id: SESSION });
+    const { message } = user("one") as Json;
+    await session.log.ready?.();
+    session.append([draftOfValues("message", { message }), draftOfValues("session_info", { name: "one" })]);
+    await session.commit();
+    await workspace.replace(session);
     disk.set(failing > 0 ? { kind: "fail", at: failing, errno: "EIO" } : undefined);
     let failure: unknown;
     try {
@@ -66,11 +60,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     return { disk, table, failure, count, made };
   }
 
-  function requireBoth(
-    { disk, table, failure, made }: Awaited<ReturnType<typeof forked>>,
-    told: string,
-    isLookRefused: boolean,
-  ): void {
+  type Forked = Awaited<ReturnType<typeof forked>>;
+
+  function requireBoth({ disk, table, failure, made }: Forked, told: string, isLookRefused: boolean): void {
     const there = table.rows.get(FORK)?.lines.length ?? 0;
     expect(made !== undefined, told).toBe(there > 0);
     if (made === undefined) return;

@@ -4,7 +4,7 @@
  * @module-tag system
  */
 
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { Database } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
@@ -13,24 +13,24 @@ import { HereLives } from "../../support/proof.ts";
 import { temporaryPlace } from "../../support/server.ts";
 import { runHere } from "../../support/verbs.ts";
 
-describe("another database at the same address", needs(POSTGRESQL), () => {
-  let server: Database;
-  beforeAll(async () => {
-    server = new Database({ isEmpty: true });
+test(
+  "another database at the same address gets nothing before it is adopted, and then all that this machine has acknowledged",
+  { timeout: 60_000, ...needs(POSTGRESQL) },
+  async ({ onTestFinished }) => {
+    const server = new Database({ isEmpty: true });
+    onTestFinished(() => server.close());
     await server.start();
-  });
-  afterAll(() => server.close());
-
-  test("gets nothing before it is adopted, and then everything that this machine has acknowledged", async () => {
-    const variables = { PI_FLEET_URL: server.url };
-    const admin = temporaryPlace();
-    const migrate = (): Promise<unknown> => runHere(admin, ["fleet", "migrate"], { variables });
-    await migrate();
     const machine = temporaryPlace();
+    const variables = { PI_FLEET_URL: server.url };
     const place = { ...machine, variables: { ...machine.variables, ...variables } };
+    const verb = (name: string) => runHere(place, ["fleet", name], { variables });
+    // By who runs the servers, somewhere else.
+    const admin = temporaryPlace();
+    const migrate = () => runHere(admin, ["fleet", "migrate"], { variables });
+    await migrate();
     const lives = new HereLives({ place });
     const first = await lives.start();
-    await first.result("append", { entries: [user("one", { id: "one" })] });
+    await first.result("append", { entries: [user("one")] });
     const { sessionId, durability } = await first.result("get_state");
     expect(durability).toBe("primary");
     await lives.end();
@@ -42,15 +42,13 @@ describe("another database at the same address", needs(POSTGRESQL), () => {
     const begun = now();
     vi.spyOn(performance, "now").mockImplementation(() => begun + 10 * (now() - begun));
     const next = await lives.start(["--session", sessionId, "--fleet-away", "journal"]);
-    const written = await next.result("append", { entries: [user("two", { id: "two" })] });
-    expect(written.durability).toBe("local");
+    expect(await next.result("append", { entries: [user("two")] })).toMatchObject({ durability: "local" });
     expect(server.sql("select count(*) from pi_fleet.session")).toBe("0");
-    const refused = await runHere(place, ["fleet", "verify"], { variables });
+    const refused = await verb("verify");
     expect(refused.stdout + refused.stderr).toContain("fleet adopt");
-    const { stderr } = await runHere(place, ["fleet", "adopt"], { variables });
-    expect(stderr).toBe("");
+    expect((await verb("adopt")).stderr).toBe("");
     const reached = async (): Promise<string> => (await next.result("get_state")).durability;
     await expect.poll(reached, { timeout: 20_000, interval: 20 }).not.toBe("local");
     expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
-  }, 60_000);
-});
+  },
+);
