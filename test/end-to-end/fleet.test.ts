@@ -156,17 +156,14 @@ test.each([
   ["--no-session", "postgres://db.example/agents", "with --read-only or --no-session"],
   ["--read-only", "", "list_sessions"],
   ["--no-session", "", "list_sessions"],
-])(
-  "a server with %s says what is to be done about a session that only the fleet has (at '%s': %s)",
-  async (option, url, words) => {
-    const place = temporaryPlace();
-    const lives = new HereLives({ place: { ...place, variables: { ...place.variables, PI_FLEET_URL: url } } });
-    const wire = await lives.start([option]);
-    expect(await wire.failure("open_session", { sessionId: NOWHERE })).toMatchObject({
-      ...{ message: expect.stringContaining(words), data: { name: "session_not_found" } },
-    });
-  },
-);
+])("with %s (at '%s') it is said what to do about a session of the fleet: %s", async (option, url, words) => {
+  const place = temporaryPlace();
+  const lives = new HereLives({ place: { ...place, variables: { ...place.variables, PI_FLEET_URL: url } } });
+  const wire = await lives.start([option]);
+  expect(await wire.failure("open_session", { sessionId: NOWHERE })).toMatchObject({
+    ...{ message: expect.stringContaining(words), data: { name: "session_not_found" } },
+  });
+});
 
 acrossTiers(describe, STORES)("with sessions as %s", (store) => {
   test("a commit that nobody knows of is told so, and the same request again has one effect", async () => {
@@ -234,7 +231,7 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
     await one.until(one.isGiven, (n) => one.append(`after${n}`));
     expect(one.inFleet(sessionId).slice(0, 3)).toEqual(["one", "two", "three"]);
     await one.result("switch_session", { sessionId: fork });
-    await one.append("in the fork");
+    await one.append("in-the-fork");
     expect(one.inFleet(fork)).toHaveLength(4);
     expect(paramsOf(one.wire, "session_append")[1]).toMatchObject(local);
     const changes = paramsOf(one.wire, "session_durability_changed").filter((event) => event.sessionId === sessionId);
@@ -357,47 +354,51 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
     table.check();
   });
 
-  test.each(["after", "late", "before"] as const)("a fork or clone of which nobody knows whether the fleet has it is there once when it is asked for again (%s)", async (fault) => {
-    const one = await new Machine(store).start();
-    const { table } = one.fleet;
-    one.fleet.leasesEnd = true;
-    await one.result("append", { entries: [...entriesOf("one"), assistant("two"), user("three")] });
-    const { sessionId, sessionFile } = await one.state();
-    const made = new Set([sessionId]);
-    for (const isNew of [false, true])
-      for (const [method, more, count] of [
-        ["fork", { entryId: "one", position: "at" }, 1],
-        ["clone", {}, 3],
-      ] as const) {
-        const asked = { sessionId, ...more, idempotencyKey: `${method} ${isNew}` };
-        await one.result("switch_session", { sessionPath: sessionFile });
-        one.fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
-        const name = fault === "before" ? "storage_failed" : "outcome_unknown";
-        expect((await one.refused(method, asked)).name).toBe(name);
-        one.loses("before");
-        expect(await one.refused(method, asked)).toMatchObject({ name: "storage_failed", retryable: true });
-        if (isNew) {
-          await one.lives.kill();
-          await one.start("--session", sessionFile);
+  test.each(["after", "late", "before"] as const)(
+    "a fork or clone of which nobody knows is there once (%s)",
+    async (fault) => {
+      const one = await new Machine(store).start();
+      const { table } = one.fleet;
+      one.fleet.leasesEnd = true;
+      await one.result("append", { entries: [...entriesOf("one"), assistant("two"), user("three")] });
+      const { sessionId, sessionFile } = await one.state();
+      const made = new Set([sessionId]);
+      for (const isNew of [false, true])
+        for (const [method, more, count] of [
+          ["fork", { entryId: "one", position: "at" }, 1],
+          ["clone", {}, 3],
+        ] as const) {
+          const asked = { sessionId, ...more, idempotencyKey: `${method} ${isNew}` };
+          await one.result("switch_session", { sessionPath: sessionFile });
+          one.fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
+          const name = fault === "before" ? "storage_failed" : "outcome_unknown";
+          expect((await one.refused(method, asked)).name).toBe(name);
+          one.loses("before");
+          expect(await one.refused(method, asked)).toMatchObject({ name: "storage_failed", retryable: true });
+          if (isNew) {
+            await one.lives.kill();
+            await one.start("--session", sessionFile);
+          }
+          one.heals();
+          const { sessionId: id } = await one.result(method, asked);
+          expect(one.inFleet(id)).toHaveLength(count);
+          expect(await one.result(method, asked)).toMatchObject({ sessionId: id });
+          made.add(id);
         }
-        one.heals();
-        const { sessionId: id } = await one.result(method, asked);
-        expect(one.inFleet(id)).toHaveLength(count);
-        expect(await one.result(method, asked)).toMatchObject({ sessionId: id });
-        made.add(id);
-      }
-    expect(made.size).toBe(5);
-    const there = [...table.rows].filter(([, { isThere }]) => isThere).map(([id]) => id);
-    const { sessions } = await one.result("list_sessions");
-    for (const ids of [there, sessions.map((row: Json) => row.sessionId)]) expect(ids.sort()).toEqual([...made].sort());
-    table.check();
-  });
+      expect(made.size).toBe(5);
+      const there = [...table.rows].filter(([, { isThere }]) => isThere).map(([id]) => id);
+      const { sessions } = await one.result("list_sessions");
+      for (const ids of [there, sessions.map((row: Json) => row.sessionId)])
+        expect(ids.sort()).toEqual([...made].sort());
+      table.check();
+    },
+  );
 
   test.each([
     ["mine", "shared"],
     ["same", "shared"],
     ["same", "own"],
-  ])("where another machine wrote meanwhile, what was written here is a branch, and its host stays there (%s, %s leaf)", async (id, leaf) => {
+  ])("where others wrote, its entries are a branch, and the host stays there (%s, %s leaf)", async (id, leaf) => {
     const one = await new Machine(store, { isJournaled: true }).start();
     const sessionId = await one.begin();
     await one.result("switch_session", { sessionId, leaf });

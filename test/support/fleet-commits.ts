@@ -28,7 +28,11 @@ export async function taken({ fleet }: Pick<SqlFleet, "fleet">, id: string, abov
   return { id, epoch, end, durability };
 }
 
-export function batchOf({ id, epoch, end }: Omit<Held, "durability">, texts: readonly string[], facts = NO_FACTS): FleetBatch {
+export function batchOf(
+  { id, epoch, end }: Omit<Held, "durability">,
+  texts: readonly string[],
+  facts = NO_FACTS,
+): FleetBatch {
   const lines = texts.map((text) => Buffer.from(text));
   const heads = texts.map((_, n) => JSON.stringify([`${end.entries + n}\u0000\ud800`, null, "message", "user"]));
   return { sessionId: id, epoch, before: end, after: endAfter(end, lines), lines, heads, facts };

@@ -30,7 +30,9 @@ export function lineOf(word: string): string {
 function shown(texts: Words): string[] {
   return texts.map((text) => {
     const { customType, parentId } = JSON.parse(text);
-    return customType === LEAF_MARKER ? `@${parentId === null ? "" : Number.parseInt(parentId, 16) - 0xa0000000}` : text;
+    return customType === LEAF_MARKER
+      ? `@${parentId === null ? "" : Number.parseInt(parentId, 16) - 0xa0000000}`
+      : text;
   });
 }
 
@@ -57,8 +59,8 @@ class Actor {
 
   get log(): Log {
     const { disk, file, store } = this.machine;
-    const isThere = disk.paths().some((path) => path.startsWith(file));
-    this.opened ??= isThere ? store.open(file) : this.machine.create();
+    const isThere = (): boolean => disk.paths().some((path) => path.startsWith(file));
+    this.opened ??= isThere() ? store.open(file) : this.machine.create();
     return this.opened;
   }
 
@@ -236,7 +238,10 @@ export class Scene {
 
   /** Plays steps, which a semicolon or the end of a line ends, one after the other. What fails says at which. */
   async play(...steps: readonly Step[]): Promise<this> {
-    for (const step of steps.flatMap((one) => (typeof one === "string" ? one.split(/;\s*|\n\s*/).filter(Boolean) : one)))
+    const all = steps.flatMap((one): Step[] =>
+      typeof one === "string" ? one.split(/;\s*|\n\s*/).filter(Boolean) : [one],
+    );
+    for (const step of all)
       try {
         await (typeof step === "string" ? this.act(step) : step(this));
       } catch (error) {

@@ -125,24 +125,24 @@ describe("an agent like Pi", () => {
     own.table.check();
   });
 
-  test.each(["refused where that one has the session", "though its server took that in before", "in place of its own"])(
-    "hears what another machine wrote between two of its prompts, %s",
+  test.each(["refused meanwhile", "which was taken in", "in place of its own"])(
+    "hears what others wrote, %s",
     async (how) => {
       const own = await working();
       const { one, wire, sessionId, sessionFile } = own;
       const end = await writeElsewhere(own.table, sessionId);
       // The lease has run out, as of a machine that was asleep.
-      if (how.startsWith("refused")) {
+      if (how === "refused meanwhile") {
         one.clock.now = 10_000;
         expect((await wire.command("prompt", { message: "mine" })).success).toBe(false);
       }
       await end();
-      if (how.startsWith("in place")) appendFileSync(sessionFile, custom(JSON.parse(linesIn(sessionFile)[1]).id));
+      if (how === "in place of its own") appendFileSync(sessionFile, custom(JSON.parse(linesIn(sessionFile)[1]).id));
       one.clock.now = 10_000;
       // Nobody asks for anything.
-      if (!how.startsWith("refused")) await isSo(() => linesIn(sessionFile).at(-1)?.includes("theirs") === true);
+      if (how !== "refused meanwhile") await isSo(() => linesIn(sessionFile).at(-1)?.includes("theirs") === true);
       // The server knows the file in the place of the other.
-      if (how.startsWith("in place")) expect(await said(wire)).toContain("user: theirs");
+      if (how === "in place of its own") expect(await said(wire)).toContain("user: theirs");
       await goesOn(own, wire);
     },
   );
@@ -186,27 +186,24 @@ describe("an agent like Pi", () => {
     await one.end();
   });
 
-  test.each(["steer", "follow_up", "bash", "set_model"])(
-    "keeps its turn where it writes while %s waits for the database",
-    async (type) => {
-      const { one, wire, types } = await withOwn(
-        `say({ id, type: "response", command: type, success: true, data: { isStreaming: true } });
+  test.each(["steer", "follow_up", "bash", "set_model"])("keeps its turn while %s waits", async (type) => {
+    const { one, wire, types } = await withOwn(
+      `say({ id, type: "response", command: type, success: true, data: { isStreaming: true } });
          if (type === "prompt") say({ type: "agent_start" });`,
-      );
-      await wire.command("prompt", { message: "one" });
-      await event(wire, "agent_start");
-      const { sessionFile } = await data(wire, "get_state");
-      one.fleet.turns = async () => {
-        one.fleet.turns = () => Promise.resolve();
-        await new Promise(setImmediate);
-        appendFileSync(sessionFile, custom());
-      };
-      // It is not sure any more that the session is still this machine's.
-      one.clock.now = 10_000;
-      await data(wire, type, { message: "more" });
-      expect(types()).toEqual(["switch_session", "prompt", type]);
-    },
-  );
+    );
+    await wire.command("prompt", { message: "one" });
+    await event(wire, "agent_start");
+    const { sessionFile } = await data(wire, "get_state");
+    one.fleet.turns = async () => {
+      one.fleet.turns = () => Promise.resolve();
+      await new Promise(setImmediate);
+      appendFileSync(sessionFile, custom());
+    };
+    // It is not sure any more that the session is still this machine's.
+    one.clock.now = 10_000;
+    await data(wire, type, { message: "more" });
+    expect(types()).toEqual(["switch_session", "prompt", type]);
+  });
 });
 
 acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, recorded in %s", (store) => {
@@ -309,7 +306,7 @@ acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, r
   });
 
   test.each([false, true])(
-    "is recorded elsewhere where only an absent database may have its past (known: %s)",
+    "is recorded elsewhere where an absent database has its past (known: %s)",
     async (isKnown) => {
       const table = new FleetTable();
       const sessionId = await recorded(table, machine(table, "one"), "one");

@@ -41,26 +41,23 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
   };
   const attached = ({ table }: Scene): string[] => [...(table.attached.get(SESSION) ?? [])];
 
-  test.each(["before", "after", "late"] as const)(
-    "is there before the line that names it, whatever call fails (%s)",
-    async (fault) => {
-      for (let failing = 0, isOver = false; !isOver; failing++) {
-        const scene = new Scene(kind);
-        const { one, table } = scene;
-        await one.put([naming(bytes)]);
-        beside(one);
-        one.fleet.faultAt = (call) => (call === failing ? fault : undefined);
-        // The fleet may not be reached.
-        await scene.play("asks; writes 1").catch(() => {});
-        isOver = one.fleet.calls.length <= failing;
-        if (table.linesOf(SESSION).some((text) => text.includes("$piBlob")))
-          expect(table.blobs.has(digest), `call ${failing}`).toBe(true);
-        await scene.play("closes; heals; asks");
-        if (scene.log.readOnly === null) await scene.play("writes 9<0");
-        expect(attached(scene)).toEqual([digest]);
-      }
-    },
-  );
+  test.each(["before", "after", "late"] as const)("is there before the line that names it (%s)", async (fault) => {
+    for (let failing = 0, isOver = false; !isOver; failing++) {
+      const scene = new Scene(kind);
+      const { one, table } = scene;
+      await one.put([naming(bytes)]);
+      beside(one);
+      one.fleet.faultAt = (call) => (call === failing ? fault : undefined);
+      // The fleet may not be reached.
+      await scene.play("asks; writes 1").catch(() => {});
+      isOver = one.fleet.calls.length <= failing;
+      if (table.linesOf(SESSION).some((text) => text.includes("$piBlob")))
+        expect(table.blobs.has(digest), `call ${failing}`).toBe(true);
+      await scene.play("closes; heals; asks");
+      if (scene.log.readOnly === null) await scene.play("writes 9<0");
+      expect(attached(scene)).toEqual([digest]);
+    }
+  });
 
   test("comes with a session whose first append nobody knew of", async () => {
     const scene = new Scene(kind);
@@ -81,7 +78,7 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
       ["EMFILE", "EIO"].flatMap((code) => [true, false].map((goesOn) => [operation, code, goesOn] as const)),
     ),
   )(
-    "that cannot be read for a moment is no missing one: the commit fails, and the next one has it (%s, %s, goes on alone: %s)",
+    "that cannot be read for a moment fails the commit, and the next one has it (%s, %s, alone: %s)",
     async (operation, code, isJournaled) => {
       const scene = await new Scene(kind, { isJournaled }).play("writes 0");
       const { log, table } = scene;

@@ -34,8 +34,8 @@ import { runHere } from "../../support/verbs.ts";
 
 /** The paths of the files below a folder. */
 function filesIn(folder: string): string[] {
-  const names = existsSync(folder) ? readdirSync(folder, { recursive: true, encoding: "utf8" }) : [];
-  return names.map((name) => join(folder, name)).filter((path) => statSync(path).isFile());
+  const all = existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [];
+  return all.filter((one) => one.isFile()).map(({ parentPath, name }) => join(parentPath, name));
 }
 
 /** The session files below a folder, by their names. */
@@ -128,28 +128,25 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     expect((await verb(place, "verify")).stdout).toContain("are a branch since");
   });
 
-  acrossTiers(test, ["jsonl", "v2"])(
-    "a session of another folder is pushed from there, and one that is gone is said to be (%s)",
-    async (store) => {
-      const one = alone();
-      const machine = lives({ fleet: one });
-      const wire = await machine.start(["--store", store, "--session-dir", join(machine.place.home, "elsewhere")]);
-      await database.server.kill();
-      const sessionId = await newSession(wire, [user("alone")]);
-      await newSession(wire, [user("lost")]);
-      const lost = (await wire.result("get_state")).sessionFile;
-      await machine.end();
-      await one.fleet.close();
-      await database.server.start();
-      rmSync(lost, { recursive: true });
-      const { sessions } = await asked(machine.place, "push");
-      const gone = { outcome: "refused", sessionPath: lost, message: expect.stringMatching(/^Its file is gone/) };
-      expect(sessions).toHaveLength(2);
-      for (const session of sessions)
-        expect(session).toMatchObject(session.sessionId === sessionId ? { outcome: "given" } : gone);
-      expect(sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("1");
-    },
-  );
+  acrossTiers(test, ["jsonl", "v2"])("pushes from another folder, and names what is gone (%s)", async (store) => {
+    const one = alone();
+    const machine = lives({ fleet: one });
+    const wire = await machine.start(["--store", store, "--session-dir", join(machine.place.home, "elsewhere")]);
+    await database.server.kill();
+    const sessionId = await newSession(wire, [user("alone")]);
+    await newSession(wire, [user("lost")]);
+    const lost = (await wire.result("get_state")).sessionFile;
+    await machine.end();
+    await one.fleet.close();
+    await database.server.start();
+    rmSync(lost, { recursive: true });
+    const { sessions } = await asked(machine.place, "push");
+    const gone = { outcome: "refused", sessionPath: lost, message: expect.stringMatching(/^Its file is gone/) };
+    expect(sessions).toHaveLength(2);
+    for (const session of sessions)
+      expect(session).toMatchObject(session.sessionId === sessionId ? { outcome: "given" } : gone);
+    expect(sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("1");
+  });
 
   test("says what it does not bring in as it is, and leaves out what goes on differently", async () => {
     const { machine, sessions } = await filled({ fleet: undefined });
@@ -206,7 +203,12 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const verified = async () => {
       const { faults, copies, ...sums } = await asked(machine.place, "verify");
       const states: string[] = copies.map(({ state }: Json) => state).sort();
-      return { faults: faults.map(({ sessionId, fault }: Json) => `${sessionId} ${fault}`).sort(), copies, states, sums };
+      return {
+        faults: faults.map(({ sessionId, fault }: Json) => `${sessionId} ${fault}`).sort(),
+        copies,
+        states,
+        sums,
+      };
     };
     const { faults, copies, states, sums } = await verified();
     expect([faults, states, sums]).toEqual([[], three("same"), expect.objectContaining({ sessions: 3, entries: 11 })]);

@@ -186,7 +186,9 @@ const DONE = { kind: "done" };
 const LATER = expect.stringContaining("before another server was promoted");
 
 /** Has the rest of a test run with timers that go on when it says. */
-function fakeTimers(...toFake: ("setTimeout" | "clearTimeout" | "setInterval" | "clearInterval" | "performance")[]): void {
+function fakeTimers(
+  ...toFake: ("setTimeout" | "clearTimeout" | "setInterval" | "clearInterval" | "performance")[]
+): void {
   vi.useFakeTimers({ toFake });
   onTestFinished(() => void vi.useRealTimers());
 }
@@ -268,33 +270,30 @@ describe("an answer", () => {
     ["failed", "sslmode=disable", "server", new Error("The server does not support SSL connections")],
     ["away", "", "server", coded("ECONNREFUSED", "connect ECONNREFUSED")],
     ["away", "", "server", new Error("Connection terminated unexpectedly")],
-  ] as const)(
-    "of nobody is a refusal where that lasts, so that nobody goes on alone for ever: %s, %s, %s fails: %s",
-    async (kind, remedy, what, error) => {
-      const address = at("postgres:///a?host=/run/pg");
-      const connections =
-        what === "driver"
-          ? new Connections({ ...LIMITS, address, driver: refusing(error) })
-          : databaseThat({ connect: refusing(error) }).connections;
-      const isAway = kind === "away";
-      expect(await connections.run({ text: "append" })).toMatchObject({ kind });
-      const fleet = fleetOver(connections);
-      const taking = { kind: isAway ? "away" : "unfit", reason: expect.stringContaining(remedy) };
-      expect(await fleet.take("session", 0)).toMatchObject(taking);
-      await expect(fleet.look("session")).rejects.toMatchObject({ retryable: isAway });
-      // Whoever would go on alone is told instead.
-      const disk = new FaultDisk();
-      const options = fleetOptions(fleet, { journal: journalOn(disk), outage: new Outage(fleet, 0, () => 0) });
-      const ours = <T extends FileLogOptions>(given: T): T => copying(given, options);
-      const { store } = harnessOn(disk, "/root", {}, () => {}, ours);
-      const log = store.create(beginning(undefined, "/root/sessions/a.jsonl"));
-      log.append([bytesOf(userText(id(0), null))]);
-      const commit = log.commit();
-      if (isAway) await commit;
-      else await expect(commit).rejects.toMatchObject({ name: "storage_failed", retryable: false });
-      expect([log.durability, notesOn(disk).length]).toEqual(isAway ? ["local", 1] : [undefined, 0]);
-    },
-  );
+  ] as const)("of nobody has nobody go on alone for ever: %s, %s, %s: %s", async (kind, remedy, what, error) => {
+    const address = at("postgres:///a?host=/run/pg");
+    const connections =
+      what === "driver"
+        ? new Connections({ ...LIMITS, address, driver: refusing(error) })
+        : databaseThat({ connect: refusing(error) }).connections;
+    const isAway = kind === "away";
+    expect(await connections.run({ text: "append" })).toMatchObject({ kind });
+    const fleet = fleetOver(connections);
+    const taking = { kind: isAway ? "away" : "unfit", reason: expect.stringContaining(remedy) };
+    expect(await fleet.take("session", 0)).toMatchObject(taking);
+    await expect(fleet.look("session")).rejects.toMatchObject({ retryable: isAway });
+    // Whoever would go on alone is told instead.
+    const disk = new FaultDisk();
+    const options = fleetOptions(fleet, { journal: journalOn(disk), outage: new Outage(fleet, 0, () => 0) });
+    const ours = <T extends FileLogOptions>(given: T): T => copying(given, options);
+    const { store } = harnessOn(disk, "/root", {}, () => {}, ours);
+    const log = store.create(beginning(undefined, "/root/sessions/a.jsonl"));
+    log.append([bytesOf(userText(id(0), null))]);
+    const commit = log.commit();
+    if (isAway) await commit;
+    else await expect(commit).rejects.toMatchObject({ name: "storage_failed", retryable: false });
+    expect([log.durability, notesOn(disk).length]).toEqual(isAway ? ["local", 1] : [undefined, 0]);
+  });
 
   test.each([
     ["refuses", "refuses", "failed"],
@@ -313,7 +312,9 @@ describe("an answer", () => {
     const random = vi.spyOn(Math, "random").mockReturnValue(0);
     onTestFinished(() => random.mockRestore());
     let asked = 0;
-    expect(await databaseThat({ answer: () => (++asked < 3 ? errorOf("40001") : NOTHING) }).run("append")).toMatchObject(DONE);
+    expect(
+      await databaseThat({ answer: () => (++asked < 3 ? errorOf("40001") : NOTHING) }).run("append"),
+    ).toMatchObject(DONE);
     const failed = { kind: "failed", code: "40P01" };
     expect(await databaseThat({ answer: () => errorOf("40P01") }).run("append")).toMatchObject(failed);
   });

@@ -36,9 +36,17 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
     const machine = lives({ fleet: { ...connect(), ...(kind === "packs" ? { long: 0 } : {}) } });
     const wire = await machine.start();
     const ids: string[] = [];
-    const noise = (): string => range(0, 150).map(() => random.int(1e9).toString(36)).join(" ");
+    const noise = (): string =>
+      range(0, 150)
+        .map(() => random.int(1e9).toString(36))
+        .join(" ");
     for (const count of counts) {
-      ids.push(await newSession(wire, range(0, count).map((n) => (n % 2 ? assistant : user)(`text ${noise()}`))));
+      ids.push(
+        await newSession(
+          wire,
+          range(0, count).map((n) => (n % 2 ? assistant : user)(`text ${noise()}`)),
+        ),
+      );
       // Words of what is in packs come behind it, from who has the session open.
       await expect.poll(() => sql("select count(*) from pi_fleet.behind"), { timeout: 30_000 }).toBe("0");
     }
@@ -101,7 +109,9 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
       sql("alter table pi_fleet.session reset (fillfactor)");
     }
     const page = Number(pages());
-    const onPage = column(`select id from pi_fleet.session where (ctid::text::point)[0] = ${page} order by id collate "C"`);
+    const onPage = column(
+      `select id from pi_fleet.session where (ctid::text::point)[0] = ${page} order by id collate "C"`,
+    );
     const damaged = onPage.filter((one) => !begun.includes(one));
     const others = sorted.filter((one) => !damaged.includes(one));
     expect([damaged.length > 1, others.length > 1, others.includes(sorted[6])]).toEqual([true, true, true]);
@@ -135,13 +145,19 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
   const WRONG: readonly (readonly [fault: string, change: string])[] = [
     ["heads", "update pi_fleet.entry set head = 'x' where session_id = ID and seq = 1"],
     ["heads", "update pi_fleet.entry set head = '7' where session_id = ID and seq = 2"],
-    ["heads", `update pi_fleet.entry e set head = o.head from pi_fleet.entry o
-      where o.session_id = ID and o.seq = 0 and e.session_id = ID and e.seq = 1`],
+    [
+      "heads",
+      `update pi_fleet.entry e set head = o.head from pi_fleet.entry o
+      where o.session_id = ID and o.seq = 0 and e.session_id = ID and e.seq = 1`,
+    ],
     ["heads", "update pi_fleet.entry set head = replace(head, 'user', 'assistant') where session_id = ID"],
     ["facts", "update pi_fleet.described set facts = 'x' where session_id = ID"],
     ["facts", `update pi_fleet.described set facts = '{"name":7}' where session_id = ID`],
     ["facts", "delete from pi_fleet.described where session_id = ID"],
-    ["header", "update pi_fleet.session s set header = o.header from pi_fleet.session o where o.id = OTHER and s.id = ID"],
+    [
+      "header",
+      "update pi_fleet.session s set header = o.header from pi_fleet.session o where o.id = OTHER and s.id = ID",
+    ],
   ];
   const IN_PACKS = "update pi_fleet.pack set heads = replace(heads, 'user', 'assistant') where session_id = ID";
 
@@ -149,7 +165,9 @@ describe("damage in a fleet", needs(POSTGRESQL), () => {
   const kept = (): (() => string) => {
     const tables = ["session", "entry", "pack", "described"];
     const all = (what: (table: string) => string): string => sql(tables.map(what).join(";"));
-    all((one) => `drop table if exists kept_${one}; create temporary table kept_${one} as select * from pi_fleet.${one}`);
+    all(
+      (one) => `drop table if exists kept_${one}; create temporary table kept_${one} as select * from pi_fleet.${one}`,
+    );
     return () => {
       sql(`truncate ${tables.map((table) => `pi_fleet.${table}`).join(", ")}`);
       return all((table) => `insert into pi_fleet.${table} select * from kept_${table}`);

@@ -117,48 +117,45 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     ["an append comes late", "late", false],
     ["the disk refuses", undefined, false],
     ["the disk refuses where work goes on alone", undefined, true],
-  ] as const)(
-    "a first append of which nobody knows is found, or made anew with other ids: %s",
-    async (_, fault, isJournaled) => {
-      for (const held of [[], ["0", "1"]])
-        for (const finds of ["asks", "follows"]) {
-          const scene = new Scene(kind, { isJournaled });
-          const { disk } = scene.one;
-          const { log } = scene;
-          const append = (word: string, defer = false): void => log.append([bytesOf(lineOf(word))], { defer });
-          for (const word of held) append(word, true);
-          const parent = held.at(-1) ?? "";
-          scene.one.fails((name) => (name === "append" ? fault : undefined));
-          const { sync, syncFolder } = disk;
-          const refuse = (): Promise<void> => Promise.reject(Object.assign(new Error("test"), { code: "EIO" }));
-          if (!fault) Object.assign(disk, { sync: refuse, syncFolder: refuse });
-          await scene.play(`writes 5<${parent} !outcome_unknown`);
-          expect(log.nodes.count).toBe(held.length);
-          Object.assign(disk, { sync, syncFolder });
-          // As long as nobody can be asked, nothing else takes its place.
-          await scene.play("cut");
-          if (!isJournaled) {
-            await log.ready?.();
-            for (const defer of [true, false])
-              expect(() => append(`8<${parent}`, defer)).toThrow(failed("storage_failed"));
-          }
-          await scene.play(`heals; ${finds}; looks`);
-          // A host that does not find its entry sends it again, and it gets another id.
-          if (log.nodes.position(id(5)) < 0) append(`6<${parent}`);
-          await log.commit();
-          const first = log.nodes.position(id(5)) < 0 ? 6 : 5;
-          if (fault !== "late") expect(first).toBe(5);
-          const all = `${held.join(" ")} ${first}<${parent} 7<${first}`;
-          await scene.play(`writes 7<${first}; copy ${all}; fleet ${all}; aside; closes; copy ${all}; closes`);
+  ] as const)("a first append of which nobody knows is found, or made anew: %s", async (_, fault, isJournaled) => {
+    for (const held of [[], ["0", "1"]])
+      for (const finds of ["asks", "follows"]) {
+        const scene = new Scene(kind, { isJournaled });
+        const { disk } = scene.one;
+        const { log } = scene;
+        const append = (word: string, defer = false): void => log.append([bytesOf(lineOf(word))], { defer });
+        for (const word of held) append(word, true);
+        const parent = held.at(-1) ?? "";
+        scene.one.fails((name) => (name === "append" ? fault : undefined));
+        const { sync, syncFolder } = disk;
+        const refuse = (): Promise<void> => Promise.reject(Object.assign(new Error("test"), { code: "EIO" }));
+        if (!fault) Object.assign(disk, { sync: refuse, syncFolder: refuse });
+        await scene.play(`writes 5<${parent} !outcome_unknown`);
+        expect(log.nodes.count).toBe(held.length);
+        Object.assign(disk, { sync, syncFolder });
+        // As long as nobody can be asked, nothing else takes its place.
+        await scene.play("cut");
+        if (!isJournaled) {
+          await log.ready?.();
+          for (const defer of [true, false])
+            expect(() => append(`8<${parent}`, defer)).toThrow(failed("storage_failed"));
         }
-    },
-  );
+        await scene.play(`heals; ${finds}; looks`);
+        // A host that does not find its entry sends it again, and it gets another id.
+        if (log.nodes.position(id(5)) < 0) append(`6<${parent}`);
+        await log.commit();
+        const first = log.nodes.position(id(5)) < 0 ? 6 : 5;
+        if (fault !== "late") expect(first).toBe(5);
+        const all = `${held.join(" ")} ${first}<${parent} 7<${first}`;
+        await scene.play(`writes 7<${first}; copy ${all}; fleet ${all}; aside; closes; copy ${all}; closes`);
+      }
+  });
 
   // A container that another program writes to is not continued at all.
-  test.runIf(kind === "jsonl").each(["is away", "is another's"] as const)(
-    "lines that stay, because a program without the fleet wrote after them, are not said to be undone (the fleet %s)",
+  test.runIf(kind === "jsonl").each(["away", "lost"])(
+    "lines that stay are not said to be undone (%s)",
     async (what) => {
-      const scene = await new Scene(kind).play("writes 0", what === "is away" ? "cut" : "two takes 0", "appends 1");
+      const scene = await new Scene(kind).play("writes 0", what === "away" ? "cut" : "two takes 0", "appends 1");
       const commit = scene.log.commit();
       const theirs = scene.one.plain.open(scene.one.file);
       theirs.append([bytesOf(lineOf("9<1"))]);
@@ -171,13 +168,10 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     },
   );
 
-  acrossTiers(test, strides(41, 17))(
-    "a conflict is settled once, at whichever operation the disk fails (each of %i)",
-    async (ofMany) => {
-      for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), ofMany);
-      await sweep((room) => settlesOnce(kind, fullAfter(room)), ofMany);
-    },
-  );
+  acrossTiers(test, strides(41, 17))("a conflict is settled once (each of %i)", async (ofMany) => {
+    for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), ofMany);
+    await sweep((room) => settlesOnce(kind, fullAfter(room)), ofMany);
+  });
 
   describe.each([true, false])("with a journal: %s", (isJournaled) => {
     const told = async (ofMany: number, ways: readonly ((at: number) => Failing)[]): Promise<void> => {
@@ -187,7 +181,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
 
     acrossTiers(test, strides(11, 3))(
       "a commit is told as it is, at whichever operation the disk fails (each of %i)",
-      (ofMany) => told(ofMany, ["EIO", "ENOSPC"].map((errno) => (at) => failingAt(at + 1, errno))),
+      (ofMany) =>
+        told(
+          ofMany,
+          ["EIO", "ENOSPC"].map((errno) => (at) => failingAt(at + 1, errno)),
+        ),
     );
 
     acrossTiers(test, strides(3, 3))(

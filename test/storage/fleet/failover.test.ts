@@ -74,7 +74,10 @@ describe("a primary with a standby", needs(POSTGRESQL), () => {
     const waiting = "select pid from pg_stat_activity where wait_event = 'SyncRep' limit 1";
     await expect.poll(() => primary.sql(waiting), { timeout: 10_000, interval: 20 }).not.toBe("");
     primary.sql(`select pg_cancel_backend((${waiting}))`);
-    expect(await outcome).toMatchObject({ kind: "unknown", reason: expect.stringContaining("synchronous replication") });
+    expect(await outcome).toMatchObject({
+      kind: "unknown",
+      reason: expect.stringContaining("synchronous replication"),
+    });
     standby.signal("SIGCONT");
     const { epoch } = held;
     expect(await taken(one, "one", epoch)).toMatchObject({

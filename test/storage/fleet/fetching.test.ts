@@ -64,8 +64,7 @@ class Machine {
     await this.fleet.asked;
   }
 
-  failure = async (sessionId: string): Promise<Json> =>
-    (await this.wire.failure("switch_session", { sessionId })).data;
+  failure = async (sessionId: string): Promise<Json> => (await this.wire.failure("switch_session", { sessionId })).data;
   ids = async (where: Json = {}): Promise<string[]> => idsOf(await this.wire.result("get_entries", where));
 }
 

@@ -35,14 +35,18 @@ describe("what another program writes (jsonl)", () => {
         "writes 0; deleted; sees 1; follows; follows; fleet 0; restored; gives; fleet 0 1",
     },
   );
-  testScenes("jsonl", { isJournaled: true }, {
-    "is noted where the fleet is away, and given when it is back, also by who goes on alone":
-      "writes 0; cut; sees 1; gives; owes 1; heals; follows; follows; follows; fleet 0 1; owes nothing",
-    "is not owed where the fleet was never seen to have what it continues, also by who goes on alone":
-      "has 0; cut; asks; locks; follows; gives; owes nothing",
-    "is owed where the fleet was away from the beginning, as what was told here":
-      "writes 0; closes; waits; cut; asks; locks; sees 1; follows; is local; owes 1",
-  });
+  testScenes(
+    "jsonl",
+    { isJournaled: true },
+    {
+      "is noted where the fleet is away, and given when it is back, also by who goes on alone":
+        "writes 0; cut; sees 1; gives; owes 1; heals; follows; follows; follows; fleet 0 1; owes nothing",
+      "is not owed where the fleet was never seen to have what it continues, also by who goes on alone":
+        "has 0; cut; asks; locks; follows; gives; owes nothing",
+      "is owed where the fleet was away from the beginning, as what was told here":
+        "writes 0; closes; waits; cut; asks; locks; sees 1; follows; is local; owes 0",
+    },
+  );
 
   test("comes from who had the session before the first entry was there", async () => {
     const scene = new Scene("jsonl");

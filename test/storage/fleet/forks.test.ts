@@ -82,17 +82,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     ["made the current one", undefined],
     ["refused at the end", () => Promise.reject(new Failure("storage_failed", "It cannot be."))],
   ])("that is %s", (_, ready) => {
-    acrossTiers(test, kind === "jsonl" ? [4, 1] : [1])(
-      "is in both places or in none, whichever operation of the disk fails (each of %i)",
-      async (ofMany) => {
-        const { count, failure, made } = await forked(0, ready);
-        expect([failure === undefined, made === undefined, count > 10]).toEqual([ready === undefined, false, true]);
-        for (let failing = 0; failing <= count; failing += ofMany) {
-          const outcome = await forked(failing, ready);
-          if (outcome.failure !== undefined) expect(outcome.failure).toBeInstanceOf(Failure);
-          requireBoth(outcome, `operation ${failing} of ${count}`, failing === outcome.count);
-        }
-      },
-    );
+    acrossTiers(test, kind === "jsonl" ? [4, 1] : [1])("is in both places or in none (each of %i)", async (ofMany) => {
+      const { count, failure, made } = await forked(0, ready);
+      expect([failure === undefined, made === undefined, count > 10]).toEqual([ready === undefined, false, true]);
+      for (let failing = 0; failing <= count; failing += ofMany) {
+        const outcome = await forked(failing, ready);
+        if (outcome.failure !== undefined) expect(outcome.failure).toBeInstanceOf(Failure);
+        requireBoth(outcome, `operation ${failing} of ${count}`, failing === outcome.count);
+      }
+    });
   });
 });

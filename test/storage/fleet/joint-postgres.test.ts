@@ -16,7 +16,7 @@ import { linesInDatabase } from "../../support/fleet-databases.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
-import { forSeedsAsync, Random, range } from "../../support/random.ts";
+import { forSeedsAsync, type Random, range } from "../../support/random.ts";
 import { temporaryFolder } from "../../support/server.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 import { SWEEP } from "../../support/tiers.ts";
@@ -39,7 +39,18 @@ const COLUMNS = {
 const TOO_MANY: FleetFacts = { ...NO_FACTS, counts: { ...NO_FACTS.counts, messages: 2 ** 70 } };
 
 /** Words that a statement might take for something else. */
-const HOSTILE = ["o'clock", "$1", "\\", "n\u0000l", "\ud800", "café", '"', "x".repeat(300), "'); drop table", "\u{1f600}"];
+const HOSTILE = [
+  "o'clock",
+  "$1",
+  "\\",
+  "n\u0000l",
+  "\ud800",
+  "café",
+  '"',
+  "x".repeat(300),
+  "'); drop table",
+  "\u{1f600}",
+];
 
 function factsOf(random: Random, at: number): FleetFacts {
   const some = (): string | null => (random.chance(0.3) ? null : random.pick(HOSTILE));
@@ -89,7 +100,11 @@ function keeps(isPooled: boolean): void {
     await pooler?.start(server.folder);
   });
   beforeEach(() => {
-    server.sql(`truncate ${Object.keys(COLUMNS).map((table) => `pi_fleet.${table}`).join(", ")}`);
+    server.sql(
+      `truncate ${Object.keys(COLUMNS)
+        .map((table) => `pi_fleet.${table}`)
+        .join(", ")}`,
+    );
   });
   afterAll(async () => {
     await Promise.all(open.map(({ fleet }) => fleet.close()));
@@ -223,7 +238,10 @@ function keeps(isPooled: boolean): void {
           if (kind === "unknown") unknown++;
           if (kind === "committed") session.end = batch.after;
           else {
-            const again = await vi.waitFor(() => taken(one, session.id, session.epoch), { timeout: 10_000, interval: 1 });
+            const again = await vi.waitFor(() => taken(one, session.id, session.epoch), {
+              timeout: 10_000,
+              interval: 1,
+            });
             expect(kind === "refused" ? [session.end] : [session.end, batch.after]).toContainEqual(again.end);
             Object.assign(session, again);
           }

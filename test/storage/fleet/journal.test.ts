@@ -23,7 +23,7 @@ async function turns(count = 60): Promise<void> {
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   testScenes(kind, journaled, {
     "it is acknowledged as local, nobody waits twice, and the fleet has it in order when it is back": `
-      writes 0; is replicated; cut; writes 1; is local; durable 2; marks; asks; writes 2 3; asked; fleet 0
+      writes 0; is replicated; cut; writes 1; is local; durable 2; marks; asks; writes 2 3; asked look; fleet 0
       heals; finds; fleet 0 1 2 3; writes 4; is replicated; copy 0 1 2 3 4; fleet 0 1 2 3 4; notes 0`,
     "it is given to the fleet when nothing is written any more, and an idle session has no one wait":
       "cut; writes 0 1; unlocks; heals; follows; fleet 0 1",
@@ -67,9 +67,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       writes 0; cut; writes 1; again asks; again closes; waits; fleet 0 1; writes 7<1; is local; elsewhere 0 1 : 2
       heals; finds; fleet 0 1 2 7<1 @2; told diverged; aside`,
     "what another process gave to the fleet is there without another write, where that ended": `
-      writes 0; cut; writes 1; again asks; again closes; waits; heals; follows; is replicated; notes 0; fleet 0 1`,
+      writes 0; cut; writes 1; again asks; again closes; waits; heals; follows; is primary; notes 0; fleet 0 1`,
     "what another process gave to the fleet is there without another write, where that lives": `
-      writes 0; cut; writes 1; again asks; again closes; waits; again robs; heals; follows; is replicated; notes 0
+      writes 0; cut; writes 1; again asks; again closes; waits; again robs; heals; follows; is primary; notes 0
       fleet 0 1`,
     "a note that is removed under a living server changes nothing about what that has acknowledged": `
       writes 0; cut; writes 7<0; elsewhere 0 : 1; unnoted; elsewhere 0 1 : 2; heals; finds
@@ -87,14 +87,16 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   testScenes(
     kind,
     {},
-    { "without it, nothing is acknowledged while the fleet is away": "writes 0; cut; writes 1 !storage_failed; copy 0" },
+    {
+      "without it, nothing is acknowledged while the fleet is away": "writes 0; cut; writes 1 !storage_failed; copy 0",
+    },
   );
 
   test.each(["take", "append", "lines"])(
-    "what the database does not do for one session is no outage: that write fails, and another session goes on (%s)",
+    "what the database does not do for one session is no outage (%s)",
     async (failing) => {
       const reason = "invalid page in block 7";
-      const { one } = await new Scene(kind, journaled).play(
+      const { one, log } = await new Scene(kind, journaled).play(
         "writes 0",
         ...(failing === "lines" ? ["elsewhere 0 : 1; leaves"] : []),
         ...(failing === "take" ? ["unlocks"] : []),
@@ -110,6 +112,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
           throw new Failure("storage_failed", `The fleet's database cannot be read (${reason}).`, { fleet: true });
         };
       const again = one.store.open(one.file);
+      log.close();
       await again.ready?.();
       const wrote = (async () => {
         again.append([bytesOf(lineOf("7<0"))]);
@@ -132,7 +135,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   );
 
   test("a database of which nothing comes back is waited for by the clock, which starts with what is asked for", async () => {
-    const patience = async (tries: number, since: number): Promise<boolean> => tries === 0 || scene.clock - since < 1000;
+    const patience = async (tries: number, since: number): Promise<boolean> =>
+      tries === 0 || scene.clock - since < 1000;
     const scene = new Scene(kind, { ...journaled, elapsed: () => scene.clock, patience });
     await scene.play("writes 0; later 1000000");
     scene.one.fails((name) => {
@@ -171,8 +175,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     for (const fault of ["before", "after", "late"] as const)
       for (let at = 0; at < 4; at++) {
         const scene = await new Scene(kind, journaled).play("writes 0; cut; writes 1; again journals");
-        scene.actor("again").machine.fleet.faultAt = (call) =>
-          call === at ? fault : call > at ? "before" : undefined;
+        scene.actor("again").machine.fleet.faultAt = (call) => (call === at ? fault : call > at ? "before" : undefined);
         await scene.play("again asks; again writes 2; last asks; last writes 3; fleet 0 1 2 3; last copy 0 1 2 3");
       }
   });
@@ -216,128 +219,131 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   });
 });
 
-describe.each(["jsonl", "v2"] as const)("what a server gives beside everything else, of sessions it has left, as %s", (kind) => {
-  /** A machine whose server has left a session with an entry that the fleet has not, and what gives it. */
-  async function left(options = {}) {
-    const scene = await new Scene(kind, { isJournaled: true }).play("writes 0; cut; writes 1; closes");
-    const { one, table } = scene;
-    const elapsed = (): number => scene.clock;
-    const giving = new BackgroundGiving(placeOf(one), { elapsed, followedEvery: 100, ...options });
-    // It has been there for a while.
-    scene.clock = 500;
-    /** Has what is owed given, while these copies are open. */
-    const given = async (open: () => Log[] = () => [], milliseconds = 0, count?: number): Promise<void> => {
-      scene.clock += milliseconds;
-      giving.renew(open);
-      await turns(count);
-    };
-    /** Another copy on this machine, which has the first entry, or is the one that is moved. */
-    const beside = async (isMoved = false): Promise<Machine> => {
+describe.each(["jsonl", "v2"] as const)(
+  "what a server gives beside everything else, of sessions it has left, as %s",
+  (kind) => {
+    /** A machine whose server has left a session with an entry that the fleet has not, and what gives it. */
+    async function left(options = {}) {
+      const scene = await new Scene(kind, { isJournaled: true }).play("writes 0; cut; writes 1; closes");
+      const { one, table } = scene;
+      const elapsed = (): number => scene.clock;
+      const giving = new BackgroundGiving(placeOf(one), { elapsed, followedEvery: 100, ...options });
+      // It has been there for a while.
+      scene.clock = 500;
+      /** Has what is owed given, while these copies are open. */
+      const given = async (open: () => Log[] = () => [], milliseconds = 0, count?: number): Promise<void> => {
+        scene.clock += milliseconds;
+        giving.renew(open);
+        await turns(count);
+      };
+      /** Another copy on this machine, which has the first entry, or is the one that is moved. */
+      const beside = async (isMoved = false): Promise<Machine> => {
+        const { disk, journal } = one;
+        const other = new Machine(kind, table, "one", { isJournaled: true, disk, journal, folder: "/root/other" });
+        if (isMoved) disk.rename(one.file, other.file);
+        else await other.put(["0"].map(lineOf));
+        return other;
+      };
+      return { scene, one, given, beside };
+    }
+
+    test("a session that was left is given when the fleet is back, unless it is open", async () => {
+      const { scene, given } = await left();
+      await given();
+      await scene.play("fleet 0; heals; marks");
+      const { log } = scene;
+      await given(() => [log], 500);
+      await scene.play("asked; closes");
+      await given(undefined, 1000);
+      // Nobody has it.
+      await scene.play("fleet 0 1; notes 0; holder nobody");
+    });
+
+    test("a copy that is open for reading only holds up nothing, whichever copy owes it", async () => {
+      const { scene, one, given, beside } = await left();
+      const other = await beside();
+      await scene.play("heals; leaves");
+      const readers = [one.store.open(one.file, true), other.store.open(other.file, true)];
+      expect(readers.map(({ readOnly }) => readOnly?.name)).toEqual(["read_only", "read_only"]);
+      for (let minutes = 0; minutes < 60; minutes++) await given(() => readers, 60_000);
+      [scene.actor("one").opened] = readers;
+      await scene.play("fleet 0 1; notes 0; looks; copy 0 1; told");
+    });
+
+    test("another copy of the session that is open has nobody wait for what this one owes, unless it is written to", async () => {
+      const { scene, given, beside } = await left();
+      const other = await beside();
+      await scene.play("heals; leaves");
+      const open = other.store.open(other.file);
+      open.acquireLock();
+      await given(() => [open]);
+      await scene.play("fleet 0");
+      open.unlock();
+      await given(() => [open], 1500);
+      scene.actor("one").opened = open;
+      // It takes in what came, and goes on after it.
+      await scene.play("fleet 0 1; asks; writes 2; fleet 0 1 2; copy 0 1 2");
+    });
+
+    test("a copy that is open gives what is noted for a file that is gone", async () => {
+      const { scene, given, beside } = await left();
+      const other = await beside(true);
+      await scene.play("heals; marks");
+      const open = other.store.open(other.file);
+      await given(() => [open]);
+      await scene.play("asked");
+    });
+
+    test("where others wrote, the branch is made, and whoever opens the session next is told of it", async () => {
+      const { scene, given } = await left();
+      await scene.play("elsewhere 0 : 7<0; heals");
+      await given(undefined, 0, 200);
+      await scene.play("fleet 0 7<0 1 @7; follows; told diverged; closes; asks; told");
+    });
+
+    test("whoever writes to the session while it is given waits for that, and is not refused", async () => {
+      const { scene, one, given } = await left();
+      await scene.play("heals");
+      let go = (): void => {};
+      const gate = new Promise<void>((resolve) => {
+        go = resolve;
+      });
+      one.fleet.turns = () => gate;
+      await given();
+      // The same process, with another way to the fleet.
       const { disk, journal } = one;
-      const other = new Machine(kind, table, "one", { isJournaled: true, disk, journal, folder: "/root/other" });
-      if (isMoved) disk.rename(one.file, other.file);
-      else await other.put(["0"].map(lineOf));
-      return other;
-    };
-    return { scene, one, given, beside };
-  }
-
-  test("a session that was left is given when the fleet is back, unless it is open", async () => {
-    const { scene, given } = await left();
-    await given();
-    await scene.play("fleet 0; heals; marks");
-    const { log } = scene;
-    await given(() => [log], 500);
-    await scene.play("asked; closes");
-    await given(undefined, 1000);
-    // Nobody has it.
-    await scene.play("fleet 0 1; notes 0; holder nobody");
-  });
-
-  test("a copy that is open for reading only holds up nothing, whichever copy owes it", async () => {
-    const { scene, one, given, beside } = await left();
-    const other = await beside();
-    await scene.play("heals; leaves");
-    const readers = [one.store.open(one.file, true), other.store.open(other.file, true)];
-    expect(readers.map(({ readOnly }) => readOnly?.name)).toEqual(["read_only", "read_only"]);
-    for (let minutes = 0; minutes < 60; minutes++) await given(() => readers, 60_000);
-    [scene.actor("one").opened] = readers;
-    await scene.play("fleet 0 1; notes 0; looks; copy 0 1; told");
-  });
-
-  test("another copy of the session that is open has nobody wait for what this one owes, unless it is written to", async () => {
-    const { scene, given, beside } = await left();
-    const other = await beside();
-    await scene.play("heals; leaves");
-    const open = other.store.open(other.file);
-    open.acquireLock();
-    await given(() => [open]);
-    await scene.play("fleet 0");
-    open.unlock();
-    await given(() => [open], 1500);
-    scene.actor("one").opened = open;
-    // It takes in what came, and goes on after it.
-    await scene.play("fleet 0 1; asks; writes 2; fleet 0 1 2; copy 0 1 2");
-  });
-
-  test("a copy that is open gives what is noted for a file that is gone", async () => {
-    const { scene, given, beside } = await left();
-    const other = await beside(true);
-    await scene.play("heals; marks");
-    const open = other.store.open(other.file);
-    await given(() => [open]);
-    await scene.play("asked");
-  });
-
-  test("where others wrote, the branch is made, and whoever opens the session next is told of it", async () => {
-    const { scene, given } = await left();
-    await scene.play("elsewhere 0 : 7<0; heals");
-    await given(undefined, 0, 200);
-    await scene.play("fleet 0 7<0 1 @7; follows; told diverged; closes; asks; told");
-  });
-
-  test("whoever writes to the session while it is given waits for that, and is not refused", async () => {
-    const { scene, one, given } = await left();
-    await scene.play("heals");
-    let go = (): void => {};
-    const gate = new Promise<void>((resolve) => {
-      go = resolve;
+      const log = new Machine(kind, scene.table, "one", { disk, journal }).store.open(one.file);
+      let isReady = false;
+      const ready = log.ready?.()?.then(() => {
+        isReady = true;
+      });
+      await turns();
+      expect(isReady).toBe(false);
+      go();
+      await ready;
+      await written(log, 2);
+      scene.actor("one").opened = log;
+      await scene.play("fleet 0 1 2; copy 0 1 2");
     });
-    one.fleet.turns = () => gate;
-    await given();
-    // The same process, with another way to the fleet.
-    const { disk, journal } = one;
-    const log = new Machine(kind, scene.table, "one", { disk, journal }).store.open(one.file);
-    let isReady = false;
-    const ready = log.ready?.()?.then(() => {
-      isReady = true;
-    });
-    await turns();
-    expect(isReady).toBe(false);
-    go();
-    await ready;
-    await written(log, 2);
-    scene.actor("one").opened = log;
-    await scene.play("fleet 0 1 2; copy 0 1 2");
-  });
 
-  test("what is refused is tried less and less often, and at once after the fleet was away", async () => {
-    const outage = { lasts: false };
-    const { scene, one, given } = await left({ outage });
-    await scene.play("heals", ({ row }) => Object.assign(row, { isDeleted: true }));
-    const tries = async (milliseconds: number): Promise<number> => {
-      one.fleet.calls.length = 0;
-      for (let n = 0; n < milliseconds; n += 500) await given(undefined, n === 0 ? 0 : 500);
-      scene.clock += 500;
-      return one.fleet.calls.filter((name) => name === "take").length;
-    };
-    expect(await tries(60_000)).toBeGreaterThan(3);
-    expect(await tries(600_000)).toBeLessThan(12);
-    outage.lasts = true;
-    await given();
-    outage.lasts = false;
-    await scene.play("restored");
-    expect(await tries(500)).toBe(1);
-    await scene.play("fleet 0 1");
-  });
-});
+    test("what is refused is tried less and less often, and at once after the fleet was away", async () => {
+      const outage = { lasts: false };
+      const { scene, one, given } = await left({ outage });
+      await scene.play("heals", ({ row }) => Object.assign(row, { isDeleted: true }));
+      const tries = async (milliseconds: number): Promise<number> => {
+        one.fleet.calls.length = 0;
+        for (let n = 0; n < milliseconds; n += 500) await given(undefined, n === 0 ? 0 : 500);
+        scene.clock += 500;
+        return one.fleet.calls.filter((name) => name === "take").length;
+      };
+      expect(await tries(60_000)).toBeGreaterThan(3);
+      expect(await tries(600_000)).toBeLessThan(12);
+      outage.lasts = true;
+      await given();
+      outage.lasts = false;
+      await scene.play("restored");
+      expect(await tries(500)).toBe(1);
+      await scene.play("fleet 0 1");
+    });
+  },
+);
