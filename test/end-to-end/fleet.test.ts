@@ -6,97 +6,15 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import * as z from "zod";
 import { Failure } from "../../src/core/failure.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
-import { Outage } from "../../src/storage/fleet/outage.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { assistant, user } from "../support/drafts.ts";
-import { type FleetFault, FleetTable, fleetOptions, MemoryFleet } from "../support/fleet.ts";
+import { entriesOf, FleetServer } from "../support/fleet-server.ts";
 import { HereLives } from "../support/proof.ts";
-import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../support/server.ts";
+import { type Json, temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 
-const STORES = ["jsonl", "v2"];
 const NOWHERE = "01991f6e-1f1d-7c3e-b0a4-000000000000";
-
-/** Entries whose texts are their ids. */
-const entriesOf = (...ids: string[]): Json[] => ids.map((id) => user(id, { id }));
-const idsOf = (entries: Json[]): string[] => entries.map(({ id }) => id);
-const paramsOf = ({ events }: Wire, name: string): Json[] =>
-  events.filter(({ method }) => method === name).map(({ params }) => params);
-
-/** A machine with a server. */
-class Machine {
-  readonly fleet: MemoryFleet;
-  readonly lives: HereLives;
-  wire!: Wire;
-  private readonly args: string[];
-
-  /** With another number it makes other ids. `isJournaled`: it goes on while the fleet is away. */
-  constructor(store: string, { table = new FleetTable(), n = 1, isJournaled = false, keeper }: MachineOptions = {}) {
-    this.args = ["--store", store];
-    this.fleet = new MemoryFleet(table, `machine ${n}`);
-    const outage = isJournaled ? new Outage(this.fleet, 0, () => 0) : undefined;
-    this.lives = new HereLives({ seed: n, fleet: { ...fleetOptions(this.fleet, { outage }), keeper } });
-  }
-
-  async start(...args: string[]): Promise<this> {
-    this.wire = await this.lives.start([...this.args, ...args]);
-    return this;
-  }
-
-  /** Has a session with one entry. Returns its id. */
-  async begin(): Promise<string> {
-    await this.append("one");
-    return (await this.state()).sessionId;
-  }
-
-  state = (): Promise<Json> => this.wire.result("get_state");
-  append = (...ids: string[]): Promise<Json> => this.wire.result("append", { entries: entriesOf(...ids) });
-  result = (method: string, params?: Json): Promise<Json> => this.wire.result(method, params);
-  /** Returns what is said of a failure. */
-  refused = async (method: string, params: Json = {}): Promise<Json> => (await this.wire.failure(method, params)).data;
-  ids = async (): Promise<string[]> => idsOf((await this.wire.result("get_entries")).entries);
-  path = async (entryId: string): Promise<string[]> => idsOf((await this.result("get_path", { entryId })).entries);
-
-  inFleet(sessionId: string): string[] {
-    return idsOf(this.fleet.table.linesOf(sessionId).map((line) => JSON.parse(line)));
-  }
-
-  /** Has calls of the fleet fail: appends in this way, and all others before they arrive. */
-  loses(fault: FleetFault): void {
-    this.fleet.faultAt = (_, name) => (name === "append" ? fault : "before");
-  }
-
-  heals(): void {
-    this.fleet.faultAt = () => undefined;
-  }
-
-  /** Another machine opens a session, whoever has it, and writes to it. */
-  async elsewhere(store: string, sessionId: string, ...ids: string[]): Promise<Machine> {
-    const two = await new Machine(store, { table: this.fleet.table, n: 2 }).start();
-    two.fleet.leasesEnd = true;
-    await two.result("switch_session", { sessionId });
-    await two.append(...ids);
-    return two;
-  }
-
-  /** Goes on until something is so. */
-  async until(isSo: () => Promise<boolean> | boolean, step: (n: number) => Promise<unknown>): Promise<void> {
-    for (let n = 0; !(await isSo()); n++) {
-      expect(n).toBeLessThan(20);
-      await step(n);
-    }
-  }
-
-  isGiven = async (): Promise<boolean> => (await this.state()).durability !== "local";
-}
-
-interface MachineOptions {
-  readonly table?: FleetTable;
-  readonly n?: number;
-  readonly isJournaled?: boolean;
-  readonly keeper?: FleetConnection["keeper"];
-}
 
 test("every change has a result that says where it is, but for one, and so in Pi's dialect", async () => {
   const changes = declarations.commands.filter(({ effect }) => effect === "write" || effect === "replace");
@@ -104,7 +22,7 @@ test("every change has a result that says where it is, but for one, and so in Pi
   expect(silent.map(({ name }) => name)).toEqual(["set_thinking_level"]);
   const ofPi = changes.flatMap(({ name, pi }) => (pi ? [name] : []));
   expect(ofPi.sort()).toEqual(["new_session", "set_model", "set_session_name"]);
-  const one = await new Machine("jsonl", { isJournaled: true }).start("--dialect", "pi");
+  const one = await new FleetServer([], { isJournaled: true }).start("--dialect", "pi");
   const said: Json[] = [];
   const appended = (): Json[] => said.filter(({ type }) => type === "session_append");
   const heard = async (count: number): Promise<void> => {
@@ -112,7 +30,7 @@ test("every change has a result that says where it is, but for one, and so in Pi
   };
   one.wire.send({ id: "1", type: "append", entries: [user("one")] });
   await heard(1);
-  one.loses("before");
+  one.loses();
   one.wire.send({ id: "2", type: "append", entries: [user("two")] });
   one.wire.send({ id: "3", type: "set_session_name", name: "away" });
   one.wire.send({ id: "4", type: "set_thinking_level", level: "high" });
@@ -127,9 +45,9 @@ test("every change has a result that says where it is, but for one, and so in Pi
 test("a session that a host has left is given to the fleet within seconds after that is back", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval"] });
   onTestFinished(() => void vi.useRealTimers());
-  const one = await new Machine("jsonl", { isJournaled: true }).start();
+  const one = await new FleetServer([], { isJournaled: true }).start();
   const sessionId = await one.begin();
-  one.loses("before");
+  one.loses();
   await one.append("two");
   await one.result("clone");
   const clone = (await one.state()).sessionId;
@@ -144,8 +62,8 @@ test("a session that a host has left is given to the fleet within seconds after 
 
 test("a server that ends while the fleet is away says what only this machine has", async () => {
   const keeper = { rows: async function* () {} } as unknown as FleetConnection["keeper"];
-  const one = await new Machine("jsonl", { isJournaled: true, keeper }).start();
-  one.loses("before");
+  const one = await new FleetServer([], { isJournaled: true, keeper }).start();
+  one.loses();
   await one.append("one");
   await one.lives.end();
   expect(one.lives.said).toEqual([expect.stringContaining("fleet push")]);
@@ -165,9 +83,11 @@ test.each([
   });
 });
 
-acrossTiers(describe, STORES)("with sessions as %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
+  const args = ["--store", store];
+
   test("a commit that nobody knows of is told so, and the same request again has one effect", async () => {
-    const one = await new Machine(store).start();
+    const one = await new FleetServer(args).start();
     const sessionId = await one.begin();
     for (const fault of ["after", "late"] as const) {
       const id = `two-${fault}`;
@@ -182,11 +102,11 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
     }
     const all = ["one", "two-after", "two-late"];
     expect([one.inFleet(sessionId), await one.ids()]).toEqual([all, all]);
-    expect(paramsOf(one.wire, "session_append").map(({ entryIds }) => entryIds)).toEqual(all.map((id) => [id]));
+    expect(one.heard("session_append").map(({ entryIds }) => entryIds)).toEqual(all.map((id) => [id]));
   });
 
   test("a fork that cannot be confirmed yet keeps nobody from it, wherever its source is", async () => {
-    const one = await new Machine(store).start();
+    const one = await new FleetServer(args).start();
     const { fleet, lives } = one;
     await one.result("new_session", { cwd: temporaryFolder() });
     await one.result("append", { entries: [...entriesOf("one"), assistant("two")] });
@@ -209,18 +129,18 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
   });
 
   test("while the fleet is away, each reply and event says that it is only here, until it is back", async () => {
-    const one = await new Machine(store, { isJournaled: true }).start();
+    const one = await new FleetServer(args, { isJournaled: true }).start();
     expect(await one.append("one")).not.toHaveProperty("durability");
     const { sessionId, durability } = await one.state();
     expect(durability).toBe("replicated");
-    one.loses("before");
+    one.loses();
     const params = { entries: [...entriesOf("two"), assistant("three", { id: "three" })], idempotencyKey: "key" };
     const local = { durability: "local" };
     for (let n = 0; n < 2; n++)
       expect(await one.result("append", params)).toMatchObject({ entryIds: ["two", "three"], ...local });
     expect(await one.result("set_session_name", { name: "away" })).toMatchObject(local);
     expect(await one.result("set_thinking_level", { level: "high" })).toBe(null);
-    expect(paramsOf(one.wire, "session_append").at(-1)).toMatchObject(local);
+    expect(one.heard("session_append").at(-1)).toMatchObject(local);
     expect(await one.state()).toMatchObject(local);
     await one.result("fork", { entryId: "three", position: "at" });
     const fork = (await one.state()).sessionId;
@@ -233,8 +153,8 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
     await one.result("switch_session", { sessionId: fork });
     await one.append("in-the-fork");
     expect(one.inFleet(fork)).toHaveLength(4);
-    expect(paramsOf(one.wire, "session_append")[1]).toMatchObject(local);
-    const changes = paramsOf(one.wire, "session_durability_changed").filter((event) => event.sessionId === sessionId);
+    expect(one.heard("session_append")[1]).toMatchObject(local);
+    const changes = one.heard("session_durability_changed").filter((event) => event.sessionId === sessionId);
     expect([changes[0], changes.at(-1)]).toMatchObject([local, { durability: "replicated" }]);
     await one.lives.end();
     expect(one.lives.said).toEqual([]);
@@ -251,9 +171,9 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
       },
       rows: async function* () {},
     } as unknown as FleetConnection["keeper"];
-    const one = await new Machine(store, { isJournaled: true, keeper }).start();
+    const one = await new FleetServer(args, { isJournaled: true, keeper }).start();
     const known = await one.begin();
-    one.loses("before");
+    one.loses();
     await one.result("new_session");
     const local = await one.begin();
     await one.result("new_session");
@@ -277,7 +197,7 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
   });
 
   test("kept lines that are damaged are left out and counted, and hide nothing else", async () => {
-    const one = await new Machine(store).start();
+    const one = await new FleetServer(args).start();
     const sessionId = await one.begin();
     const folder = join(one.lives.place.state, "quarantine");
     mkdirSync(folder, { recursive: true });
@@ -314,14 +234,14 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
   });
 
   test("what was refused is offered as a branch, byte for byte, and once", async () => {
-    const one = await new Machine(store).start();
+    const one = await new FleetServer(args).start();
     const sessionId = await one.begin();
     const { table } = one.fleet;
-    const two = await one.elsewhere(store, sessionId, "theirs", "taken");
+    const two = await new FleetServer(args, { table, name: "two" }).takeOver(sessionId, "theirs", "taken");
     const entries = [...entriesOf("mine"), user("other", { id: "taken" }), ...entriesOf("last")];
     const refused = await one.refused("append", { entries });
     const { keptAt } = refused;
-    const holder = { client: "machine 2", host: "host of machine 2" };
+    const holder = { client: "two", host: "host of two" };
     expect(refused).toMatchObject({ name: "session_locked", retryable: true, holder });
     expect([one.inFleet(sessionId), await one.ids()]).toEqual([["one", "theirs", "taken"], ["one"]]);
     await two.lives.end();
@@ -342,7 +262,7 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
     await one.append("further");
     expect(await one.path("further")).toEqual(["one", "theirs", "taken", "on", "further"]);
     await one.lives.end();
-    const again = await new Machine(store, { table, n: 3 }).start();
+    const again = await new FleetServer(args, { table }).start();
     await again.result("switch_session", { sessionId });
     expect((await again.state()).leafId).toBe("further");
     const recover = async (...args: string[]): Promise<string> =>
@@ -357,7 +277,7 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
   test.each(["after", "late", "before"] as const)(
     "a fork or clone of which nobody knows is there once (%s)",
     async (fault) => {
-      const one = await new Machine(store).start();
+      const one = await new FleetServer(args).start();
       const { table } = one.fleet;
       one.fleet.leasesEnd = true;
       await one.result("append", { entries: [...entriesOf("one"), assistant("two"), user("three")] });
@@ -373,7 +293,7 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
           one.fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
           const name = fault === "before" ? "storage_failed" : "outcome_unknown";
           expect((await one.refused(method, asked)).name).toBe(name);
-          one.loses("before");
+          one.loses();
           expect(await one.refused(method, asked)).toMatchObject({ name: "storage_failed", retryable: true });
           if (isNew) {
             await one.lives.kill();
@@ -399,13 +319,14 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
     ["same", "shared"],
     ["same", "own"],
   ])("where others wrote, its entries are a branch, and the host stays there (%s, %s leaf)", async (id, leaf) => {
-    const one = await new Machine(store, { isJournaled: true }).start();
+    const one = await new FleetServer(args, { isJournaled: true }).start();
     const sessionId = await one.begin();
     await one.result("switch_session", { sessionId, leaf });
-    one.loses("before");
+    one.loses();
     const mine = { entries: [user("mine", { id })], idempotencyKey: "mine" };
     expect((await one.result("append", mine)).entryIds).toEqual([id]);
-    await (await one.elsewhere(store, sessionId, "same")).lives.end();
+    const two = await new FleetServer(args, { table: one.fleet.table }).takeOver(sessionId, "same");
+    await two.lives.end();
     one.heals();
     // Nothing is written: the leaf is still that entry when the branch is made.
     await one.until(one.isGiven, () => one.refused("append", { entries: entriesOf("after"), expectedLeafId: "other" }));
@@ -418,7 +339,7 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
     const told = isRenamed ? { renamed: [{ from: "same", to: leafId }] } : {};
     expect(diagnostics).toEqual([expect.objectContaining({ kind: "diverged", salvaged: true, ...told })]);
     expect(diagnostics[0].reason.includes("got another id")).toBe(isRenamed);
-    const damage = paramsOf(one.wire, "session_damage").flatMap((params) => params.damage);
+    const damage = one.heard("session_damage").flatMap((params) => params.damage);
     expect(damage).toEqual([expect.objectContaining({ kind: "diverged", ...told })]);
     expect((await one.result("append", mine)).entryIds).toEqual([leafId]);
     const texts = (await one.result("get_messages")).messages.map(({ content }: Json) => content);

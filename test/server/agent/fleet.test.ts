@@ -5,28 +5,15 @@ import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { textOf } from "../../../src/core/json/json.ts";
 import { JOURNAL_FOLDER } from "../../../src/storage/fleet/journal.ts";
-import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { acpLike, data, event, ownAgent, piLike, said, turn, until } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
-import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { HereLives } from "../../support/proof.ts";
+import { FleetTable } from "../../support/fleet.ts";
+import { FleetServer } from "../../support/fleet-server.ts";
 import { type Json, stopTimers, type Wire } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
-let seeds = 0;
-
-/** A machine with its own disk. `clock.now`: milliseconds that have passed for it. */
-function machine(table: FleetTable, name: string, isJournaled = false) {
-  const clock = { now: 0 };
-  const fleet = new MemoryFleet(table, name);
-  const elapsed = (): number => clock.now;
-  const outage = isJournaled ? new Outage(fleet, 0, elapsed) : undefined;
-  const connection = fleetOptions(fleet, { elapsed, outage });
-  const lives = new HereLives({ seed: ++seeds, fleet: connection, agentLaunch: HERE });
-  return Object.assign(lives, { fleet, clock });
-}
-
-type Machine = ReturnType<typeof machine>;
+const machine = (table: FleetTable, name: string, isJournaled = false): FleetServer =>
+  new FleetServer([], { table, name, isJournaled, agentLaunch: HERE });
 
 const theirs = { type: "message", message: { role: "user", content: [{ type: "text", text: "theirs" }] } };
 
@@ -52,7 +39,7 @@ const textsIn = (table: FleetTable, sessionId: string): string[] =>
   table.linesOf(sessionId).flatMap((text) => JSON.parse(text).message?.content?.[0]?.text ?? []);
 
 /** Has a machine write to a session. Returns what ends it. */
-async function writeOn(lives: Machine, sessionId: string): Promise<() => Promise<void>> {
+async function writeOn({ lives }: FleetServer, sessionId: string): Promise<() => Promise<void>> {
   const wire = await lives.start();
   await wire.result("switch_session", { sessionId });
   await wire.result("append", { entries: [theirs] });
@@ -81,12 +68,12 @@ describe("an agent like Pi", () => {
     if (isWaitedFor) stopTimers();
     const table = new FleetTable();
     const one = machine(table, "one", isJournaled);
-    const wire = await one.start(PI);
+    const wire = await one.lives.start(PI);
     await turn(wire, message);
     const { sessionId, sessionFile } = await data(wire, "get_state");
     const inFleet = (): string[] => table.linesOf(sessionId);
     if (isWaitedFor) await isSo(() => inFleet().length === (message === "one" ? 2 : 4));
-    const again = (): Promise<Wire> => one.start([...PI, "--session", sessionId]);
+    const again = (): Promise<Wire> => one.lives.start([...PI, "--session", sessionId]);
     return { table, one, wire, sessionId, sessionFile, inFleet, again };
   }
 
@@ -94,14 +81,14 @@ describe("an agent like Pi", () => {
   async function goesOn({ one, sessionFile, inFleet }: Awaited<ReturnType<typeof working>>, wire: Wire): Promise<void> {
     await turn(wire, "mine");
     expect((await said(wire)).slice(-3)).toEqual(["user: theirs", "user: mine", "assistant: You said: mine"]);
-    await one.end();
+    await one.lives.end();
     expect(inFleet()).toEqual(linesIn(sessionFile));
   }
 
   test("has its turns in the fleet, while it rests there and when it has ended", async () => {
     const { table, one, wire, sessionFile, sessionId, inFleet } = await working({ message: "one tools 1" });
     await turn(wire, "two");
-    await one.end();
+    await one.lives.end();
     expect([inFleet(), inFleet().length]).toEqual([linesIn(sessionFile), 6]);
     expect(table.rows.get(sessionId)?.holder).toBe(null);
     table.check();
@@ -115,7 +102,7 @@ describe("an agent like Pi", () => {
 
   test("is not asked while another machine has the session", async () => {
     const own = await working({ isWaitedFor: false });
-    await own.one.end();
+    await own.one.lives.end();
     const end = await writeOn(machine(own.table, "two"), own.sessionId);
     const wire = await own.again();
     const refused = await wire.command("prompt", { message: "mine" });
@@ -133,12 +120,12 @@ describe("an agent like Pi", () => {
       const end = await writeElsewhere(own.table, sessionId);
       // The lease has run out, as of a machine that was asleep.
       if (how === "refused meanwhile") {
-        one.clock.now = 10_000;
+        one.now = 10_000;
         expect((await wire.command("prompt", { message: "mine" })).success).toBe(false);
       }
       await end();
       if (how === "in place of its own") appendFileSync(sessionFile, custom(JSON.parse(linesIn(sessionFile)[1]).id));
-      one.clock.now = 10_000;
+      one.now = 10_000;
       // Nobody asks for anything.
       if (how !== "refused meanwhile") await isSo(() => linesIn(sessionFile).at(-1)?.includes("theirs") === true);
       // The server knows the file in the place of the other.
@@ -149,14 +136,14 @@ describe("an agent like Pi", () => {
 
   test("has its turn as a branch that it took where the database was away from the start, and another machine wrote", async () => {
     const { table, one, sessionId, again } = await working({ isJournaled: true });
-    await one.end();
-    one.fleet.faultAt = () => "before";
+    await one.lives.end();
+    one.loses();
     await turn(await again(), "mine");
-    await one.end();
+    await one.lives.end();
     await (await writeOn(machine(table, "two"), sessionId))();
-    one.fleet.faultAt = () => undefined;
+    one.heals();
     await turn(await again(), "after");
-    await one.end();
+    await one.lives.end();
     for (const text of ["theirs", "mine", "You said: mine", "You said: after"])
       expect(textsIn(table, sessionId).filter((one) => one === text)).toHaveLength(1);
   });
@@ -165,8 +152,8 @@ describe("an agent like Pi", () => {
   async function withOwn(onOther: string) {
     const table = new FleetTable();
     const one = machine(table, "one");
-    const heard = join(one.place.home, "heard");
-    const wire = await one.start(["--mode", "rpc", "--agent", ownAgent(one.place, onOther, heard)]);
+    const heard = join(one.lives.place.home, "heard");
+    const wire = await one.lives.start(["--mode", "rpc", "--agent", ownAgent(one.lives.place, onOther, heard)]);
     return { table, one, wire, types: () => typesIn(heard) };
   }
 
@@ -180,10 +167,10 @@ describe("an agent like Pi", () => {
     appendFileSync(sessionFile, custom());
     await isSo(() => table.linesOf(sessionId).length === 1);
     await (await writeElsewhere(table, sessionId))();
-    one.clock.now = 10_000;
+    one.now = 10_000;
     await wire.command("prompt", { message: "mine" });
     expect(types()).toEqual(["switch_session", "bash", "switch_session", "prompt"]);
-    await one.end();
+    await one.lives.end();
   });
 
   test.each(["steer", "follow_up", "bash", "set_model"])("keeps its turn while %s waits", async (type) => {
@@ -200,7 +187,7 @@ describe("an agent like Pi", () => {
       appendFileSync(sessionFile, custom());
     };
     // It is not sure any more that the session is still this machine's.
-    one.clock.now = 10_000;
+    one.now = 10_000;
     await data(wire, type, { message: "more" });
     expect(types()).toEqual(["switch_session", "prompt", type]);
   });
@@ -221,19 +208,26 @@ acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, r
     (await ask(wire, 2, "session/new", { cwd, mcpServers: [] })).result.sessionId;
 
   /** Starts a server whose agent is there. */
-  async function started(lives: Machine, own = args): Promise<Wire> {
+  async function started({ lives }: FleetServer, own = args): Promise<Wire> {
     const wire = await lives.start(own);
     await ask(wire, 1, "initialize", { protocolVersion: 1 });
     return wire;
   }
 
-  async function recorded(table: FleetTable, lives: Machine, text: string, cwd = lives.place.cwd): Promise<string> {
-    const wire = await started(lives);
+  /** Has a session recorded. `isMade` is called before its first prompt. Returns its id. */
+  async function recorded(
+    own: FleetServer,
+    text: string,
+    cwd = own.lives.place.cwd,
+    isMade = () => {},
+  ): Promise<string> {
+    const wire = await started(own);
     const sessionId = await makeSession(wire, cwd);
+    isMade();
     expect((await prompt(wire, 3, sessionId, text)).error).toBeUndefined();
-    await lives.end();
-    expect(lives.said).toEqual([]);
-    expect(table.rows.get(sessionId)?.holder ?? null).toBe(null);
+    await own.lives.end();
+    expect(own.lives.said).toEqual([]);
+    expect(own.fleet.table.rows.get(sessionId)?.holder ?? null).toBe(null);
     return sessionId;
   }
 
@@ -243,13 +237,14 @@ acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, r
   test("goes on with what another machine wrote meanwhile, here and where nothing of it is", async () => {
     const table = new FleetTable();
     const one = machine(table, "one");
-    const sessionId = await recorded(table, one, "one");
+    const sessionId = await recorded(one, "one");
     await (await writeOn(machine(table, "two"), sessionId))();
-    for (const [lives, text] of [
+    for (const [own, text] of [
       [one, "two"],
       [machine(table, "three"), "three"],
     ] as const) {
-      const { error } = await prompt(await started(lives), 2, sessionId, text);
+      const { lives } = own;
+      const { error } = await prompt(await started(own), 2, sessionId, text);
       // The scripted agent knows only sessions of its own process; what it was asked is recorded before.
       expect(error?.message ?? "").not.toContain("recorded");
       await lives.end();
@@ -264,70 +259,62 @@ acrossTiers(describe, ["jsonl", "v2"])("an agent of the Agent Client Protocol, r
   test("is not asked while another machine has the session, and says so", async () => {
     const table = new FleetTable();
     const one = machine(table, "one");
-    const sessionId = await recorded(table, one, "one");
+    const sessionId = await recorded(one, "one");
     await writeOn(machine(table, "two"), sessionId);
     const { error } = await prompt(await started(one), 2, sessionId, "mine");
     expect(error.message).toContain("host of two");
     expect(textsIn(table, sessionId)).not.toContain("mine");
   });
 
-  test("has the working directory that it was begun in, though the fleet was away then", async () => {
-    const table = new FleetTable();
-    const one = machine(table, "one");
-    const wire = await started(one);
-    one.fleet.faultAt = () => "before";
-    const sessionId = await makeSession(wire, one.place.home);
-    one.fleet.faultAt = () => undefined;
-    await prompt(wire, 3, sessionId, "one");
-    await one.end();
-    expect([cwdOf(table, sessionId), textsIn(table, sessionId)[0]]).toEqual([one.place.home, "one"]);
-  });
-
-  test.each([
-    ["the database is away and work goes on alone", true],
-    ["only the first question to the database had no answer", false],
-  ])("works in the folder that the editor named where %s", async (_, isAway) => {
-    const table = new FleetTable();
-    const one = machine(table, "one", isAway);
-    let looks = 0;
-    one.fleet.faultAt = (_call, name) => (isAway || (name === "look" && looks++ === 0) ? "before" : undefined);
-    const sessionId = await recorded(table, one, "mine", one.place.home);
-    const journal = join(one.place.state, JOURNAL_FOLDER);
-    const notes = existsSync(journal) ? readdirSync(journal) : [];
-    expect(notes.map((name) => readFileSync(join(journal, name), "utf8"))).toEqual(
-      isAway ? [expect.stringContaining(sessionId)] : [],
-    );
-    one.fleet.faultAt = () => undefined;
-    // It is opened where it was recorded: then all machines have it.
-    await (await writeOn(one, sessionId))();
-    expect(cwdOf(table, sessionId)).toBe(one.place.home);
-    expect(textsIn(table, sessionId)).toEqual(["mine", "You said: mine", "theirs"]);
-    table.check();
-  });
+  test.each(["is away, and work goes on alone", "does not answer the first question", "is away when it begins"])(
+    "works in the folder that the editor named where the database %s",
+    async (what) => {
+      const table = new FleetTable();
+      const isAlone = what.includes("alone");
+      const one = machine(table, "one", isAlone);
+      let looks = 0;
+      one.fleet.faultAt = (_, name) =>
+        !what.includes("question") || (name === "look" && looks++ === 0) ? "before" : undefined;
+      const { home, state } = one.lives.place;
+      const sessionId = await recorded(one, "mine", home, () => void (what.includes("begins") && one.heals()));
+      if (what.includes("begins")) expect(cwdOf(table, sessionId)).toBe(home);
+      const journal = join(state, JOURNAL_FOLDER);
+      const notes = existsSync(journal) ? readdirSync(journal) : [];
+      expect(notes.map((name) => readFileSync(join(journal, name), "utf8"))).toEqual(
+        isAlone ? [expect.stringContaining(sessionId)] : [],
+      );
+      one.heals();
+      // It is opened where it was recorded: then all machines have it.
+      await (await writeOn(one, sessionId))();
+      expect(cwdOf(table, sessionId)).toBe(home);
+      expect(textsIn(table, sessionId)).toEqual(["mine", "You said: mine", "theirs"]);
+      table.check();
+    },
+  );
 
   test.each([false, true])(
     "is recorded elsewhere where an absent database has its past (known: %s)",
     async (isKnown) => {
       const table = new FleetTable();
-      const sessionId = await recorded(table, machine(table, "one"), "one");
+      const sessionId = await recorded(machine(table, "one"), "one");
       const before = table.linesOf(sessionId);
       const two = machine(table, "two", true);
-      two.fleet.faultAt = () => "before";
+      two.loses();
       const wire = await started(two, args.with(1, acpLike("--loads")));
       // By then it is known that the database is away, or it is not.
-      if (isKnown) await prompt(wire, 3, await makeSession(wire, two.place.cwd), "another");
-      const loaded = await ask(wire, 4, "session/load", { sessionId, cwd: two.place.home, mcpServers: [] });
+      if (isKnown) await prompt(wire, 3, await makeSession(wire, two.lives.place.cwd), "another");
+      const loaded = await ask(wire, 4, "session/load", { sessionId, cwd: two.lives.place.home, mcpServers: [] });
       expect(loaded.error).toBeUndefined();
       await prompt(wire, 5, sessionId, "mine");
-      await two.end();
-      two.fleet.faultAt = () => undefined;
-      const again = await two.start();
-      const { sessions } = await again.result("list_sessions", { cwd: two.place.home });
+      await two.lives.end();
+      two.heals();
+      const again = await two.lives.start();
+      const { sessions } = await again.result("list_sessions", { cwd: two.lives.place.home });
       expect(sessions).toHaveLength(1);
       const [{ sessionId: elsewhere }] = sessions;
       await again.result("switch_session", { sessionId: elsewhere });
       await again.result("append", { entries: [theirs] });
-      await two.end();
+      await two.lives.end();
       expect(textsIn(table, elsewhere)).toContain("mine");
       expect(table.linesOf(sessionId)).toEqual(before);
     },

@@ -3,52 +3,29 @@
 import { readdirSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import { user } from "../../support/drafts.ts";
 import { failingDisk } from "../../support/failing.ts";
-import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { HereLives, type HereLivesOptions } from "../../support/proof.ts";
-import type { Json, Wire } from "../../support/server.ts";
+import { FleetTable } from "../../support/fleet.ts";
+import { entriesOf, FleetServer, idsOf } from "../../support/fleet-server.ts";
+import type { HereLivesOptions } from "../../support/proof.ts";
+import type { Json } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
-const STORES = ["jsonl", "v2"];
 const ALL = ["one", ...Array.from({ length: 7 }, (_, n) => `more-${n}`)];
-let seeds = 0;
 
-/** A fleet whose lines come when the gate is open. */
-class GatedFleet extends MemoryFleet {
+/** A machine, to which lines of the fleet come when the gate is open. */
+class Gated extends FleetServer {
   open: () => void = () => {};
   private readonly gate = new Promise<void>((resolve) => {
     this.open = resolve;
   });
-  private began: () => void = () => {};
   /** Resolves when lines are asked for. */
   readonly asked = new Promise<void>((resolve) => {
-    this.began = resolve;
+    this.fleet.turns = () => {
+      if (this.fleet.calls.at(-1) !== "lines") return Promise.resolve();
+      resolve();
+      return this.gate;
+    };
   });
-
-  override async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
-    this.began();
-    await this.gate;
-    yield* super.lines(sessionId, from, to);
-  }
-}
-
-/** A machine and what a host of it does. */
-class Machine {
-  readonly fleet: GatedFleet;
-  readonly lives: HereLives;
-  wire!: Wire;
-
-  constructor(table: FleetTable, more: Omit<HereLivesOptions, "fleet"> = {}) {
-    this.fleet = new GatedFleet(table, `machine ${++seeds}`);
-    this.fleet.leasesEnd = true;
-    this.lives = new HereLives({ seed: seeds, fleet: fleetOptions(this.fleet), ...more });
-  }
-
-  async start(store: string): Promise<this> {
-    this.wire = await this.lives.start(["--store", store]);
-    return this;
-  }
 
   /** Names of the files of sessions, of those that are not whole, too. */
   get files(): string[] {
@@ -59,33 +36,29 @@ class Machine {
 
   /** Asks for a session, and waits until its lines are asked for. */
   async ask(sessionId: string, ...more: Json[]): Promise<void> {
-    const first = { jsonrpc: "2.0", id: 101, method: "switch_session", params: { sessionId } };
-    this.wire.send(first, ...more);
-    await this.fleet.asked;
+    this.wire.send({ jsonrpc: "2.0", id: 101, method: "switch_session", params: { sessionId } }, ...more);
+    await this.asked;
   }
 
-  failure = async (sessionId: string): Promise<Json> => (await this.wire.failure("switch_session", { sessionId })).data;
-  ids = async (where: Json = {}): Promise<string[]> => idsOf(await this.wire.result("get_entries", where));
+  failure = (sessionId: string): Promise<Json> => this.refused("switch_session", { sessionId });
 }
-
-const idsOf = ({ entries }: Json): string[] => entries.map(({ id }: Json) => id);
 
 /** A machine that lacks a session of another one. */
 async function lacking(store = "jsonl", more: Omit<HereLivesOptions, "fleet"> = {}) {
   const table = new FleetTable();
-  const one = await new Machine(table).start(store);
-  await one.wire.result("append", { entries: ALL.map((id) => user("more", { id })) });
-  const { sessionId } = await one.wire.result("get_state");
+  const one = await new FleetServer([], { table }).start();
+  await one.append(...ALL);
+  const { sessionId } = await one.state();
   await one.lives.end();
   table.leave();
-  return Object.assign(await new Machine(table, more).start(store), { sessionId, table });
+  return Object.assign(await new Gated(["--store", store], { table, ...more }).start(), { sessionId, table });
 }
 
 test("what is asked after it waits for it, and nothing has the session's name before it is whole", async () => {
   const own = await lacking();
   await own.ask(own.sessionId, { jsonrpc: "2.0", id: 102, method: "get_entries" });
   expect(own.files.filter((name) => name.endsWith(".jsonl"))).toEqual([]);
-  own.fleet.open();
+  own.open();
   expect((await own.wire.reply(101)).result.sessionId).toBe(own.sessionId);
   expect(idsOf((await own.wire.reply(102)).result)).toEqual(ALL);
   expect(own.files).toHaveLength(1);
@@ -97,7 +70,7 @@ test.each([false, true])("a host that leaves meanwhile leaves all of it, or noth
   await own.ask(sessionId);
   const ended = lives.end();
   if (isAway) fleet.faultAt = (_, name) => (name === "lines" ? "before" : undefined);
-  fleet.open();
+  own.open();
   await ended;
   expect(own.files.map((name) => name.endsWith(`${sessionId}.jsonl`))).toEqual(isAway ? [] : [true]);
 });
@@ -106,7 +79,7 @@ test("lines that are not those of the session are not kept", async () => {
   const own = await lacking();
   const { lines } = own.table.rows.get(own.sessionId) as { lines: Uint8Array[] };
   lines[0] = Uint8Array.from(lines[0], (byte) => (byte === 0x6f ? 0x30 : byte));
-  own.fleet.open();
+  own.open();
   expect(await own.failure(own.sessionId)).toMatchObject({ name: "storage_failed", retryable: false });
   expect(own.files).toEqual([]);
 });
@@ -116,7 +89,7 @@ test("a session that is removed meanwhile is not opened, and leaves nothing", as
   const { sessionId } = own;
   await own.ask(sessionId);
   own.table.rows.delete(sessionId);
-  own.fleet.open();
+  own.open();
   expect((await own.wire.reply(101)).error?.data.name).toBe("storage_failed");
   expect((await own.failure(sessionId)).name).toBe("session_not_found");
   expect(own.files).toEqual([]);
@@ -127,19 +100,19 @@ test("a full disk fails it, leaves nothing, and it is tried again", async () => 
   const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
   const own = await lacking("jsonl", { disk });
   isFull = true;
-  own.fleet.open();
+  own.open();
   expect((await own.failure(own.sessionId)).name).toBe("storage_full");
   expect(own.files).toEqual([]);
   isFull = false;
   await own.wire.result("switch_session", { sessionId: own.sessionId });
 });
 
-acrossTiers(describe, STORES)("with sessions as %s", (store) => {
+acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
   test.each(["switch_session", "open_session"])("a host hears how much is here, where it asks (%s)", async (method) => {
     for (const isAsked of [true, false]) {
       const own = await lacking(store);
       const { fleet, sessionId, wire } = own;
-      fleet.open();
+      own.open();
       await wire.result(method, { sessionId, ...(isAsked ? { _meta: { progressToken: "mine" } } : {}) });
       const reports = wire.events.filter((event) => event.method === "$/progress").map(({ params }) => params);
       const { bytes } = (await fleet.look(sessionId))?.end ?? {};
@@ -148,7 +121,7 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
       expect(done).toEqual([...done].sort((a, b) => a - b));
       expect([done.length > 1, done.at(-1)]).toEqual(isAsked ? [true, bytes] : [false, undefined]);
       expect(await own.ids({ sessionId })).toEqual(ALL);
-      await wire.result("append", { sessionId, entries: [user("three", { id: "three" })] });
+      await wire.result("append", { sessionId, entries: entriesOf("three") });
       expect(own.table.linesOf(sessionId)).toHaveLength(9);
       // It is here now.
       fleet.calls.length = 0;
@@ -162,7 +135,7 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
   test("a database that goes away meanwhile leaves nothing here, and a later try succeeds", async () => {
     const own = await lacking(store);
     const { wire, fleet, sessionId } = own;
-    fleet.open();
+    own.open();
     // Where it cannot be asked, the session is not said to be missing.
     fleet.faultAt = () => "before";
     expect(await own.failure(sessionId)).toMatchObject({ name: "storage_failed", retryable: true });
@@ -178,11 +151,12 @@ acrossTiers(describe, STORES)("with sessions as %s", (store) => {
 
   test("two servers of a machine open the same session at once, and both have it", async () => {
     const one = await lacking(store);
-    const two = await new Machine(one.table, { place: one.lives.place, disk: realDisk }).start(store);
+    const { table, lives } = one;
+    const two = await new Gated(["--store", store], { table, place: lives.place, disk: realDisk }).start();
     const both = [one, two];
     const opened = both.map(({ wire }) => wire.result("switch_session", { sessionId: one.sessionId }));
-    await Promise.all(both.map(({ fleet }) => fleet.asked));
-    for (const { fleet } of both) fleet.open();
+    await Promise.all(both.map(({ asked }) => asked));
+    for (const own of both) own.open();
     await Promise.all(opened);
     for (const own of both) expect(await own.ids()).toEqual(ALL);
   });
