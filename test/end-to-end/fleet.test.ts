@@ -60,15 +60,6 @@ test("a session that a host has left is given to the fleet within seconds after 
   expect(one.inFleet(sessionId)).toEqual(["one", "two"]);
 });
 
-test("a server that ends while the fleet is away says what only this machine has", async () => {
-  const keeper = { rows: async function* () {} } as unknown as FleetConnection["keeper"];
-  const one = await new FleetServer([], { isJournaled: true, keeper }).start();
-  one.loses();
-  await one.append("one");
-  await one.lives.end();
-  expect(one.lives.said).toEqual([expect.stringContaining("fleet push")]);
-});
-
 test.each([
   ["--read-only", "postgres://db.example/agents", "with --read-only"],
   ["--no-session", "postgres://db.example/agents", "with --read-only or --no-session"],
@@ -103,29 +94,6 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     const all = ["one", "two-after", "two-late"];
     expect([one.inFleet(sessionId), await one.ids()]).toEqual([all, all]);
     expect(one.heard("session_append").map(({ entryIds }) => entryIds)).toEqual(all.map((id) => [id]));
-  });
-
-  test("a fork that cannot be confirmed yet keeps nobody from it, wherever its source is", async () => {
-    const one = await new FleetServer(args).start();
-    const { fleet, lives } = one;
-    await one.result("new_session", { cwd: temporaryFolder() });
-    await one.result("append", { entries: [...entriesOf("one"), assistant("two")] });
-    const { sessionId } = await one.state();
-    await one.result("new_session", { cwd: lives.place.cwd });
-    await one.result("open_session", { sessionId });
-    const asked = { sessionId, entryId: "one", position: "at", idempotencyKey: "fork" };
-    const append = fleet.append.bind(fleet);
-    fleet.append = async () => ({ kind: "unknown", reason: "test: no answer" });
-    for (let times = 0; times < 3; times++) {
-      expect(await one.refused("fork", asked)).toMatchObject({ retryable: true });
-      const others = [...fleet.table.rows].filter(([id]) => id !== sessionId);
-      expect(others.map(([, { holder }]) => holder)).toEqual([null]);
-    }
-    fleet.append = append;
-    const { sessionId: id } = await one.result("fork", asked);
-    expect(one.inFleet(id)).toHaveLength(1);
-    expect([...fleet.table.rows.keys()].sort()).toEqual([sessionId, id].sort());
-    fleet.table.check();
   });
 
   test("while the fleet is away, each reply and event says that it is only here, until it is back", async () => {
@@ -191,9 +159,11 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     isLost = true;
     const { message } = await one.wire.failure("restore_session", { sessionId });
     expect(message).toContain("It is back on this machine");
-    isLost = false;
-    await one.result("delete_session", { sessionId });
-    await one.result("restore_session", { sessionId });
+    // A server that ends says what only this machine has.
+    one.loses();
+    await one.append("more");
+    await one.lives.end();
+    expect(one.lives.said).toEqual([expect.stringContaining("fleet push")]);
   });
 
   test("kept lines that are damaged are left out and counted, and hide nothing else", async () => {
@@ -274,12 +244,15 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     table.check();
   });
 
-  test.each(["after", "late", "before"] as const)(
+  test.each(["after", "late", "before", "nowhere"] as const)(
     "a fork or clone of which nobody knows is there once (%s)",
     async (fault) => {
       const one = await new FleetServer(args).start();
-      const { table } = one.fleet;
-      one.fleet.leasesEnd = true;
+      const { fleet } = one;
+      const { append } = fleet;
+      fleet.leasesEnd = true;
+      // Its source is in another folder than what is begun here.
+      await one.result("new_session", { cwd: temporaryFolder() });
       await one.result("append", { entries: [...entriesOf("one"), assistant("two"), user("three")] });
       const { sessionId, sessionFile } = await one.state();
       const made = new Set([sessionId]);
@@ -290,9 +263,16 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
         ] as const) {
           const asked = { sessionId, ...more, idempotencyKey: `${method} ${isNew}` };
           await one.result("switch_session", { sessionPath: sessionFile });
-          one.fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
+          if (fault === "nowhere") fleet.append = async () => ({ kind: "unknown", reason: "test: no answer" });
+          else fleet.faultAt = (_, name) => (name === "append" ? fault : name === "take" ? undefined : "before");
           const name = fault === "before" ? "storage_failed" : "outcome_unknown";
           expect((await one.refused(method, asked)).name).toBe(name);
+          // As long as it cannot be confirmed, nobody is kept from it.
+          for (let times = 0; fault === "nowhere" && times < 2; times++) {
+            expect(await one.refused(method, asked)).toMatchObject({ retryable: true });
+            const others = [...fleet.table.rows].filter(([id]) => !made.has(id));
+            expect(others.map(([, { holder }]) => holder)).toEqual([null]);
+          }
           one.loses();
           expect(await one.refused(method, asked)).toMatchObject({ name: "storage_failed", retryable: true });
           if (isNew) {
@@ -300,17 +280,18 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
             await one.start("--session", sessionFile);
           }
           one.heals();
+          fleet.append = append;
           const { sessionId: id } = await one.result(method, asked);
           expect(one.inFleet(id)).toHaveLength(count);
           expect(await one.result(method, asked)).toMatchObject({ sessionId: id });
           made.add(id);
         }
       expect(made.size).toBe(5);
-      const there = [...table.rows].filter(([, { isThere }]) => isThere).map(([id]) => id);
+      const there = [...fleet.table.rows].filter(([, { isThere }]) => isThere).map(([id]) => id);
       const { sessions } = await one.result("list_sessions");
       for (const ids of [there, sessions.map((row: Json) => row.sessionId)])
         expect(ids.sort()).toEqual([...made].sort());
-      table.check();
+      fleet.table.check();
     },
   );
 

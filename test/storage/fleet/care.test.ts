@@ -19,16 +19,16 @@ import { basename, join } from "node:path";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import type { FleetKeeping } from "../../../src/storage/fleet/care.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
-import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { suiteServer } from "../../support/database.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
+import { Database, suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { fleetSuite, newSession } from "../../support/fleet-suite.ts";
 import { collectGarbage } from "../../support/garbage.ts";
 import { headerText, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import type { HereLives, HereLivesOptions } from "../../support/proof.ts";
-import type { Json } from "../../support/server.ts";
+import { HereLives, type HereLivesOptions } from "../../support/proof.ts";
+import { type Json, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
@@ -148,50 +148,37 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     expect(sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("1");
   });
 
-  test("says what it does not bring in as it is, and leaves out what goes on differently", async () => {
+  test("names what it does not bring in, or not as it is, and brings the others in", async () => {
     const { machine, sessions } = await filled({ fleet: undefined });
     await asked(machine.place, "import", sessions);
     const folder = join(machine.place.home, "more");
-    mkdirSync(join(folder, "deep"), { recursive: true });
+    mkdirSync(join(folder, "locked"), { recursive: true });
     const [[name, bytes]] = filesBelow(sessions);
     const text = bytes.toString("utf8");
     const odd = text.replace(/"id":"01991f6e[^"]*"/, '"id":"odd"').replaceAll("\n", "\n\n");
-    for (const [file, content] of [
-      [name, text.replace('"one ', '"ONE ')],
-      ["odd.jsonl", odd],
-      ["none.jsonl", "no session\n"],
-    ])
-      writeFileSync(join(folder, "deep", file), content);
-    const { files, refused } = await asked(machine.place, "import", folder);
-    const by = new Map(files.map((file: Json) => [basename(file.sessionPath), file]));
-    expect(refused, JSON.stringify(files)).toBe(2);
-    expect(by.get(name)).toMatchObject({ outcome: "refused", message: expect.stringMatching(/goes on differently/) });
-    expect(by.get("odd.jsonl")).toMatchObject({ outcome: "new", message: expect.stringMatching(/empty lines/) });
-    expect(by.get("none.jsonl")).toMatchObject({ outcome: "refused" });
-  });
-
-  test("a folder that cannot be read, and a file without entries, are left out and named, and the others are brought in", async () => {
-    const { machine, sessions } = await filled({ fleet: undefined });
-    const disk: Disk = {
-      ...realDisk,
-      names(folder) {
-        if (basename(folder) === "locked") throw Object.assign(new Error("refused"), { code: "EACCES" });
-        return realDisk.names(folder);
-      },
+    const bad = {
+      [name]: [text.replace('"one ', '"ONE '), "refused", "goes on differently"],
+      "odd.jsonl": [odd, "new", "empty lines"],
+      "none.jsonl": ["no session\n", "refused", ""],
+      "empty.jsonl": [`${headerText({ id: "empty" })}\n`, "refused", "no entries"],
+      locked: [null, "refused", "EACCES"],
     };
-    const [locked, header] = [join(sessions, "locked"), join(sessions, "empty.jsonl")];
-    mkdirSync(locked);
-    writeFileSync(header, `${headerText({ id: "empty" })}\n`);
-    const bringing = lives({ disk });
+    for (const [file, [content]] of Object.entries(bad)) if (content) writeFileSync(join(folder, file), content);
+    const names = (path: string): string[] => {
+      if (basename(path) === "locked") throw Object.assign(new Error("refused"), { code: "EACCES" });
+      return realDisk.names(path);
+    };
+    const bringing = lives({ disk: { ...realDisk, names } });
     await bringing.start();
-    for (const outcome of ["new", "known"]) {
-      const files = await bringing.care().importFolder(sessions);
-      const by = new Map(files.map((file) => [file.sessionPath, file]));
-      expect(by.get(locked)).toMatchObject({ outcome: "refused", message: expect.stringContaining("EACCES") });
-      expect(by.get(header)).toMatchObject({ outcome: "refused", message: expect.stringContaining("no entries") });
-      expect(files.filter((file) => file.outcome === outcome)).toHaveLength(3);
+    for (const known of [undefined, "known"]) {
+      const files = await bringing.care().importFolder(folder);
+      const by = new Map(files.map((file) => [basename(file.sessionPath), file]));
+      for (const [file, [, outcome, message]] of Object.entries(bad)) {
+        const told = { outcome: outcome === "new" ? (known ?? outcome) : outcome };
+        expect(by.get(file), file).toMatchObject({ ...told, message: expect.stringContaining(message ?? "") });
+      }
     }
-    expect(sql("select count(*) from pi_fleet.session")).toBe("3");
+    expect(sql("select count(*) from pi_fleet.session")).toBe("4");
     const missing = join(machine.place.home, "missing");
     const { status, stdout, stderr } = await verb(machine.place, "import", missing);
     expect([status, stderr]).toEqual([1, ""]);
@@ -361,4 +348,43 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const files = await machine.care().exportTo(join(machine.place.home, "out"));
     expect(files).toMatchObject([{ sessionId: stays, outcome: "new" }]);
   });
+});
+
+test("another database at the same address gets nothing before it is adopted, and then all that this machine has acknowledged", {
+  timeout: 60_000,
+  ...needs(POSTGRESQL),
+}, async ({ onTestFinished }) => {
+  const server = new Database({ isEmpty: true });
+  onTestFinished(() => server.close());
+  await server.start();
+  const machine = temporaryPlace();
+  const variables = { PI_FLEET_URL: server.url };
+  const place = { ...machine, variables: { ...machine.variables, ...variables } };
+  const verb = (name: string) => runHere(place, ["fleet", name], { variables });
+  // By who runs the servers, somewhere else.
+  const admin = temporaryPlace();
+  const migrate = () => runHere(admin, ["fleet", "migrate"], { variables });
+  await migrate();
+  const lives = new HereLives({ place });
+  const first = await lives.start();
+  await first.result("append", { entries: [user("one")] });
+  const { sessionId, durability } = await first.result("get_state");
+  expect(durability).toBe("primary");
+  await lives.end();
+  // It is made anew, or a mistake of whoever runs the servers leads here.
+  server.sql("drop schema pi_fleet cascade");
+  await migrate();
+  // Ten times as fast, because a database that was away is asked again after a second.
+  const now = performance.now.bind(performance);
+  const begun = now();
+  vi.spyOn(performance, "now").mockImplementation(() => begun + 10 * (now() - begun));
+  const next = await lives.start(["--session", sessionId, "--fleet-away", "journal"]);
+  expect(await next.result("append", { entries: [user("two")] })).toMatchObject({ durability: "local" });
+  expect(server.sql("select count(*) from pi_fleet.session")).toBe("0");
+  const refused = await verb("verify");
+  expect(refused.stdout + refused.stderr).toContain("fleet adopt");
+  expect((await verb("adopt")).stderr).toBe("");
+  const reached = async (): Promise<string> => (await next.result("get_state")).durability;
+  await expect.poll(reached, { timeout: 20_000, interval: 20 }).not.toBe("local");
+  expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
 });

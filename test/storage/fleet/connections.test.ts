@@ -377,21 +377,6 @@ describe("an answer", () => {
     expect(told.map(Boolean)).toEqual(isKept ? [true, false, false] : [false, false]);
   });
 
-  test("is not asked for of a server that was promoted since the question was put", async () => {
-    let timeline = 1;
-    let asked = 0;
-    const { run } = databaseThat({
-      answer: () => (++asked === 2 ? errorOf("57P01") : NOTHING),
-      place: () => ({ server: `7/${timeline}` }),
-    });
-    await run("take", { server: undefined });
-    expect(await run("append", { server: "7/1" })).toMatchObject({ kind: "unknown" });
-    timeline = 2;
-    expect(await run("append", { server: "7/1" })).toMatchObject({ kind: "failed", code: "moved" });
-    expect(asked).toBe(2);
-    expect(await run("append", { server: "7/2" })).toMatchObject(DONE);
-  });
-
   const ending = (text: string): Rows | Error => (text === "its connection ends" ? errorOf("57P01") : NOTHING);
 
   test("of another store than before is not asked for, nor of one that has no tables any more", async () => {
@@ -411,15 +396,6 @@ describe("an answer", () => {
       expect(await run("take")).toMatchObject(answer);
       await run("its connection ends");
     }
-  });
-
-  test("of the primary before the latest is not asked for", async () => {
-    let timeline = 2;
-    const { run } = databaseThat({ answer: ending, place: () => ({ server: `7/${timeline}` }) });
-    expect(await run("take")).toMatchObject(DONE);
-    await run("its connection ends");
-    timeline = 1;
-    expect(await run("take")).toMatchObject({ kind: "away", reason: LATER });
   });
 });
 

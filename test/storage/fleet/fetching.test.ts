@@ -75,36 +75,13 @@ test.each([false, true])("a host that leaves meanwhile leaves all of it, or noth
   expect(own.files.map((name) => name.endsWith(`${sessionId}.jsonl`))).toEqual(isAway ? [] : [true]);
 });
 
-test("lines that are not those of the session are not kept", async () => {
-  const own = await lacking();
-  const { lines } = own.table.rows.get(own.sessionId) as { lines: Uint8Array[] };
-  lines[0] = Uint8Array.from(lines[0], (byte) => (byte === 0x6f ? 0x30 : byte));
-  own.open();
-  expect(await own.failure(own.sessionId)).toMatchObject({ name: "storage_failed", retryable: false });
-  expect(own.files).toEqual([]);
-});
-
 test("a session that is removed meanwhile is not opened, and leaves nothing", async () => {
   const own = await lacking();
-  const { sessionId } = own;
-  await own.ask(sessionId);
-  own.table.rows.delete(sessionId);
+  await own.ask(own.sessionId);
+  own.table.rows.delete(own.sessionId);
   own.open();
   expect((await own.wire.reply(101)).error?.data.name).toBe("storage_failed");
-  expect((await own.failure(sessionId)).name).toBe("session_not_found");
   expect(own.files).toEqual([]);
-});
-
-test("a full disk fails it, leaves nothing, and it is tried again", async () => {
-  let isFull = false;
-  const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
-  const own = await lacking("jsonl", { disk });
-  isFull = true;
-  own.open();
-  expect((await own.failure(own.sessionId)).name).toBe("storage_full");
-  expect(own.files).toEqual([]);
-  isFull = false;
-  await own.wire.result("switch_session", { sessionId: own.sessionId });
 });
 
 acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
@@ -132,20 +109,34 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     }
   });
 
-  test("a database that goes away meanwhile leaves nothing here, and a later try succeeds", async () => {
-    const own = await lacking(store);
-    const { wire, fleet, sessionId } = own;
+  test.each([
+    ["lines of another", { name: "storage_failed", retryable: false }],
+    ["no such session", { name: "session_not_found" }],
+    ["no database", { name: "storage_failed", retryable: true }],
+    ["a database that goes away", { name: "storage_failed", retryable: true }],
+    ["a full disk", { name: "storage_full" }],
+  ])("%s fails it and leaves nothing, and a later try succeeds", async (what, failure) => {
+    let isWrong = true;
+    const isFull = (operation: string): boolean => isWrong && what === "a full disk" && operation === "write";
+    const { disk } = failingDisk((_, operation) => (isFull(operation) ? "ENOSPC" : undefined));
+    const own = await lacking(store, { disk });
+    const { sessionId, table } = own;
+    const row = table.rows.get(sessionId) as { lines: Uint8Array[] };
+    const [first] = row.lines;
     own.open();
-    // Where it cannot be asked, the session is not said to be missing.
-    fleet.faultAt = () => "before";
-    expect(await own.failure(sessionId)).toMatchObject({ name: "storage_failed", retryable: true });
     let pieces = 0;
-    // The first piece comes, and then no more.
-    fleet.faultAt = (_, name) => (name === "lines" && pieces++ > 0 ? "before" : undefined);
-    expect(await own.failure(sessionId)).toMatchObject({ name: "storage_failed", retryable: true });
-    expect([pieces, own.files]).toEqual([2, []]);
-    fleet.faultAt = () => undefined;
-    await wire.result("switch_session", { sessionId });
+    if (what === "lines of another") row.lines[0] = Uint8Array.from(first, (byte) => (byte === 0x6f ? 0x30 : byte));
+    if (what === "no such session") table.rows.delete(sessionId);
+    if (what === "no database") own.loses();
+    if (what === "a database that goes away")
+      own.fleet.faultAt = (_, name) => (name === "lines" && pieces++ > 0 ? "before" : undefined);
+    expect(await own.failure(sessionId)).toMatchObject(failure);
+    expect(own.files).toEqual([]);
+    own.heals();
+    isWrong = false;
+    row.lines[0] = first;
+    table.rows.set(sessionId, row as never);
+    await own.result("switch_session", { sessionId });
     expect(await own.ids()).toEqual(ALL);
   });
 
