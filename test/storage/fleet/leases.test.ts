@@ -6,9 +6,10 @@
 
 import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
-import { batchOf, fleetSuite, meddle, taken } from "../../support/fleet-servers.ts";
+import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
+import { batchOf, fleetSuite, meddle } from "../../support/sql-machines.ts";
 
 /** Milliseconds after which leases are renewed. */
 const EVERY = 10_000;

@@ -6,17 +6,17 @@
  * @module-tag system
  */
 
-import { appendFileSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/fleet-servers.ts";
 import { withSideChains } from "../../support/foreign/claude.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
+import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];
@@ -88,6 +88,12 @@ const SCENES: Readonly<Record<string, string>> = {
     one befalls robbed; one delete_session path ! session_not_found; one heals; row state = 1; two name X; two shows = name:X`,
   "one whose file another program takes away before it is deleted for good stays for others": `
     one befalls robbed; one delete_session path permanent ! session_not_found; one heals; row state = 1; two lists s`,
+  "a relocation of which only the fleet has to be told keeps no original, and is no operation": `
+    two relocate_session to home; one relocate_session to cwd = keptAt:null; two shows = cwd:cwd
+    one list_operations = operations.length:0; one holds text`,
+  "one that another machine has archived is a family of its own": `
+    two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null; one archive_session
+    two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null`,
   "a restore whose lines another machine begins to give at the same moment says so": `
     one delete_session; one prune; one befalls unbegun; one restore_session ! storage_failed retryable ~ restore it again
     one heals; one restore_session; two lists s`,
@@ -107,6 +113,14 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
     (await wire.result("list_sessions", params)).sessions.map(({ sessionId }: Json) => sessionId);
   const listed = async ({ wire }: Machine, sessionId: string): Promise<Json | undefined> =>
     (await wire.result("list_sessions")).sessions.find((one: Json) => one.sessionId === sessionId);
+
+  // What is between entries is not in the fleet.
+  test("the undo of a repair brings nothing back that another machine deleted", () =>
+    play(
+      suite,
+      `one damages; one switch_session path; one repair_session; one leave; two delete_session; one undo path = kind:repair
+      row state = 2; two lists -`,
+    ));
 
   acrossTiers(describe, STORES)("with copies as %s", (kind) => {
     test.each(Object.entries(SCENES))("%s", (_, script) => play(suite, script, { args: ["--store", kind] }));
@@ -184,17 +198,6 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
         expect(await listed(two, sessionId)).toMatchObject({ cwd, messageCount: 3 });
       },
     );
-
-    test("a relocation of which only the fleet has to be told keeps no original, and is no operation", async () => {
-      const { one, two, home, sessionId, sessionFile } = await pair(kind);
-      const { cwd } = one.place;
-      await two.wire.result("relocate_session", { sessionId, cwd: home });
-      const { movedTo, keptAt } = await one.wire.result("relocate_session", { sessionId, cwd });
-      expect([movedTo, keptAt]).toEqual([sessionFile, null]);
-      expect(await listed(two, sessionId)).toMatchObject({ cwd });
-      const { operations } = await one.wire.result("list_operations");
-      expect(operations.map((operation: Json) => operation.kind)).not.toContain("relocate");
-    });
   });
 
   test("one at the place of another is not brought back in its stead", async () => {
@@ -205,18 +208,6 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
     renameSync(other.sessionFile, sessionFile);
     expect((await one.wire.failure("restore_session", { sessionPath: sessionFile })).data.name).toBe("already_exists");
     expect([sessionId, other.sessionId].map((id) => suite.row(id))).toEqual(["2", "2"]);
-  });
-
-  test("the undo of a repair brings nothing back that another machine deleted", async () => {
-    const { one, two, sessionId, sessionFile: sessionPath } = await pair();
-    // What is between entries is not in the fleet.
-    appendFileSync(sessionPath, "{damaged\n");
-    await one.wire.result("switch_session", { sessionPath });
-    expect((await one.wire.result("repair_session")).backupPath).not.toBeNull();
-    await suite.leave(one.wire, sessionId);
-    await two.wire.result("delete_session", { sessionId });
-    expect((await one.wire.result("undo", { sessionPath })).kind).toBe("repair");
-    expect([suite.row(sessionId), await seenBy(two)]).toEqual(["2", []]);
   });
 
   test.each([0, 1])(
@@ -250,14 +241,6 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
     const { movedTo } = await one.wire.result("relocate_session", { sessionId, cwd: home });
     expect(readFileSync(movedTo, "utf8")).toContain('"told"');
     expect(await listed(two, sessionId)).toMatchObject({ name: "told", cwd: home });
-  });
-
-  test("one that another machine has archived is a family of its own", async () => {
-    const { one, two, sessionId } = await pair();
-    const family = { root: sessionId, nodes: [{ sessionId, parentSession: null }] };
-    expect(await two.wire.result("get_session_family", { sessionId })).toMatchObject(family);
-    await one.wire.result("archive_session", { sessionId });
-    expect(await two.wire.result("get_session_family", { sessionId })).toMatchObject(family);
   });
 
   test("a whole id means that session, wherever it is, and not one whose id goes on", async () => {

@@ -11,11 +11,12 @@ import type { FleetAttachment, FleetEnd, FleetFacts } from "../../../src/core/po
 import type { Kept } from "../../../src/core/ports/fleet-keeper.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { user } from "../../support/drafts.ts";
-import { AWAY, batchOf, fleetSuite, HEADER, LOST, meddle, taken } from "../../support/fleet-servers.ts";
+import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
+import { AWAY, batchOf, fleetSuite, HEADER, LOST, meddle } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const HOUR = 3_600_000;

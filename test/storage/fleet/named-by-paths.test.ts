@@ -7,11 +7,11 @@ import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { fleetSuite } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { type Json, temporaryFolder, type Wire } from "../../support/server.ts";
+import { fleetSuite } from "../../support/sql-machines.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];

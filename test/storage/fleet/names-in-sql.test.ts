@@ -14,9 +14,10 @@ import { parseAst } from "vitest/node";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { sha256 as digestOf } from "../../../src/storage/v2/frame.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { fleetSuite, taken } from "../../support/fleet-servers.ts";
+import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
+import { fleetSuite } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const FOLDER = fileURLToPath(new URL("../../../src/storage/fleet/", import.meta.url));

@@ -19,7 +19,6 @@ import { user } from "../../support/drafts.ts";
 import { fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { failed, followed, found, line, lines, Machine, second, written } from "../../support/fleet-machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
-import { type LockTable, locksOf } from "../../support/locks.ts";
 import { healed, inFleet, journaled, mine, notesOn, owing, placeOf } from "../../support/owing.ts";
 import { HereLives } from "../../support/proof.ts";
 import { textsOf } from "../../support/sessions.ts";
@@ -63,32 +62,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       await Promise.resolve();
     }
   };
-
-  test("a repeated key is not confirmed while another process writes, where the session owes something, too", async () => {
-    const table: LockTable = new Map();
-    const { one, log } = await owingOne({ locks: locksOf("one", table) });
-    let goOn = (): void => {};
-    const waiting = new Promise<void>((resolve) => {
-      goOn = resolve;
-    });
-    const sync = one.disk.sync.bind(one.disk);
-    one.disk.sync = () => waiting.then(fails);
-    log.append(lines(2));
-    const commit = log.commit();
-    const other = beside(one, { locks: locksOf("the other", table) });
-    other.fleet.faultAt = () => "before";
-    const seen = other.store.open(other.file);
-    await expect(seen.confirm?.()).rejects.toEqual(failed("session_locked"));
-    goOn();
-    await expect(commit).rejects.toEqual(failed("storage_failed"));
-    one.disk.sync = sync;
-    log.close();
-    // What was acknowledged is confirmed when nobody is in the way.
-    seen.close();
-    const left = other.store.open(other.file);
-    await left.confirm?.();
-    expect([textsOf(left), left.durability]).toEqual([ALL, "local"]);
-  });
 
   test.each(["away", "there"] as const)(
     "what a repeated key confirms is on the medium, where the session owes something, too (the fleet is %s)",

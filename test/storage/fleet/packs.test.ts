@@ -14,12 +14,13 @@ import { LateSweep } from "../../../src/storage/fleet/late-sweep.ts";
 import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
 import { user } from "../../support/drafts.ts";
-import { fleetSuite, instead, linesOf, batchOf as plainBatch, taken } from "../../support/fleet-servers.ts";
+import { taken } from "../../support/fleet-commits.ts";
 import { headerText, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { forSeedsAsync, range } from "../../support/random.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
+import { fleetSuite, instead, linesOf, batchOf as plainBatch } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const COMMITTED = { kind: "committed" };
@@ -45,7 +46,8 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
   const inParts = (): SqlFleet & { partBytes: number } => ({ ...suite.connect(), partBytes: 4096 });
   /** Begins a session with commits of lines. Returns what appends more. */
   const begun = async (one: SqlFleet, id: string) => {
-    const { epoch } = await taken(one, id, 0, Buffer.from(headerText({ id })));
+    await one.fleet.take(id, 0, Buffer.from(headerText({ id })));
+    const { epoch } = await taken(one, id);
     let end = NOTHING;
     const all: string[] = [];
     const append = async (texts: readonly string[], isLong: boolean): Promise<FleetBatch> => {
@@ -111,22 +113,6 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
       }
     },
   );
-
-  test("a pack that is missing, or twice there, is found", async () => {
-    const one = suite.connect();
-    const { append } = await begun(one, "torn");
-    await append(
-      range(0, 6).map((n) => lineOf(n, "x".repeat(300_000))),
-      true,
-    );
-    expect(sql("select count(*) from pi_fleet.pack")).toBe("6");
-    sql("delete from pi_fleet.pack where seq = 2");
-    expect(await one.keeper.checked("torn")).toMatchObject({ rows: 5, hasGap: true });
-    await expect(linesOf(one, "torn", 0, 6)).rejects.toMatchObject(FAILED);
-    await expect(one.fleet.heads("torn", 0, 6)[Symbol.asyncIterator]().next()).rejects.toMatchObject(FAILED);
-    sql("update pi_fleet.pack set count = 2 where seq = 4");
-    expect(await one.keeper.checked("torn")).toMatchObject({ rows: 6, hasGap: true });
-  });
 
   test("what was said in packs is found, once its facts are there, which another process adds", async () => {
     const [one, two, three] = [suite.connect(), suite.connect(), suite.connect()];
@@ -248,6 +234,8 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
       ["lines = substring(lines from 2)", "chain"],
       ["epoch = epoch + 9", "epochs"],
       ["first_epoch = 0", "epochs"],
+      ["count = 2", "missing_rows"],
+      ["seq = 7", "missing_rows"],
     ]) {
       sql(`update pi_fleet.pack set ${change} where seq = 1`);
       expect([change, await faults()]).toEqual([change, [fault]]);

@@ -11,12 +11,13 @@ import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
 import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { type SuiteDatabase, suiteDatabase, suiteServer, type TestDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { batchOf, FleetSuite, instead, linesOf, meddle, taken } from "../../support/fleet-servers.ts";
+import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { range } from "../../support/random.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
+import { batchOf, FleetSuite, instead, linesOf, meddle } from "../../support/sql-machines.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
 const WHERE = ["in PostgreSQL", "of an isolated tenant in PostgreSQL", "in PostgreSQL behind PgBouncer"];

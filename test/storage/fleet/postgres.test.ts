@@ -10,12 +10,13 @@ import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
 import { Database } from "../../support/database.ts";
-import { batchOf as batchFor, HEADER, linesOf, taken } from "../../support/fleet-servers.ts";
+import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { range } from "../../support/random.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { batchOf as batchFor, HEADER, linesOf } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
 
 const REFUSED = { kind: "refused" };

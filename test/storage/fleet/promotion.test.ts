@@ -1,107 +1,80 @@
 /** What becomes of copies when another server of the database is promoted, which has all or lacks the last changes. */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf } from "../../../src/core/json/json.ts";
-import type { Log } from "../../../src/core/ports/store.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { failed, followed, line, lines, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
-import { id, SESSION, userText } from "../../support/lines.ts";
+import { failed, line, type MachineKind, written } from "../../support/fleet-machine.ts";
+import { Scene } from "../../support/fleet-scene.ts";
+import { SESSION } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Wire } from "../../support/server.ts";
-import { textsOf } from "../../support/sessions.ts";
 
-const tableWithPast = (): FleetTable => Object.assign(new FleetTable(), { past: [] });
-
-/** A machine with a session, each line of which is a commit of its own. */
-async function writing(kind: MachineKind, count: number, tries = 0) {
-  const one = new Machine(kind, tableWithPast(), "one", { tries });
-  const log = one.create();
-  for (let n = 0; n < count; n++) await written(log, n);
-  const { fleet } = one;
-  const { table } = fleet;
-  return { one, log, fleet, table, inFleet: () => table.linesOf(SESSION), row: () => table.rows.get(SESSION) };
+/** Plays a scene in which servers are promoted that lack so many changes. */
+async function play(kind: MachineKind, script: string, options = {}): Promise<Scene> {
+  const scene = new Scene(kind, options);
+  scene.table.past = [];
+  const steps = script.split(/promote (\d+)/);
+  return scene.play(...steps.map((step, n) => (n % 2 === 0 ? step : () => scene.table.promote(Number(step)))));
 }
 
-/** Another machine with the same copy, or a part of it, that has opened it. */
-async function opening(kind: MachineKind, one: Machine, texts: readonly string[]): Promise<Log> {
-  const two = new Machine(kind, one.fleet.table, "two");
-  await two.put(texts);
-  return two.store.open(two.file);
-}
+/** Of three lines, as many changes as are lost, are given back with the next write. */
+const givenBack = (lost: number): string =>
+  `writes 0; writes 1; writes 2; promote ${lost}; writes 3; fleet 0 1 2 3; copy 0 1 2 3`;
 
-async function commits(log: Log, ...texts: string[]): Promise<void> {
-  log.append(texts.map((text) => bytesOf(text)));
-  await log.commit();
-}
-
-/** Ways in which a copy comes to have the two lines that are lost, each with what goes on before that. */
-const COPIES: Readonly<
-  Record<string, (kind: MachineKind, one: Machine, log: Log) => Promise<[copy: Log, before?: () => Promise<void>]>>
-> = {
-  "who only reads, and lacked some of it": async (kind, one, log) => {
-    const reading = await opening(kind, one, [line(0)]);
-    await followed(reading);
-    expect(textsOf(reading)).toEqual([0, 1].map(line));
-    log.close();
-    return [reading];
-  },
-  "who only reads, and had all of it from the beginning": async (kind, one, log) => {
-    const reading = await opening(kind, one, [0, 1].map(line));
-    await followed(reading);
-    log.close();
-    return [reading];
-  },
-  "who has opened the copy again": async (kind, one, log) => {
-    log.close();
-    const again = new Machine(kind, one.fleet.table, "again", { disk: one.disk });
-    const reading = again.store.open(again.file);
-    await followed(reading);
-    return [reading];
-  },
-  "the writer, after a write that was refused": async (_, one, log) => [
-    log,
-    async () => {
-      one.fleet.faultAt = () => "before";
-      log.append(lines(2));
-      await expect(log.commit()).rejects.toEqual(failed("storage_failed"));
-      await log.ready?.();
-      expect(() => log.append(lines(2))).toThrow(failed("storage_failed"));
-      one.fleet.faultAt = () => undefined;
-    },
-  ],
+const SCENES: Readonly<Record<string, string>> = {
+  "the last commit that was acknowledged and is lost is given back with the next write": givenBack(1),
+  "more of them are given back with the next write": givenBack(2),
+  "a whole session is given back with the next write": givenBack(10),
+  "it is given back without a write by who only reads, and lacked some of it": `
+    writes 0; writes 1; two has 0; two follows; two copy 0 1; closes; promote 2; leaves; fleet; two follows; fleet 0 1
+    promote 20; leaves; two follows; fleet 0 1`,
+  "it is given back by who only reads, and had all of it from the beginning": `
+    writes 0; writes 1; two has 0 1; two follows; closes; promote 20; fleet; two follows; fleet 0 1`,
+  "it is given back by who has opened the copy again":
+    "writes 0; writes 1; closes; again follows; promote 2; leaves; fleet; again follows; fleet 0 1",
+  "it is given back by the writer, after writes that were refused": `
+    writes 0; writes 1; cut; writes 2 !storage_failed; asks; refuses storage_failed; heals; promote 2; leaves; follows
+    fleet 0 1; cut; writes 2 !storage_failed; asks; refuses storage_failed; heals; promote 20; leaves; follows; fleet 0 1
+    writes 2; fleet 0 1 2`,
+  "it is given back, too, where that failed at first, for who follows and for who is about to write": `
+    writes 0; writes 1; unlocks; promote 1; leaves; loses append before; follows; fleet 0; heals; follows; fleet 0 1
+    unlocks; promote 1; leaves; loses append before; asks; fleet 0; heals; follows; fleet 0 1`,
+  "a copy of which the fleet has another session since then takes it from nobody": `
+    writes 0; writes 1; unlocks; promote 20; leaves; two writes 9<; expires; marks; follows; asked look lines; holder two
+    two writes 10<9; marks; follows; asked look lines; holder two; copy 0 1`,
+  "where others have written as much, and let go, a copy that is only read shows what they wrote": `
+    writes 0; writes 1; unlocks; two has 0; promote 1; leaves; two writes 9<0; two closes; follows; reopens; copy 0 9<0
+    fleet 0 9<0; aside 1`,
+  "where others have written less, and have it, a copy that is only read shows what they wrote": `
+    writes 0; writes 1; writes 2; unlocks; two has 0; promote 2; leaves; two writes 9<0; follows; reopens; copy 0 9<0
+    fleet 0 9<0; aside 1 2`,
+  "where others have written since, the copy that has it gives way, and keeps it aside": `
+    writes 0; two has 0; writes 1; promote 1; leaves; two writes 2<0; two closes; writes 3<1 !content_modified; asks
+    reopens; aside 3<1 1; copy 0 2<0`,
 };
 
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  test.each(Object.entries(SCENES))("%s", async (_, script) => void (await play(kind, script)));
+
   test("the session is taken anew, in a greater epoch, before anything is written", async () => {
-    const { log, fleet, table, row } = await writing(kind, 2);
-    table.promote(0);
-    const first = fleet.calls.length;
-    await written(log, 2);
-    await log.ready?.();
-    expect([fleet.calls.slice(first), row()?.epochs]).toEqual([
+    const { row, one } = await play(kind, "writes 0 1; promote 0; writes 2; asks");
+    expect([one.fleet.calls.slice(-2), row.epochs]).toEqual([
       ["take", "append"],
       [1, 1, 2],
     ]);
   });
 
   test("an epoch is not given again, although the database forgot that it was", async () => {
-    const { log, table, row } = await writing(kind, 1);
-    log.unlock();
-    await log.ready?.();
     // The second taking is forgotten.
-    table.promote(1);
-    expect(row()?.epoch).toBe(1);
-    await written(log, 1);
-    expect(row()?.epochs).toEqual([1, 3]);
+    const { row } = await play(kind, "writes 0; unlocks; asks; promote 1; writes 1");
+    expect(row.epochs).toEqual([1, 3]);
   });
 
   test.each(["nothing", "above"] as const)(
     "a line that was refused stays away when it arrives at the next server; a fleet that gives an epoch twice is found out (breaks %s)",
     async (breaks) => {
-      const { log, fleet, table, inFleet } = await writing(kind, 1, 1);
-      log.unlock();
-      await log.ready?.();
+      const { one, log, table } = await play(kind, "writes 0; unlocks; asks", { tries: 1 });
+      const { fleet } = one;
       fleet.breaks = breaks;
       const first = fleet.calls.length;
       // A pooler holds the append back until another server is there, which lacks the taking before it.
@@ -110,126 +83,27 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         return (["late", undefined, "before", "before"] as const)[call - first];
       };
       await expect(written(log, 1)).rejects.toEqual(failed("storage_failed"));
-      expect(inFleet().includes(line(1))).toBe(breaks === "above");
-    },
-  );
-
-  test.each([1, 2, 10])(
-    "what was acknowledged and is lost is given back with the next write (%i changes)",
-    async (lost) => {
-      const { log, table, inFleet } = await writing(kind, 3);
-      table.promote(lost);
-      expect(inFleet().length).toBeLessThan(3);
-      await written(log, 3);
-      expect(inFleet()).toEqual([0, 1, 2, 3].map(line));
-      table.check();
-    },
-  );
-
-  test.each(Object.keys(COPIES))("it is given back without a write by %s", async (who) => {
-    const { one, log, table, inFleet } = await writing(kind, 2);
-    const [copy, before] = await COPIES[who](kind, one, log);
-    for (const lost of [2, 20]) {
-      await before?.();
-      table.promote(lost);
-      table.leave();
-      expect(inFleet().length).toBeLessThan(2);
-      await followed(copy);
-      expect(inFleet()).toEqual([0, 1].map(line));
-      table.check();
-    }
-    if (before) await written(copy, 2);
-    expect(inFleet()).toEqual([0, 1, ...(before ? [2] : [])].map(line));
-  });
-
-  test.each([false, true])(
-    "it is given back, too, where that failed at first (asked by who is about to write: %s)",
-    async (isAsked) => {
-      const { log, fleet, table, inFleet } = await writing(kind, 2);
-      log.unlock();
-      table.promote(1);
-      table.leave();
-      fleet.faultAt = (_, name) => (name === "append" ? "before" : undefined);
-      await (isAsked ? log.ready?.() : followed(log));
-      expect(inFleet()).toEqual([line(0)]);
-      fleet.faultAt = () => undefined;
-      await followed(log);
-      expect(inFleet()).toEqual([0, 1].map(line));
+      expect(table.linesOf(SESSION).includes(line(1))).toBe(breaks === "above");
     },
   );
 
   test("it is given back, too, where another server has answered others since the session was taken", async () => {
-    const { log, fleet, table, inFleet } = await writing(kind, 1);
-    log.unlock();
+    const scene = await play(kind, "writes 0; unlocks");
+    const { fleet } = scene.one;
     const take = fleet.take.bind(fleet);
     fleet.take = async (...given) => {
       const taking = await take(...given);
       fleet.take = take;
       // Before that answer is read, another session's question has been answered by a server that has nothing.
-      table.promote(20);
+      scene.table.promote(20);
       await fleet.look("another");
       return taking;
     };
-    await log.ready?.();
-    expect(inFleet()).toEqual([]);
-    await followed(log);
-    expect(inFleet()).toEqual([line(0)]);
-  });
-
-  test("a copy of which the fleet has another session since then takes it from nobody", async () => {
-    const { log, fleet, table, row } = await writing(kind, 2);
-    log.unlock();
-    table.promote(20);
-    table.leave();
-    const two = new Machine(kind, table, "two");
-    const theirs = two.create();
-    fleet.leasesEnd = true;
-    const first = fleet.calls.length;
-    // When that has more, it is still the others'.
-    for (const text of [userText(id(9), null), userText(id(10), id(9))]) {
-      await commits(theirs, text);
-      await followed(log);
-      expect(fleet.calls.slice(first)).toContain("look");
-      expect(fleet.calls.slice(first)).not.toContain("take");
-    }
-    expect([row()?.holder, textsOf(log)]).toEqual([two.fleet.holder, [0, 1].map(line)]);
-  });
-
-  test.each([
-    ["as much, and let go", 2, false],
-    ["less, and have it", 3, true],
-  ])("where others have written %s, a copy that is only read shows what they wrote", async (_, count, isHeld) => {
-    const { one, log, table, inFleet } = await writing(kind, count);
-    log.unlock();
-    const theirs = await opening(kind, one, [line(0)]);
-    table.promote(count - 1);
-    table.leave();
-    await commits(theirs, userText(id(9), id(0)));
-    if (!isHeld) theirs.close();
-    await followed(log);
-    expect(log.refresh().kind).toBe("replaced");
-    expect(textsOf(log.reopen())).toEqual([line(0), userText(id(9), id(0))]);
-    expect(inFleet()).toEqual([line(0), userText(id(9), id(0))]);
-    expect(one.aside).toEqual(Array.from({ length: count - 1 }, (_, n) => line(n + 1)));
-  });
-
-  test("where others have written since, the copy that has it gives way, and keeps it aside", async () => {
-    const { one, log, table } = await writing(kind, 1);
-    const theirs = await opening(kind, one, [line(0)]);
-    await written(log, 1);
-    table.promote(1);
-    table.leave();
-    await commits(theirs, userText(id(2), id(0)));
-    theirs.close();
-    const late = userText(id(3), id(1));
-    await expect(commits(log, late)).rejects.toEqual(failed("content_modified"));
-    await log.ready?.();
-    expect([log.refresh().kind, one.aside]).toEqual(["replaced", [late, line(1)]]);
-    expect(textsOf(log.reopen())).toEqual([line(0), userText(id(2), id(0))]);
+    await scene.play("asks; fleet; follows; fleet 0");
   });
 
   test("what gave way is written anew when its request is repeated with its key", async () => {
-    const shared = tableWithPast();
+    const shared = Object.assign(new FleetTable(), { past: [] });
     const server = async (name: string, seed: number): Promise<Wire> => {
       const fleet = new MemoryFleet(shared, name);
       fleet.leasesEnd = true;

@@ -9,11 +9,11 @@ import { isolate } from "../../../src/storage/fleet/isolation.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
+import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const LONG_AGO = 40;

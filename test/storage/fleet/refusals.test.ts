@@ -6,9 +6,9 @@ import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { keepLong, SOON } from "../../../src/storage/fleet/keeping.ts";
 import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
-import { fleetSuite, instead } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
+import { fleetSuite, instead } from "../../support/sql-machines.ts";
 import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 
 describe("what a database refuses", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {

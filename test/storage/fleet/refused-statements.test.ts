@@ -14,12 +14,12 @@ import type { LateFacts } from "../../../src/core/ports/fleet.ts";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { user } from "../../support/drafts.ts";
-import { AWAY, fleetSuite, meddle } from "../../support/fleet-servers.ts";
 import { fileText, headerText, id, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
+import { AWAY, fleetSuite, meddle } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const OF_PROCESSES = ["28P01", "28000", "3D000", "42501", "3F000", "42P01", "42703", "refused"];

@@ -6,10 +6,11 @@
 
 import { describe, expect, test } from "vitest";
 import { user } from "../../support/drafts.ts";
-import { fleetSuite, LOST, type Machine, meddle, taken } from "../../support/fleet-servers.ts";
+import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
+import { fleetSuite, LOST, type Machine, meddle } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import type { Run } from "../../support/verbs.ts";
 

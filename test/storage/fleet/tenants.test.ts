@@ -8,12 +8,13 @@ import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { addressOf } from "../../../src/storage/fleet/address.ts";
 import { type DatabaseClient, loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
-import { batchOf, linesOf, taken } from "../../support/fleet-servers.ts";
+import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
 import { range } from "../../support/random.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { batchOf, linesOf } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
 import { type Run, runHere } from "../../support/verbs.ts";
 

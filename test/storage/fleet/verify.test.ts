@@ -7,14 +7,12 @@
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import type { SqlAnswer } from "../../../src/storage/fleet/connections.ts";
-import { suiteServer, type TestDatabase } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { AWAY, type FleetSuite, fleetSuite, meddle } from "../../support/fleet-servers.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Place } from "../../support/server.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
-import { SWEEP } from "../../support/tiers.ts";
+import { AWAY, fleetSuite, meddle } from "../../support/sql-machines.ts";
 
 /** Calls by which a session is read. */
 const READING = ["stretches", "lines", "attachments"] as const;
@@ -22,7 +20,13 @@ const BROKEN: SqlAnswer = { kind: "unknown", reason: "missing chunk number 0 for
 const TOO_LONG: SqlAnswer = { kind: "failed", code: "54000", reason: "invalid memory alloc request size" };
 const FAILED = { name: "storage_failed" };
 
-function verifying<Server extends TestDatabase>(suite: FleetSuite<Server>) {
+describe("the verifying of a fleet", needs(POSTGRESQL), () => {
+  const suite = fleetSuite();
+  let comeBack = (): void => {};
+  /** Has the database be away for a process until it comes back. */
+  const leaves = (one: SqlFleet): void => {
+    comeBack = meddle(one, () => AWAY);
+  };
   /** Makes sessions on a machine that ends then, with lines in packs if `long` is 0. Returns their ids. */
   const made = async (count: number, long?: number): Promise<{ place: Place; ids: string[] }> => {
     const { lives, wire, place } = await suite.machine({ fleet: { ...suite.connect(), long } });
@@ -68,16 +72,6 @@ function verifying<Server extends TestDatabase>(suite: FleetSuite<Server>) {
     (await (await care(fleet, place)).verify()).faults.map(({ sessionId, fault }) => `${sessionId} ${fault}`).sort();
   const damage = (id: string): string =>
     suite.sql(`update pi_fleet.entry set line = sha256(line) where session_id = '${id}' and seq = 1`);
-  return { made, after, refusing, care, faults, damage };
-}
-
-/** Tests in which the database goes away, and comes back. */
-function keepsFromDatabasesThatAreAway<Server extends TestDatabase>(
-  suite: FleetSuite<Server>,
-  leave: (one: SqlFleet) => unknown,
-  comeBack: () => unknown,
-): void {
-  const { made, after, refusing, care, faults, damage } = verifying(suite);
 
   test("what cannot be read for a moment is no fault, and a database that is away ends it", async () => {
     const { place, ids } = await made(2);
@@ -85,11 +79,11 @@ function keepsFromDatabasesThatAreAway<Server extends TestDatabase>(
     const dying = suite.connect();
     for (const call of READING) {
       const away = await care(
-        after(dying, call, ids[0], () => leave(dying)),
+        after(dying, call, ids[0], () => leaves(dying)),
         place,
       );
       await expect(away.verify(), call).rejects.toMatchObject(FAILED);
-      await comeBack();
+      comeBack();
     }
   });
 
@@ -112,35 +106,12 @@ function keepsFromDatabasesThatAreAway<Server extends TestDatabase>(
     keeper.row = () => Promise.reject(mistake);
     await expect(found()).rejects.toBe(mistake);
     keeper.row = async (id) => {
-      await leave(one);
+      leaves(one);
       return row(id);
     };
     await expect(found()).rejects.toMatchObject(FAILED);
-    await comeBack();
+    comeBack();
   });
-}
-
-describe("the verifying of a fleet whose database is killed", { ...SWEEP, ...needs(POSTGRESQL) }, () => {
-  const suite = fleetSuite(suiteServer());
-  const { database } = suite;
-  keepsFromDatabasesThatAreAway(
-    suite,
-    () => database.server.kill(),
-    () => database.server.start(),
-  );
-});
-
-describe("the verifying of a fleet", needs(POSTGRESQL), () => {
-  const suite = fleetSuite();
-  const { made, after, refusing, care, faults, damage } = verifying(suite);
-  let comeBack = (): void => {};
-  keepsFromDatabasesThatAreAway(
-    suite,
-    (one) => {
-      comeBack = meddle(one, () => AWAY);
-    },
-    () => comeBack(),
-  );
 
   /** Deletes a session on a machine with its copy. */
   const deletes = async (place: Place, params: object): Promise<void> => {

@@ -1,15 +1,15 @@
 /** Machines whose sessions are also in a PostgreSQL of the tests, what befalls their calls, and scenes of what they do. */
 
-import { existsSync, readFileSync, renameSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync, renameSync } from "node:fs";
 import { afterAll, beforeEach, expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import type { FleetBatch, FleetEnd, FleetFacts, Taking } from "../../src/core/ports/fleet.ts";
+import type { FleetEnd, FleetFacts } from "../../src/core/ports/fleet.ts";
 import type { SqlAnswer, SqlQuestion } from "../../src/storage/fleet/connections.ts";
-import { endAfter } from "../../src/storage/fleet/ends.ts";
 import type { Outage } from "../../src/storage/fleet/outage.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { type SuiteDatabase, suiteDatabase, type TestDatabase } from "./database.ts";
 import { assistant, user } from "./drafts.ts";
+import { batchOf as batchFor, NO_FACTS } from "./fleet-commits.ts";
 import { HereLives } from "./proof.ts";
 import type { Json, Place, Wire } from "./server.ts";
 import { type SqlFleet, sqlFleet } from "./sql-fleet.ts";
@@ -46,23 +46,13 @@ export function instead<Target, Name extends keyof Target>(
 
 /** Returns a commit of lines that continue an end. */
 export function batchOf(
-  sessionId: string,
+  id: string,
   epoch: number,
-  before: FleetEnd,
+  end: FleetEnd,
   texts: readonly string[],
-  more: Partial<FleetFacts> = {},
-): FleetBatch {
-  const lines = texts.map((text) => Buffer.from(text));
-  const heads = texts.map((_, n) => JSON.stringify([`${before.entries + n}`, null, "message", "user"]));
-  const facts = { counts: { messages: 0, modified: null, isPlain: true }, texts: [], spendings: [], ...more };
-  return { sessionId, epoch, before, after: endAfter(before, lines), lines, heads, facts };
-}
-
-/** Takes a session, which begins if there is none. */
-export async function taken({ fleet }: Pick<SqlFleet, "fleet">, id: string, above = 0, header: Uint8Array = HEADER) {
-  const taking: Taking = await fleet.take(id, above, header);
-  if (taking.kind !== "taken") throw new Error(`not taken: ${JSON.stringify(taking)}`);
-  return taking;
+  facts: Partial<FleetFacts> = {},
+) {
+  return batchFor({ id, epoch, end }, texts, { ...NO_FACTS, ...facts });
 }
 
 export async function linesOf({ fleet }: Pick<SqlFleet, "fleet">, id: string, from: number, to: number) {
@@ -253,6 +243,7 @@ const STEPS: Readonly<Record<string, Step>> = {
     if (sessionFile.endsWith(".v2")) expect(existsSync(sessionFile)).toBe(true);
     else expect(readFileSync(sessionFile, "utf8")).toContain(words.join(" "));
   },
+  damages: (_, __, { sessionFile }) => appendFileSync(sessionFile, "{damaged\n"),
   /** The sessions that are there, and those in the archive. */
   async lists({ sessions }, { wire }, _, [names, archived = "-"]) {
     const nameOf = ({ sessionId }: Json) => [...sessions].find(([, made]) => made.sessionId === sessionId)?.[0];
