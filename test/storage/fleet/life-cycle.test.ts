@@ -34,7 +34,8 @@ const SCENES: Readonly<Record<string, string>> = {
   "one that is deleted is gone for all, and restoring or undoing brings it back for all": `
     one delete_session; two lists -; two open_session ! session_not_found; one restore_session; two lists s
     one delete_session; two lists -; one undo; two lists s; one redo; row state = 2; one undo
-    two delete_session; two lists -; two restore_session; both lists s`,
+    two reads text; one write later; two delete_session; two lists -
+    two restore_session; both lists s; one reads later`,
   "one whose copy is here comes back, though the trash has an older state of it": `
     one delete_session; two restore_session; two write later; one open_session; one close_session; two delete_session
     one restore_session path; both lists s; one holds later; one restore_session path ! already_exists; two lists s`,

@@ -10,14 +10,11 @@ import { describe, expect, test } from "vitest";
 import type { FleetAttachment, FleetEnd, FleetFacts } from "../../../src/core/ports/fleet.ts";
 import type { Kept } from "../../../src/core/ports/fleet-keeper.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
-import { user } from "../../support/drafts.ts";
 import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import type { Json } from "../../support/server.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
-import { AWAY, batchOf, fleetSuite, HEADER, LOST, meddle } from "../../support/sql-machines.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+import { batchOf, fleetSuite, HEADER, LOST, meddle } from "../../support/sql-machines.ts";
 
 const HOUR = 3_600_000;
 /** Columns that are the same whoever has what done to it, and whenever. */
@@ -137,32 +134,6 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
     const spent = "select messages, cost from pi_fleet.spent where tenant = 'lost' and session_id = 'facts'";
     expect(sql(spent)).toBe("2|10");
   });
-
-  acrossTiers(test, ["jsonl", "v2"])(
-    "that begin a session are found by the key of the repeated request, once (%s)",
-    async (kind) => {
-      const fleet = suite.connect();
-      let isAway = false;
-      let lost = 0;
-      meddle(fleet, async (text, ask) => {
-        if (isAway) return AWAY;
-        const answer = await ask();
-        if (!text.includes("insert into pi_fleet.entry") || lost++ > 0) return answer;
-        isAway = true;
-        return LOST;
-      });
-      const { wire } = await suite.machine({ fleet, args: ["--store", kind] });
-      const request = { entries: [user("first")], idempotencyKey: "the key" };
-      expect((await wire.failure("append", request)).data.name).toBe("outcome_unknown");
-      expect((await wire.failure("append", request)).data.name).toBe("storage_failed");
-      isAway = false;
-      const { entryIds } = await wire.result("append", request);
-      await wire.result("append", { entries: [user("second")] });
-      const { entries } = await wire.result("get_entries");
-      expect(entries.map(({ message }: Json) => message?.content)).toEqual(["first", "second"]);
-      expect([entries[0].id, sql("select entries from pi_fleet.session")]).toEqual([entryIds[0], "2"]);
-    },
-  );
 
   test("say that a session is back which somebody has taken since, and delete none anew that was deleted again", async () => {
     const [one, again, begins, other] = ["one", "one", "one", "another"].map((name) => connect("back", name));

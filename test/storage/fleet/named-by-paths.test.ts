@@ -3,48 +3,48 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
+import { FleetTable } from "../../support/fleet.ts";
+import { FleetServer } from "../../support/fleet-server.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { HereLives } from "../../support/proof.ts";
-import { type Json, temporaryFolder, type Wire } from "../../support/server.ts";
+import { type Json, temporaryFolder } from "../../support/server.ts";
 import { fleetSuite } from "../../support/sql-machines.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];
 const [ID, OTHER_ID] = ["01a207fe-a9e0-7627-b723-b2b3affbbe10", "01a207fe-a9e0-7627-b723-b2b3affbbe11"];
-let seeds = 0;
 
-/** A machine whose server is not started yet. */
-function machine(table: FleetTable, { isJournaled = false, disk = realDisk } = {}) {
-  const fleet = new MemoryFleet(table, `machine ${seeds}`);
-  fleet.leasesEnd = true;
-  const outage = isJournaled ? new Outage(fleet, 0, () => 0) : undefined;
-  return { fleet, lives: new HereLives({ seed: ++seeds, disk, fleet: fleetOptions(fleet, { outage }) }) };
+/** A machine whose server is not started yet, and whose leases have run out. */
+function machine(table: FleetTable, store = "jsonl", more: object = {}): FleetServer {
+  const one = new FleetServer(["--store", store], { table, ...more });
+  one.fleet.leasesEnd = true;
+  return one;
+}
+
+/** Ends a server, so that nobody has its sessions. */
+async function ended({ lives, fleet }: FleetServer): Promise<void> {
+  await lives.end();
+  fleet.table.leave();
 }
 
 /** Makes a session on another machine, in the folder of its working directory or at a path. */
-async function made(table: FleetTable, store: string, args: string[] = []) {
-  const { lives } = machine(table);
-  const wire = await lives.start(["--store", store, ...args]);
-  await wire.result("append", { entries: [user("one", { id: "one" })] });
-  const { sessionId, sessionFile } = await wire.result("get_state");
-  await lives.end();
-  table.leave();
-  return { sessionId: String(sessionId), sessionFile: String(sessionFile), place: lives.place };
+async function made(table: FleetTable, store: string, ...args: string[]) {
+  const one = await machine(table, store).start(...args);
+  await one.append("one");
+  const { sessionId, sessionFile } = await one.state();
+  await ended(one);
+  return { sessionId: String(sessionId), sessionFile: String(sessionFile), place: one.lives.place };
 }
 
-const entriesOf = async (wire: Wire): Promise<string[]> =>
-  (await wire.result("get_entries")).entries.map(({ id }: Json) => id);
-
-/** Fails unless the current session is a new one, which is written to its path. */
-async function requireNew(wire: Wire, path: string): Promise<void> {
-  expect(await entriesOf(wire)).toEqual([]);
-  await wire.result("append", { entries: [user("new")] });
+/** Fails unless a start with a path makes a new session, which is written to it. */
+async function requireNew(one: FleetServer, path: string): Promise<void> {
+  await one.start("--session", path);
+  expect(await one.ids()).toEqual([]);
+  await one.append("new");
   expect(existsSync(path)).toBe(true);
+  await one.lives.end();
 }
 
 /** Returns the names of all session files on a machine. */
@@ -59,18 +59,17 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
     async (where) => {
       const table = new FleetTable();
       const { sessionId, sessionFile, place: theirs } = await made(table, store);
-      const { lives } = machine(table);
-      const { home } = lives.place;
-      const path = where === "the copy's" ? sessionFile.replace(theirs.home, home) : sessionFile;
+      const one = machine(table, store);
+      const { home } = one.lives.place;
       renameSync(theirs.home, `${theirs.home}.gone`);
-      const wire = await lives.start(["--store", store, "--session", path]);
-      expect([(await wire.result("get_state")).sessionId, await entriesOf(wire)]).toEqual([sessionId, ["one"]]);
-      await wire.result("append", { entries: [user("two", { id: "two" })] });
-      expect(table.linesOf(sessionId)).toHaveLength(2);
-      await wire.result("new_session");
-      await wire.result("switch_session", { sessionId });
-      expect(await entriesOf(wire)).toEqual(["one", "two"]);
-      await lives.end();
+      await one.start("--session", where === "the copy's" ? sessionFile.replace(theirs.home, home) : sessionFile);
+      expect([(await one.state()).sessionId, await one.ids()]).toEqual([sessionId, ["one"]]);
+      await one.append("two");
+      expect(one.inFleet(sessionId)).toEqual(["one", "two"]);
+      await one.result("new_session");
+      await one.result("switch_session", { sessionId });
+      expect(await one.ids()).toEqual(["one", "two"]);
+      await one.lives.end();
       expect([[...table.rows.keys()], namesOf(home)]).toEqual([[sessionId], [basename(sessionFile)]]);
     },
   );
@@ -80,44 +79,38 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
     async (isJournaled) => {
       const table = new FleetTable();
       const { sessionId, sessionFile } = await made(table, store);
-      const { fleet, lives } = machine(table, { isJournaled });
+      const one = machine(table, store, { isJournaled });
       const path = join(temporaryFolder(), basename(sessionFile));
-      fleet.faultAt = () => "before";
-      let wire = await lives.start(["--store", store, "--session", path]);
-      expect((await wire.failure("get_entries")).data.name).toBe("storage_failed");
-      expect(lives.said).toHaveLength(1);
-      fleet.faultAt = () => undefined;
-      await wire.result("switch_session", { sessionPath: path });
-      expect((await wire.result("get_state")).sessionId).toBe(sessionId);
-      await lives.end();
+      one.loses("before");
+      await one.start("--session", path);
+      expect((await one.refused("get_entries")).name).toBe("storage_failed");
+      expect(one.lives.said).toHaveLength(1);
+      one.heals();
+      await one.result("switch_session", { sessionPath: path });
+      expect((await one.state()).sessionId).toBe(sessionId);
+      await one.lives.end();
       // A name that no copy has is that of a new session, whether or not the fleet is there.
-      fleet.faultAt = () => "before";
-      wire = await lives.start(["--store", store, "--session", join(dirname(path), `work.${store}`)]);
-      expect(await entriesOf(wire)).toEqual([]);
+      one.loses("before");
+      await one.start("--session", join(dirname(path), `work.${store}`));
+      expect(await one.ids()).toEqual([]);
     },
   );
 
   test("a start with a path that no session of the fleet has makes one there", async () => {
     const table = new FleetTable();
-    const { sessionFile } = await made(table, store, ["--session-id", ID]);
-    for (const name of [`work.${store}`, basename(sessionFile).replace(ID, OTHER_ID)]) {
-      const path = join(temporaryFolder(), name);
-      const { lives } = machine(table);
-      await requireNew(await lives.start(["--store", store, "--session", path]), path);
-      await lives.end();
-    }
+    const { sessionFile } = await made(table, store, "--session-id", ID);
+    for (const name of [`work.${store}`, basename(sessionFile).replace(ID, OTHER_ID)])
+      await requireNew(machine(table, store), join(temporaryFolder(), name));
     expect(table.rows.size).toBe(3);
   });
 
   test("the path that one had outside the session folders means its copy", async () => {
     const table = new FleetTable();
-    const { lives: first } = machine(table);
-    const there = await first.start(["--store", store, "--session", join(temporaryFolder(), `notes.${store}`)]);
-    await there.result("append", { entries: [user("one", { id: "one" })] });
-    await there.result("clone");
-    const { sessionId, sessionFile: sessionPath } = await there.result("get_state");
-    await first.end();
-    table.leave();
+    const first = await machine(table, store).start("--session", join(temporaryFolder(), `notes.${store}`));
+    await first.append("one");
+    await first.result("clone");
+    const { sessionId, sessionFile: sessionPath } = await first.state();
+    await ended(first);
     renameSync(dirname(sessionPath), `${dirname(sessionPath)}.gone`);
     for (const [method, more] of [
       ["switch_session", {}],
@@ -126,49 +119,44 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
       ["archive_session", {}],
       ["delete_session", {}],
     ] as const) {
-      const { lives } = machine(table);
-      const wire = await lives.start(["--store", store]);
-      expect((await wire.result(method, { sessionPath, ...more })).sessionId).toBe(sessionId);
-      await lives.end();
-      table.leave();
+      const one = await machine(table, store).start();
+      expect((await one.result(method, { sessionPath, ...more })).sessionId).toBe(sessionId);
+      await ended(one);
     }
-    const wire = await machine(table).lives.start(["--store", store, "--fork", sessionPath]);
-    expect((await entriesOf(wire))[0]).toBe("one");
+    const one = await machine(table, store).start("--fork", sessionPath);
+    expect((await one.ids())[0]).toBe("one");
     // It is open once, whichever of its paths is named.
-    await wire.result("open_session", { sessionId });
-    await wire.result("open_session", { sessionPath });
-    expect((await wire.result("list_open_sessions")).sessions).toHaveLength(2);
-    expect((await wire.failure("delete_session", { sessionPath })).message).toContain("open in this server");
+    await one.result("open_session", { sessionId });
+    await one.result("open_session", { sessionPath });
+    expect((await one.result("list_open_sessions")).sessions).toHaveLength(2);
+    expect((await one.wire.failure("delete_session", { sessionPath })).message).toContain("open in this server");
   });
 
   test("a path with an id that several files here have is that of a new session", async () => {
     const { sessionId, sessionFile } = await made(new FleetTable(), "jsonl");
-    const { lives } = machine(new FleetTable());
+    const one = machine(new FleetTable(), store);
     for (const name of ["--a--", "--b--"]) {
-      const folder = join(lives.place.home, ".pi", "agent", "sessions", name);
+      const folder = join(one.lives.place.home, ".pi", "agent", "sessions", name);
       mkdirSync(folder, { recursive: true });
       writeFileSync(join(folder, basename(sessionFile)), readFileSync(sessionFile, "utf8").replace("one", name));
     }
-    const path = join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile));
-    await requireNew(await lives.start(["--store", store, "--session", path]), path);
+    await requireNew(one, join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile)));
   });
 });
 
-test("a name that looks like that of another id means no session", async () => {
-  const table = new FleetTable();
-  const { sessionFile, sessionId } = await made(table, "jsonl", ["--session-id", "a_b"]);
-  const sessionPath = sessionFile.replace(/T\d\d/, "T23");
-  for (const isHere of [false, true]) {
-    const { lives } = machine(table);
-    const wire = await lives.start();
-    if (isHere) await wire.result("open_session", { sessionId });
-    expect((await wire.failure("switch_session", { sessionPath })).data.name).toBe("session_not_found");
-    await wire.result("switch_session", { sessionPath: sessionFile });
-    expect((await wire.result("get_state")).sessionId).toBe("a_b");
-    await lives.end();
-    table.leave();
-  }
-});
+test.each([false, true])(
+  "a name that looks like that of another id means no session (it is open: %s)",
+  async (isOpen) => {
+    const table = new FleetTable();
+    const { sessionFile, sessionId } = await made(table, "jsonl", "--session-id", "a_b");
+    const one = await machine(table).start();
+    if (isOpen) await one.result("open_session", { sessionId });
+    const sessionPath = sessionFile.replace(/T\d\d/, "T23");
+    expect((await one.refused("switch_session", { sessionPath })).name).toBe("session_not_found");
+    await one.result("switch_session", { sessionPath: sessionFile });
+    expect((await one.state()).sessionId).toBe("a_b");
+  },
+);
 
 acrossTiers(test, [18, 20])(
   "to find out whether a path means one, nothing but its header is read (2^%i)",
@@ -182,12 +170,12 @@ acrossTiers(test, [18, 20])(
         return count;
       },
     };
-    const wire = await machine(new FleetTable(), { disk }).lives.start(["--session-id", "a_b"]);
-    await wire.result("append", { entries: [user("x".repeat(1 << size))] });
-    const sessionPath = (await wire.result("get_state")).sessionFile.replace(/T\d\d/, "T23");
-    await wire.result("new_session");
+    const one = await machine(new FleetTable(), "jsonl", { disk }).start("--session-id", "a_b");
+    await one.result("append", { entries: [user("x".repeat(1 << size))] });
+    const sessionPath = (await one.state()).sessionFile.replace(/T\d\d/, "T23");
+    await one.result("new_session");
     bytes = 0;
-    expect((await wire.failure("switch_session", { sessionPath })).data.name).toBe("session_not_found");
+    expect((await one.refused("switch_session", { sessionPath })).name).toBe("session_not_found");
     expect(bytes).toBeLessThan(1 << (size - 1));
   },
 );

@@ -10,7 +10,7 @@ import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json } from "../../support/server.ts";
-import { fleetSuite, LOST, type Machine, meddle } from "../../support/sql-machines.ts";
+import { fleetSuite, LOST, type Machine, meddle, play } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import type { Run } from "../../support/verbs.ts";
 
@@ -55,23 +55,14 @@ describe("a session that is taken from its holder", needs(POSTGRESQL), () => {
     },
   );
 
-  test("goes on where it was, if nobody else wrote; and nothing is taken twice, or from nobody", async () => {
-    const { one, sessionId, row } = await holding();
-    const before = Number(row("epoch"));
-    await take(sessionId);
-    expect(row("epoch")).toBe(`${before + 1}`);
-    expect((await take(sessionId)).stdout).toContain("Nobody has");
-    expect(row("epoch")).toBe(`${before + 1}`);
-    await append(one, "second");
-    expect([await said(one), row("entries")]).toEqual([["first", "second"], "2"]);
-    const stderr = expect.stringContaining("No session has the id no-such-session");
-    expect(await take("no-such-session")).toMatchObject({ status: 1, stdout: "", stderr });
-    expect((await suite.verb("take")).stderr).toContain("fleet take <id>");
-    await suite.leave(one.wire, sessionId);
-    await one.wire.result("delete_session", { sessionId });
-    expect((await take(sessionId)).stderr).toContain("No session has the id");
-    expect(row("state")).toBe("2");
-  });
+  test("goes on where it was, if nobody else wrote; and nothing is taken twice, or from nobody", () =>
+    play(
+      suite,
+      `one switch_session; one append first; row epoch = 2; one fleet take {s} ~ Taken from .* on host of machine
+      row epoch = 3; one fleet take {s} ~ Nobody has; row epoch = 3; one append second; row entries = 4; one leave
+      one reads second; one fleet take no-such-session = status:1 stdout: ~ No session has the id no-such-session
+      one fleet take ~ fleet take <id>; one delete_session; one fleet take {s} ~ No session has the id; row state = 2`,
+    ));
 
   test.each([true, false])(
     "during a commit of its holder: what the database has is acknowledged, once (the commit is first: %s)",
