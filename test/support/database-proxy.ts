@@ -49,22 +49,17 @@ export class DatabaseProxy {
         }
         this.cuts++;
         const kind = random.int(this.stalls ? 6 : 4);
+        isDeaf = kind > 1;
+        isMute = kind === 4;
         // Lost before it arrives; after half of it; before the answer; arriving when the sender is gone; and without an end,
         // before it arrives or before the answer.
         if (kind === 0) far.destroy();
         else if (kind === 1) far.end(chunk.subarray(0, chunk.length >> 1));
         else if (kind === 2) {
-          isDeaf = true;
           far.write(chunk);
           far.once("data", () => far.destroy());
-        } else if (kind === 4) {
-          isDeaf = true;
-          isMute = true;
-        } else if (kind === 5) {
-          isDeaf = true;
-          far.write(chunk);
-        } else {
-          isDeaf = true;
+        } else if (kind === 5) far.write(chunk);
+        else if (kind === 3) {
           far.removeAllListeners("close");
           near.destroy();
           setTimeout(() => {

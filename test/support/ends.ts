@@ -3,6 +3,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { setTimeout as pass } from "node:timers/promises";
 import { expect } from "vitest";
+import { user } from "./drafts.ts";
 import type { Random } from "./random.ts";
 import { type Place, type SpawnedServer, spawnServer } from "./server.ts";
 
@@ -27,32 +28,32 @@ export async function expectGone(pid: number, how: string): Promise<void> {
   }
 }
 
-const ENDS: Readonly<Record<string, (server: SpawnedServer) => void>> = {
+const signal =
+  (...signals: NodeJS.Signals[]) =>
+  ({ process }: SpawnedServer): void => {
+    for (const name of signals) process.kill(name);
+  };
+
+const ENDS: Readonly<Record<string, (server: SpawnedServer) => unknown>> = {
   "the end of input": (server) => server.end(),
   "the end of input inside a frame": (server) => server.input.end('{"jsonrpc":"2.0","id":1,"me'),
   "the end of input inside a header": (server) => server.input.end("Content-Length: 100\r\n\r\n{"),
-  "the host's death": (server) => {
-    server.process.stdin.destroy();
-    server.process.stdout.destroy();
-    server.process.stderr.destroy();
+  "the host's death": ({ process: { stdin, stdout, stderr } }) => {
+    for (const stream of [stdin, stdout, stderr]) stream.destroy();
   },
   "a reader that goes": (server) => {
     server.process.stdout.destroy();
     server.send({ jsonrpc: "2.0", id: 1, method: "get_state" });
   },
-  SIGTERM: (server) => void server.process.kill("SIGTERM"),
-  SIGHUP: (server) => void server.process.kill("SIGHUP"),
-  SIGINT: (server) => void server.process.kill("SIGINT"),
-  "two signals": (server) => {
-    server.process.kill("SIGTERM");
-    server.process.kill("SIGTERM");
-  },
-  SIGKILL: (server) => void server.process.kill("SIGKILL"),
+  SIGTERM: signal("SIGTERM"),
+  SIGHUP: signal("SIGHUP"),
+  SIGINT: signal("SIGINT"),
+  "two signals": signal("SIGTERM", "SIGTERM"),
+  SIGKILL: signal("SIGKILL"),
   shutdown: (server) =>
-    server.send(
-      isPi(server) ? { id: 1, type: "shutdown" } : { jsonrpc: "2.0", id: 1, method: "shutdown" },
-      isPi(server) ? { type: "exit" } : { jsonrpc: "2.0", method: "exit" },
-    ),
+    isPi(server)
+      ? server.send({ id: 1, type: "shutdown" }, { type: "exit" })
+      : server.send({ jsonrpc: "2.0", id: 1, method: "shutdown" }, { jsonrpc: "2.0", method: "exit" }),
 };
 
 export const WAYS = Object.keys(ENDS);
@@ -63,17 +64,10 @@ export async function startAndEnd(random: Random, way: string, place: Place): Pr
   const server = spawnServer(framing === "headers" || random.chance(0.5) ? [] : ["--mode", "rpc"], framing, place);
   const pid = server.process.pid as number;
   if (random.chance(0.7)) {
-    const id = "first";
-    const entries = [
-      { type: "message", message: { role: "user", content: random.hex(random.chance(0.2) ? 200_000 : 10) } },
-    ];
-    const pi = isPi(server);
+    const entries = [user(random.hex(random.chance(0.2) ? 200_000 : 10))];
     for (let n = random.int(20); n >= 0; n--)
-      server.send(
-        pi
-          ? { id, type: "append", entries }
-          : { jsonrpc: "2.0", id: `${id}${n}`, method: "append", params: { entries } },
-      );
+      if (isPi(server)) server.send({ id: "first", type: "append", entries });
+      else server.send({ jsonrpc: "2.0", id: `first${n}`, method: "append", params: { entries } });
     // With or without hearing from it first.
     if (random.chance(0.5)) await server.next().catch(() => undefined);
   }

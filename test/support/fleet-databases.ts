@@ -115,7 +115,7 @@ export class PromotedDatabase implements BefallenDatabase {
   /** Makes a standby of the other server. From the beginning on commits wait for it, if they are to. */
   private async addStandby(): Promise<void> {
     const [primary, standby] = this.servers;
-    if (this.isSynchronous) this.set("synchronous_standby_names", "*");
+    if (this.isSynchronous) primary.configure("set synchronous_standby_names = '*'");
     await standby.follow(primary, this.linkTo(primary).folder);
     await standby.start();
     const isThere = `select count(*) from pg_stat_replication where state = 'streaming'
@@ -125,10 +125,6 @@ export class PromotedDatabase implements BefallenDatabase {
       if (performance.now() - since > LONGEST_WAIT) throw new Error("the standby does not follow");
       await wait(50);
     }
-  }
-
-  private set(setting: string, value: string): void {
-    this.server.configure(`set ${setting} = '${value}'`);
   }
 
   private linkTo(server: Postgres): DatabaseProxy {

@@ -48,7 +48,15 @@ export async function runHistory(
   const notes: HistoryNotes = { written, tick: () => ++now, counts };
   const machines = Array.from({ length: options.machines }, (_, n) => new HistoryMachine(options, n, notes));
   await Promise.all(machines.map((machine) => machine.run()));
-  const told = toldOf(written);
+  // What was told before all of it is brought together.
+  const acknowledged = written.filter(({ told }) => told === "acknowledged");
+  const figures = {
+    appends: acknowledged.length,
+    acknowledged: entriesOf(acknowledged),
+    local: entriesOf(acknowledged.filter(({ isLocal }) => isLocal)),
+    refused: written.filter(({ told }) => told === "refused").length,
+    unknown: written.filter(({ told }) => told === "unknown").length,
+  };
   await settle();
   const ids = Array.from({ length: options.sessions }, (_, n) => sessionIdOf(n));
   for (const machine of machines) {
@@ -72,24 +80,10 @@ export async function runHistory(
       isOrdered,
     );
   }
-  return { ...told, ...counts, forgotten };
+  return { ...figures, ...counts, forgotten };
 }
 
 const entriesOf = (appends: readonly Written[]): number => appends.reduce((sum, { texts }) => sum + texts.length, 0);
-
-function toldOf(
-  written: readonly Written[],
-): Pick<HistoryFigures, "appends" | "acknowledged" | "local" | "refused" | "unknown"> {
-  const acknowledged = written.filter(({ told }) => told === "acknowledged");
-  const count = (told: Written["told"]): number => written.filter((one) => one.told === told).length;
-  return {
-    appends: acknowledged.length,
-    acknowledged: entriesOf(acknowledged),
-    local: entriesOf(acknowledged.filter(({ isLocal }) => isLocal)),
-    refused: count("refused"),
-    unknown: count("unknown"),
-  };
-}
 
 /** Returns whether lines that were acknowledged are not there. Fails unless the machine that wrote them has kept them. */
 function isForgotten({ machine, told, texts }: Written, lines: readonly string[]): boolean {

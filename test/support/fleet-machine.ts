@@ -12,13 +12,13 @@ import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
 import { harnessOn as jsonlOn } from "../storage/jsonl/harness.ts";
 import { harnessOn as containersOn } from "../storage/v2/harness.ts";
 import { FaultDisk } from "./disk.ts";
-import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "./fleet.ts";
+import { type FleetFault, FleetTable, fleetOptions, journalOn, MemoryFleet } from "./fleet.ts";
 import { id, SESSION, userText } from "./lines.ts";
 import { beginning } from "./sessions.ts";
 
 const BACKENDS = { jsonl: jsonlOn, v2: containersOn };
 
-type MachineOptions = Partial<Omit<FleetOptions, "disk">> & {
+export type MachineOptions = Partial<Omit<FleetOptions, "disk">> & {
   /** How often the fleet is asked again. */
   readonly tries?: number;
   /** Whether it goes on while the fleet is away. */
@@ -69,6 +69,11 @@ export class Machine {
     this.store = fleetStore(store);
     this.plain = files?.other({ ignoresLocks: true }) as Store;
     this.other = files?.other() as Store;
+  }
+
+  /** What becomes of calls of the fleet from now on. */
+  fails(how: (name: string) => FleetFault | undefined): void {
+    this.fleet.faultAt = (_, name) => how(name);
   }
 
   create(): Log {

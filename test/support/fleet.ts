@@ -40,16 +40,17 @@ interface Row {
   facts: (readonly [from: number, to: number])[];
 }
 
-function copied(row: Row): Row {
-  const parts = new Map(Array.from(row.parts, ([place, kept]) => [place, new Map(kept)]));
-  return {
-    ...row,
-    parts,
-    lines: [...row.lines],
-    heads: [...row.heads],
-    epochs: [...row.epochs],
-    facts: [...row.facts],
-  };
+/** Returns rows that stay as they are. */
+function copied(rows: ReadonlyMap<string, Row>): Map<string, Row> {
+  return new Map(
+    Array.from(rows, ([id, { parts, lines, heads, epochs, facts, ...row }]) => [
+      id,
+      {
+        ...{ ...row, lines: [...lines], heads: [...heads], epochs: [...epochs], facts: [...facts] },
+        parts: new Map(Array.from(parts, ([place, kept]) => [place, new Map(kept)])),
+      },
+    ]),
+  );
 }
 
 /** The database that several fleets are ways to. */
@@ -68,7 +69,7 @@ export class FleetTable {
 
   /** Notes that something was changed. */
   changed(): void {
-    this.past?.push(new Map(Array.from(this.rows, ([id, row]) => [id, copied(row)])));
+    this.past?.push(copied(this.rows));
   }
 
   /** Promotes a standby that lacks the last changes. */
@@ -77,7 +78,7 @@ export class FleetTable {
     const { past } = this;
     if (!past || lost === 0) return;
     const kept = past.slice(0, Math.max(0, past.length - lost));
-    this.rows = new Map(Array.from(kept.at(-1) ?? [], ([id, row]) => [id, copied(row)]));
+    this.rows = copied(kept.at(-1) ?? new Map());
     this.past = kept;
   }
 
@@ -116,6 +117,8 @@ async function requirePacked(...[before, lines, heads, stretches]: Parameters<ty
 
 /** What happens to a call of the fleet: it does not arrive, or its answer does not; `late`, it arrives after the next. */
 export type FleetFault = "before" | "after" | "late";
+
+const away = (): Failure => new Failure("storage_failed", "test: the fleet is away", { fleet: true });
 
 export class MemoryFleet implements Fleet {
   readonly table: FleetTable;
@@ -163,6 +166,20 @@ export class MemoryFleet implements Fleet {
     return fault ?? { result };
   }
 
+  /** Runs a call whose failures are thrown. */
+  private async read<T>(name: string, run: () => T): Promise<T> {
+    const answer = await this.call(name, run);
+    if (typeof answer === "string") throw away();
+    return answer.result;
+  }
+
+  /** Runs a change. */
+  private async outcome(name: string, run: () => FleetOutcome): Promise<FleetOutcome> {
+    const answer = await this.call(name, run);
+    if (answer === "before") return { kind: "away", reason: "test: before" };
+    return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
+  }
+
   renewedAgo(): number {
     return this.renewed;
   }
@@ -177,17 +194,8 @@ export class MemoryFleet implements Fleet {
     let row = rows.get(sessionId);
     if (!row && headerLine) {
       row = {
-        ...{ headerLine, end: NOTHING, epoch: 0, holder: null },
-        ...{
-          isThere: false,
-          isDeleted: false,
-          lines: [],
-          heads: [],
-          epochs: [],
-          indexed: 0,
-          facts: [],
-          parts: new Map(),
-        },
+        ...{ headerLine, end: NOTHING, epoch: 0, holder: null, isThere: false, isDeleted: false },
+        ...{ lines: [], heads: [], epochs: [], indexed: 0, facts: [], parts: new Map() },
       };
       rows.set(sessionId, row);
     }
@@ -206,16 +214,14 @@ export class MemoryFleet implements Fleet {
   }
 
   async append(batch: FleetBatch): Promise<FleetOutcome> {
+    const { lines, heads, before, stretches } = batch;
     const isMoved = this.takenAt.get(batch.sessionId) !== String(this.table.promotions);
     if (isMoved && this.breaks !== "promotion") return { kind: "refused" };
-    const { lines, heads, before, stretches } = batch;
     if (stretches && batch.place === undefined)
       this.table.packings.push(requirePacked(before, lines, heads, stretches));
     if (batch.attachments?.length && !(await this.given(batch.attachments)))
       return { kind: "away", reason: "test: an attachment" };
-    const answer = await this.call("append", () => this.appended(batch));
-    if (answer === "before") return { kind: "away", reason: "test: before" };
-    return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
+    return this.outcome("append", () => this.appended(batch));
   }
 
   /** Keeps attachments, each in a call of its own. Returns whether all are there. */
@@ -239,16 +245,12 @@ export class MemoryFleet implements Fleet {
     if (await this.given(attachments)) this.attached(sessionId, attachments);
   }
 
-  async attachments(sessionId: string): Promise<string[]> {
-    const answer = await this.call("attachments", () => [...(this.table.attached.get(sessionId) ?? [])]);
-    if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
-    return answer.result;
+  attachments(sessionId: string): Promise<string[]> {
+    return this.read("attachments", () => [...(this.table.attached.get(sessionId) ?? [])]);
   }
 
-  async attachment(sha256: string): Promise<Uint8Array | null> {
-    const answer = await this.call("attachment", () => this.table.blobs.get(sha256) ?? null);
-    if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
-    return answer.result;
+  attachment(sha256: string): Promise<Uint8Array | null> {
+    return this.read("attachment", () => this.table.blobs.get(sha256) ?? null);
   }
 
   /** Returns the row of a session, if this process may write there. */
@@ -265,9 +267,7 @@ export class MemoryFleet implements Fleet {
     if (this.takenAt.get(part.sessionId) !== String(this.table.promotions)) return { kind: "refused" };
     this.table.packings.push(requirePacked(part.from, part.lines, part.heads, part.stretches));
     sent?.();
-    const answer = await this.call("keepPart", () => this.kept(part));
-    if (answer === "before") return { kind: "away", reason: "test: before" };
-    return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
+    return this.outcome("keepPart", () => this.kept(part));
   }
 
   private kept(part: FleetPart): FleetOutcome {
@@ -289,12 +289,11 @@ export class MemoryFleet implements Fleet {
     const { sessionId, epoch, before, after, facts, attachments, place } = batch;
     const row = this.heldRow(batch);
     if (!row) return { kind: "refused" };
-    const parts = [...(row.parts.get(place ?? 0)?.values() ?? [])].sort((a, b) => a.from.entries - b.from.entries);
-    const [lines, heads] =
-      place === undefined
-        ? [batch.lines, batch.heads]
-        : [parts.flatMap((part) => part.lines), parts.flatMap((part) => part.heads)];
+    let { lines, heads } = batch;
     if (place !== undefined) {
+      const parts = [...(row.parts.get(place)?.values() ?? [])].sort((a, b) => a.from.entries - b.from.entries);
+      lines = parts.flatMap((part) => part.lines);
+      heads = parts.flatMap((part) => part.heads);
       const kept = parts.flatMap((part) => part.stretches.map(({ chain }) => chain));
       if (JSON.stringify(kept) !== JSON.stringify(batch.stretches?.map(({ chain }) => chain)))
         return { kind: "refused" };
@@ -302,10 +301,8 @@ export class MemoryFleet implements Fleet {
     }
     expect(endAfter(before, lines)).toEqual(after);
     expect(heads).toHaveLength(lines.length);
-    for (const line of lines) {
-      row.lines.push(Uint8Array.from(line));
-      row.epochs.push(epoch);
-    }
+    row.lines.push(...lines.map((line) => Uint8Array.from(line)));
+    row.epochs.push(...lines.map(() => epoch));
     row.heads.push(...heads);
     row.end = after;
     if (!facts.areBehind) {
@@ -318,10 +315,8 @@ export class MemoryFleet implements Fleet {
     return { kind: "committed", durability: this.durability };
   }
 
-  async addFacts(facts: LateFacts): Promise<FleetOutcome> {
-    const answer = await this.call("addFacts", () => this.addedLate(facts));
-    if (answer === "before") return { kind: "away", reason: "test: before" };
-    return typeof answer === "string" ? { kind: "unknown", reason: `test: ${answer}` } : answer.result;
+  addFacts(facts: LateFacts): Promise<FleetOutcome> {
+    return this.outcome("addFacts", () => this.addedLate(facts));
   }
 
   private addedLate({ sessionId, epoch, from, to, texts }: LateFacts): FleetOutcome {
@@ -346,38 +341,29 @@ export class MemoryFleet implements Fleet {
   }
 
   async look(sessionId: string): Promise<FleetSession | null> {
-    const answer = await this.call("look", () => this.table.rows.get(sessionId));
-    if (typeof answer === "string") throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
-    if (!answer.result?.isThere || answer.result.isDeleted) return null;
-    const { headerLine, end, epoch, holder } = answer.result;
+    const row = await this.read("look", () => this.table.rows.get(sessionId));
+    if (!row?.isThere || row.isDeleted) return null;
+    const { headerLine, end, epoch, holder } = row;
     const other = holder?.id === this.holder.id ? null : (holder?.shown ?? null);
     return { id: sessionId, headerLine, end, epoch, holder: other };
   }
 
   async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
-    for (let at = from; at < to; at += 3) {
-      const answer = await this.call("lines", () =>
-        this.table.rows.get(sessionId)?.lines.slice(at, Math.min(to, at + 3)),
-      );
-      if (typeof answer === "string" || !answer.result)
-        throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
-      yield answer.result;
-    }
+    for (let at = from; at < to; at += 3)
+      yield (await this.rowFor("lines", sessionId)).lines.slice(at, Math.min(to, at + 3));
   }
 
   async *heads(sessionId: string, from: number, to: number): AsyncIterable<readonly string[]> {
-    for (let at = from; at < to; at += 5) {
-      const past = Math.min(to, at + 5);
-      const found = await this.rowFor("heads", sessionId);
-      yield found.heads.slice(at, past);
-    }
+    for (let at = from; at < to; at += 5)
+      yield (await this.rowFor("heads", sessionId)).heads.slice(at, Math.min(to, at + 5));
   }
 
-  private async rowFor(call: string, sessionId: string): Promise<Row> {
-    const answer = await this.call(call, () => this.table.rows.get(sessionId));
-    if (typeof answer === "string" || !answer.result)
-      throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
-    return answer.result;
+  private rowFor(call: string, sessionId: string): Promise<Row> {
+    return this.read(call, () => {
+      const row = this.table.rows.get(sessionId);
+      if (!row) throw away();
+      return row;
+    });
   }
 
   async close(): Promise<void> {}

@@ -14,25 +14,22 @@ export const PGBOUNCER = need("PgBouncer", "apt-get install pgbouncer", () => PR
 
 export class Pooler {
   readonly folder = socketFolder("pi-pool-");
-  private readonly roles: readonly string[];
-  private readonly size: number;
-  private readonly database: string;
+  private readonly how: { size: number; roles: readonly string[]; database: string };
   private process: ChildProcess | undefined;
 
   /** `size`: connections to a server, at most. `roles`: those whom it lets in. `database`: the one that its address names. */
   constructor({ size = 2, roles = ["fleet"] as readonly string[], database = "postgres" } = {}) {
-    this.size = size;
-    this.roles = roles;
-    this.database = database;
+    this.how = { size, roles, database };
   }
 
   get url(): string {
-    return urlOf(this.folder, this.database);
+    return urlOf(this.folder, this.how.database);
   }
 
   /** Writes its settings: the servers, of which each connection takes the next one. */
   private configure(folders: readonly string[]): void {
-    const { folder, size } = this;
+    const { folder } = this;
+    const { size, roles } = this.how;
     const lines = [
       ...["[databases]", `* = host=${folders.join(",")} port=5432`, "[pgbouncer]"],
       ...["listen_addr =", "listen_port = 5432", `unix_socket_dir = ${folder}`, "unix_socket_mode = 0777"],
@@ -40,7 +37,7 @@ export class Pooler {
       ...["pool_mode = transaction", `default_pool_size = ${size}`, "max_client_conn = 500", "server_round_robin = 1"],
       ...["server_login_retry = 1", "query_wait_timeout = 3", "log_connections = 0", "log_disconnections = 0"],
     ];
-    writeFileSync(join(folder, "users"), ["pooler", ...this.roles].map((role) => `"${role}" ""\n`).join(""));
+    writeFileSync(join(folder, "users"), ["pooler", ...roles].map((role) => `"${role}" ""\n`).join(""));
     writeFileSync(join(folder, "settings"), `${lines.join("\n")}\n`);
   }
 
@@ -67,19 +64,17 @@ export class Pooler {
   /** Leads everything to other servers from now on; clients keep their connections, and see nothing of it. */
   turn(...folders: string[]): void {
     this.configure(folders);
-    this.command("RELOAD");
-    this.command("RECONNECT");
-  }
-
-  private command(text: string): string {
-    const args = ["-h", this.folder, "-U", "pooler", "-d", "pgbouncer", "-qAtXc", text];
-    return execFileSync(join(POSTGRES as string, "psql"), args, { encoding: "utf8" });
+    for (const command of ["RELOAD", "RECONNECT"]) this.asked(command, "pooler", "pgbouncer");
   }
 
   /** Runs SQL of another client of the same role, which leaves behind in a session what it sets. */
   sql(text: string): string {
-    const args = ["-h", this.folder, "-U", "fleet", "-d", this.database, "-qAtXc", text];
-    return execFileSync(join(POSTGRES as string, "psql"), args, { encoding: "utf8" }).trim();
+    return this.asked(text, "fleet", this.how.database).trim();
+  }
+
+  private asked(text: string, user: string, database: string): string {
+    const args = ["-h", this.folder, "-U", user, "-d", database, "-qAtXc", text];
+    return execFileSync(join(POSTGRES as string, "psql"), args, { encoding: "utf8" });
   }
 
   async close(): Promise<void> {

@@ -163,8 +163,8 @@ export class Postgres {
     const name = `${POSTGRES} ${mtimeMs} ${user?.uid ?? process.getuid?.()}`.replaceAll("/", "-");
     const kept = join(KEPT_CODE, `cluster${name}`);
     if (!existsSync(kept)) {
-      const common = ["-D", this.data, "-U", "fleet", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"];
-      this.run("initdb", common);
+      const args = ["-D", this.data, "-U", "fleet", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"];
+      execFileSync(this.path("initdb"), args, { ...placeIn(this.folder), stdio: ["ignore", "ignore", "pipe"] });
       mkdirSync(KEPT_CODE, { recursive: true });
       const fresh = mkdtempSync(`${kept}.`);
       execFileSync("cp", ["-a", this.data, join(fresh, "data")]);
@@ -190,20 +190,15 @@ export class Postgres {
     return join(POSTGRES as string, program);
   }
 
-  /** Where and as whom its programs are run. */
-  private get place(): { cwd: string; env: NodeJS.ProcessEnv; uid?: number; gid?: number } {
-    return placeIn(this.folder);
-  }
-
-  private run(program: string, args: readonly string[]): void {
-    execFileSync(this.path(program), args, { ...this.place, stdio: ["ignore", "ignore", "pipe"] });
+  private async run(program: string, ...args: string[]): Promise<void> {
+    await execute(this.path(program), ["-D", this.data, ...args], placeIn(this.folder));
   }
 
   /** Becomes a standby of another server, which it reaches at a folder, with nothing of what was here. */
   async follow(primary: Postgres, folder: string): Promise<void> {
     rmSync(this.data, { recursive: true, force: true });
-    const common = ["-h", primary.folder, "-U", "fleet", "-D", this.data];
-    await execute(this.path("pg_basebackup"), [...common, "-R", "-X", "stream", "-c", "fast", "--no-sync"], this.place);
+    const how = ["-R", "-X", "stream", "-c", "fast", "--no-sync"];
+    await this.run("pg_basebackup", "-h", primary.folder, "-U", "fleet", ...how);
     const settings = [
       `unix_socket_directories = '${this.folder}'`,
       "synchronous_standby_names = ''",
@@ -214,24 +209,24 @@ export class Postgres {
 
   /** Makes a primary of a standby. */
   async promote(): Promise<void> {
-    await execute(this.path("pg_ctl"), ["-D", this.data, "-w", "promote"], this.place);
+    await this.run("pg_ctl", "-w", "promote");
   }
 
-  /** Sends a signal to all of its processes. */
+  /** Sends a signal to the server's process and those that it started. */
   signal(signal: "SIGSTOP" | "SIGCONT" | "SIGKILL"): void {
-    for (const pid of this.processes())
+    const pid = this.living?.pid;
+    if (pid === undefined) return;
+    for (const one of [pid, ...childrenOf(pid)])
       try {
-        process.kill(pid, signal);
+        process.kill(one, signal);
       } catch {
         // It ended by itself.
       }
   }
 
-  /** Returns the server's process and those that it started. */
-  private processes(): number[] {
+  private get living(): ChildProcess | undefined {
     const { server } = this;
-    if (!server || server.exitCode !== null || server.signalCode !== null) return [];
-    return [server.pid as number, ...childrenOf(server.pid as number)];
+    return server?.exitCode === null && server.signalCode === null ? server : undefined;
   }
 
   /** Starts the server, and waits until it answers. */
@@ -247,10 +242,8 @@ export class Postgres {
 
   private async startOnce(): Promise<void> {
     mkdirSync(this.folder, { recursive: true });
-    this.server = spawn(this.path("postgres"), ["-D", this.data], {
-      ...this.place,
-      stdio: ["ignore", "ignore", "pipe"],
-    });
+    const how: SpawnOptions = { ...placeIn(this.folder), stdio: ["ignore", "ignore", "pipe"] };
+    this.server = spawn(this.path("postgres"), ["-D", this.data], how);
     const { stderr } = this.server;
     await new Promise<void>((resolve, reject) => {
       let said = "";
@@ -278,8 +271,8 @@ export class Postgres {
 
   private async end(how: (server: ChildProcess) => unknown): Promise<void> {
     this.endPsql();
-    const { server } = this;
-    if (!server || server.exitCode !== null || server.signalCode !== null) return;
+    const server = this.living;
+    if (!server) return;
     const gone = new Promise((resolve) => server.on("exit", resolve));
     how(server);
     await gone;

@@ -55,12 +55,6 @@ export function runWithLocks(session: string, piece: string, kind?: Apart, node 
   return child;
 }
 
-interface Takings {
-  taken: number;
-  refused: number;
-  kills: number;
-}
-
 const TAKER = (name: string, log: string): string => `
   const write = (what) => appendFileSync(${JSON.stringify(log)}, \`\${what} ${name}\\n\`);
   const step = () => {
@@ -80,13 +74,13 @@ const TAKER = (name: string, log: string): string => `
 `;
 
 /** Goes on until the lock was taken so often. */
-export async function takings(random: Random, wanted: number, nodes: readonly string[]): Promise<Takings> {
+export async function takings(random: Random, wanted: number, nodes: readonly string[]) {
   const folder = temporaryFolder();
   const session = join(folder, "session.jsonl");
   const log = join(folder, "log");
   writeFileSync(session, "");
   writeFileSync(log, "");
-  const written: Takings = { taken: 0, refused: 0, kills: 0 };
+  const written = { taken: 0, refused: 0, kills: 0 };
   const kinds: (Apart | undefined)[] = ["network", "network and pids", undefined];
   let names = 0;
   /** One process, and another one when it was killed. */

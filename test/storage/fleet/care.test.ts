@@ -4,318 +4,238 @@
  * @module-tag system
  */
 
-import { appendFileSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { basename, join } from "node:path";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import type { FleetKeeping } from "../../../src/storage/fleet/care.ts";
-import { Outage } from "../../../src/storage/fleet/outage.ts";
-import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
+import { Database, suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
+import { fleetSuite, newSession } from "../../support/fleet-suite.ts";
+import { collectGarbage } from "../../support/garbage.ts";
+import { headerText, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
-import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
-import { HereLives } from "../../support/proof.ts";
-import type { Json, Place, Wire } from "../../support/server.ts";
-import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
+import { HereLives, type HereLivesOptions } from "../../support/proof.ts";
+import { type Json, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { type Run, runHere } from "../../support/verbs.ts";
+import { runHere } from "../../support/verbs.ts";
 
-/** The files below a folder, by their names. */
+/** The paths of the files below a folder. */
+function filesIn(folder: string): string[] {
+  const all = existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [];
+  return all.filter((one) => one.isFile()).map(({ parentPath, name }) => join(parentPath, name));
+}
+
+/** The session files below a folder, by their names. */
 function filesBelow(folder: string): Map<string, Buffer> {
-  const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".jsonl"));
-  return new Map(names.map((name) => [basename(name), readFileSync(join(folder, name))]));
+  const paths = filesIn(folder).filter((path) => path.endsWith(".jsonl"));
+  return new Map(paths.map((path) => [basename(path), readFileSync(path)]));
 }
 
 describe("the care of a fleet", needs(POSTGRESQL), () => {
-  let server: Postgres;
-  const fleets: SqlFleet[] = [];
-  const connect = (name: string): SqlFleet => {
-    const fleet = sqlFleet(server.url, `${name} ${fleets.length}`);
-    fleets.push(fleet);
-    return fleet;
-  };
-  const fleetVerb = (place: Place, ...args: string[]): Promise<Run> =>
-    runHere(place, ["fleet", ...args], { variables: { PI_FLEET_URL: server.url } });
-  const asked = async (place: Place, ...args: string[]): Promise<Json> => {
-    const { stdout, stderr } = await fleetVerb(place, ...args, "--json");
-    expect(stderr).toBe("");
-    return JSON.parse(stdout);
-  };
-  /** A machine with three sessions, one of them a fork. */
-  const machine = async (
-    fleet?: SqlFleet & { long?: number },
-  ): Promise<{ lives: HereLives; wire: Wire; sessions: string }> => {
-    const lives = new HereLives({ fleet, seed: 1 + fleets.length });
-    const wire = await lives.start();
-    for (const cwd of ["/home/me/app", "/home/me/other"]) {
-      await wire.result("new_session", { cwd });
-      await wire.result("append", {
-        entries: [user("one \u0000 \ud800"), assistant("two"), user("three", { id: "three" }), assistant("four")],
-      });
-    }
+  const database = suiteServer();
+  const { connect } = database;
+  const { lives, alone, verb, asked, empty, column } = fleetSuite(database);
+  const sql = (text: string): string => database.server.sql(text);
+  /** Brings a folder in, or writes one. Returns what became of each session. */
+  const outcomes = async (machine: HereLives, ...args: string[]): Promise<string[]> =>
+    (await asked(machine.place, ...args)).files.map(({ outcome }: Json) => outcome);
+  const three = (outcome: string): string[] => [outcome, outcome, outcome];
+  /** A machine with three sessions, one of them a fork, and the folder where they are. */
+  const filled = async (options: HereLivesOptions = {}) => {
+    const machine = lives(options);
+    const wire = await machine.start();
+    const talk = [user("one \u0000 \ud800"), assistant("two"), user("three", { id: "three" }), assistant("four")];
+    for (const cwd of ["/home/me/app", "/home/me/other"]) await newSession(wire, talk, { cwd });
     await wire.result("fork", { entryId: "three" });
     await wire.result("append", { entries: [user("in the fork")] });
-    await lives.end();
-    return { lives, wire, sessions: join(lives.place.home, ".pi/agent/sessions") };
+    await machine.end();
+    return { machine, sessions: join(machine.place.home, ".pi/agent/sessions") };
+  };
+  const forgetFacts = (): void => {
+    sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
+    sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
   };
 
-  beforeAll(async () => {
-    server = new Postgres();
-    await server.start();
-    await connect("first").fleet.migrate();
-  });
-  beforeEach(() => {
-    server.sql(
-      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
-    );
-  });
-  afterAll(async () => {
-    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
-    await server.close();
-  });
+  beforeEach(empty);
 
   test("brings the sessions of a folder in, and writes the same bytes out elsewhere", async () => {
-    const { lives, sessions } = await machine();
+    const { machine, sessions } = await filled({ fleet: undefined });
     const source = filesBelow(sessions);
     // A link to a folder is not followed, least of all to one that it is in.
     symlinkSync(sessions, join(sessions, "again"));
-    const { files } = await asked(lives.place, "import", sessions);
-    expect(files.map(({ outcome }: Json) => outcome)).toEqual(["new", "new", "new"]);
-    expect((await asked(lives.place, "import", sessions)).files.map(({ outcome }: Json) => outcome)).toEqual([
-      "known",
-      "known",
-      "known",
-    ]);
+    for (const outcome of ["new", "known"]) expect(await outcomes(machine, "import", sessions)).toEqual(three(outcome));
     expect(filesBelow(sessions)).toEqual(source);
-    const other = new HereLives({ seed: 9 }).place;
-    const out = join(other.home, "out");
-    expect((await asked(other, "export", out)).files.map(({ outcome }: Json) => outcome)).toEqual([
-      "new",
-      "new",
-      "new",
-    ]);
-    expect(filesBelow(out)).toEqual(source);
-    expect((await asked(other, "export", out)).files.map(({ outcome }: Json) => outcome)).toEqual([
-      "known",
-      "known",
-      "known",
-    ]);
-    const [[name, bytes]] = source;
-    const path = files.find(({ sessionPath }: Json) => basename(sessionPath) === name).sessionPath;
-    const line =
-      '{"type":"message","id":"more","parentId":null,"timestamp":"2026-01-24T16:22:26.831Z","message":{"role":"user","content":"more"}}';
-    writeFileSync(path, Buffer.concat([bytes, Buffer.from(`${line}\n`)]));
-    const again = await asked(lives.place, "import", sessions);
-    expect(again.files.find(({ sessionPath }: Json) => sessionPath === path)).toMatchObject({ outcome: "continued" });
-    const { status, stdout } = await fleetVerb(other, "export", out);
-    expect(status).toBe(1);
-    expect(stdout).toContain("Export to an empty folder");
+    const other = lives({ fleet: undefined });
+    const out = join(other.place.home, "out");
+    for (const outcome of ["new", "known"]) {
+      expect(await outcomes(other, "export", out)).toEqual(three(outcome));
+      expect(filesBelow(out)).toEqual(source);
+    }
+    const { files } = await asked(machine.place, "import", sessions);
+    const [{ sessionPath }] = files;
+    appendFileSync(sessionPath, `${userText("more", null)}\n`);
+    expect((await outcomes(machine, "import", sessions)).sort()).toEqual(["continued", "known", "known"]);
+    const { status, stdout } = await verb(other.place, "export", out);
+    expect([status, stdout]).toEqual([1, expect.stringContaining("Export to an empty folder")]);
   });
 
   test("what was acknowledged while the server was down is there afterwards, by fleet push, as a branch where others wrote", async () => {
-    const one = connect("alone");
-    const outage = new Outage(one.fleet, 0, () => 0);
-    const lives = new HereLives({ fleet: { ...one, outage }, seed: 1 + fleets.length });
-    const wire = await lives.start();
-    const ids: string[] = [];
-    for (const name of ["plain", "forked"]) {
-      await wire.result("new_session");
-      ids.push((await wire.result("get_state")).sessionId);
-      await wire.result("append", { entries: [user(name)] });
+    const one = alone();
+    const machine = lives({ fleet: one });
+    const { place } = machine;
+    const wire = await machine.start();
+    const ids = [await newSession(wire, [user("plain")]), await newSession(wire, [user("forked")])];
+    await database.server.kill();
+    for (const sessionId of [...ids].reverse()) {
+      await wire.result("switch_session", { sessionId });
+      expect(await wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
     }
-    await server.kill();
-    const alone = await wire.result("append", { entries: [user("alone"), assistant("answer")] });
-    expect(alone).toMatchObject({ durability: "local" });
-    await wire.result("switch_session", { sessionId: ids[0] });
-    expect(await wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
-    await lives.kill();
+    await machine.kill();
     await one.fleet.close();
-    await server.start();
+    await database.server.start();
     // The lease of the process that is gone runs out.
-    server.sql("update pi_fleet.session set lease_until = now()");
-    const other = new HereLives({ fleet: connect("other"), seed: 1 + fleets.length });
+    sql("update pi_fleet.session set lease_until = now()");
+    const other = lives();
     const theirs = await other.start();
     await theirs.result("switch_session", { sessionId: ids[1] });
     await theirs.result("append", { entries: [user("theirs")] });
     await other.end();
     // What only this machine has is found here, until it is given.
-    const searched = await runHere(lives.place, ["search", "alone", "--json"], {
-      variables: { PI_FLEET_URL: server.url },
-    });
-    expect(
-      JSON.parse(searched.stdout)
-        .hits.map(({ sessionId }: Json) => sessionId)
-        .sort(),
-    ).toEqual([...ids].sort());
-    const { journal } = await asked(lives.place, "verify");
+    const variables = { PI_FLEET_URL: database.server.url };
+    const { hits } = JSON.parse((await runHere(place, ["search", "alone", "--json"], { variables })).stdout);
+    expect(hits.map(({ sessionId }: Json) => sessionId).sort()).toEqual([...ids].sort());
+    const { journal } = await asked(place, "verify");
     expect(journal.filter(({ from }: Json) => from !== null)).toHaveLength(2);
-    const { sessions } = await asked(lives.place, "push");
-    const outcomes = new Map(sessions.map(({ sessionId, outcome }: Json) => [sessionId, outcome]));
-    expect([outcomes.get(ids[0]), outcomes.get(ids[1])]).toEqual(["given", "branched"]);
-    expect((await asked(lives.place, "push")).sessions).toEqual([]);
-    const { faults, copies } = await asked(lives.place, "verify");
+    const { sessions } = await asked(place, "push");
+    const became = new Map(sessions.map(({ sessionId, outcome }: Json) => [sessionId, outcome]));
+    expect(ids.map((id) => became.get(id))).toEqual(["given", "branched"]);
+    expect((await asked(place, "push")).sessions).toEqual([]);
+    const { faults, copies } = await asked(place, "verify");
     expect([faults, copies.map(({ state }: Json) => state)]).toEqual([[], ["same", "same"]]);
-    const { stdout } = await fleetVerb(lives.place, "verify");
-    expect(stdout).toContain("are a branch since");
+    expect((await verb(place, "verify")).stdout).toContain("are a branch since");
   });
 
-  acrossTiers(test, ["jsonl", "v2"])(
-    "a session of another folder is pushed from there, and one that is gone is said to be (%s)",
-    async (store) => {
-      const one = connect("elsewhere");
-      const lives = new HereLives({
-        fleet: { ...one, outage: new Outage(one.fleet, 0, () => 0) },
-        seed: 1 + fleets.length,
-      });
-      const wire = await lives.start(["--store", store, "--session-dir", join(lives.place.home, "elsewhere")]);
-      await server.kill();
-      await wire.result("append", { entries: [user("alone")] });
-      const { sessionId } = await wire.result("get_state");
-      await wire.result("new_session");
-      await wire.result("append", { entries: [user("lost")] });
-      const lost = (await wire.result("get_state")).sessionFile;
-      await lives.end();
-      await one.fleet.close();
-      await server.start();
-      rmSync(lost, { recursive: true });
-      const { sessions } = await asked(lives.place, "push");
-      expect(sessions).toHaveLength(2);
-      for (const { sessionId: id, outcome, sessionPath, message } of sessions)
-        if (id === sessionId) expect(outcome).toBe("given");
-        else {
-          expect([outcome, sessionPath]).toEqual(["refused", lost]);
-          expect(message).toMatch(/^Its file is gone/);
-        }
-      expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("1");
-    },
-  );
+  acrossTiers(test, ["jsonl", "v2"])("pushes from another folder, and names what is gone (%s)", async (store) => {
+    const one = alone();
+    const machine = lives({ fleet: one });
+    const wire = await machine.start(["--store", store, "--session-dir", join(machine.place.home, "elsewhere")]);
+    await database.server.kill();
+    const sessionId = await newSession(wire, [user("alone")]);
+    await newSession(wire, [user("lost")]);
+    const lost = (await wire.result("get_state")).sessionFile;
+    await machine.end();
+    await one.fleet.close();
+    await database.server.start();
+    rmSync(lost, { recursive: true });
+    const { sessions } = await asked(machine.place, "push");
+    const gone = { outcome: "refused", sessionPath: lost, message: expect.stringMatching(/^Its file is gone/) };
+    expect(sessions).toHaveLength(2);
+    for (const session of sessions)
+      expect(session).toMatchObject(session.sessionId === sessionId ? { outcome: "given" } : gone);
+    expect(sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("1");
+  });
 
-  test("says what it does not bring in as it is, and leaves out what goes on differently", async () => {
-    const { lives, sessions } = await machine();
-    await asked(lives.place, "import", sessions);
-    const folder = join(lives.place.home, "more/deep");
-    mkdirSync(folder, { recursive: true });
+  test("names what it does not bring in, or not as it is, and brings the others in", async () => {
+    const { machine, sessions } = await filled({ fleet: undefined });
+    await asked(machine.place, "import", sessions);
+    const folder = join(machine.place.home, "more");
+    mkdirSync(join(folder, "locked"), { recursive: true });
     const [[name, bytes]] = filesBelow(sessions);
-    writeFileSync(join(folder, name), bytes.toString("utf8").replace('"one ', '"ONE '));
-    writeFileSync(
-      join(folder, "odd.jsonl"),
-      bytes
-        .toString("utf8")
-        .replace(/"id":"01991f6e[^"]*"/, '"id":"odd"')
-        .replaceAll("\n", "\n\n"),
-    );
-    writeFileSync(join(folder, "none.jsonl"), "no session\n");
-    const { files, refused } = await asked(lives.place, "import", join(lives.place.home, "more"));
-    const by = new Map(files.map((file: Json) => [basename(file.sessionPath), file]));
-    expect(refused, JSON.stringify(files)).toBe(2);
-    expect(by.get(name)).toMatchObject({ outcome: "refused", message: expect.stringMatching(/goes on differently/) });
-    expect(by.get("odd.jsonl")).toMatchObject({ outcome: "new", message: expect.stringMatching(/empty lines/) });
-    expect(by.get("none.jsonl")).toMatchObject({ outcome: "refused" });
-  });
-
-  test("a folder that cannot be read, and a file without entries, are left out and named, and the others are brought in", async () => {
-    const { lives, sessions } = await machine();
-    const disk: Disk = {
-      ...realDisk,
-      names(folder) {
-        if (basename(folder) === "locked") throw Object.assign(new Error("refused"), { code: "EACCES" });
-        return realDisk.names(folder);
-      },
+    const text = bytes.toString("utf8");
+    const odd = text.replace(/"id":"01991f6e[^"]*"/, '"id":"odd"').replaceAll("\n", "\n\n");
+    const bad = {
+      [name]: [text.replace('"one ', '"ONE '), "refused", "goes on differently"],
+      "odd.jsonl": [odd, "new", "empty lines"],
+      "none.jsonl": ["no session\n", "refused", ""],
+      "empty.jsonl": [`${headerText({ id: "empty" })}\n`, "refused", "no entries"],
+      locked: [null, "refused", "EACCES"],
     };
-    const [locked, empty] = [join(sessions, "locked"), join(sessions, "empty.jsonl")];
-    mkdirSync(locked);
-    const header = { type: "session", version: 3, id: "empty", timestamp: "2026-01-24T16:22:26.831Z", cwd: "/home/me" };
-    writeFileSync(empty, `${JSON.stringify(header)}\n`);
-    const bringing = new HereLives({ disk, fleet: connect("bringing"), seed: 1 + fleets.length });
+    for (const [file, [content]] of Object.entries(bad)) if (content) writeFileSync(join(folder, file), content);
+    const names = (path: string): string[] => {
+      if (basename(path) === "locked") throw Object.assign(new Error("refused"), { code: "EACCES" });
+      return realDisk.names(path);
+    };
+    const bringing = lives({ disk: { ...realDisk, names } });
     await bringing.start();
-    for (const outcome of ["new", "known"]) {
-      const files = await bringing.care().importFolder(sessions);
-      const by = new Map(files.map((file) => [file.sessionPath, file]));
-      expect(by.get(locked)).toMatchObject({ outcome: "refused", message: expect.stringContaining("EACCES") });
-      expect(by.get(empty)).toMatchObject({ outcome: "refused", message: expect.stringContaining("no entries") });
-      expect(files.filter((file) => file.outcome === outcome)).toHaveLength(3);
+    for (const known of [undefined, "known"]) {
+      const files = await bringing.care().importFolder(folder);
+      const by = new Map(files.map((file) => [basename(file.sessionPath), file]));
+      for (const [file, [, outcome, message]] of Object.entries(bad)) {
+        const told = { outcome: outcome === "new" ? (known ?? outcome) : outcome };
+        expect(by.get(file), file).toMatchObject({ ...told, message: expect.stringContaining(message ?? "") });
+      }
     }
-    expect(server.sql("select count(*) from pi_fleet.session")).toBe("3");
-    const missing = join(lives.place.home, "missing");
-    const { status, stdout, stderr } = await fleetVerb(lives.place, "import", missing);
+    expect(sql("select count(*) from pi_fleet.session")).toBe("4");
+    const missing = join(machine.place.home, "missing");
+    const { status, stdout, stderr } = await verb(machine.place, "import", missing);
     expect([status, stderr]).toEqual([1, ""]);
     expect(stdout).toContain(`${missing}: The disk refused (ENOENT)`);
   });
 
   test("reads every line and every copy, and finds each of them that is not as it was", async () => {
-    const { lives, sessions } = await machine(connect("one"));
-    const { faults, copies, ...sums } = await asked(lives.place, "verify");
-    expect(faults).toEqual([]);
-    expect(copies.map(({ state }: Json) => state)).toEqual(["same", "same", "same"]);
-    expect(sums).toMatchObject({ sessions: 3, entries: 11 });
+    const { machine, sessions } = await filled();
+    const verified = async () => {
+      const { faults, copies, ...sums } = await asked(machine.place, "verify");
+      const states: string[] = copies.map(({ state }: Json) => state).sort();
+      return {
+        faults: faults.map(({ sessionId, fault }: Json) => `${sessionId} ${fault}`).sort(),
+        copies,
+        states,
+        sums,
+      };
+    };
+    const { faults, copies, states, sums } = await verified();
+    expect([faults, states, sums]).toEqual([[], three("same"), expect.objectContaining({ sessions: 3, entries: 11 })]);
     const [a, b, c] = copies.map(({ sessionId }: Json) => sessionId);
-    server.sql(
+    sql(
       `update pi_fleet.entry set line = replace(encode(line, 'escape'), 'two', 'TWO')::bytea where session_id = '${a}'`,
     );
-    server.sql(`delete from pi_fleet.entry where session_id = '${b}' and seq = 1`);
-    server.sql(`update pi_fleet.entry set epoch = epoch + 9 where session_id = '${c}' and seq = 0`);
-    server.sql(`update pi_fleet.session set indexed = 0 where id = '${c}'`);
-    const found = await asked(lives.place, "verify");
-    const kinds = found.faults.map(({ sessionId, fault }: Json) => [sessionId, fault]);
-    expect(kinds.sort()).toEqual(
-      [
-        [a, "chain"],
-        [b, "missing_rows"],
-        [c, "epochs"],
-        [c, "unindexed"],
-      ].sort(),
-    );
-    const { status, stdout } = await fleetVerb(lives.place, "verify");
-    expect(status).toBe(3);
-    expect(stdout).toContain("4 faults in the database");
+    sql(`delete from pi_fleet.entry where session_id = '${b}' and seq = 1`);
+    sql(`update pi_fleet.entry set epoch = epoch + 9 where session_id = '${c}' and seq = 0`);
+    sql(`update pi_fleet.session set indexed = 0 where id = '${c}'`);
+    const found = [`${a} chain`, `${b} missing_rows`, `${c} epochs`, `${c} unindexed`];
+    expect((await verified()).faults).toEqual(found.sort());
+    const { status, stdout } = await verb(machine.place, "verify");
+    expect([status, stdout]).toEqual([3, expect.stringContaining("4 faults in the database")]);
     // A copy that another program wrote to, one that it changed, and one that the fleet never had.
-    server.sql("update pi_fleet.session set indexed = entries");
-    const [one, two] = found.copies.map(({ sessionPath }: Json) => sessionPath);
-    appendFileSync(one, '{"type":"message","id":"x","parentId":null,"message":{"role":"user","content":"x"}}\n');
+    sql("update pi_fleet.session set indexed = entries");
+    const [one, two] = copies.map(({ sessionPath }: Json) => sessionPath);
+    appendFileSync(one, `${userText("x", null)}\n`);
     writeFileSync(two, readFileSync(two, "utf8").replace("three", "THREE"));
-    writeFileSync(
-      join(sessions, "--home-me-app--/2026-01-24T16-22-26-831Z_local.jsonl"),
-      '{"type":"session","version":3,"id":"local","timestamp":"2026-01-24T16:22:26.831Z","cwd":"/home/me/app"}\n',
-    );
-    const states = (await asked(lives.place, "verify")).copies.map(({ state }: Json) => state);
-    expect(states.sort()).toEqual(["ahead", "different", "only_here", "same"]);
-  });
-
-  test("makes sessions without facts listed, found and summed when it migrates", async () => {
-    const { lives } = await machine(connect("one"));
-    const wire = await new HereLives({ fleet: connect("two"), seed: 7 }).start();
-    const before = await wire.result("list_sessions");
-    const usage = await wire.result("get_usage", { groupBy: ["session"] });
-    expect(before.total).toBe(3);
-    server.sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
-    server.sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
-    expect((await wire.result("list_sessions")).total).toBe(0);
-    expect(await asked(lives.place, "migrate")).toMatchObject({ indexed: 3, inUse: [] });
-    expect(await wire.result("list_sessions")).toEqual(before);
-    expect(await wire.result("get_usage", { groupBy: ["session"] })).toEqual(usage);
-    expect((await wire.result("search_sessions", { query: "hre" })).hits).toHaveLength(2);
-    expect(await asked(lives.place, "migrate")).toMatchObject({ indexed: 0 });
-    expect((await asked(lives.place, "verify")).faults).toEqual([]);
+    const local = join(sessions, "--home-me-app--/2026-01-24T16-22-26-831Z_local.jsonl");
+    writeFileSync(local, `${headerText({ id: "local", cwd: "/home/me/app" })}\n`);
+    expect((await verified()).states).toEqual(["ahead", "different", "only_here", "same"]);
   });
 
   test("a migration names sessions that cannot be read, and goes on with the others", async () => {
-    const { lives } = await machine({ ...connect("one"), long: 0 });
-    const [id, header] = server.sql("select id from pi_fleet.session order by id").split("\n");
-    server.sql(`update pi_fleet.pack set codec = 1, lines = '\\xff' where session_id = '${id}'`);
-    server.sql(`update pi_fleet.session set header = 'none' where id = '${header}'`);
-    server.sql("update pi_fleet.session set indexed = 0");
-    const { status, stdout } = await fleetVerb(lives.place, "migrate");
+    const { machine } = await filled({ fleet: { ...connect(), long: 0 } });
+    const [id, header] = column("select id from pi_fleet.session order by id");
+    sql(`update pi_fleet.pack set codec = 1, lines = '\\xff' where session_id = '${id}'`);
+    sql(`update pi_fleet.session set header = 'none' where id = '${header}'`);
+    sql("update pi_fleet.session set indexed = 0");
+    const { status, stdout } = await verb(machine.place, "migrate");
     expect(status).toBe(1);
     for (const one of [id, header]) expect(stdout).toContain(`${one}: its header or lines cannot be read`);
-    expect(await asked(lives.place, "migrate")).toMatchObject({ indexed: 0, inUse: [], unreadable: [id, header] });
-    expect(server.sql("select count(*) from pi_fleet.session where indexed = entries")).toBe("1");
+    const again = { indexed: 0, inUse: [], unreadable: [id, header] };
+    expect(await asked(machine.place, "migrate")).toMatchObject(again);
+    expect(sql("select count(*) from pi_fleet.session where indexed = entries")).toBe("1");
   });
 
   test("a long session is never held as a whole when its facts are gathered anew", async () => {
-    setFlagsFromString("--expose-gc");
-    const collect = runInNewContext("gc") as () => void;
-    const one = connect("long");
+    const one = connect();
     const given: WeakRef<Uint8Array>[] = [];
     let most = 0;
     const fleet = Object.assign(Object.create(one.fleet), {
@@ -327,29 +247,144 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
             yield [own];
             if (given.length % 5 > 0) continue;
             await new Promise((resolve) => setTimeout(resolve));
-            collect();
+            collectGarbage();
             most = Math.max(most, given.filter((ref) => ref.deref()).length);
           }
       },
     });
-    const lives = new HereLives({ fleet: { ...one, fleet }, seed: 1 + fleets.length });
-    const wire = await lives.start();
-    const entries = Array.from({ length: 20 }, (_, n) => user(`${n} word${n} ${"x".repeat(1 << 16)}`));
+    const machine = lives({ fleet: { ...one, fleet } });
+    const wire = await machine.start();
+    const entries = Array.from({ length: 20 }, (_, n) =>
+      (n === 7 ? assistant : user)(`${n} word${n} ${"x".repeat(1 << 16)}`),
+    );
     for (let n = 0; n < 20; n += 10) await wire.result("append", { entries: entries.slice(n, n + 10) });
     const facts = (): string =>
-      server.sql(`select messages, modified, is_plain, indexed, (select facts from pi_fleet.described),
-        (select string_agg(seq || ' ' || words, ' ' order by seq) from pi_fleet.said) from pi_fleet.session`);
-    await vi.waitFor(() => expect(server.sql("select entries - indexed from pi_fleet.session")).toBe("0"), 30_000);
+      sql(`select messages, modified, is_plain, indexed, (select facts from pi_fleet.described),
+        (select string_agg(seq || ' ' || words, ' ' order by seq) from pi_fleet.said),
+        (select string_agg(word, ' ' order by word) from pi_fleet.word),
+        (select row(quarter, messages, cost) from pi_fleet.spent) from pi_fleet.session`);
+    await vi.waitFor(() => expect(sql("select entries - indexed from pi_fleet.session")).toBe("0"), 30_000);
     const before = facts();
-    server.sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
-    server.sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
-    expect(await (lives.care() as FleetKeeping).index(undefined, 8 << 16)).toEqual({
-      indexed: 1,
-      inUse: [],
-      unreadable: [],
-    });
+    forgetFacts();
+    const indexed = await (machine.care() as FleetKeeping).index(undefined, 8 << 16);
+    expect(indexed).toEqual({ indexed: 1, inUse: [], unreadable: [] });
     expect(facts()).toBe(before);
     // Eight lines, what is on its way, and what the collector leaves.
     expect(most).toBeLessThan(15);
   });
+
+  test("no session is held as a whole when it is exported, and none has its name before it is whole", async () => {
+    const one = connect();
+    /** Called when all pieces before one are used. */
+    let used = (_before: number): void => {};
+    let read = 0;
+    const fleet = Object.assign(Object.create(one.fleet), {
+      async *lines(id: string, from: number, to: number) {
+        let bytes = 0;
+        for await (const lines of one.fleet.lines(id, from, to))
+          for (const line of lines) {
+            used(bytes);
+            read++;
+            yield [line];
+            bytes += line.length + 1;
+          }
+      },
+    });
+    const machine = lives({ fleet: { ...one, fleet } });
+    const wire = await machine.start();
+    const entries = Array.from({ length: 20 }, (_, n) =>
+      n % 2 ? assistant(`${n}`) : user(`${n} ${"x".repeat(9000)}`),
+    );
+    await wire.result("append", { entries });
+    const { sessionFile, sessionId } = await wire.result("get_state");
+    const out = join(machine.place.home, "out");
+    const exported = async () => {
+      read = 0;
+      const [file] = await machine.care().exportTo(out);
+      return file;
+    };
+    used = (before) => {
+      expect(filesIn(out).filter((path) => path.endsWith(".jsonl"))).toEqual([]);
+      // The next piece is asked for while the one before it is written.
+      const size = filesIn(out).reduce((sum, path) => sum + statSync(path).size, 0);
+      expect(size).toBeGreaterThanOrEqual(before - 20_000);
+    };
+    // The last line, which is what goes wrong at first, and what it is.
+    const last = (line: string): string => sql(`update pi_fleet.entry set line = ${line} where seq = 19`);
+    last("overlay(line || ' '::bytea placing 'Y'::bytea from 60 for 1)");
+    expect(await exported()).toMatchObject({ sessionId, outcome: "refused" });
+    expect(filesIn(out)).toEqual([]);
+    last(`convert_to('${readFileSync(sessionFile, "utf8").split("\n")[20].replaceAll("'", "''")}', 'utf8')`);
+    const file = await exported();
+    expect(file).toMatchObject({ sessionId, outcome: "new" });
+    used = () => {};
+    const whole = readFileSync(sessionFile);
+    expect(readFileSync(file.sessionPath).equals(whole)).toBe(true);
+    expect(await exported()).toMatchObject({ outcome: "known" });
+    const changes = [Buffer.concat([whole, Buffer.from("\n")]), whole.subarray(0, -1)];
+    for (const changed of [...changes, Buffer.from(whole.toString().replace("xxx", "yyy"))]) {
+      writeFileSync(file.sessionPath, changed);
+      expect(await exported()).toMatchObject({ outcome: "refused", message: expect.stringMatching(/other bytes/) });
+      expect(readFileSync(file.sessionPath).equals(changed)).toBe(true);
+    }
+    expect(read, "lines that are read after the first that differs").toBeLessThan(4);
+    expect(filesIn(out)).toHaveLength(1);
+  });
+
+  test("a session that is deleted and pruned after its row was read is not exported", async () => {
+    const one = connect();
+    const machine = lives({ fleet: one });
+    const wire = await machine.start();
+    const [stays, goes] = [await newSession(wire, [user("stays")]), await newSession(wire, [user("goes")])];
+    await wire.result("new_session");
+    const rows = one.keeper.rows.bind(one.keeper);
+    one.keeper.rows = async function* () {
+      const page = [];
+      for await (const row of rows()) page.push(row);
+      await wire.result("delete_session", { sessionId: goes });
+      await new FleetPruning(one.connections, "").prune({ rows: 0 });
+      yield* page;
+    };
+    const files = await machine.care().exportTo(join(machine.place.home, "out"));
+    expect(files).toMatchObject([{ sessionId: stays, outcome: "new" }]);
+  });
+});
+
+test("another database at the same address gets nothing before it is adopted, and then all that this machine has acknowledged", {
+  timeout: 60_000,
+  ...needs(POSTGRESQL),
+}, async ({ onTestFinished }) => {
+  const server = new Database({ isEmpty: true });
+  onTestFinished(() => server.close());
+  await server.start();
+  const machine = temporaryPlace();
+  const variables = { PI_FLEET_URL: server.url };
+  const place = { ...machine, variables: { ...machine.variables, ...variables } };
+  const verb = (name: string) => runHere(place, ["fleet", name], { variables });
+  // By who runs the servers, somewhere else.
+  const admin = temporaryPlace();
+  const migrate = () => runHere(admin, ["fleet", "migrate"], { variables });
+  await migrate();
+  const lives = new HereLives({ place });
+  const first = await lives.start();
+  await first.result("append", { entries: [user("one")] });
+  const { sessionId, durability } = await first.result("get_state");
+  expect(durability).toBe("primary");
+  await lives.end();
+  // It is made anew, or a mistake of whoever runs the servers leads here.
+  server.sql("drop schema pi_fleet cascade");
+  await migrate();
+  // Ten times as fast, because a database that was away is asked again after a second.
+  const now = performance.now.bind(performance);
+  const begun = now();
+  vi.spyOn(performance, "now").mockImplementation(() => begun + 10 * (now() - begun));
+  const next = await lives.start(["--session", sessionId, "--fleet-away", "journal"]);
+  expect(await next.result("append", { entries: [user("two")] })).toMatchObject({ durability: "local" });
+  expect(server.sql("select count(*) from pi_fleet.session")).toBe("0");
+  const refused = await verb("verify");
+  expect(refused.stdout + refused.stderr).toContain("fleet adopt");
+  expect((await verb("adopt")).stderr).toBe("");
+  const reached = async (): Promise<string> => (await next.result("get_state")).durability;
+  await expect.poll(reached, { timeout: 20_000, interval: 20 }).not.toBe("local");
+  expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
 });

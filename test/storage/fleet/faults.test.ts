@@ -1,89 +1,121 @@
-/** What becomes of commits where calls of the fleet fail, and of copies that are not what the fleet has. */
+/**
+ * What becomes of commits where calls of the fleet fail, of copies that are not what the fleet
+ * has, and what a host is told where the disk fails, too: a sentence about it is true, whatever failed.
+ */
 
 import { describe, expect, test, vi } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
+import { LEAF_MARKER } from "../../../src/core/format/head.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
-import type { Log } from "../../../src/core/ports/store.ts";
-import { type FleetFault, MemoryFleet } from "../../support/fleet.ts";
-import {
-  failed,
-  followed,
-  found,
-  line,
-  lines,
-  Machine,
-  type MachineKind,
-  second,
-  written,
-} from "../../support/fleet-machine.ts";
-import { id, SESSION, userText } from "../../support/lines.ts";
+import type { FaultDisk } from "../../support/disk.ts";
+import type { FleetFault } from "../../support/fleet.ts";
+import { failed, line, lines, type MachineKind, written } from "../../support/fleet-machine.ts";
+import { lineOf, Scene, testScenes } from "../../support/fleet-scene.ts";
+import { id, SESSION } from "../../support/lines.ts";
+import { isEvery } from "../../support/random.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
-/** What a host has been told of a line. */
-type Told = "acknowledged" | "refused" | "unknown";
+const journaled = { isJournaled: true } as const;
 
-/** Has lines written as a host does that looks before it tries again. Returns what it was told each time. */
-async function persist(log: Log, { table }: MemoryFleet, ns: readonly number[]): Promise<Told[]> {
-  const told: Told[] = [];
-  for (let tries = 0; tries < 5; tries++) {
-    await log.ready?.();
-    log.refresh();
-    if (ns.every((n) => log.nodes.position(id(n)) >= 0)) return told;
-    expect(ns.some((n) => log.nodes.position(id(n)) >= 0)).toBe(false);
-    try {
-      await written(log, ...ns);
-      return [...told, "acknowledged"];
-    } catch (error) {
-      expect(["outcome_unknown", "storage_failed"]).toContain((error as Error).name);
-      told.push((error as Error).name === "outcome_unknown" ? "unknown" : "refused");
-      // What was refused is not there.
-      const there = table.linesOf(SESSION);
-      if (told.at(-1) === "refused") expect(there.filter((text) => ns.map(line).includes(text))).toEqual([]);
-    }
-  }
-  throw new Error("it never came to an end");
-}
-
-/** A session's life, in which call number `at` goes wrong. Returns how many calls there were. */
+/** A session's life, in which call number `at` goes wrong; its host looks before it tries again. Returns the number of calls. */
 async function live(kind: MachineKind, at: number, fault: FleetFault, tries: number): Promise<number> {
-  const machine = new Machine(kind, undefined, undefined, { tries });
-  const { fleet } = machine;
+  const scene = new Scene(kind, { tries });
+  const { fleet } = scene.one;
   fleet.faultAt = (call) => (call === at ? fault : undefined);
-  const log = machine.create();
-  for (const ns of [[0], [1, 2], [3]]) {
-    const there = fleet.table.linesOf(SESSION);
-    const told = await persist(log, fleet, ns);
-    // Whoever asks often enough is told the truth.
-    if (tries > 0) expect(told).toEqual(["acknowledged"]);
-    expect(fleet.table.linesOf(SESSION)).toEqual([...there, ...ns.map(line)]);
-    if (ns[0] === 1) log.unlock();
+  const all: string[] = [];
+  for (const words of ["0", "1 2", "3", "4"]) {
+    // What is on the disk is the same, and the fleet sees that.
+    if (words === "4") await scene.play("waits; copy 0 1 2 3; closes");
+    const before = [...all];
+    const more = words.split(" ").map(lineOf);
+    all.push(...more);
+    for (let times = 0; ; times++) {
+      expect(times).toBeLessThan(5);
+      await scene.play("asks; looks");
+      const there = textsOf(scene.log).filter((text) => more.includes(text));
+      if (there.length > 0) {
+        expect(there).toEqual(more);
+        break;
+      }
+      const told = await scene.play(`writes ${words}`).catch((error: Error) => error);
+      if (told === scene) break;
+      const { name } = told as Error;
+      expect(["outcome_unknown", "storage_failed"]).toContain(name);
+      // Whoever asks often enough is told the truth.
+      if (words !== "4") expect(tries).toBe(0);
+      // What was refused is not there.
+      if (name === "storage_failed") expect(scene.table.linesOf(SESSION)).toEqual(before);
+    }
+    expect(scene.table.linesOf(SESSION)).toEqual(all);
+    if (words === "1 2") scene.log.unlock();
   }
-  await Promise.resolve();
-  expect(textsOf(log)).toEqual([0, 1, 2, 3].map(line));
-  log.close();
-  // What is on the disk is the same, and the fleet sees that.
-  const again = machine.store.open(machine.file);
-  await persist(again, fleet, [4]);
-  expect(textsOf(again)).toEqual([0, 1, 2, 3, 4].map(line));
-  expect(fleet.table.linesOf(SESSION)).toEqual([0, 1, 2, 3, 4].map(line));
-  again.close();
-  fleet.table.check();
+  await scene.play("copy 0 1 2 3 4");
   return fleet.calls.length;
 }
 
-/** Returns what brings the session back to how the fleet has it now, when nobody had it. */
-function remembered({ table }: MemoryFleet): () => void {
-  const row = table.rows.get(SESSION);
-  if (!row) throw new Error("the session is missing");
-  const before = { ...row, holder: null, lines: [...row.lines], epochs: [...row.epochs], facts: [...row.facts] };
-  return () => void Object.assign(row, before);
-}
-
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  const begun = (options = {}, ...steps: string[]): Promise<Scene> =>
+    new Scene(kind, options).play("writes 0", ...steps);
+
+  testScenes(
+    kind,
+    {},
+    {
+      // As long as nobody can say what became of it, nothing is written.
+      "a commit whose answer is lost, and that cannot be asked about, is unknown, and comes back as another's": `
+        writes 0; loses append after before; writes 1 !outcome_unknown?; copy 0; durable 1; asks; refuses storage_failed
+        heals; asks; copy 0 1; writes 2; fleet 0 1 2`,
+      "a commit that the fleet never heard of fails as if the disk had refused":
+        "cut; writes 0 !storage_failed?; copy; durable 0; heals; writes 0; fleet 0",
+      // A server died after its disk had the line, and before the database. That both have the same is found out once.
+      "a copy with a line that the fleet never got shows what the fleet has instead, though that is no more": `
+        writes 0; closes; adds 8<0; two has 0; leaves; two writes 1; two closes; leaves; again follows; again reopens
+        again copy 0 1; again aside 8<0; again marks; again follows; again asked look`,
+      "lines that a dead server had not given to the fleet are given with the next commit":
+        "writes 0; closes; adds 1; asks; writes 2; fleet 0 1 2",
+      "a commit that is refused from the start is not told as unknown, also by one who has just opened the session":
+        "writes 0; two has 0; two writes 1 !session_locked; two copy 0; fleet 0",
+      "a server whose lease ran out goes on where nobody else wrote":
+        "writes 0; two takes 0; two closes; writes 1; fleet 0 1",
+      "a copy gives back what a database has lost that went back in time":
+        "writes 0; remembers; writes 1; forgets; writes 2; fleet 0 1 2",
+      "a copy that is open gives back what an older state of the database lacks, without another write":
+        "writes 0; remembers; writes 1; unlocks; forgets; follows; fleet 0 1",
+      // As long as it is sure that it has the session, nothing is asked.
+      "who had a session and was not heard of for long finds out without a write that others write": `
+        writes 0; writes 1; marks; follows; asked; elsewhere 0 1 : 2; later 5000; follows; looks; copy 0 1 2; fleet 0 1 2
+        writes 3; fleet 0 1 2 3`,
+      "who had a session and was not heard of for long finds out without a write that an older state is restored": `
+        writes 0; remembers; writes 1; marks; follows; asked; forgets; later 5000; follows; looks; copy 0 1; fleet 0 1
+        writes 2; fleet 0 1 2`,
+      "who was refused, because another machine writes, shows what that writes, and that it does as long as it does": `
+        writes 0; closes; two has 0; two asks; two writes 1; asks; refuses session_locked 1; two writes 2; follows; looks
+        copy 0 1 2; locked by two; two closes; follows; locked by nobody; writes 3; fleet 0 1 2 3`,
+      "a copy of a session that was deleted is refused that as long as it is followed, and nothing is fetched for it": `
+        writes 0 1; closes; two has 0; deleted; two asks; two refuses session_not_found; two marks; two follows
+        two asked look; two refuses session_not_found`,
+      "a copy of another session with the same id is not written to, as long as it is followed, and nothing is fetched": `
+        writes 0 1; closes; two has 0< 1; two asks; two refuses read_only; two marks; two follows; two asked look
+        two refuses read_only; fleet 0 1; two copy 0< 1`,
+    },
+  );
+  testScenes(kind, journaled, {
+    "a key is repeated while the fleet is away, though somebody else had the session before": `
+      writes 0; unlocks; two has 0; two asks; asks; refuses session_locked; outage; cut; adds 1; looks; confirms
+      is local; copy 0 1`,
+  });
+
+  test("lines of a dead server that the fleet never got give way to what others wrote, and are kept", async () => {
+    const scene = await begun({}, "writes 1; closes; two has 0 8<0; two asks; two reopens; two copy 0 1; two writes 2");
+    await scene.play("fleet 0 1 2");
+    const { disk, file } = scene.actor("two").machine;
+    const backup = disk.paths().filter((path) => path.startsWith(`${file}.damaged.bak`));
+    expect(backup.map((path) => textOf(disk.content(path) ?? new Uint8Array(0))).join("")).toContain("on one 8");
+  });
+
   test("a commit is given to the fleet while the disk keeps it, and is durable when both have it", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0);
+    const { one, log } = await begun();
     const { disk, fleet } = one;
     let given = (): void => {};
     const arrived = new Promise<void>((resolve) => (given = resolve));
@@ -97,60 +129,33 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     };
     await written(log, 1);
     // On this thread the disk would hold up what is to be sent. Rows of the index come when the fleet has answered.
-    expect(syncs).toEqual(
-      kind === "jsonl"
-        ? [[1, true]]
-        : [
-            [1, true],
-            [1, false],
-          ],
-    );
+    expect(syncs).toEqual([[1, true], ...(kind === "jsonl" ? [] : [[1, false]])]);
     expect([log.durableCount, log.nodes.count]).toEqual([2, 2]);
-    fleet.table.check();
   });
 
   test("a commit that goes on without the fleet is acknowledged when the disk has it, and not if the disk refuses", async () => {
-    const one = new Machine(kind, undefined, "one", { isJournaled: true });
-    const log = one.create();
-    await written(log, 0);
-    const { disk, fleet } = one;
+    const scene = await begun(journaled, "cut");
+    const { disk } = scene.one;
     const sync = disk.sync.bind(disk);
+    disk.sync = () => Promise.reject(Object.assign(new Error("test"), { code: "EIO" }));
     // Once while the fleet is found to be away, and once when that is known.
-    for (const text of ["found", "known"]) {
-      fleet.faultAt = () => "before";
-      disk.sync = () => Promise.reject(Object.assign(new Error("test"), { code: "EIO" }));
-      await log.ready?.();
-      log.append([bytesOf(userText(id(50), id(0), text))]);
-      await expect(log.commit(), text).rejects.toEqual(failed("storage_failed"));
-      expect([log.durableCount, log.nodes.count, log.durability], text).toEqual([1, 1, "replicated"]);
-    }
+    const refused = "asks; writes 50<0 !storage_failed; durable 1; copy 0; is replicated;";
+    await scene.play(refused.repeat(2));
     disk.sync = sync;
-    await written(log, 1);
-    expect([log.durableCount, log.durability]).toEqual([2, "local"]);
+    await scene.play("writes 1; durable 2; is local");
   });
 
   test("a session that was silent is taken again, but for one whose lease the fleet has just renewed", async () => {
-    let clock = 0;
-    const one = new Machine(kind, undefined, "one", { elapsed: () => clock });
-    const log = one.create();
-    await written(log, 0);
-    const takings = (): number => one.fleet.calls.filter((name) => name === "take").length;
-    const first = takings();
-    one.fleet.renewed = 10;
-    clock = 5000;
-    await log.ready?.();
-    await written(log, 1);
-    expect(takings()).toBe(first);
-    one.fleet.renewed = 5000;
-    clock = 10_000;
-    await log.ready?.();
-    await written(log, 2);
-    expect(takings()).toBe(first + 1);
-    one.fleet.table.check();
+    const scene = await begun();
+    const { fleet } = scene.one;
+    fleet.renewed = 10;
+    await scene.play("marks; later 5000; asks; writes 1; asked append");
+    fleet.renewed = 5000;
+    await scene.play("marks; later 5000; asks; writes 2; asked take append");
   });
 
   test.each(["before", "after", "late"] as const)(
-    "every call fails before and after its effect, or arrives late: each line is there once, whatever was told (%s)",
+    "each line is there once, whatever call fails (%s)",
     async (fault) => {
       const calls = await live(kind, -1, "before", 0);
       expect(calls).toBeGreaterThan(8);
@@ -158,567 +163,343 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     },
   );
 
-  test("a commit whose answer is lost, and that cannot be asked about, is unknown, and comes back as another's", async () => {
-    const machine = new Machine(kind);
-    const log = machine.create();
-    await written(log, 0);
-    machine.fleet.faultAt = (_, name) => (name === "append" ? "after" : "before");
-    log.append(lines(1));
-    await expect(log.commit()).rejects.toEqual(failed("outcome_unknown", { retryable: true }));
-    expect([textsOf(log), log.durableCount]).toEqual([[line(0)], 1]);
-    // As long as nobody can say what became of it, nothing is written.
-    await log.ready?.();
-    expect(() => log.append(lines(2))).toThrow(failed("storage_failed"));
-    machine.fleet.faultAt = () => undefined;
-    await log.ready?.();
-    expect(textsOf(log)).toEqual([0, 1].map(line));
-    await written(log, 2);
-    expect(machine.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
-  });
-
-  test("a commit that the fleet never heard of fails as if the disk had refused", async () => {
-    const machine = new Machine(kind);
-    machine.fleet.faultAt = () => "before";
-    const log = machine.create();
-    log.append(lines(0));
-    await expect(log.commit()).rejects.toEqual(failed("storage_failed", { retryable: true }));
-    expect([textsOf(log), log.persisted]).toEqual([[], false]);
-    machine.fleet.faultAt = () => undefined;
-    await written(log, 0);
-    expect(machine.fleet.table.linesOf(SESSION)).toEqual([line(0)]);
-  });
-
   test.each(["nothing", "taking"] as const)(
-    "a commit that is refused stays away, however late it arrives; a fleet that raises no epoch is found out (breaks %s)",
+    "a commit that is refused stays away, however late it is (breaks %s)",
     async (breaks) => {
-      const machine = new Machine(kind, undefined, "one", { tries: 1 });
-      const log = machine.create();
-      await written(log, 0);
-      machine.fleet.breaks = breaks;
-      const first = machine.fleet.calls.length;
+      const scene = await begun({ tries: 1 });
+      const { fleet } = scene.one;
+      fleet.breaks = breaks;
+      const first = fleet.calls.length;
       // The taking is answered, and after it nothing.
-      machine.fleet.faultAt = (call) => (["late", undefined, "before", "before"] as const)[call - first];
-      log.append(lines(1));
-      await expect(log.commit()).rejects.toEqual(failed("storage_failed"));
-      expect(machine.fleet.table.linesOf(SESSION).includes(line(1))).toBe(breaks === "taking");
+      fleet.faultAt = (call) => (["late", undefined, "before", "before"] as const)[call - first];
+      await scene.play(`writes 1 !storage_failed; fleet 0${breaks === "taking" ? " 1" : ""}`);
     },
   );
 
-  test("a server that was stopped while another took over is refused, and its lines are kept aside", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0);
-    const two = new Machine(kind, one.fleet.table, "two");
-    await two.put([line(0)]);
-    const other = two.store.open(two.file);
-    await other.ready?.();
-    expect(() => other.append(lines(1))).toThrow(failed("session_locked"));
-    expect(other.lockedBy).toMatchObject({ client: "one", host: "host of one" });
-    two.fleet.leasesEnd = true;
-    await other.ready?.();
-    await written(other, 1);
-    log.append([bytesOf(userText(id(7), id(0)))]);
-    await expect(log.commit()).rejects.toEqual(
-      failed("session_locked", { details: { holder: two.fleet.holder.shown, keptAt: `/aside/${SESSION}` } }),
-    );
-    expect(one.aside).toEqual([userText(id(7), id(0))]);
-    expect([textsOf(log), one.fleet.table.linesOf(SESSION)]).toEqual([[line(0)], [0, 1].map(line)]);
-    other.close();
-    await log.ready?.();
-    await written(log, 2);
-    expect(textsOf(log)).toEqual([0, 1, 2].map(line));
-    one.fleet.table.check();
+  test("a server that was stopped while another took over is refused, and all that waits is kept aside", async () => {
+    const scene = await begun({}, "two has 0; two asks; two refuses session_locked");
+    expect(scene.actor("two").log.lockedBy).toMatchObject({ client: "one", host: "host of one" });
+    await scene.play("two expires; two asks; two writes 1");
+    const outcomes = ["7<0", "8<7"].map((word) => {
+      scene.actor("one").append([word]);
+      return scene.log.commit().catch((error) => error);
+    });
+    const details = { holder: scene.actor("two").machine.fleet.holder.shown, keptAt: `/aside/${SESSION}` };
+    for (const outcome of await Promise.all(outcomes)) expect(outcome).toEqual(failed("session_locked", { details }));
+    await scene.play("aside 7<0 8<7; copy 0; fleet 0 1; two closes; asks; writes 2; copy 0 1 2");
   });
 
-  test("what waits behind a commit that is refused is kept aside with it", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0);
-    const { two, other } = await second(kind, one, [line(0)]);
-    const outcomes: Promise<unknown>[] = [];
-    for (const n of [1, 2]) {
-      log.append(lines(n));
-      outcomes.push(log.commit().catch((error) => error));
-    }
-    const kept = { holder: two.fleet.holder.shown, keptAt: `/aside/${SESSION}` };
-    for (const outcome of await Promise.all(outcomes))
-      expect(outcome).toEqual(failed("session_locked", { details: kept }));
-    expect(one.aside).toEqual([1, 2].map(line));
-    expect(textsOf(log)).toEqual([line(0)]);
-    other.close();
-  });
-
-  test("a copy with a line that the fleet never got shows what the fleet has instead, though that is no more", async () => {
-    const one = new Machine(kind);
-    const first = one.create();
-    await written(first, 0);
-    first.close();
-    // A server died after its disk had the line, and before the database.
-    await one.addPlainly([userText(id(8), id(0))]);
-    const two = new Machine(kind, one.fleet.table, "two");
-    await two.put([line(0)]);
-    one.fleet.table.leave();
-    const other = two.store.open(two.file);
-    await written(other, 1);
-    other.close();
-    one.fleet.table.leave();
-    const again = new Machine(kind, one.fleet.table, "again", { disk: one.disk });
-    const log = again.store.open(again.file);
-    await followed(log);
-    expect(log.refresh().kind).toBe("replaced");
-    const now = log.reopen();
-    expect(textsOf(now)).toEqual([0, 1].map(line));
-    expect(again.aside).toEqual([userText(id(8), id(0))]);
-    const asked = again.fleet.calls.length;
-    await followed(now);
-    // That both have the same is found out once, and without a fetch.
-    expect(new Set(again.fleet.calls.slice(asked))).toEqual(new Set(["look"]));
-    for (const one of [log, now]) one.close();
-  });
-
-  test("a copy of another session under the same id is compared once, and then left alone", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0, 1);
-    log.close();
-    one.fleet.table.leave();
-    const two = new Machine(kind, one.fleet.table, "two");
-    await two.put([userText(id(7), null), userText(id(8), id(7))]);
-    const other = two.store.open(two.file);
-    let copied = 0;
-    const copy = other.copy.bind(other);
-    other.copy = (...given) => {
-      copied++;
-      return copy(...given);
-    };
-    await followed(other);
-    const [fetched, compared] = [two.fleet.calls.filter((name) => name === "lines").length, copied];
-    await followed(other);
-    expect([two.fleet.calls.filter((name) => name === "lines").length, copied]).toEqual([fetched, compared]);
-    expect(compared).toBeGreaterThan(0);
-    // Others go on with it: then it is looked at again.
-    const first = one.store.open(one.file);
-    await written(first, 2);
-    first.close();
-    await followed(other);
-    expect(copied).toBeGreaterThan(compared);
+  test("a copy of another session under the same id is compared once, until others go on with that, and is free", async () => {
+    const scene = await begun({}, "writes 1; closes; leaves; two has 7< 8<7");
+    const { machine, log } = scene.actor("two");
+    const copy = vi.spyOn(log, "copy");
+    const counts = (): number[] => [
+      machine.fleet.calls.filter((name) => name === "lines").length,
+      copy.mock.calls.length,
+    ];
+    await scene.play("two follows");
+    const once = counts();
+    expect(once[1]).toBeGreaterThan(0);
+    await scene.play("two follows");
+    expect(counts()).toEqual(once);
+    await scene.play("writes 2; closes; two follows");
+    expect(counts()[1]).toBeGreaterThan(once[1]);
     // Nobody of this machine is kept from it.
-    const beside = two.other.open(two.file);
+    const beside = machine.other.open(machine.file);
     expect(beside.acquireLock()).toBe(true);
-    for (const one of [beside, other]) one.close();
-  });
-
-  test("a key is repeated while the fleet is away, though somebody else had the session before", async () => {
-    const one = new Machine(kind, undefined, "one", { isJournaled: true });
-    const log = one.create();
-    await written(log, 0);
-    log.unlock();
-    const two = new Machine(kind, one.fleet.table, "two");
-    await two.put([line(0)]);
-    const other = two.store.open(two.file);
-    await other.ready?.();
-    await log.ready?.();
-    expect(() => log.append(lines(1))).toThrow(failed("session_locked"));
-    one.outage?.begin();
-    one.fleet.faultAt = () => "before";
-    await one.addPlainly([line(1)]);
-    log.refresh();
-    await log.confirm?.();
-    expect([log.durability, textsOf(log)]).toEqual(["local", [0, 1].map(line)]);
-    for (const one of [log, other]) one.close();
+    beside.close();
   });
 
   test.each([
     [false, "what others wrote is fetched"],
     [true, "what others wrote is fetched"],
     [true, "its branch is noted"],
-  ])(
-    "what a program without the fleet writes while a copy gives way stays in the session or is kept (alone %s, while %s)",
-    async (isJournaled, when) => {
-      const one = new Machine(kind, undefined, "one", { isJournaled });
-      const log = one.create();
-      await written(log, 0);
-      const write = (n: number, parent: number): Promise<void> => one.addPlainly([userText(id(n), id(parent))]);
-      if (isJournaled) {
-        one.fleet.faultAt = () => "before";
-        log.append([bytesOf(userText(id(5), id(0)))]);
-        await log.commit();
-      } else await write(5, 0);
-      log.unlock();
-      const { other } = await second(kind, one, [line(0)]);
-      await written(other, 1, 2);
-      other.close();
-      one.fleet.table.leave();
-      one.fleet.faultAt = () => undefined;
-      let hasWritten = false;
-      const meanwhile = async (): Promise<void> => {
-        if (hasWritten) return;
-        hasWritten = true;
-        await write(6, 5);
+  ])("what another program writes while a copy gives way is kept (alone %s, while %s)", async (isJournaled, when) => {
+    const scene = await begun({ isJournaled });
+    const { one } = scene;
+    await scene.play(isJournaled ? "cut; writes 5<0" : "adds 5<0", "unlocks; elsewhere 0 : 1 2; leaves; heals");
+    let hasWritten = false;
+    const meanwhile = async (): Promise<void> => {
+      if (hasWritten) return;
+      hasWritten = true;
+      await scene.play("adds 6<5");
+    };
+    const { diverged } = one.journal;
+    if (when === "its branch is noted")
+      one.journal.diverged = async (...given) => {
+        await diverged.apply(one.journal, given);
+        await meanwhile();
       };
-      const { diverged } = one.journal;
-      if (when === "its branch is noted")
-        one.journal.diverged = async (...given) => {
-          await diverged.apply(one.journal, given);
-          await meanwhile();
-        };
-      else
-        one.fleet.turns = async () => {
-          if (one.fleet.calls.at(-1) === "lines") await meanwhile();
-        };
-      const now = await found(await found(log));
-      expect(hasWritten).toBe(true);
-      for (const n of [5, 6])
-        expect([...textsOf(now), ...one.aside], `line ${n}`).toContainEqual(expect.stringContaining(id(n)));
-      expect(textsOf(now)).toEqual(expect.arrayContaining([0, 1, 2].map(line)));
-      // Of the branch that came to nothing nobody is told.
-      expect(now.damage.filter((one) => one.kind === "diverged")).toHaveLength(isJournaled ? 1 : 0);
-      now.close();
-    },
-  );
-
-  test("a commit that is refused from the start is not told as unknown, also by one who has just opened the session", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0);
-    const two = new Machine(kind, one.fleet.table, "two");
-    await two.put([line(0)]);
-    const other = two.store.open(two.file);
-    other.append(lines(1));
-    await expect(other.commit()).rejects.toEqual(failed("session_locked"));
-    expect([textsOf(other), one.fleet.table.linesOf(SESSION)]).toEqual([[line(0)], [line(0)]]);
-  });
-
-  test("a server whose lease ran out goes on where nobody else wrote", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0);
-    const two = new MemoryFleet(one.fleet.table, "two");
-    two.leasesEnd = true;
-    const taking = await two.take(SESSION);
-    await two.release(SESSION, taking.kind === "taken" ? taking.epoch : -1);
-    await written(log, 1);
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
+    else
+      one.fleet.turns = async () => {
+        if (one.fleet.calls.at(-1) === "lines") await meanwhile();
+      };
+    await scene.play("finds; finds");
+    expect(hasWritten).toBe(true);
+    expect([...textsOf(scene.log), ...one.aside]).toEqual(expect.arrayContaining(["5<0", "6<5"].map(lineOf)));
+    expect(textsOf(scene.log)).toEqual(expect.arrayContaining([0, 1, 2].map(line)));
+    // Of the branch that came to nothing nobody is told.
+    expect(scene.log.damage.filter(({ kind }) => kind === "diverged")).toHaveLength(isJournaled ? 1 : 0);
   });
 
   test("an acknowledged line of a writer that was then fenced is acknowledged, with what others wrote after it", async () => {
-    const one = new Machine(kind, undefined, "one", { patience: async () => true });
-    const two = new Machine(kind, one.fleet.table, "two");
-    const log = one.create();
-    await written(log, 0);
+    const scene = await begun({ patience: async () => true });
+    const { fleet } = scene.one;
     // The answer is lost, and before it is asked for another machine takes over and writes.
-    one.fleet.faultAt = (_, name) => (name === "append" ? "after" : undefined);
-    const asked = one.fleet.take.bind(one.fleet);
-    one.fleet.take = async (...given) => {
-      await two.put([0, 1].map(line));
-      two.fleet.leasesEnd = true;
-      const other = two.store.open(two.file);
-      await other.ready?.();
-      await written(other, 2);
-      one.fleet.take = asked;
+    scene.one.fails((name) => (name === "append" ? "after" : undefined));
+    const asked = fleet.take.bind(fleet);
+    fleet.take = async (...given) => {
+      fleet.take = asked;
+      await scene.play("two takes 0 1; two writes 2");
       return asked(...given);
     };
-    await written(log, 1);
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
-    expect(textsOf(log)).toEqual([0, 1].map(line));
-  });
-
-  test("lines that a dead server had not given to the fleet are given with the next commit", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0);
-    log.close();
-    await one.addPlainly([line(1)]);
-    const again = one.store.open(one.file);
-    await again.ready?.();
-    await written(again, 2);
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
-  });
-
-  test("a copy gives back what a database has lost that went back in time", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0);
-    const goBack = remembered(one.fleet);
-    await written(log, 1);
-    goBack();
-    await written(log, 2);
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
-  });
-
-  test("a copy that is open gives back what an older state of the database lacks, without another write", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0);
-    const goBack = remembered(one.fleet);
-    await written(log, 1);
-    log.unlock();
-    goBack();
-    await followed(log);
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
-  });
-
-  test.each(["others write", "an older state is restored"] as const)(
-    "who had a session and was not heard of for long finds out without a write that %s",
-    async (what) => {
-      let clock = 0;
-      const one = new Machine(kind, undefined, "one", { elapsed: () => clock });
-      const log = one.create();
-      await written(log, 0);
-      const goBack = remembered(one.fleet);
-      await written(log, 1);
-      const two = new Machine(kind, one.fleet.table, "two");
-      two.fleet.leasesEnd = true;
-      await two.put([0, 1].map(line));
-      // As long as it is sure that it has the session, nothing is asked.
-      const first = one.fleet.calls.length;
-      await followed(log);
-      expect(one.fleet.calls.slice(first)).toEqual([]);
-      if (what === "others write") {
-        const other = two.store.open(two.file);
-        await other.ready?.();
-        await written(other, 2);
-        other.close();
-      } else goBack();
-      clock = 5000;
-      await followed(log);
-      log.refresh();
-      const all = (what === "others write" ? [0, 1, 2] : [0, 1]).map(line);
-      expect([textsOf(log), one.fleet.table.linesOf(SESSION)]).toEqual([all, all]);
-      await written(log, all.length);
-      expect(one.fleet.table.linesOf(SESSION)).toEqual([...all, line(all.length)]);
-      one.fleet.table.check();
-    },
-  );
-
-  test("lines of a dead server that the fleet never got give way to what others wrote, and are kept", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0, 1);
-    log.close();
-    const two = new Machine(kind, one.fleet.table, "two");
-    const never = userText(id(8), id(0), "never acknowledged");
-    await two.put([line(0), never]);
-    const other = two.store.open(two.file);
-    await other.ready?.();
-    expect(other.refresh()).toEqual({ kind: "replaced" });
-    const next = other.reopen();
-    other.close();
-    expect(textsOf(next)).toEqual([0, 1].map(line));
-    await written(next, 2);
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
-    const backup = two.disk.paths().filter((path) => path.startsWith(`${two.file}.damaged.bak`));
-    const kept = backup.map((path) => textOf(two.disk.content(path) ?? new Uint8Array(0))).join("");
-    expect(kept).toContain("never acknowledged");
+    await scene.play("writes 1; fleet 0 1 2; copy 0 1");
   });
 
   test.each(["writes to it", "has its lock"] as const)(
-    "what only this machine has is not confirmed while another process %s, which may take it back",
+    "what another process may take back is not confirmed: it %s",
     async (does) => {
-      const one = new Machine(kind);
-      const log = one.create();
-      await written(log, 0);
-      log.close();
-      if (does === "has its lock") one.fleet.table.rows.clear();
+      const scene = await begun({}, "closes");
+      const { one, table } = scene;
+      if (does === "has its lock") table.rows.clear();
       const other = one.other.open(one.file);
       if (does === "has its lock") other.acquireLock();
       else other.append(lines(1));
-      const asked = one.store.open(one.file);
-      asked.refresh();
+      scene.log.refresh();
       // Of a container, only what is in its index is read beside a writer.
-      if (asked.nodes.count > one.fleet.table.linesOf(SESSION).length)
-        await expect(asked.confirm?.()).rejects.toEqual(failed("session_locked"));
+      if (scene.log.nodes.count > table.linesOf(SESSION).length) await scene.play("confirms !session_locked");
       other.rollBack();
       other.close();
-      const now = asked.refresh().kind === "replaced" ? asked.reopen() : asked;
-      await now.confirm?.();
-      expect([textsOf(now), one.fleet.table.linesOf(SESSION)]).toEqual([[line(0)], [line(0)]]);
-      one.fleet.table.check();
+      if (scene.log.refresh().kind === "replaced") scene.actor("one").opened = scene.log.reopen();
+      await scene.play("confirms; copy 0; fleet 0");
     },
   );
 
-  test("who was refused, because another machine writes, shows what that writes, and no longer than it does that it does", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0);
-    log.close();
-    const two = new Machine(kind, one.fleet.table, "two");
-    await two.put([line(0)]);
-    const other = two.store.open(two.file);
-    await other.ready?.();
-    await written(other, 1);
-    const reading = one.store.open(one.file);
-    await reading.ready?.();
-    expect(() => reading.append(lines(1))).toThrow(failed("session_locked"));
-    await written(other, 2);
-    await followed(reading);
-    reading.refresh();
-    expect([textsOf(reading), reading.lockedBy?.client]).toEqual([[0, 1, 2].map(line), "two"]);
-    other.close();
-    await followed(reading);
-    expect(reading.lockedBy).toBe(null);
-    await written(reading, 3);
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2, 3].map(line));
-    one.fleet.table.check();
-  });
-
-  test.each(["deleted", "another session's"] as const)(
-    "what a copy is refused for stays so while it is followed, and nothing is fetched for it (%s)",
-    async (what) => {
-      const one = new Machine(kind);
-      const log = one.create();
-      await written(log, 0, 1);
-      log.close();
-      const two = new Machine(kind, one.fleet.table, "two");
-      await two.put([what === "deleted" ? line(0) : userText(id(0), null, "something else")]);
-      const other = two.store.open(two.file);
-      const row = one.fleet.table.rows.get(SESSION);
-      if (row) row.isDeleted = what === "deleted";
-      await other.ready?.();
-      const name = what === "deleted" ? "session_not_found" : "read_only";
-      expect(() => other.append(lines(1))).toThrow(failed(name));
-      const first = two.fleet.calls.length;
-      await followed(other);
-      expect(new Set(two.fleet.calls.slice(first))).toEqual(new Set(["look"]));
-      expect(() => other.append(lines(1))).toThrow(failed(name));
-    },
-  );
-
-  test("a copy of another session with the same id is not written to, and what the fleet has stays", async () => {
-    const one = new Machine(kind);
-    const log = one.create();
-    await written(log, 0, 1);
-    log.close();
-    const two = new Machine(kind, one.fleet.table, "two");
-    await two.put([userText(id(0), null, "something else"), line(1)]);
-    const other = two.store.open(two.file);
-    await other.ready?.();
-    expect(() => other.append(lines(2))).toThrow(failed("read_only"));
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1].map(line));
-    expect(textsOf(other)).toHaveLength(2);
-  });
-
-  describe("a commit that is sent in parts", () => {
-    const big = (n: number): string => userText(id(n), n === 0 ? null : id(n - 1), `${n} ${"x".repeat(9000)}`);
-    const all = [0, 1, 2, 3, 4].map(big);
-    test.each([
-      ["before", 1],
-      ["before", 3],
-      ["after", 3],
-      ["late", 3],
-      ["after", 1],
-      ["late", 0],
-    ] as const)(
-      "is there as a whole, with the facts of each line once, whatever fails (%s call %i)",
-      async (fault, at) => {
-        const machine = new Machine(kind, undefined, "one", { tries: 2, partBytes: 20_000 });
-        const { fleet } = machine;
-        let calls = 0;
-        fleet.faultAt = (_, name) => (["keepPart", "append"].includes(name) && calls++ === at ? fault : undefined);
-        const parts = vi.spyOn(fleet, "keepPart");
-        const batches = vi.spyOn(fleet, "append");
-        const log = machine.create();
-        log.append(all.map((text) => bytesOf(text)));
-        await log.commit();
-        expect(fleet.table.linesOf(SESSION).map((text) => text.length)).toEqual(all.map(({ length }) => length));
-        expect(fleet.table.linesOf(SESSION)).toEqual(all);
-        expect(new Set(parts.mock.calls.map(([part]) => part.from.entries))).toEqual(new Set([0, 2, 4]));
-        // What lists show is right at once, and what is found comes behind.
-        const shown = { counts: { messages: 5, modified: expect.any(Number), isPlain: true }, areBehind: true };
-        const description = expect.objectContaining({ firstMessage: expect.any(String) });
-        for (const [{ facts }] of batches.mock.calls) expect(facts).toMatchObject({ ...shown, description });
-        const row = fleet.table.rows.get(SESSION);
-        await vi.waitFor(() => expect(row?.indexed).toBe(5), { timeout: 20_000 });
-        await written(log, 5);
-        expect(row?.indexed).toBe(6);
-        log.close();
-        fleet.table.check();
-      },
-    );
-  });
-
-  test("facts that were left behind are added by who takes the session next, each once", async () => {
-    const one = new Machine(kind, undefined, "one", { long: 0 });
-    one.fleet.faultAt = (_, name) => (name === "addFacts" ? "before" : undefined);
-    const log = one.create();
-    await written(log, 0, 1);
-    await written(log, 2);
-    log.close();
-    const row = one.fleet.table.rows.get(SESSION);
-    expect(row).toMatchObject({ indexed: 0, end: { entries: 3 } });
-    const two = new Machine(kind, one.fleet.table, "two", {});
-    await two.put([0, 1, 2].map(line));
-    const other = two.store.open(two.file);
-    await other.ready?.();
-    await written(other, 3);
-    await vi.waitFor(() => expect(row?.indexed).toBe(4), { timeout: 20_000 });
-    await written(other, 4);
-    expect(row?.facts.at(-1)).toEqual([4, 5]);
-    one.fleet.table.check();
-    other.close();
-  });
-
-  test("a session of many parts that only this machine has is given with its next entry", async () => {
-    const one = new Machine(kind, undefined, "one", { partBytes: 20_000 });
-    // Two of them are more than is sent together.
-    const long = Array.from({ length: 24 }, (_, n) => userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(11_000)));
-    await one.put(long);
-    const log = one.store.open(one.file);
-    await log.ready?.();
-    await written(log, 24);
-    expect(one.fleet.table.linesOf(SESSION)).toHaveLength(25);
-    log.close();
-    one.fleet.table.check();
+  test("what lists show of a commit that is sent in parts is right at once, and what is found comes behind, once", async () => {
+    const scene = new Scene(kind, { partBytes: 350 });
+    const batches = vi.spyOn(scene.one.fleet, "append");
+    await scene.play("writes 0 1 2 3 4; fleet 0 1 2 3 4");
+    const shown = { counts: { messages: 5, modified: expect.any(Number), isPlain: true }, areBehind: true };
+    const description = expect.objectContaining({ firstMessage: expect.any(String) });
+    for (const [{ facts }] of batches.mock.calls) expect(facts).toMatchObject({ ...shown, description });
+    await vi.waitFor(() => expect(scene.row.indexed).toBe(5), { timeout: 20_000 });
+    await scene.play("writes 5", ({ row }) => expect(row.indexed).toBe(6));
   });
 
   test.each([
-    ["whose parent is missing", [userText(id(5), id(99))], ["missing_parent"]],
-    ["whose parent comes after it", [userText(id(5), id(6)), userText(id(6), id(0))], []],
-    ["that are each other's parent", [userText(id(5), id(6)), userText(id(6), id(5))], ["cycle"]],
-  ] as const)("lines that others have are taken as they are, also those %s", async (_, texts, told) => {
-    const one = new Machine("jsonl");
-    const log = one.create();
-    await written(log, 0);
-    log.close();
-    const two = new Machine(kind, one.fleet.table, "two");
-    await two.put([line(0)]);
-    const copy = two.store.open(two.file);
-    await followed(copy);
+    ["whose parent is missing", "5<99", ["missing_parent"]],
+    ["whose parent comes after it", "5<6 6<0", []],
+    ["that are each other's parent", "5<6 6<5", ["cycle"]],
+  ] as const)("lines that others have are taken as they are, also those %s", async (_, words, told) => {
+    const scene = await new Scene("jsonl").play("writes 0; closes; two has 0; two follows");
     // A program without the fleet wrote them.
-    await one.addPlainly(texts);
-    const giving = one.store.open(one.file);
-    await giving.confirm?.();
-    giving.close();
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([line(0), ...texts]);
-    await followed(copy);
-    for (let at = copy.nodes.count - 1, steps = 0; at >= 0; at = copy.nodes.parent(at)) expect(steps++).toBeLessThan(5);
-    await copy.ready?.();
-    await written(copy, 1);
-    copy.close();
-    for (const log of [copy, two.store.open(two.file)]) {
-      expect(log.damage.map(({ kind }) => kind)).toEqual(expect.arrayContaining([...told]));
-      expect(log.readOnly).toBe(null);
+    await scene.play(`adds ${words}; confirms; closes; fleet 0 ${words}; two follows`);
+    const { nodes } = scene.actor("two").log;
+    for (let at = nodes.count - 1, steps = 0; at >= 0; at = nodes.parent(at)) expect(steps++).toBeLessThan(5);
+    await scene.play("two asks; two writes 1");
+    for (const state of ["as it is", "opened anew"]) {
+      const { damage, readOnly } = scene.actor("two").log;
+      expect([damage.map(({ kind }) => kind), readOnly], state).toEqual([expect.arrayContaining([...told]), null]);
+      scene.actor("two").close();
     }
-    expect(one.fleet.table.linesOf(SESSION)).toEqual([line(0), ...texts, line(1)]);
-    expect(textsOf(two.store.open(two.file))).toEqual([line(0), ...texts, line(1)]);
-    one.fleet.table.check();
+    await scene.play(`fleet 0 ${words} 1; two copy 0 ${words} 1`);
   });
 
   test("a session that is published is there as a whole, or not at all", async () => {
     const content = [bytesOf(`${[0, 1, 2].map(line).join("\n")}\n`)];
     for (const fault of ["before", "after"] as const) {
-      const one = new Machine(kind, undefined, "one", {});
-      one.fleet.faultAt = (call) => (call >= 1 ? fault : undefined);
+      const scene = new Scene(kind);
+      const { file, fleet, store } = scene.one;
+      fleet.faultAt = (call) => (call >= 1 ? fault : undefined);
       const name = fault === "before" ? "storage_failed" : "outcome_unknown";
-      await expect(one.store.publish(beginning(undefined, one.file), content)).rejects.toEqual(failed(name));
-      one.fleet.faultAt = () => undefined;
+      await expect(store.publish(beginning(undefined, file), content)).rejects.toEqual(failed(name));
+      await scene.play("heals");
       // Of which nobody knows, it stays where who asks again looks for it.
-      const isGone = fault === "before";
-      const log = isGone ? await one.store.publish(beginning(undefined, one.file), content) : one.store.open(one.file);
-      await log.confirm?.();
-      expect(one.fleet.table.linesOf(SESSION)).toEqual([0, 1, 2].map(line));
-      await written(log, 3);
-      expect(one.fleet.table.linesOf(SESSION).map((text) => textOf(bytesOf(text)))).toEqual([0, 1, 2, 3].map(line));
+      if (fault === "before") scene.actor("one").opened = await store.publish(beginning(undefined, file), content);
+      await scene.play("confirms; fleet 0 1 2; writes 3; fleet 0 1 2 3");
     }
+  });
+});
+
+/** What may become of an append; none: the fleet answers. */
+const FAULTS = [undefined, "before", "after", "late"] as const;
+const UNCHANGED = "Nothing was changed";
+
+/** Has a disk fail. Returns what ends that, and says whether it did fail. */
+type Failing = (disk: FaultDisk) => () => boolean;
+
+/** There is room for so many changes, and for no more. */
+const fullAfter =
+  (room: number): Failing =>
+  (disk) => {
+    let left = room;
+    let isOver = false;
+    for (const name of ["write", "create", "makeFolder", "sync", "syncFolder"] as const) {
+      const change = disk[name].bind(disk) as (...given: unknown[]) => unknown;
+      Object.assign(disk, {
+        [name]: (...given: unknown[]) => {
+          if (!isOver && left-- <= 0) throw Object.assign(new Error("test: full"), { code: "ENOSPC" });
+          return change(...given);
+        },
+      });
+    }
+    return () => {
+      isOver = true;
+      return left < 0;
+    };
+  };
+
+/** One operation fails. */
+const failingAt =
+  (at: number, errno: string): Failing =>
+  (disk) => {
+    disk.set({ kind: "fail", at, errno });
+    return () => {
+      const { struck } = disk;
+      disk.set(undefined);
+      return struck;
+    };
+  };
+
+/** One commit at which the fleet fails as told, and then is away, and the disk fails. Returns whether the disk did. */
+async function commitsOnce(
+  kind: "jsonl" | "v2",
+  isJournaled: boolean,
+  fault: FleetFault | undefined,
+  failing: Failing,
+): Promise<boolean> {
+  const scene = await new Scene(kind, { isJournaled }).play("writes 0");
+  scene.one.fails((name) => (name === "append" || fault === undefined ? fault : "before"));
+  const end = failing(scene.one.disk);
+  const told: Failure | undefined = await written(scene.log, 1).then(
+    () => undefined,
+    (error) => error,
+  );
+  const struck = end();
+  const fleet = (): string[] => scene.table.linesOf(SESSION);
+  const isSaidUnchanged = told?.message.includes(UNCHANGED) === true;
+  const what = `${told?.name}: ${told?.message}`;
+  if (told) expect(["outcome_unknown", "storage_full", "storage_failed"], what).toContain(told.name);
+  if (told?.name === "outcome_unknown") expect(isSaidUnchanged, what).toBe(false);
+  else if (told) expect(fleet(), what).toEqual([line(0)]);
+  await scene.play("heals; finds");
+  if (isSaidUnchanged || !told) expect(fleet(), what).toEqual([0, ...(told ? [] : [1])].map(line));
+  // A host repeats what it does not know, unless it finds it.
+  await written(scene.log, ...(scene.log.nodes.position(id(1)) < 0 ? [1, 2] : [2]));
+  expect([fleet(), textsOf(scene.log)], what).toEqual([[0, 1, 2].map(line), [0, 1, 2].map(line)]);
+  scene.table.check();
+  return struck;
+}
+
+/** A conflict that is settled while the disk fails. Returns whether it did. */
+async function settlesOnce(kind: "jsonl" | "v2", failing: Failing): Promise<boolean> {
+  const scene = await new Scene(kind, { isJournaled: true }).play(
+    "writes 0; cut; writes 7<0; elsewhere 0 : 1 2; heals",
+  );
+  const end = failing(scene.one.disk);
+  const { log } = scene;
+  const told = await scene.play("finds").catch((error: unknown) => error);
+  if (told !== scene) expect(told).toBeInstanceOf(Failure);
+  const struck = end();
+  if (struck && scene.log === log) log.close();
+  // The next process finds whatever was left.
+  await scene.play("again finds; again writes 3; aside; again aside");
+  const texts = scene.table.linesOf(SESSION);
+  const isLine = (text: string): boolean => !text.includes(LEAF_MARKER);
+  expect(texts.filter(isLine).sort()).toEqual(["0", "1", "2", "3", "7<0"].map(lineOf).sort());
+  expect(textsOf(scene.actor("again").log)).toEqual(texts);
+  return struck;
+}
+
+acrossTiers(describe, ["jsonl", "v2"] as const)("where the disk fails, too, with a copy as %s", (kind) => {
+  let sweeps = 0;
+  /** Goes through all operations, or each of so many, from another one on each time. */
+  const sweep = async (fails: (at: number) => Promise<boolean>, ofMany: number): Promise<void> => {
+    const step = isEvery() ? 1 : ofMany;
+    for (let at = sweeps++ % step; await fails(at); at += step);
+  };
+  /** Containers ask the disk for so much that all of it takes seconds. */
+  const strides = (few: number, container: number): number[] => (kind === "jsonl" ? [few, 1] : [container]);
+
+  test.each([
+    ["an answer is lost", "after", false],
+    ["an append comes late", "late", false],
+    ["the disk refuses", undefined, false],
+    ["the disk refuses where work goes on alone", undefined, true],
+  ] as const)("a first append of which nobody knows is found, or made anew: %s", async (_, fault, isJournaled) => {
+    for (const held of [[], ["0", "1"]])
+      for (const finds of ["asks", "follows"]) {
+        const scene = new Scene(kind, { isJournaled });
+        const { disk } = scene.one;
+        const { log } = scene;
+        const append = (word: string, defer = false): void => log.append([bytesOf(lineOf(word))], { defer });
+        for (const word of held) append(word, true);
+        const parent = held.at(-1) ?? "";
+        scene.one.fails((name) => (name === "append" ? fault : undefined));
+        const { sync, syncFolder } = disk;
+        const refuse = (): Promise<void> => Promise.reject(Object.assign(new Error("test"), { code: "EIO" }));
+        if (!fault) Object.assign(disk, { sync: refuse, syncFolder: refuse });
+        await scene.play(`writes 5<${parent} !outcome_unknown`);
+        expect(log.nodes.count).toBe(held.length);
+        Object.assign(disk, { sync, syncFolder });
+        // As long as nobody can be asked, nothing else takes its place.
+        await scene.play("cut");
+        if (!isJournaled) {
+          await log.ready?.();
+          for (const defer of [true, false])
+            expect(() => append(`8<${parent}`, defer)).toThrow(failed("storage_failed"));
+        }
+        await scene.play(`heals; ${finds}; looks`);
+        // A host that does not find its entry sends it again, and it gets another id.
+        if (log.nodes.position(id(5)) < 0) append(`6<${parent}`);
+        await log.commit();
+        const first = log.nodes.position(id(5)) < 0 ? 6 : 5;
+        if (fault !== "late") expect(first).toBe(5);
+        const all = `${held.join(" ")} ${first}<${parent} 7<${first}`;
+        await scene.play(`writes 7<${first}; copy ${all}; fleet ${all}; aside; closes; copy ${all}; closes`);
+      }
+  });
+
+  // A container that another program writes to is not continued at all.
+  test.runIf(kind === "jsonl").each(["away", "lost"])(
+    "lines that stay are not said to be undone (%s)",
+    async (what) => {
+      const scene = await new Scene(kind).play("writes 0", what === "away" ? "cut" : "two takes 0", "appends 1");
+      const commit = scene.log.commit();
+      const theirs = scene.one.plain.open(scene.one.file);
+      theirs.append([bytesOf(lineOf("9<1"))]);
+      theirs.close();
+      scene.log.refresh();
+      const told = await commit.catch((error: unknown) => error);
+      expect(told).toEqual(failed("outcome_unknown", { retryable: true }));
+      expect((told as Failure).message).not.toContain(UNCHANGED);
+      await scene.play("heals; two closes; asks; confirms; copy 0 1 9<1; fleet 0 1 9<1");
+    },
+  );
+
+  acrossTiers(test, strides(41, 17))("a conflict is settled once (each of %i)", async (ofMany) => {
+    for (const errno of ["EIO", "ENOSPC"]) await sweep((at) => settlesOnce(kind, failingAt(at + 1, errno)), ofMany);
+    await sweep((room) => settlesOnce(kind, fullAfter(room)), ofMany);
+  });
+
+  describe.each([true, false])("with a journal: %s", (isJournaled) => {
+    const told = async (ofMany: number, ways: readonly ((at: number) => Failing)[]): Promise<void> => {
+      for (const fault of FAULTS)
+        for (const way of ways) await sweep((at) => commitsOnce(kind, isJournaled, fault, way(at)), ofMany);
+    };
+
+    acrossTiers(test, strides(11, 3))(
+      "a commit is told as it is, at whichever operation the disk fails (each of %i)",
+      (ofMany) =>
+        told(
+          ofMany,
+          ["EIO", "ENOSPC"].map((errno) => (at) => failingAt(at + 1, errno)),
+        ),
+    );
+
+    acrossTiers(test, strides(3, 3))(
+      "a commit is told as it is, whenever the disk is full from then on (each of %i)",
+      (ofMany) => told(ofMany, [fullAfter]),
+    );
   });
 });

@@ -3,7 +3,6 @@
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { draftOfValues } from "../../../src/core/format/entry.ts";
-import type { Session } from "../../../src/core/session/session.ts";
 import { Workspace } from "../../../src/core/session/workspace.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { makeStores } from "../../../src/storage/stores.ts";
@@ -31,16 +30,6 @@ function workspaceOf(disk: FaultDisk, kind: "jsonl" | "v2", table: FleetTable): 
   );
 }
 
-async function source(workspace: Workspace): Promise<Session> {
-  const session = workspace.create({ id: SESSION });
-  const { message } = user("one") as Json;
-  await session.log.ready?.();
-  session.append([draftOfValues("message", { message }), draftOfValues("session_info", { name: "one" })]);
-  await session.commit();
-  await workspace.replace(session);
-  return session;
-}
-
 acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet, %s", (kind) => {
   /** Forks, and makes the fork the current session; the disk fails at an operation, or what is waited for last does. */
   async function forked(failing: number, ready?: () => Promise<void>) {
@@ -48,7 +37,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     disk.makeFolder(FOLDER);
     const table = new FleetTable();
     const workspace = workspaceOf(disk, kind, table);
-    const session = await source(workspace);
+    const session = workspace.create({ id: SESSION });
+    const { message } = user("one") as Json;
+    await session.log.ready?.();
+    session.append([draftOfValues("message", { message }), draftOfValues("session_info", { name: "one" })]);
+    await session.commit();
+    await workspace.replace(session);
     disk.set(failing > 0 ? { kind: "fail", at: failing, errno: "EIO" } : undefined);
     let failure: unknown;
     try {
@@ -66,11 +60,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     return { disk, table, failure, count, made };
   }
 
-  function requireBoth(
-    { disk, table, failure, made }: Awaited<ReturnType<typeof forked>>,
-    told: string,
-    isLookRefused: boolean,
-  ): void {
+  type Forked = Awaited<ReturnType<typeof forked>>;
+
+  function requireBoth({ disk, table, failure, made }: Forked, told: string, isLookRefused: boolean): void {
     const there = table.rows.get(FORK)?.lines.length ?? 0;
     expect(made !== undefined, told).toBe(there > 0);
     if (made === undefined) return;
@@ -90,17 +82,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a fork of a session of a fleet,
     ["made the current one", undefined],
     ["refused at the end", () => Promise.reject(new Failure("storage_failed", "It cannot be."))],
   ])("that is %s", (_, ready) => {
-    acrossTiers(test, kind === "jsonl" ? [4, 1] : [1])(
-      "is in both places or in none, whichever operation of the disk fails (each of %i)",
-      async (ofMany) => {
-        const { count, failure, made } = await forked(0, ready);
-        expect([failure === undefined, made === undefined, count > 10]).toEqual([ready === undefined, false, true]);
-        for (let failing = 0; failing <= count; failing += ofMany) {
-          const outcome = await forked(failing, ready);
-          if (outcome.failure !== undefined) expect(outcome.failure).toBeInstanceOf(Failure);
-          requireBoth(outcome, `operation ${failing} of ${count}`, failing === outcome.count);
-        }
-      },
-    );
+    acrossTiers(test, kind === "jsonl" ? [4, 1] : [1])("is in both places or in none (each of %i)", async (ofMany) => {
+      const { count, failure, made } = await forked(0, ready);
+      expect([failure === undefined, made === undefined, count > 10]).toEqual([ready === undefined, false, true]);
+      for (let failing = 0; failing <= count; failing += ofMany) {
+        const outcome = await forked(failing, ready);
+        if (outcome.failure !== undefined) expect(outcome.failure).toBeInstanceOf(Failure);
+        requireBoth(outcome, `operation ${failing} of ${count}`, failing === outcome.count);
+      }
+    });
   });
 });

@@ -1,19 +1,22 @@
 /** Appends that are sent together: which of them, and what becomes of each. */
 
 import { describe, expect, test } from "vitest";
-import type { FleetBatch, FleetOutcome } from "../../../src/core/ports/fleet.ts";
+import type { FleetOutcome } from "../../../src/core/ports/fleet.ts";
+import type { Connections, SqlAnswer, SqlQuestion } from "../../../src/storage/fleet/connections.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { type JointAppend, JointAppends } from "../../../src/storage/fleet/joint-appends.ts";
+import { PostgresFleet } from "../../../src/storage/fleet/postgres.ts";
+import { batchOf } from "../../support/fleet-commits.ts";
 import { range } from "../../support/random.ts";
 
 const DONE: FleetOutcome = { kind: "committed", durability: "primary" };
 
-const appendTo = (sessionId: string, bytes = 10, server = "7/1"): JointAppend => {
-  const facts = { counts: { messages: 0, modified: null, isPlain: true }, texts: [], spendings: [] };
-  const lines = [Buffer.alloc(bytes)];
-  const batch: FleetBatch = { sessionId, epoch: 1, before: NOTHING, after: NOTHING, lines, heads: ["[]"], facts };
-  return { batch, sessionId, server };
-};
+const SERVER = "7/1";
+
+const batchTo = (id: string, bytes = 10) => batchOf({ id, epoch: 1, end: NOTHING }, ["x".repeat(bytes)]);
+const appendTo = (sessionId: string, bytes?: number, server = SERVER): JointAppend => ({
+  ...{ batch: batchTo(sessionId, bytes), sessionId, server },
+});
 
 /** Appends of which the test answers one statement after the other. */
 class Statements {
@@ -86,5 +89,32 @@ describe("appends of one process", () => {
     await all.answer(1);
     await all.answer(2);
     expect(await Promise.all([second, third])).toEqual([DONE, DONE]);
+  });
+
+  test("go to the server on which their sessions were taken, also where one of these is let go while it waits", async () => {
+    const asked: unknown[] = [];
+    const answers: ((answer: SqlAnswer) => void)[] = [];
+    const by = { durability: "primary", version: "", place: { system: "7", timeline: 1 } } as const;
+    const end = { ...NOTHING, epoch: 1, generation: 0, server: SERVER, state: 0 };
+    const connections = {
+      run: (question: SqlQuestion): Promise<SqlAnswer> => {
+        const statement = typeof question === "function" ? question(by) : question;
+        if (!statement.text.includes("pi_fleet.entry")) return Promise.resolve({ kind: "done", rows: [end], by });
+        asked.push((statement as { server?: string }).server);
+        return new Promise((resolve) => answers.push(resolve));
+      },
+      read: () => Promise.resolve([end]),
+    } as unknown as Connections;
+    const fleet = new PostgresFleet(connections, { id: "me", shown: { client: "test", pid: 1, since: "" } });
+    const ids = ["one", "two", "a", "b"];
+    for (const id of ids) await fleet.take(id, 0, Buffer.from("{}"));
+    const appends = ids.map((id) => fleet.append(batchTo(id)));
+    await expect.poll(() => asked.length).toBe(2);
+    await fleet.release("a", 1);
+    answers[0]({ kind: "away", reason: "test" });
+    await expect.poll(() => asked.length).toBe(3);
+    expect(asked).toEqual([SERVER, SERVER, SERVER]);
+    for (const answer of answers) answer({ kind: "away", reason: "test" });
+    expect((await Promise.all(appends)).map(({ kind }) => kind)).toEqual(ids.map(() => "away"));
   });
 });

@@ -1,424 +1,341 @@
 /**
  * Deleting, restoring, archiving, relocating, importing and repairing sessions of a fleet, and taking that back: another
- * machine sees it. Ordinary tests, over a real PostgreSQL.
+ * machine sees it. What the fleet did not confirm, or the disk refused in the middle, is finished by the same again.
+ * Ordinary tests, over a real PostgreSQL.
  *
  * @module-tag system
  */
 
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
-import type { ServerFact } from "../../../src/storage/fleet/server-fact.ts";
-import { suiteDatabase } from "../../support/database.ts";
-import { assistant, user } from "../../support/drafts.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { user } from "../../support/drafts.ts";
 import { withSideChains } from "../../support/foreign/claude.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { HereLives } from "../../support/proof.ts";
-import type { Json, Wire } from "../../support/server.ts";
-import type { SqlFleet } from "../../support/sql-fleet.ts";
+import type { Json } from "../../support/server.ts";
+import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
+const STORES = ["jsonl", "v2"];
+
+/** What a machine does with a session that is archived on another one. */
+const backFromArchive = (by: string, other: string): string => `
+  ${other} archive_session; both lists - s; ${by} unarchive_session; both lists s; ${by} undo; both lists - s
+  ${by} redo; both lists s; ${by} unarchive_session ! path_outside_root`;
+
+/** The undo of something that the fleet does not confirm. Who tries again by itself would take something else back. */
+const unconfirmedUndo = (done: string, finishes: string, last: string): string => `
+  one name older; ${done}; one befalls unconfirmed; one undo ! storage_failed final ~ ${finishes}; one heals; ${last}`;
+
+const SCENES: Readonly<Record<string, string>> = {
+  "one that is deleted is gone for all, and restoring or undoing brings it back for all": `
+    one delete_session; two lists -; two open_session ! session_not_found; one restore_session; two lists s
+    one delete_session; two lists -; one undo; two lists s; one redo; row state = 2; one undo
+    two reads text; one write later; two delete_session; two lists -
+    two restore_session; both lists s; one reads later`,
+  "one whose copy is here comes back, though the trash has an older state of it": `
+    one delete_session; two restore_session; two write later; one open_session; one close_session; two delete_session
+    one restore_session path; both lists s; one holds later; one restore_session path ! already_exists; two lists s`,
+  "one that is deleted for good is never begun again": `
+    two switch_session; one delete_session permanent; two append late ! session_not_found; one lists -`,
+  "one that another machine writes to is neither deleted nor archived, and stays as it is": `
+    two switch_session; two append mine; one delete_session ! session_locked; one archive_session ! session_locked
+    one holds text; two append mine, too; two reads too`,
+  "one that is archived comes back on a machine that did not archive it": `
+    two reads text; ${backFromArchive("two", "one")}; ${backFromArchive("one", "two")}`,
+  "a relocation is for all, and a name that another machine gave meanwhile stays through it, its undo and its redo": `
+    two name X; one relocate_session to home; two shows = name:X cwd:home; three open_session
+    three shows here = cwd:home; three close_session; two name Y; one undo; two shows = name:Y cwd:cwd
+    two name Z; one redo; two shows = name:Z cwd:home`,
+  "a name that another machine gave meanwhile stays when the archiving is taken back": `
+    one archive_session; two name X; one undo; both shows = name:X`,
+  "the undo of the relocation of an archived session has its directory and the archive again for all": `
+    one archive_session; one relocate_session to home; two shows = cwd:home; one undo; two lists - s
+    two shows archived = cwd:cwd; two reads text; two shows archived = cwd:cwd`,
+  "a relocation that the fleet did not confirm is finished by the same again, and is one operation": `
+    one befalls unconfirmed; one relocate_session to home ! storage_failed ~ Do it again; two shows = cwd:cwd; one heals
+    one relocate_session to home; two shows = cwd:home; one relocate_session to home ! already_exists
+    one undo; two shows = cwd:cwd`,
+  "the undo of an archiving that the fleet did not confirm is finished by what the failure names": unconfirmedUndo(
+    "one archive_session",
+    "unarchive_session",
+    "one unarchive_session; two shows = name:older cwd:cwd; row state = 1",
+  ),
+  "and that of an end of it": unconfirmedUndo(
+    "one archive_session; one unarchive_session",
+    "archive_session",
+    "one archive_session; two lists - s; row state = 1",
+  ),
+  "and that of a relocation": unconfirmedUndo(
+    "one relocate_session to home",
+    "relocate_session to .*/project",
+    "one relocate_session to cwd; two shows = name:older cwd:cwd; row state = 1",
+  ),
+  "and that of a restoration": unconfirmedUndo(
+    "one delete_session; one restore_session",
+    "delete_session",
+    "one delete_session; two lists -; row state = 2",
+  ),
+  "the undo of a deletion that the fleet did not confirm is finished by restore_session": `
+    one delete_session; one befalls unrestored; one undo ! storage_failed final ~ restore it again; one heals
+    one restore_session; two lists s`,
+  "one that is deleted for good is so for all when the same is done again, and the failure says which": `
+    one befalls unconfirmed; one delete_session permanent ! storage_failed ~ delete_session with permanent
+    row state = 1; one heals; one delete_session permanent; row state = 2; two lists -`,
+  "one whose file another program takes away before it is deleted stays for others": `
+    one befalls robbed; one delete_session path ! session_not_found; one heals; row state = 1; two name X; two shows = name:X`,
+  "one whose file another program takes away before it is deleted for good stays for others": `
+    one befalls robbed; one delete_session path permanent ! session_not_found; one heals; row state = 1; two lists s`,
+  "a relocation of which only the fleet has to be told keeps no original, and is no operation": `
+    two relocate_session to home; one relocate_session to cwd = keptAt:null; two shows = cwd:cwd
+    one list_operations = operations.length:0; one holds text`,
+  "one that another machine has archived is a family of its own": `
+    two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null; one archive_session
+    two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null`,
+  "a restore whose lines another machine begins to give at the same moment says so": `
+    one delete_session; one prune; one befalls unbegun; one restore_session ! storage_failed retryable ~ restore it again
+    one heals; one restore_session; two lists s`,
+};
+
 describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
-  const database = suiteDatabase();
-  const { connect, fleets } = database;
-  interface Pair {
-    readonly one: Wire;
-    readonly two: Wire;
-    readonly fleet: SqlFleet;
-    /** A session that the first machine made and has closed. */
-    readonly sessionId: string;
-    readonly sessionPath: string;
-    readonly home: string;
-  }
-  const pair = async (): Promise<Pair> => {
-    database.server.sql(
-      "truncate pi_fleet.session, pi_fleet.entry, pi_fleet.pack, pi_fleet.behind, pi_fleet.described, pi_fleet.said, pi_fleet.word, pi_fleet.spent",
-    );
-    const fleet = connect();
-    const lives = new HereLives({ fleet, seed: fleets.length });
-    const one = await lives.start();
-    await one.result("new_session", { cwd: lives.place.cwd });
-    await one.result("append", { entries: [user("one"), assistant("two"), user("three"), assistant("four")] });
-    const { sessionId, sessionFile } = await one.result("get_state");
-    await one.result("new_session");
-    await one.result("close_session", { sessionId }).catch(() => {});
-    const two = await new HereLives({ fleet: connect(), seed: fleets.length }).start();
-    return { one, two, fleet, sessionId, sessionPath: sessionFile, home: lives.place.home };
+  const suite = fleetSuite();
+  /** Two machines, and a session that the first has made and left. */
+  const pair = async (kind = "jsonl", disk?: Disk) => {
+    const args = ["--store", kind];
+    const [one, two] = [await suite.machine({ disk, args }), await suite.machine({ args })];
+    const { sessionId, sessionFile } = await suite.make(one, "one");
+    const { home } = one.place;
+    return { one, two, home, sessionId, sessionFile, file: join(home, "carried.jsonl") };
   };
-  const seenBy = async (wire: Wire, params: Json = {}): Promise<string[]> =>
+  const seenBy = async ({ wire }: Machine, params: Json = {}): Promise<string[]> =>
     (await wire.result("list_sessions", params)).sessions.map(({ sessionId }: Json) => sessionId);
-  /** Leaves a session, which is let go of beside everything else. */
-  const letGo = async (wire: Wire, sessionId: string): Promise<void> => {
-    await wire.result("new_session");
-    const held = `select count(holder) from pi_fleet.session where id = '${sessionId}'`;
-    await expect.poll(() => database.server.sql(held), { timeout: 30_000, interval: 20 }).toBe("0");
-  };
-  const stateOf = (sessionId: string): string =>
-    database.server.sql(`select state from pi_fleet.session where id = '${sessionId}'`);
+  const listed = async ({ wire }: Machine, sessionId: string): Promise<Json | undefined> =>
+    (await wire.result("list_sessions")).sessions.find((one: Json) => one.sessionId === sessionId);
 
-  test("one that is deleted is gone for all, and restoring or undoing brings it back for all", async () => {
-    const { one, two, sessionId } = await pair();
-    for (const back of ["restore", "undo"]) {
-      const { operationId } = await one.result("delete_session", { sessionId });
-      expect(await seenBy(two)).toEqual([]);
-      expect((await two.failure("open_session", { sessionId })).data.name).toBe("session_not_found");
-      if (back === "restore") await one.result("restore_session", { sessionId });
-      else await one.result("undo", { operationId });
-      expect(await seenBy(two)).toEqual([sessionId]);
-    }
-    const { operationId } = await one.result("redo", {});
-    expect(operationId).toBeDefined();
-    expect(stateOf(sessionId)).toBe("2");
-  });
+  // What is between entries is not in the fleet.
+  test("the undo of a repair brings nothing back that another machine deleted", () =>
+    play(
+      suite,
+      `one damages; one switch_session path; one repair_session; one leave; two delete_session; one undo path = kind:repair
+      row state = 2; two lists -`,
+    ));
 
-  test("one that another machine has made is deleted here, and its lines are kept in the trash", async () => {
-    const { two, sessionId } = await pair();
-    const { movedTo } = await two.result("delete_session", { sessionId });
-    expect(readFileSync(movedTo, "utf8").trimEnd().split("\n")).toHaveLength(5);
-    expect(await seenBy(two)).toEqual([]);
-    await two.result("restore_session", { sessionId });
-    expect(await seenBy(two)).toEqual([sessionId]);
-  });
+  acrossTiers(describe, STORES)("with copies as %s", (kind) => {
+    test.each(Object.entries(SCENES))("%s", (_, script) => play(suite, script, { args: ["--store", kind] }));
 
-  test("one whose copy is here comes back, though the trash has an older state of it", async () => {
-    const { one, two, sessionId, sessionPath } = await pair();
-    for (const where of [{ sessionId }, { sessionPath }]) {
-      await one.result("delete_session", { sessionId });
-      await two.result("restore_session", { sessionId });
-      await two.result("switch_session", { sessionId });
-      await two.result("append", { entries: [user("by the other")] });
-      await two.result("new_session");
-      await one.result("open_session", { sessionId });
-      await one.result("close_session", { sessionId });
-      await two.result("delete_session", { sessionId });
-      const restored = await one.result("restore_session", where);
-      expect(restored).toMatchObject({ sessionId, movedTo: sessionPath });
-      for (const wire of [one, two]) expect(await seenBy(wire)).toEqual([sessionId]);
-      expect(readFileSync(sessionPath, "utf8")).toContain("by the other");
-      // It is not deleted any more, and the older state is not put over it.
-      expect((await one.failure("restore_session", where)).data.name).toBe("already_exists");
-      expect(await seenBy(two)).toEqual([sessionId]);
-    }
+    test("one with entries that only this machine has gives them to the fleet before it is deleted", async () => {
+      const fleet = suite.connect();
+      const outage = new Outage(fleet.fleet, 0, () => 0);
+      const script = `one befalls away; one switch_session; one append alone; one new_session
+        one delete_session ! storage_failed; one heals; one delete_session; row state,entries = 2|3`;
+      await play(suite, script, { fleet: { ...fleet, outage }, args: ["--store", kind] });
+    });
+
+    test("one that is deleted for good, of which the disk keeps a rest, is deleted for all", async () => {
+      const remove = (path: string): void => {
+        if (path.includes(".relocated.bak")) throw Object.assign(new Error("refused"), { code: "EACCES" });
+        realDisk.remove(path);
+      };
+      const script = `one relocate_session to home
+        one delete_session permanent ! storage_failed ~ The session is deleted, but the disk refused to remove
+        row state = 2; two lists -`;
+      await play(suite, script, { disk: { ...realDisk, remove }, args: ["--store", kind] });
+    });
+
+    test("one in the archive of this machine opens where it is, and is there once", async () => {
+      const { one: first, two: one, sessionId } = await pair(kind);
+      await suite.read(one, { sessionId });
+      await suite.leave(one.wire, sessionId);
+      const { movedTo } = await one.wire.result("archive_session", { sessionId });
+      for (const by of ["archived for all", "brought back by another machine"]) {
+        if (by !== "archived for all") await first.wire.result("unarchive_session", { sessionId });
+        await suite.write(first, sessionId, `by the first, ${by}`);
+        for (const where of [{ sessionId }, { sessionId: sessionId.slice(0, -1) }, { sessionPath: movedTo }]) {
+          expect(await one.wire.result("switch_session", where)).toMatchObject({ sessionFile: movedTo });
+          expect(JSON.stringify(await one.wire.result("get_messages"))).toContain(`by the first, ${by}`);
+          await one.wire.result("append", { entries: [user(`here, ${by}`)] });
+          await suite.leave(one.wire, sessionId);
+        }
+        expect(await suite.read(first, { sessionId })).toContain(`here, ${by}`);
+        await suite.leave(first.wire, sessionId);
+      }
+      await one.wire.result("unarchive_session", { sessionId });
+      expect((await one.wire.result("archive_session", { sessionId })).movedTo).toBe(movedTo);
+      expect((await one.wire.result("delete_session", { sessionId })).sessionPath).toBe(movedTo);
+      expect((await one.wire.failure("open_session", { sessionId })).data.name).toBe("session_not_found");
+    });
+
+    test.each(["relocate", "undo"])(
+      "one that cannot be read after a relocation (%s) is let go, and the failure says what finishes it",
+      async (what) => {
+        let isRefused = (_path: string): boolean => false;
+        const refusing =
+          (open: Disk["openRead"]): Disk["openRead"] =>
+          (path, plain) => {
+            if (isRefused(path)) throw Object.assign(new Error("refused"), { code: "EIO" });
+            return open(path, plain);
+          };
+        const [openRead, openAppend] = [realDisk.openRead, realDisk.openAppend].map(refusing);
+        const { one, two, home, sessionId, sessionFile } = await pair(kind, { ...realDisk, openRead, openAppend });
+        const isUndo = what === "undo";
+        if (isUndo) await one.wire.result("relocate_session", { sessionId, cwd: home });
+        const folder = dirname(sessionFile);
+        isRefused = (path) =>
+          path.startsWith(dirname(folder)) && path.includes(sessionId) && path.startsWith(folder) === isUndo;
+        const { message, data } = await (isUndo
+          ? one.wire.failure("undo", {})
+          : one.wire.failure("relocate_session", { sessionId, cwd: home }));
+        isRefused = () => false;
+        expect(data).toMatchObject({ name: "storage_failed", retryable: !isUndo });
+        expect(message).toMatch(/^It is done on this machine.*relocate_session to the directory that it has here/);
+        // Nobody waits for a lease.
+        await suite.write(two, sessionId, "X");
+        const cwd = isUndo ? one.place.cwd : home;
+        expect(await listed(two, sessionId)).not.toMatchObject({ cwd });
+        await one.wire.result("relocate_session", { sessionId, cwd });
+        expect(await listed(two, sessionId)).toMatchObject({ cwd, messageCount: 3 });
+      },
+    );
   });
 
   test("one at the place of another is not brought back in its stead", async () => {
-    const { one, two, sessionId, sessionPath } = await pair();
-    await one.result("append", { entries: [user("of the other")] });
-    const { sessionId: other, sessionFile } = await one.result("get_state");
-    await one.result("new_session");
-    await one.result("delete_session", { sessionId });
-    await two.result("delete_session", { sessionId: other });
-    renameSync(sessionFile, sessionPath);
-    expect((await one.failure("restore_session", { sessionPath })).data.name).toBe("already_exists");
-    expect([stateOf(sessionId), stateOf(other)]).toEqual(["2", "2"]);
+    const { one, two, sessionId, sessionFile } = await pair();
+    const other = await suite.make(one, "of the other");
+    await one.wire.result("delete_session", { sessionId });
+    await two.wire.result("delete_session", { sessionId: other.sessionId });
+    renameSync(other.sessionFile, sessionFile);
+    expect((await one.wire.failure("restore_session", { sessionPath: sessionFile })).data.name).toBe("already_exists");
+    expect([sessionId, other.sessionId].map((id) => suite.row(id))).toEqual(["2", "2"]);
   });
 
-  test("one that is deleted for good has no lines left, and no writer gets its id again", async () => {
-    const { one, two, sessionId } = await pair();
-    await two.result("open_session", { sessionId });
-    await one.result("delete_session", { sessionId, permanent: true });
-    for (const table of ["entry", "described", "said", "spent"])
-      expect(
-        database.server.sql(`select count(*) from pi_fleet.${table} where session_id = '${sessionId}'`),
-        table,
-      ).toBe("0");
-    expect((await two.failure("append", { sessionId, entries: [user("late")] })).data.name).toBe("session_not_found");
-    expect(await seenBy(one)).toEqual([]);
-  });
-
-  test("one that another machine writes to is neither deleted nor archived, and stays as it is", async () => {
-    const { one, two, sessionId, sessionPath } = await pair();
-    await two.result("switch_session", { sessionId });
-    await two.result("append", { entries: [user("mine")] });
-    for (const method of ["delete_session", "archive_session"]) {
-      const { data } = await one.failure(method, { sessionId });
-      expect(data).toMatchObject({ name: "session_locked", holder: { client: expect.stringContaining("machine") } });
-    }
-    expect(readFileSync(sessionPath, "utf8")).toContain("mine");
-    await two.result("append", { entries: [user("mine, too")] });
-  });
-
-  test.each(["delete_session", "archive_session"])("an answer to %s that is lost is found out", async (method) => {
-    const { one, two, fleet, sessionId } = await pair();
-    const { connections } = fleet;
-    const run = connections.run.bind(connections);
-    let lost = 0;
-    connections.run = async (question) => {
-      const answer = await run(question);
-      const { text } = typeof question === "function" ? question(connections.fact as ServerFact) : question;
-      if (!text.includes("deleted_at = clock_timestamp()") && !text.includes("archived = $5")) return answer;
-      return lost++ === 0 ? { kind: "unknown", reason: "test: the answer is lost" } : answer;
-    };
-    await one.result(method, { sessionId });
-    expect(lost).toBe(2);
-    expect(await seenBy(two)).toEqual([]);
-  });
-
-  test("one with entries that only this machine has gives them to the fleet before it is deleted", async () => {
-    const fleet = connect();
-    const outage = new Outage(fleet.fleet, 0, () => 0);
-    const wire = await new HereLives({ fleet: { ...fleet, outage }, seed: fleets.length }).start();
-    await wire.result("append", { entries: [user("one")] });
-    const { sessionId } = await wire.result("get_state");
-    const { connections } = fleet;
-    const run = connections.run.bind(connections);
-    connections.run = async () => ({ kind: "away", reason: "test: away" });
-    expect(await wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
-    await wire.result("new_session");
-    expect((await wire.failure("delete_session", { sessionId })).data.name).toBe("storage_failed");
-    connections.run = run;
-    await wire.result("delete_session", { sessionId });
-    expect(database.server.sql(`select state, entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2|2");
-  });
-
-  test("one that is archived is so for all, until it is brought back", async () => {
-    const { one, two, sessionId } = await pair();
-    const { operationId } = await one.result("archive_session", { sessionId });
-    expect(await seenBy(two)).toEqual([]);
-    expect(await seenBy(two, { archived: true })).toEqual([sessionId]);
-    await one.result("unarchive_session", { sessionId });
-    expect(await seenBy(two)).toEqual([sessionId]);
-    expect(await seenBy(two, { archived: true })).toEqual([]);
-    await one.result("archive_session", { sessionId });
-    await one.result("undo", {});
-    expect(await seenBy(two)).toEqual([sessionId]);
-    expect(operationId).toBeDefined();
-  });
-
-  acrossTiers(test, ["jsonl", "v2"])(
-    "one that is archived comes back on a machine that did not archive it (%s)",
-    async (kind) => {
-      const { one, sessionId } = await pair();
-      const two = await new HereLives({ fleet: connect(), seed: fleets.length }).start(["--store", kind]);
-      await two.result("switch_session", { sessionId });
-      await two.result("new_session");
-      const states = async (): Promise<string[][]> =>
-        Promise.all(
-          [one, two].map(async (wire) => [...(await seenBy(wire)), "|", ...(await seenBy(wire, { archived: true }))]),
-        );
-      for (const [by, other] of [
-        [two, one],
-        [one, two],
-      ]) {
-        await other.result("archive_session", { sessionId });
-        expect(await states()).toEqual(Array(2).fill(["|", sessionId]));
-        await by.result("unarchive_session", { sessionId });
-        expect(await states()).toEqual(Array(2).fill([sessionId, "|"]));
-        await by.result("undo", {});
-        expect(await states()).toEqual(Array(2).fill(["|", sessionId]));
-        await by.result("redo", {});
-        expect(await states()).toEqual(Array(2).fill([sessionId, "|"]));
-        expect((await by.failure("unarchive_session", { sessionId })).data.name).toBe("path_outside_root");
-      }
+  test.each([0, 1])(
+    "a file that has other entries under its id is relocated, and the session of the others is not (lines less: %s)",
+    async (less) => {
+      const { one, two, home, sessionId, sessionFile: sessionPath } = await pair();
+      const header = suite.row(sessionId, "header");
+      const text = readFileSync(sessionPath, "utf8").replaceAll(/"_batch":\{[^}]*\},/g, "");
+      const lines = text.replace('"one"', '"of another"').trimEnd().split("\n");
+      writeFileSync(sessionPath, `${lines.slice(0, lines.length - less).join("\n")}\n`);
+      const { movedTo } = await one.wire.result("relocate_session", { sessionPath, cwd: home });
+      expect(readFileSync(movedTo, "utf8")).toContain("of another");
+      const again = { sessionId, cwd: home };
+      expect((await one.wire.failure("relocate_session", again)).data.name).toBe("already_exists");
+      expect(suite.row(sessionId, "header")).toBe(header);
+      await suite.write(two, sessionId, "X");
+      expect(await listed(two, sessionId)).toMatchObject({ messageCount: 3, firstMessage: "one", cwd: one.place.cwd });
     },
   );
 
-  acrossTiers(test, ["jsonl", "v2"])(
-    "one in the archive of this machine opens where it is, and is there once (%s)",
-    async (kind) => {
-      const { one: first, sessionId } = await pair();
-      const lives = new HereLives({ fleet: connect(), seed: fleets.length });
-      const one = await lives.start(["--store", kind]);
-      await one.result("switch_session", { sessionId });
-      await letGo(one, sessionId);
-      const { movedTo } = await one.result("archive_session", { sessionId });
-      for (const by of ["archived for all", "brought back by another machine"]) {
-        if (by !== "archived for all") await first.result("unarchive_session", { sessionId });
-        await first.result("switch_session", { sessionId });
-        await first.result("append", { entries: [user(`by the first, ${by}`)] });
-        await letGo(first, sessionId);
-        for (const where of [{ sessionId }, { sessionId: sessionId.slice(0, -1) }, { sessionPath: movedTo }]) {
-          expect(await one.result("switch_session", where)).toMatchObject({ sessionFile: movedTo });
-          expect(JSON.stringify(await one.result("get_messages"))).toContain(`by the first, ${by}`);
-          await one.result("append", { entries: [user(`here, ${by}`)] });
-          await letGo(one, sessionId);
-        }
-        await first.result("switch_session", { sessionId });
-        expect(JSON.stringify(await first.result("get_messages"))).toContain(`here, ${by}`);
-        await letGo(first, sessionId);
-      }
-      await one.result("unarchive_session", { sessionId });
-      const { movedTo: again } = await one.result("archive_session", { sessionId });
-      expect(again).toBe(movedTo);
-      expect((await one.result("delete_session", { sessionId })).sessionPath).toBe(movedTo);
-      expect((await one.failure("open_session", { sessionId })).data.name).toBe("session_not_found");
-    },
-  );
-
-  test("one that another machine has archived is a family of its own", async () => {
-    const { one, two, sessionId } = await pair();
-    const family = { root: sessionId, nodes: [{ sessionId, parentSession: null }] };
-    expect(await two.result("get_session_family", { sessionId })).toMatchObject(family);
-    await one.result("archive_session", { sessionId });
-    expect(await two.result("get_session_family", { sessionId })).toMatchObject(family);
+  test("a relocation tells nothing of lines that the fleet has not got", async () => {
+    const { one, two, home, sessionId, sessionFile } = await pair();
+    await one.wire.result("switch_session", { sessionId });
+    await one.wire.result("set_session_name", { name: "told" });
+    await suite.leave(one.wire, sessionId);
+    const end = instead(one.fleet.fleet, "take", (take) => async (...given) => {
+      end();
+      writeFileSync(sessionFile, readFileSync(sessionFile, "utf8").replace('"told"', '"of another"'));
+      return take(...given);
+    });
+    const { movedTo } = await one.wire.result("relocate_session", { sessionId, cwd: home });
+    expect(readFileSync(movedTo, "utf8")).toContain('"told"');
+    expect(await listed(two, sessionId)).toMatchObject({ name: "told", cwd: home });
   });
 
   test("a whole id means that session, wherever it is, and not one whose id goes on", async () => {
-    const { one, two } = await pair();
-    const begin = async (wire: Wire, newSessionId: string): Promise<void> => {
+    const [one, two] = [await suite.machine(), await suite.machine()];
+    for (const newSessionId of ["task-1", "job-1", "way-1", "task-10", "task-11", "job-10", "way-10"]) {
+      const { wire } = newSessionId.endsWith("-1") ? one : two;
       await wire.result("new_session", { newSessionId });
       await wire.result("append", { entries: [user(`in ${newSessionId}`)] });
       await wire.result("new_session");
-    };
-    const textIn = async (where: Json): Promise<string> => {
-      await two.result("switch_session", where);
-      const text = JSON.stringify(await two.result("get_messages"));
-      await two.result("new_session");
-      return text;
-    };
-    for (const id of ["task-1", "job-1", "way-1"]) await begin(one, id);
-    for (const id of ["task-10", "task-11", "job-10", "way-10"]) await begin(two, id);
-    const listed = (await two.result("list_sessions")).sessions as Json[];
-    const { sessionPath } = listed.find(({ sessionId }) => sessionId === "way-1") as Json;
-    expect(await textIn({ sessionPath })).toContain('in way-1"');
+    }
+    expect(await suite.read(two, { sessionPath: (await listed(two, "way-1")).sessionPath })).toContain('in way-1"');
     for (const sessionId of ["task-1", "job-1"]) {
-      expect(await textIn({ sessionId })).toContain(`in ${sessionId}"`);
-      await two.result("archive_session", { sessionId });
-      expect(await textIn({ sessionId })).toContain(`in ${sessionId}"`);
+      expect(await suite.read(two, { sessionId })).toContain(`in ${sessionId}"`);
+      await two.wire.result("archive_session", { sessionId });
+      expect(await suite.read(two, { sessionId })).toContain(`in ${sessionId}"`);
     }
-    expect(await textIn({ sessionId: "job-10" })).toContain('in job-10"');
-    expect(await textIn({ sessionId: "jo" })).toContain('in job-10"');
-    expect((await two.failure("open_session", { sessionId: "task" })).data.name).toBe("ambiguous_id");
-    await two.result("delete_session", { sessionId: "task-1" });
-    expect(stateOf("task-1")).toBe("2");
+    for (const sessionId of ["job-10", "jo"]) expect(await suite.read(two, { sessionId })).toContain('in job-10"');
+    expect((await two.wire.failure("open_session", { sessionId: "task" })).data.name).toBe("ambiguous_id");
+    await two.wire.result("delete_session", { sessionId: "task-1" });
+    expect(suite.row("task-1")).toBe("2");
   });
 
-  test("one that gets another directory has it for all", async () => {
-    const { one, two, sessionId, home } = await pair();
-    await one.result("relocate_session", { sessionId, cwd: home });
-    expect((await two.result("list_sessions")).sessions[0]).toMatchObject({ sessionId, cwd: home });
-    await two.result("open_session", { sessionId });
-    expect((await two.result("list_sessions", { here: true })).sessions[0].cwd).toBe(home);
-    await one.result("undo", {});
-    expect((await two.result("list_sessions")).sessions[0].cwd).not.toBe(home);
-  });
-
-  test("with the database away nothing is moved, and the sentence says so", async () => {
-    const { one, fleet, sessionId, sessionPath } = await pair();
-    await fleet.fleet.close();
-    for (const method of ["delete_session", "archive_session"]) {
-      const { message, data } = await one.failure(method, { sessionPath });
-      expect(data.name).toBe("storage_failed");
-      expect(message).toMatch(/Nothing was changed; try again/);
-    }
-    expect(readFileSync(sessionPath, "utf8")).toContain("four");
-    expect(stateOf(sessionId)).toBe("1");
-  });
-
-  test("a file of one is known again where the session is not, and continues it", async () => {
-    const { two, sessionId, sessionPath, home } = await pair();
-    const file = join(home, "carried.jsonl");
-    const line = readFileSync(sessionPath, "utf8");
-    writeFileSync(file, line);
-    expect(await two.result("import_session", { path: file })).toMatchObject({ sessionId, outcome: "known" });
-    const last = JSON.parse(line.trimEnd().split("\n").at(-1) as string);
-    const more = {
-      type: "message",
-      id: "more",
-      parentId: last.id,
-      timestamp: last.timestamp,
-      message: { role: "user", content: "more" },
-    };
-    writeFileSync(file, `${line}${JSON.stringify(more)}\n`);
-    expect(await two.result("import_session", { path: file })).toMatchObject({ sessionId, outcome: "continued" });
-    expect(database.server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("5");
-  });
-
-  test("an import that would continue one to which another machine writes is refused, and changes nothing", async () => {
-    const { one, two, sessionId, sessionPath, home } = await pair();
-    const before = readFileSync(sessionPath, "utf8");
-    await two.result("switch_session", { sessionId });
-    await two.result("append", { entries: [user("by the other")] });
-    const file = join(home, "carried.jsonl");
-    writeFileSync(file, before);
-    expect(await one.result("import_session", { path: file })).toMatchObject({ outcome: "known" });
-    const now = readFileSync(sessionPath, "utf8");
-    writeFileSync(
-      file,
-      `${now}${now
-        .trimEnd()
-        .split("\n")
-        .at(-1)
-        ?.replace(/"id":"[^"]+"/, '"id":"further"')}\n`,
-    );
-    const { message, data } = await one.failure("import_session", { path: file });
+  test("a file of one is known again where the session is not, and continues it unless another machine writes", async () => {
+    const { one, two, sessionId, sessionFile, file } = await pair();
+    writeFileSync(file, readFileSync(sessionFile));
+    const imported = { sessionId, outcome: "known" };
+    expect(await two.wire.result("import_session", { path: file })).toMatchObject(imported);
+    await one.wire.result("switch_session", { sessionId });
+    await one.wire.result("append", { entries: [user("by the other")] });
+    expect(await two.wire.result("import_session", { path: file })).toMatchObject(imported);
+    const now = readFileSync(sessionFile, "utf8");
+    const last = now.trimEnd().split("\n").at(-1) as string;
+    writeFileSync(file, `${now}${last.replace(/"id":"[^"]+"/, '"id":"further"')}\n`);
+    const { message, data } = await two.wire.failure("import_session", { path: file });
     expect([data.name, message]).toEqual(["session_locked", expect.stringMatching(/is writing to this session/)]);
-    expect(readFileSync(sessionPath, "utf8")).toBe(now);
-    await two.result("new_session");
-    expect(await one.result("import_session", { path: file })).toMatchObject({ outcome: "continued" });
-    expect(database.server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("6");
+    expect(suite.row(sessionId, "entries")).toBe("3");
+    await suite.leave(one.wire, sessionId);
+    expect(await two.wire.result("import_session", { path: file })).toMatchObject({ sessionId, outcome: "continued" });
+    expect(suite.row(sessionId, "entries")).toBe("4");
   });
 
   test("an import that the fleet has not got says so, and the same again gives it", async () => {
-    const { one, two, fleet, home, sessionPath } = await pair();
-    const file = join(home, "carried.jsonl");
-    writeFileSync(file, readFileSync(sessionPath, "utf8").replace(/"id":"[^"]+"/, '"id":"carried"'));
-    const { connections } = fleet;
-    const run = connections.run.bind(connections);
-    const away = async (): Promise<{ kind: "away"; reason: string }> => ({ kind: "away", reason: "test: away" });
-    connections.run = async (question) => {
-      const { text } = typeof question === "function" ? question(connections.fact as ServerFact) : question;
-      return text.includes("pi_fleet.entry") && !text.startsWith("select") ? away() : run(question);
-    };
-    const { message, data } = await one.failure("import_session", { path: file });
+    const { one, two, sessionFile, file: path } = await pair();
+    writeFileSync(path, readFileSync(sessionFile, "utf8").replace(/"id":"[^"]+"/, '"id":"carried"'));
+    const end = meddle(one.fleet, (text) =>
+      text.includes("pi_fleet.entry") && !text.startsWith("select") ? AWAY : undefined,
+    );
+    const { message, data } = await one.wire.failure("import_session", { path });
     expect([data.name, message]).toEqual(["storage_failed", expect.stringMatching(/on this machine.*Import it again/)]);
-    expect(readFileSync(data.sessionPath, "utf8")).toBe(readFileSync(file, "utf8"));
-    connections.run = run;
-    expect(await one.result("import_session", { path: file })).toMatchObject({ outcome: "known" });
+    expect(readFileSync(data.sessionPath, "utf8")).toBe(readFileSync(path, "utf8"));
+    end();
+    expect(await one.wire.result("import_session", { path })).toMatchObject({ outcome: "known" });
     expect(await seenBy(two)).toContain("carried");
-    await fleet.fleet.close();
-    writeFileSync(file, readFileSync(file, "utf8").replace("carried", "second"));
-    expect((await one.failure("import_session", { path: file })).message).toMatch(/Nothing was changed; try again/);
-    expect((await one.result("list_sessions", { here: true, query: "second" })).sessions).toEqual([]);
+    meddle(one.fleet, () => AWAY);
+    writeFileSync(path, readFileSync(path, "utf8").replace("carried", "second"));
+    expect((await one.wire.failure("import_session", { path })).message).toMatch(/Nothing was changed; try again/);
+    expect(await seenBy(one, { here: true, query: "second" })).toEqual([]);
   });
 
   test.each(["job", "a name of two words", "jobs-1"])(
     "a file with the id '%s' is imported, whatever ids are here",
     async (id) => {
-      const { one, two, home, sessionPath } = await pair();
+      const { one, two, sessionFile, file: path } = await pair();
       for (const newSessionId of ["jobs-10", "jobs-11"]) {
-        await two.result("new_session", { newSessionId });
-        await two.result("append", { entries: [user("other")] });
+        await two.wire.result("new_session", { newSessionId });
+        await two.wire.result("append", { entries: [user("other")] });
       }
-      const file = join(home, "carried.jsonl");
-      writeFileSync(file, readFileSync(sessionPath, "utf8").replace(/"id":"[^"]+"/, `"id":"${id}"`));
-      expect(await two.result("import_session", { path: file })).toMatchObject({ outcome: "new", sessionId: id });
+      writeFileSync(path, readFileSync(sessionFile, "utf8").replace(/"id":"[^"]+"/, `"id":"${id}"`));
+      expect(await two.wire.result("import_session", { path })).toMatchObject({ outcome: "new", sessionId: id });
       expect(await seenBy(one)).toContain(id);
-      expect(await two.result("import_session", { path: file })).toMatchObject({ outcome: "known" });
+      expect(await two.wire.result("import_session", { path })).toMatchObject({ outcome: "known" });
     },
   );
 
   test("sessions within another agent's file come to the fleet with it, and are known on another machine", async () => {
     const { one, two, home } = await pair();
-    const file = join(home, "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl");
-    const { writer } = withSideChains();
-    writeFileSync(file, writer.text);
-    const { sessionId, subagents } = await one.result("import_session", { path: file });
+    const path = join(home, "7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl");
+    writeFileSync(path, withSideChains().writer.text);
+    const { sessionId, subagents } = await one.wire.result("import_session", { path });
     const ids = [sessionId, ...subagents.map((within: Json) => within.sessionId)];
     expect(ids).toHaveLength(3);
     expect(await seenBy(two)).toEqual(expect.arrayContaining(ids));
-    const again = await two.result("import_session", { path: file });
+    const again = await two.wire.result("import_session", { path });
     expect([again, ...again.subagents].map(({ outcome }: Json) => outcome)).toEqual(["known", "known", "known"]);
   });
 
-  test("a copy whose lines are damaged is whole again when it is opened, and after a repair", async () => {
-    const { one, sessionId, sessionPath } = await pair();
-    for (const repairs of [false, true]) {
-      const text = readFileSync(sessionPath, "utf8");
-      writeFileSync(sessionPath, text.replace('"two"', '"tw'));
-      if (repairs) {
-        await one.result("repair_session", { sessionPath }).catch(() => {});
-        await one.result("switch_session", { sessionPath });
-        await one.result("repair_session").catch(() => {});
-      } else await one.result("switch_session", { sessionId });
-      await one.result("append", { entries: [user("after the damage")] });
-      const { entries } = await one.result("get_entries");
-      const texts = JSON.stringify(entries);
-      for (const said of ["one", "two", "three", "four"]) expect(texts, `repairs: ${repairs}`).toContain(`"${said}"`);
-      await one.result("new_session");
-      await one.result("close_session", { sessionId }).catch(() => {});
-    }
+  test.each([false, true])("a copy whose lines are damaged is whole again (after a repair: %s)", async (repairs) => {
+    const { one, sessionId, sessionFile: sessionPath } = await pair();
+    writeFileSync(sessionPath, readFileSync(sessionPath, "utf8").replace('"answer to one"', '"answer'));
+    if (repairs) await one.wire.request("repair_session", { sessionPath });
+    await one.wire.result("switch_session", repairs ? { sessionPath } : { sessionId });
+    if (repairs) await one.wire.request("repair_session");
+    await one.wire.result("append", { entries: [user("after the damage")] });
+    const texts = JSON.stringify((await one.wire.result("get_entries")).entries);
+    for (const said of ['"one"', '"answer to one"']) expect(texts).toContain(said);
   });
 });

@@ -3,48 +3,49 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
-import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
-import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
+import { FleetTable } from "../../support/fleet.ts";
+import { FleetServer } from "../../support/fleet-server.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { HereLives } from "../../support/proof.ts";
-import { type Json, temporaryFolder, temporaryPlace, type Wire } from "../../support/server.ts";
+import { type Json, temporaryFolder } from "../../support/server.ts";
+import { fleetSuite } from "../../support/sql-machines.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];
-let seeds = 0;
+const [ID, OTHER_ID] = ["01a207fe-a9e0-7627-b723-b2b3affbbe10", "01a207fe-a9e0-7627-b723-b2b3affbbe11"];
 
-/** A machine whose server is started with the arguments. */
-function machine(table: FleetTable, { isJournaled = false, disk = realDisk } = {}) {
-  const fleet = new MemoryFleet(table, `machine ${seeds}`);
-  fleet.leasesEnd = true;
-  const outage = isJournaled ? new Outage(fleet, 0, () => 0) : undefined;
-  const place = temporaryPlace();
-  const lives = new HereLives({
-    seed: ++seeds,
-    place,
-    disk,
-    fleet: fleetOptions(fleet, { tries: 0, outage }),
-  });
-  return { fleet, lives, place };
+/** A machine whose server is not started yet, and whose leases have run out. */
+function machine(table: FleetTable, store = "jsonl", more: object = {}): FleetServer {
+  const one = new FleetServer(["--store", store], { table, ...more });
+  one.fleet.leasesEnd = true;
+  return one;
+}
+
+/** Ends a server, so that nobody has its sessions. */
+async function ended({ lives, fleet }: FleetServer): Promise<void> {
+  await lives.end();
+  fleet.table.leave();
 }
 
 /** Makes a session on another machine, in the folder of its working directory or at a path. */
-async function made(table: FleetTable, store: string, args: string[] = []) {
-  const { lives } = machine(table);
-  const wire = await lives.start(["--store", store, ...args]);
-  await wire.result("append", { entries: [user("one", { id: "one" })] });
-  const { sessionId, sessionFile } = await wire.result("get_state");
-  await lives.end();
-  table.leave();
-  return { sessionId: String(sessionId), sessionFile: String(sessionFile), place: lives.place };
+async function made(table: FleetTable, store: string, ...args: string[]) {
+  const one = await machine(table, store).start(...args);
+  await one.append("one");
+  const { sessionId, sessionFile } = await one.state();
+  await ended(one);
+  return { sessionId: String(sessionId), sessionFile: String(sessionFile), place: one.lives.place };
 }
 
-const entriesOf = async (wire: Wire): Promise<string[]> =>
-  (await wire.result("get_entries")).entries.map(({ id }: Json) => id);
+/** Fails unless a start with a path makes a new session, which is written to it. */
+async function requireNew(one: FleetServer, path: string): Promise<void> {
+  await one.start("--session", path);
+  expect(await one.ids()).toEqual([]);
+  await one.append("new");
+  expect(existsSync(path)).toBe(true);
+  await one.lives.end();
+}
 
 /** Returns the names of all session files on a machine. */
 const namesOf = (home: string): string[] =>
@@ -52,124 +53,114 @@ const namesOf = (home: string): string[] =>
     .filter((name) => /\.(jsonl|v2)$/.test(name) && !/\.v2\/|state/.test(name))
     .map((name) => basename(name));
 
-/** The folders in which a path may be: that of the copy on this machine, and that on the other one. */
-const PLACES = ["the copy's", "another home's"];
-
 acrossTiers(describe, STORES)("with copies as %s", (store) => {
-  test.each(PLACES)("a start with the path of one brings it, and makes no other (%s path)", async (where) => {
-    const table = new FleetTable();
-    const { sessionId, sessionFile, place: theirs } = await made(table, store);
-    const { lives, place } = machine(table);
-    const path = where === "the copy's" ? sessionFile.replace(theirs.home, place.home) : sessionFile;
-    renameSync(theirs.home, `${theirs.home}.gone`);
-    const wire = await lives.start(["--store", store, "--session", path]);
-    expect((await wire.result("get_state")).sessionId).toBe(sessionId);
-    expect(await entriesOf(wire)).toEqual(["one"]);
-    await wire.result("append", { entries: [user("two", { id: "two" })] });
-    expect(table.linesOf(sessionId)).toHaveLength(2);
-    await wire.result("new_session");
-    await wire.result("switch_session", { sessionId });
-    expect(await entriesOf(wire)).toEqual(["one", "two"]);
-    await lives.end();
-    expect([...table.rows.keys()]).toEqual([sessionId]);
-    expect(namesOf(place.home)).toEqual([basename(sessionFile)]);
-  });
+  test.each(["the copy's", "another home's"])(
+    "a start with the path of one brings it, and makes no other (%s path)",
+    async (where) => {
+      const table = new FleetTable();
+      const { sessionId, sessionFile, place: theirs } = await made(table, store);
+      const one = machine(table, store);
+      const { home } = one.lives.place;
+      renameSync(theirs.home, `${theirs.home}.gone`);
+      await one.start("--session", where === "the copy's" ? sessionFile.replace(theirs.home, home) : sessionFile);
+      expect([(await one.state()).sessionId, await one.ids()]).toEqual([sessionId, ["one"]]);
+      await one.append("two");
+      expect(one.inFleet(sessionId)).toEqual(["one", "two"]);
+      await one.result("new_session");
+      await one.result("switch_session", { sessionId });
+      expect(await one.ids()).toEqual(["one", "two"]);
+      await one.lives.end();
+      expect([[...table.rows.keys()], namesOf(home)]).toEqual([[sessionId], [basename(sessionFile)]]);
+    },
+  );
 
   test.each([false, true])(
     "while the fleet cannot be asked, a start makes none under the name of one that it may have (goes on alone: %s)",
     async (isJournaled) => {
       const table = new FleetTable();
       const { sessionId, sessionFile } = await made(table, store);
-      const { fleet, lives } = machine(table, { isJournaled });
+      const one = machine(table, store, { isJournaled });
       const path = join(temporaryFolder(), basename(sessionFile));
-      fleet.faultAt = () => "before";
-      let wire = await lives.start(["--store", store, "--session", path]);
-      expect((await wire.failure("get_entries")).data.name).toBe("storage_failed");
-      expect(lives.said).toHaveLength(1);
-      fleet.faultAt = () => undefined;
-      await wire.result("switch_session", { sessionPath: path });
-      expect((await wire.result("get_state")).sessionId).toBe(sessionId);
-      await lives.end();
+      one.loses("before");
+      await one.start("--session", path);
+      expect((await one.refused("get_entries")).name).toBe("storage_failed");
+      expect(one.lives.said).toHaveLength(1);
+      one.heals();
+      await one.result("switch_session", { sessionPath: path });
+      expect((await one.state()).sessionId).toBe(sessionId);
+      await one.lives.end();
       // A name that no copy has is that of a new session, whether or not the fleet is there.
-      fleet.faultAt = () => "before";
-      wire = await lives.start(["--store", store, "--session", join(dirname(path), `work.${store}`)]);
-      expect(await entriesOf(wire)).toEqual([]);
+      one.loses("before");
+      await one.start("--session", join(dirname(path), `work.${store}`));
+      expect(await one.ids()).toEqual([]);
     },
   );
+
+  test("a start with a path that no session of the fleet has makes one there", async () => {
+    const table = new FleetTable();
+    const { sessionFile } = await made(table, store, "--session-id", ID);
+    for (const name of [`work.${store}`, basename(sessionFile).replace(ID, OTHER_ID)])
+      await requireNew(machine(table, store), join(temporaryFolder(), name));
+    expect(table.rows.size).toBe(3);
+  });
+
+  test("the path that one had outside the session folders means its copy", async () => {
+    const table = new FleetTable();
+    const first = await machine(table, store).start("--session", join(temporaryFolder(), `notes.${store}`));
+    await first.append("one");
+    await first.result("clone");
+    const { sessionId, sessionFile: sessionPath } = await first.state();
+    await ended(first);
+    renameSync(dirname(sessionPath), `${dirname(sessionPath)}.gone`);
+    for (const [method, more] of [
+      ["switch_session", {}],
+      ["open_session", {}],
+      ["open_session", { readOnly: true }],
+      ["archive_session", {}],
+      ["delete_session", {}],
+    ] as const) {
+      const one = await machine(table, store).start();
+      expect((await one.result(method, { sessionPath, ...more })).sessionId).toBe(sessionId);
+      await ended(one);
+    }
+    const one = await machine(table, store).start("--fork", sessionPath);
+    expect((await one.ids())[0]).toBe("one");
+    // It is open once, whichever of its paths is named.
+    await one.result("open_session", { sessionId });
+    await one.result("open_session", { sessionPath });
+    expect((await one.result("list_open_sessions")).sessions).toHaveLength(2);
+    expect((await one.wire.failure("delete_session", { sessionPath })).message).toContain("open in this server");
+  });
+
+  test("a path with an id that several files here have is that of a new session", async () => {
+    const { sessionId, sessionFile } = await made(new FleetTable(), "jsonl");
+    const one = machine(new FleetTable(), store);
+    for (const name of ["--a--", "--b--"]) {
+      const folder = join(one.lives.place.home, ".pi", "agent", "sessions", name);
+      mkdirSync(folder, { recursive: true });
+      writeFileSync(join(folder, basename(sessionFile)), readFileSync(sessionFile, "utf8").replace("one", name));
+    }
+    await requireNew(one, join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile)));
+  });
 });
 
-acrossTiers(test, STORES)(
-  "a start with a path that no session of the fleet has makes one there (%s)",
-  async (store) => {
+test.each([false, true])(
+  "a name that looks like that of another id means no session (it is open: %s)",
+  async (isOpen) => {
     const table = new FleetTable();
-    const { sessionFile } = await made(table, store, ["--session-id", "01a207fe-a9e0-7627-b723-b2b3affbbe10"]);
-    for (const name of [`work.${store}`, basename(sessionFile).replace("bbe10", "bbe11")]) {
-      const { lives } = machine(table);
-      const path = join(temporaryFolder(), name);
-      const wire = await lives.start(["--store", store, "--session", path]);
-      expect(await entriesOf(wire)).toEqual([]);
-      await wire.result("append", { entries: [user("new")] });
-      expect(existsSync(path)).toBe(true);
-      await lives.end();
-    }
-    expect(table.rows.size).toBe(3);
+    const { sessionFile, sessionId } = await made(table, "jsonl", "--session-id", "a_b");
+    const one = await machine(table).start();
+    if (isOpen) await one.result("open_session", { sessionId });
+    const sessionPath = sessionFile.replace(/T\d\d/, "T23");
+    expect((await one.refused("switch_session", { sessionPath })).name).toBe("session_not_found");
+    await one.result("switch_session", { sessionPath: sessionFile });
+    expect((await one.state()).sessionId).toBe("a_b");
   },
 );
-
-acrossTiers(test, STORES)("the path that one had outside the session folders means its copy (%s)", async (store) => {
-  const table = new FleetTable();
-  const { lives: first } = machine(table);
-  const there = await first.start(["--store", store, "--session", join(temporaryFolder(), `notes.${store}`)]);
-  await there.result("append", { entries: [user("one", { id: "one" })] });
-  await there.result("clone");
-  const { sessionId, sessionFile: sessionPath } = await there.result("get_state");
-  await first.end();
-  table.leave();
-  renameSync(dirname(sessionPath), `${dirname(sessionPath)}.gone`);
-  const ways: ((wire: Wire) => Promise<Json>)[] = [
-    (wire) => wire.result("switch_session", { sessionPath }),
-    (wire) => wire.result("open_session", { sessionPath }),
-    (wire) => wire.result("open_session", { sessionPath, readOnly: true }),
-    (wire) => wire.result("archive_session", { sessionPath }),
-    (wire) => wire.result("delete_session", { sessionPath }),
-  ];
-  for (const way of ways) {
-    const { lives } = machine(table);
-    const wire = await lives.start(["--store", store]);
-    expect((await way(wire)).sessionId).toBe(sessionId);
-    await lives.end();
-    table.leave();
-  }
-  const { lives } = machine(table);
-  const wire = await lives.start(["--store", store, "--fork", sessionPath]);
-  expect((await entriesOf(wire))[0]).toBe("one");
-  // It is open once, whichever of its paths is named.
-  await wire.result("open_session", { sessionId });
-  await wire.result("open_session", { sessionPath });
-  expect((await wire.result("list_open_sessions")).sessions).toHaveLength(2);
-  expect((await wire.failure("delete_session", { sessionPath })).message).toContain("open in this server");
-});
-
-test("a name that looks like that of another id means no session", async () => {
-  const table = new FleetTable();
-  const { sessionFile, sessionId } = await made(table, "jsonl", ["--session-id", "a_b"]);
-  const other = sessionFile.replace(/T\d\d/, "T23");
-  for (const isHere of [false, true]) {
-    const { lives } = machine(table);
-    const wire = await lives.start();
-    if (isHere) await wire.result("open_session", { sessionId });
-    expect((await wire.failure("switch_session", { sessionPath: other })).data.name).toBe("session_not_found");
-    await wire.result("switch_session", { sessionPath: sessionFile });
-    expect((await wire.result("get_state")).sessionId).toBe("a_b");
-    await lives.end();
-    table.leave();
-  }
-});
 
 acrossTiers(test, [18, 20])(
   "to find out whether a path means one, nothing but its header is read (2^%i)",
   async (size) => {
-    const table = new FleetTable();
     let bytes = 0;
     const disk: Disk = {
       ...realDisk,
@@ -179,69 +170,41 @@ acrossTiers(test, [18, 20])(
         return count;
       },
     };
-    const { lives } = machine(table, { disk });
-    const wire = await lives.start(["--session-id", "a_b"]);
-    await wire.result("append", { entries: [user("x".repeat(1 << size))] });
-    const { sessionFile } = await wire.result("get_state");
-    await wire.result("new_session");
+    const one = await machine(new FleetTable(), "jsonl", { disk }).start("--session-id", "a_b");
+    await one.result("append", { entries: [user("x".repeat(1 << size))] });
+    const sessionPath = (await one.state()).sessionFile.replace(/T\d\d/, "T23");
+    await one.result("new_session");
     bytes = 0;
-    const sessionPath = sessionFile.replace(/T\d\d/, "T23");
-    expect((await wire.failure("switch_session", { sessionPath })).data.name).toBe("session_not_found");
+    expect((await one.refused("switch_session", { sessionPath })).name).toBe("session_not_found");
     expect(bytes).toBeLessThan(1 << (size - 1));
   },
 );
 
-acrossTiers(test, STORES)(
-  "a path with an id that several files here have is that of a new session (%s)",
-  async (store) => {
-    const table = new FleetTable();
-    const { sessionId, sessionFile } = await made(table, "jsonl");
-    const { lives } = machine(new FleetTable());
-    const folder = join(lives.place.home, ".pi", "agent", "sessions");
-    for (const [n, name] of ["--a--", "--b--"].entries()) {
-      mkdirSync(join(folder, name), { recursive: true });
-      writeFileSync(
-        join(folder, name, basename(sessionFile)),
-        readFileSync(sessionFile, "utf8").replace("one", `${n}`),
-      );
-    }
-    const path = join(temporaryFolder(), store === "v2" ? `${sessionId}.v2` : basename(sessionFile));
-    const wire = await lives.start(["--store", store, "--session", path]);
-    expect(await entriesOf(wire)).toEqual([]);
-    await wire.result("append", { entries: [user("new")] });
-    expect(existsSync(path)).toBe(true);
-  },
-);
-
 describe("the path by which a list names one", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
-  const { connect, fleets } = suiteDatabase();
-  const started = async (args: string[] = []): Promise<{ wire: Wire; home: string }> => {
-    const lives = new HereLives({ fleet: connect(), seed: fleets.length });
-    return { wire: await lives.start(args), home: lives.place.home };
-  };
+  const suite = fleetSuite();
 
   acrossTiers(test, STORES)("opens it there, whatever its id is (%s)", async (store) => {
-    const one = await started();
-    const ids = [`task-1-${store}`, `a_b ${store}`, `a:b ${store}`, `-begun ${store}`, `${"x".repeat(130)}${store}`];
-    await one.wire.result("new_session", { newSessionId: `a_b_${store}` });
-    await one.wire.result("append", { entries: [user(`in a_b_${store}`)] });
+    const [one, two] = [await suite.machine(), await suite.machine({ args: ["--store", store] })];
+    await one.wire.result("new_session", { newSessionId: "a_b" });
+    await one.wire.result("append", { entries: [user("in a_b")] });
     const { sessionFile } = await one.wire.result("get_state");
     await one.wire.result("new_session");
-    for (const [n, id] of ids.entries()) {
-      const file = join(one.home, "carried.jsonl");
-      const text = readFileSync(sessionFile, "utf8").replace(`in a_b_${store}`, `in ${id}`);
-      writeFileSync(file, text.replace(/"id":"[^"]+"/, `"id":"${id}"`).replace(/\.\d{3}Z/, `.0${n % 2}1Z`));
-      expect((await one.wire.result("import_session", { path: file })).sessionId).toBe(id);
+    const ids = ["a_b", "task-1", "a_b more", "a:b more", "-begun", "x".repeat(130)];
+    for (const [n, id] of ids.slice(1).entries()) {
+      const path = join(one.place.home, "carried.jsonl");
+      const text = readFileSync(sessionFile, "utf8").replace("in a_b", `in ${id}`);
+      writeFileSync(path, text.replace(/"id":"[^"]+"/, `"id":"${id}"`).replace(/\.\d{3}Z/, `.0${n % 2}1Z`));
+      expect((await one.wire.result("import_session", { path })).sessionId).toBe(id);
     }
-    const two = await started(["--store", store]);
-    await two.wire.result("open_session", { sessionId: `a_b_${store}` });
-    const { sessions } = await two.wire.result("list_sessions");
-    for (const id of [`a_b_${store}`, ...ids]) {
+    const { wire } = two;
+    await wire.result("open_session", { sessionId: "a_b" });
+    const { sessions } = await wire.result("list_sessions");
+    for (const id of ids) {
       const { sessionPath } = sessions.find(({ sessionId }: Json) => sessionId === id);
-      const { sessionFile } = await two.wire.result("switch_session", { sessionPath });
-      expect([sessionFile, (await two.wire.result("get_state")).sessionId]).toEqual([sessionPath, id]);
-      expect(JSON.stringify(await two.wire.result("get_messages"))).toContain(`in ${id}"`);
-      await two.wire.result("append", { entries: [user(`more in ${id}`)] });
+      const { sessionFile } = await wire.result("switch_session", { sessionPath });
+      expect([sessionFile, (await wire.result("get_state")).sessionId]).toEqual([sessionPath, id]);
+      expect(JSON.stringify(await wire.result("get_messages"))).toContain(`in ${id}"`);
+      await wire.result("append", { entries: [user(`more in ${id}`)] });
     }
   });
 });

@@ -11,7 +11,6 @@ function randomLine(random: Random): Buffer {
   if (kind === 0) return Buffer.alloc(0);
   if (kind === 1) return Buffer.from(Array.from({ length: random.int(40_000) }, () => random.int(256)));
   if (kind === 2) return Buffer.from(`{"a":"\\u0000\\ud800 ${"ä".repeat(random.int(50))}"}`);
-  if (kind === 3) return Buffer.from(`{\n"pretty" : ${random.int(100)}\n}`);
   return Buffer.from(`{"text":"${"word ".repeat(random.int(kind === 4 ? 60_000 : 200))}"}`);
 }
 
@@ -41,10 +40,14 @@ test("a pack has some thousand lines at most, and a long line is alone", () => {
 test("a pack that was changed is refused, and one that says too little is not unpacked beyond that", async () => {
   const lines = [Buffer.from(`{"a":"${"x".repeat(5000)}"}`), Buffer.from("{}")];
   const [pack] = await packed(NOTHING, lines, ["[]", "[]"], stretchesOf(NOTHING, lines));
-  const failed = { name: "storage_failed", retryable: false };
-  await expect(linesIn({ ...pack, ends: [10, 20] })).rejects.toMatchObject(failed);
-  await expect(linesIn({ ...pack, ends: [...pack.ends, 9000] })).rejects.toMatchObject(failed);
-  await expect(linesIn({ ...pack, lines: pack.lines.subarray(1) })).rejects.toMatchObject(failed);
-  const unknown = { ...failed, message: expect.stringContaining("a form (7) that this program does not know") };
-  await expect(linesIn({ ...pack, codec: 7 })).rejects.toMatchObject(unknown);
+  const message = expect.stringContaining("a form (7) that this program does not know");
+  for (const [change, told] of [
+    [{ ends: [10, 20] }, {}],
+    [{ ends: [...pack.ends, 9000] }, {}],
+    [{ lines: pack.lines.subarray(1) }, {}],
+    [{ codec: 7 }, { message }],
+  ]) {
+    const failed = { name: "storage_failed", retryable: false, ...told };
+    await expect(linesIn({ ...pack, ...change })).rejects.toMatchObject(failed);
+  }
 });

@@ -18,6 +18,7 @@ import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 const PART = { partBytes: 350 };
 const FIRST = [0, 1];
 const BIG = range(2, 9);
+const FAULTS: readonly FleetFault[] = ["before", "after", "late"];
 
 /** Fails whenever a number of lines is seen that is not one of those that it returns. */
 function watch(table: FleetTable, ...counts: number[]): number[] {
@@ -30,16 +31,13 @@ function watch(table: FleetTable, ...counts: number[]): number[] {
   return counts;
 }
 
-/** Returns lines with these numbers, each of which continues the one before, and the first another one. */
-function chain(parent: number, ns: readonly number[]): string[] {
-  return ns.map((n, at) => userText(id(n), id(ns[at - 1] ?? parent)));
-}
-
-async function factsFinished(table: FleetTable): Promise<void> {
+/** Fails unless the fleet is as it should be when the facts of all lines were added. */
+async function requireSound(table: FleetTable): Promise<void> {
   const row = table.rows.get(SESSION);
-  if (!row || row.indexed === row.end.entries) return;
-  await finishFacts({ fleet: new MemoryFleet(table, "sweep"), memory: memoryStore() }, { id: SESSION, ...row });
-  expect(row.indexed).toBe(row.end.entries);
+  if (row && row.indexed !== row.end.entries)
+    await finishFacts({ fleet: new MemoryFleet(table, "sweep"), memory: memoryStore() }, { id: SESSION, ...row });
+  expect(row?.indexed).toBe(row?.end.entries);
+  table.check();
 }
 
 /** One long commit, at whose call of that number something fails, and the commit after it. Returns whether there was such a call. */
@@ -54,42 +52,43 @@ async function commitsOnce(
   if (before.length > 0) await written(log, ...before);
   const more = range(before.length, before.length + BIG.length);
   const all = [...before, ...more].map(line);
+  const inFleet = (): string[] => fleet.table.linesOf(SESSION);
   const counts = watch(fleet.table, 0, before.length, all.length);
   let calls = 0;
   fleet.faultAt = () => {
     const call = calls++;
-    return call === at || (isGone && call > at) ? (call > at ? "before" : fault) : undefined;
+    if (call === at) return fault;
+    return isGone && call > at ? "before" : undefined;
   };
-  let told: Failure | undefined;
   const since = fleet.calls.length;
-  try {
-    await written(log, ...more);
-  } catch (error) {
-    told = error as Failure;
-  }
+  const told = await written(log, ...more).catch((error: Failure) => error);
   const isStruck = calls > at;
   const what = `${fault} at ${fleet.calls[since + at]}: ${told?.name}`;
   if (told) expect(["storage_failed", "outcome_unknown"], what).toContain(told.name);
-  if (told?.name === "storage_failed") {
-    expect(told.message).toContain("Nothing was changed");
-    expect(fleet.table.linesOf(SESSION), what).toEqual(before.map(line));
-  }
-  if (!told) expect(fleet.table.linesOf(SESSION), what).toEqual(all);
+  if (told?.name === "storage_failed") expect(told.message).toContain("Nothing was changed");
+  if (told?.name !== "outcome_unknown") expect(inFleet(), what).toEqual(told ? before.map(line) : all);
   fleet.faultAt = () => undefined;
   const now = await found(log);
   // A host repeats what it does not know, unless it finds it.
   if (now.nodes.position(id(more[0])) < 0) await written(now, ...more);
-  expect([fleet.table.linesOf(SESSION), textsOf(now)], what).toEqual([all, all]);
+  expect([inFleet(), textsOf(now)], what).toEqual([all, all]);
   counts.push(all.length + 1);
   await written(now, all.length);
-  expect(fleet.table.linesOf(SESSION), what).toEqual([...all, line(all.length)]);
-  await factsFinished(fleet.table);
-  fleet.table.check();
+  expect(inFleet(), what).toEqual([...all, line(all.length)]);
+  await requireSound(fleet.table);
   now.close();
   return isStruck;
 }
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  /** A machine whose session has its first lines. */
+  const begun = async (options: object = {}) => {
+    const one = new Machine(kind, undefined, "one", { ...PART, ...options });
+    const log = one.create() as FileLog;
+    await written(log, ...FIRST);
+    return { one, log, fleet: one.fleet, inFleet: () => one.fleet.table.linesOf(SESSION) };
+  };
+
   describe.each([
     ["of a session that is there", FIRST],
     ["of a new session", []],
@@ -98,7 +97,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       "is there as a whole or not at all, whatever call fails (each of %i)",
       async (ofMany) => {
         let first = 0;
-        for (const fault of ["before", "after", "late"] as const)
+        for (const fault of FAULTS)
           for (const isGone of [false, true])
             for (const tries of [0, 3])
               for (
@@ -113,143 +112,124 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test.each(["after", "late", "added by others"] as const)(
     "words and usage behind one come with later commits, where the answer to some of them is lost (%s)",
     async (what) => {
-      const machine = new Machine(kind, undefined, "one", PART);
-      const { fleet } = machine;
-      const log = machine.create() as FileLog;
+      const { log, fleet } = await begun();
       const copy = log.outside as FleetCopy;
-      await written(log, ...FIRST);
       let calls = 0;
       const fault = what === "added by others" ? "before" : what;
       fleet.faultAt = (_, name) => (name === "addFacts" && calls++ === 0 ? fault : undefined);
       await written(log, ...BIG);
       await copy.factsAdded();
       expect(calls).toBe(1);
-      if (what === "added by others") await factsFinished(fleet.table);
-      const row = fleet.table.rows.get(SESSION);
-      let takings = 0;
+      if (what === "added by others") await requireSound(fleet.table);
+      const since = fleet.calls.length;
       for (const n of range(9, 15)) {
-        const since = fleet.calls.length;
         await log.ready?.();
         await written(log, n);
         await copy.factsAdded();
-        takings += fleet.calls.slice(since).filter((name) => name === "take").length;
       }
+      const row = fleet.table.rows.get(SESSION);
       expect([row?.indexed, row?.end.entries]).toEqual([15, 15]);
       // It is taken once more, and not with each commit.
-      expect(takings).toBe(1);
+      expect(fleet.calls.slice(since).filter((name) => name === "take")).toHaveLength(1);
       fleet.table.check();
     },
   );
 
   test("of one that is sent again after a part without an answer, the parts that are there stay", async () => {
-    const machine = new Machine(kind, undefined, "one", { ...PART, tries: 3 });
-    const log = machine.create();
-    await written(log, ...FIRST);
-    const sent = vi.spyOn(machine.fleet, "keepPart");
+    const { log, fleet } = await begun({ tries: 3 });
+    const sent = vi.spyOn(fleet, "keepPart");
     let parts = 0;
-    machine.fleet.faultAt = (_, name) => (name === "keepPart" && ++parts === 3 ? "after" : undefined);
+    fleet.faultAt = (_, name) => (name === "keepPart" && ++parts === 3 ? "after" : undefined);
     await written(log, ...BIG);
     expect(sent.mock.calls.map(([part]) => part.from.entries)).toEqual([2, 4, 6, 6, 8]);
     expect(new Set(sent.mock.calls.map(([part]) => part.place)).size).toBe(1);
   });
 
-  test("a writer that wakes in the middle of one, after others wrote, shows nothing of it, and keeps its lines", async () => {
-    for (const isBig of [false, true])
-      for (const stopped of ["keepPart", "append"]) {
-        const one = new Machine(kind, undefined, "one", PART);
-        const log = one.create();
-        await written(log, ...FIRST);
-        const two = new Machine(kind, one.fleet.table, "two", PART);
-        two.fleet.leasesEnd = true;
-        await two.put(FIRST.map(line));
-        const other = two.store.open(two.file);
-        // It is stopped at its second part, or before the last statement.
-        let isStopped = false;
-        let parts = 0;
-        const append = one.fleet.append.bind(one.fleet);
-        const keepPart = one.fleet.keepPart.bind(one.fleet);
-        const theirs = chain(1, isBig ? range(10, 15) : [10]);
-        const stop = async (): Promise<void> => {
-          if (isStopped) return;
-          isStopped = true;
-          await other.ready?.();
-          other.append(theirs.map((text) => bytesOf(text)));
-          await other.commit();
-        };
-        one.fleet.keepPart = async (part, sent) => {
-          if (stopped === "keepPart" && ++parts === 2) await stop();
-          return keepPart(part, sent);
-        };
-        one.fleet.append = async (batch) => {
-          await stop();
-          return append(batch);
-        };
-        await expect(written(log, ...BIG)).rejects.toEqual(failed("session_locked"));
-        const now = [...FIRST.map(line), ...theirs];
-        expect(one.fleet.table.linesOf(SESSION)).toEqual(now);
-        expect(one.aside).toEqual(BIG.map(line));
-        expect(textsOf(log).slice(0, 2)).toEqual(FIRST.map(line));
-        // What others write after it, in parts or not, is what they wrote.
-        const more = chain(10, range(20, 26));
-        for (const texts of [more.slice(0, 5), more.slice(5)]) {
-          other.append(texts.map((text) => bytesOf(text)));
-          await other.commit();
-        }
-        const all = [...now, ...more];
-        expect([one.fleet.table.linesOf(SESSION), textsOf(other)]).toEqual([all, all]);
-        other.close();
-        await factsFinished(one.fleet.table);
-        one.fleet.table.check();
-      }
-  });
-
-  test("a process that ends between two parts leaves a session without any, and the next one gives what its copy has", async () => {
-    for (const ends of [1, 2, 3, 4, 5]) {
-      const one = new Machine(kind, undefined, "one", PART);
-      const log = one.create();
-      await written(log, ...FIRST);
-      let calls = 0;
-      let isOver: () => void = () => {};
-      const over = new Promise<void>((resolve) => {
-        isOver = resolve;
-      });
-      // From then on it does nothing more.
-      one.fleet.turns = () => {
-        if (++calls < ends) return Promise.resolve();
-        isOver();
-        return new Promise(() => {});
+  describe.each([
+    ["a line", [10]],
+    ["a long commit", range(10, 15)],
+  ])("where others wrote %s", (_, theirNumbers) =>
+    test.each([
+      ["its second part", "keepPart", 2],
+      ["the last statement", "append", 1],
+    ] as const)("a writer that wakes before %s shows nothing of it, and keeps its lines", async (_, name, nth) => {
+      const { one, log, fleet, inFleet } = await begun();
+      const two = new Machine(kind, fleet.table, "two", PART);
+      two.fleet.leasesEnd = true;
+      await two.put(FIRST.map(line));
+      const other = two.store.open(two.file);
+      const commits = async (texts: readonly string[]): Promise<void> => {
+        other.append(texts.map((text) => bytesOf(text)));
+        await other.commit();
       };
+      const chain = (parent: number, ns: readonly number[]): string[] =>
+        ns.map((n, at) => userText(id(n), id(ns[at - 1] ?? parent)));
+      const theirs = chain(1, theirNumbers);
+      let calls = 0;
+      const own = fleet[name].bind(fleet) as (...given: unknown[]) => Promise<never>;
+      fleet[name] = async (...given: unknown[]) => {
+        if (++calls === nth) {
+          await other.ready?.();
+          await commits(theirs);
+        }
+        return own(...given);
+      };
+      await expect(written(log, ...BIG)).rejects.toEqual(failed("session_locked"));
+      const now = [...FIRST.map(line), ...theirs];
+      expect([inFleet(), one.aside]).toEqual([now, BIG.map(line)]);
+      expect(textsOf(log).slice(0, 2)).toEqual(FIRST.map(line));
+      // What others write after it, in parts or not, is what they wrote.
+      const more = chain(10, range(20, 26));
+      await commits(more.slice(0, 5));
+      await commits(more.slice(5));
+      expect([inFleet(), textsOf(other)]).toEqual([
+        [...now, ...more],
+        [...now, ...more],
+      ]);
+      await requireSound(fleet.table);
+    }),
+  );
+
+  test.each([1, 2, 3, 4, 5])(
+    "a process that ends at call %i leaves a session without any part, and the next one gives what its copy has",
+    async (ends) => {
+      const { one, log, fleet, inFleet } = await begun();
+      let calls = 0;
+      const over = new Promise<void>((resolve) => {
+        // From then on it does nothing more.
+        fleet.turns = () => {
+          if (++calls < ends) return Promise.resolve();
+          resolve();
+          return new Promise(() => {});
+        };
+      });
       log.append(lines(...BIG));
       log.commit().catch(() => {});
       await over;
-      expect(one.fleet.table.linesOf(SESSION)).toEqual(FIRST.map(line));
-      const again = new Machine(kind, one.fleet.table, "one again", { ...PART, disk: one.disk });
+      expect(inFleet()).toEqual(FIRST.map(line));
+      const again = new Machine(kind, fleet.table, "one again", { ...PART, disk: one.disk });
       again.fleet.leasesEnd = true;
       const next = await found(again.store.open(one.file));
       const here = textsOf(next).length;
       expect([FIRST.length, FIRST.length + BIG.length]).toContain(here);
       await written(next, 9);
       const all = [...FIRST, ...(here > FIRST.length ? BIG : []), 9].map(line);
-      expect([one.fleet.table.linesOf(SESSION), textsOf(next)]).toEqual([all, all]);
-      await factsFinished(one.fleet.table);
-      one.fleet.table.check();
-    }
-  });
+      expect([inFleet(), textsOf(next)]).toEqual([all, all]);
+      await requireSound(fleet.table);
+    },
+  );
 
   acrossTiers(test, [5, 1])(
     "what was acknowledged while the fleet was away, and is long, is given as a whole, whatever call fails (each of %i)",
     async (ofMany) => {
-      for (const [n, fault] of (["before", "after", "late"] as const).entries())
+      for (const [n, fault] of FAULTS.entries())
         for (let at = n % ofMany, isStruck = true; isStruck; at += ofMany) {
-          const machine = new Machine(kind, undefined, "one", { ...PART, isJournaled: true });
-          const { fleet, journal } = machine;
-          const log = machine.create();
-          await written(log, ...FIRST);
+          const { one, log, fleet, inFleet } = await begun({ isJournaled: true });
           fleet.faultAt = () => "before";
           await written(log, ...BIG);
           expect(log.durability).toBe("local");
-          const all = [...FIRST, ...BIG].map(line);
-          watch(fleet.table, FIRST.length, all.length, all.length + 1);
+          const all = [...FIRST, ...BIG, 9].map(line);
+          watch(fleet.table, FIRST.length, all.length - 1, all.length);
           let calls = 0;
           fleet.faultAt = () => (calls++ === at ? fault : undefined);
           let now = await found(log);
@@ -258,34 +238,22 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
           now = await found(now);
           await written(now, 9);
           now = await found(now);
-          expect([fleet.table.linesOf(SESSION), textsOf(now)]).toEqual([
-            [...all, line(9)],
-            [...all, line(9)],
-          ]);
-          expect([machine.aside, journal.of(SESSION, machine.file)?.from ?? null]).toEqual([[], null]);
-          await factsFinished(fleet.table);
-          fleet.table.check();
+          expect([inFleet(), textsOf(now)]).toEqual([all, all]);
+          expect([one.aside, one.journal.of(SESSION, one.file)?.from ?? null]).toEqual([[], null]);
+          await requireSound(fleet.table);
           now.close();
         }
     },
   );
 
   test("one of many parts that is refused at its end is begun anew, and comes to its end", SYSTEM, async () => {
-    const machine = new Machine(kind, undefined, "one", PART);
-    const { fleet } = machine;
-    const log = machine.create();
-    await written(log, ...FIRST);
+    const { log, fleet, inFleet } = await begun();
     const append = fleet.append.bind(fleet);
-    let refusals = 3;
     let statements = 0;
-    fleet.append = async (batch) => {
-      statements++;
-      return refusals-- > 0 ? { kind: "refused" } : append(batch);
-    };
+    fleet.append = async (batch) => (++statements <= 3 ? { kind: "refused" } : append(batch));
     const all = range(0, 60);
     await written(log, ...all.slice(FIRST.length));
-    expect(fleet.table.linesOf(SESSION)).toEqual(all.map(line));
-    expect(statements).toBe(4);
+    expect([inFleet(), statements]).toEqual([all.map(line), 4]);
     expect(fleet.calls.filter((name) => name === "keepPart").length).toBeGreaterThan(80);
     // Others who are faster each time are told.
     fleet.append = async () => ({ kind: "refused" });

@@ -6,24 +6,26 @@
  */
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { FleetBatch, FleetEnd, Taking } from "../../../src/core/ports/fleet.ts";
-import { endAfter } from "../../../src/storage/fleet/ends.ts";
+import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { isolate } from "../../../src/storage/fleet/isolation.ts";
 import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
-import { Database } from "../../support/database.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions } from "../../support/fleet.ts";
+import { taken as takenBy } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { batchOf as batchFor } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
 import { keepsTheContract } from "../contract.ts";
 import { harnessOn as jsonlOn } from "../jsonl/harness.ts";
 import { harnessOn as containersOn } from "../v2/harness.ts";
 
-const HEADER = Buffer.from('{"type":"session"}');
+const ON_ONE = { kind: "committed", durability: "primary" };
+const ON_TWO = { kind: "committed", durability: "replicated" };
 
 describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => {
   let [primary, standby]: Postgres[] = [];
@@ -35,19 +37,10 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
     open.push(fleet);
     return fleet;
   };
-  const batchOf = (epoch: number, before: FleetEnd, text: string): FleetBatch => {
-    const lines = [Buffer.from(text)];
-    const facts = { counts: { messages: 0, modified: null, isPlain: true }, texts: [], spendings: [] };
-    const heads = [JSON.stringify([`${before.entries}`, null, "message", "user"])];
-    return { sessionId: "one", epoch, before, after: endAfter(before, lines), lines, heads, facts };
-  };
-  const taken = async ({ fleet }: SqlFleet, above = 0): Promise<Taking & { kind: "taken" }> => {
-    const taking = await fleet.take("one", above, HEADER);
-    if (taking.kind !== "taken") throw new Error(`not taken: ${JSON.stringify(taking)}`);
-    return taking;
-  };
-  const linesIn = (server: Postgres): string[] =>
-    server.sql("select convert_from(line, 'utf8') from pi_fleet.entry order by seq").split("\n");
+  const batchOf = (epoch: number, before: FleetEnd, text: string): FleetBatch => batchFor("one", epoch, before, [text]);
+  const taken = (one: SqlFleet, above = 0) => takenBy(one, "one", above);
+  const linesIn = (server: Postgres): string =>
+    server.sql("select convert_from(line, 'utf8') from pi_fleet.entry order by seq");
 
   beforeAll(async () => {
     primary = new Postgres(["synchronous_standby_names = '*'"]);
@@ -65,38 +58,31 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
     await Promise.all(open.splice(0).map(({ fleet }) => fleet.close()));
     await pooler.close();
   });
-  afterAll(async () => {
-    await Promise.all([primary.close(), standby.close()]);
-  });
+  afterAll(() => Promise.all([primary.close(), standby.close()]));
 
   test("what a commit has reached is proven by the connection that commits, whatever others left in it", async () => {
     const one = fleetOf("one");
-    await one.fleet.migrate();
+    const { fleet } = one;
+    await fleet.migrate();
     const { epoch, end } = await taken(one);
     let batch = batchOf(epoch, end, '{"n":1}');
-    expect(await one.fleet.append(batch)).toEqual({ kind: "committed", durability: "replicated" });
-    for (const [setting, isProven] of [
-      ["client_min_messages = error", false],
-      ["client_min_messages = warning", true],
-      ["synchronous_commit = local", false],
-      ["synchronous_commit = remote_write", true],
+    expect(await fleet.append(batch)).toEqual(ON_TWO);
+    for (const [setting, outcome] of [
+      ["client_min_messages = error", ON_ONE],
+      ["client_min_messages = warning", ON_TWO],
+      ["synchronous_commit = local", ON_ONE],
+      ["synchronous_commit = remote_write", ON_TWO],
     ] as const) {
       pooler.sql(`set ${setting}`);
       batch = batchOf(epoch, batch.after, JSON.stringify({ setting }));
-      const durability = isProven ? "replicated" : "primary";
-      expect([setting, await one.fleet.append(batch)]).toEqual([setting, { kind: "committed", durability }]);
+      expect([setting, await fleet.append(batch)]).toEqual([setting, outcome]);
     }
     // A commit that a crash forgets is none.
     pooler.sql("set synchronous_commit = off");
     const forgotten = batchOf(epoch, batch.after, '{"n":"forgotten"}');
-    expect(await one.fleet.append(forgotten)).toMatchObject({
-      kind: "unknown",
-      reason: expect.stringContaining("synchronous_commit = off"),
-    });
-    expect(await one.fleet.take("one", epoch)).toMatchObject({
-      kind: "away",
-      reason: expect.stringContaining("synchronous_commit = off"),
-    });
+    const reason = expect.stringContaining("synchronous_commit = off");
+    expect(await fleet.append(forgotten)).toMatchObject({ kind: "unknown", reason });
+    expect(await fleet.take("one", epoch)).toMatchObject({ kind: "away", reason });
     pooler.sql("set synchronous_commit = on");
     expect(await taken(one)).toMatchObject({ end: forgotten.after, durability: "replicated" });
   });
@@ -116,12 +102,11 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
   });
 
   test("a server that is promoted behind it is noticed, and nothing goes to it before the session is taken there", async () => {
-    const one = fleetOf("one");
+    const [one, seen] = [fleetOf("one"), fleetOf("two")];
     const { epoch, end } = await taken(one);
     const first = batchOf(epoch, end, '{"n":"before"}');
-    expect(await one.fleet.append(first)).toMatchObject({ durability: "replicated" });
+    expect(await one.fleet.append(first)).toEqual(ON_TWO);
     const former = one.fleet.server;
-    const seen = fleetOf("two");
     await seen.fleet.look("one");
     await standby.promote();
     pooler.turn(standby.folder);
@@ -129,101 +114,72 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
     expect(await one.fleet.append(batchOf(epoch, first.after, '{"n":"after"}'))).toEqual({ kind: "refused" });
     expect((await seen.fleet.look("one"))?.end).toEqual(first.after);
     expect(seen.fleet.server).not.toBe(former);
-    const again = await taken(one, epoch);
-    expect(again).toMatchObject({ epoch: epoch + 1, durability: "primary" });
+    expect(await taken(one, epoch)).toMatchObject({ epoch: epoch + 1, durability: "primary" });
     expect(one.fleet.server).toBe(seen.fleet.server);
-    const next = batchOf(again.epoch, first.after, '{"n":"after"}');
-    expect(await one.fleet.append(next)).toEqual({ kind: "committed", durability: "primary" });
+    expect(await one.fleet.append(batchOf(epoch + 1, first.after, '{"n":"after"}'))).toEqual(ON_ONE);
   });
 
   test("a former primary that it still leads to acknowledges nothing once the later one was seen", async () => {
     // It does not wait for the standby that it has lost.
     primary.configure("set synchronous_standby_names = ''");
     const one = fleetOf("one");
+    const { fleet } = one;
     pooler.turn(standby.folder);
     const { epoch, end } = await taken(one);
     pooler.turn(primary.folder);
     const before = linesIn(primary);
-    const refused = await one.fleet.append(batchOf(epoch, end, '{"n":"lost"}'));
-    expect(refused.kind).not.toBe("committed");
+    expect((await fleet.append(batchOf(epoch, end, '{"n":"lost"}'))).kind).not.toBe("committed");
     const reason = expect.stringContaining("before another server was promoted");
-    expect(await one.fleet.take("one", epoch)).toMatchObject({ kind: "away", reason });
-    expect(await one.fleet.take("none", 0)).toMatchObject({ kind: "away", reason });
-    await expect(one.fleet.look("one")).rejects.toMatchObject({ message: reason });
-    expect(linesIn(primary)).toEqual(before);
+    for (const id of ["one", "none"]) expect(await fleet.take(id, epoch)).toMatchObject({ kind: "away", reason });
+    await expect(fleet.look("one")).rejects.toMatchObject({ message: reason });
+    expect(linesIn(primary)).toBe(before);
     pooler.turn(standby.folder);
     expect((await taken(one, epoch)).end).toEqual(end);
   });
 });
 
-/** Connections of all clients to the server. */
-const FEW = 2;
-
-/** A database of isolated tenants, and a pooler before it. */
-interface Pooled {
-  readonly server: Database;
-  readonly pooler: Pooler;
-}
-
-/** Has the suite in which it is called have a database behind a pooler. Returns it as it is once the tests begin. */
-function pooledDatabase(): () => Pooled | undefined {
-  let pooled: Pooled | undefined;
+/** Has the suite in which it is called have a database of isolated tenants, and few connections to it. */
+function pooledDatabase() {
+  const database = suiteDatabase();
+  let pooler: Pooler | undefined;
   beforeAll(async () => {
-    const server = new Database();
-    await server.start();
-    const pooler = new Pooler({ size: FEW, roles: ["fleet", "alice", "mallory"], database: server.name });
-    await pooler.start(server.folder);
-    const owner = sqlFleet(pooler.url, "owner");
-    await isolate(owner.connections);
-    await owner.fleet.close();
-    pooled = { server, pooler };
+    const { name, folder } = database.server;
+    pooler = new Pooler({ size: 2, roles: ["fleet", "alice", "mallory"], database: name });
+    await pooler.start(folder);
+    await isolate(database.connect().connections);
   });
-  afterAll(async () => {
-    await pooled?.pooler.close();
-    await pooled?.server.close();
-  });
-  return () => pooled;
+  afterAll(() => pooler?.close());
+  /** Connects as a tenant; undefined before the tests begin. */
+  return (tenant: string, role = "fleet"): SqlFleet | undefined =>
+    pooler && sqlFleet(`${pooler.url.replace("user=fleet", `user=${role}`)}&tenant=${tenant}`, role);
 }
 
 describe("the contract of logs behind a pooler", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => {
-  const pooled = pooledDatabase();
+  const connect = pooledDatabase();
   let made = 0;
 
-  for (const [name, harnessOn] of [
-    ["jsonl", jsonlOn],
-    ["v2", containersOn],
-  ] as const)
+  for (const [name, harnessOn] of Object.entries({ jsonl: jsonlOn, v2: containersOn }))
     keepsTheContract(`a fleet over ${name}`, () => {
       const disk = new FaultDisk();
       disk.makeFolder("/root/sessions");
-      const tenant = `test ${made++}`;
-      const { pooler } = pooled() ?? {};
-      const fleet = pooler && sqlFleet(`${pooler.url}&tenant=${tenant}`, tenant);
+      const fleet = connect(`test ${made++}`)?.fleet;
       const ours = <T extends FileLogOptions>(options: T): T =>
-        fleet ? copying(options, fleetOptions(fleet.fleet)) : options;
-      const harness = harnessOn(disk, "/root", { faults: disk }, () => void fleet?.fleet.close(), ours);
+        fleet ? copying(options, fleetOptions(fleet)) : options;
+      const harness = harnessOn(disk, "/root", { faults: disk }, () => void fleet?.close(), ours);
       return { ...harness, store: fleetStore(harness.store), isCopied: true };
     });
 });
 
 describe("tenants behind a pooler", needs(POSTGRESQL, PGBOUNCER), () => {
-  const pooled = pooledDatabase();
+  const connect = pooledDatabase();
 
   test("have to do with what is theirs, whose connection it ever was before", async () => {
-    const { server, pooler } = pooled() as Pooled;
-    const of = (role: string, tenant: string): SqlFleet =>
-      sqlFleet(`${pooler.url.replace("user=fleet", `user=${role}`)}&tenant=${tenant}`, role);
-    const both = [of("alice", "alice"), of("mallory", "mallory")];
-    await Promise.all(both.map(({ fleet }) => fleet.take("same id", 0, HEADER)));
-    expect(server.sql("select tenant from pi_fleet.session where id = 'same id' order by tenant").split("\n")).toEqual([
-      "alice",
-      "mallory",
-    ]);
-    const other = of("mallory", "alice");
-    expect(await other.fleet.take("same id", 0)).toMatchObject({
-      kind: "unfit",
-      reason: expect.stringContaining("has to do with the tenant mallory alone"),
-    });
-    await Promise.all([...both, other].map(({ fleet }) => fleet.close()));
+    const of = (role: string, tenant: string): SqlFleet => connect(tenant, role) as SqlFleet;
+    const [alice, mallory, other] = [of("alice", "alice"), of("mallory", "mallory"), of("mallory", "alice")];
+    const takings = await Promise.all([alice, mallory].map((one) => takenBy(one, "same id")));
+    expect(takings.map(({ epoch }) => epoch)).toEqual([1, 1]);
+    const reason = expect.stringContaining("has to do with the tenant mallory alone");
+    expect(await other.fleet.take("same id", 0)).toMatchObject({ kind: "unfit", reason });
+    await Promise.all([alice, mallory, other].map(({ fleet }) => fleet.close()));
   });
 });

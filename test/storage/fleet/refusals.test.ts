@@ -6,32 +6,27 @@ import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { loadDriver } from "../../../src/storage/fleet/driver.ts";
 import { keepLong, SOON } from "../../../src/storage/fleet/keeping.ts";
 import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
-import { suiteDatabase } from "../../support/database.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
-import { HereLives } from "../../support/proof.ts";
-import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { fleetSuite, instead } from "../../support/sql-machines.ts";
 import { SWEEP, SYSTEM } from "../../support/tiers.ts";
-import { runHere } from "../../support/verbs.ts";
 
 describe("what a database refuses", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
-  const database = suiteDatabase();
-  const { connect } = database;
-  const verb = (url: string, ...args: string[]) =>
-    runHere(new HereLives({}).place, ["fleet", ...args], { variables: { PI_FLEET_URL: url } });
+  const suite = fleetSuite();
+  const sql = (text: string): string => suite.sql(text);
+  const asNobody = (url: string): string => url.replace("user=fleet", "user=nobody");
 
   test.each([
-    [(url: string) => url.replace("user=fleet", "user=nobody"), "use a role that may connect"],
+    [asNobody, "use a role that may connect"],
     [(url: string) => url.replace(/suite_\w+/, "missing"), "make that database"],
   ])("is no outage, and is told with what to do (%#)", async (wrong, remedy) => {
-    const { fleet } = sqlFleet(wrong(database.server.url), "one");
+    const { fleet } = suite.open("one", { url: wrong(suite.url) });
     expect(await fleet.take("one", 0)).toEqual({ kind: "unfit", reason: expect.stringContaining(remedy) });
-    await fleet.close();
   });
 
   test("passes when the file with the address is another one: it is read for each new connection", async () => {
-    const { url } = database.server;
-    let text = url.replace("user=fleet", "user=nobody");
+    const { url } = suite;
+    let text = asNobody(url);
     const readFile = (): string => {
       if (text === "") throw new Error("it is not there");
       return text;
@@ -39,42 +34,40 @@ describe("what a database refuses", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
     const place = { client: "test", processId: "1", since: "", readFile };
     const { fleet } = connectFleet("file:/run/secrets/fleet", place, true);
     expect(await fleet.take("file", 0)).toMatchObject({ kind: "unfit" });
-    text = url;
-    expect(await fleet.take("file", 0)).toEqual({ kind: "missing" });
     // One that cannot be read, or is of another tenant, leaves it as it was.
-    for (const other of ["", "half of", `${url}&tenant=other`, url.replace("user=fleet", "user=nobody")]) {
+    for (const [other, kind] of [
+      [url, "missing"],
+      ["", "missing"],
+      ["half of", "missing"],
+      [`${url}&tenant=other`, "missing"],
+      [asNobody(url), "unfit"],
+    ]) {
       text = other;
-      database.server.sql(
-        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'pi-session-server' and datname = current_database()",
-      );
+      sql(`select pg_terminate_backend(pid) from pg_stat_activity
+        where application_name = 'pi-session-server' and datname = current_database()`);
       await fleet.take("file", 0);
-      expect([other, (await fleet.take("file", 0)).kind]).toEqual([
-        other,
-        other.includes("nobody") ? "unfit" : "missing",
-      ]);
+      expect([other, (await fleet.take("file", 0)).kind]).toEqual([other, kind]);
     }
     await fleet.close();
   });
 
   test.each(["SQL_ASCII", "LATIN1"])("tables in a database with the encoding %s are not made", async (encoding) => {
-    const { server } = database;
+    const { server } = suite.database;
     const name = `${server.name}_${encoding.toLowerCase()}`;
-    server.sql(`create database ${name} encoding '${encoding}' template template0`);
-    onTestFinished(() => void server.sql(`drop database ${name} with (force)`));
+    sql(`create database ${name} encoding '${encoding}' template template0`);
+    onTestFinished(() => void sql(`drop database ${name} with (force)`));
     const url = urlOf(server.folder, name);
-    const { fleet } = sqlFleet(url, "one");
-    await expect(fleet.migrate()).rejects.toMatchObject({
-      ...{ name: "storage_failed", retryable: false, message: expect.stringContaining(`the encoding ${encoding}`) },
-    });
+    const { fleet } = suite.open("one", { url });
+    const message = expect.stringContaining(`the encoding ${encoding}`);
+    await expect(fleet.migrate()).rejects.toMatchObject({ name: "storage_failed", retryable: false, message });
     expect(await fleet.schemaVersion()).toBe(0);
-    await fleet.close();
-    const { status, stderr } = await verb(url, "migrate");
+    const { status, stderr } = await suite.verb("migrate", undefined, url);
     expect([status, stderr]).toEqual([1, expect.stringContaining("encoding 'UTF8'")]);
   });
 
   /** Somebody who reads the tables in a transaction that lasts. */
   const reader = async () => {
-    const [config] = addressOf(database.server.url, () => "").servers;
+    const [config] = addressOf(suite.url, () => "").servers;
     const client = (await loadDriver())(config);
     await client.connect();
     onTestFinished(() => client.end());
@@ -83,28 +76,20 @@ describe("what a database refuses", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
     return client;
   };
   const kept = (): string =>
-    database.server.sql(`select string_agg(attname::text || attcompression::text || attstorage::text, ' ' order by attname)
+    sql(`select string_agg(attname::text || attcompression::text || attstorage::text, ' ' order by attname)
       from pg_attribute where attrelid in ('pi_fleet.entry'::regclass, 'pi_fleet.pack'::regclass)
       and attname in ('line', 'heads', 'ends', 'lines')`);
-
-  /** Has changes of tables wait for others for a moment only. */
-  const hurried = (one: SqlFleet): SqlFleet => {
-    const { connections } = one;
-    const run = connections.run.bind(connections);
-    connections.run = (question, sent) =>
-      run(
-        "text" in question
-          ? { ...question, text: question.text.replace(SOON, "set local lock_timeout = '20ms'") }
-          : question,
-        sent,
-      );
-    return one;
-  };
+  const spoil = (): string => sql("alter table pi_fleet.entry alter line set compression pglz");
 
   test("a migration tells of a column that somebody uses, and changes it when nobody does", async () => {
-    const { fleet } = hurried(connect());
+    const { fleet, connections } = suite.connect();
+    // It waits for others for a moment only.
+    instead(connections, "run", (run) => (question, sent) => {
+      if (!("text" in question)) return run(question, sent);
+      return run({ ...question, text: question.text.replace(SOON, "set local lock_timeout = '20ms'") }, sent);
+    });
     const right = kept();
-    database.server.sql("alter table pi_fleet.entry alter line set compression pglz");
+    spoil();
     const wrong = kept();
     const reading = await reader();
     expect(await fleet.migrate()).toMatchObject({ unkept: expect.stringContaining("run it again") });
@@ -119,34 +104,32 @@ describe("what a database refuses", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
     "a migration changes no column that is as it should be, and tells of one that somebody uses",
     SWEEP,
     async () => {
-      const { fleet } = connect();
+      const { fleet } = suite.connect();
       const right = kept();
       const reading = await reader();
       expect(await fleet.migrate()).toEqual({ before: SCHEMA_VERSION, after: SCHEMA_VERSION, unkept: undefined });
       await reading.end();
-      database.server.sql(
-        "alter table pi_fleet.pack alter heads set compression pglz, alter lines set storage extended",
-      );
-      database.server.sql("alter table pi_fleet.entry alter line set compression pglz");
+      sql("alter table pi_fleet.pack alter heads set compression pglz, alter lines set storage extended");
+      spoil();
       const wrong = kept();
       const again = await reader();
       // Nobody who writes meanwhile waits for more than a moment.
-      const migrated = verb(database.server.url, "migrate");
+      const migrated = suite.verb("migrate");
       expect(await fleet.take("begun meanwhile", 0, Buffer.from("{}"))).toMatchObject({ kind: "taken" });
       const { status, stdout } = await migrated;
-      expect([status, stdout]).toEqual([1, expect.stringMatching(/not compressed.*run it again/)]);
-      expect(kept()).toBe(wrong);
+      expect([status, stdout, kept()]).toEqual([1, expect.stringMatching(/not compressed.*run it again/), wrong]);
       await again.end();
-      expect((await verb(database.server.url, "migrate")).status).toBe(0);
-      expect(kept()).toBe(right);
+      expect([(await suite.verb("migrate")).status, kept()]).toEqual([0, right]);
     },
   );
 
   test("is not what the server goes on with that nobody waits for, of which the status tells", async () => {
-    const { server } = database;
-    expect((await verb(server.url, "status")).stdout).toContain("client_connection_check_interval");
+    const { server } = suite.database;
+    const told = async (): Promise<boolean> =>
+      (await suite.verb("status")).stdout.includes("client_connection_check_interval");
+    expect(await told()).toBe(true);
     server.configure("set client_connection_check_interval = '10s'");
-    expect((await verb(server.url, "status")).stdout).not.toContain("client_connection_check_interval");
+    expect(await told()).toBe(false);
     server.configure("reset client_connection_check_interval");
   });
 });

@@ -5,36 +5,28 @@
  */
 
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { addressOf } from "../../../src/storage/fleet/address.ts";
 import { type DatabaseClient, loadDriver } from "../../../src/storage/fleet/driver.ts";
-import { endAfter } from "../../../src/storage/fleet/ends.ts";
 import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
+import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { HereLives } from "../../support/proof.ts";
+import { range } from "../../support/random.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import { batchOf, linesOf } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
-import { runHere } from "../../support/verbs.ts";
+import { type Run, runHere } from "../../support/verbs.ts";
 
-const HEADER = Buffer.from('{"type":"session"}');
 /** An id that both tenants have, before those that only the other one has, and one that nobody has. */
 const [THEIRS, NOBODYS] = ["m-secret", "m-secrex"];
-const TABLES = [
-  "session",
-  "entry",
-  "pack",
-  "behind",
-  "described",
-  "said",
-  "word",
-  "spent",
-  "blob",
-  "blob_part",
-  "attached",
-];
+const TABLES = "session entry pack behind described said word spent blob blob_part attached".split(" ");
+const ALL_TABLES = TABLES.map((table) => `pi_fleet.${table}`).join(", ");
 /** The digest of a content that only one of them has, and one that nobody has. */
 const [SECRET, NONE] = ["3", "4"].map((digit) => digit.repeat(64));
+/** What only one of them has in a column, and what nobody has. */
+const HAD = `${THEIRS}-3 xylophone3 ${SECRET}`.split(" ");
+const NOT_HAD = `${NOBODYS}-3 nobodyhas3 ${NONE}`.split(" ");
 
 describe("tenants", needs(POSTGRESQL), () => {
   let server: Postgres;
@@ -49,32 +41,31 @@ describe("tenants", needs(POSTGRESQL), () => {
     open.push(fleet);
     return fleet;
   };
-  const batchOf = (sessionId: string, epoch: number, before: FleetEnd, text: string): FleetBatch => {
-    const lines = [Buffer.from(text)];
-    const description = { cwd: "/secret", name: "secret", firstMessage: text, parentSession: null, timestamp: null };
-    const said = { position: before.entries, kind: "talk", nth: 0, role: "user", time: 7, marks: [] } as const;
+  const verb = (words: string, role = "fleet", tenant?: string, { place } = new HereLives({})): Promise<Run> =>
+    runHere(place, ["fleet", ...words.split(" ")], { variables: { PI_FLEET_URL: urlOf(role, tenant) } });
+  const told = async (): Promise<string> => (await verb("status")).stdout;
+  const begun = async (one: SqlFleet, id: string, text: string): Promise<void> => {
+    const { epoch, end } = await taken(one, id);
+    const said = {
+      position: end.entries,
+      kind: "talk",
+      nth: 0,
+      role: "user",
+      time: 7,
+      marks: [],
+      words: [text],
+    } as const;
     const spent = { quarter: 1, provider: "p", model: "m", isInherited: false, numbers: [1, 0, 0, 0, 0, 0, 0, 1] };
-    const facts = {
-      ...{ counts: { messages: 1, modified: 7, isPlain: true }, description },
-      ...{ texts: [{ ...said, words: [text] }], spendings: [spent] },
-    };
-    const heads = [JSON.stringify([`${before.entries}`, null, "message", "user"])];
-    return { sessionId, epoch, before, after: endAfter(before, lines), lines, heads, facts };
+    const batch = batchOf(id, epoch, end, [text], {
+      counts: { messages: 1, modified: 7, isPlain: true },
+      description: { cwd: "/secret", name: "secret", firstMessage: text, parentSession: null, timestamp: null },
+      texts: [said],
+      spendings: [spent],
+    });
+    expect(await one.fleet.append(batch)).toMatchObject({ kind: "committed" });
   };
-  const begun = async ({ fleet }: SqlFleet, id: string, text: string): Promise<FleetBatch> => {
-    const taking = await fleet.take(id, 0, HEADER);
-    if (taking.kind !== "taken") throw new Error(`not taken: ${JSON.stringify(taking)}`);
-    const batch = batchOf(id, taking.epoch, taking.end, text);
-    expect(await fleet.append(batch)).toMatchObject({ kind: "committed" });
-    return batch;
-  };
-  const textsOf = async ({ fleet }: SqlFleet, id: string): Promise<string[]> => {
-    const texts: string[] = [];
-    const count = (await fleet.look(id))?.end.entries ?? 0;
-    for await (const lines of fleet.lines(id, 0, count))
-      texts.push(...lines.map((line) => Buffer.from(line).toString()));
-    return texts;
-  };
+  const textOf = async (one: SqlFleet, id: string): Promise<string[]> =>
+    linesOf(one, id, 0, (await one.fleet.look(id))?.end.entries ?? 0);
   /** Returns the rows of the hostile tenant's SQL, or the state and text of its failure. */
   const rows = async (text: string, values: unknown[] = []): Promise<unknown> => {
     try {
@@ -85,13 +76,11 @@ describe("tenants", needs(POSTGRESQL), () => {
     }
   };
   /** Returns all rows of the other tenant. */
-  const untouched = (): string =>
-    TABLES.map((table) => server.sql(`select t from pi_fleet.${table} t where tenant = 'alice' order by t::text`)).join(
-      "\n",
-    );
+  const untouched = (): string[] =>
+    TABLES.map((table) => server.sql(`select t from pi_fleet.${table} t where tenant = 'alice' order by t::text`));
 
   let alice: SqlFleet;
-  let before: string;
+  let before: string[];
 
   beforeAll(async () => {
     // Leases that are renewed every ten seconds change rows by themselves.
@@ -102,13 +91,13 @@ describe("tenants", needs(POSTGRESQL), () => {
     await owner.fleet.migrate();
     await begun(owner, "of-nobody-in-particular", "common");
     const named = fleetOf("fleet", "alice");
-    for (let n = 0; n < 30; n++) await begun(named, `${THEIRS}-${n}`, `xylophone${n}`);
+    for (const n of range(0, 30)) await begun(named, `${THEIRS}-${n}`, `xylophone${n}`);
     await named.fleet.attach(`${THEIRS}-3`, [{ sha256: SECRET, read: () => Buffer.from("a picture") }]);
     // Whatever the server has gathered about values.
-    server.sql(`analyze ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`);
+    server.sql(`analyze ${ALL_TABLES}`);
     await isolate(owner.connections);
     for (const role of ["alice", "mallory"]) server.sql(`create role ${role} login in role ${TENANTS}`);
-    server.sql(`analyze ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`);
+    server.sql(`analyze ${ALL_TABLES}`);
     alice = fleetOf("alice", "alice");
     await begun(alice, THEIRS, "xylophone");
     before = untouched();
@@ -126,54 +115,43 @@ describe("tenants", needs(POSTGRESQL), () => {
 
   test("work on their own sessions, of which two may have the same id", async () => {
     const own = fleetOf("mallory", "mallory");
-    expect(await own.fleet.look(THEIRS)).toBeNull();
+    const { fleet, catalog, keeper } = own;
+    expect(await fleet.look(THEIRS)).toBeNull();
     await begun(own, THEIRS, "mine");
-    expect(await textsOf(own, THEIRS)).toEqual(["mine"]);
-    expect(await textsOf(alice, THEIRS)).toEqual(["xylophone"]);
-    expect((await own.catalog.list({}, undefined, 10)).sessions.map(({ id }) => id)).toEqual([THEIRS]);
+    expect([await textOf(own, THEIRS), await textOf(alice, THEIRS)]).toEqual([["mine"], ["xylophone"]]);
+    expect((await catalog.list({}, undefined, 10)).sessions.map(({ id }) => id)).toEqual([THEIRS]);
     expect((await alice.catalog.list({}, undefined, 100)).total).toBe(31);
-    expect(await own.catalog.idsBeginning("m-", 10)).toEqual([THEIRS]);
-    expect([...(await own.catalog.wordsWith(["xylo", "mine"])).values()]).toEqual([[], ["mine"]]);
-    expect(await own.fleet.status()).toMatchObject({
-      sessions: 1,
-      entries: 1,
-      held: 1,
-      storedBytes: null,
-      tenant: "mallory",
-    });
-    const taking = await own.fleet.take(THEIRS, 0);
-    if (taking.kind !== "taken") throw new Error("not taken");
-    expect(await own.keeper.keep(THEIRS, taking.epoch, { as: "gone" })).toBe(true);
-    expect(untouched()).toBe(before);
+    expect(await catalog.idsBeginning("m-", 10)).toEqual([THEIRS]);
+    expect([...(await catalog.wordsWith(["xylo", "mine"])).values()]).toEqual([[], ["mine"]]);
+    const status = { sessions: 1, entries: 1, held: 1, storedBytes: null, tenant: "mallory" };
+    expect(await fleet.status()).toMatchObject(status);
+    expect(await keeper.keep(THEIRS, (await taken(own, THEIRS)).epoch, { as: "gone" })).toBe(true);
+    expect(untouched()).toEqual(before);
   });
 
   test.each([
     ["alice", "names the tenant alice"],
     [undefined, "names no tenant"],
   ])("with the address of the tenant %s are told which is theirs", async (tenant, sentence) => {
-    const wrong = fleetOf("mallory", tenant);
-    const reason = expect.stringMatching(
-      `the role mallory has to do with the tenant mallory alone.*${sentence}.*tenant=mallory`,
-    );
-    expect(await wrong.fleet.take(THEIRS, 0)).toEqual({ kind: "unfit", reason });
-    await expect(wrong.fleet.look(THEIRS)).rejects.toMatchObject({
-      ...{ name: "storage_failed", retryable: false, message: reason },
-    });
-    await expect(wrong.catalog.list({}, undefined, 10)).rejects.toMatchObject({ name: "storage_failed" });
+    const { fleet, catalog } = fleetOf("mallory", tenant);
+    const theirs = "the role mallory has to do with the tenant mallory alone";
+    const reason = expect.stringMatching(`${theirs}.*${sentence}.*tenant=mallory`);
+    expect(await fleet.take(THEIRS, 0)).toEqual({ kind: "unfit", reason });
+    const failed = { name: "storage_failed", retryable: false, message: reason };
+    await expect(fleet.look(THEIRS)).rejects.toMatchObject(failed);
+    await expect(catalog.list({}, undefined, 10)).rejects.toMatchObject({ name: "storage_failed" });
   });
 
   test("read nothing of each other, by whatever query", async () => {
     for (const table of TABLES) {
-      const own = table === "session" ? 1 : 0;
       expect(await rows(`select count(*)::int as n from pi_fleet.${table} where tenant = 'alice'`)).toEqual([{ n: 0 }]);
       const all = (await rows(`select tenant from pi_fleet.${table}`)) as { tenant: string }[];
-      expect(all.length).toBeGreaterThanOrEqual(own);
+      expect(all.length).toBeGreaterThanOrEqual(table === "session" ? 1 : 0);
       expect(all.filter(({ tenant }) => tenant !== "mallory")).toEqual([]);
     }
     // A function of theirs that tells what it is given.
-    await rows(
-      "create function pg_temp.tell(text) returns boolean language plpgsql cost 0.0000001 as 'begin raise notice ''told %'', $1; return true; end'",
-    );
+    await rows(`create function pg_temp.tell(text) returns boolean language plpgsql cost 0.0000001
+      as 'begin raise notice ''told %'', $1; return true; end'`);
     await rows("select from pi_fleet.word where pg_temp.tell(word)");
     await rows("select from pi_fleet.session where pg_temp.tell(id) and tenant = 'alice'");
     expect(notices).toContain("told mine");
@@ -185,43 +163,33 @@ describe("tenants", needs(POSTGRESQL), () => {
   });
 
   test("learn from no plan of a query, and no count in it, whether another has an id or a word", async () => {
+    const hidden = (text: string): string => HAD.reduce((left, had, n) => left.replaceAll(had, NOT_HAD[n]), text);
     const planOf = async (query: string): Promise<string> => {
       const found = (await rows(`explain (analyze, timing off, summary off) ${query}`)) as object[];
-      const text = found.map((row) => Object.values(row)[0]).join("\n");
-      return text.replaceAll(THEIRS, NOBODYS).replaceAll(SECRET, NONE).replaceAll("xylophone3", "nobodyhas3");
+      return hidden(found.map((row) => Object.values(row)[0]).join("\n"));
     };
-    const columns: readonly (readonly [string, string, string])[] = [
-      ["session", "id", `${THEIRS}-3`],
-      ["entry", "session_id", `${THEIRS}-3`],
-      ["described", "session_id", `${THEIRS}-3`],
-      ["said", "session_id", `${THEIRS}-3`],
-      ["word", "word", "xylophone3"],
-      ["blob", "sha256", SECRET],
-      ["blob_part", "sha256", SECRET],
-      ["attached", "session_id", `${THEIRS}-3`],
-      ["attached", "sha256", SECRET],
-    ];
+    const [id, word, digest] = HAD;
+    const columns = {
+      ...{ "session.id": id, "entry.session_id": id, "described.session_id": id, "said.session_id": id },
+      ...{ "word.word": word, "blob.sha256": digest, "blob_part.sha256": digest },
+      ...{ "attached.session_id": id, "attached.sha256": digest },
+    };
     for (const setting of ["enable_seqscan", "enable_indexscan", "enable_bitmapscan"]) {
       // Rows that a scan of the whole table leaves out are those of all others together.
       await rows("set enable_seqscan = off");
       await rows(`set ${setting} = off`);
-      for (const [table, column, theirs] of columns)
-        for (const tenant of ["", " and tenant = 'alice'", " and tenant in ('alice', 'mallory')"]) {
-          const nobodys = theirs.replace(THEIRS, NOBODYS).replace(SECRET, NONE).replace("xylophone3", "nobodyhas3");
-          for (const [begins, ends] of [
-            [" = ", ""],
-            [" >= ", ` and ${column} < 'z'`],
-          ]) {
-            const of = (value: string): string =>
-              `select from pi_fleet.${table} where ${column}${begins}'${value}'${ends}${tenant}`;
+      for (const [name, theirs] of Object.entries(columns))
+        for (const tenant of ["", " and tenant = 'alice'", " and tenant in ('alice', 'mallory')"])
+          for (const test of ["= '?'", `>= '?' and ${name.split(".")[1]} < 'z'`]) {
+            const [table, column] = name.split(".");
+            const query = `select from pi_fleet.${table} where ${column} ${test.replace("?", theirs)}${tenant}`;
             // Dead versions of their own rows are met once.
-            await planOf(of(nobodys));
-            const plan = await planOf(of(theirs));
-            expect(plan).toBe(await planOf(of(nobodys)));
+            await planOf(hidden(query));
+            const plan = await planOf(query);
+            expect(plan).toBe(await planOf(hidden(query)));
             // Their own rows are few.
             expect(plan).not.toMatch(/Rows Removed by Filter: \d\d/);
           }
-        }
       await rows("reset all");
     }
     const estimate = async (tenant: string): Promise<string> =>
@@ -230,31 +198,26 @@ describe("tenants", needs(POSTGRESQL), () => {
   });
 
   test("learn from no refusal whether another has an id", async () => {
-    const insert = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, '', '')`;
-    for (const rest of ["", " on conflict do nothing", " on conflict (tenant, id) do update set epoch = 99"])
-      for (const id of [THEIRS, NOBODYS])
-        expect(await rows(insert + rest, ["alice", id])).toMatch(/^42501 new row violates row-level security policy/);
+    const violated = /^42501 new row violates row-level security policy/;
+    const insert = "insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, '', '')";
     await rows(insert, ["mallory", "bait"]);
-    for (const id of [THEIRS, NOBODYS])
-      expect(await rows("update pi_fleet.session set tenant = 'alice', id = $1 where id = 'bait'", [id])).toMatch(
-        /^42501 new row violates row-level security policy/,
-      );
+    for (const id of [THEIRS, NOBODYS]) {
+      for (const rest of ["", " on conflict do nothing", " on conflict (tenant, id) do update set epoch = 99"])
+        expect(await rows(insert + rest, ["alice", id])).toMatch(violated);
+      const moved = "update pi_fleet.session set tenant = 'alice', id = $1 where id = 'bait'";
+      expect(await rows(moved, [id])).toMatch(violated);
+    }
     expect(await rows("insert into pi_fleet.word values ('alice', 'xylophone')")).toMatch(/^42501/);
     // Neither what they name of their own, nor a part of it.
-    const own = await fleetOf("mallory", "mallory").fleet.attachments(THEIRS);
-    expect(own).toEqual([]);
+    expect(await fleetOf("mallory", "mallory").fleet.attachments(THEIRS)).toEqual([]);
     for (const sha256 of [SECRET, NONE])
-      for (const sql of [
-        "insert into pi_fleet.attached values ('mallory', 'm-secret', 0, $1)",
-        "insert into pi_fleet.blob_part values ('mallory', $1, 0, '')",
+      for (const values of [
+        "attached values ('mallory', 'm-secret', 0, $1)",
+        "blob_part values ('mallory', $1, 0, '')",
       ])
-        expect(await rows(sql, [sha256])).toMatch(/^23503/);
-    await rows("create temp table bait (tenant text, id text)");
-    expect(
-      await rows(
-        "create table pg_temp.link (tenant text, id text, foreign key (tenant, id) references pi_fleet.session)",
-      ),
-    ).toMatch(/^(?:42501|42P16)/);
+        expect(await rows(`insert into pi_fleet.${values}`, [sha256])).toMatch(/^23503/);
+    const link = "(tenant text, id text, foreign key (tenant, id) references pi_fleet.session)";
+    expect(await rows(`create table pg_temp.link ${link}`)).toMatch(/^(?:42501|42P16)/);
   });
 
   test("change, delete and take nothing of each other", async () => {
@@ -288,12 +251,10 @@ describe("tenants", needs(POSTGRESQL), () => {
     // All tenants are members of one role, which has no rows.
     expect(await rows(`set role ${TENANTS}`)).toEqual([]);
     expect(await rows("select from pi_fleet.session")).toEqual([]);
-    expect(
-      await rows("insert into pi_fleet.session (tenant, id, header, chain) values (current_user, 'board', '', '')"),
-    ).toMatch(/^42501/);
+    const board = "insert into pi_fleet.session (tenant, id, header, chain) values (current_user, 'board', '', '')";
+    expect(await rows(board)).toMatch(/^42501/);
     await rows("reset role");
-    expect(untouched()).toBe(before);
-    expect(await textsOf(alice, THEIRS)).toEqual(["xylophone"]);
+    expect([untouched(), await textOf(alice, THEIRS)]).toEqual([before, ["xylophone"]]);
   });
 
   test("take no session from whoever has it of another, by the verb for that", async () => {
@@ -304,8 +265,7 @@ describe("tenants", needs(POSTGRESQL), () => {
     const own = fleetOf("mallory", "mallory");
     await begun(own, `${THEIRS}-5`, "mine");
     const take = async (id: string, tenant?: string): Promise<string> => {
-      const variables = { PI_FLEET_URL: urlOf("mallory", tenant) };
-      const { stdout, stderr } = await runHere(new HereLives({}).place, ["fleet", "take", id], { variables });
+      const { stdout, stderr } = await verb(`take ${id}`, "mallory", tenant);
       return stdout + stderr;
     };
     // Of ids that only another has it says what it says of those that nobody has.
@@ -330,49 +290,61 @@ describe("tenants", needs(POSTGRESQL), () => {
 
   /** Returns how the tables are guarded. */
   const shape = (): string =>
-    server.sql("select polname, polrelid::regclass, pg_get_expr(polqual, polrelid) from pg_policy order by 2") +
-    server.sql(
-      "select relname, relacl, relrowsecurity from pg_class where relnamespace = 'pi_fleet'::regnamespace order by 1",
-    );
+    server.sql(`select polname, polrelid::regclass, pg_get_expr(polqual, polrelid) from pg_policy order by 2;
+      select relname, relacl, relrowsecurity from pg_class where relnamespace = 'pi_fleet'::regnamespace order by 1`);
 
-  /** Opens one table, as half a migration leaves it, and has the next one close it. */
-  const isMended = async (change: string): Promise<void> => {
-    const { fleet } = fleetOf("fleet");
-    const told = async (): Promise<string> =>
-      (await runHere(new HereLives({}).place, ["fleet", "status"], { variables: { PI_FLEET_URL: urlOf("fleet") } }))
-        .stdout;
-    const before = shape();
-    expect(await fleet.status()).toMatchObject({ isIsolated: true, unguarded: [] });
-    server.sql(change);
-    expect(await fleet.status()).toMatchObject({ isIsolated: false, unguarded: ["pack"] });
-    expect(await told()).toMatch(/pack.*fleet migrate/);
-    expect(await told()).not.toContain("Each role sees only");
-    expect(await fleet.migrate()).toMatchObject({ before: expect.any(Number) });
-    expect(shape()).toBe(before);
-    expect(await fleet.status()).toMatchObject({ isIsolated: true, unguarded: [] });
-    expect(await told()).toContain("Each role sees only");
-  };
+  const OPENED = "of which one table is open, as after half a migration, are told so, and the next one mends it";
+  for (const [change, tier] of [
+    [
+      `alter table pi_fleet.pack disable row level security; drop policy own on pi_fleet.pack;
+        revoke all on pi_fleet.pack from ${TENANTS}`,
+      {},
+    ],
+    [`revoke insert on pi_fleet.pack from ${TENANTS}`, {}],
+    ["alter table pi_fleet.pack disable row level security", SWEEP],
+    ["drop policy own on pi_fleet.pack", SWEEP],
+    ["alter table pi_fleet.pack alter column heads set statistics 100", SWEEP],
+  ] as const)
+    test(`${OPENED}: ${change}`, tier, async () => {
+      const { fleet } = fleetOf("fleet");
+      const before = shape();
+      const isWhole = { isIsolated: true, unguarded: [] };
+      expect(await fleet.status()).toMatchObject(isWhole);
+      server.sql(change);
+      expect(await fleet.status()).toMatchObject({ isIsolated: false, unguarded: ["pack"] });
+      const opened = await told();
+      expect(opened).toMatch(/pack.*fleet migrate/);
+      expect(opened).not.toContain("Each role sees only");
+      expect(await fleet.migrate()).toMatchObject({ before: expect.any(Number) });
+      expect([shape(), await fleet.status()]).toEqual([before, expect.objectContaining(isWhole)]);
+      expect(await told()).toContain("Each role sees only");
+    });
 
-  test.each([
-    `alter table pi_fleet.pack disable row level security; drop policy own on pi_fleet.pack; revoke all on pi_fleet.pack from ${TENANTS}`,
-    `revoke insert on pi_fleet.pack from ${TENANTS}`,
-  ])("of which one table is open, as after half a migration, are told so, and the next one mends it: %s", isMended);
-
-  test.each([
-    "alter table pi_fleet.pack disable row level security",
-    "drop policy own on pi_fleet.pack",
-    "alter table pi_fleet.pack alter column heads set statistics 100",
-  ])(
-    "of which one table is open, as after half a migration, are told so, and the next one mends it: %s",
-    SWEEP,
-    isMended,
-  );
+  // With words after it, and whether people are told of a tenant, too.
+  for (const [word, operand, isQuiet, tier] of [
+    ["verify", "", false, {}],
+    ["status", "", false, {}],
+    ["take", "id", true, {}],
+    ["export", "folder", false, SWEEP],
+    ["migrate", "", false, SWEEP],
+    ["prune", "", true, SWEEP],
+    ["import", "folder", true, SWEEP],
+    ["push", "", true, SWEEP],
+  ] as const)
+    test.each([
+      ["alice", "Of the tenant alice:", `${THEIRS}-7`],
+      [undefined, "those of tenants are not among them", "of-nobody-in-particular"],
+    ])(`are told whose sessions it is about (fleet ${word}, tenant %s)`, tier, async (tenant, sentence, id) => {
+      const lives = new HereLives({});
+      const words = [word, ...(operand === "" ? [] : [operand === "id" ? id : lives.place.home])].join(" ");
+      if (tenant !== undefined || !isQuiet)
+        expect((await verb(words, "fleet", tenant, lives)).stdout).toContain(sentence);
+      const { stdout } = await verb(`${words} --json`, "fleet", tenant, lives);
+      expect(JSON.parse(stdout)).toMatchObject({ tenant: tenant ?? "" });
+    });
 
   test("make no functions that others could run, nor schemas, and the status tells where they may", async () => {
     const { fleet } = fleetOf("fleet");
-    const told = async (): Promise<string> =>
-      (await runHere(new HereLives({}).place, ["fleet", "status"], { variables: { PI_FLEET_URL: urlOf("fleet") } }))
-        .stdout;
     const trap = "create or replace function public.trap() returns int language sql as 'select 1'";
     // As databases have it that began as 14 or before.
     server.sql("grant create on schema public to public");
@@ -392,36 +364,6 @@ describe("tenants", needs(POSTGRESQL), () => {
     expect(await told()).toContain("Each role sees only");
   });
 
-  /** Has a verb say to which tenant it was applied. */
-  const saysWhose = async (word: string): Promise<void> => {
-    const { place } = new HereLives({});
-    const operandOf = (tenant?: string): string[] => {
-      if (word === "take") return [tenant === undefined ? "of-nobody-in-particular" : `${THEIRS}-7`];
-      return word === "export" || word === "import" ? [place.home] : [];
-    };
-    for (const [tenant, sentence] of [
-      ["alice", "Of the tenant alice:"],
-      [undefined, "those of tenants are not among them"],
-    ] as const) {
-      const variables = { PI_FLEET_URL: urlOf("fleet", tenant) };
-      const given = [word, ...operandOf(tenant)];
-      if (tenant !== undefined || !["prune", "import", "push", "take"].includes(word)) {
-        const { stdout } = await runHere(place, ["fleet", ...given], { variables });
-        expect(stdout).toContain(sentence);
-      }
-      const told = await runHere(place, ["fleet", ...given, "--json"], { variables });
-      expect(JSON.parse(told.stdout)).toMatchObject({ tenant: tenant ?? "" });
-    }
-  };
-
-  test.each(["verify", "status", "take"])("are told whose sessions it is about (fleet %s)", saysWhose);
-
-  test.each(["export", "migrate", "prune", "import", "push"])(
-    "are told whose sessions it is about (fleet %s)",
-    SWEEP,
-    saysWhose,
-  );
-
   test("are isolated once, however often, by the owner alone, who sees all of them", async () => {
     const once = shape();
     const { fleet } = fleetOf("fleet");
@@ -430,14 +372,11 @@ describe("tenants", needs(POSTGRESQL), () => {
     await expect(fleetOf("mallory", "mallory").fleet.isolate()).rejects.toMatchObject({ name: "storage_failed" });
     expect(await fleet.status()).toMatchObject({ sessions: 1, tenant: "", isIsolated: true });
     expect(await fleetOf("fleet", "alice").fleet.status()).toMatchObject({ sessions: 31, tenant: "alice" });
-    const variables = { PI_FLEET_URL: urlOf("fleet") };
-    const { stdout } = await runHere(new HereLives({}).place, ["fleet", "isolate"], { variables });
+    const { stdout } = await verb("isolate");
     expect(stdout).toContain(`create role NAME login password 'SECRET' in role ${TENANTS}`);
     expect(stdout).toContain("Each role sees only the tenant that has its name");
-    const told = await runHere(new HereLives({}).place, ["fleet", "status"], {
-      variables: { PI_FLEET_URL: urlOf("alice", "alice") },
-    });
-    expect(told.stdout).toContain("Of the tenant alice:");
-    expect(told.stdout).not.toContain("in the database");
+    const theirs = (await verb("status", "alice", "alice")).stdout;
+    expect(theirs).toContain("Of the tenant alice:");
+    expect(theirs).not.toContain("in the database");
   });
 });

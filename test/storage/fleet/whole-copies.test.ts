@@ -2,165 +2,127 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
-import type { FleetKeeper, Kept } from "../../../src/core/ports/fleet-keeper.ts";
+import type { Kept } from "../../../src/core/ports/fleet-keeper.ts";
 import type { LifeCycle, Where } from "../../../src/core/ports/lifecycle.ts";
 import type { Operation } from "../../../src/core/ports/operations.ts";
-import { fleetLifeCycle } from "../../../src/storage/fleet/life-cycle.ts";
+import { fleetLifeCycle, type LifeCyclePlace } from "../../../src/storage/fleet/life-cycle.ts";
 import { Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
+/** Where the session is no more. */
+const BEFORE = "/root/sessions/before.jsonl";
+
 /** The operations of a machine, and what its fleet and its disk were told to do. */
-function lifeCycleOf(machine: Machine, locate: (where: Where) => string = () => machine.file) {
+function lifeCycleOf({ file, store, fleet, journal }: Machine, locate: (where: Where) => string = () => file) {
   const kept: Kept[] = [];
   const moved: string[] = [];
-  const { file, store, fleet, journal } = machine;
   const move = async (from: string) => {
     moved.push(from);
     return { sessionId: SESSION, sessionPath: from, movedTo: from, keptAt: null, operationId: "one" };
   };
-  const own = {
-    locate,
-    relocate: move,
-    archive: move,
-    unarchive: move,
-    delete: move,
-    async takeBack() {
-      moved.push(file);
-      return { operationId: "back", sessionPath: file };
-    },
-  } as unknown as LifeCycle;
-  const keeper = {
-    async keep(_: string, __: number, as: Kept) {
-      kept.push(as);
-      return true;
-    },
-  } as unknown as FleetKeeper;
+  const own = { locate, relocate: move, archive: move, unarchive: move, delete: move, takeBack: () => move(file) };
   const place = {
-    ...{ fleet, journal, keeper },
+    ...{ fleet, journal, open: store.open, isArchived: () => false },
+    keeper: { keep: async (...given: [string, number, Kept]) => kept.push(given[2]) > 0 },
     idAt: (at: string) => (at === file ? SESSION : undefined),
-    open: store.open,
-    idsIn: () => [SESSION],
-    isArchived: () => false,
-    arrive: async () => {},
   };
-  return { kept, moved, lifeCycle: fleetLifeCycle(own, place) };
+  const lifeCycle = fleetLifeCycle(own as unknown as LifeCycle, place as unknown as LifeCyclePlace);
+  return { kept, moved, lifeCycle };
 }
 
 const long = (n: number, text: string): string =>
   entryText("custom", id(n), n === 0 ? null : id(n - 1), { customType: "long", data: text.repeat(600_000) });
+const SAME = [0, 1, 2].map((n) => long(n, "a"));
 
-/** A session of 1.8 MB in the fleet, and another machine with its file. */
+/** A session of 1.8 MB in the fleet, and another machine with a file of it. */
 async function differing(kind: MachineKind, texts: readonly string[]): Promise<Machine> {
   const one = new Machine(kind);
-  await one.put([0, 1, 2].map((n) => long(n, "a")));
+  await one.put(SAME);
   const log = one.store.open(one.file);
   await log.confirm?.();
   log.close();
-  const two = new Machine(kind, one.fleet.table, "two");
+  return second(kind, one, texts);
+}
+
+async function second(kind: MachineKind, { fleet }: Machine, texts: readonly string[], name = "two"): Promise<Machine> {
+  const two = new Machine(kind, fleet.table, name);
   two.fleet.leasesEnd = true;
   await two.put(texts);
   return two;
 }
 
+const OPERATIONS: Readonly<Record<string, (lifeCycle: LifeCycle, file: string) => Promise<unknown>>> = {
+  relocate: (lifeCycle, file) => lifeCycle.relocate(file, "/elsewhere"),
+  archive: (lifeCycle, file) => lifeCycle.archive(file),
+  unarchive: (lifeCycle, file) => lifeCycle.unarchive(file),
+  delete: (lifeCycle, file) => lifeCycle.delete(file, true),
+};
+
+async function takeBack(lifeCycle: LifeCycle, from: string, to = from): Promise<unknown> {
+  const step = { do: "relocate", from, to, cwd: "/elsewhere", header: "", keptAt: null };
+  const operation = { sessionId: SESSION, step } as unknown as Operation;
+  return lifeCycle.takeBack(operation, { kind: "undo", of: "one", text: "" });
+}
+
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
-  const relocated = (machine: Machine) => {
-    const { lifeCycle, ...told } = lifeCycleOf(machine);
-    return { ...told, run: () => lifeCycle.relocate(machine.file, "/elsewhere") };
-  };
-  const takenBack = (machine: Machine, to = machine.file) => {
-    const { lifeCycle, ...told } = lifeCycleOf(machine);
-    const step = { do: "relocate", from: machine.file, to, cwd: "/elsewhere", header: "", keptAt: null };
-    const operation = { sessionId: SESSION, step } as unknown as Operation;
-    return { ...told, run: () => lifeCycle.takeBack(operation, { kind: "undo", of: "one", text: "" }) };
-  };
+  describe.each([
+    ["relocated", OPERATIONS.relocate],
+    ["taken back", takeBack],
+  ])("that is %s", SYSTEM, (_, run) => {
+    test("another session's long file is so by itself, and the fleet is told nothing", async () => {
+      const texts = [0, 1, 2].map((n) => long(n, "b"));
+      const machine = await differing(kind, texts);
+      const { lifeCycle, kept, moved } = lifeCycleOf(machine);
+      await run(lifeCycle, machine.file);
+      expect([kept, moved, textsOf(machine.store.open(machine.file))]).toEqual([[], [machine.file], texts]);
+      // Nobody has it.
+      expect(machine.fleet.table.rows.get(SESSION)?.holder).toBe(null);
+    });
 
-  test.each([
-    ["relocated", relocated],
-    ["taken back", takenBack],
-  ])("another session's long file is %s by itself, and the fleet is told nothing", SYSTEM, async (_, of) => {
-    const texts = [0, 1, 2].map((n) => long(n, "b"));
-    const machine = await differing(kind, texts);
-    const { run, kept, moved } = of(machine);
-    await run();
-    expect([kept, moved]).toEqual([[], [machine.file]]);
-    const log = machine.store.open(machine.file);
-    expect(textsOf(log)).toEqual(texts);
-    log.close();
-    // Nobody has it.
-    expect(machine.fleet.table.rows.get(SESSION)?.holder).toBe(null);
-  });
-
-  test.each([
-    ["relocated", relocated],
-    ["taken back", takenBack],
-  ])("a long copy with lines that the fleet never got gives way before it is %s for all", SYSTEM, async (_, of) => {
-    const machine = await differing(kind, [long(0, "a"), long(1, "a"), long(2, "b")]);
-    const { run, kept } = of(machine);
-    await run();
-    expect(kept).toMatchObject([{ as: "changed" }]);
-    const log = machine.store.open(machine.file);
-    expect([textsOf(log), machine.aside]).toEqual([machine.fleet.table.linesOf(SESSION), [long(2, "b")]]);
-    log.close();
+    test("a long copy with lines that the fleet never got gives way before it is so for all", async () => {
+      const machine = await differing(kind, [SAME[0], SAME[1], long(2, "b")]);
+      const { lifeCycle, kept } = lifeCycleOf(machine);
+      await run(lifeCycle, machine.file);
+      expect(kept).toMatchObject([{ as: "changed" }]);
+      expect([textsOf(machine.store.open(machine.file)), machine.aside]).toEqual([SAME, [long(2, "b")]]);
+    });
   });
 
   test("a relocation that was cut off before the file moved is taken back for all", async () => {
-    const machine = await differing(
-      kind,
-      [0, 1, 2].map((n) => long(n, "a")),
-    );
-    const { run, kept } = takenBack(machine, "/root/sessions/after.jsonl");
-    await run();
+    const machine = await differing(kind, SAME);
+    const { lifeCycle, kept } = lifeCycleOf(machine);
+    await takeBack(lifeCycle, machine.file, "/root/sessions/after.jsonl");
     expect(kept).toMatchObject([{ as: "changed" }]);
     expect(machine.fleet.calls).toContain("take");
   });
 
-  const OPERATIONS = {
-    relocate: (lifeCycle: LifeCycle, file: string) => lifeCycle.relocate(file, "/elsewhere"),
-    archive: (lifeCycle: LifeCycle, file: string) => lifeCycle.archive(file),
-    unarchive: (lifeCycle: LifeCycle, file: string) => lifeCycle.unarchive(file),
-    delete: (lifeCycle: LifeCycle, file: string) => lifeCycle.delete(file, true),
-  };
-
-  test.each(Object.keys(OPERATIONS) as (keyof typeof OPERATIONS)[])(
+  test.each(Object.entries(OPERATIONS))(
     "a session that another process has moved since it was found is taken where it is now (%s)",
-    async (name) => {
-      const machine = await differing(
-        kind,
-        [0, 1, 2].map((n) => long(n, "a")),
-      );
+    async (_, run) => {
+      const machine = await differing(kind, SAME);
       const { lifeCycle, kept, moved } = lifeCycleOf(machine);
-      await OPERATIONS[name](lifeCycle, "/root/sessions/before.jsonl");
+      await run(lifeCycle, BEFORE);
       expect([moved, kept.length]).toEqual([[machine.file], 1]);
       expect(machine.fleet.calls).toContain("take");
       // Another machine that writes to it is in the way.
-      const other = new Machine(kind, machine.fleet.table, "three");
-      other.fleet.leasesEnd = true;
-      await other.put([0, 1, 2].map((n) => long(n, "a")));
+      const other = await second(kind, machine, SAME, "three");
       const log = other.store.open(other.file);
       await log.ready?.();
       await written(log, 3);
       machine.fleet.leasesEnd = false;
-      const again = OPERATIONS[name](lifeCycle, "/root/sessions/before.jsonl");
-      await expect(again).rejects.toMatchObject({ name: "session_locked" });
+      await expect(run(lifeCycle, BEFORE)).rejects.toMatchObject({ name: "session_locked" });
       expect(moved).toHaveLength(1);
-      log.close();
     },
   );
 
   test("one that is gone from its path, and is nowhere else, is not found", async () => {
-    const machine = await differing(
-      kind,
-      [0, 1, 2].map((n) => long(n, "a")),
-    );
-    const { lifeCycle, moved } = lifeCycleOf(machine, () => {
+    const { lifeCycle, moved } = lifeCycleOf(new Machine(kind), () => {
       throw new Failure("session_not_found");
     });
     for (const run of Object.values(OPERATIONS))
-      await expect((async () => run(lifeCycle, "/root/sessions/before.jsonl"))()).rejects.toMatchObject({
-        name: "session_not_found",
-      });
+      await expect((async () => run(lifeCycle, BEFORE))()).rejects.toMatchObject({ name: "session_not_found" });
     expect(moved).toEqual([]);
   });
 });

@@ -1,0 +1,269 @@
+/**
+ * Scenes: machines that work on one session of a fleet in memory. A step says who acts ("one", where nobody is named), what
+ * is done, and with which lines. `3` is a line of the chain, `7<3` another one that continues it, `7<` one that continues
+ * nothing; of lines that are there, `@3` is a leaf marker at 3. `!name`: the step fails so, and `!name?`: it may be repeated.
+ */
+
+import { expect, test } from "vitest";
+import { LEAF_MARKER } from "../../src/core/format/head.ts";
+import { bytesOf } from "../../src/core/json/json.ts";
+import type { Log } from "../../src/core/ports/store.ts";
+import { type FleetFault, FleetTable, type MemoryFleet } from "./fleet.ts";
+import { failed, followed, found, line, Machine, type MachineKind, type MachineOptions } from "./fleet-machine.ts";
+import { id, SESSION, userText } from "./lines.ts";
+import { textsOf } from "./sessions.ts";
+
+type Step = string | ((scene: Scene) => unknown);
+type Words = readonly string[];
+
+/** Machines whose name is another: processes on the disk of the first one, whose own is gone. */
+const PROCESSES: Readonly<Record<string, string>> = { again: "one again", last: "the last" };
+
+/** The line that a word names. */
+export function lineOf(word: string): string {
+  const [n, parent] = word.split("<");
+  if (parent === undefined) return line(Number(n));
+  return userText(id(Number(n)), parent === "" ? null : id(Number(parent)), `on one ${n}`);
+}
+
+/** Lines as they are, but for leaf markers. */
+function shown(texts: Words): string[] {
+  return texts.map((text) => {
+    const { customType, parentId } = JSON.parse(text);
+    return customType === LEAF_MARKER
+      ? `@${parentId === null ? "" : Number.parseInt(parentId, 16) - 0xa0000000}`
+      : text;
+  });
+}
+
+const meant = (words: Words): string[] => words.map((word) => (word.startsWith("@") ? word : lineOf(word)));
+
+/** Returns what brings the session back to how the fleet has it now, when nobody had it. */
+export function remembered({ table }: MemoryFleet): () => void {
+  const row = table.rows.get(SESSION);
+  if (!row) throw new Error("the session is missing");
+  const before = { ...row, holder: null, lines: [...row.lines], epochs: [...row.epochs], facts: [...row.facts] };
+  return () => void Object.assign(row, before);
+}
+
+/** A machine with its log, which is opened when it is first asked for, or made where it has no copy. */
+class Actor {
+  readonly machine: Machine;
+  opened: Log | undefined;
+  /** Calls of its fleet until it was last looked at. */
+  mark = 0;
+
+  constructor(machine: Machine) {
+    this.machine = machine;
+  }
+
+  get log(): Log {
+    const { disk, file, store } = this.machine;
+    const isThere = (): boolean => disk.paths().some((path) => path.startsWith(file));
+    this.opened ??= isThere() ? store.open(file) : this.machine.create();
+    return this.opened;
+  }
+
+  append(words: Words): void {
+    this.log.append(words.map((word) => bytesOf(lineOf(word))));
+  }
+
+  close(): void {
+    this.opened?.close();
+    this.opened = undefined;
+  }
+}
+
+const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) => unknown>> = {
+  writes(actor, words) {
+    actor.append(words);
+    return actor.log.commit();
+  },
+  appends: (actor, words) => actor.append(words),
+  refuses(actor, [name, ...words]) {
+    const next = words.length > 0 ? words : [`${actor.log.nodes.count}`];
+    expect(() => actor.append(next)).toThrow(failed(name));
+  },
+  /** Its disk has a copy. */
+  has: ({ machine }, words) => machine.put(words.map(lineOf)),
+  /** A program that knows nothing of the fleet writes. */
+  adds: ({ machine }, words) => machine.addPlainly(words.map(lineOf)),
+  /** Such a program writes, and it is seen. */
+  async sees({ machine, log }, words) {
+    await machine.addPlainly(words.map(lineOf));
+    log.refresh();
+  },
+  /** A server is there, with a copy, when leases have run out. */
+  async takes(actor, words) {
+    actor.machine.fleet.leasesEnd = true;
+    await actor.machine.put(words.map(lineOf));
+    await actor.log.ready?.();
+  },
+  /** The fleet lets it have the session, of which it knows nothing. */
+  robs({ machine: { fleet } }) {
+    fleet.leasesEnd = true;
+    return fleet.take(SESSION);
+  },
+  /** Another machine with these lines writes those behind the colon, and ends. */
+  async elsewhere(_, words, scene) {
+    const colon = words.indexOf(":");
+    scene.actors.delete("two");
+    await scene.play(`two takes ${words.slice(0, colon).join(" ")}`, `two writes ${words.slice(colon + 1).join(" ")}`);
+    scene.actor("two").close();
+    scene.actors.delete("two");
+  },
+  /** The process after the first goes on alone, too. */
+  journals: (_actor, _words, scene) => scene.begin("again", true),
+  closes: (actor) => actor.close(),
+  unlocks: ({ log }) => log.unlock(),
+  locks: ({ log }) => log.acquireLock(),
+  asks: ({ log }) => log.ready?.(),
+  looks: ({ log }) => log.refresh(),
+  confirms: ({ log }) => log.confirm?.(),
+  gives: ({ log }) => log.give?.(),
+  follows: ({ log }) => followed(log),
+  async finds(actor) {
+    actor.opened = await found(actor.log);
+  },
+  /** Another copy is in the place of the one that was open. */
+  reopens(actor) {
+    const { log } = actor;
+    expect(log.refresh().kind).toBe("replaced");
+    actor.opened = log.reopen();
+    log.close();
+  },
+  async waits() {
+    for (let n = 0; n < 5; n++) await Promise.resolve();
+  },
+
+  // What befalls a machine, or all of them.
+  cut: ({ machine }) => machine.fails(() => "before"),
+  heals: ({ machine }) => machine.fails(() => undefined),
+  /** The call fails: before or after its effect, or it is late; the others with it, where that is said. */
+  loses: ({ machine }, [call, fault, others]) =>
+    machine.fails((name) => (name === call ? fault : others) as FleetFault | undefined),
+  outage: ({ machine }) => machine.outage?.begin(),
+  expires({ machine }) {
+    machine.fleet.leasesEnd = true;
+  },
+  later(_, [milliseconds], scene) {
+    scene.clock += Number(milliseconds);
+  },
+  /** Nobody has the session any more. */
+  leaves: (_actor, _words, { table }) => table.leave(),
+  deleted: (_actor, _words, { row }) => Object.assign(row, { isDeleted: true, holder: null, epoch: row.epoch + 1 }),
+  restored: (_actor, _words, { row }) => Object.assign(row, { isDeleted: false }),
+  remembers(actor, _, scene) {
+    scene.goBack = remembered(actor.machine.fleet);
+  },
+  forgets: (_actor, _words, scene) => scene.goBack(),
+  /** The note of what it owes is removed. */
+  unnoted: ({ machine: { disk } }) => disk.remove(notesOf(disk.paths())[0]),
+
+  // What is there.
+  fleet: (_, words, { table }) => expect(shown(table.linesOf(SESSION))).toEqual(meant(words)),
+  copy: ({ log }, words) => expect(shown(textsOf(log))).toEqual(meant(words)),
+  aside: ({ machine }, words) => expect(machine.aside).toEqual(words.map(lineOf)),
+  /** What is said of a copy; `:8`: of this entry. */
+  told: ({ log }, words) =>
+    expect(log.damage).toEqual(
+      words.map((word) => {
+        const [kind, n] = word.split(":");
+        return expect.objectContaining({ kind, ...(n === undefined ? {} : { entryId: id(Number(n)) }) });
+      }),
+    ),
+  is: ({ log }, [durability]) => expect(log.durability).toBe(durability),
+  durable: ({ log }, [count]) => expect([log.durableCount, log.persisted]).toEqual([Number(count), count !== "0"]),
+  notes: ({ machine }, [count]) => expect(notesOf(machine.disk.paths())).toHaveLength(Number(count)),
+  /** From which entry on a copy owes its lines. */
+  owes({ machine, log }, [from]) {
+    const owed = machine.journal.of(SESSION, log.file as string)?.from?.entries;
+    expect(`${owed ?? "nothing"}`).toBe(from);
+  },
+  holder: (_, [name], { table }) => expect(table.rows.get(SESSION)?.holder?.id ?? "nobody").toBe(name),
+  locked: ({ log }, [, name]) => expect(log.lockedBy?.client ?? "nobody").toBe(name),
+  marks(actor) {
+    actor.mark = actor.machine.fleet.calls.length;
+  },
+  /** Which calls there were since the mark. */
+  asked: ({ machine, mark }, words) => expect([...new Set(machine.fleet.calls.slice(mark))]).toEqual(words),
+};
+
+const notesOf = (paths: readonly string[]): string[] => paths.filter((path) => path.includes("fleet-journal/"));
+
+export class Scene {
+  readonly table = new FleetTable();
+  readonly actors = new Map<string, Actor>();
+  clock = 0;
+  goBack: () => void = () => {};
+  private readonly kind: MachineKind;
+  private readonly options: MachineOptions;
+
+  /** `options` are those of the first machine. */
+  constructor(kind: MachineKind, options: MachineOptions = {}) {
+    this.kind = kind;
+    this.options = options;
+  }
+
+  actor(name: string): Actor {
+    return this.actors.get(name) ?? this.begin(name);
+  }
+
+  /** Has a machine begin, or another process on the disk of the first. */
+  begin(name: string, isJournaled = false): Actor {
+    const elapsed = (): number => this.clock;
+    const isProcess = name in PROCESSES;
+    const own = isProcess ? { disk: this.one.disk, isJournaled } : {};
+    const options = { elapsed, ...(name === "one" ? this.options : own) };
+    const machine = new Machine(this.kind, this.table, PROCESSES[name] ?? name, options);
+    machine.fleet.leasesEnd = isProcess;
+    const actor = new Actor(machine);
+    this.actors.set(name, actor);
+    return actor;
+  }
+
+  get one(): Machine {
+    return this.actor("one").machine;
+  }
+
+  get log(): Log {
+    return this.actor("one").log;
+  }
+
+  get row() {
+    const row = this.table.rows.get(SESSION);
+    if (!row) throw new Error("the session is missing");
+    return row;
+  }
+
+  /** Plays steps, which a semicolon or the end of a line ends, one after the other. What fails says at which. */
+  async play(...steps: readonly Step[]): Promise<this> {
+    const all = steps.flatMap((one): Step[] =>
+      typeof one === "string" ? one.split(/;\s*|\n\s*/).filter(Boolean) : [one],
+    );
+    for (const step of all)
+      try {
+        await (typeof step === "string" ? this.act(step) : step(this));
+      } catch (error) {
+        if (error instanceof Error) error.message = `${step}: ${error.message}`;
+        throw error;
+      }
+    this.table.check();
+    return this;
+  }
+
+  private act(step: string): unknown {
+    const words = step.split(" ").filter(Boolean);
+    const name = words[0] in VERBS ? "one" : (words.shift() as string);
+    const [verb, ...given] = words;
+    const [, failure, isRetryable] = /^!(\w+)(\??)$/.exec(given.at(-1) ?? "") ?? [];
+    const done = VERBS[verb](this.actor(name), failure ? given.slice(0, -1) : given, this);
+    if (!failure) return done;
+    return expect(Promise.resolve(done)).rejects.toEqual(failed(failure, isRetryable ? { retryable: true } : {}));
+  }
+}
+
+/** Declares a test of each scene. */
+export function testScenes(kind: MachineKind, options: MachineOptions, scenes: Readonly<Record<string, string>>): void {
+  for (const [title, steps] of Object.entries(scenes)) test(title, () => new Scene(kind, options).play(steps));
+}

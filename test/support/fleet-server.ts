@@ -1,0 +1,102 @@
+/** Servers whose sessions are also in a fleet in memory, and what their hosts ask. */
+
+import { expect } from "vitest";
+import { Outage } from "../../src/storage/fleet/outage.ts";
+import type { FleetConnection } from "../../src/storage/fleet/store.ts";
+import { user } from "./drafts.ts";
+import { type FleetFault, FleetTable, fleetOptions, MemoryFleet } from "./fleet.ts";
+import { HereLives, type HereLivesOptions } from "./proof.ts";
+import type { Json, Wire } from "./server.ts";
+
+interface Options extends Omit<HereLivesOptions, "fleet"> {
+  readonly table?: FleetTable;
+  readonly name?: string;
+  /** Whether it goes on while the fleet is away. */
+  readonly isJournaled?: boolean;
+  readonly keeper?: FleetConnection["keeper"];
+}
+
+let made = 0;
+
+/** Entries whose texts are their ids. */
+export const entriesOf = (...ids: string[]): Json[] => ids.map((id) => user(id, { id }));
+export const idsOf = ({ entries }: Json): string[] => entries.map(({ id }: Json) => id);
+
+/** A machine with its own disk, and one server after the other, which make ids of their own. */
+export class FleetServer {
+  readonly fleet: MemoryFleet;
+  readonly lives: HereLives;
+  wire!: Wire;
+  /** Milliseconds that have passed for it. */
+  now = 0;
+  private readonly args: readonly string[];
+
+  constructor(
+    args: readonly string[] = [],
+    { table = new FleetTable(), name = `machine ${made + 1}`, isJournaled = false, keeper, ...more }: Options = {},
+  ) {
+    this.args = args;
+    this.fleet = new MemoryFleet(table, name);
+    const elapsed = (): number => this.now;
+    const outage = isJournaled ? new Outage(this.fleet, 0, elapsed) : undefined;
+    const fleet = { ...fleetOptions(this.fleet, { elapsed, outage }), keeper };
+    this.lives = new HereLives({ seed: ++made, fleet, ...more });
+  }
+
+  async start(...args: string[]): Promise<this> {
+    this.wire = await this.lives.start([...this.args, ...args]);
+    return this;
+  }
+
+  /** Has a session with one entry. Returns its id. */
+  async begin(): Promise<string> {
+    await this.append("one");
+    return (await this.state()).sessionId;
+  }
+
+  result = (method: string, params?: Json): Promise<Json> => this.wire.result(method, params);
+  /** Returns what is said of a failure. */
+  refused = async (method: string, params: Json = {}): Promise<Json> => (await this.wire.failure(method, params)).data;
+  state = (): Promise<Json> => this.result("get_state");
+  append = (...ids: string[]): Promise<Json> => this.result("append", { entries: entriesOf(...ids) });
+  ids = async (where: Json = {}): Promise<string[]> => idsOf(await this.result("get_entries", where));
+  path = async (entryId: string): Promise<string[]> => idsOf(await this.result("get_path", { entryId }));
+
+  /** Opens a session, whoever has it, and writes to it. */
+  async takeOver(sessionId: string, ...ids: string[]): Promise<this> {
+    this.fleet.leasesEnd = true;
+    await this.start();
+    await this.result("switch_session", { sessionId });
+    await this.append(...ids);
+    return this;
+  }
+
+  /** Ids of the entries that the fleet has of a session. */
+  inFleet(sessionId: string): string[] {
+    return this.fleet.table.linesOf(sessionId).map((line) => JSON.parse(line).id);
+  }
+
+  /** Has calls of the fleet fail: appends in this way, and all others before they arrive. */
+  loses(fault: FleetFault = "before"): void {
+    this.fleet.faultAt = (_, name) => (name === "append" ? fault : "before");
+  }
+
+  heals(): void {
+    this.fleet.faultAt = () => undefined;
+  }
+
+  /** What the server said on its own by events of a name. */
+  heard(name: string): Json[] {
+    return this.wire.events.filter(({ method }) => method === name).map(({ params }) => params);
+  }
+
+  /** Goes on until something is so, for a while. */
+  async until(isSo: () => Promise<boolean> | boolean, step: (n: number) => Promise<unknown>): Promise<void> {
+    for (let n = 0; !(await isSo()); n++) {
+      expect(n).toBeLessThan(20);
+      await step(n);
+    }
+  }
+
+  isGiven = async (): Promise<boolean> => (await this.state()).durability !== "local";
+}

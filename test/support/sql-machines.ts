@@ -1,0 +1,354 @@
+/** Machines whose sessions are also in a PostgreSQL of the tests, what befalls their calls, and scenes of what they do. */
+
+import { appendFileSync, existsSync, readFileSync, renameSync } from "node:fs";
+import { afterAll, beforeEach, expect } from "vitest";
+import { Failure } from "../../src/core/failure.ts";
+import type { FleetEnd, FleetFacts } from "../../src/core/ports/fleet.ts";
+import type { SqlAnswer, SqlQuestion } from "../../src/storage/fleet/connections.ts";
+import type { Outage } from "../../src/storage/fleet/outage.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
+import { type SuiteDatabase, suiteDatabase, type TestDatabase } from "./database.ts";
+import { assistant, user } from "./drafts.ts";
+import { batchOf as batchFor, NO_FACTS } from "./fleet-commits.ts";
+import { HereLives } from "./proof.ts";
+import type { Json, Place, Wire } from "./server.ts";
+import { type SqlFleet, sqlFleet } from "./sql-fleet.ts";
+import { type Run, runHere } from "./verbs.ts";
+
+export const HEADER = Buffer.from('{"type":"session"}');
+export const AWAY: SqlAnswer = { kind: "away", reason: "test: away" };
+export const LOST: SqlAnswer = { kind: "unknown", reason: "test: the answer is lost" };
+
+type Change = (text: string, ask: () => Promise<SqlAnswer>, values: string, question: SqlQuestion) => unknown;
+
+/** Has something come between a process and the statements that it asks. Its answer, if any, is told. Returns what ends it. */
+export function meddle({ connections }: Pick<SqlFleet, "connections">, change: Change): () => void {
+  return instead(connections, "run", (run) => async (question, sent) => {
+    const fact = connections.fact ?? { durability: "primary", version: "" };
+    const { text, values } = typeof question === "function" ? question(fact) : question;
+    const answer = await change(text, () => run(question, sent), String(values), question);
+    return (answer as SqlAnswer | undefined) ?? run(question, sent);
+  });
+}
+
+/** Has a method do something else. Returns what ends that. */
+export function instead<Target, Name extends keyof Target>(
+  target: Target,
+  name: Name,
+  make: (own: Target[Name]) => Target[Name],
+): () => void {
+  const own = target[name];
+  target[name] = make((own as (...given: unknown[]) => unknown).bind(target) as Target[Name]);
+  return () => {
+    target[name] = own;
+  };
+}
+
+/** Returns a commit of lines that continue an end. */
+export function batchOf(
+  id: string,
+  epoch: number,
+  end: FleetEnd,
+  texts: readonly string[],
+  facts: Partial<FleetFacts> = {},
+) {
+  return batchFor({ id, epoch, end }, texts, { ...NO_FACTS, ...facts });
+}
+
+export async function linesOf({ fleet }: Pick<SqlFleet, "fleet">, id: string, from: number, to: number) {
+  const texts: string[] = [];
+  for await (const lines of fleet.lines(id, from, to)) texts.push(...lines.map((line) => Buffer.from(line).toString()));
+  return texts;
+}
+
+const TABLES = "session, entry, pack, behind, described, said, word, spent, attached, blob, blob_part".split(", ");
+
+type ServedFleet = SqlFleet & { outage?: Outage; long?: number; partBytes?: number };
+
+export interface Machine {
+  readonly fleet: ServedFleet;
+  readonly lives: HereLives;
+  readonly wire: Wire;
+  readonly place: Place;
+}
+
+interface MachineOptions {
+  readonly fleet?: ServedFleet;
+  readonly place?: Place;
+  readonly disk?: Disk;
+  readonly args?: string[];
+}
+
+/** Has the suite in which it is called have a database, which is empty before each test, and machines. */
+export function fleetSuite(): FleetSuite;
+export function fleetSuite<Server extends TestDatabase>(database: SuiteDatabase<Server>): FleetSuite<Server>;
+export function fleetSuite(database: SuiteDatabase<TestDatabase> = suiteDatabase()) {
+  return new FleetSuite(database);
+}
+
+export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
+  readonly database: SuiteDatabase<Server>;
+  /** Returns the way to the database. */
+  through: (url: string) => string = (url) => url;
+  private readonly opened: SqlFleet[] = [];
+
+  constructor(database: SuiteDatabase<Server>) {
+    this.database = database;
+    afterAll(() => Promise.all(this.opened.map(({ fleet }) => fleet.close())));
+    beforeEach(() => void this.sql(`truncate ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`));
+  }
+
+  /** The address that its processes have. */
+  get url(): string {
+    return this.through(this.database.server.url);
+  }
+
+  connect(): SqlFleet {
+    return this.open(`machine ${this.opened.length}`);
+  }
+
+  /** Connects for a process with a name of its own. */
+  open(
+    name: string,
+    { url = this.url, ...how }: { url?: string; lease?: number; answerWithin?: number } = {},
+  ): SqlFleet {
+    const fleet = sqlFleet(url, name, how);
+    this.opened.push(fleet);
+    return fleet;
+  }
+
+  sql(text: string): string {
+    return this.database.server.sql(text);
+  }
+
+  /** Returns columns of the row of a session. */
+  row(id: string, columns = "state"): string {
+    return this.sql(`select ${columns} from pi_fleet.session where id = '${id}'`);
+  }
+
+  /** Has all leases run out. */
+  endLeases(): void {
+    this.sql("update pi_fleet.session set lease_until = now()");
+  }
+
+  /** Waits until SQL says something. */
+  async until(text: string, said: string): Promise<void> {
+    await expect.poll(() => this.sql(text), { timeout: 30_000, interval: 20 }).toBe(said);
+  }
+
+  /** Starts a server on a machine of its own. */
+  async machine({ fleet = this.connect(), place, disk, args }: MachineOptions = {}): Promise<Machine> {
+    const lives = new HereLives({ fleet, place, disk, seed: 1 + this.opened.length });
+    return { fleet, lives, wire: await lives.start(args), place: lives.place };
+  }
+
+  /** Leaves a session. Its server lets go of it beside everything else. */
+  async leave(wire: Wire, id: string): Promise<void> {
+    await wire.result("new_session");
+    await this.until(`select count(holder) from pi_fleet.session where id = '${id}'`, "0");
+  }
+
+  /** Makes a session with what a user says and is answered, and leaves it. */
+  async make({ wire, place }: Machine, text: string): Promise<Made> {
+    await wire.result("new_session", { cwd: place.cwd });
+    await wire.result("append", { entries: [user(text), assistant(`answer to ${text}`)] });
+    const { sessionId, sessionFile } = await wire.result("get_state");
+    await this.leave(wire, sessionId);
+    return { sessionId, sessionFile };
+  }
+
+  /** Goes on with a session, and leaves it. */
+  async write({ wire }: Machine, sessionId: string, text: string): Promise<void> {
+    await wire.result("switch_session", { sessionId });
+    await wire.result("append", { entries: [user(text)] });
+    await this.leave(wire, sessionId);
+  }
+
+  /** Returns the text of a session as a machine shows it. */
+  async read({ wire }: Pick<Machine, "wire">, where: Json): Promise<string> {
+    await wire.result("switch_session", where);
+    const { entries } = await wire.result("get_entries");
+    await wire.result("new_session");
+    return JSON.stringify(entries);
+  }
+
+  verb(words: string, place: Place = new HereLives({}).place, url = this.url): Promise<Run> {
+    return runHere(place, ["fleet", ...words.split(" ")], { variables: { PI_FLEET_URL: url } });
+  }
+
+  /** Returns what a verb says as JSON. */
+  async told(words: string, place?: Place, url?: string): Promise<Json> {
+    const { stdout, stderr } = await this.verb(`${words} --json`, place, url);
+    expect([words, stderr]).toEqual([words, ""]);
+    return JSON.parse(stdout);
+  }
+}
+
+/** A session of a scene. */
+interface Made {
+  readonly sessionId: string;
+  readonly sessionFile: string;
+}
+
+/** Everything of a scene. */
+interface Cast {
+  readonly suite: FleetSuite;
+  readonly machines: Map<string, Machine>;
+  readonly sessions: Map<string, Made>;
+  readonly ends: (() => void)[];
+  /** Everything that the database had once. */
+  rows: string[];
+}
+
+const failing = async (): Promise<never> => {
+  throw new Failure("storage_failed", "test: away", { fleet: true });
+};
+
+/** What befalls a machine until it heals. */
+const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made, times: number) => () => void>> = {
+  away: (fleet) => meddle(fleet, () => AWAY),
+  unbegun: ({ keeper }) => instead(keeper, "beginAgain", () => async () => false),
+  unconfirmed: ({ keeper }) => instead(keeper, "keep", () => async () => false),
+  ungiven: ({ fleet }) => instead(fleet, "append", () => async () => ({ kind: "away", reason: "test: away" })),
+  unrestored: ({ keeper }) => instead(keeper, "restore", () => failing),
+  unseen: ({ fleet }, { sessionId }, times) => {
+    let left = times;
+    return instead(fleet, "look", (look) => async (id) => (id === sessionId && --left >= 0 ? failing() : look(id)));
+  },
+  /** Another program takes the file away when the session is taken. */
+  robbed: ({ fleet }, { sessionFile }) =>
+    instead(fleet, "take", (take) => async (...given) => {
+      if (existsSync(sessionFile)) renameSync(sessionFile, `${sessionFile}.away`);
+      return take(...given);
+    }),
+};
+
+type Step = (cast: Cast, one: Machine, made: Made, words: string[]) => unknown;
+
+/** The steps of scenes that are no command. Of those that return something, members can be asked for. */
+const STEPS: Readonly<Record<string, Step>> = {
+  make: async ({ suite, sessions }, one, _, [name]) => sessions.set(name, await suite.make(one, name)),
+  write: ({ suite }, one, { sessionId }, words) => suite.write(one, sessionId, words.join(" ")),
+  leave: ({ suite }, { wire }, { sessionId }) => suite.leave(wire, sessionId),
+  async name({ suite }, { wire }, { sessionId }, [name]) {
+    await wire.result("switch_session", { sessionId });
+    await wire.result("set_session_name", { name });
+    await suite.leave(wire, sessionId);
+  },
+  async reads({ suite }, one, { sessionId }, words) {
+    expect(await suite.read(one, { sessionId })).toContain(words.join(" "));
+  },
+  /** Its file has a text, or is a container that is there. */
+  holds(_, __, { sessionFile }, words) {
+    if (sessionFile.endsWith(".v2")) expect(existsSync(sessionFile)).toBe(true);
+    else expect(readFileSync(sessionFile, "utf8")).toContain(words.join(" "));
+  },
+  damages: (_, __, { sessionFile }) => appendFileSync(sessionFile, "{damaged\n"),
+  /** The sessions that are there, and those in the archive. */
+  async lists({ sessions }, { wire }, _, [names, archived = "-"]) {
+    const nameOf = ({ sessionId }: Json) => [...sessions].find(([, made]) => made.sessionId === sessionId)?.[0];
+    const found = async (params: Json) =>
+      (await wire.result("list_sessions", params)).sessions.map(nameOf).sort().join() || "-";
+    expect([await found({}), await found({ archived: true })]).toEqual([names, archived]);
+  },
+  /** A session in a list. */
+  async shows(_, { wire }, { sessionId }, words) {
+    const params = Object.fromEntries(words.map((word) => [word, true]));
+    const { sessions } = await wire.result("list_sessions", params);
+    return sessions.find((one: Json) => one.sessionId === sessionId);
+  },
+  befalls: ({ ends }, { fleet }, made, [fault, times = "1"]) => ends.push(FAULTS[fault](fleet, made, Number(times))),
+  heals({ ends }) {
+    for (const end of ends.splice(0)) end();
+  },
+  fleet: ({ suite }, { place }, _, words) => suite.verb(words.join(" "), place),
+  tells: ({ suite }, { place }, _, words) => suite.told(words.join(" "), place),
+  prune: ({ suite }, { place }) => suite.told("prune --older-than now --apply --yes", place),
+  verify: async (_, { lives }) => expect((await lives.care().verify()).faults).toEqual([]),
+};
+
+const cut = (text: string, at: string): [string, string | undefined] => {
+  const from = text.indexOf(at);
+  return from < 0 ? [text, undefined] : [text.slice(0, from), text.slice(from + at.length)];
+};
+
+/**
+ * Plays a scene, step by step: `<machine, or both> <command or step> [session] <words> = <members> ! <failure> ~ <sentence>`,
+ * `db <SQL> => <what it says>`, `row <columns> = <what the session's has>`, or `same`: all rows are those to remember. They are about the session s, which the machine one has made and left, or about another
+ * one; `{name}` is the id of a session, and `!final`: the failure is told as one that nobody repeats.
+ */
+export async function play(suite: FleetSuite, script: string, given: MachineOptions = {}): Promise<void> {
+  const cast: Cast = { suite, machines: new Map(), sessions: new Map(), ends: [], rows: [] };
+  cast.machines.set("one", await suite.machine(given));
+  cast.sessions.set("s", await suite.make(cast.machines.get("one") as Machine, "text"));
+  const steps = script.split(/[;\n]/).map((text) => text.trim());
+  for (const step of steps.flatMap((one) =>
+    /^both /.test(one) ? [one.replace("both", "one"), one.replace("both", "two")] : one,
+  ))
+    try {
+      if (step !== "") await playStep(cast, step, given.args);
+    } catch (error) {
+      // Nobody waits for a transaction of a scene that is over.
+      suite.sql("rollback");
+      (error as Error).message = `${step}: ${(error as Error).message}`;
+      throw error;
+    }
+}
+
+async function playStep(cast: Cast, step: string, args: string[] | undefined): Promise<void> {
+  const { suite, machines, sessions } = cast;
+  const text = step.replaceAll(/\{(\w+)\}/g, (_, name) => sessions.get(name)?.sessionId as string);
+  if (text.startsWith("db ")) {
+    const [sql, said] = cut(text.slice(3), " => ");
+    return expect(suite.sql(sql)).toEqual(said ?? expect.anything());
+  }
+  const rows = (): string[] => TABLES.map((table) => suite.sql(`select t from pi_fleet.${table} t order by t::text`));
+  if (text === "remember") {
+    cast.rows = rows();
+    return;
+  }
+  if (text === "same") return expect(rows()).toEqual(cast.rows);
+  const [, of = "s", columns, value] = /^row (?:\[(\w+)\] )?(\S+) = (.*)$/.exec(text) ?? [];
+  if (columns) return expect(suite.row(sessions.get(of)?.sessionId as string, columns)).toBe(value);
+  const [told, sentence] = cut(text, " ~ ");
+  const [done, failure] = cut(told, " ! ");
+  const [asked, members] = cut(done, " = ");
+  const [who, verb, ...rest] = asked.split(" ");
+  const about = rest[0]?.startsWith("[") ? (rest.shift() as string).slice(1, -1) : "s";
+  const made = sessions.get(about) ?? { sessionId: about, sessionFile: about };
+  const machine = machines.get(who) ?? (await suite.machine({ args }));
+  machines.set(who, machine);
+  const [name, isFinal] = failure?.split(" ") ?? [];
+  let result: Json;
+  if (verb in STEPS) {
+    result = await STEPS[verb](cast, machine, made, rest);
+    if (sentence) expect(result.stdout + result.stderr).toMatch(new RegExp(sentence));
+  } else {
+    const reply = await machine.wire.request(verb, paramsOf(machines, verb, made, rest));
+    result = reply.result;
+    if (name !== "any") expect(reply.error?.data.name, JSON.stringify(reply)).toBe(name);
+    if (isFinal) expect(reply.error.data.retryable).toBe(isFinal === "retryable");
+    if (sentence) expect(reply.error.message).toMatch(new RegExp(sentence));
+  }
+  for (const [path, value] of members?.split(" ").map((member) => cut(member, ":")) ?? []) {
+    const seen = path.split(".").reduce((part, key) => part?.[key], result);
+    expect([path, `${seen}`]).toEqual([path, path === "cwd" ? cwdOf(machines, value) : value]);
+  }
+}
+
+/** Returns the directory in which the first machine makes sessions, or another one of its. */
+function cwdOf(machines: Cast["machines"], word: string | undefined): string | undefined {
+  const { place } = machines.get("one") as Machine;
+  return word === "home" ? place.home : place.cwd;
+}
+
+function paramsOf(machines: Cast["machines"], verb: string, made: Made, words: readonly string[]): Json {
+  const at = words.includes("path") ? { sessionPath: made.sessionFile } : { sessionId: made.sessionId };
+  if (verb === "append") return { entries: [user(words.join(" "))] };
+  if (/^(?:new_session|list_\w+|undo|redo)$/.test(verb)) return words.includes("path") ? at : {};
+  return {
+    ...at,
+    ...(words.includes("permanent") ? { permanent: true } : {}),
+    ...(words.includes("to") ? { cwd: cwdOf(machines, words[words.indexOf("to") + 1]) } : {}),
+  };
+}
