@@ -34,26 +34,38 @@ export interface Fault {
   pass(say: Say): Passing;
 }
 
-/** Returns the fault that changes what the server says. */
-function onReply(change: (message: Json) => Json | undefined): Fault["pass"] {
-  return () => ({
-    reply(text, message) {
-      const changed = change(message);
-      return [changed === undefined ? text : JSON.stringify(changed)];
-    },
-  });
+/** Returns the fault that changes what the one or the other says; what it returns nothing for stays as it is. */
+function on(whose: "reply" | "request", change: (message: Json) => Json | undefined): Fault["pass"] {
+  const changed = (text: string, message: Json): string[] => {
+    const other = change(message);
+    return [other === undefined ? text : JSON.stringify(other)];
+  };
+  return () => ({ [whose]: changed });
 }
+
+const onReply = (change: (message: Json) => Json | undefined) => on("reply", change);
+const onRequest = (change: (message: Json) => Json | undefined) => on("request", change);
 
 /** Returns the fault that changes the texts of what the server says. */
 function onText(change: (text: string) => string): Fault["pass"] {
   return () => ({ reply: (text) => [change(text)] });
 }
 
-function onRequest(change: (message: Json) => Json | undefined): Fault["pass"] {
-  return () => ({
+/** Returns the fault that takes a param out of requests. */
+function without(param: string): Fault["pass"] {
+  return onRequest((message) => {
+    if ((message?.params?.[param] ?? null) === null) return undefined;
+    const { [param]: _left, ...params } = message.params;
+    return { ...message, params };
+  });
+}
+
+/** Returns the fault that answers notifications of a method. */
+function answering(method: string, reply: object): Fault["pass"] {
+  return (say) => ({
     request(text, message) {
-      const changed = change(message);
-      return [changed === undefined ? text : JSON.stringify(changed)];
+      if (message?.method === method && !("id" in message)) say(JSON.stringify({ jsonrpc: "2.0", id: null, ...reply }));
+      return [text];
     },
   });
 }
@@ -148,34 +160,17 @@ export const FAULTS = {
   },
   "answers notifications": {
     rule: "notification-unanswered",
-    pass: (say) => ({
-      request(text, message) {
-        if (message?.method === "get_state" && !("id" in message)) say('{"jsonrpc":"2.0","id":null,"result":{}}');
-        return [text];
-      },
-    }),
+    pass: answering("get_state", { result: {} }),
   },
   "answers unknown notifications": {
     rule: "unknown-notification",
     also: ["transcript-jsonrpc-errors"],
-    pass: (say) => ({
-      request(text, message) {
-        const isNote = message?.method === "no_such_command" && !("id" in message);
-        if (isNote) say('{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Unknown."}}');
-        return [text];
-      },
-    }),
+    pass: answering("no_such_command", { error: { code: -32601, message: "Unknown." } }),
   },
   "counts characters in Content-Length": {
     rule: "length-of-replies",
     also: [
-      "pieces",
-      "length-of-requests",
-      "id-string",
-      "reply-limit",
-      "strings-as-sent",
-      "listed",
-      "archived",
+      ...["pieces", "length-of-requests", "id-string", "reply-limit", "strings-as-sent", "listed", "archived"],
       "only-frames",
     ],
     framing: "headers",
@@ -222,18 +217,14 @@ export const FAULTS = {
   "ignores unknown params": {
     rule: "unknown-params",
     also: ["transcript-jsonrpc-errors"],
-    pass: onRequest((message) => {
-      if (message?.params?.wish === undefined) return undefined;
-      const { wish: _wish, ...params } = message.params;
-      return { ...message, params };
-    }),
+    pass: without("wish"),
   },
   "leaves out retryable": {
     rule: "error-data",
     also: ["transcript-jsonrpc-batch", "transcript-jsonrpc-errors", "transcript-jsonrpc-writing"],
     pass: onReply((message) => {
-      if (message.error?.data?.name === undefined) return undefined;
-      return { ...message, error: { ...message.error, data: { ...message.error.data, retryable: undefined } } };
+      const { error } = message;
+      return error?.data?.name && { ...message, error: { ...error, data: { ...error.data, retryable: undefined } } };
     }),
   },
   "numbers unknown methods as invalid requests": {
@@ -296,42 +287,26 @@ export const FAULTS = {
   },
   "sends the last item of a page again": {
     rule: "pages-of-messages",
-    pass() {
-      const asked = onReplyTo("get_messages", (message) => {
-        const { messages } = message.result;
-        const more =
-          message.result.nextCursor === undefined || messages.length === 0 ? messages : [...messages, messages.at(-1)];
-        return [JSON.stringify({ ...message, result: { ...message.result, messages: more } })];
-      });
-      return asked(() => {});
-    },
+    pass: onReplyTo("get_messages", (message) => {
+      const { messages, nextCursor } = message.result;
+      const again = nextCursor === undefined ? [] : messages.slice(-1);
+      return [JSON.stringify({ ...message, result: { ...message.result, messages: [...messages, ...again] } })];
+    }),
   },
   "ignores maxReplyBytes": {
     rule: "reply-limit",
     also: ["reply-too-large"],
-    pass: onRequest((message) => {
-      if (message?.params?.maxReplyBytes === undefined) return undefined;
-      const { maxReplyBytes: _most, ...params } = message.params;
-      return { ...message, params };
-    }),
+    pass: without("maxReplyBytes"),
   },
   "ignores expectedLeafId": {
     rule: "expected-leaf",
     also: ["error-data", "failed-in-order", "failed-without-events", "transcript-jsonrpc-errors"],
-    pass: onRequest((message) => {
-      if (typeof message?.params?.expectedLeafId !== "string") return undefined;
-      const { expectedLeafId: _leaf, ...params } = message.params;
-      return { ...message, params };
-    }),
+    pass: without("expectedLeafId"),
   },
   "forgets keys": {
     rule: "idempotency-key",
     also: ["key-in-other-process", "transcript-jsonrpc-writing"],
-    pass: onRequest((message) => {
-      if (message?.params?.idempotencyKey === undefined) return undefined;
-      const { idempotencyKey: _key, ...params } = message.params;
-      return { ...message, params };
-    }),
+    pass: without("idempotencyKey"),
   },
   "remembers keys only while it lives": {
     rule: "key-in-other-process",
@@ -381,10 +356,8 @@ export const FAULTS = {
   },
   "hides damage": {
     rule: "damage-reported",
-    pass: onReply((message) =>
-      (message.result?.diagnostics ?? []).length === 0
-        ? undefined
-        : { ...message, result: { ...message.result, diagnostics: [] } },
+    pass: onReply(({ result, ...message }) =>
+      result?.diagnostics?.length > 0 ? { ...message, result: { ...result, diagnostics: [] } } : undefined,
     ),
   },
   "ends cut lines when it opens a file": {
@@ -455,16 +428,8 @@ export const FAULTS = {
     pass: (say) => ({
       request(text, message) {
         if (message?.wish === undefined) return [text];
-        say(
-          JSON.stringify({
-            id: message.id,
-            type: "response",
-            command: message.type,
-            success: false,
-            error: "No.",
-            code: "invalid_params",
-          }),
-        );
+        const reply = { type: "response", command: message.type, success: false, error: "No.", code: "invalid_params" };
+        say(JSON.stringify({ id: message.id, ...reply }));
         return [];
       },
     }),
