@@ -3,24 +3,20 @@
  * lock. What was acknowledged is there, what came from others was announced, and no leaf was left silently.
  */
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { createInterface } from "node:readline";
 import { expect, onTestFinished } from "vitest";
+import { user } from "./drafts.ts";
 import { isMarker } from "./proof.ts";
 import type { Random } from "./random.ts";
 import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "./server.ts";
 
-/** What the writers did, for whoever reads the run. */
-type Written = {
-  appends: number;
-  acknowledged: number;
-  /** Refused because the other held the lock. */
-  locked: number;
-  kills: number;
-  foreign: number;
-  /** Lines of the other program that one of ours came in the middle of, or that it never finished. */
-  torn: number;
-};
+/**
+ * What the writers did: `locked` were refused because the other held the lock, `torn` are lines of the other program that
+ * one of ours came in the middle of, or that it never finished.
+ */
+type Written = Record<"appends" | "acknowledged" | "locked" | "kills" | "foreign" | "torn", number>;
 
 /** One life of a server: what it told its host. */
 class Life {
@@ -42,10 +38,6 @@ class Life {
     life.leaves.push(leafId);
     life.heed();
     return life;
-  }
-
-  get pid(): number {
-    return this.server.process.pid as number;
   }
 
   /** Takes in what was told since the last call. */
@@ -75,19 +67,18 @@ class Life {
 
 let ids = 0;
 
-function draft(random: Random, id: string): Json {
-  const text = random.hex(random.chance(0.05) ? 20_000 : 20);
-  return { type: "message", id, message: { role: "user", content: text } };
-}
-
-/** Sends appends without waiting, then waits for all answers or kills at one of them; answers what was acknowledged. */
-async function burst(life: Life, random: Random, fate: "stay" | "kill" | "end", sums: Written): Promise<string[]> {
+/**
+ * Sends appends without waiting, then waits for all answers or kills at one of them. Returns what was acknowledged, and the
+ * server if it lives.
+ */
+async function burst(life: Life, random: Random, sums: Written): Promise<[string[], Life | null]> {
   const { server } = life;
+  const fate = random.chance(0.3) ? "kill" : random.chance(0.15) ? "end" : "stay";
   const requests: { id: string; entryIds: string[] }[] = [];
   const first = random.int(4);
   for (let n = 0; n <= first; n++) {
     const entryIds = Array.from({ length: random.chance(0.8) ? 1 : 3 }, () => `ours-${++ids}`);
-    const entries = entryIds.map((id) => draft(random, id));
+    const entries = entryIds.map((id) => user(random.hex(random.chance(0.05) ? 20_000 : 20), { id }));
     requests.push({ id: `r${ids}`, entryIds });
     server.send({ jsonrpc: "2.0", id: `r${ids}`, method: "append", params: { entries } });
   }
@@ -102,7 +93,7 @@ async function burst(life: Life, random: Random, fate: "stay" | "kill" | "end", 
     if (reply.result) acknowledged.push(...entryIds);
     else {
       expect(reply.error.data).toMatchObject({ name: "session_locked", retryable: true });
-      expect(reply.error.data.holder.pid).not.toBe(life.pid);
+      expect(reply.error.data.holder.pid).not.toBe(server.process.pid);
       sums.locked++;
     }
   }
@@ -115,42 +106,37 @@ async function burst(life: Life, random: Random, fate: "stay" | "kill" | "end", 
     sums.kills++;
   }
   sums.acknowledged += acknowledged.length;
-  return acknowledged;
+  return [acknowledged, fate === "stay" ? life : null];
 }
 
-function fateOf(random: Random): "stay" | "kill" | "end" {
-  return random.chance(0.3) ? "kill" : random.chance(0.15) ? "end" : "stay";
-}
-
-async function newSession(place: Place, store: "jsonl" | "v2"): Promise<string> {
+/** A new session with one entry, of which nothing else is known. */
+async function begin(store: "jsonl" | "v2") {
+  const place = temporaryPlace();
   const server = spawnServer(["--store", store], "lines", place);
-  const { sessionFile } = await server.result("get_state");
+  const { sessionFile: file } = await server.result("get_state");
   await server.result("append", { entries: [{ type: "custom", customType: "first", id: "first" }] });
   await server.finish();
-  return sessionFile;
+  const sums: Written = { appends: 0, acknowledged: 0, locked: 0, kills: 0, foreign: 0, torn: 0 };
+  return { place, file: file as string, sums, acknowledged: ["first"] };
+}
+
+async function killed(lives: readonly (Life | null)[]): Promise<void> {
+  for (const life of lives) life?.server.process.kill("SIGKILL");
+  for (const life of lives) await life?.server.exit;
 }
 
 /** Two servers of ours append side by side until so many entries were acknowledged. */
 export async function twoServers(random: Random, wanted: number, store: "jsonl" | "v2" = "jsonl"): Promise<Written> {
-  const place = temporaryPlace();
-  const file = await newSession(place, store);
-  const sums: Written = { appends: 0, acknowledged: 0, locked: 0, kills: 0, foreign: 0, torn: 0 };
-  const acknowledged: string[] = ["first"];
-  const lives: (Life | null)[] = [null, null];
+  const { place, file, sums, acknowledged } = await begin(store);
+  let lives: (Life | null)[] = [null, null];
   while (acknowledged.length < wanted) {
-    for (const i of [0, 1]) lives[i] ??= await Life.start(place, file);
-    const done = await Promise.all(
-      lives.map(async (life, i) => {
-        const fate = fateOf(random);
-        const ours = await burst(life as Life, random, fate, sums);
-        if (fate !== "stay") lives[i] = null;
-        return ours;
-      }),
-    );
-    acknowledged.push(...done.flat());
+    const both: Life[] = [];
+    for (const life of lives) both.push(life ?? (await Life.start(place, file)));
+    const done = await Promise.all(both.map((life) => burst(life, random, sums)));
+    acknowledged.push(...done.flatMap(([ours]) => ours));
+    lives = done.map(([, life]) => life);
   }
-  for (const life of lives) life?.server.process.kill("SIGKILL");
-  for (const life of lives) await life?.server.exit;
+  await killed(lives);
   const { entries, leafId } = await readBy(place, file);
   // Whoever wrote saw what the other had written: it is one chain.
   for (const [index, entry] of entries.entries()) expect(entry.parentId).toBe(entries[index - 1]?.id ?? null);
@@ -192,73 +178,54 @@ next();
 `;
 
 class ForeignWriter {
-  readonly process: ChildProcess;
   readonly done: string[] = [];
   readonly begun: string[] = [];
-  private readonly exit: Promise<void>;
+  readonly kill: () => Promise<void>;
 
   constructor(file: string, prefix: string, random: Random, base: string) {
     const args = ["-e", FOREIGN, file, prefix, String(random.int(1 << 30)), base];
     const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
-    let text = "";
-    child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
-      text += chunk;
-      const lines = text.split("\n");
-      text = lines.pop() as string;
-      for (const line of lines) {
-        const [what, id] = line.split(" ");
-        (what === "done" ? this.done : this.begun).push(id);
-      }
+    createInterface({ input: child.stdout }).on("line", (line) => {
+      const [what, id] = line.split(" ");
+      (what === "done" ? this.done : this.begun).push(id);
     });
-    this.process = child;
-    this.exit = new Promise((resolve) => child.on("close", () => resolve()));
-    onTestFinished(() => {
+    const exit = new Promise<void>((resolve) => child.on("close", () => resolve()));
+    this.kill = () => {
       child.kill("SIGKILL");
-    });
-  }
-
-  async kill(): Promise<void> {
-    this.process.kill("SIGKILL");
-    await this.exit;
+      return exit;
+    };
+    onTestFinished(() => void child.kill("SIGKILL"));
   }
 }
 
 /** One server of ours and a program without locks, both killed at random, until so many entries were acknowledged. */
 export async function withForeignWriter(random: Random, wanted: number): Promise<Written> {
-  const place = temporaryPlace();
-  const file = await newSession(place, "jsonl");
-  const sums: Written = { appends: 0, acknowledged: 0, locked: 0, kills: 0, foreign: 0, torn: 0 };
-  const acknowledged: string[] = ["first"];
-  const finished: ForeignWriter[] = [];
+  const { place, file, sums, acknowledged } = await begin("jsonl");
+  const writers = [new ForeignWriter(file, "theirs-0", random, "first")];
   let life: Life | null = null;
-  let foreign = new ForeignWriter(file, "theirs-0", random, "first");
   while (acknowledged.length < wanted) {
-    life ??= await Life.start(place, file);
-    const fate = fateOf(random);
-    acknowledged.push(...(await burst(life, random, fate, sums)));
-    if (fate !== "stay") life = null;
-    if (random.chance(0.1)) {
-      await foreign.kill();
-      sums.kills++;
-      finished.push(foreign);
-      foreign = new ForeignWriter(file, `theirs-${finished.length}`, random, random.pick(acknowledged));
-    }
+    const [ours, next] = await burst(life ?? (await Life.start(place, file)), random, sums);
+    acknowledged.push(...ours);
+    life = next;
+    if (!random.chance(0.1)) continue;
+    await writers.at(-1)?.kill();
+    sums.kills++;
+    writers.push(new ForeignWriter(file, `theirs-${writers.length}`, random, random.pick(acknowledged)));
   }
-  await foreign.kill();
-  finished.push(foreign);
-  life?.server.process.kill("SIGKILL");
-  await life?.server.exit;
+  await writers.at(-1)?.kill();
+  await killed([life]);
   const { entries } = await readBy(place, file);
   expectAll(entries, acknowledged);
-  const begun = finished.flatMap((writer) => writer.begun);
-  const torn = expectWholeLines(file, begun);
-  sums.torn = torn.size;
-  sums.foreign = finished.reduce((sum, { done }) => sum + done.length, 0);
+  const done = writers.flatMap((writer) => writer.done);
+  // What was left of writes that were killed or came in two parts is no line. Of our own, only a write that was killed in
+  // its middle can be torn, and nothing was acknowledged of it.
+  const whole = wholeIn(file);
+  const torn = new Set(writers.flatMap((writer) => writer.begun).filter((id) => !whole.has(id)));
   expectAll(
     entries,
-    finished.flatMap(({ done }) => done).filter((id) => !torn.has(id)),
+    done.filter((id) => !torn.has(id)),
   );
-  return sums;
+  return { ...sums, torn: torn.size, foreign: done.length };
 }
 
 /** What a fresh server finds. */
@@ -274,11 +241,8 @@ function expectAll(entries: readonly Json[], ids: readonly string[]): void {
   expect(ids.filter((id) => !there.has(id))).toEqual([]);
 }
 
-/**
- * Every line is whole but for what was left of writes that were killed or came in two parts; answers the ids of
- * those. Of our own, only a write that was killed in its middle can be torn, and nothing was acknowledged of it.
- */
-function expectWholeLines(file: string, foreign: readonly string[]): Set<string> {
+/** Returns the ids of the lines that are whole. */
+function wholeIn(file: string): Set<string> {
   const whole = new Set<string>();
   for (const line of readFileSync(file, "utf8").split("\n"))
     try {
@@ -286,5 +250,5 @@ function expectWholeLines(file: string, foreign: readonly string[]): Set<string>
     } catch {
       // Told by its absence.
     }
-  return new Set(foreign.filter((id) => !whole.has(id)));
+  return whole;
 }
