@@ -30,7 +30,7 @@ interface Sample {
 }
 
 /** A valid session file: records of all kinds, some with their members in another order, long and short. */
-export function sample(random: Random, entries: number): Sample {
+function sample(random: Random, entries: number): Sample {
   const model = randomModel(random, { entries, branching: 0.1 });
   const records = model.lines().map((line) => {
     if (random.chance(0.1)) {
@@ -97,7 +97,7 @@ function entryOf(line: Buffer): Record<string, unknown> | null {
  * After a full read every record whose bytes are all there is recovered byte for byte, what is no entry any more is
  * reported where it lies, and an append and another opening keep all of that.
  */
-export async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
+async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
   const disk = diskWith(bytes);
   let session: Session;
   try {
@@ -165,4 +165,20 @@ function expectRecovered(session: Session, intact: readonly Buffer[], when: stri
 
 function withoutParent(text = ""): string {
   return text.replace(/"parentId":("[^"]*"|null)/, '"parentId":');
+}
+
+/**
+ * Damages the last four records of a file, at every byte or at steps of random length, and more files at random places.
+ * Returns how many that were.
+ */
+export async function damageFiles(random: Random, kind: DamageKind, step: number, more: number): Promise<number> {
+  let count = 0;
+  const last = sample(random, 5 + random.int(12));
+  for (let at = last.starts.at(-4) as number; at < last.bytes.length; at += 1 + random.int(step), count++)
+    await checkDamaged(last, damaged(last.bytes, kind, at, random));
+  for (let n = 0; n < more; n++, count++) {
+    const file = sample(random, 5 + random.int(random.chance(0.2) ? 300 : 30));
+    await checkDamaged(file, damaged(file.bytes, kind, random.int(file.bytes.length), random));
+  }
+  return count;
 }
