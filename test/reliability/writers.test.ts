@@ -1,4 +1,4 @@
-/** Several writers on one file, with kills in between (short form; 1,000 entries each in soak). */
+/** Another writer comes between our look at a file and our lock. */
 
 import { appendFileSync } from "node:fs";
 import { expect, test } from "vitest";
@@ -6,33 +6,12 @@ import type { Locks } from "../../src/storage/locks/locks.ts";
 import { call, linesIn, serveLines } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
 import { chain, id, userText } from "../support/lines.ts";
-import { forSeedsAsync } from "../support/random.ts";
 import { kinds } from "../support/server.ts";
-import { SWEEP, SYSTEM } from "../support/tiers.ts";
-import { twoServers, withForeignWriter } from "../support/writers.ts";
-
-test.each(["jsonl", "v2"] as const)("two servers make one chain, and nothing is lost, --store %s", SWEEP, (store) =>
-  forSeedsAsync(1, async (random) => {
-    const { kills, locked } = await twoServers(random, 24, store);
-    // They did meet.
-    expect(kills).toBeGreaterThan(0);
-    expect(locked).toBeGreaterThan(3);
-  }),
-);
-
-test("a program that knows no lock loses nothing and hides nothing", SYSTEM, () =>
-  forSeedsAsync(1, async (random) => {
-    const { kills, foreign } = await withForeignWriter(random, 30);
-    expect(kills).toBeGreaterThan(0);
-    expect(foreign).toBeGreaterThan(10);
-  }),
-);
 
 test.each([
   ["is what the next entry continues", undefined],
   ["makes an expected leaf another", id(2)],
 ])("what another server wrote until it gave up the lock %s", async (_what, expectedLeafId) => {
-  // The other one writes and ends between our look at the file and our taking the lock.
   const locks: Locks = {
     acquire() {
       appendFileSync(file, `${userText(id(3), id(2))}\n`);
