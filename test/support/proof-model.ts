@@ -104,6 +104,9 @@ class ModelRun {
   private async succeed(method: string, params: Json): Promise<Json> {
     const { result, error } = await this.call(method, params);
     if (error) expect.fail(`${method} failed: ${JSON.stringify(error)}`);
+    // A session that is made anew is asked for again nowhere.
+    const isKept = params.idempotencyKey && method !== "new_session";
+    if (isKept) this.keyed = { method, params, result, session: this.now.id };
     return result;
   }
 
@@ -134,10 +137,6 @@ class ModelRun {
 
   private key(): Json {
     return this.random.chance(0.4) ? { idempotencyKey: `key ${++this.keys}` } : {};
-  }
-
-  private remember(method: string, params: Json, result: Json): void {
-    if (params.idempotencyKey) this.keyed = { method, params, result, session: this.now.id };
   }
 
   // --- the operations ------------------------------------------------------------------------------------------
@@ -186,7 +185,6 @@ class ModelRun {
       this.add(this.now, { type: draft.type, id, parentId, timestamp: TIME, ...draft });
     }
     expect(result.leafId).toBe(this.now.leaf);
-    this.remember("append", params, result);
   }
 
   /** One draft, or a whole turn with tool calls and their results. */
@@ -256,25 +254,20 @@ class ModelRun {
       this.newEntry("label", result.leafId, { targetId: result.summaryEntryId ?? target, label });
     expect(result.leafId).toBe(now.leaf);
     expect(result.durable).toBe(now.persisted);
-    this.remember("branch", params, result);
   }
 
   private async label(): Promise<void> {
     const entryId = this.anyId();
     if (entryId === undefined) return;
     const label = this.random.chance(0.7) ? `label ${this.random.hex(4)}` : null;
-    const params = { entryId, label, ...this.key() };
-    const result = await this.succeed("set_label", params);
+    const result = await this.succeed("set_label", { entryId, label, ...this.key() });
     this.newEntry("label", result.entryId, { targetId: entryId, ...(label === null ? {} : { label }) });
-    this.remember("set_label", params, result);
   }
 
   private async rename(): Promise<void> {
-    const name = `name ${this.random.hex(4)}`;
-    const params = { name: this.random.chance(0.3) ? `${name}\nof two lines ` : name, ...this.key() };
-    const result = await this.succeed("set_session_name", params);
-    this.newEntry("session_info", result.entryId, { name: params.name.replace("\n", " ").trim() });
-    this.remember("set_session_name", params, result);
+    const name = `name ${this.random.hex(4)}${this.random.chance(0.3) ? "\nof two lines " : ""}`;
+    const result = await this.succeed("set_session_name", { name, ...this.key() });
+    this.newEntry("session_info", result.entryId, { name: name.replace("\n", " ").trim() });
   }
 
   private async compact(): Promise<void> {
@@ -298,7 +291,6 @@ class ModelRun {
     const carried = systemMessage === undefined ? {} : { systemMessage };
     this.newEntry("compaction", result.entryId, { ...rest, firstKeptEntryId: first ?? result.entryId, ...carried });
     expect(result).toEqual({ entryId: now.leaf, leafId: now.leaf, firstKeptEntryId: first ?? now.leaf });
-    this.remember("compact_append", params, result);
   }
 
   private async edit(): Promise<void> {
@@ -311,27 +303,21 @@ class ModelRun {
     const text = `edited ${random.hex(4)}`;
     const content = random.chance(0.5) ? text : [{ type: "text", text }];
     const replacement = takesContent && random.chance(0.6) ? { content } : null;
-    const params = { targetId: target.id, replacement, ...this.key() };
-    const result = await this.succeed("edit_context", params);
+    const result = await this.succeed("edit_context", { targetId: target.id, replacement, ...this.key() });
     this.newEntry("context_edit", result.entryId, { targetId: target.id, replacement });
-    this.remember("edit_context", params, result);
   }
 
   private async setModel(): Promise<void> {
     const modelId = `model-${this.random.int(9)}`;
-    const params = { provider: "openai", modelId, ...this.key() };
-    const result = await this.succeed("set_model", params);
+    const result = await this.succeed("set_model", { provider: "openai", modelId, ...this.key() });
     expect(result).toEqual({ provider: "openai", id: modelId });
     await this.learnLeaf("model_change", { provider: "openai", modelId });
-    this.remember("set_model", params, result);
   }
 
   private async setLevel(): Promise<void> {
     const level = this.random.pick(["off", "low", "high"]);
-    const params = { level, ...this.key() };
-    expect(await this.succeed("set_thinking_level", params)).toBeNull();
+    expect(await this.succeed("set_thinking_level", { level, ...this.key() })).toBeNull();
     await this.learnLeaf("thinking_level_change", { thinkingLevel: level });
-    this.remember("set_thinking_level", params, null);
   }
 
   /** These commands do not answer the id of what they append. */
@@ -352,14 +338,10 @@ class ModelRun {
     const result = await this.succeed("fork", params);
     expect(result.text).toBe(before ? textOf(entry.message.content) : "");
     await this.takeFork(before ? entry.parentId : entryId, result);
-    this.remember("fork", params, result);
   }
 
   private async clone(): Promise<void> {
-    const params = this.key();
-    const result = await this.succeed("clone", params);
-    await this.takeFork(this.now.leaf, result);
-    this.remember("clone", params, result);
+    await this.takeFork(this.now.leaf, await this.succeed("clone", this.key()));
   }
 
   /** Labels leave the path, what follows is linked past them, and labels of what is kept come again at the end. */
@@ -429,8 +411,7 @@ class ModelRun {
 
   private async newSession(): Promise<void> {
     const name = this.random.chance(0.3) ? `new ${this.random.hex(4)}` : undefined;
-    const params = { ...(name ? { name } : {}), ...this.key() };
-    const result = await this.succeed("new_session", params);
+    const result = await this.succeed("new_session", { name, ...this.key() });
     this.leave();
     this.now = this.know(result.sessionId, result.sessionFile, null, false);
     if (name) await this.learnLeaf("session_info", { name });
