@@ -4,6 +4,7 @@
  * is there at its end.
  */
 
+import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
@@ -58,7 +59,7 @@ interface Member {
   counts: { open: number; look: number };
 }
 
-export class Runner {
+class Runner {
   readonly disk = new FaultDisk();
   readonly acknowledged: string[] = ["root"];
   /** What the run did, for a failure's message. */
@@ -482,6 +483,12 @@ export class Runner {
       }
     return ids;
   }
+}
+
+/** Runs a trace, and expects that all is in order at its end. */
+export async function requireOrder(setup: Setup, trace: readonly string[], random: Random): Promise<void> {
+  const runner = new Runner(setup, trace, random);
+  expect(await runner.run(), [JSON.stringify(setup), trace.join(", "), ...runner.told].join("\n")).toEqual([]);
 }
 
 const PAYLOAD = ',"payload":';

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
 import { apart } from "./elsewhere.ts";
-import { partsOf } from "./proof.ts";
+import { isMarker, partsOf } from "./proof.ts";
 import { Random } from "./random.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
 // @ts-expect-error plain JavaScript, for whoever checks containers without ours
@@ -31,10 +31,20 @@ export interface Meeting {
   readonly servers: number;
   /** Entries that are to be acknowledged. */
   readonly wanted: number;
+  /** Nobody moves, labels or forks: what all of them write is one chain, and each of them tells of all of it. */
+  readonly isChain?: boolean;
+  /** Somebody who writes to the file as well until they have ended. */
+  readonly beside?: (file: string, ids: readonly string[]) => Beside;
+}
+
+interface Beside {
+  end(): Promise<void>;
+  /** Expects what it wrote among the entries that are there. */
+  check(entries: readonly Json[]): void;
 }
 
 /** What happened: `locked` are refusals because another server was writing, each of which was asked again. */
-type Sums = Record<"lives" | "kills" | "acknowledged" | "locked" | "forks", number>;
+type Sums = Record<"lives" | "kills" | "appends" | "acknowledged" | "locked" | "forks", number>;
 
 /** What was found wrong. */
 interface Wrong {
@@ -42,6 +52,8 @@ interface Wrong {
   readonly lost: string[];
   /** Entries, or ids, that are there more than once. */
   readonly doubled: string[];
+  /** Entries that a server did not tell of, and leaves that it left without a word. */
+  readonly untold: string[];
   internalErrors: number;
   /** Servers that ended although nobody killed them, or not in order. */
   readonly dead: string[];
@@ -53,7 +65,7 @@ interface Wrong {
 }
 
 function nothingWrong(): Wrong {
-  return { lost: [], doubled: [], internalErrors: 0, dead: [], unanswered: 0, faults: [], refused: {} };
+  return { lost: [], doubled: [], untold: [], internalErrors: 0, dead: [], unanswered: 0, faults: [], refused: {} };
 }
 
 /** The versions of Node that servers are run by: paths in `PI_TEST_NODES`, separated by colons. */
@@ -73,7 +85,7 @@ interface Write {
 
 /** What all participants know. */
 class Course {
-  readonly sums: Sums = { lives: 0, kills: 0, acknowledged: 0, locked: 0, forks: 0 };
+  readonly sums: Sums = { lives: 0, kills: 0, appends: 0, acknowledged: 0, locked: 0, forks: 0 };
   readonly wrong = nothingWrong();
   /** Tokens of what was acknowledged. */
   readonly acknowledged: string[] = [];
@@ -143,14 +155,15 @@ async function participate(course: Course, number: number, random: Random, place
   const token = (): string => `tok-${random.seed}-${number}-${++made}`;
 
   async function live(isLast: boolean): Promise<void> {
-    const { kills, namespaces, store } = course.options;
+    const { kills, namespaces, store, isChain = false } = course.options;
     const what = `server ${number}.${++lives}`;
     const within = namespaces && random.chance(0.7) ? random.pick(OWN_NAMESPACES) : undefined;
-    const events = random.chance(0.5) ? ["--events", "none"] : [];
+    const events = !isChain && random.chance(0.5) ? ["--events", "none"] : [];
     const args = ["--session", course.file, "--store", store, ...events];
     const server = course.start(place, args, { node: random.pick(NODES), within });
-    const writes = [...owed.splice(0), ...(isLast ? [] : someWrites())];
-    const fate = kills && !isLast && random.chance(0.3) ? "kill" : random.chance(0.3) ? "end at once" : "end";
+    const checkTold = isChain ? await listen(server, what) : async () => {};
+    const writes = [...owed.splice(0), ...(isLast ? [] : someWrites(isChain))];
+    const fate = kills && !isLast && lives % 3 === 2 ? "kill" : random.chance(0.3) ? "end at once" : "end";
     if (fate === "kill") {
       killAt(server, random.int(writes.length + 1), send(server, writes));
       course.sums.kills++;
@@ -160,17 +173,41 @@ async function participate(course: Course, number: number, random: Random, place
       await Promise.all(sent);
     } else {
       await insist(server, writes, what);
-      if (!isLast && random.chance(0.1)) await fork(server, what);
+      await checkTold();
+      if (!isLast && !isChain && random.chance(0.1)) await fork(server, what);
       void server.end();
     }
     await course.close(server, what);
   }
 
+  /** Returns what finds out whether a server tells of every entry and every leaf from now on. */
+  async function listen(server: Witness, what: string): Promise<() => Promise<void>> {
+    const first = await server.ask("get_entries");
+    return async () => {
+      const [entries, path] = await Promise.all(server.askAll([["get_entries"], ["get_path"]]));
+      if (!first?.result || !entries?.result || !path?.result) return;
+      const appends = (heard: number): Json[] =>
+        server.events.flatMap(({ name, params, number: n }) => (name === "session_append" && n <= heard ? params : []));
+      const idsIn = (list: Json[]): string[] => list.map(({ id }) => id);
+      const told = appends(entries.heard);
+      const known = [...idsIn(first.result.entries), ...told.flatMap(({ entryIds }) => entryIds)];
+      const isWhole = told.every((one) => one.origin !== "foreign" || `${idsIn(one.entries)}` === `${one.entryIds}`);
+      if (!isWhole || `${[...new Set(known)].sort()}` !== `${idsIn(entries.result.entries).sort()}`)
+        course.wrong.untold.push(`${what} told of ${known}, and there is ${idsIn(entries.result.entries)}`);
+      const leaves = [first.result, ...told].map(({ leafId }) => leafId);
+      const later = appends(path.heard).slice(told.length);
+      const onPath = idsIn(path.result.entries);
+      const left = [...leaves, ...later.map(({ leafId }) => leafId)].filter((id) => !onPath.includes(id));
+      if (leaves.at(-1) !== entries.result.leafId || left.length > 0)
+        course.wrong.untold.push(`${what} stood at ${leaves}, and is at ${entries.result.leafId}, past ${left}`);
+    };
+  }
+
   /** One to eight entries, some of them in batches or with a key, and at times a move or a label between them. */
-  function someWrites(): Write[] {
+  function someWrites(isChain: boolean): Write[] {
     const writes: Write[] = [];
     const entryId = (): string => random.pick(course.ids);
-    if (random.chance(0.15)) writes.push({ method: "branch", params: { entryId: entryId() }, tokens: [] });
+    if (!isChain && random.chance(0.15)) writes.push({ method: "branch", params: { entryId: entryId() }, tokens: [] });
     for (let left = 1 + random.int(8); left > 0; ) {
       const count = random.chance(0.7) ? 1 : Math.min(left, 2 + random.int(3));
       left -= count;
@@ -184,7 +221,7 @@ async function participate(course: Course, number: number, random: Random, place
       const key = random.chance(0.4) ? { idempotencyKey: tokens[0] } : {};
       writes.push({ method: "append", params: { entries, ...key }, tokens });
     }
-    if (random.chance(0.1)) {
+    if (!isChain && random.chance(0.1)) {
       const label = token();
       writes.push({ method: "set_label", params: { entryId: entryId(), label }, tokens: [label] });
     }
@@ -194,8 +231,10 @@ async function participate(course: Course, number: number, random: Random, place
   /** Sends writes without waiting for answers, resolves each to whether it is to be sent again, and collects ids. */
   function send(server: Witness, writes: readonly Write[], ids: string[] = []): Promise<boolean>[] {
     const answers = server.askAll(writes.map(({ method, params }) => [method, params]));
+    course.sums.appends += writes.filter(({ method }) => method === "append").length;
     return writes.map(async (write, index) => {
       const answer = await answers[index];
+      if (answer?.failure?.data?.holder?.pid === server.process.pid) course.wrong.faults.push("is refused by itself");
       const again = answer === null || (answer.failure !== undefined && course.refuse(answer, write.method));
       if (answer?.result) acknowledge(write, answer.result, ids);
       // What has no key is not sent again by another server: it may be there.
@@ -281,6 +320,7 @@ export async function meet(random: Random, options: Meeting): Promise<Sums> {
   const state = await first.ask("get_state");
   course.file = state?.result.sessionFile;
   await first.ask("append", { entries: [{ type: "custom", customType: "first", id: "first" }] });
+  const beside = options.beside?.(course.file, course.ids);
   const all = Promise.all(
     Array.from({ length: options.servers }, (_, n) => {
       const own = options.states === "same" ? place : withState(place, join(place.home, `state-${n}`));
@@ -292,7 +332,15 @@ export async function meet(random: Random, options: Meeting): Promise<Sums> {
   void first.end();
   await course.close(first, "the first server");
   await all;
-  await settle(course, place);
+  await beside?.end();
+  const { entries, leafId } = await settle(course, place);
+  beside?.check(entries);
+  if (options.isChain && !beside) {
+    const ids = entries.map(({ id }) => id);
+    // Whoever wrote saw what the other had written.
+    expect(entries.map(({ parentId }) => parentId)).toEqual([null, ...ids.slice(0, -1)]);
+    expect(leafId).toBe(ids.at(-1));
+  }
   expect(course.wrong).toEqual(nothingWrong());
   expect(course.sums.acknowledged).toBeGreaterThanOrEqual(options.wanted);
   return course.sums;
@@ -303,13 +351,14 @@ function withState(place: Place, state: string): Place {
   return { ...place, state, variables: { ...place.variables, PI_SESSION_SERVER_STATE_DIR: state } };
 }
 
-/** Reads the session by a fresh server and without one, and counts. */
-async function settle(course: Course, place: Place): Promise<void> {
+/** Reads the session by a fresh server and without one, and counts. Returns what the server found. */
+async function settle(course: Course, place: Place): Promise<{ entries: Json[]; leafId: string }> {
   const { wrong, file, options, acknowledged } = course;
   const looker = course.start(place, ["--session", file, "--events", "none"]);
   const [entries, verdict] = await Promise.all(looker.askAll([["get_entries"], ["verify_session"]]));
   for (const answer of [entries, verdict]) if (answer?.failure) course.refuse(answer, "the last look");
-  count(wrong, "a fresh server", acknowledged, entries?.result?.entries ?? []);
+  const found = { entries: [], ...entries?.result };
+  count(wrong, "a fresh server", acknowledged, found.entries);
   // What a killed server left behind is treated by the next write.
   const last = await looker.ask("append", { entries: [{ type: "custom", customType: "last" }] });
   if (last?.failure) course.refuse(last, "the last append");
@@ -324,6 +373,7 @@ async function settle(course: Course, place: Place): Promise<void> {
       wrong.faults.push(`the container: ${(error as Error).message}`);
     }
   }
+  return { ...found, entries: found.entries.filter((entry: Json) => !isMarker(entry)) };
 }
 
 /** Returns the entries of a session as anybody would read them. */

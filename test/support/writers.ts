@@ -6,143 +6,18 @@
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
+import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
-import { user } from "./drafts.ts";
-import { isMarker } from "./proof.ts";
+import { type Meeting, meet } from "./meeting.ts";
 import type { Random } from "./random.ts";
-import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "./server.ts";
+import type { Json } from "./server.ts";
 
-/**
- * What the writers did: `locked` were refused because the other held the lock, `torn` are lines of the other program that
- * one of ours came in the middle of, or that it never finished.
- */
-type Written = Record<"appends" | "acknowledged" | "locked" | "kills" | "foreign" | "torn", number>;
-
-/** One life of a server: what it told its host. */
-class Life {
-  readonly server: SpawnedServer;
-  private readonly known = new Set<string>();
-  /** Every leaf that was told, in order. */
-  private readonly leaves: (string | null)[] = [];
-  private told = 0;
-
-  constructor(server: SpawnedServer) {
-    this.server = server;
-  }
-
-  static async start(place: Place, file: string): Promise<Life> {
-    // Two of ours exclude each other here; those that share a session are in sharing.ts.
-    const life = new Life(spawnServer(["--session", file, "--attach", "off"], "lines", place));
-    const { entries, leafId } = await life.server.result("get_entries");
-    for (const { id } of entries) life.known.add(id);
-    life.leaves.push(leafId);
-    life.heed();
-    return life;
-  }
-
-  /** Takes in what was told since the last call. */
-  heed(): void {
-    const { events } = this.server;
-    for (; this.told < events.length; this.told++) {
-      const { method, params } = events[this.told];
-      if (method !== "session_append") continue;
-      for (const id of params.entryIds) this.known.add(id);
-      if (params.origin === "foreign") expect(params.entries.map(({ id }: Json) => id)).toEqual(params.entryIds);
-      this.leaves.push(params.leafId);
-    }
-  }
-
-  /** All entries were there at the start or announced, and every leaf that was told is on the path of the last. */
-  async check(): Promise<void> {
-    const { entries, leafId } = await this.server.result("get_entries");
-    this.heed();
-    expect(new Set(entries.map(({ id }: Json) => id))).toEqual(this.known);
-    expect(this.leaves.at(-1)).toBe(leafId);
-    // More may be announced before this is answered.
-    const path = new Set((await this.server.result("get_path")).entries.map(({ id }: Json) => id));
-    this.heed();
-    expect(this.leaves.filter((id) => id !== null && !path.has(id))).toEqual([]);
-  }
-}
-
-let ids = 0;
-
-/**
- * Sends appends without waiting, then waits for all answers or kills at one of them. Returns what was acknowledged, and the
- * server if it lives.
- */
-async function burst(life: Life, random: Random, sums: Written): Promise<[string[], Life | null]> {
-  const { server } = life;
-  const fate = random.chance(0.3) ? "kill" : random.chance(0.15) ? "end" : "stay";
-  const requests: { id: string; entryIds: string[] }[] = [];
-  const first = random.int(4);
-  for (let n = 0; n <= first; n++) {
-    const entryIds = Array.from({ length: random.chance(0.8) ? 1 : 3 }, () => `ours-${++ids}`);
-    const entries = entryIds.map((id) => user(random.hex(random.chance(0.05) ? 20_000 : 20), { id }));
-    requests.push({ id: `r${ids}`, entryIds });
-    server.send({ jsonrpc: "2.0", id: `r${ids}`, method: "append", params: { entries } });
-  }
-  sums.appends += requests.length;
-  const killAt = fate === "kill" ? random.int(requests.length + 1) : -1;
-  const acknowledged: string[] = [];
-  for (const [index, { id, entryIds }] of requests.entries()) {
-    if (index === killAt) server.process.kill("SIGKILL");
-    // A server that is dead may have answered before it died.
-    const reply = await server.reply(id).catch(() => undefined);
-    if (reply === undefined) break;
-    if (reply.result) acknowledged.push(...entryIds);
-    else {
-      expect(reply.error.data).toMatchObject({ name: "session_locked", retryable: true });
-      expect(reply.error.data.holder.pid).not.toBe(server.process.pid);
-      sums.locked++;
-    }
-  }
-  life.heed();
-  if (fate === "stay") await life.check();
-  else if (fate === "end") expect((await server.finish()).status).toBe(0);
-  else {
-    server.process.kill("SIGKILL");
-    await server.exit;
-    sums.kills++;
-  }
-  sums.acknowledged += acknowledged.length;
-  return [acknowledged, fate === "stay" ? life : null];
-}
-
-/** A new session with one entry, of which nothing else is known. */
-async function begin(store: "jsonl" | "v2") {
-  const place = temporaryPlace();
-  const server = spawnServer(["--store", store], "lines", place);
-  const { sessionFile: file } = await server.result("get_state");
-  await server.result("append", { entries: [{ type: "custom", customType: "first", id: "first" }] });
-  await server.finish();
-  const sums: Written = { appends: 0, acknowledged: 0, locked: 0, kills: 0, foreign: 0, torn: 0 };
-  return { place, file: file as string, sums, acknowledged: ["first"] };
-}
-
-async function killed(lives: readonly (Life | null)[]): Promise<void> {
-  for (const life of lives) life?.server.process.kill("SIGKILL");
-  for (const life of lives) await life?.server.exit;
-}
+/** Two of ours exclude each other here; those that share a session are in sharing.ts. */
+const EXCLUSIVE = { durability: "sync", states: "same", kills: true, attach: "off", namespaces: false, isChain: true } as const;
 
 /** Two servers of ours append side by side until so many entries were acknowledged. */
-export async function twoServers(random: Random, wanted: number, store: "jsonl" | "v2" = "jsonl"): Promise<Written> {
-  const { place, file, sums, acknowledged } = await begin(store);
-  let lives: (Life | null)[] = [null, null];
-  while (acknowledged.length < wanted) {
-    const both: Life[] = [];
-    for (const life of lives) both.push(life ?? (await Life.start(place, file)));
-    const done = await Promise.all(both.map((life) => burst(life, random, sums)));
-    acknowledged.push(...done.flatMap(([ours]) => ours));
-    lives = done.map(([, life]) => life);
-  }
-  await killed(lives);
-  const { entries, leafId } = await readBy(place, file);
-  // Whoever wrote saw what the other had written: it is one chain.
-  for (const [index, entry] of entries.entries()) expect(entry.parentId).toBe(entries[index - 1]?.id ?? null);
-  expect(leafId).toBe(entries.at(-1).id);
-  expectAll(entries, acknowledged);
-  return sums;
+export function twoServers(random: Random, wanted: number, store: Meeting["store"] = "jsonl") {
+  return meet(random, { ...EXCLUSIVE, store, servers: 2, wanted });
 }
 
 /** As programs do that know no lock: its own leaf in mind, it appends lines, at times in two writes. */
@@ -198,47 +73,43 @@ class ForeignWriter {
   }
 }
 
-/** One server of ours and a program without locks, both killed at random, until so many entries were acknowledged. */
-export async function withForeignWriter(random: Random, wanted: number): Promise<Written> {
-  const { place, file, sums, acknowledged } = await begin("jsonl");
-  const writers = [new ForeignWriter(file, "theirs-0", random, "first")];
-  let life: Life | null = null;
-  while (acknowledged.length < wanted) {
-    const [ours, next] = await burst(life ?? (await Life.start(place, file)), random, sums);
-    acknowledged.push(...ours);
-    life = next;
-    if (!random.chance(0.1)) continue;
-    await writers.at(-1)?.kill();
-    sums.kills++;
-    writers.push(new ForeignWriter(file, `theirs-${writers.length}`, random, random.pick(acknowledged)));
-  }
-  await writers.at(-1)?.kill();
-  await killed([life]);
-  const { entries } = await readBy(place, file);
-  expectAll(entries, acknowledged);
-  const done = writers.flatMap((writer) => writer.done);
-  // What was left of writes that were killed or came in two parts is no line. Of our own, only a write that was killed in
-  // its middle can be torn, and nothing was acknowledged of it.
-  const whole = wholeIn(file);
-  const torn = new Set(writers.flatMap((writer) => writer.begun).filter((id) => !whole.has(id)));
-  expectAll(
-    entries,
-    done.filter((id) => !torn.has(id)),
-  );
-  return { ...sums, torn: torn.size, foreign: done.length };
-}
-
-/** What a fresh server finds. */
-async function readBy(place: Place, file: string): Promise<{ entries: Json[]; leafId: string }> {
-  const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
-  const { entries, leafId } = await server.result("get_entries");
-  await server.finish();
-  return { entries: entries.filter((entry: Json) => !isMarker(entry)), leafId };
-}
-
-function expectAll(entries: readonly Json[], ids: readonly string[]): void {
-  const there = new Set(entries.map(({ id }) => id));
-  expect(ids.filter((id) => !there.has(id))).toEqual([]);
+/**
+ * One server of ours at a time and a program without locks, both killed at random, until so many entries were
+ * acknowledged. `torn` are lines of the program that one of ours came in the middle of, or that it never finished.
+ */
+export async function withForeignWriter(random: Random, wanted: number) {
+  const writers: ForeignWriter[] = [];
+  const torn = new Set<string>();
+  const beside: Meeting["beside"] = (file, ids) => {
+    const over = new AbortController();
+    const { signal } = over;
+    const running = (async () => {
+      while (!signal.aborted) {
+        const writer = new ForeignWriter(file, `theirs-${writers.length}`, random, random.pick(ids));
+        writers.push(writer);
+        await pass(50 + random.int(500), undefined, { signal }).catch(() => {});
+        await writer.kill();
+      }
+    })();
+    return {
+      end() {
+        over.abort();
+        return running;
+      },
+      check(entries) {
+        // What was left of writes that were killed or came in two parts is no line. Of our own, only a write that was
+        // killed in its middle can be torn, and nothing was acknowledged of it.
+        const whole = wholeIn(file);
+        for (const id of writers.flatMap(({ begun }) => begun)) if (!whole.has(id)) torn.add(id);
+        const there = new Set(entries.map(({ id }: Json) => id));
+        const done = writers.flatMap((writer) => writer.done);
+        expect(done.filter((id) => !torn.has(id) && !there.has(id))).toEqual([]);
+      },
+    };
+  };
+  const sums = await meet(random, { ...EXCLUSIVE, store: "jsonl", servers: 1, wanted, beside });
+  const foreign = writers.reduce((sum, { done }) => sum + done.length, 0);
+  return { ...sums, kills: sums.kills + writers.length - 1, foreign, torn: torn.size };
 }
 
 /** Returns the ids of the lines that are whole. */
