@@ -7,7 +7,11 @@ import { ruleOf } from "./rule.ts";
 import { inWords, type Mutant } from "./worlds.ts";
 
 /** Tests that the rule holds in every state of some worlds. */
-export function holds(mutants: readonly Omit<Mutant, "name">[], table: string | undefined, options: TestOptions = {}): void {
+export function holds(
+  mutants: readonly Omit<Mutant, "name">[],
+  table: string | undefined,
+  options: TestOptions = {},
+): void {
   test.each(mutants.map((mutant) => [inWords(mutant.world), mutant] as const))(
     "the rule holds in every state: %s",
     options,

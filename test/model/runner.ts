@@ -474,7 +474,9 @@ class Runner {
   private storedIds(): string[] {
     const ids: string[] = [];
     for (const path of this.disk.paths().filter((each) => each.startsWith(this.file) && isRecords(each)))
-      for (const line of Buffer.from(this.disk.content(path) as Uint8Array).toString("utf8").split("\n")) {
+      for (const line of Buffer.from(this.disk.content(path) as Uint8Array)
+        .toString("utf8")
+        .split("\n")) {
         const at = line.indexOf(PAYLOAD);
         const text = at < 0 ? line : line.slice(at + PAYLOAD.length, -1);
         // A line that was added to a torn one is whole in it.

@@ -3,7 +3,7 @@
  * before each of its operations, the test may let others work. A process that dies does so at such a place.
  */
 
-import type { Disk, FileInfo } from "../../src/storage/fs/disk.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
 import type { FaultDisk } from "../support/disk.ts";
 
 /** The end of a process; no code of ours must take it for an error of the disk. */

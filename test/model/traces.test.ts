@@ -32,7 +32,11 @@ describe.each(["jsonl", "v2"] as const)("with a %s log", (store) => {
   test("nothing is lost in traces at random", async () => {
     await forSeedsAsync(2, async (random) => {
       const trace = walk({ store, processes: 2, appends: 4, pairs: 2, failures: true }, random, 40);
-      await requireOrder({ store, durability: random.pick(["sync", "os"]), asSession: random.chance(0.5) }, trace, random);
+      await requireOrder(
+        { store, durability: random.pick(["sync", "os"]), asSession: random.chance(0.5) },
+        trace,
+        random,
+      );
     });
   });
 });

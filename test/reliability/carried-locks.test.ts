@@ -491,8 +491,7 @@ describe("who takes a lock that a file carries", needs(LINUX, SQLITE), () => {
   test("waits for another user who has just made the file, by the clock that stamps it", () => {
     const { file, place, locksOn, takeOn } = emptySession();
     writeFileSync(place.path, "");
-    const at = (later: number) =>
-      refusing("openAppend", place.path, "EACCES", { clock: () => Date.now() + later });
+    const at = (later: number) => refusing("openAppend", place.path, "EACCES", { clock: () => Date.now() + later });
     expect(isLock(locksOn(at(0)).acquire(file, place))).toBe(false);
     expect(takeOn(at(HOUR)).kind).toBe("socket");
   });

@@ -24,8 +24,10 @@ function storm(title: string, options: TestOptions, run: (random: Random) => Pro
 for (const [n, [framing, dialect]] of (["lines", "headers"] as const)
   .flatMap((framing) => (["jsonrpc", "pi"] as const).map((dialect) => [framing, dialect] as const))
   .entries())
-  storm(`each of 1,000 frames that can be answered is: ${framing}, ${dialect}`, n === 0 ? SYSTEM : SWEEP, async (random) =>
-    expect(await fuzz(random, framing, dialect, 1000)).toBeGreaterThan(500),
+  storm(
+    `each of 1,000 frames that can be answered is: ${framing}, ${dialect}`,
+    n === 0 ? SYSTEM : SWEEP,
+    async (random) => expect(await fuzz(random, framing, dialect, 1000)).toBeGreaterThan(500),
   );
 
 const changes = Object.keys(KINDS).length;
@@ -50,10 +52,14 @@ storm("a program that knows no lock loses nothing and hides nothing", SYSTEM, as
   expect(foreign).toBeGreaterThan(10);
 });
 
-storm("there is one session after kill -9 of a migration, with every line of another program", SWEEP, async (random) => {
-  const { kills } = await killBeside(random, 30);
-  expect(kills).toBe(30);
-});
+storm(
+  "there is one session after kill -9 of a migration, with every line of another program",
+  SWEEP,
+  async (random) => {
+    const { kills } = await killBeside(random, 30);
+    expect(kills).toBe(30);
+  },
+);
 
 const SHORT = { servers: 3, wanted: 10, states: "same", namespaces: false, attach: "off" } as const;
 

@@ -218,8 +218,7 @@ const STORMS = {
 
   /** Random operations, undos and redos against the model, and several processes that undo at once. */
   async undo(random, number) {
-    if (number % 10 === 0)
-      return { operations: await undoTogether(4, 8, number % 20 === 0 ? "jsonl" : "v2"), runs: 1 };
+    if (number % 10 === 0) return { operations: await undoTogether(4, 8, number % 20 === 0 ? "jsonl" : "v2"), runs: 1 };
     const model = await UndoModel.begin(random, storeOf(number));
     const steps = 10 + random.int(60);
     while (model.count < steps) await model.step();
@@ -237,7 +236,11 @@ const STORMS = {
 
   /** Several writers on one session, with kills in between. No program but ours writes to containers. */
   async writers(random, number) {
-    const run = [() => twoServers(random, 200), () => twoServers(random, 200, "v2"), () => withForeignWriter(random, 200)];
+    const run = [
+      () => twoServers(random, 200),
+      () => twoServers(random, 200, "v2"),
+      () => withForeignWriter(random, 200),
+    ];
     return { ...(await run[number % 3]()), lost: 0 };
   },
 } satisfies Record<string, (random: Random, number: number) => Promise<Figures>>;

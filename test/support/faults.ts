@@ -100,17 +100,19 @@ function isEvent(message: Json): boolean {
   return "method" in message && !("id" in message);
 }
 
+type Broken = Fault & Required<Pick<Fault, "also">>;
+
 /** Returns what makes a fault of a way to pass that breaks a rule, and others whose names follow. */
 const breaks =
   (rule: string, also = "") =>
-  (pass: Fault["pass"], more: Pick<Fault, "framing" | "dialect"> = {}): Fault => ({
+  (pass: Fault["pass"], more: Pick<Fault, "framing" | "dialect"> = {}): Broken => ({
     ...{ rule, also: also.split(" ").filter(Boolean), ...more, pass },
   });
 
 /** The same in Pi's dialect. */
 const breaksPi =
   (rule: string, also = "") =>
-  (pass: Fault["pass"]): Fault =>
+  (pass: Fault["pass"]): Broken =>
     breaks(rule, also)(pass, { dialect: "pi" });
 
 export const FAULTS = {
@@ -150,13 +152,27 @@ export const FAULTS = {
       },
     };
   }),
-  "makes numbers of ids strings": breaks("id-number", `id-large-number ids-by-type one-reply ${TRANSCRIPTS.join(" ")}`)(onReply((message) =>
-    typeof message.id === "number" && !message.method ? { ...message, id: String(message.id) } : undefined,
-  )),
-  "loses the last member of a batch": breaks("batch-array", "batch-invalid batch-order transcript-jsonrpc-batch")(onReply((message) => (Array.isArray(message) && message.length > 1 ? message.slice(0, -1) : undefined))),
+  "makes numbers of ids strings": breaks(
+    "id-number",
+    `id-large-number ids-by-type one-reply ${TRANSCRIPTS.join(" ")}`,
+  )(
+    onReply((message) =>
+      typeof message.id === "number" && !message.method ? { ...message, id: String(message.id) } : undefined,
+    ),
+  ),
+  "loses the last member of a batch": breaks(
+    "batch-array",
+    "batch-invalid batch-order transcript-jsonrpc-batch",
+  )(onReply((message) => (Array.isArray(message) && message.length > 1 ? message.slice(0, -1) : undefined))),
   "answers notifications": breaks("notification-unanswered")(answering("get_state", { result: {} })),
-  "answers unknown notifications": breaks("unknown-notification", "transcript-jsonrpc-errors")(answering("no_such_command", { error: { code: -32601, message: "Unknown." } })),
-  "counts characters in Content-Length": breaks("length-of-replies", "pieces length-of-requests id-string reply-limit strings-as-sent listed archived only-frames")(() => ({ frame: (text) => Buffer.from(`Content-Length: ${text.length}\r\n\r\n${text}`) }), {
+  "answers unknown notifications": breaks(
+    "unknown-notification",
+    "transcript-jsonrpc-errors",
+  )(answering("no_such_command", { error: { code: -32601, message: "Unknown." } })),
+  "counts characters in Content-Length": breaks(
+    "length-of-replies",
+    "pieces length-of-requests id-string reply-limit strings-as-sent listed archived only-frames",
+  )(() => ({ frame: (text) => Buffer.from(`Content-Length: ${text.length}\r\n\r\n${text}`) }), {
     framing: "headers",
   }),
   "writes U+2028 as it is": breaks("separators-escaped")(onText((text) => text.replaceAll("\\u2028", "\u2028"))),
@@ -167,7 +183,9 @@ export const FAULTS = {
       return Buffer.alloc(0);
     },
   })),
-  "does not know byte order marks": breaks("byte-order-mark")(() => ({ bytes: (chunk) => (chunk[0] === 0xef ? Buffer.alloc(0) : chunk) })),
+  "does not know byte order marks": breaks("byte-order-mark")(() => ({
+    bytes: (chunk) => (chunk[0] === 0xef ? Buffer.alloc(0) : chunk),
+  })),
   "prints a greeting": breaks("only-frames")(() => {
     let isGreeted = false;
     return {
@@ -178,18 +196,32 @@ export const FAULTS = {
       },
     };
   }),
-  "accepts params by position": breaks("positional-params", "transcript-jsonrpc-errors")(onRequest((message) =>
-    Array.isArray(message?.params) ? { ...message, params: { entryId: "x" } } : undefined,
-  )),
+  "accepts params by position": breaks(
+    "positional-params",
+    "transcript-jsonrpc-errors",
+  )(onRequest((message) => (Array.isArray(message?.params) ? { ...message, params: { entryId: "x" } } : undefined))),
   "ignores unknown params": breaks("unknown-params", "transcript-jsonrpc-errors")(without("wish")),
-  "leaves out retryable": breaks("error-data", "transcript-jsonrpc-batch transcript-jsonrpc-errors transcript-jsonrpc-writing")(onReply((message) => {
-    const { error } = message;
-    return error?.data?.name && { ...message, error: { ...error, data: { ...error.data, retryable: undefined } } };
-  })),
-  "numbers unknown methods as invalid requests": breaks("unknown-method", "transcript-jsonrpc-errors")(onReply((message) =>
-    message.error?.code === -32601 ? { ...message, error: { ...message.error, code: -32600 } } : undefined,
-  )),
-  "sends events before the reply": breaks("events-after-reply", TRANSCRIPTS.filter((name) => !/batch|errors/.test(name)).join(" "))(() => {
+  "leaves out retryable": breaks(
+    "error-data",
+    "transcript-jsonrpc-batch transcript-jsonrpc-errors transcript-jsonrpc-writing",
+  )(
+    onReply((message) => {
+      const { error } = message;
+      return error?.data?.name && { ...message, error: { ...error, data: { ...error.data, retryable: undefined } } };
+    }),
+  ),
+  "numbers unknown methods as invalid requests": breaks(
+    "unknown-method",
+    "transcript-jsonrpc-errors",
+  )(
+    onReply((message) =>
+      message.error?.code === -32601 ? { ...message, error: { ...message.error, code: -32600 } } : undefined,
+    ),
+  ),
+  "sends events before the reply": breaks(
+    "events-after-reply",
+    TRANSCRIPTS.filter((name) => !/batch|errors/.test(name)).join(" "),
+  )(() => {
     const writes = new Set<string>();
     let held: string | undefined;
     return {
@@ -211,26 +243,47 @@ export const FAULTS = {
       },
     };
   }),
-  "sends no session_start at the beginning": breaks("start-event-first", "initialize-first initialize-state transcript-jsonrpc-hooks")(() => ({ reply: (text, message) => (message.params?.reason === "startup" ? [] : [text]) })),
-  "sends events that were not chosen": breaks("chosen-events")(onRequest((message) => {
-    if (message?.method !== "initialize" || message.params.capabilities?.events === undefined) return undefined;
-    const { events: _events, ...capabilities } = message.params.capabilities;
-    return { ...message, params: { ...message.params, capabilities } };
-  })),
-  "serializes entries anew": breaks("numbers-as-sent", "strings-as-sent members-as-sent stored-bytes id-large-number separators-escaped")(onReply((message) => message)),
-  "forgets nextCursor": breaks("pages-of-path")(onReplyTo("get_path", (message) => {
-    const { nextCursor: _cursor, ...result } = message.result;
-    return [JSON.stringify({ ...message, result })];
-  })),
-  "sends the last item of a page again": breaks("pages-of-messages")(onReplyTo("get_messages", (message) => {
-    const { messages, nextCursor } = message.result;
-    const again = nextCursor === undefined ? [] : messages.slice(-1);
-    return [JSON.stringify({ ...message, result: { ...message.result, messages: [...messages, ...again] } })];
-  })),
+  "sends no session_start at the beginning": breaks(
+    "start-event-first",
+    "initialize-first initialize-state transcript-jsonrpc-hooks",
+  )(() => ({ reply: (text, message) => (message.params?.reason === "startup" ? [] : [text]) })),
+  "sends events that were not chosen": breaks("chosen-events")(
+    onRequest((message) => {
+      if (message?.method !== "initialize" || message.params.capabilities?.events === undefined) return undefined;
+      const { events: _events, ...capabilities } = message.params.capabilities;
+      return { ...message, params: { ...message.params, capabilities } };
+    }),
+  ),
+  "serializes entries anew": breaks(
+    "numbers-as-sent",
+    "strings-as-sent members-as-sent stored-bytes id-large-number separators-escaped",
+  )(onReply((message) => message)),
+  "forgets nextCursor": breaks("pages-of-path")(
+    onReplyTo("get_path", (message) => {
+      const { nextCursor: _cursor, ...result } = message.result;
+      return [JSON.stringify({ ...message, result })];
+    }),
+  ),
+  "sends the last item of a page again": breaks("pages-of-messages")(
+    onReplyTo("get_messages", (message) => {
+      const { messages, nextCursor } = message.result;
+      const again = nextCursor === undefined ? [] : messages.slice(-1);
+      return [JSON.stringify({ ...message, result: { ...message.result, messages: [...messages, ...again] } })];
+    }),
+  ),
   "ignores maxReplyBytes": breaks("reply-limit", "reply-too-large")(without("maxReplyBytes")),
-  "ignores expectedLeafId": breaks("expected-leaf", "error-data failed-in-order failed-without-events transcript-jsonrpc-errors")(without("expectedLeafId")),
-  "forgets keys": breaks("idempotency-key", "key-in-other-process transcript-jsonrpc-writing")(without("idempotencyKey")),
-  "remembers keys only while it lives": breaks("key-in-other-process", "repeat-after-kill transcript-jsonrpc-writing")((say) => {
+  "ignores expectedLeafId": breaks(
+    "expected-leaf",
+    "error-data failed-in-order failed-without-events transcript-jsonrpc-errors",
+  )(without("expectedLeafId")),
+  "forgets keys": breaks(
+    "idempotency-key",
+    "key-in-other-process transcript-jsonrpc-writing",
+  )(without("idempotencyKey")),
+  "remembers keys only while it lives": breaks(
+    "key-in-other-process",
+    "repeat-after-kill transcript-jsonrpc-writing",
+  )((say) => {
     const results = new Map<string, string>();
     const keys = new Map<string, string>();
     return {
@@ -252,8 +305,14 @@ export const FAULTS = {
       },
     };
   }),
-  "acts against the veto": breaks("hook-veto", "transcript-jsonrpc-hooks")(onRequest((message) => (message?.result?.cancel === true ? { ...message, result: {} } : undefined))),
-  "asks hooks that were not named": breaks("hook-unnamed", "hook-named-only")((say) => {
+  "acts against the veto": breaks(
+    "hook-veto",
+    "transcript-jsonrpc-hooks",
+  )(onRequest((message) => (message?.result?.cancel === true ? { ...message, result: {} } : undefined))),
+  "asks hooks that were not named": breaks(
+    "hook-unnamed",
+    "hook-named-only",
+  )((say) => {
     let isNamed = false;
     return {
       request(text, message) {
@@ -264,19 +323,26 @@ export const FAULTS = {
       },
     };
   }),
-  "hides damage": breaks("damage-reported")(onReply(({ result, ...message }) =>
-    result?.diagnostics?.length > 0 ? { ...message, result: { ...result, diagnostics: [] } } : undefined,
-  )),
-  "ends cut lines when it opens a file": breaks("opening-changes-nothing", "damage-verified")(onRequest((message) => {
-    const { sessionPath } = message?.params ?? {};
-    if (message?.method !== "switch_session" || !sessionPath.endsWith(".jsonl")) return undefined;
-    try {
-      if (readFileSync(sessionPath).at(-1) !== 0x0a) appendFileSync(sessionPath, "\n");
-    } catch {
-      // There is no such file.
-    }
-    return undefined;
-  })),
+  "hides damage": breaks("damage-reported")(
+    onReply(({ result, ...message }) =>
+      result?.diagnostics?.length > 0 ? { ...message, result: { ...result, diagnostics: [] } } : undefined,
+    ),
+  ),
+  "ends cut lines when it opens a file": breaks(
+    "opening-changes-nothing",
+    "damage-verified",
+  )(
+    onRequest((message) => {
+      const { sessionPath } = message?.params ?? {};
+      if (message?.method !== "switch_session" || !sessionPath.endsWith(".jsonl")) return undefined;
+      try {
+        if (readFileSync(sessionPath).at(-1) !== 0x0a) appendFileSync(sessionPath, "\n");
+      } catch {
+        // There is no such file.
+      }
+      return undefined;
+    }),
+  ),
   "loses what it writes to a session of another process": breaks("one-writer")((say) => {
     let isHeld = false;
     return {
@@ -296,14 +362,26 @@ export const FAULTS = {
       },
     };
   }),
-  "omits success": breaksPi("pi-reply-shape", "transcript-pi-branches transcript-pi-conversation transcript-pi-errors transcript-pi-hooks")(onText((text) => text.replace(',"success":true', ""))),
-  "calls every event an event": breaksPi("pi-event-shape", "events-after-reply event-members append-event compact-event chosen-events foreign-event transcript-pi-branches transcript-pi-conversation transcript-pi-hooks")(onReply((message) =>
-    message.type === "session_append" ? { ...message, type: "event", event: message.type } : undefined,
-  )),
-  "calls failures errors only": breaksPi("pi-failure-shape", "transcript-pi-errors")(onReply((message) =>
-    message.success === false ? { ...message, error: { message: message.error } } : undefined,
-  )),
-  "refuses unknown members": breaksPi("pi-unknown-members", "transcript-pi-errors")((say) => ({
+  "omits success": breaksPi(
+    "pi-reply-shape",
+    "transcript-pi-branches transcript-pi-conversation transcript-pi-errors transcript-pi-hooks",
+  )(onText((text) => text.replace(',"success":true', ""))),
+  "calls every event an event": breaksPi(
+    "pi-event-shape",
+    "events-after-reply event-members append-event compact-event chosen-events foreign-event transcript-pi-branches transcript-pi-conversation transcript-pi-hooks",
+  )(
+    onReply((message) =>
+      message.type === "session_append" ? { ...message, type: "event", event: message.type } : undefined,
+    ),
+  ),
+  "calls failures errors only": breaksPi(
+    "pi-failure-shape",
+    "transcript-pi-errors",
+  )(onReply((message) => (message.success === false ? { ...message, error: { message: message.error } } : undefined))),
+  "refuses unknown members": breaksPi(
+    "pi-unknown-members",
+    "transcript-pi-errors",
+  )((say) => ({
     request(text, message) {
       if (message?.wish === undefined) return [text];
       const reply = { type: "response", command: message.type, success: false, error: "No.", code: "invalid_params" };
@@ -317,7 +395,10 @@ export type FaultName = keyof typeof FAULTS | keyof typeof PROCESS_FAULTS;
 
 /** Faults that show only where a process is killed, or another one is asked. */
 export const PROCESS_FAULTS = {
-  "acknowledges appends before it stores them": breaks("kill-acknowledged", "bytes-in-file")((say) => {
+  "acknowledges appends before it stores them": breaks(
+    "kill-acknowledged",
+    "bytes-in-file",
+  )((say) => {
     let made = 0;
     const held: string[] = [];
     const early = new Set<string>();

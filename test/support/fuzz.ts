@@ -50,7 +50,7 @@ const ODD: readonly unknown[] = [
   ...["x".repeat(3000), [], {}, [[]], [null], { a: { b: { c: {} } } }],
 ];
 
-const TEXT_PIECES = ["\0", "\ufeff", "\t", ..."{ } [ ] \" \\ , : null 1e999 - \\u \"id\": \"method\":5,".split(" ")];
+const TEXT_PIECES = ["\0", "\ufeff", "\t", ...'{ } [ ] " \\ , : null 1e999 - \\u "id": "method":5,'.split(" ")];
 
 const BAD_HEADERS = [
   "Content-Length: x\r\n\r\n",

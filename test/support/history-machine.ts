@@ -149,7 +149,14 @@ class HistoryProcess {
     const store = fleetStore(copies);
     const file = machine.fileOf(sessionId);
     const place = {
-      ...{ fleet, catalog: undefined, stores: [copies], open: store.open, holds: () => true, headerAt: () => undefined },
+      ...{
+        fleet,
+        catalog: undefined,
+        stores: [copies],
+        open: store.open,
+        holds: () => true,
+        headerAt: () => undefined,
+      },
       find: (): string => {
         throw new Failure("session_not_found");
       },

@@ -261,6 +261,10 @@ async function checkSession(place: Place, { sessionId, turns }: ShownSession): P
     const words = said.filter(({ role }) => role === "assistant").map(wordsOf);
     if (isAnswered) expect(words.join(""), prompt).toBe(text);
     const results = said.filter(({ role }) => role === "toolResult").map(({ toolCallId }) => toolCallId);
-    for (const call of calls) expect(results.filter((id) => id === call), `${prompt}: ${call}`).toHaveLength(1);
+    for (const call of calls)
+      expect(
+        results.filter((id) => id === call),
+        `${prompt}: ${call}`,
+      ).toHaveLength(1);
   }
 }

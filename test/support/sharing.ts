@@ -280,7 +280,10 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
     const there = new Set(found);
     expect(found.length, "what was acknowledged is there once, and all else once or not at all").toBe(there.size);
     for (const text of found)
-      expect(said.get(text)?.filter((other) => !there.has(other)), `missing beside ${text.slice(0, 20)}`).toEqual([]);
+      expect(
+        said.get(text)?.filter((other) => !there.has(other)),
+        `missing beside ${text.slice(0, 20)}`,
+      ).toEqual([]);
     // Everybody was told of everything since he came, in the order of the file.
     for (const host of hosts) {
       await until(host, ids.at(-1));

@@ -13,7 +13,14 @@ import type { Random } from "./random.ts";
 import type { Json } from "./server.ts";
 
 /** Two of ours exclude each other here; those that share a session are in sharing.ts. */
-const EXCLUSIVE = { durability: "sync", states: "same", kills: true, attach: "off", namespaces: false, isChain: true } as const;
+const EXCLUSIVE = {
+  durability: "sync",
+  states: "same",
+  kills: true,
+  attach: "off",
+  namespaces: false,
+  isChain: true,
+} as const;
 
 /** Two servers of ours append side by side until so many entries were acknowledged. */
 export function twoServers(random: Random, wanted: number, store: Meeting["store"] = "jsonl") {
