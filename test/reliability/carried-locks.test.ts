@@ -45,8 +45,7 @@ const HOUR = 3_600_000;
 const ENTRIES = { entries: [user("mine")] };
 
 /** A session that a server in this process writes to. */
-async function written(store: string, more: readonly string[] = [], disk: Disk = realDisk) {
-  const place = temporaryPlace();
+async function written(store: string, more: readonly string[] = [], disk: Disk = realDisk, place = temporaryPlace()) {
   const folder = join(place.home, "sessions");
   mkdirSync(folder);
   const args = ["--store", store, "--session-dir", folder, "--events", "none", ...more];
@@ -254,6 +253,7 @@ describe("between namespaces,", IN_NAMESPACES, () => {
 
 describe.each(["jsonl", "v2"])("the lock file of a %s session", needs(LINUX, SQLITE), (store) => {
   test("is opened by nothing but the lock, whatever is done to the session while it is held", async () => {
+    const place = temporaryPlace();
     const opened: string[] = [];
     const watching = (path: string): string => {
       if (path.endsWith(".lock")) opened.push(path);
@@ -277,7 +277,7 @@ describe.each(["jsonl", "v2"])("the lock file of a %s session", needs(LINUX, SQL
         realDisk.rename(from, to);
       },
     };
-    const { server, file, sessionId, place, folder } = await written(store, [], disk);
+    const { server, file, sessionId, folder } = await written(store, [], disk, place);
     await server.result("append", { entries: [user("one", { id: "one" }), user("two", { id: "two" })] });
     const lock = lockFiles(file).find((path) => path.endsWith(".lock")) as string;
     expect(isLockedInKernel(lock)).toBe(true);

@@ -38,6 +38,7 @@ export interface Meeting {
 }
 
 interface Beside {
+  readonly begun: Promise<void>;
   end(): Promise<void>;
   /** Expects what it wrote among the entries that are there. */
   check(entries: readonly Json[]): void;
@@ -321,6 +322,7 @@ export async function meet(random: Random, options: Meeting): Promise<Sums> {
   course.file = state?.result.sessionFile;
   await first.ask("append", { entries: [{ type: "custom", customType: "first", id: "first" }] });
   const beside = options.beside?.(course.file, course.ids);
+  await beside?.begun;
   const all = Promise.all(
     Array.from({ length: options.servers }, (_, n) => {
       const own = options.states === "same" ? place : withState(place, join(place.home, `state-${n}`));

@@ -6,7 +6,6 @@
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
-import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
 import { type Meeting, meet } from "./meeting.ts";
 import type { Random } from "./random.ts";
@@ -63,6 +62,7 @@ class ForeignWriter {
   readonly done: string[] = [];
   readonly begun: string[] = [];
   readonly kill: () => Promise<void>;
+  private readonly waiting: { count: number; resolve: () => void }[] = [];
 
   constructor(file: string, prefix: string, random: Random, base: string) {
     const args = ["-e", FOREIGN, file, prefix, String(random.int(1 << 30)), base];
@@ -70,6 +70,7 @@ class ForeignWriter {
     createInterface({ input: child.stdout }).on("line", (line) => {
       const [what, id] = line.split(" ");
       (what === "done" ? this.done : this.begun).push(id);
+      for (const { count, resolve } of this.waiting) if (this.done.length >= count) resolve();
     });
     const exit = new Promise<void>((resolve) => child.on("close", () => resolve()));
     this.kill = () => {
@@ -77,6 +78,11 @@ class ForeignWriter {
       return exit;
     };
     onTestFinished(() => void child.kill("SIGKILL"));
+  }
+
+  /** Resolves when so many lines are written. */
+  wrote(count: number): Promise<void> {
+    return new Promise((resolve) => this.waiting.push({ count, resolve }));
   }
 }
 
@@ -88,19 +94,24 @@ export async function withForeignWriter(random: Random, wanted: number) {
   const writers: ForeignWriter[] = [];
   const torn = new Set<string>();
   const beside: Meeting["beside"] = (file, ids) => {
-    const over = new AbortController();
-    const { signal } = over;
+    let isOver = false;
+    let finish = (): void => {};
+    const over = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
     const running = (async () => {
-      while (!signal.aborted) {
+      while (!isOver) {
         const writer = new ForeignWriter(file, `theirs-${writers.length}`, random, random.pick(ids));
         writers.push(writer);
-        await pass(50 + random.int(500), undefined, { signal }).catch(() => {});
+        await Promise.race([over, writer.wrote(5 + random.int(60))]);
         await writer.kill();
       }
     })();
     return {
+      begun: writers[0].wrote(1),
       end() {
-        over.abort();
+        isOver = true;
+        finish();
         return running;
       },
       check(entries) {
