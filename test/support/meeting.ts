@@ -175,6 +175,11 @@ async function participate(course: Course, number: number, random: Random, place
     } else {
       await insist(server, writes, what);
       await checkTold();
+      // Where they share one chain, they live longer, so that they are in each other's way.
+      for (let rounds = isChain && !isLast ? random.int(4) : 0; rounds > 0 && !server.isGone; rounds--) {
+        await insist(server, someWrites(isChain), what);
+        await checkTold();
+      }
       if (!isLast && !isChain && random.chance(0.1)) await fork(server, what);
       void server.end();
     }
@@ -190,17 +195,24 @@ async function participate(course: Course, number: number, random: Random, place
       const appends = (heard: number): Json[] =>
         server.events.flatMap(({ name, params, number: n }) => (name === "session_append" && n <= heard ? params : []));
       const idsIn = (list: Json[]): string[] => list.map(({ id }) => id);
-      const told = appends(entries.heard);
-      const known = [...idsIn(first.result.entries), ...told.flatMap(({ entryIds }) => entryIds)];
-      const isWhole = told.every((one) => one.origin !== "foreign" || `${idsIn(one.entries)}` === `${one.entryIds}`);
-      if (!isWhole || `${[...new Set(known)].sort()}` !== `${idsIn(entries.result.entries).sort()}`)
-        course.wrong.untold.push(`${what} told of ${known}, and there is ${idsIn(entries.result.entries)}`);
-      const leaves = [first.result, ...told].map(({ leafId }) => leafId);
-      const later = appends(path.heard).slice(told.length);
-      const onPath = idsIn(path.result.entries);
-      const left = [...leaves, ...later.map(({ leafId }) => leafId)].filter((id) => !onPath.includes(id));
-      if (leaves.at(-1) !== entries.result.leafId || left.length > 0)
-        course.wrong.untold.push(`${what} stood at ${leaves}, and is at ${entries.result.leafId}, past ${left}`);
+      const there = idsIn(entries.result.entries);
+      const idsOf = (told: Json[]): string[] => [
+        ...idsIn(first.result.entries),
+        ...told.flatMap(({ entryIds }) => entryIds),
+      ];
+      // What a read finds that others wrote is told behind its reply.
+      const [before, after] = [appends(entries.heard), appends(path.heard)];
+      const told = new Set(idsOf(after));
+      const untold = [
+        ...there.filter((id) => !told.has(id)).map((id) => `${id} is there`),
+        ...idsOf(before).flatMap((id) => (there.includes(id) ? [] : `${id} is not there`)),
+        ...after.filter((one) => one.origin === "foreign" && `${idsIn(one.entries)}` !== `${one.entryIds}`),
+      ];
+      const leaves = [first.result, ...after].map(({ leafId }) => leafId);
+      const onPath = new Set(idsIn(path.result.entries));
+      if (!leaves.includes(entries.result.leafId)) untold.push(`${entries.result.leafId} is the leaf`);
+      untold.push(...leaves.filter((id) => !onPath.has(id)).map((id) => `${id} was the leaf`));
+      course.wrong.untold.push(...untold.map((sentence) => `${what}: ${JSON.stringify(sentence)}`));
     };
   }
 
@@ -357,8 +369,10 @@ function withState(place: Place, state: string): Place {
 async function settle(course: Course, place: Place): Promise<{ entries: Json[]; leafId: string }> {
   const { wrong, file, options, acknowledged } = course;
   const looker = course.start(place, ["--session", file, "--events", "none"]);
-  const [entries, verdict] = await Promise.all(looker.askAll([["get_entries"], ["verify_session"]]));
-  for (const answer of [entries, verdict]) if (answer?.failure) course.refuse(answer, "the last look");
+  const [first, verdict] = await Promise.all(looker.askAll([["get_entries"], ["verify_session"]]));
+  // Where another program's half of a line is before one of ours, that is found when it is read.
+  const entries = options.beside ? await looker.ask("get_entries") : first;
+  for (const answer of [first, verdict, entries]) if (answer?.failure) course.refuse(answer, "the last look");
   const found = { entries: [], ...entries?.result };
   count(wrong, "a fresh server", acknowledged, found.entries);
   // What a killed server left behind is treated by the next write.
@@ -367,7 +381,9 @@ async function settle(course: Course, place: Place): Promise<{ entries: Json[]; 
   void looker.end();
   await course.close(looker, "the last server");
   for (const session of [{ file, tokens: acknowledged }, ...course.forks]) {
-    count(wrong, `a plain reading of ${session.file}`, session.tokens, entriesOf(session.file));
+    // Nor does anybody see it there who reads plainly.
+    const tokens = options.beside ? [] : session.tokens;
+    count(wrong, `a plain reading of ${session.file}`, tokens, entriesOf(session.file));
     if (options.store !== "v2") continue;
     try {
       wrong.faults.push(...faultsOf(session.file).map((fault: string) => `the container: ${fault}`));
