@@ -86,7 +86,7 @@ for (const store of ["jsonl", "v2"] as const) {
   });
 
   storm(`two servers on a session of ${store} make one chain, and nothing is lost`, SWEEP, async (random) => {
-    const { kills, locked } = await twoServers(random, 24, store);
+    const { kills, locked } = await twoServers(random, 40, store);
     // They did meet.
     expect(kills).toBeGreaterThan(0);
     expect(locked).toBeGreaterThan(3);

@@ -164,7 +164,7 @@ async function participate(course: Course, number: number, random: Random, place
     const server = course.start(place, args, { node: random.pick(NODES), within });
     const checkTold = isChain ? await listen(server, what) : async () => {};
     const writes = [...owed.splice(0), ...(isLast ? [] : someWrites(isChain))];
-    const fate = kills && !isLast && lives % 3 === 2 ? "kill" : random.chance(0.3) ? "end at once" : "end";
+    const fate = kills && !isLast && (lives + number) % 3 === 1 ? "kill" : random.chance(0.3) ? "end at once" : "end";
     if (fate === "kill") {
       killAt(server, random.int(writes.length + 1), send(server, writes));
       course.sums.kills++;
