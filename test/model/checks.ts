@@ -8,11 +8,12 @@ import { inWords, type Mutant } from "./worlds.ts";
 
 /** Tests that the rule holds in every state of some worlds. */
 export function holds(
-  mutants: readonly Omit<Mutant, "name">[],
+  mutants: readonly (Omit<Mutant, "name"> & Partial<Mutant>)[],
   table: string | undefined,
   options: TestOptions = {},
 ): void {
-  test.each(mutants.map((mutant) => [inWords(mutant.world), mutant] as const))(
+  const named = (words: string, name?: string): string => (name ? `${words}, by a log that ${name}` : words);
+  test.each(mutants.map((mutant) => [named(inWords(mutant.world), mutant.name), mutant] as const))(
     "the rule holds in every state: %s",
     options,
     (words, { world, mutation }) => {
