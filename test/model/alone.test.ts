@@ -5,7 +5,7 @@ import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import { readWhole } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { forSeedsAsync } from "../support/random.ts";
-import { Runner } from "./runner.ts";
+import { requireOrder } from "./runner.ts";
 import { Death, ProcessDisk, Untimely } from "./shared-disk.ts";
 import { walk } from "./traces.ts";
 
@@ -42,39 +42,11 @@ test("a process that is held still goes on reading what was there", () => {
   expect([...sizes(), reader.info("/a").size]).toEqual([3, 3, 3]);
 });
 
-test("every change of content, name or mode moves the change time, or shares one with others", () => {
-  for (const changesATick of [1, 8]) {
-    const disk = new FaultDisk();
-    disk.changesATick = changesATick;
-    disk.put("/a", bytesOf("0"));
-    disk.put("/b", bytesOf("0"), 0o640);
-    const fd = disk.openAppend("/a");
-    const times = [disk.infoOf(fd).changed];
-    const changes = [
-      () => disk.write(fd, bytesOf("1")),
-      () => disk.truncate(fd, 1),
-      () => disk.link("/a", "/c"),
-      () => disk.rename("/a", "/d"),
-      () => disk.remove("/c"),
-      () => disk.copyMode("/b", fd),
-    ];
-    for (const change of changes) {
-      change();
-      times.push(disk.infoOf(fd).changed);
-    }
-    expect(new Set(times).size).toBe(changesATick === 1 ? times.length : 2);
-    expect(times).toEqual([...times].sort((a, b) => (a ?? 0) - (b ?? 0)));
-    disk.infoOf(fd);
-    expect(disk.infoOf(fd).changed).toBe(times.at(-1));
-  }
-});
-
 for (const store of ["jsonl", "v2"] as const)
   for (const durability of ["sync", "os"] as const)
     test(`traces of one process at a time leave all in order: ${store}, ${durability}`, async () => {
       await forSeedsAsync(2, async (random) => {
         const trace = walk({ store, processes: 1, appends: 4, pairs: 2, failures: true }, random, 40);
-        const runner = new Runner({ store, durability, asSession: true, isAlone: true }, trace, random);
-        expect(await runner.run(), `${trace.join(", ")}\n${runner.told.join("\n")}`).toEqual([]);
+        await requireOrder({ store, durability, asSession: true, isAlone: true }, trace, random);
       });
     });

@@ -1,38 +1,21 @@
 /** The rule "what was learned without the lock is a guess", checked in every state of small worlds (docs/model.md). */
 
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { SYSTEM } from "../support/tiers.ts";
+import { holds, isBroken } from "./checks.ts";
 import { explore } from "./explorer.ts";
-import { noteOf } from "./note.ts";
-import { ruleOf } from "./rule.ts";
-import { inWords, MUTANTS, SMALL } from "./worlds.ts";
+import { MUTANTS, SMALL } from "./worlds.ts";
 
-describe("the rule", () => {
-  test.each(SMALL.map((world) => [inWords(world), world] as const))(
-    "holds in every state: %s",
-    SYSTEM,
-    (_words, world) => {
-      const explored = explore(ruleOf(world));
-      expect(explored.found).toBeNull();
-      expect(explored.isWhole).toBe(true);
-      noteOf("suite").row(inWords(world), [explored.states, explored.steps, explored.depth]);
-    },
-  );
+holds(
+  SMALL.map((world) => ({ world })),
+  "suite",
+  SYSTEM,
+);
 
-  const small = MUTANTS.filter(({ isLarge }) => !isLarge);
-
-  test.each(small.map((mutant) => [mutant.name, inWords(mutant.world), mutant] as const))(
-    "is broken by a log that %s: %s",
-    (_name, _words, { name, world, mutation, fault }) => {
-      const { found, states } = explore(
-        ruleOf(world, mutation),
-        fault === undefined ? {} : { fault: (at) => at === fault },
-      );
-      expect(found).not.toBeNull();
-      noteOf("mutants").row(`${name} (${inWords(world)})`, [found?.fault ?? "", states, found?.trace.join(", ") ?? ""]);
-    },
-  );
-});
+isBroken(
+  MUTANTS.filter(({ isLarge }) => !isLarge),
+  "mutants",
+);
 
 test("the explorer finds a shortest way, and all states where nothing is wrong", () => {
   const counter = {

@@ -4,6 +4,7 @@
  * is there at its end.
  */
 
+import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
@@ -58,7 +59,7 @@ interface Member {
   counts: { open: number; look: number };
 }
 
-export class Runner {
+class Runner {
   readonly disk = new FaultDisk();
   readonly acknowledged: string[] = ["root"];
   /** What the run did, for a failure's message. */
@@ -103,44 +104,28 @@ export class Runner {
   }
 
   private storeOn(disk: ProcessDisk, locks: Locks): Store {
-    const { store, durability, segmentBytes, checkpointEvery } = this.setup;
+    const { store, durability, segmentBytes, checkpointEvery = 1000 } = this.setup;
     if (store === "jsonl")
-      return jsonlStore({
-        disk,
-        env: testEnv(),
-        locks,
-        quarantine: QUARANTINE,
-        durability,
-        fileFor: () => FILE,
-      });
-    return v2On(disk, {
-      locks,
-      durability,
-      ...(segmentBytes === undefined ? {} : { segmentBytes }),
-      checkpointEvery: { entries: checkpointEvery ?? 1000, bytes: 1 << 20 },
-    });
+      return jsonlStore({ disk, env: testEnv(), locks, quarantine: QUARANTINE, durability, fileFor: () => FILE });
+    const sizes = segmentBytes === undefined ? {} : { segmentBytes };
+    return v2On(disk, { locks, durability, ...sizes, checkpointEvery: { entries: checkpointEvery, bytes: 1 << 20 } });
   }
 
   private member(name: string): Member {
     const known = this.members.get(name);
     if (known) return known;
-    const made: Member = {
-      name,
-      disk: new ProcessDisk(this.disk),
-      locks: locksOf(name, this.table),
-      log: null,
-      pending: [],
-      isBusy: false,
-      isStill: false,
-      isReading: false,
-      counts: { open: 12, look: 6 },
-    };
+    const made = { name, isBusy: false, isStill: false, isReading: false, counts: { open: 12, look: 6 } } as Member;
     this.members.set(name, made);
-    this.equip(made);
+    this.begin(made);
     return made;
   }
 
-  private equip(member: Member): void {
+  /** A process that knows nothing. */
+  private begin(member: Member): void {
+    member.log = null;
+    member.pending = [];
+    member.disk = new ProcessDisk(this.disk);
+    member.locks = locksOf(member.name, this.table);
     member.disk.prefixesOf = (path, bytes) => this.prefixes(path, bytes);
     member.disk.atPrefix = (path, prefix, length) => this.atPrefix(member, path, prefix > 0 && prefix < length);
     member.disk.holdsSyncs = this.setup.durability === "sync";
@@ -157,44 +142,22 @@ export class Runner {
     }
     const member = this.member(who);
     if (member.isBusy) return;
-    switch (what) {
-      case "open":
-        this.open(member);
-        return;
-      case "die":
-        this.kill(member);
-        return;
-      case "look":
-        this.look(member);
-        return;
-      case "lock":
-        this.quietly(member, "lock", () => member.log?.acquireLock());
-        return;
-      case "confirm":
-        if (this.setup.asSession) this.look(member, false);
-        return;
-      case "append 1":
-        this.append(member, 1);
-        return;
-      case "append 2":
-        this.append(member, 2);
-        return;
-      case "commit":
-        this.commit(member);
-        return;
-      case "synced records":
-      case "synced":
-        member.disk.passSync();
-        return;
-      case "not synced":
-        member.disk.passSync("EIO");
-        return;
-      case "release":
-        if (member.pending.length === 0) this.quietly(member, "release", () => member.log?.unlock());
-        return;
-      default:
-      // A part of a call that is over.
-    }
+    const acts: Record<string, () => void> = {
+      open: () => this.open(member),
+      die: () => this.kill(member),
+      look: () => this.look(member),
+      lock: () => this.quietly(member, "lock", () => member.log?.acquireLock()),
+      confirm: () => this.setup.asSession && this.look(member, false),
+      "append 1": () => this.append(member, 1),
+      "append 2": () => this.append(member, 2),
+      commit: () => this.commit(member),
+      "synced records": () => member.disk.passSync(),
+      synced: () => member.disk.passSync(),
+      "not synced": () => member.disk.passSync("EIO"),
+      release: () => member.pending.length === 0 && this.quietly(member, "release", () => member.log?.unlock()),
+    };
+    // All others are a part of a call that is over.
+    acts[what]?.();
   }
 
   /** Runs one call of a member. A death ends it and it is never used again. */
@@ -235,11 +198,7 @@ export class Runner {
 
   private bury(member: Member): void {
     for (const [key, holder] of this.table) if (holder.client === member.name) this.table.delete(key);
-    member.log = null;
-    member.pending = [];
-    member.disk = new ProcessDisk(this.disk);
-    member.locks = locksOf(member.name, this.table);
-    this.equip(member);
+    this.begin(member);
   }
 
   private open(member: Member): void {
@@ -513,45 +472,34 @@ export class Runner {
 
   /** Ids of all whole records on the medium, read without the stores. */
   private storedIds(): string[] {
-    const texts =
-      this.setup.store === "jsonl"
-        ? Buffer.from(this.disk.content(this.file) as Uint8Array)
-            .toString("utf8")
-            .split("\n")
-        : this.frames();
     const ids: string[] = [];
-    for (const text of texts)
-      try {
-        const { type, id: entryId } = JSON.parse(text);
-        if (type !== "session") ids.push(entryId);
-      } catch {
+    for (const path of this.disk.paths().filter((each) => each.startsWith(this.file) && isRecords(each)))
+      for (const line of Buffer.from(this.disk.content(path) as Uint8Array)
+        .toString("utf8")
+        .split("\n")) {
+        const at = line.indexOf(PAYLOAD);
+        const text = at < 0 ? line : line.slice(at + PAYLOAD.length, -1);
         // A line that was added to a torn one is whole in it.
-        const line = text.lastIndexOf('{"type":"message","id":"');
-        if (line > 0 && isJson(text.slice(line))) ids.push(JSON.parse(text.slice(line)).id);
+        const value = parsed(text) ?? parsed(text.slice(Math.max(0, text.lastIndexOf('{"type":"message","id":"'))));
+        if (value !== undefined && value.type !== "session" && (path === FILE || at >= 0)) ids.push(value.id);
       }
     return ids;
   }
+}
 
-  /** Payloads of all frames, of those too that others lie torn among. */
-  private frames(): string[] {
-    const found: string[] = [];
-    for (const path of this.disk.paths().filter((path) => path.startsWith(this.file) && isRecords(path)))
-      for (const line of Buffer.from(this.disk.content(path) as Uint8Array)
-        .toString("utf8")
-        .split("\n"))
-        if (line.includes(PAYLOAD)) found.push(line.slice(line.indexOf(PAYLOAD) + PAYLOAD.length, -1));
-    return found;
-  }
+/** Runs a trace, and expects that all is in order at its end. */
+export async function requireOrder(setup: Setup, trace: readonly string[], random: Random): Promise<void> {
+  const runner = new Runner(setup, trace, random);
+  expect(await runner.run(), [JSON.stringify(setup), trace.join(", "), ...runner.told].join("\n")).toEqual([]);
 }
 
 const PAYLOAD = ',"payload":';
 
-function isJson(text: string): boolean {
+function parsed(text: string): { type: string; id: string } | undefined {
   try {
-    JSON.parse(text);
-    return true;
+    return JSON.parse(text);
   } catch {
-    return false;
+    return undefined;
   }
 }
 

@@ -3,7 +3,7 @@
  * before each of its operations, the test may let others work. A process that dies does so at such a place.
  */
 
-import type { Disk, FileInfo } from "../../src/storage/fs/disk.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
 import type { FaultDisk } from "../support/disk.ts";
 
 /** The end of a process; no code of ours must take it for an error of the disk. */
@@ -146,11 +146,6 @@ export class ProcessDisk implements Disk {
     if (opened && opened.disk !== null) this.disk.close(opened.disk);
   }
 
-  read(fd: number, into: Uint8Array, offset: number, length: number, position: number): number {
-    this.step();
-    return this.current.read(this.of(fd), into, offset, length, position);
-  }
-
   write(fd: number, bytes: Uint8Array): number {
     this.stepToChange();
     const { path } = this.opened.get(fd) as Opened;
@@ -167,21 +162,6 @@ export class ProcessDisk implements Disk {
     return whole.length;
   }
 
-  infoOf(fd: number): FileInfo {
-    this.step();
-    return this.current.infoOf(this.of(fd));
-  }
-
-  info(path: string): FileInfo {
-    this.step();
-    return this.current.info(path);
-  }
-
-  truncate(fd: number, size: number): void {
-    this.stepToChange();
-    this.disk.truncate(this.of(fd), size);
-  }
-
   sync(fd: number): Promise<void> {
     this.stepToChange();
     if (!this.holdsSyncs) return this.disk.sync(this.of(fd));
@@ -194,57 +174,39 @@ export class ProcessDisk implements Disk {
     });
   }
 
-  syncNow(fd: number): void {
-    this.stepToChange();
-    this.disk.syncNow(this.of(fd));
+  /** An operation that only reads, which is done on the disk as the process sees it. */
+  private reads<Name extends keyof Disk>(name: Name, takesDescriptor = false): Disk[Name] {
+    return this.passed(name, () => this.step(), takesDescriptor ? 0 : -1);
   }
 
-  async syncFolder(path: string): Promise<void> {
-    this.syncFolderNow(path);
+  /** One that changes something. `at` is where among its arguments a descriptor stands. */
+  private changes<Name extends keyof Disk>(name: Name, at = -1): Disk[Name] {
+    return this.passed(name, () => this.stepToChange(), at);
   }
 
-  syncFolderNow(path: string): void {
-    this.stepToChange();
-    this.disk.syncFolderNow(path);
+  private passed<Name extends keyof Disk>(name: Name, step: () => void, at: number): Disk[Name] {
+    const passing = (...args: unknown[]): unknown => {
+      step();
+      if (at >= 0) args[at] = this.of(args[at] as number);
+      const { current } = this;
+      return (current[name as keyof FaultDisk] as (...all: unknown[]) => unknown).apply(current, args);
+    };
+    return passing as Disk[Name];
   }
 
-  link(path: string, name: string): void {
-    this.stepToChange();
-    this.disk.link(path, name);
-  }
-
-  rename(path: string, name: string): void {
-    this.stepToChange();
-    this.disk.rename(path, name);
-  }
-
-  remove(path: string): void {
-    this.stepToChange();
-    this.disk.remove(path);
-  }
-
-  removeFolder(path: string): void {
-    this.stepToChange();
-    this.disk.removeFolder(path);
-  }
-
-  makeFolder(path: string): string[] {
-    this.stepToChange();
-    return this.disk.makeFolder(path);
-  }
-
-  names(folder: string): string[] {
-    this.step();
-    return this.current.names(folder);
-  }
-
-  realPath(path: string): string {
-    this.step();
-    return this.current.realPath(path);
-  }
-
-  copyMode(from: string, to: number): void {
-    this.stepToChange();
-    this.disk.copyMode(from, this.of(to));
-  }
+  read = this.reads("read", true);
+  infoOf = this.reads("infoOf", true);
+  info = this.reads("info");
+  names = this.reads("names");
+  realPath = this.reads("realPath");
+  truncate = this.changes("truncate", 0);
+  syncNow = this.changes("syncNow", 0);
+  copyMode = this.changes("copyMode", 1);
+  syncFolder = async (path: string): Promise<void> => this.syncFolderNow(path);
+  syncFolderNow = this.changes("syncFolderNow");
+  link = this.changes("link");
+  rename = this.changes("rename");
+  remove = this.changes("remove");
+  removeFolder = this.changes("removeFolder");
+  makeFolder = this.changes("makeFolder");
 }

@@ -1,18 +1,13 @@
 /** Traces of the model, run with the real stores: what was acknowledged is there once, and nobody is stuck. */
 
-import { describe, expect, test } from "vitest";
+import { describe, test } from "vitest";
 import { forSeedsAsync, Random } from "../support/random.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
-import { Runner, type Setup } from "./runner.ts";
+import { requireOrder } from "./runner.ts";
 import { FOUND, walk } from "./traces.ts";
 
 /** Where in a call that only reads others come in: at its beginning, and at two places between what a V2 log reads. */
 const PAUSES = [0, 9, 15];
-
-async function run(setup: Setup, trace: readonly string[], random: Random): Promise<void> {
-  const runner = new Runner(setup, trace, random);
-  expect(await runner.run(), [JSON.stringify(setup), trace.join(", "), ...runner.told].join("\n")).toEqual([]);
-}
 
 describe.each(["jsonl", "v2"] as const)("with a %s log", (store) => {
   for (const [name, trace] of Object.entries(FOUND)) {
@@ -24,20 +19,24 @@ describe.each(["jsonl", "v2"] as const)("with a %s log", (store) => {
 
     acrossTiers(test, cases)(`nothing is lost when ${name} ($durability, $pauses)`, async ({ durability, pauses }) => {
       for (const pauseAt of pauses)
-        await run({ store, durability, asSession: durability === "sync", pauseAt }, trace, new Random(1));
+        await requireOrder({ store, durability, asSession: durability === "sync", pauseAt }, trace, new Random(1));
     });
 
     // Two records of a batch in two segments.
     if (store === "v2")
       test(`nothing is lost in small segments when ${name}`, SWEEP, () =>
-        run({ store, durability: "sync", asSession: true, segmentBytes: 1200 }, trace, new Random(1)),
+        requireOrder({ store, durability: "sync", asSession: true, segmentBytes: 1200 }, trace, new Random(1)),
       );
   }
 
   test("nothing is lost in traces at random", async () => {
     await forSeedsAsync(2, async (random) => {
       const trace = walk({ store, processes: 2, appends: 4, pairs: 2, failures: true }, random, 40);
-      await run({ store, durability: random.pick(["sync", "os"]), asSession: random.chance(0.5) }, trace, random);
+      await requireOrder(
+        { store, durability: random.pick(["sync", "os"]), asSession: random.chance(0.5) },
+        trace,
+        random,
+      );
     });
   });
 });

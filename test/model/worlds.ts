@@ -26,10 +26,10 @@ export const LARGE: readonly World[] = [
   { ...V2, appends: 2, pairs: 0, lockFails: true },
 ];
 
-interface Mutant {
+export interface Mutant {
   readonly name: string;
   readonly world: World;
-  readonly mutation: Mutation;
+  readonly mutation?: Mutation;
   /** Takes too many states for the suite. */
   readonly isLarge?: boolean;
   /** The fault to be found; any, where it is left out. */

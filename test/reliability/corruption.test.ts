@@ -1,34 +1,34 @@
 /**
- * Whatever happens to the bytes of a session file, the records that it did not touch are there (short form; every
- * byte in soak).
+ * Whatever happens to the bytes of a session file or of a container's files, the records that it did not touch are there
+ * (short form; every byte in soak).
  */
 
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { checkDamaged, DAMAGES, damaged, sample, verify } from "../support/corruption.ts";
+import { serveContent } from "../support/cases.ts";
+import { DAMAGES, damageFiles, verify } from "../support/corruption.ts";
+import { damageContainers } from "../support/corruption-v2.ts";
 import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import { forSeedsAsync } from "../support/random.ts";
-import { serveHere, temporaryPlace } from "../support/server.ts";
 import { diskWith, FILE, idsOf, kindsOf, openOn, textsOf } from "../support/sessions.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 describe.each(DAMAGES)("%s", (kind) => {
-  acrossTiers(test, [3, 1])("in the last four records costs what it touches (in steps of %i)", async (steps) => {
-    await forSeedsAsync(1, async (random) => {
-      const file = sample(random, 5 + random.int(12));
-      const from = file.starts[file.starts.length - 4];
-      for (let at = from; at < file.bytes.length; at += 1 + random.int(36 * steps))
-        await checkDamaged(file, damaged(file.bytes, kind, at, random));
-    });
-  });
+  acrossTiers(test, [
+    { step: 108, more: 3 },
+    { step: 36, more: 8 },
+  ])("costs what it touches in the last records of a file, in steps of $step, and anywhere", ({ step, more }) =>
+    forSeedsAsync(1, async (random) => {
+      expect(await damageFiles(random, kind, step, more)).toBeGreaterThan(more);
+    }),
+  );
 
-  acrossTiers(test, [3, 8])("anywhere costs what it touches (%i)", async (count) => {
-    await forSeedsAsync(count, async (random) => {
-      const file = sample(random, 5 + random.int(random.chance(0.2) ? 200 : 20));
-      await checkDamaged(file, damaged(file.bytes, kind, random.int(file.bytes.length), random));
-    });
-  });
+  acrossTiers(test, [4, 1])("costs what it touches in any file of a container, in %i times the steps", (steps) =>
+    forSeedsAsync(1, async (random) => {
+      const step = (isSegment: boolean): number => 1 + random.int(steps * (isSegment ? 300 : 900));
+      const count = await damageContainers(random, kind, { records: 3, step });
+      expect(count).toBeGreaterThan(steps === 1 ? 8 : 4);
+    }),
+  );
 });
 
 describe("an entry glued to what a torn write left", () => {
@@ -48,10 +48,7 @@ describe("an entry glued to what a torn write left", () => {
   });
 
   test("is told of to the host, and a repair keeps it", async () => {
-    const place = temporaryPlace();
-    const file = join(place.cwd, "session.jsonl");
-    writeFileSync(file, fileText(headerText(), ...lines));
-    const server = serveHere(["--session", file], { place });
+    const { server } = serveContent(fileText(headerText(), ...lines));
     await server.result("get_entries");
     const { repaired, entryCount } = await server.result("repair_session");
     expect(repaired.length).toBeGreaterThan(0);

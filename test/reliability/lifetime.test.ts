@@ -5,12 +5,8 @@
  */
 
 import { readFileSync } from "node:fs";
-import { PassThrough } from "node:stream";
 import { setTimeout as pass } from "node:timers/promises";
-import { expect, onTestFinished, test } from "vitest";
-import { parseArguments } from "../../src/cli/options.ts";
-import { serve } from "../../src/server/main.ts";
-import { realDisk } from "../../src/storage/fs/disk.ts";
+import { expect, test } from "vitest";
 import { linesIn, sessionFile } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
 import { startAndEnd, WAYS } from "../support/ends.ts";
@@ -18,7 +14,7 @@ import { chain, id } from "../support/lines.ts";
 import { LINUX, needs } from "../support/needs.ts";
 import { isMarker } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
-import { countingEnv, spawnServer, temporaryPlace, Wire } from "../support/server.ts";
+import { countingEnv, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 import { simulatedWeeks } from "../support/weeks.ts";
 
@@ -59,24 +55,10 @@ test("after five minutes without a command others may write, and the next change
   const place = temporaryPlace();
   const file = sessionFile(place, chain(3));
   let skipped = 0;
-  const env = countingEnv();
-  const [input, output] = [new PassThrough(), new PassThrough()];
-  const service = serve(parseArguments(["--session", file, "--events", "none", "--attach", "off"]), {
-    input,
-    output,
-    env: { ...env, now: () => env.now() + skipped },
-    disk: realDisk,
-    variables: place.variables,
-    cwd: place.cwd,
-    version: "0.0.0-test",
-    printError: () => {},
-    settingsFile: () => undefined,
+  const { now } = countingEnv();
+  const wire = serveHere(["--session", file, "--events", "none", "--attach", "off"], {
+    ...{ place, env: { now: () => now() + skipped } },
   });
-  onTestFinished(async () => {
-    input.end();
-    await service.done;
-  });
-  const wire = new Wire(input, output, "lines");
   await wire.result("append", { entries: [user("mine", { id: "mine" })] });
   await wire.result("branch", { entryId: id(1) });
   const other = spawnServer(["--session", file, "--events", "none", "--attach", "off"], "lines", place);

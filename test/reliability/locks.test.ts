@@ -8,7 +8,7 @@ import { bytesOf } from "../../src/core/json/json.ts";
 import type { Holder } from "../../src/core/ports/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
-import { fileLocks, isLock, type Lock, type LockOptions, type Locks } from "../../src/storage/locks/locks.ts";
+import { fileLocks, isLock, type Lock, type Locks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { testEnv } from "../support/env.ts";
 import { id, userText } from "../support/lines.ts";
@@ -22,15 +22,21 @@ const NAME = "3-33.lock";
 /** Nobody pulls the plug here. */
 const quickDisk: Disk = { ...realDisk, syncNow: () => {} };
 
-function options(stateFolder: string, client: string, disk: Disk = quickDisk): LockOptions {
-  return { disk, stateFolder, client, now: () => "2026-01-24T16:22:26.831Z" };
+function locksIn(stateFolder: string, client: string, disk: Disk = quickDisk): Locks {
+  return fileLocks({ disk, stateFolder, client, now: () => "2026-01-24T16:22:26.831Z" });
 }
+
+function held(outcome: Lock | Holder): Lock {
+  if (!isLock(outcome)) throw new Error(`held by ${outcome.client}`);
+  return outcome;
+}
+
+const namesIn = (folder: string): string[] => readdirSync(join(folder, "locks"));
 
 /** A folder with the lock of a process that is gone. */
 function staleFolder(): string {
   const folder = temporaryFolder();
-  const lock = fileLocks(options(folder, "gone")).acquire(KEY);
-  if (!isLock(lock)) throw new Error("nobody has it yet");
+  const lock = held(locksIn(folder, "gone").acquire(KEY));
   const path = join(folder, "locks", NAME);
   const content = JSON.parse(readFileSync(path, "utf8"));
   lock.release();
@@ -38,41 +44,45 @@ function staleFolder(): string {
   return folder;
 }
 
-test("of two that find the lock of a dead process, one gets it, whoever is quicker at whichever step", () => {
-  const operations: (keyof Disk)[] = ["openRead", "rename", "create", "link"];
-  for (const operation of operations) {
+/** Expects that one got the lock, and that nothing of it stays when it lets go. */
+function requireOneOf(outcomes: (Lock | Holder | undefined)[], folder: string, where: string): void {
+  const winners = outcomes.filter((outcome) => outcome !== undefined && isLock(outcome)) as Lock[];
+  expect(winners, where).toHaveLength(1);
+  winners[0].release();
+  expect(namesIn(folder), where).toEqual([]);
+}
+
+test.each(["openRead", "rename", "create", "link"] as const)(
+  "of two that find the lock of a dead process, one gets it, whoever is quicker at %s",
+  (operation) => {
     const folder = staleFolder();
-    const quick = fileLocks(options(folder, "quick"));
     let taken: Lock | Holder | undefined;
     const slowDisk: Disk = {
       ...realDisk,
       [operation]: (path: string, ...rest: unknown[]) => {
         const first = path.includes(NAME) && taken === undefined;
+        const act = (): unknown => (realDisk[operation] as (...args: unknown[]) => unknown)(path, ...rest);
         // The quick one comes right before this, or where something is read, right after it.
-        if (first && operation !== "openRead") taken = quick.acquire(KEY);
-        const result = (realDisk[operation] as (...args: unknown[]) => unknown)(path, ...rest);
-        if (first && operation === "openRead") taken = quick.acquire(KEY);
-        return result;
+        const read = first && operation === "openRead" ? act() : undefined;
+        if (first) taken = locksIn(folder, "quick").acquire(KEY);
+        return read ?? act();
       },
     };
-    const slow = fileLocks(options(folder, "slow", slowDisk)).acquire(KEY);
-    const winners = [taken, slow].filter((lock) => lock !== undefined && isLock(lock)) as Lock[];
-    expect(winners, `at ${operation}`).toHaveLength(1);
-    expect(isLock(fileLocks(options(folder, "third")).acquire(KEY))).toBe(false);
-    winners[0].release();
-    expect(readdirSync(join(folder, "locks")), `after ${operation}`).toEqual([]);
-  }
-});
+    const slow = locksIn(folder, "slow", slowDisk).acquire(KEY);
+    expect(isLock(locksIn(folder, "third").acquire(KEY))).toBe(false);
+    requireOneOf([taken, slow], folder, operation);
+  },
+);
 
-/** Every operation of the slow one in turn, with what the others do right before it. */
-function slowDown(at: ReadonlyMap<number, () => void>): { disk: Disk; steps: () => number } {
+/** Every operation of the slow one in turn, with what the others do right before each. */
+function slowDown(before: (step: number) => void): { disk: Disk; steps: () => number } {
   let step = 0;
   const names: (keyof Disk)[] = ["openRead", "create", "write", "link", "rename", "remove", "names", "info"];
   const disk: Disk = { ...quickDisk };
   for (const name of names)
     Object.assign(disk, {
       [name]: (...args: unknown[]) => {
-        at.get(step++)?.();
+        before(step++);
         return (realDisk[name] as (...args: unknown[]) => unknown)(...args);
       },
     });
@@ -85,27 +95,14 @@ test("of three that find the lock of a dead process, one gets it, whoever comes 
     for (let second = first; second === first || second < steps; second += 1 + (first % 4)) {
       const folder = staleFolder();
       const taken: (Lock | Holder)[] = [];
-      const come = (client: string) => () => {
-        taken.push(fileLocks(options(folder, client)).acquire(KEY));
-      };
-      const both = (): void => {
-        come("second")();
-        come("third")();
-      };
-      const slow = slowDown(
-        first === second
-          ? new Map([[first, both]])
-          : new Map([
-              [first, come("second")],
-              [second, come("third")],
-            ]),
-      );
-      taken.push(fileLocks(options(folder, "first", slow.disk)).acquire(KEY));
+      const come = (client: string): void => void taken.push(locksIn(folder, client).acquire(KEY));
+      const slow = slowDown((step) => {
+        if (step === first) come("second");
+        if (step === second) come("third");
+      });
+      taken.push(locksIn(folder, "first", slow.disk).acquire(KEY));
       steps = Math.max(steps, slow.steps());
-      const winners = taken.filter(isLock);
-      expect(winners.length, `at ${first} and ${second} of ${steps}`).toBe(1);
-      winners[0].release();
-      expect(readdirSync(join(folder, "locks"))).toEqual([]);
+      requireOneOf(taken, folder, `at ${first} and ${second} of ${steps}`);
     }
   expect(steps).toBeGreaterThan(10);
 });
@@ -114,8 +111,8 @@ test("who died while it removed a stale lock is in nobody's way", () => {
   const folder = staleFolder();
   const lock = readFileSync(join(folder, "locks", NAME), "utf8");
   writeFileSync(join(folder, "locks", `${NAME}.4194305-1-1.claim`), lock);
-  (fileLocks(options(folder, "next")).acquire(KEY) as Lock).release();
-  expect(readdirSync(join(folder, "locks"))).toEqual([]);
+  held(locksIn(folder, "next").acquire(KEY)).release();
+  expect(namesIn(folder)).toEqual([]);
 });
 
 test("a lock that could only be kept elsewhere is found there", () => {
@@ -124,11 +121,11 @@ test("a lock that could only be kept elsewhere is found there", () => {
     if (path.startsWith(folder)) throw Object.assign(new Error("read-only"), { code: "EROFS" });
     return realDisk.makeFolder(path);
   };
-  const elsewhere = fileLocks(options(folder, "elsewhere", { ...realDisk, makeFolder: refuse })).acquire(KEY) as Lock;
-  const here = fileLocks(options(folder, "here"));
+  const elsewhere = held(locksIn(folder, "elsewhere", { ...realDisk, makeFolder: refuse }).acquire(KEY));
+  const here = locksIn(folder, "here");
   expect(here.acquire(KEY)).toMatchObject({ client: "elsewhere" });
   elsewhere.release();
-  (here.acquire(KEY) as Lock).release();
+  held(here.acquire(KEY)).release();
 });
 
 test("where no lock can be kept, the first append leaves no file behind", () => {
@@ -154,7 +151,7 @@ test("where no lock can be kept, the first append leaves no file behind", () => 
 
 test("a lock that was lost is not another's to release", () => {
   const folder = temporaryFolder();
-  const mine = fileLocks(options(folder, "mine")).acquire(KEY) as Lock;
+  const mine = held(locksIn(folder, "mine").acquire(KEY));
   const path = join(folder, "locks", NAME);
   const theirs = JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), client: "theirs" });
   writeFileSync(path, theirs);

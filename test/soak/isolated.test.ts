@@ -9,26 +9,13 @@ import { readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { temporaryFolder } from "../support/server.ts";
+import { type Json, temporaryFolder } from "../support/server.ts";
 import { soak } from "../support/soak.ts";
 import { TIERS } from "../support/tiers.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** Units that run every file once: a unit takes a minute or less. */
 const SHARES = 32;
-
-interface Results {
-  readonly numPassedTests: number;
-  readonly testResults: readonly {
-    readonly name: string;
-    readonly message: string;
-    readonly assertionResults: readonly {
-      readonly status: string;
-      readonly fullName: string;
-      readonly failureMessages: readonly string[];
-    }[];
-  }[];
-}
 
 soak("isolated", async (_random, number) => {
   const files = readdirSync(join(ROOT, "test"), { recursive: true, encoding: "utf8" })
@@ -48,11 +35,11 @@ soak("isolated", async (_random, number) => {
     const how = [...order, "--project", tier, "--passWithNoTests"];
     const args = [vitest, "run", ...how, "--reporter=json", `--outputFile=${report}`, ...files];
     const { status, stderr } = spawnSync(process.execPath, args, { cwd: ROOT, env });
-    const { numPassedTests, testResults }: Results = JSON.parse(readFileSync(report, "utf8"));
-    const failed = testResults.flatMap(({ name, message, assertionResults }) => [
+    const { numPassedTests, testResults } = JSON.parse(readFileSync(report, "utf8"));
+    const failed = testResults.flatMap(({ name, message, assertionResults }: Json) => [
       ...assertionResults
-        .filter(({ status }) => status === "failed")
-        .map(({ fullName, failureMessages: [why] }) => `${name}: ${fullName}: ${why.slice(0, 300)}`),
+        .filter((one: Json) => one.status === "failed")
+        .map(({ fullName, failureMessages: [why] }: Json) => `${name}: ${fullName}: ${why.slice(0, 300)}`),
       ...(message === "" ? [] : [`${name}: ${message}`]),
     ]);
     if (status !== 0)

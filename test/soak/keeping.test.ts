@@ -21,44 +21,34 @@ const STEPS = 80;
 
 /** A machine, whose servers come and go. */
 class KeptMachine {
-  wire: Wire | undefined;
   place: Place | undefined;
   private readonly url: string;
-  readonly name: string;
+  private readonly number: number;
   private readonly store: string;
+  private wire: Wire | undefined;
   private lives: HereLives | undefined;
   private fleet: SqlFleet | undefined;
   private life = 0;
   /** What was refused last of each session, and why. */
   readonly refusals = new Map<string, string>();
 
-  constructor(url: string, name: string, store: string) {
+  constructor(url: string, number: number, store: string) {
     this.url = url;
-    this.name = name;
+    this.number = number;
     this.store = store;
   }
 
-  async start(): Promise<Wire> {
-    const name = `${this.name}, life ${++this.life}`;
-    this.fleet = sqlFleet(this.url, name, { lease: LEASE, most: 2 });
-    const partBytes = Number(this.name) % 2 === 0 ? 400 : undefined;
-    this.lives = new HereLives({
-      fleet: { ...this.fleet, partBytes },
-      place: this.place,
-      seed: this.life * 100 + Number(this.name),
-    });
+  async start(): Promise<void> {
+    const seed = ++this.life * 100 + this.number;
+    this.fleet = sqlFleet(this.url, `${this.number}, life ${this.life}`, { lease: LEASE, most: 2 });
+    const partBytes = this.number % 2 === 0 ? 400 : undefined;
+    this.lives = new HereLives({ fleet: { ...this.fleet, partBytes }, place: this.place, seed });
     this.place = this.lives.place;
     this.wire = await this.lives.start(["--store", this.store]);
-    return this.wire;
   }
 
-  async kill(): Promise<void> {
-    await this.lives?.kill();
-    await this.fleet?.fleet.close();
-  }
-
-  async end(): Promise<void> {
-    await this.lives?.end();
+  async leave(how: "kill" | "end"): Promise<void> {
+    await this.lives?.[how]();
     await this.fleet?.fleet.close();
   }
 
@@ -69,6 +59,15 @@ class KeptMachine {
     if (reply?.error && sessionId !== undefined) this.refusals.set(sessionId, `${method}: ${reply.error.message}`);
     return reply?.result;
   }
+
+  /** Files below its home whose paths fit, with what they hold. */
+  files(fits = /./): { path: string; text: string }[] {
+    const { home } = this.place as Place;
+    const names = readdirSync(home, { recursive: true, withFileTypes: true });
+    const paths = names.filter((one) => one.isFile()).map((one) => join(one.parentPath, one.name));
+    const read = paths.filter((path) => fits.test(path)).map((path) => [path, readFileSync(path, "latin1")] as const);
+    return read.map(([path, text]) => ({ path: relative(home, path), text }));
+  }
 }
 
 soak("keeping", async (random, number) => {
@@ -77,15 +76,7 @@ soak("keeping", async (random, number) => {
   const machines: KeptMachine[] = [];
   const acknowledged = new Map<string, string[]>();
   const figures = {
-    acknowledged: 0,
-    deleted: 0,
-    restored: 0,
-    moved: 0,
-    pruned: 0,
-    killed: 0,
-    aside: 0,
-    trashed: 0,
-    runs: 1,
+    ...{ acknowledged: 0, deleted: 0, restored: 0, moved: 0, pruned: 0, killed: 0, aside: 0, trashed: 0, runs: 1 },
   };
   let isOver = false;
   const background: Promise<void>[] = [];
@@ -95,7 +86,7 @@ soak("keeping", async (random, number) => {
     await first.fleet.migrate();
     await first.fleet.close();
     for (let n = 1; n <= 3 + random.int(3); n++) {
-      const machine = new KeptMachine(database.url, String(n), random.pick(["jsonl", "v2"]));
+      const machine = new KeptMachine(database.url, n, random.pick(["jsonl", "v2"]));
       await machine.start();
       machines.push(machine);
     }
@@ -117,14 +108,12 @@ soak("keeping", async (random, number) => {
         }
       })(),
     );
-    await Promise.all(
-      machines.map((machine) => live(machine, new Random(number * 100 + Number(machines.indexOf(machine))))),
-    );
+    await Promise.all(machines.map((machine, n) => live(machine, new Random(number * 100 + n))));
     isOver = true;
     await Promise.all(background);
     database.calm();
     for (const machine of machines) {
-      await machine.end();
+      await machine.leave("end");
       await machine.start();
     }
     await wait(2 * LEASE);
@@ -135,11 +124,13 @@ soak("keeping", async (random, number) => {
   } finally {
     isOver = true;
     await Promise.all(background).catch(() => {});
-    await Promise.all(machines.map((machine) => machine.end().catch(() => {})));
+    await Promise.all(machines.map((machine) => machine.leave("end").catch(() => {})));
     await database.close();
   }
 
   async function live(machine: KeptMachine, chance: Random): Promise<void> {
+    const did = async (method: string, sessionId: string): Promise<number> =>
+      (await machine.ask(method, { sessionId })) ? 1 : 0;
     for (let step = 0; step < STEPS; step++) {
       const known = [...acknowledged.keys()];
       const kind = known.length === 0 ? 0 : chance.int(12);
@@ -147,13 +138,12 @@ soak("keeping", async (random, number) => {
       if (kind === 0) {
         if (await machine.ask("new_session", {})) await write(machine, undefined, chance);
       } else if (kind < 6) await write(machine, sessionId, chance);
-      else if (kind < 8) figures.deleted += (await machine.ask("delete_session", { sessionId })) ? 1 : 0;
-      else if (kind < 10) figures.restored += (await machine.ask("restore_session", { sessionId })) ? 1 : 0;
-      else if (kind === 10) {
-        const method = chance.chance(0.5) ? "archive_session" : "unarchive_session";
-        figures.moved += (await machine.ask(method, { sessionId })) ? 1 : 0;
-      } else if (chance.chance(0.5)) {
-        await machine.kill();
+      else if (kind < 8) figures.deleted += await did("delete_session", sessionId);
+      else if (kind < 10) figures.restored += await did("restore_session", sessionId);
+      else if (kind === 10)
+        figures.moved += await did(chance.chance(0.5) ? "archive_session" : "unarchive_session", sessionId);
+      else if (chance.chance(0.5)) {
+        await machine.leave("kill");
         figures.killed++;
         await machine.start();
       }
@@ -196,8 +186,9 @@ soak("keeping", async (random, number) => {
 
   function check(): void {
     figures.pruned = Number(database.server.sql("select sum(generation) from pi_fleet.session"));
-    const aside = machines.flatMap(({ place }) => textsBelow(place as Place, /\.(?:bin|bak)$/)).join("\n");
-    const trashed = machines.flatMap(({ place }) => textsBelow(place as Place, /trash/)).join("\n");
+    const textIn = (fits: RegExp): string =>
+      machines.flatMap((machine) => machine.files(fits).map(({ text }) => text)).join("\n");
+    const [aside, trashed] = [textIn(/\.(?:bin|bak)$/), textIn(/trash/)];
     for (const [sessionId, texts] of acknowledged) {
       const lines = linesInDatabase(database.server, sessionId).join("\n");
       for (const text of texts) {
@@ -217,23 +208,10 @@ soak("keeping", async (random, number) => {
     const row = database.server.sql(
       `select state, entries, generation, removed_at from pi_fleet.session where id = '${sessionId}'`,
     );
-    const copies = machines.map((machine) => {
-      const { home } = machine.place as Place;
-      const paths = filesBelow(home).filter((path) => readFileSync(path, "latin1").includes(text));
-      return `machine ${machine.name} has it in ${paths.map((path) => relative(home, path)).join(", ") || "no file"} and was refused ${machine.refusals.get(sessionId) ?? "nothing"}`;
+    const copies = machines.map((machine, n) => {
+      const paths = machine.files().flatMap((file) => (file.text.includes(text) ? file.path : []));
+      return `machine ${n + 1} has it in ${paths.join(", ") || "no file"} and was refused ${machine.refusals.get(sessionId) ?? "nothing"}`;
     });
     return [`row ${row}`, ...copies].join("; ");
-  }
-
-  /** Returns the texts of files below the home of a machine whose paths fit. */
-  function textsBelow({ home }: Place, fits: RegExp): string[] {
-    return filesBelow(home)
-      .filter((path) => fits.test(path))
-      .map((path) => readFileSync(path, "latin1"));
-  }
-
-  function filesBelow(home: string): string[] {
-    const names = readdirSync(home, { recursive: true, withFileTypes: true });
-    return names.filter((one) => one.isFile()).map((one) => join(one.parentPath, one.name));
   }
 });

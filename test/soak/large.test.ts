@@ -5,28 +5,23 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished } from "vitest";
 import { PROGRAM } from "../support/build.ts";
-import { temporaryPlace } from "../support/server.ts";
+import { user } from "../support/drafts.ts";
+import { type Json, temporaryPlace } from "../support/server.ts";
 import { soak } from "../support/soak.ts";
 
 const HEAP = 128;
 
+/** How long a reply is, and the beginning of it, up to a megabyte. */
 interface Reply {
   readonly bytes: number;
-  /** The beginning of it, up to a megabyte. */
   readonly text: string;
 }
 
-/** What writes the sessions. */
-interface Generator {
-  writeSession(file: string, count: number, shape: string): void;
-  writeLongLine(file: string, bytes: number): void;
-}
-
-/** A server on a session that is written for it, and how to ask it. */
-async function serverOn(write: (generator: Generator, file: string) => void) {
+/** A server on a session that the generator of the benches writes for it, and how to ask it. */
+async function serverOn(write: (generator: Json, file: string) => void) {
   const place = temporaryPlace();
   const file = join(place.home, "session.jsonl");
-  write((await import("../../bench/generate.js" as string)) as Generator, file);
+  write(await import("../../bench/generate.js" as string), file);
   const args = [`--max-old-space-size=${HEAP}`, PROGRAM, "--events", "none", "--session", file];
   const child = spawn(process.execPath, args, { env: place.variables, stdio: ["pipe", "pipe", "inherit"] });
   onTestFinished(async () => {
@@ -51,16 +46,15 @@ async function serverOn(write: (generator: Generator, file: string) => void) {
       child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })}\n`);
     });
   const peak = () => Number(/VmHWM:\s+(\d+)/.exec(readFileSync(`/proc/${child.pid}/status`, "utf8"))?.[1]) / 1000;
-  /** Runs a verb on the session. */
-  const verb = (name: string) =>
-    spawnSync(process.execPath, [PROGRAM, name, file], { env: place.variables, encoding: "utf8" });
-  return { ask, peak, verb };
+  const result = async (method: string, params: object = {}) => JSON.parse((await ask(method, params)).text).result;
+  const show = () => spawnSync(process.execPath, [PROGRAM, "show", file], { env: place.variables, encoding: "utf8" });
+  return { ask, result, peak, show };
 }
 
 async function giant(): Promise<void> {
-  const { ask, peak } = await serverOn(({ writeSession }, file) => writeSession(file, 256, "giant"));
-  expect(JSON.parse((await ask("get_state")).text).result.entryCount).toBe(3);
-  const { nodes } = JSON.parse((await ask("get_tree")).text).result;
+  const { ask, result, peak } = await serverOn(({ writeSession }, file) => writeSession(file, 256, "giant"));
+  expect((await result("get_state")).entryCount).toBe(3);
+  const { nodes } = await result("get_tree");
   expect(nodes[1].preview).toMatch(/^x{99}…$/);
   expect((await ask("get_entries", { limit: 1 })).bytes).toBeLessThan(1000);
   for (const method of ["get_entries", "get_messages"])
@@ -69,12 +63,12 @@ async function giant(): Promise<void> {
 }
 
 async function million(): Promise<void> {
-  const { ask, peak } = await serverOn(({ writeSession }, file) => writeSession(file, 1_000_000, "lean"));
-  expect(JSON.parse((await ask("get_state")).text).result.entryCount).toBe(1_000_000);
+  const { ask, result, peak } = await serverOn(({ writeSession }, file) => writeSession(file, 1_000_000, "lean"));
+  expect((await result("get_state")).entryCount).toBe(1_000_000);
   let cursor: string | undefined;
   let seen = 0;
   do {
-    const { entries, nextCursor } = JSON.parse((await ask("get_entries", { limit: 400, cursor })).text).result;
+    const { entries, nextCursor } = await result("get_entries", { limit: 400, cursor });
     seen += entries.length;
     // Every hundredth page.
     cursor = nextCursor === undefined ? undefined : String(Math.min(999_999, Number(nextCursor) + 39_600));
@@ -86,19 +80,18 @@ async function million(): Promise<void> {
 
 /** A line that no string can hold: all else is answered, and it is sent as it is. */
 async function longest(): Promise<void> {
-  const { ask, verb } = await serverOn(({ writeLongLine }, file) => writeLongLine(file, 600 << 20));
-  const tree = JSON.parse((await ask("get_tree")).text).result;
+  const { ask, result, show } = await serverOn(({ writeLongLine }, file) => writeLongLine(file, 600 << 20));
+  const tree = await result("get_tree");
   expect(tree.nodes[1].preview).toMatch(/^so many words .*…$/);
-  expect(JSON.parse((await ask("verify_session")).text).result).toMatchObject({ damage: [], ok: true });
+  expect(await result("verify_session")).toMatchObject({ damage: [], ok: true });
   expect((await ask("get_entry", { entryId: tree.nodes[1].id })).bytes).toBeGreaterThan(600 << 20);
   const { error } = JSON.parse((await ask("prepare_compaction")).text);
   expect(error).toMatchObject({ data: { name: "message_too_large", size: expect.any(Number) } });
   expect(error.data.size).toBeGreaterThan(600 << 20);
-  const shown = verb("show");
+  const shown = show();
   expect([shown.status, shown.stdout]).toEqual([1, ""]);
   expect(shown.stderr).toContain("longer than a text can be here");
-  const entries = [{ type: "message", message: { role: "user", content: "more" } }];
-  expect(JSON.parse((await ask("append", { entries })).text).result.entryIds).toHaveLength(1);
+  expect((await result("append", { entries: [user("more")] })).entryIds).toHaveLength(1);
 }
 
 soak("large", async (_random, number) => {

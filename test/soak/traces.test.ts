@@ -1,19 +1,14 @@
 /** Many traces of the model, run with the real stores: `SOAK_TRACES` for each kind of session, 2,000 by default. */
 
-import { expect, test } from "vitest";
+import { test } from "vitest";
 import { explore } from "../model/explorer.ts";
 import { ruleOf, type World } from "../model/rule.ts";
-import { Runner, type Setup } from "../model/runner.ts";
+import { requireOrder, type Setup } from "../model/runner.ts";
 import { FOUND, sample, walk } from "../model/traces.ts";
 import { SMALL } from "../model/worlds.ts";
 import { forSeedsAsync, Random } from "../support/random.ts";
 
 const TRACES = Number(process.env.SOAK_TRACES ?? 2000);
-
-async function run(setup: Setup, trace: readonly string[], random: Random): Promise<void> {
-  const runner = new Runner(setup, trace, random);
-  expect(await runner.run(), [JSON.stringify(setup), trace.join(", "), ...runner.told].join("\n")).toEqual([]);
-}
 
 test.each(["jsonl", "v2"] as const)("nothing is lost in traces at random with a %s log", async (store) => {
   await forSeedsAsync(TRACES, async (random) => {
@@ -33,7 +28,7 @@ test.each(["jsonl", "v2"] as const)("nothing is lost in traces at random with a 
       ...(random.chance(0.3) ? { segmentBytes: 1200 } : {}),
       ...(random.chance(0.3) ? { checkpointEvery: 2 } : {}),
     };
-    await run(setup, walk(world, random, 20 + random.int(60)), random);
+    await requireOrder(setup, walk(world, random, 20 + random.int(60)), random);
   });
 });
 
@@ -42,7 +37,7 @@ test.each(SMALL)("nothing is lost on the way to states of the model: $store", as
   const random = new Random(1);
   for (const trace of sample(explored, random, TRACES / 4)) {
     const durability = random.pick(["sync", "os"] as const);
-    await run({ store: world.store, durability, asSession: random.chance(0.5) }, trace, random);
+    await requireOrder({ store: world.store, durability, asSession: random.chance(0.5) }, trace, random);
   }
 });
 
@@ -50,5 +45,5 @@ test.each(Object.entries(FOUND))("nothing is lost wherever others come in when %
   for (const store of ["jsonl", "v2"] as const)
     for (const durability of ["sync", "os"] as const)
       for (let pauseAt = 0; pauseAt < 40; pauseAt++)
-        await run({ store, durability, asSession: true, pauseAt }, trace, new Random(1));
+        await requireOrder({ store, durability, asSession: true, pauseAt }, trace, new Random(1));
 });

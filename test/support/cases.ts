@@ -1,70 +1,9 @@
-/** Rows of the reliability table as tests, and what they share. */
+/** Session files as tests put them, servers on them, and what these tell. */
 
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, type TestOptions, test } from "vitest";
 import { headerText } from "./lines.ts";
 import { type HereOptions, type HereServer, type Json, type Place, serveHere, temporaryPlace } from "./server.ts";
-
-/** A row: its id, the fault in a few words, and what is promised, as a test or as the reason why there is none. */
-type Case =
-  | {
-      readonly id: string;
-      readonly fault: string;
-      readonly run: () => Promise<void> | void;
-      /** Its tier, and what it needs. */
-      readonly options?: TestOptions;
-    }
-  | { readonly id: string; readonly fault: string; readonly why: string };
-
-/** A row of docs/reliability.md: what is promised, or why it is not shown. */
-interface DocumentedRow {
-  readonly id: string;
-  readonly fault: string;
-  readonly promise?: string;
-  readonly why?: string;
-}
-
-const DOCUMENT = new URL("../../docs/reliability.md", import.meta.url);
-
-/**
- * Returns the rows of the document's tables, in the order of their ids. A row that names several ids has no case: it
- * says which other tests show them.
- */
-export function documentedRows(text = readFileSync(DOCUMENT, "utf8")): DocumentedRow[] {
-  const [shown, notShown] = text.split("\n## Not shown\n");
-  const rowsOf = (part: string): string[][] => [...part.matchAll(/^\| ([A-Z]\d+) \| (.+?) \| (.+?) \|/gm)];
-  return [
-    ...rowsOf(shown).map(([, id, fault, promise]) => ({ id, fault, promise })),
-    ...rowsOf(notShown).map(([, id, fault, why]) => ({ id, fault, why })),
-  ].sort((a, b) => a.id.localeCompare(b.id, "en", { numeric: true }));
-}
-
-/** Returns the ids of the rows that leave several cases to other tests. */
-export function idsLeftToOthers(text = readFileSync(DOCUMENT, "utf8")): string[] {
-  return [...text.matchAll(/^\| ([A-Z]\d+(?:, [A-Z]\d+)+) \|/gm)].flatMap(([, ids]) => ids.split(", "));
-}
-
-/** Makes a test of each case of a section, and one that there is a case for every row of the document, and no other. */
-export function cases(section: string, all: readonly Case[]): void {
-  describe(section, () => {
-    for (const row of all)
-      if ("run" in row) test(`${row.id} ${row.fault}`, row.options ?? {}, row.run);
-      else test.skip(`${row.id} ${row.fault}: ${row.why}`);
-
-    test("the document has a row for every case, and there is a case for every row", () => {
-      expectDocumented(section, all, documentedRows());
-    });
-  });
-}
-
-/** Throws unless the cases of a section are the rows that the document has of it, with the same words. */
-export function expectDocumented(section: string, all: readonly Case[], documented: readonly DocumentedRow[]): void {
-  const rows = documented.filter(({ id }) => id.startsWith(section));
-  expect(all.map((row) => ({ id: row.id, fault: row.fault, why: "why" in row ? row.why : undefined }))).toEqual(
-    rows.map(({ id, fault, why }) => ({ id, fault, why })),
-  );
-}
 
 export function call(id: unknown, method: string, params?: object): Json {
   return { jsonrpc: "2.0", id, method, ...(params ? { params } : {}) };
@@ -119,10 +58,6 @@ export async function said(server: { result: HereServer["result"] }, params: obj
   return messages.map(({ content, summary }: Json) =>
     typeof content === "string" ? content : (summary ?? content.map(({ text }: Json) => text).join("")),
   );
-}
-
-export async function damageKinds(server: { result: HereServer["result"] }): Promise<string[]> {
-  return (await server.result("get_state")).diagnostics.map(({ kind }: Json) => kind);
 }
 
 export function linesIn(file: string): string[] {

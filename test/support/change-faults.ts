@@ -131,13 +131,13 @@ export async function requireLasting(
   for (const [reliance, rely] of RELIANCES) {
     const disk = left.afterDeath();
     const session = open(disk);
+    const ids = known(session);
     if (!session.log[rely]) {
       session.close();
       continue;
     }
-    const ids = known(session);
     session.log.acquireLock();
-    await session.log[rely]?.();
+    await session.log[rely]();
     const requireAll = (): void => {
       for (const { disk: lasting, cut } of disk.lasting()) {
         const at = `${reliance}, ${where}, then ${JSON.stringify(cut)}`;

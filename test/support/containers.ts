@@ -64,20 +64,8 @@ function commandFor({ volume, hostname = "container", bootId }: Container, folde
   if (bootId !== undefined) writeFileSync(faked, `${bootId}\n`);
   // Only root has namespaces without becoming root in one of users.
   const users = process.getuid?.() === 0 ? [] : ["-r"];
-  return [
-    "unshare",
-    ...users,
-    ...NAMESPACES,
-    "sh",
-    "-c",
-    ENTER,
-    inside,
-    volume,
-    hostname,
-    faked,
-    ...programBelowTmp(),
-    "--",
-  ];
+  const enter = ["sh", "-c", ENTER, inside, volume, hostname, faked, ...programBelowTmp(), "--"];
+  return ["unshare", ...users, ...NAMESPACES, ...enter];
 }
 
 export const CONTAINERS = need(
@@ -126,27 +114,19 @@ export function spawnContained(
     },
     stdio: ["pipe", "pipe", "pipe"],
   });
-  onTestFinished(() => {
-    child.kill("SIGKILL");
-  });
+  onTestFinished(() => void child.kill("SIGKILL"));
   return new SpawnedServer(child, framing, temporaryPlace());
-}
-
-/** Returns the process of a server that was started in a container, as this one sees it. */
-function insideOf({ process: { pid } }: SpawnedServer): number {
-  return Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim());
 }
 
 /** Servers that each run in a container of their own, of which some have a folder of the user and some have none. */
 export function containers(random: Random): Where {
   return {
-    start: (args, framing, { home }) =>
-      spawnContained(
-        args,
-        { volume: home, hostname: `container-${random.hex(4)}`, runtime: random.pick(["own", "none", "missing"]) },
-        framing,
-      ),
+    start(args, framing, { home: volume }) {
+      const runtime = random.pick(["own", "none", "missing"] as const);
+      return spawnContained(args, { volume, hostname: `container-${random.hex(4)}`, runtime }, framing);
+    },
     pathOf: (_place, name) => inVolume(name),
-    pidOf: insideOf,
+    // The process in the container, as this one sees it.
+    pidOf: ({ process: { pid } }) => Number(readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").trim()),
   };
 }

@@ -4,13 +4,14 @@ import { expect } from "vitest";
 import type { Failure } from "../../src/core/failure.ts";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";
+import { DAMAGES, type DamageKind, damaged } from "./corruption.ts";
 import type { FaultDisk } from "./disk.ts";
 import { randomModel } from "./model.ts";
 import type { Random } from "./random.ts";
 import { idsOf, textsOf } from "./sessions.ts";
 import { CONTAINER, containerWith, faultsOf, framesOf, v2On } from "./v2.ts";
 
-export interface ContainerSample {
+interface ContainerSample {
   readonly disk: FaultDisk;
   /** Its entries by their ids, as text. */
   readonly entries: ReadonlyMap<string, string>;
@@ -19,7 +20,7 @@ export interface ContainerSample {
 }
 
 /** Returns a container with entries of all kinds, in one segment or in several. */
-export async function containerSample(random: Random, entries: number): Promise<ContainerSample> {
+async function containerSample(random: Random, entries: number): Promise<ContainerSample> {
   const lines = randomModel(random, { entries, branching: 0.1 }).lines();
   const disk = await containerWith(lines, random.chance(0.5) ? { segmentBytes: 4000 } : {});
   const frames = framesOf(disk, CONTAINER)
@@ -29,12 +30,12 @@ export async function containerSample(random: Random, entries: number): Promise<
 }
 
 /** Returns the files of a container, and the pointer beside it. */
-export function partsIn({ disk }: ContainerSample): string[] {
+function partsIn({ disk }: ContainerSample): string[] {
   return disk.paths().filter((path) => path.startsWith(CONTAINER) || path.endsWith(".store.json"));
 }
 
 /** Returns where the last records of a file begin: those that a crash may spoil. */
-export function lastRecords(bytes: Uint8Array, count: number): number {
+function lastRecords(bytes: Uint8Array, count: number): number {
   let at = bytes.length - 1;
   for (let n = 0; n < count && at > 0; n++) at = bytes.lastIndexOf(0x0a, at - 1);
   return Math.max(0, at + 1);
@@ -61,18 +62,12 @@ function expectAll(log: Log, sample: ContainerSample, ids: readonly string[], wh
   expect(missing, when).toEqual([]);
 }
 
-/** Puts these bytes in the place of one file. See {@link checkDamagedDisk}. */
-export async function checkDamagedContainer(sample: ContainerSample, path: string, bytes: Uint8Array): Promise<void> {
-  const disk = sample.disk.after();
-  disk.put(path, bytes);
-  await checkDamagedDisk(sample, disk, [path]);
-}
-
 /**
- * Opens a container of which the files at `paths` have other bytes than in the sample. Every entry whose frame is whole is there byte for byte, what is not is
- * told of, opening writes nothing, and an append, after a repair where one is asked for, and another opening keep it.
+ * Opens a container of which the files at `paths` have other bytes than in the sample. Every entry whose frame is whole is
+ * there byte for byte, what is not is told of, opening writes nothing, and an append, after a repair where one is asked
+ * for, and another opening keep it.
  */
-export async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths: string[]): Promise<void> {
+async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths: string[]): Promise<void> {
   const textOfFile = (on: FaultDisk, path: string) => Buffer.from(on.content(path) ?? "").toString("latin1");
   const isUntouched = paths.every((path) => textOfFile(disk, path) === textOfFile(sample.disk, path));
   const before = contents(disk);
@@ -115,4 +110,45 @@ export async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk,
   again.close();
   // What is damaged otherwise stays so until somebody repairs the session.
   if (repaired) expect(faultsOf(disk, CONTAINER)).toEqual([]);
+}
+
+/** How much is damaged: of each file the last records, in steps, and random places; and a segment with another file. */
+interface Extent {
+  readonly records: number;
+  /** Bytes to the next place in a segment, and in another file. */
+  readonly step: (isSegment: boolean) => number;
+  readonly more?: number;
+  readonly pairs?: number;
+}
+
+/** Damages each file of a container in turn, and segments together with what tells of their frames. Returns how often. */
+export async function damageContainers(random: Random, kind: DamageKind, extent: Extent): Promise<number> {
+  let count = 0;
+  const whole = await containerSample(random, 5 + random.int(8));
+  const { records, step, more = 0, pairs = 0 } = extent;
+  const bytesOf = (path: string): Buffer => Buffer.from(whole.disk.content(path) ?? "");
+  const check = async (path: string, at: number): Promise<void> => {
+    const disk = whole.disk.after();
+    disk.put(path, damaged(bytesOf(path), kind, at, random));
+    await checkDamagedDisk(whole, disk, [path]);
+    count++;
+  };
+  for (const path of partsIn(whole)) {
+    const { length } = bytesOf(path);
+    for (let at = lastRecords(bytesOf(path), records); at < length; at += step(path.endsWith(".seg")))
+      await check(path, at);
+    for (let n = 0; n < more && length > 0; n++) await check(path, random.int(length));
+  }
+  for (let n = 0; n < pairs; n++, count++) {
+    const disk = whole.disk.after();
+    const files = partsIn(whole).filter((path) => /\.seg$|offsets\.jsonl$|snapshot\.bin$/.test(path));
+    const paths = [random.pick(files.filter((path) => path.endsWith(".seg"))), random.pick(files)];
+    for (const path of paths) {
+      const bytes = Buffer.from(disk.content(path) ?? "");
+      if (!path.endsWith(".seg") && random.chance(0.3)) disk.remove(path);
+      else disk.put(path, damaged(bytes, random.pick(DAMAGES), random.int(bytes.length), random));
+    }
+    await checkDamagedDisk(whole, disk, paths);
+  }
+  return count;
 }

@@ -30,7 +30,7 @@ interface Sample {
 }
 
 /** A valid session file: records of all kinds, some with their members in another order, long and short. */
-export function sample(random: Random, entries: number): Sample {
+function sample(random: Random, entries: number): Sample {
   const model = randomModel(random, { entries, branching: 0.1 });
   const records = model.lines().map((line) => {
     if (random.chance(0.1)) {
@@ -40,15 +40,9 @@ export function sample(random: Random, entries: number): Sample {
     const text = random.chance(0.2) ? random.pick([" ü€𝄞 ", '{\\"type\\":\\"x', "\\u2028", "[]{}", "}"]) : "";
     return Buffer.from(line.replace("text ", `text ${text}`));
   });
-  const header = Buffer.from(headerText());
-  const starts: number[] = [];
-  let at = header.length + 1;
-  for (const record of records) {
-    starts.push(at);
-    at += record.length + 1;
-  }
-  const bytes = Buffer.concat([header, ...records].flatMap((line) => [line, Buffer.from("\n")]));
-  return { bytes, records, starts };
+  const lines = [Buffer.from(headerText()), ...records].map((line) => Buffer.concat([line, Buffer.from("\n")]));
+  const starts = records.map((_, n) => lines.slice(0, n + 1).reduce((sum, { length }) => sum + length, 0));
+  return { bytes: Buffer.concat(lines), records, starts };
 }
 
 export function damaged(bytes: Buffer, kind: DamageKind, at: number, random: Random): Buffer {
@@ -72,9 +66,15 @@ export function damaged(bytes: Buffer, kind: DamageKind, at: number, random: Ran
   }
 }
 
+interface Line {
+  readonly start: number;
+  readonly end: number;
+  readonly entry: Record<string, unknown> | null;
+}
+
 /** Lines as anybody would read them: where they are, and the entry each of them is, if it is one. */
-function plainly(bytes: Buffer): { start: number; end: number; entry: Record<string, unknown> | null }[] {
-  const lines: { start: number; end: number; entry: Record<string, unknown> | null }[] = [];
+function plainly(bytes: Buffer): Line[] {
+  const lines: Line[] = [];
   for (let start = 0; start < bytes.length; ) {
     const feed = bytes.indexOf(0x0a, start);
     const end = feed < 0 ? bytes.length : feed;
@@ -93,15 +93,11 @@ function entryOf(line: Buffer): Record<string, unknown> | null {
   }
 }
 
-function isBlank(line: Buffer): boolean {
-  return /^[\s]*$/.test(line.toString("latin1"));
-}
-
 /**
  * After a full read every record whose bytes are all there is recovered byte for byte, what is no entry any more is
  * reported where it lies, and an append and another opening keep all of that.
  */
-export async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
+async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<void> {
   const disk = diskWith(bytes);
   let session: Session;
   try {
@@ -124,7 +120,7 @@ export async function checkDamaged({ records }: Sample, bytes: Buffer): Promise<
   const reported = verify(session).damage;
   expectRecovered(session, intact, "at the first reading");
   for (const [number, { start, end, entry }] of plainly(bytes).entries()) {
-    if (entry !== null || isBlank(bytes.subarray(start, end))) continue;
+    if (entry !== null || /^\s*$/.test(bytes.toString("latin1", start, end))) continue;
     const told = reported.some(({ byteOffset, length }) => byteOffset <= end && byteOffset + length >= start);
     if (!told) expect(reported, `damage in line ${number + 1}: ${bytes.subarray(start, end)}`).toContain("it");
   }
@@ -169,4 +165,20 @@ function expectRecovered(session: Session, intact: readonly Buffer[], when: stri
 
 function withoutParent(text = ""): string {
   return text.replace(/"parentId":("[^"]*"|null)/, '"parentId":');
+}
+
+/**
+ * Damages the last four records of a file, at every byte or at steps of random length, and more files at random places.
+ * Returns how many that were.
+ */
+export async function damageFiles(random: Random, kind: DamageKind, step: number, more: number): Promise<number> {
+  let count = 0;
+  const last = sample(random, 5 + random.int(12));
+  for (let at = last.starts.at(-4) as number; at < last.bytes.length; at += 1 + random.int(step), count++)
+    await checkDamaged(last, damaged(last.bytes, kind, at, random));
+  for (let n = 0; n < more; n++, count++) {
+    const file = sample(random, 5 + random.int(random.chance(0.2) ? 300 : 30));
+    await checkDamaged(file, damaged(file.bytes, kind, random.int(file.bytes.length), random));
+  }
+  return count;
 }

@@ -31,16 +31,9 @@ export const POWER_CUTS: readonly PowerCut[] = [
 ];
 
 /** Operations after which another process finds something else than before them. */
-export const CHANGES: ReadonlySet<string> = new Set([
-  "create",
-  "write",
-  "truncate",
-  "link",
-  "rename",
-  "remove",
-  "removeFolder",
-  "makeFolder",
-]);
+export const CHANGES: ReadonlySet<string> = new Set(
+  "create write truncate link rename remove removeFolder makeFolder".split(" "),
+);
 
 /** Operations after which a death or a power cut may leave something else than before them. */
 const LEFT_BEHIND: ReadonlySet<string> = new Set([...CHANGES, "copyMode", "sync", "syncFolder"]);
@@ -158,10 +151,9 @@ export class FaultDisk implements Disk {
   /** Paths of all files. */
   paths(): string[] {
     const found: string[] = [];
-    const walk = (path: string, folder: Folder): void => {
-      for (const [name, node] of folder.names)
-        if (isFolder(node)) walk(`${path}/${name}`, node);
-        else found.push(`${path}/${name}`);
+    const walk = (path: string, node: Folder | Inode): void => {
+      if (!isFolder(node)) found.push(path);
+      else for (const [name, inner] of node.names) walk(`${path}/${name}`, inner);
     };
     walk("", this.root);
     return found.sort();
@@ -235,10 +227,8 @@ export class FaultDisk implements Disk {
   /** Returns a copy of what a power cut leaves, durably; without one, of what is there, as durable as it is. */
   private copy(cut?: PowerCut): { disk: FaultDisk; copyOf: (inode: Inode) => Inode } {
     const next = new FaultDisk();
-    next.inodes = this.inodes;
-    next.ticks = this.ticks;
-    next.changes = this.changes;
-    next.changesATick = this.changesATick;
+    const { inodes, ticks, changes, changesATick } = this;
+    Object.assign(next, { inodes, ticks, changes, changesATick });
     const copies = new Map<Inode, Inode>();
     const copyOf = (inode: Inode): Inode => {
       let copy = copies.get(inode);
@@ -288,10 +278,7 @@ export class FaultDisk implements Disk {
 
   private nodeAt(path: string): Inode | Folder | undefined {
     let at: Inode | Folder | undefined = this.root;
-    for (const name of partsOf(path)) {
-      if (!isFolder(at)) return undefined;
-      at = at.names.get(name);
-    }
+    for (const name of partsOf(path)) at = isFolder(at) ? at.names.get(name) : undefined;
     return at;
   }
 
@@ -339,25 +326,27 @@ export class FaultDisk implements Disk {
       this.full = undefined;
       throw errno(code);
     }
-    const half = bytes.length >> 1;
+    const half = bytes.subarray(0, bytes.length >> 1);
     try {
       this.step("write");
     } catch (error) {
-      if (this.fault?.kind === "die" && this.operations.length === this.fault.at)
-        this.put_(fd, bytes.subarray(0, half));
+      if (this.isStruckBy("die")) this.put_(fd, half);
       throw error;
     }
-    if (this.fault?.kind === "short" && this.operations.length === this.fault.at) {
+    if (this.fault?.kind === "short" && this.isStruckBy("short")) {
       this.struck = true;
       this.full = this.fault.errno;
-      this.put_(fd, bytes.subarray(0, half));
-      return half;
+      return this.put_(fd, half);
     }
-    this.put_(fd, bytes);
-    return bytes.length;
+    return this.put_(fd, bytes);
   }
 
-  private put_(fd: number, bytes: Uint8Array): void {
+  /** Whether a fault of this kind is that of the present operation. */
+  private isStruckBy(kind: Fault["kind"]): boolean {
+    return this.fault?.kind === kind && this.operations.length === this.fault.at;
+  }
+
+  private put_(fd: number, bytes: Uint8Array): number {
     const opened = this.descriptors.get(fd);
     if (!opened?.append) throw errno("EBADF");
     const inode = this.inodeAt(fd);
@@ -368,6 +357,11 @@ export class FaultDisk implements Disk {
     }
     inode.room.set(bytes, inode.bytes.length);
     inode.bytes = inode.room.subarray(0, size);
+    this.touch(inode);
+    return bytes.length;
+  }
+
+  private touch(inode: Inode): void {
     inode.modified = this.tick();
     inode.changed = this.nextChange();
   }
@@ -391,8 +385,7 @@ export class FaultDisk implements Disk {
     if (!this.descriptors.get(fd)?.append) throw errno("EINVAL");
     inode.bytes = inode.bytes.slice(0, size);
     inode.room = undefined;
-    inode.modified = this.tick();
-    inode.changed = this.nextChange();
+    this.touch(inode);
   }
 
   sync = async (fd: number, _beside?: boolean): Promise<void> => this.syncNow(fd);
@@ -456,8 +449,7 @@ export class FaultDisk implements Disk {
       this.step("makeFolder");
     } catch (error) {
       // Who makes a folder syncs its name, and may die before that.
-      const isLast = this.fault?.kind === "die" && this.operations.length === this.fault.at;
-      if (isLast && missing.length > 0) {
+      if (this.isStruckBy("die") && missing.length > 0) {
         this.addFolder(missing[0]);
         this.folderOf(missing[0]).synced.delete(basename(missing[0]));
       }

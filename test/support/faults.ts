@@ -34,26 +34,38 @@ export interface Fault {
   pass(say: Say): Passing;
 }
 
-/** Returns the fault that changes what the server says. */
-function onReply(change: (message: Json) => Json | undefined): Fault["pass"] {
-  return () => ({
-    reply(text, message) {
-      const changed = change(message);
-      return [changed === undefined ? text : JSON.stringify(changed)];
-    },
-  });
+/** Returns the fault that changes what the one or the other says; what it returns nothing for stays as it is. */
+function on(whose: "reply" | "request", change: (message: Json) => Json | undefined): Fault["pass"] {
+  const changed = (text: string, message: Json): string[] => {
+    const other = change(message);
+    return [other === undefined ? text : JSON.stringify(other)];
+  };
+  return () => ({ [whose]: changed });
 }
+
+const onReply = (change: (message: Json) => Json | undefined) => on("reply", change);
+const onRequest = (change: (message: Json) => Json | undefined) => on("request", change);
 
 /** Returns the fault that changes the texts of what the server says. */
 function onText(change: (text: string) => string): Fault["pass"] {
   return () => ({ reply: (text) => [change(text)] });
 }
 
-function onRequest(change: (message: Json) => Json | undefined): Fault["pass"] {
-  return () => ({
+/** Returns the fault that takes a param out of requests. */
+function without(param: string): Fault["pass"] {
+  return onRequest((message) => {
+    if ((message?.params?.[param] ?? null) === null) return undefined;
+    const { [param]: _left, ...params } = message.params;
+    return { ...message, params };
+  });
+}
+
+/** Returns the fault that answers notifications of a method. */
+function answering(method: string, reply: object): Fault["pass"] {
+  return (say) => ({
     request(text, message) {
-      const changed = change(message);
-      return [changed === undefined ? text : JSON.stringify(changed)];
+      if (message?.method === method && !("id" in message)) say(JSON.stringify({ jsonrpc: "2.0", id: null, ...reply }));
+      return [text];
     },
   });
 }
@@ -88,309 +100,239 @@ function isEvent(message: Json): boolean {
   return "method" in message && !("id" in message);
 }
 
+type Broken = Fault & Required<Pick<Fault, "also">>;
+
+/** Returns what makes a fault of a way to pass that breaks a rule, and others whose names follow. */
+const breaks =
+  (rule: string, also = "") =>
+  (pass: Fault["pass"], more: Pick<Fault, "framing" | "dialect"> = {}): Broken => ({
+    ...{ rule, also: also.split(" ").filter(Boolean), ...more, pass },
+  });
+
+/** The same in Pi's dialect. */
+const breaksPi =
+  (rule: string, also = "") =>
+  (pass: Fault["pass"]): Broken =>
+    breaks(rule, also)(pass, { dialect: "pi" });
+
 export const FAULTS = {
-  "drops a reply when many wait": {
-    rule: "every-request-answered",
-    pass() {
-      let isDue = false;
-      return {
-        bytes(chunk) {
-          isDue = linesOf(chunk) > 100;
-          return chunk;
-        },
-        reply(text) {
-          const isDropped = isDue;
+  "drops a reply when many wait": breaks("every-request-answered")(() => {
+    let isDue = false;
+    return {
+      bytes(chunk) {
+        isDue = linesOf(chunk) > 100;
+        return chunk;
+      },
+      reply(text) {
+        const isDropped = isDue;
+        isDue = false;
+        return isDropped ? [] : [text];
+      },
+    };
+  }),
+  "answers twice": breaks("one-reply")(onReplyTo("get_session_stats", (_message, text) => [text, text])),
+  "swaps two replies when many wait": breaks("replies-in-order")(() => {
+    let isDue = false;
+    let held: string | undefined;
+    return {
+      bytes(chunk) {
+        isDue = linesOf(chunk) === 30;
+        return chunk;
+      },
+      reply(text, message) {
+        if (isDue && !isEvent(message)) {
           isDue = false;
-          return isDropped ? [] : [text];
-        },
-      };
-    },
-  },
-  "answers twice": {
-    rule: "one-reply",
-    pass: onReplyTo("get_session_stats", (_message, text) => [text, text]),
-  },
-  "swaps two replies when many wait": {
-    rule: "replies-in-order",
-    pass() {
-      let isDue = false;
-      let held: string | undefined;
-      return {
-        bytes(chunk) {
-          isDue = linesOf(chunk) === 30;
-          return chunk;
-        },
-        reply(text, message) {
-          if (isDue && !isEvent(message)) {
-            isDue = false;
-            held = text;
-            return [];
-          }
-          if (held === undefined || isEvent(message)) return [text];
-          const texts = [text, held];
-          held = undefined;
-          return texts;
-        },
-      };
-    },
-  },
-  "makes numbers of ids strings": {
-    rule: "id-number",
-    also: ["id-large-number", "ids-by-type", "one-reply", ...TRANSCRIPTS],
-    pass: onReply((message) =>
+          held = text;
+          return [];
+        }
+        if (held === undefined || isEvent(message)) return [text];
+        const texts = [text, held];
+        held = undefined;
+        return texts;
+      },
+    };
+  }),
+  "makes numbers of ids strings": breaks(
+    "id-number",
+    `id-large-number ids-by-type one-reply ${TRANSCRIPTS.join(" ")}`,
+  )(
+    onReply((message) =>
       typeof message.id === "number" && !message.method ? { ...message, id: String(message.id) } : undefined,
     ),
-  },
-  "loses the last member of a batch": {
-    rule: "batch-array",
-    also: ["batch-invalid", "batch-order", "transcript-jsonrpc-batch"],
-    pass: onReply((message) => (Array.isArray(message) && message.length > 1 ? message.slice(0, -1) : undefined)),
-  },
-  "answers notifications": {
-    rule: "notification-unanswered",
-    pass: (say) => ({
-      request(text, message) {
-        if (message?.method === "get_state" && !("id" in message)) say('{"jsonrpc":"2.0","id":null,"result":{}}');
-        return [text];
-      },
-    }),
-  },
-  "answers unknown notifications": {
-    rule: "unknown-notification",
-    also: ["transcript-jsonrpc-errors"],
-    pass: (say) => ({
-      request(text, message) {
-        const isNote = message?.method === "no_such_command" && !("id" in message);
-        if (isNote) say('{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Unknown."}}');
-        return [text];
-      },
-    }),
-  },
-  "counts characters in Content-Length": {
-    rule: "length-of-replies",
-    also: [
-      "pieces",
-      "length-of-requests",
-      "id-string",
-      "reply-limit",
-      "strings-as-sent",
-      "listed",
-      "archived",
-      "only-frames",
-    ],
+  ),
+  "loses the last member of a batch": breaks(
+    "batch-array",
+    "batch-invalid batch-order transcript-jsonrpc-batch",
+  )(onReply((message) => (Array.isArray(message) && message.length > 1 ? message.slice(0, -1) : undefined))),
+  "answers notifications": breaks("notification-unanswered")(answering("get_state", { result: {} })),
+  "answers unknown notifications": breaks(
+    "unknown-notification",
+    "transcript-jsonrpc-errors",
+  )(answering("no_such_command", { error: { code: -32601, message: "Unknown." } })),
+  "counts characters in Content-Length": breaks(
+    "length-of-replies",
+    "pieces length-of-requests id-string reply-limit strings-as-sent listed archived only-frames",
+  )(() => ({ frame: (text) => Buffer.from(`Content-Length: ${text.length}\r\n\r\n${text}`) }), {
     framing: "headers",
-    pass: () => ({ frame: (text) => Buffer.from(`Content-Length: ${text.length}\r\n\r\n${text}`) }),
-  },
-  "writes U+2028 as it is": {
-    rule: "separators-escaped",
-    pass: onText((text) => text.replaceAll("\\u2028", "\u2028")),
-  },
-  "does not know carriage returns": {
-    rule: "carriage-return",
-    pass: (say) => ({
-      bytes(chunk) {
-        if (!/\}\r\n$/.test(chunk.toString("latin1"))) return chunk;
-        say('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"No.","data":{"name":"parse_error"}}}');
-        return Buffer.alloc(0);
-      },
-    }),
-  },
-  "does not know byte order marks": {
-    rule: "byte-order-mark",
-    pass: () => ({ bytes: (chunk) => (chunk[0] === 0xef ? Buffer.alloc(0) : chunk) }),
-  },
-  "prints a greeting": {
-    rule: "only-frames",
-    pass() {
-      let isGreeted = false;
-      return {
-        frame(text) {
-          const greeting = isGreeted ? "" : "server ready\n";
-          isGreeted = true;
-          return Buffer.from(`${greeting}${text}\n`);
-        },
-      };
+  }),
+  "writes U+2028 as it is": breaks("separators-escaped")(onText((text) => text.replaceAll("\\u2028", "\u2028"))),
+  "does not know carriage returns": breaks("carriage-return")((say) => ({
+    bytes(chunk) {
+      if (!/\}\r\n$/.test(chunk.toString("latin1"))) return chunk;
+      say('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"No.","data":{"name":"parse_error"}}}');
+      return Buffer.alloc(0);
     },
-  },
-  "accepts params by position": {
-    rule: "positional-params",
-    also: ["transcript-jsonrpc-errors"],
-    pass: onRequest((message) =>
-      Array.isArray(message?.params) ? { ...message, params: { entryId: "x" } } : undefined,
-    ),
-  },
-  "ignores unknown params": {
-    rule: "unknown-params",
-    also: ["transcript-jsonrpc-errors"],
-    pass: onRequest((message) => {
-      if (message?.params?.wish === undefined) return undefined;
-      const { wish: _wish, ...params } = message.params;
-      return { ...message, params };
+  })),
+  "does not know byte order marks": breaks("byte-order-mark")(() => ({
+    bytes: (chunk) => (chunk[0] === 0xef ? Buffer.alloc(0) : chunk),
+  })),
+  "prints a greeting": breaks("only-frames")(() => {
+    let isGreeted = false;
+    return {
+      frame(text) {
+        const greeting = isGreeted ? "" : "server ready\n";
+        isGreeted = true;
+        return Buffer.from(`${greeting}${text}\n`);
+      },
+    };
+  }),
+  "accepts params by position": breaks(
+    "positional-params",
+    "transcript-jsonrpc-errors",
+  )(onRequest((message) => (Array.isArray(message?.params) ? { ...message, params: { entryId: "x" } } : undefined))),
+  "ignores unknown params": breaks("unknown-params", "transcript-jsonrpc-errors")(without("wish")),
+  "leaves out retryable": breaks(
+    "error-data",
+    "transcript-jsonrpc-batch transcript-jsonrpc-errors transcript-jsonrpc-writing",
+  )(
+    onReply((message) => {
+      const { error } = message;
+      return error?.data?.name && { ...message, error: { ...error, data: { ...error.data, retryable: undefined } } };
     }),
-  },
-  "leaves out retryable": {
-    rule: "error-data",
-    also: ["transcript-jsonrpc-batch", "transcript-jsonrpc-errors", "transcript-jsonrpc-writing"],
-    pass: onReply((message) => {
-      if (message.error?.data?.name === undefined) return undefined;
-      return { ...message, error: { ...message.error, data: { ...message.error.data, retryable: undefined } } };
-    }),
-  },
-  "numbers unknown methods as invalid requests": {
-    rule: "unknown-method",
-    also: ["transcript-jsonrpc-errors"],
-    pass: onReply((message) =>
+  ),
+  "numbers unknown methods as invalid requests": breaks(
+    "unknown-method",
+    "transcript-jsonrpc-errors",
+  )(
+    onReply((message) =>
       message.error?.code === -32601 ? { ...message, error: { ...message.error, code: -32600 } } : undefined,
     ),
-  },
-  "sends events before the reply": {
-    rule: "events-after-reply",
-    also: TRANSCRIPTS.filter((name) => name !== "transcript-jsonrpc-batch" && name !== "transcript-jsonrpc-errors"),
-    pass() {
-      const writes = new Set<string>();
-      let held: string | undefined;
-      return {
-        request(text, message) {
-          const isWrite = message?.method === "append" && message.params.idempotencyKey === undefined;
-          if (isWrite) writes.add(JSON.stringify(message.id));
-          return [text];
-        },
-        reply(text, message) {
-          if (held === undefined) {
-            const isWrite = writes.delete(JSON.stringify(message.id)) && message.result !== undefined;
-            if (!isWrite) return [text];
-            held = text;
-            return [];
-          }
-          const texts = isEvent(message) ? [text, held] : [held, text];
-          held = undefined;
-          return texts;
-        },
-      };
-    },
-  },
-  "sends no session_start at the beginning": {
-    rule: "start-event-first",
-    also: ["initialize-first", "initialize-state", "transcript-jsonrpc-hooks"],
-    pass: () => ({ reply: (text, message) => (message.params?.reason === "startup" ? [] : [text]) }),
-  },
-  "sends events that were not chosen": {
-    rule: "chosen-events",
-    pass: onRequest((message) => {
+  ),
+  "sends events before the reply": breaks(
+    "events-after-reply",
+    TRANSCRIPTS.filter((name) => !/batch|errors/.test(name)).join(" "),
+  )(() => {
+    const writes = new Set<string>();
+    let held: string | undefined;
+    return {
+      request(text, message) {
+        const isWrite = message?.method === "append" && message.params.idempotencyKey === undefined;
+        if (isWrite) writes.add(JSON.stringify(message.id));
+        return [text];
+      },
+      reply(text, message) {
+        if (held === undefined) {
+          const isWrite = writes.delete(JSON.stringify(message.id)) && message.result !== undefined;
+          if (!isWrite) return [text];
+          held = text;
+          return [];
+        }
+        const texts = isEvent(message) ? [text, held] : [held, text];
+        held = undefined;
+        return texts;
+      },
+    };
+  }),
+  "sends no session_start at the beginning": breaks(
+    "start-event-first",
+    "initialize-first initialize-state transcript-jsonrpc-hooks",
+  )(() => ({ reply: (text, message) => (message.params?.reason === "startup" ? [] : [text]) })),
+  "sends events that were not chosen": breaks("chosen-events")(
+    onRequest((message) => {
       if (message?.method !== "initialize" || message.params.capabilities?.events === undefined) return undefined;
       const { events: _events, ...capabilities } = message.params.capabilities;
       return { ...message, params: { ...message.params, capabilities } };
     }),
-  },
-  "serializes entries anew": {
-    rule: "numbers-as-sent",
-    also: ["strings-as-sent", "members-as-sent", "stored-bytes", "id-large-number", "separators-escaped"],
-    pass: onReply((message) => message),
-  },
-  "forgets nextCursor": {
-    rule: "pages-of-path",
-    pass: onReplyTo("get_path", (message) => {
+  ),
+  "serializes entries anew": breaks(
+    "numbers-as-sent",
+    "strings-as-sent members-as-sent stored-bytes id-large-number separators-escaped",
+  )(onReply((message) => message)),
+  "forgets nextCursor": breaks("pages-of-path")(
+    onReplyTo("get_path", (message) => {
       const { nextCursor: _cursor, ...result } = message.result;
       return [JSON.stringify({ ...message, result })];
     }),
-  },
-  "sends the last item of a page again": {
-    rule: "pages-of-messages",
-    pass() {
-      const asked = onReplyTo("get_messages", (message) => {
-        const { messages } = message.result;
-        const more =
-          message.result.nextCursor === undefined || messages.length === 0 ? messages : [...messages, messages.at(-1)];
-        return [JSON.stringify({ ...message, result: { ...message.result, messages: more } })];
-      });
-      return asked(() => {});
-    },
-  },
-  "ignores maxReplyBytes": {
-    rule: "reply-limit",
-    also: ["reply-too-large"],
-    pass: onRequest((message) => {
-      if (message?.params?.maxReplyBytes === undefined) return undefined;
-      const { maxReplyBytes: _most, ...params } = message.params;
-      return { ...message, params };
+  ),
+  "sends the last item of a page again": breaks("pages-of-messages")(
+    onReplyTo("get_messages", (message) => {
+      const { messages, nextCursor } = message.result;
+      const again = nextCursor === undefined ? [] : messages.slice(-1);
+      return [JSON.stringify({ ...message, result: { ...message.result, messages: [...messages, ...again] } })];
     }),
-  },
-  "ignores expectedLeafId": {
-    rule: "expected-leaf",
-    also: ["error-data", "failed-in-order", "failed-without-events", "transcript-jsonrpc-errors"],
-    pass: onRequest((message) => {
-      if (typeof message?.params?.expectedLeafId !== "string") return undefined;
-      const { expectedLeafId: _leaf, ...params } = message.params;
-      return { ...message, params };
-    }),
-  },
-  "forgets keys": {
-    rule: "idempotency-key",
-    also: ["key-in-other-process", "transcript-jsonrpc-writing"],
-    pass: onRequest((message) => {
-      if (message?.params?.idempotencyKey === undefined) return undefined;
-      const { idempotencyKey: _key, ...params } = message.params;
-      return { ...message, params };
-    }),
-  },
-  "remembers keys only while it lives": {
-    rule: "key-in-other-process",
-    also: ["repeat-after-kill", "transcript-jsonrpc-writing"],
-    pass(say) {
-      const results = new Map<string, string>();
-      const keys = new Map<string, string>();
-      return {
-        request(text, message) {
-          const key = message?.params?.idempotencyKey;
-          if (key === undefined) return [text];
-          const known = results.get(key);
-          if (known !== undefined) {
-            say(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${known}}`);
-            return [];
-          }
-          keys.set(JSON.stringify(message.id), key);
-          return [text.replace(`,"idempotencyKey":${JSON.stringify(key)}`, "")];
-        },
-        reply(text, message) {
-          const key = keys.get(JSON.stringify(message.id));
-          if (key !== undefined) results.set(key, JSON.stringify(message.result));
-          return [text];
-        },
-      };
-    },
-  },
-  "acts against the veto": {
-    rule: "hook-veto",
-    also: ["transcript-jsonrpc-hooks"],
-    pass: onRequest((message) => (message?.result?.cancel === true ? { ...message, result: {} } : undefined)),
-  },
-  "asks hooks that were not named": {
-    rule: "hook-unnamed",
-    also: ["hook-named-only"],
-    pass(say) {
-      let isNamed = false;
-      return {
-        request(text, message) {
-          if (text.includes('{"name":"session_before_tree"}')) isNamed = true;
-          const isAsked = message?.method === "branch" && !isNamed;
-          if (isAsked) say('{"jsonrpc":"2.0","id":"own","method":"session_before_tree","params":{}}');
-          return message?.id === "own" ? [] : [text];
-        },
-      };
-    },
-  },
-  "hides damage": {
-    rule: "damage-reported",
-    pass: onReply((message) =>
-      (message.result?.diagnostics ?? []).length === 0
-        ? undefined
-        : { ...message, result: { ...message.result, diagnostics: [] } },
+  ),
+  "ignores maxReplyBytes": breaks("reply-limit", "reply-too-large")(without("maxReplyBytes")),
+  "ignores expectedLeafId": breaks(
+    "expected-leaf",
+    "error-data failed-in-order failed-without-events transcript-jsonrpc-errors",
+  )(without("expectedLeafId")),
+  "forgets keys": breaks(
+    "idempotency-key",
+    "key-in-other-process transcript-jsonrpc-writing",
+  )(without("idempotencyKey")),
+  "remembers keys only while it lives": breaks(
+    "key-in-other-process",
+    "repeat-after-kill transcript-jsonrpc-writing",
+  )((say) => {
+    const results = new Map<string, string>();
+    const keys = new Map<string, string>();
+    return {
+      request(text, message) {
+        const key = message?.params?.idempotencyKey;
+        if (key === undefined) return [text];
+        const known = results.get(key);
+        if (known !== undefined) {
+          say(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${known}}`);
+          return [];
+        }
+        keys.set(JSON.stringify(message.id), key);
+        return [text.replace(`,"idempotencyKey":${JSON.stringify(key)}`, "")];
+      },
+      reply(text, message) {
+        const key = keys.get(JSON.stringify(message.id));
+        if (key !== undefined) results.set(key, JSON.stringify(message.result));
+        return [text];
+      },
+    };
+  }),
+  "acts against the veto": breaks(
+    "hook-veto",
+    "transcript-jsonrpc-hooks",
+  )(onRequest((message) => (message?.result?.cancel === true ? { ...message, result: {} } : undefined))),
+  "asks hooks that were not named": breaks(
+    "hook-unnamed",
+    "hook-named-only",
+  )((say) => {
+    let isNamed = false;
+    return {
+      request(text, message) {
+        if (text.includes('{"name":"session_before_tree"}')) isNamed = true;
+        const isAsked = message?.method === "branch" && !isNamed;
+        if (isAsked) say('{"jsonrpc":"2.0","id":"own","method":"session_before_tree","params":{}}');
+        return message?.id === "own" ? [] : [text];
+      },
+    };
+  }),
+  "hides damage": breaks("damage-reported")(
+    onReply(({ result, ...message }) =>
+      result?.diagnostics?.length > 0 ? { ...message, result: { ...result, diagnostics: [] } } : undefined,
     ),
-  },
-  "ends cut lines when it opens a file": {
-    rule: "opening-changes-nothing",
-    also: ["damage-verified"],
-    pass: onRequest((message) => {
+  ),
+  "ends cut lines when it opens a file": breaks(
+    "opening-changes-nothing",
+    "damage-verified",
+  )(
+    onRequest((message) => {
       const { sessionPath } = message?.params ?? {};
       if (message?.method !== "switch_session" || !sessionPath.endsWith(".jsonl")) return undefined;
       try {
@@ -400,106 +342,83 @@ export const FAULTS = {
       }
       return undefined;
     }),
-  },
-  "loses what it writes to a session of another process": {
-    rule: "one-writer",
-    pass(say) {
-      let isHeld = false;
-      return {
-        request(text, message) {
-          if (message?.method === "new_session") isHeld = false;
-          if (message?.method === "switch_session") return [text, '{"jsonrpc":"2.0","id":"own","method":"get_state"}'];
-          if (message?.method !== "append" || !isHeld) return [text];
-          const entryIds = message.params.entries.map((_: Json, at: number) => `lost-${at}`);
-          say(JSON.stringify({ jsonrpc: "2.0", id: message.id, result: { entryIds, leafId: entryIds.at(-1) } }));
-          return [];
-        },
-        reply(text, message) {
-          if (message.id !== "own") return [text];
-          const { lockedBy, holder } = message.result ?? {};
-          isHeld = (lockedBy ?? holder ?? null) !== null;
-          return [];
-        },
-      };
-    },
-  },
-  "omits success": {
-    rule: "pi-reply-shape",
-    also: ["transcript-pi-branches", "transcript-pi-conversation", "transcript-pi-errors", "transcript-pi-hooks"],
-    dialect: "pi",
-    pass: onText((text) => text.replace(',"success":true', "")),
-  },
-  "calls every event an event": {
-    rule: "pi-event-shape",
-    also: [
-      ...["events-after-reply", "event-members", "append-event", "compact-event", "chosen-events", "foreign-event"],
-      ...["transcript-pi-branches", "transcript-pi-conversation", "transcript-pi-hooks"],
-    ],
-    dialect: "pi",
-    pass: onReply((message) =>
-      message.type === "session_append" ? { ...message, type: "event", event: message.type } : undefined,
-    ),
-  },
-  "calls failures errors only": {
-    rule: "pi-failure-shape",
-    also: ["transcript-pi-errors"],
-    dialect: "pi",
-    pass: onReply((message) =>
-      message.success === false ? { ...message, error: { message: message.error } } : undefined,
-    ),
-  },
-  "refuses unknown members": {
-    rule: "pi-unknown-members",
-    also: ["transcript-pi-errors"],
-    dialect: "pi",
-    pass: (say) => ({
+  ),
+  "loses what it writes to a session of another process": breaks("one-writer")((say) => {
+    let isHeld = false;
+    return {
       request(text, message) {
-        if (message?.wish === undefined) return [text];
-        say(
-          JSON.stringify({
-            id: message.id,
-            type: "response",
-            command: message.type,
-            success: false,
-            error: "No.",
-            code: "invalid_params",
-          }),
-        );
+        if (message?.method === "new_session") isHeld = false;
+        if (message?.method === "switch_session") return [text, '{"jsonrpc":"2.0","id":"own","method":"get_state"}'];
+        if (message?.method !== "append" || !isHeld) return [text];
+        const entryIds = message.params.entries.map((_: Json, at: number) => `lost-${at}`);
+        say(JSON.stringify({ jsonrpc: "2.0", id: message.id, result: { entryIds, leafId: entryIds.at(-1) } }));
         return [];
       },
-    }),
-  },
+      reply(text, message) {
+        if (message.id !== "own") return [text];
+        const { lockedBy, holder } = message.result ?? {};
+        isHeld = (lockedBy ?? holder ?? null) !== null;
+        return [];
+      },
+    };
+  }),
+  "omits success": breaksPi(
+    "pi-reply-shape",
+    "transcript-pi-branches transcript-pi-conversation transcript-pi-errors transcript-pi-hooks",
+  )(onText((text) => text.replace(',"success":true', ""))),
+  "calls every event an event": breaksPi(
+    "pi-event-shape",
+    "events-after-reply event-members append-event compact-event chosen-events foreign-event transcript-pi-branches transcript-pi-conversation transcript-pi-hooks",
+  )(
+    onReply((message) =>
+      message.type === "session_append" ? { ...message, type: "event", event: message.type } : undefined,
+    ),
+  ),
+  "calls failures errors only": breaksPi(
+    "pi-failure-shape",
+    "transcript-pi-errors",
+  )(onReply((message) => (message.success === false ? { ...message, error: { message: message.error } } : undefined))),
+  "refuses unknown members": breaksPi(
+    "pi-unknown-members",
+    "transcript-pi-errors",
+  )((say) => ({
+    request(text, message) {
+      if (message?.wish === undefined) return [text];
+      const reply = { type: "response", command: message.type, success: false, error: "No.", code: "invalid_params" };
+      say(JSON.stringify({ id: message.id, ...reply }));
+      return [];
+    },
+  })),
 } satisfies Readonly<Record<string, Fault>>;
 
 export type FaultName = keyof typeof FAULTS | keyof typeof PROCESS_FAULTS;
 
 /** Faults that show only where a process is killed, or another one is asked. */
 export const PROCESS_FAULTS = {
-  "acknowledges appends before it stores them": {
-    rule: "kill-acknowledged",
-    also: ["bytes-in-file"],
-    pass(say) {
-      let made = 0;
-      const held: string[] = [];
-      const early = new Set<string>();
-      return {
-        request(text, message) {
-          const isHeld = message?.method === "append" && message.params.idempotencyKey === undefined;
-          if (!isHeld) return [...held.splice(0), text];
-          const entryIds: string[] = [];
-          const named = text.replace(/\{"type":"(?:message|custom)",/g, (start) => {
-            entryIds.push(`early-${++made}`);
-            return `${start}"id":"early-${made}",`;
-          });
-          held.push(named);
-          early.add(JSON.stringify(message.id));
-          say(JSON.stringify({ jsonrpc: "2.0", id: message.id, result: { entryIds, leafId: entryIds.at(-1) } }));
-          return [];
-        },
-        reply: (text, message) => (early.delete(JSON.stringify(message.id)) ? [] : [text]),
-      };
-    },
-  },
+  "acknowledges appends before it stores them": breaks(
+    "kill-acknowledged",
+    "bytes-in-file",
+  )((say) => {
+    let made = 0;
+    const held: string[] = [];
+    const early = new Set<string>();
+    return {
+      request(text, message) {
+        const isHeld = message?.method === "append" && message.params.idempotencyKey === undefined;
+        if (!isHeld) return [...held.splice(0), text];
+        const entryIds: string[] = [];
+        const named = text.replace(/\{"type":"(?:message|custom)",/g, (start) => {
+          entryIds.push(`early-${++made}`);
+          return `${start}"id":"early-${made}",`;
+        });
+        held.push(named);
+        early.add(JSON.stringify(message.id));
+        say(JSON.stringify({ jsonrpc: "2.0", id: message.id, result: { entryIds, leafId: entryIds.at(-1) } }));
+        return [];
+      },
+      reply: (text, message) => (early.delete(JSON.stringify(message.id)) ? [] : [text]),
+    };
+  }),
 } satisfies Readonly<Record<string, Fault>>;
 
 /** Returns the streams of a server behind a proxy with a fault, whose host has these. */

@@ -1,9 +1,8 @@
 /** Random and spoiled messages, and who has to be answered how often. */
 
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { expect } from "vitest";
 import { assistant, toolCall, toolResult, user } from "./drafts.ts";
+import { collectGarbage } from "./garbage.ts";
 import type { Random } from "./random.ts";
 import { type Framing, frame, type Json, serveHere } from "./server.ts";
 
@@ -47,46 +46,11 @@ const REQUESTS: readonly [string, Json][] = [
 ];
 
 const ODD: readonly unknown[] = [
-  null,
-  true,
-  0,
-  -1,
-  1.5,
-  1e308,
-  2 ** 53,
-  "",
-  " ",
-  "a\0b",
-  "\ud800",
-  "\u2028\u2029\u0085",
-  "__proto__",
-  "x".repeat(3000),
-  [],
-  {},
-  [[]],
-  [null],
-  { a: { b: { c: {} } } },
+  ...[null, true, 0, -1, 1.5, 1e308, 2 ** 53, "", " ", "a\0b", "\ud800", "\u2028\u2029\u0085", "__proto__"],
+  ...["x".repeat(3000), [], {}, [[]], [null], { a: { b: { c: {} } } }],
 ];
 
-const TEXT_PIECES = [
-  "{",
-  "}",
-  "[",
-  "]",
-  '"',
-  "\\",
-  ",",
-  ":",
-  "\0",
-  "\ufeff",
-  "null",
-  "1e999",
-  "-",
-  "\\u",
-  "\t",
-  '"id":',
-  '"method":5,',
-];
+const TEXT_PIECES = ["\0", "\ufeff", "\t", ...'{ } [ ] " \\ , : null 1e999 - \\u "id": "method":5,'.split(" ")];
 
 const BAD_HEADERS = [
   "Content-Length: x\r\n\r\n",
@@ -99,21 +63,14 @@ const BAD_HEADERS = [
 /** Puts something odd somewhere into a value. */
 function spoilValue(value: Json, random: Random): Json {
   if (typeof value !== "object" || value === null || random.chance(0.15)) return random.pick(ODD);
-  if (Array.isArray(value)) {
-    const copy = [...value];
-    if (copy.length === 0 || random.chance(0.2))
-      copy.splice(random.int(copy.length + 1), random.int(2), random.pick(ODD));
-    else {
-      const at = random.int(copy.length);
-      copy[at] = spoilValue(copy[at], random);
-    }
-    return copy;
-  }
-  const copy = { ...value };
+  const copy = Array.isArray(value) ? [...value] : { ...value };
   const names = Object.keys(copy);
   const name = names.length === 0 ? "x" : random.pick(names);
-  if (random.chance(0.2)) delete copy[name];
-  else if (random.chance(0.15)) copy[random.pick(["extra", "toString", "", "sessionId", "_meta"])] = random.pick(ODD);
+  if (Array.isArray(copy) && (names.length === 0 || random.chance(0.2)))
+    copy.splice(random.int(copy.length + 1), random.int(2), random.pick(ODD));
+  else if (!Array.isArray(copy) && random.chance(0.2)) delete copy[name];
+  else if (!Array.isArray(copy) && random.chance(0.15))
+    copy[random.pick(["extra", "toString", "", "sessionId", "_meta"])] = random.pick(ODD);
   else copy[name] = spoilValue(copy[name], random);
   return copy;
 }
@@ -130,23 +87,19 @@ function spoilText(text: string, random: Random): string {
 
 /** The ids of a payload that must be answered once each. */
 function usableIds(payload: string, dialect: string): string[] {
-  let value: Json;
-  try {
-    value = JSON.parse(payload);
-  } catch {
-    return [];
-  }
   const idOf = (item: Json): string[] => {
     if (typeof item !== "object" || item === null || Array.isArray(item) || typeof item.id !== "string") return [];
     // What looks like an answer to a question of the server is none of a request.
     if (dialect === "jsonrpc" && !("method" in item) && ("result" in item || "error" in item)) return [];
     return [item.id];
   };
-  return Array.isArray(value) && dialect === "jsonrpc" ? value.flatMap(idOf) : idOf(value);
+  try {
+    const value = JSON.parse(payload);
+    return Array.isArray(value) && dialect === "jsonrpc" ? value.flatMap(idOf) : idOf(value);
+  } catch {
+    return [];
+  }
 }
-
-setFlagsFromString("--expose-gc");
-const collectGarbage = runInNewContext("gc") as () => void;
 
 /** Sends so many frames to one server; answers how many of them had to be answered. */
 export async function fuzz(
@@ -168,17 +121,10 @@ export async function fuzz(
     for (const reply of Array.isArray(message) ? message : [message]) {
       if (JSON.stringify(reply).includes("internal_error")) expect(reply).toBe("no bug");
       if (typeof reply.id !== "string") continue;
-      const left = awaited.get(reply.id);
-      if (left === undefined) expect(reply).toBe("awaited");
+      const left = awaited.get(reply.id) ?? 0;
+      if (left === 0) expect(reply).toBe("awaited");
       if (left === 1) awaited.delete(reply.id);
-      else awaited.set(reply.id, (left as number) - 1);
-    }
-  };
-  const heedUntil = async (id: string): Promise<void> => {
-    for (;;) {
-      const message = await server.next();
-      if (message.id === id) return;
-      heed(message);
+      else awaited.set(reply.id, left - 1);
     }
   };
   for (let round = 0; sent < frames; round++) {
@@ -201,7 +147,7 @@ export async function fuzz(
     chunk += frame(framing, request(`n${round}`, "new_session", {}), request(`f${round}`, "get_state", {}));
     awaited.set(`n${round}`, 1);
     server.write(chunk);
-    await heedUntil(`f${round}`);
+    for (let message = await server.next(); message.id !== `f${round}`; message = await server.next()) heed(message);
     if (round === 4) {
       collectGarbage();
       heap = process.memoryUsage().heapUsed;

@@ -87,50 +87,40 @@ class HistoryProcess {
   readonly copies: Store;
   /** Sessions that hosts write to now. */
   readonly busy = new Set<string>();
+  private bury!: () => void;
   /** Resolves when it is dead. */
-  readonly died: Promise<void>;
+  readonly died = new Promise<void>((resolve) => {
+    this.bury = resolve;
+  });
   isDead = false;
   /** Resolves when it goes on; while it is stopped, its hosts begin nothing. */
   stopped: Promise<void> | undefined;
   private readonly ours: Fleet;
   private readonly fleet: Fleet;
-  private readonly store: Store;
   private readonly logs = new Map<string, Log>();
   private readonly machine: HistoryMachine;
   private readonly options: HistoryOptions;
-  private bury = (): void => {};
 
   constructor(machine: HistoryMachine, options: HistoryOptions, life: number) {
     this.machine = machine;
     this.options = options;
-    this.died = new Promise((resolve) => {
-      this.bury = resolve;
-    });
     const { number, ending, aside } = machine;
-    this.ours = options.fleetOf(number, life);
-    const gone = (): never => {
-      throw Object.assign(new Error("the process is gone"), { code: "EIO" });
-    };
-    const disk = mortal(machine.disk, () => this.isDead, gone);
-    this.fleet = mortal(
-      this.ours,
-      () => this.isDead,
-      () => new Promise(() => {}),
-    );
     const { tries, wait } = options;
+    const isDead = (): boolean => this.isDead;
+    const never = new Promise(() => {});
+    this.ours = options.fleetOf(number, life);
+    this.fleet = mortal(this.ours, isDead, () => never);
     this.outage = options.outageOf?.(this.fleet);
+    const disk = mortal(machine.disk, isDead, () => {
+      throw Object.assign(new Error("the process is gone"), { code: "EIO" });
+    });
     const patience = async (n: number): Promise<boolean> => {
       if (n < tries) await wait?.(n);
       return n < tries;
     };
+    const env = testEnv(number * 100 + life + 1);
     const common: FileLogOptions = copying(
-      {
-        disk,
-        env: testEnv(number * 100 + life + 1),
-        locks: noLocks,
-        quarantine: "/root/quarantine",
-        durability: "sync",
-      },
+      { disk, env, locks: noLocks, quarantine: "/root/quarantine", durability: "sync" },
       fleetOptions(this.fleet, {
         ...{ patience, trustedFor: 1e9, disk, outage: this.outage, aside },
         // A line has about 150 bytes: some processes keep every commit in packs, some those of two or three lines.
@@ -144,7 +134,6 @@ class HistoryProcess {
       ending === "v2"
         ? segmentedStore({ ...common, containerFor: fileFor, segmentBytes: 1 << 20 })
         : jsonlStore({ ...common, fileFor });
-    this.store = fleetStore(this.copies);
   }
 
   die(): void {
@@ -156,26 +145,32 @@ class HistoryProcess {
   async log(sessionId: string): Promise<Log> {
     const known = this.logs.get(sessionId);
     if (known) return known;
-    const { machine } = this;
-    const find = (): string => {
-      throw new Failure("session_not_found");
+    const { machine, fleet, copies } = this;
+    const store = fleetStore(copies);
+    const file = machine.fileOf(sessionId);
+    const place = {
+      ...{
+        fleet,
+        catalog: undefined,
+        stores: [copies],
+        open: store.open,
+        holds: () => true,
+        headerAt: () => undefined,
+      },
+      find: (): string => {
+        throw new Failure("session_not_found");
+      },
+      placeFor: ({ id }: { id: string }) => ({ path: machine.fileOf(id) }),
     };
-    const where = machine.isHere(sessionId) ? { sessionPath: machine.fileOf(sessionId) } : { sessionId };
-    const holds = (): boolean => true;
-    const placeFor = ({ id }: { id: string }): { path: string } => ({ path: machine.fileOf(id) });
-    const { open } = this.store;
-    const headerAt = (): undefined => undefined;
-    const stores = [this.copies];
-    const place = { fleet: this.fleet, catalog: undefined, find, holds, headerAt, open, stores, placeFor };
     try {
-      await arrive(place, where);
+      await arrive(place, machine.isHere(sessionId) ? { sessionPath: file } : { sessionId });
     } catch (error) {
       // Who goes on alone may begin a session that another has, too.
       if (!this.outage || !this.options.random.chance(0.3)) throw error;
     }
     const log = machine.isHere(sessionId)
-      ? this.store.open(machine.fileOf(sessionId))
-      : this.store.create(beginning(headerText({ id: sessionId }), machine.fileOf(sessionId)));
+      ? store.open(file)
+      : store.create(beginning(headerText({ id: sessionId }), file));
     this.logs.set(sessionId, log);
     return log;
   }
@@ -208,6 +203,7 @@ export class HistoryMachine {
   private readonly options: HistoryOptions;
   private life = 0;
   private count = 0;
+  private readonly hosts: number;
   private process: HistoryProcess;
 
   constructor(options: HistoryOptions, number: number, notes: HistoryNotes) {
@@ -216,11 +212,8 @@ export class HistoryMachine {
     this.ending = number % 2 === 0 ? "jsonl" : "v2";
     this.notes = notes;
     this.disk.makeFolder("/root/sessions");
+    this.hosts = options.hosts ?? 1;
     this.process = this.begun();
-  }
-
-  private get hosts(): number {
-    return this.options.hosts ?? 1;
   }
 
   private begun(): HistoryProcess {
@@ -282,8 +275,7 @@ export class HistoryMachine {
       log.append(op.texts.map((text) => bytesOf(text)));
       commit = log.commit();
     } catch (error) {
-      this.note(process, op, error);
-      return;
+      return this.note(process, op, error);
     }
     if (random.chance(0.05 / this.hosts)) {
       commit.catch(() => {});
@@ -379,21 +371,18 @@ export class HistoryMachine {
           this.setAside(id);
           continue;
         }
-        // What a dead process left, and nobody has heard of.
-        if (log.persisted) await this.givenBack(log);
+        // What a dead process left, and nobody has heard of, is given to the fleet, with one line more.
+        if (log.persisted) {
+          const op = this.begins(log, 1, "end");
+          log.append(op.texts.map((text) => bytesOf(text)));
+          await log.commit();
+          this.acknowledge(op, log);
+        }
         lines.set(id, textsOf(log));
         process.close(id);
         break;
       }
     }
     return lines;
-  }
-
-  /** Has lines that only this copy has given to the fleet, with one more. */
-  private async givenBack(log: Log): Promise<void> {
-    const op = this.begins(log, 1, "end");
-    log.append(op.texts.map((text) => bytesOf(text)));
-    await log.commit();
-    this.acknowledge(op, log);
   }
 }

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
 import { apart } from "./elsewhere.ts";
-import { partsOf } from "./proof.ts";
+import { isMarker, partsOf } from "./proof.ts";
 import { Random } from "./random.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
 // @ts-expect-error plain JavaScript, for whoever checks containers without ours
@@ -31,36 +31,46 @@ export interface Meeting {
   readonly servers: number;
   /** Entries that are to be acknowledged. */
   readonly wanted: number;
+  /** Nobody moves, labels or forks: what all of them write is one chain, and each of them tells of all of it. */
+  readonly isChain?: boolean;
+  /** Somebody who writes to the file as well until they have ended. */
+  readonly beside?: (file: string, ids: readonly string[]) => Beside;
 }
 
-/** What happened, and what was found in the end. */
-interface Met {
-  lives: number;
-  kills: number;
-  acknowledged: number;
-  /** Refusals because another server was writing; each was asked again. */
-  locked: number;
-  forks: number;
-  /** Other refusals, by name. */
-  readonly refused: Record<string, number>;
+interface Beside {
+  readonly begun: Promise<void>;
+  end(): Promise<void>;
+  /** Expects what it wrote among the entries that are there. */
+  check(entries: readonly Json[]): void;
+}
+
+/** What happened: `locked` are refusals because another server was writing, each of which was asked again. */
+type Sums = Record<"lives" | "kills" | "appends" | "acknowledged" | "locked" | "forks", number>;
+
+/** What was found wrong. */
+interface Wrong {
   /** Acknowledged entries that a fresh server or a plain reading does not find. */
   readonly lost: string[];
   /** Entries, or ids, that are there more than once. */
   readonly doubled: string[];
+  /** Entries that a server did not tell of, and leaves that it left without a word. */
+  readonly untold: string[];
   internalErrors: number;
   /** Servers that ended although nobody killed them, or not in order. */
   readonly dead: string[];
   unanswered: number;
   /** Frames that are not whole, and whatever else a reply should not be. */
   readonly faults: string[];
-  /** What `verify_session` says in the end, by kind. */
-  readonly damage: Record<string, number>;
+  /** Refusals that are none of the lock, by name. */
+  readonly refused: Record<string, number>;
+}
+
+function nothingWrong(): Wrong {
+  return { lost: [], doubled: [], untold: [], internalErrors: 0, dead: [], unanswered: 0, faults: [], refused: {} };
 }
 
 /** The versions of Node that servers are run by: paths in `PI_TEST_NODES`, separated by colons. */
-export const NODES: readonly string[] = (process.env.PI_TEST_NODES ?? process.execPath)
-  .split(":")
-  .filter((path) => path !== "");
+export const NODES: readonly string[] = (process.env.PI_TEST_NODES ?? process.execPath).split(":").filter(Boolean);
 
 /** How a server is put into namespaces of its own, as far as this system allows it; empty where it does not. */
 export const OWN_NAMESPACES: readonly (readonly string[])[] = (["network", "network and pids"] as const).flatMap(
@@ -76,30 +86,17 @@ interface Write {
 
 /** What all participants know. */
 class Course {
-  readonly options: Meeting;
-  readonly met: Met = {
-    lives: 0,
-    kills: 0,
-    acknowledged: 0,
-    locked: 0,
-    forks: 0,
-    refused: {},
-    lost: [],
-    doubled: [],
-    internalErrors: 0,
-    dead: [],
-    unanswered: 0,
-    faults: [],
-    damage: {},
-  };
+  readonly sums: Sums = { lives: 0, kills: 0, appends: 0, acknowledged: 0, locked: 0, forks: 0 };
+  readonly wrong = nothingWrong();
   /** Tokens of what was acknowledged. */
   readonly acknowledged: string[] = [];
   /** Ids of acknowledged messages, to move to, to label and to fork at. */
   readonly ids: string[] = ["first"];
   /** Forks, with the tokens that must be in each. */
   readonly forks: { readonly file: string; readonly tokens: readonly string[] }[] = [];
-  readonly ended = new AbortController();
-  private tellMet!: () => void;
+  readonly options: Meeting;
+  private readonly ended = new AbortController();
+  tellMet!: () => void;
   /** Settles when one server was refused because another is the writer. */
   readonly haveMet = new Promise<void>((resolve) => {
     this.tellMet = resolve;
@@ -114,163 +111,173 @@ class Course {
 
   /** Whether enough was acknowledged, or so little is that the rest would show nothing else. */
   get isOver(): boolean {
-    const { met, options } = this;
-    const refused = Object.values(met.refused).reduce((sum, times) => sum + times, 0);
-    return this.acknowledged.length >= options.wanted || refused > 50 || met.lives > 50 + options.wanted;
+    const { sums, options, wrong } = this;
+    const refused = Object.values(wrong.refused).reduce((sum, times) => sum + times, 0);
+    return sums.acknowledged >= options.wanted || refused > 50 || sums.lives > 50 + options.wanted;
   }
 
   start(place: Place, args: readonly string[], more: { node?: string; within?: readonly string[] } = {}): Witness {
-    this.met.lives++;
+    this.sums.lives++;
     const { durability, attach } = this.options;
-    return new Witness({
-      args: [...args, "--durability", durability, "--attach", attach],
-      place,
-      signal: this.ended.signal,
-      ...more,
-    });
+    const all = [...args, "--durability", durability, "--attach", attach];
+    return new Witness({ args: all, place, signal: this.ended.signal, ...more });
   }
 
   /** Takes over what a server's life has shown. */
   async close(server: Witness, what: string): Promise<void> {
     const status = await server.exit;
-    if (server.died) this.met.dead.push(`${what}: ${status} ${server.reason}`);
-    this.met.unanswered += server.unanswered;
-    this.met.faults.push(...server.faults.map((fault) => `${what}: ${fault}`));
+    if (server.died) this.wrong.dead.push(`${what}: ${status} ${server.reason}`);
+    this.wrong.unanswered += server.unanswered;
+    this.wrong.faults.push(...server.faults.map((fault) => `${what}: ${fault}`));
   }
 
   /** Counts a refusal, and returns whether the same request may be sent again. */
   refuse({ failure }: Answer, what: string): boolean {
     const name = failure?.name as string;
     if (name === "session_locked") {
-      this.met.locked++;
+      this.sums.locked++;
       this.tellMet();
       return true;
     }
-    if (name === "internal_error") this.met.internalErrors++;
-    this.met.refused[name] = (this.met.refused[name] ?? 0) + 1;
-    if (this.met.refused[name] <= 3) this.met.faults.push(`${what} was refused: ${name}: ${failure?.text}`);
+    const { wrong } = this;
+    if (name === "internal_error") wrong.internalErrors++;
+    wrong.refused[name] = (wrong.refused[name] ?? 0) + 1;
+    if (wrong.refused[name] <= 3) wrong.faults.push(`${what} was refused: ${name}: ${failure?.text}`);
     return false;
   }
 }
 
-/** One of the programs that start servers on the session, one after the other. */
-class Participant {
-  private readonly course: Course;
-  private readonly number: number;
-  private readonly random: Random;
-  private readonly place: Place;
+/** A program that starts servers on the session, one after the other, each of which writes and ends or is killed. */
+async function participate(course: Course, number: number, random: Random, place: Place): Promise<void> {
   /** Writes with a key that were not answered, to be sent again. */
-  private owed: Write[] = [];
-  private made = 0;
-  private lives = 0;
+  let owed: Write[] = [];
+  let made = 0;
+  let lives = 0;
+  const token = (): string => `tok-${random.seed}-${number}-${++made}`;
 
-  constructor(course: Course, number: number, random: Random, place: Place) {
-    this.course = course;
-    this.number = number;
-    this.random = random;
-    this.place = place;
-  }
-
-  async run(): Promise<void> {
-    while (!this.course.isOver) await this.live();
-    // What has a key and no answer may be there or not; after this it is there, once.
-    for (let rounds = 0; this.owed.length > 0 && rounds < 20; rounds++) await this.live(true);
-    if (this.owed.length > 0) this.course.met.faults.push(`${this.owed.length} writes were never accepted`);
-  }
-
-  /** Starts a server, has it write, and ends or kills it. */
-  private async live(last = false): Promise<void> {
-    const { course, random } = this;
-    const { kills, namespaces } = course.options;
-    const what = `server ${this.number}.${++this.lives}`;
+  async function live(isLast: boolean): Promise<void> {
+    const { kills, namespaces, store, isChain = false } = course.options;
+    const what = `server ${number}.${++lives}`;
     const within = namespaces && random.chance(0.7) ? random.pick(OWN_NAMESPACES) : undefined;
-    const events = random.chance(0.5) ? ["--events", "none"] : [];
-    const args = ["--session", course.file, "--store", course.options.store, ...events];
-    const server = course.start(this.place, args, { node: random.pick(NODES), within });
-    const writes = [...this.owed.splice(0), ...(last ? [] : this.someWrites())];
-    const fate = kills && !last && random.chance(0.3) ? "kill" : random.chance(0.3) ? "end at once" : "end";
+    const events = !isChain && random.chance(0.5) ? ["--events", "none"] : [];
+    const args = ["--session", course.file, "--store", store, ...events];
+    const server = course.start(place, args, { node: random.pick(NODES), within });
+    const checkTold = isChain ? await listen(server, what) : async () => {};
+    const writes = [...owed.splice(0), ...(isLast ? [] : someWrites(isChain))];
+    const fate = kills && !isLast && (lives + number) % 3 === 1 ? "kill" : random.chance(0.3) ? "end at once" : "end";
     if (fate === "kill") {
-      this.killAt(server, random.int(writes.length + 1), this.send(server, writes));
-      course.met.kills++;
+      killAt(server, random.int(writes.length + 1), send(server, writes));
+      course.sums.kills++;
     } else if (fate === "end at once") {
-      const sent = this.send(server, writes);
+      const sent = send(server, writes);
       void server.end();
       await Promise.all(sent);
     } else {
-      await this.insist(server, writes, what);
-      if (!last && random.chance(0.1)) await this.fork(server, what);
+      await insist(server, writes, what);
+      await checkTold();
+      // Where they share one chain, they live longer, so that they are in each other's way.
+      for (let rounds = isChain && !isLast ? random.int(4) : 0; rounds > 0 && !server.isGone; rounds--) {
+        await insist(server, someWrites(isChain), what);
+        await checkTold();
+      }
+      if (!isLast && !isChain && random.chance(0.1)) await fork(server, what);
       void server.end();
     }
     await course.close(server, what);
   }
 
+  /** Returns what finds out whether a server tells of every entry and every leaf from now on. */
+  async function listen(server: Witness, what: string): Promise<() => Promise<void>> {
+    const first = await server.ask("get_entries");
+    return async () => {
+      const [entries, path] = await Promise.all(server.askAll([["get_entries"], ["get_path"]]));
+      if (!first?.result || !entries?.result || !path?.result) return;
+      const appends = (heard: number): Json[] =>
+        server.events.flatMap(({ name, params, number: n }) => (name === "session_append" && n <= heard ? params : []));
+      const idsIn = (list: Json[]): string[] => list.map(({ id }) => id);
+      const there = idsIn(entries.result.entries);
+      const idsOf = (told: Json[]): string[] => [
+        ...idsIn(first.result.entries),
+        ...told.flatMap(({ entryIds }) => entryIds),
+      ];
+      // What a read finds that others wrote is told behind its reply.
+      const [before, after] = [appends(entries.heard), appends(path.heard)];
+      const told = new Set(idsOf(after));
+      const untold = [
+        ...there.filter((id) => !told.has(id)).map((id) => `${id} is there`),
+        ...idsOf(before).flatMap((id) => (there.includes(id) ? [] : `${id} is not there`)),
+        ...after.filter((one) => one.origin === "foreign" && `${idsIn(one.entries)}` !== `${one.entryIds}`),
+      ];
+      const leaves = [first.result, ...after].map(({ leafId }) => leafId);
+      const onPath = new Set(idsIn(path.result.entries));
+      if (!leaves.includes(entries.result.leafId)) untold.push(`${entries.result.leafId} is the leaf`);
+      untold.push(...leaves.filter((id) => !onPath.has(id)).map((id) => `${id} was the leaf`));
+      course.wrong.untold.push(...untold.map((sentence) => `${what}: ${JSON.stringify(sentence)}`));
+    };
+  }
+
   /** One to eight entries, some of them in batches or with a key, and at times a move or a label between them. */
-  private someWrites(): Write[] {
-    const { random, course } = this;
+  function someWrites(isChain: boolean): Write[] {
     const writes: Write[] = [];
-    if (random.chance(0.15))
-      writes.push({ method: "branch", params: { entryId: random.pick(course.ids) }, tokens: [] });
+    const entryId = (): string => random.pick(course.ids);
+    if (!isChain && random.chance(0.15)) writes.push({ method: "branch", params: { entryId: entryId() }, tokens: [] });
     for (let left = 1 + random.int(8); left > 0; ) {
       const count = random.chance(0.7) ? 1 : Math.min(left, 2 + random.int(3));
       left -= count;
-      const tokens = Array.from({ length: count }, () => this.token());
-      const entries = tokens.map((token) => {
+      const tokens = Array.from({ length: count }, token);
+      const entries = tokens.map((mark) => {
         // Some have ids of ours, which tell at once what is there twice; others get theirs from the server.
-        const id = random.chance(0.5) ? { id: token } : {};
+        const id = random.chance(0.5) ? { id: mark } : {};
         const text = random.chance(0.05) ? random.hex(20_000) : random.hex(20);
-        return { type: "message", ...id, message: { role: "user", content: `${token} ${text}` } };
+        return { type: "message", ...id, message: { role: "user", content: `${mark} ${text}` } };
       });
       const key = random.chance(0.4) ? { idempotencyKey: tokens[0] } : {};
       writes.push({ method: "append", params: { entries, ...key }, tokens });
     }
-    if (random.chance(0.1)) {
-      const label = this.token();
-      writes.push({ method: "set_label", params: { entryId: random.pick(course.ids), label }, tokens: [label] });
+    if (!isChain && random.chance(0.1)) {
+      const label = token();
+      writes.push({ method: "set_label", params: { entryId: entryId(), label }, tokens: [label] });
     }
     return writes;
   }
 
-  private token(): string {
-    return `tok-${this.random.seed}-${this.number}-${++this.made}`;
-  }
-
   /** Sends writes without waiting for answers, resolves each to whether it is to be sent again, and collects ids. */
-  private send(server: Witness, writes: readonly Write[], ids: string[] = []): Promise<boolean>[] {
+  function send(server: Witness, writes: readonly Write[], ids: string[] = []): Promise<boolean>[] {
     const answers = server.askAll(writes.map(({ method, params }) => [method, params]));
+    course.sums.appends += writes.filter(({ method }) => method === "append").length;
     return writes.map(async (write, index) => {
       const answer = await answers[index];
-      const again = answer === null || (answer.failure !== undefined && this.course.refuse(answer, write.method));
-      if (answer?.result) this.acknowledge(write, answer.result, ids);
+      if (answer?.failure?.data?.holder?.pid === server.process.pid) course.wrong.faults.push("is refused by itself");
+      const again = answer === null || (answer.failure !== undefined && course.refuse(answer, write.method));
+      if (answer?.result) acknowledge(write, answer.result, ids);
       // What has no key is not sent again by another server: it may be there.
-      if (again && write.params.idempotencyKey !== undefined) this.owed.push(write);
+      if (again && write.params.idempotencyKey !== undefined) owed.push(write);
       return again;
     });
   }
 
-  private acknowledge({ method, tokens }: Write, result: Json, ids: string[]): void {
-    const { course } = this;
+  function acknowledge({ method, tokens }: Write, result: Json, ids: string[]): void {
     course.acknowledged.push(...tokens);
-    course.met.acknowledged += tokens.length;
+    course.sums.acknowledged += tokens.length;
     if (method !== "append") return;
-    if (result.entryIds.length !== tokens.length) course.met.faults.push(`acknowledged as ${JSON.stringify(result)}`);
+    if (result.entryIds.length !== tokens.length) course.wrong.faults.push(`acknowledged as ${JSON.stringify(result)}`);
     course.ids.push(...result.entryIds);
     ids.push(...result.entryIds);
   }
 
   /** Sends writes, all at once or one after the other, and what the lock of another refuses again. */
-  private async insist(server: Witness, writes: readonly Write[], what: string): Promise<void> {
-    const { random, course } = this;
+  async function insist(server: Witness, writes: readonly Write[], what: string): Promise<void> {
     const ids: string[] = [];
     const step = random.chance(0.4) ? writes.length : 1 + random.int(2);
     for (let from = 0; from < writes.length; from += step) {
       let waiting = writes.slice(from, from + step);
       for (let tries = 0; waiting.length > 0 && tries < 200; tries++) {
-        const sent = await Promise.all(this.send(server, waiting, ids));
+        const sent = await Promise.all(send(server, waiting, ids));
         waiting = waiting.filter((_, index) => sent[index]);
         if (server.isGone) return;
         if (waiting.length === 0) break;
         // They are sent again here, and not by a later server.
-        this.owed = this.owed.filter((write) => !waiting.includes(write));
+        owed = owed.filter((write) => !waiting.includes(write));
         // Nobody tells when the lock is free.
         await pass(random.int(20));
       }
@@ -278,11 +285,11 @@ class Participant {
     // Whoever was acknowledged can read it at once.
     for (const id of ids.slice(-3)) {
       const answer = await server.ask("get_entry", { entryId: id });
-      if (answer?.failure) course.met.lost.push(`${id} by its own server ${what}: ${answer.failure.name}`);
+      if (answer?.failure) course.wrong.lost.push(`${id} by its own server ${what}: ${answer.failure.name}`);
     }
   }
 
-  private killAt(server: Witness, answers: number, sent: readonly Promise<boolean>[]): void {
+  function killAt(server: Witness, answers: number, sent: readonly Promise<boolean>[]): void {
     let left = answers;
     const kill = (): void => {
       if (left-- === 0) void server.kill();
@@ -292,48 +299,65 @@ class Participant {
   }
 
   /** Copies a path into a new session and goes on there: what was acknowledged of that path is in the copy. */
-  private async fork(server: Witness, what: string): Promise<void> {
-    const { random, course } = this;
-    const token = this.token();
+  async function fork(server: Witness, what: string): Promise<void> {
+    const mark = token();
     const entryId = random.pick(course.ids);
-    const entries = [{ type: "message", message: { role: "user", content: `${token} in the fork` } }];
-    const [path, fork, append] = await Promise.all(
+    const entries = [{ type: "message", message: { role: "user", content: `${mark} in the fork` } }];
+    const [path, made, append] = await Promise.all(
       server.askAll([
         ["get_path", { entryId }],
         ["fork", { entryId, position: "at" }],
         ["append", { entries }],
       ]),
     );
-    for (const answer of [path, fork, append])
+    for (const answer of [path, made, append])
       if (answer?.failure && answer.failure.name !== "entry_not_found") course.refuse(answer, `${what}: fork`);
     // A server that was not told yet of an entry of another one may say that it does not know it.
-    if (!path?.result || !fork?.result || !append?.result) return;
-    course.met.forks++;
+    if (!path?.result || !made?.result || !append?.result) return;
+    course.sums.forks++;
     const tokens = path.result.entries.map(tokenOf).filter((found: string | undefined) => found !== undefined);
-    course.forks.push({ file: fork.result.sessionFile, tokens: [...tokens, token] });
+    course.forks.push({ file: made.result.sessionFile, tokens: [...tokens, mark] });
   }
+
+  while (!course.isOver) await live(false);
+  // What has a key and no answer may be there or not; after this it is there, once.
+  for (let rounds = 0; owed.length > 0 && rounds < 20; rounds++) await live(true);
+  if (owed.length > 0) course.wrong.faults.push(`${owed.length} writes were never accepted`);
 }
 
-/** Has servers meet until so many entries are acknowledged, and tells what became of these. */
-export async function meet(random: Random, options: Meeting): Promise<Met> {
+/** Has servers meet until so many entries are acknowledged. Expects nothing wrong, and returns how much was done. */
+export async function meet(random: Random, options: Meeting): Promise<Sums> {
   const course = new Course(options);
   const place = temporaryPlace();
   const first = course.start(place, ["--store", options.store]);
   const state = await first.ask("get_state");
   course.file = state?.result.sessionFile;
   await first.ask("append", { entries: [{ type: "custom", customType: "first", id: "first" }] });
-  const participants = Array.from({ length: options.servers }, (_, n) => {
-    const own = options.states === "same" ? place : withState(place, join(place.home, `state-${n}`));
-    return new Participant(course, n, new Random(random.seed * 1000 + n), own);
-  });
-  const all = Promise.all(participants.map((participant) => participant.run()));
+  const beside = options.beside?.(course.file, course.ids);
+  await beside?.begun;
+  const all = Promise.all(
+    Array.from({ length: options.servers }, (_, n) => {
+      const own = options.states === "same" ? place : withState(place, join(place.home, `state-${n}`));
+      return participate(course, n, new Random(random.seed * 1000 + n), own);
+    }),
+  );
   // However fast the others come and go, one of them meets the first, which is the writer until it ends.
   await Promise.race([course.haveMet, all]);
   void first.end();
   await course.close(first, "the first server");
   await all;
-  await settle(course, place);
-  return course.met;
+  await beside?.end();
+  const { entries, leafId } = await settle(course, place);
+  beside?.check(entries);
+  if (options.isChain && !beside) {
+    const ids = entries.map(({ id }) => id);
+    // Whoever wrote saw what the other had written.
+    expect(entries.map(({ parentId }) => parentId)).toEqual([null, ...ids.slice(0, -1)]);
+    expect(leafId).toBe(ids.at(-1));
+  }
+  expect(course.wrong).toEqual(nothingWrong());
+  expect(course.sums.acknowledged).toBeGreaterThanOrEqual(options.wanted);
+  return course.sums;
 }
 
 function withState(place: Place, state: string): Place {
@@ -341,45 +365,48 @@ function withState(place: Place, state: string): Place {
   return { ...place, state, variables: { ...place.variables, PI_SESSION_SERVER_STATE_DIR: state } };
 }
 
-/** Reads the session by a fresh server and without one, and counts. */
-async function settle(course: Course, place: Place): Promise<void> {
-  const { met, file, options } = course;
+/** Reads the session by a fresh server and without one, and counts. Returns what the server found. */
+async function settle(course: Course, place: Place): Promise<{ entries: Json[]; leafId: string }> {
+  const { wrong, file, options, acknowledged } = course;
   const looker = course.start(place, ["--session", file, "--events", "none"]);
-  const [entries, verdict] = await Promise.all(looker.askAll([["get_entries"], ["verify_session"]]));
-  for (const answer of [entries, verdict]) if (answer?.failure) course.refuse(answer, "the last look");
-  for (const { kind } of verdict?.result?.damage ?? []) met.damage[kind] = (met.damage[kind] ?? 0) + 1;
-  count(met, "a fresh server", course.acknowledged, entries?.result?.entries ?? []);
+  const [first, verdict] = await Promise.all(looker.askAll([["get_entries"], ["verify_session"]]));
+  // Where another program's half of a line is before one of ours, that is found when it is read.
+  const entries = options.beside ? await looker.ask("get_entries") : first;
+  for (const answer of [first, verdict, entries]) if (answer?.failure) course.refuse(answer, "the last look");
+  const found = { entries: [], ...entries?.result };
+  count(wrong, "a fresh server", acknowledged, found.entries);
   // What a killed server left behind is treated by the next write.
   const last = await looker.ask("append", { entries: [{ type: "custom", customType: "last" }] });
   if (last?.failure) course.refuse(last, "the last append");
   void looker.end();
   await course.close(looker, "the last server");
-  count(met, "a plain reading", course.acknowledged, entriesOf(file));
-  for (const fork of course.forks) count(met, `the fork ${fork.file}`, fork.tokens, entriesOf(fork.file));
-  for (const container of options.store === "v2" ? [file, ...course.forks.map((fork) => fork.file)] : [])
+  for (const session of [{ file, tokens: acknowledged }, ...course.forks]) {
+    // Nor does anybody see it there who reads plainly.
+    const tokens = options.beside ? [] : session.tokens;
+    count(wrong, `a plain reading of ${session.file}`, tokens, entriesOf(session.file));
+    if (options.store !== "v2") continue;
     try {
-      met.faults.push(...faultsOf(container).map((fault: string) => `the container: ${fault}`));
+      wrong.faults.push(...faultsOf(session.file).map((fault: string) => `the container: ${fault}`));
     } catch (error) {
-      met.faults.push(`the container: ${(error as Error).message}`);
+      wrong.faults.push(`the container: ${(error as Error).message}`);
     }
+  }
+  return { ...found, entries: found.entries.filter((entry: Json) => !isMarker(entry)) };
 }
 
 /** Returns the entries of a session as anybody would read them. */
 function entriesOf(file: string): Json[] {
-  const entries: Json[] = [];
-  for (const line of (file.endsWith(".v2") ? partsOf(file) : [file]).flatMap((part) =>
-    readFileSync(part, "utf8").split("\n"),
-  )) {
-    let value: Json;
+  const parts = file.endsWith(".v2") ? partsOf(file) : [file];
+  const lines = parts.flatMap((part) => readFileSync(part, "utf8").split("\n"));
+  const values = lines.flatMap((line): Json[] => {
     try {
-      value = JSON.parse(line);
+      return [JSON.parse(line)];
     } catch {
       // What a killed server left; nothing of it was acknowledged, which is what is counted.
-      continue;
+      return [];
     }
-    if (value.type !== "session") entries.push(value.payload ?? value);
-  }
-  return entries;
+  });
+  return values.filter(({ type }) => type !== "session").map((value) => value.payload ?? value);
 }
 
 /** Returns what marks a message, wherever it was copied to. */
@@ -387,7 +414,7 @@ function tokenOf({ message }: Json): string | undefined {
   return /^tok-[\d-]+/.exec(message?.content ?? "")?.[0];
 }
 
-function count(met: Met, reader: string, expected: readonly string[], entries: readonly Json[]): void {
+function count(wrong: Wrong, reader: string, expected: readonly string[], entries: readonly Json[]): void {
   const tokens = new Map<string, number>();
   const ids = new Map<string, number>();
   const add = (to: Map<string, number>, key: string) => to.set(key, (to.get(key) ?? 0) + 1);
@@ -396,22 +423,7 @@ function count(met: Met, reader: string, expected: readonly string[], entries: r
     const token = entry.type === "label" ? entry.label : tokenOf(entry);
     if (typeof token === "string") add(tokens, token);
   }
-  met.lost.push(...expected.filter((token) => !tokens.has(token)).map((token) => `${token} by ${reader}`));
+  wrong.lost.push(...expected.filter((token) => !tokens.has(token)).map((token) => `${token} by ${reader}`));
   for (const [what, found] of Object.entries({ entry: tokens, id: ids }))
-    for (const [key, times] of found) if (times > 1) met.doubled.push(`${what} ${key}, ${times} times by ${reader}`);
-}
-
-/** Expects that nothing is wrong; the figures say how much was done. */
-export function expectNothingWrong(met: Met, wanted: number): void {
-  const { lost, doubled, internalErrors, dead, unanswered, faults, refused } = met;
-  expect({ lost, doubled, internalErrors, dead, unanswered, faults, refused }).toEqual({
-    lost: [],
-    doubled: [],
-    internalErrors: 0,
-    dead: [],
-    unanswered: 0,
-    faults: [],
-    refused: {},
-  });
-  expect(met.acknowledged).toBeGreaterThanOrEqual(wanted);
+    for (const [key, times] of found) if (times > 1) wrong.doubled.push(`${what} ${key}, ${times} times by ${reader}`);
 }

@@ -157,71 +157,53 @@ export function randomModel(random: Random, mixture: Mixture): Model {
       parentId = random.chance(0.1) ? null : random.pick(model.entries).id;
     const id = (random.int(0x10000) * 0x10000 + n).toString(16).padStart(8, "0");
     const type = random.pick(typesOf(mixture));
-    model.add({ type, id, parentId, timestamp: TIME, ...rest(random, model, type, id, parentId) });
+    model.add({ type, id, parentId, timestamp: TIME, ...rest(random, model, type, id, parentId) } as ModelEntry);
     last = id;
   }
   return model;
 }
 
 function typesOf({ compactions = true, edits = true, labels = true }: Mixture): string[] {
-  const types = ["message", "message", "message", "message", "custom", "custom_message", "model_change", "unheard_of"];
-  types.push("thinking_level_change", "branch_summary", "session_info", "message", "message", "usage");
+  const types = ["custom", "custom_message", "model_change", "unheard_of", "thinking_level_change", "branch_summary"];
+  types.push("session_info", "usage", ...Array(6).fill("message"));
   if (compactions) types.push("compaction");
   if (edits) types.push("context_edit", "context_edit");
   if (labels) types.push("label", "label");
   return types;
 }
 
-function rest(
-  random: Random,
-  model: Model,
-  type: string,
-  id: string,
-  parentId: string | null,
-): Record<string, unknown> {
+function rest(random: Random, model: Model, type: string, id: string, parentId: string | null): object {
   const anyId = (): string => (model.entries.length === 0 ? "nowhere0" : random.pick(model.entries).id);
   const path = model.path(parentId);
   const onPath = (): string => (path.length === 0 ? anyId() : random.pick(path).id);
   const text = `text ${random.hex(4)}`;
-  switch (type) {
-    case "message":
-      return { message: randomMessage(random, text) };
-    case "custom":
-      return { customType: "thing", data: { count: random.int(9) } };
-    case "custom_message":
-      return {
-        customType: "thing",
-        content: text,
-        display: random.chance(0.5),
-        ...(random.chance(0.3) ? { details: {} } : {}),
-      };
-    case "model_change":
-      return { provider: "openai", modelId: `model-${random.int(9)}` };
-    case "thinking_level_change":
-      return { thinkingLevel: random.pick(["off", "low", "high"]) };
-    case "branch_summary":
-      return { fromId: anyId(), summary: random.chance(0.2) ? "" : text };
-    case "session_info":
-      return { name: text };
-    case "usage":
-      return { kind: "summary", provider: "openai", model: "m", usage: { totalTokens: 3 } };
-    case "label":
-      return { targetId: random.chance(0.9) ? anyId() : "nowhere0", ...(random.chance(0.8) ? { label: text } : {}) };
-    case "context_edit":
-      return {
-        targetId: random.chance(0.8) ? onPath() : anyId(),
-        replacement: random.chance(0.4) ? null : { content: random.chance(0.5) ? text : [{ type: "text", text }] },
-      };
-    case "compaction":
-      return {
-        summary: random.pick<unknown>([text, text, text, text, text, text, "", null]),
-        firstKeptEntryId: random.chance(0.7) ? onPath() : random.pick([id, anyId(), "nowhere0"]),
-        tokensBefore: random.int(9999),
-        ...(random.chance(0.2) ? { systemMessage: { role: "system", content: text } } : {}),
-      };
-    default:
-      return { anything: [1, text] };
-  }
+  const sometimes = (chance: number, members: object): object => (random.chance(chance) ? members : {});
+  const made: Record<string, () => object> = {
+    message: () => ({ message: randomMessage(random, text) }),
+    custom: () => ({ customType: "thing", data: { count: random.int(9) } }),
+    custom_message: () => ({
+      ...{ customType: "thing", content: text, display: random.chance(0.5) },
+      ...sometimes(0.3, { details: {} }),
+    }),
+    model_change: () => ({ provider: "openai", modelId: `model-${random.int(9)}` }),
+    thinking_level_change: () => ({ thinkingLevel: random.pick(["off", "low", "high"]) }),
+    branch_summary: () => ({ fromId: anyId(), summary: random.chance(0.2) ? "" : text }),
+    session_info: () => ({ name: text }),
+    usage: () => ({ kind: "summary", provider: "openai", model: "m", usage: { totalTokens: 3 } }),
+    label: () => ({ targetId: random.chance(0.9) ? anyId() : "nowhere0", ...sometimes(0.8, { label: text }) }),
+    context_edit: () => ({
+      targetId: random.chance(0.8) ? onPath() : anyId(),
+      replacement: random.chance(0.4) ? null : { content: random.chance(0.5) ? text : [{ type: "text", text }] },
+    }),
+    compaction: () => ({
+      summary: random.pick<unknown>([text, text, text, text, text, text, "", null]),
+      firstKeptEntryId: random.chance(0.7) ? onPath() : random.pick([id, anyId(), "nowhere0"]),
+      tokensBefore: random.int(9999),
+      ...sometimes(0.2, { systemMessage: { role: "system", content: text } }),
+    }),
+    unheard_of: () => ({ anything: [1, text] }),
+  };
+  return made[type]();
 }
 
 function randomMessage(random: Random, text: string): unknown {

@@ -27,29 +27,26 @@ export function idsIn(disk: FaultDisk, session: string): string[] {
   return toldEntries(lines).map(({ id }) => id);
 }
 
-interface Step {
-  readonly method: string;
-  readonly params: Json;
-}
+type Step = readonly [method: string, params: Json];
 
 const STEPS: readonly Step[] = [
-  { method: "set_model", params: { provider: "openai", modelId: "m" } },
-  { method: "append", params: { entries: [user("one", { id: "e1" }), assistant("two", { id: "e2" })] } },
-  { method: "set_label", params: { entryId: "e1", label: "x" } },
-  { method: "branch", params: { entryId: "e1" } },
-  { method: "set_session_name", params: { name: "n" } },
-  { method: "branch", params: { entryId: "e2" } },
-  { method: "append", params: { entries: [user("three", { id: "e3" })], idempotencyKey: "k" } },
-  { method: "branch", params: { entryId: "e1", summary: { summary: "s" }, label: "l" } },
-  { method: "compact_append", params: { summary: "s", firstKeptEntryId: null, tokensBefore: 1 } },
-  { method: "branch", params: { entryId: null } },
-  { method: "clone", params: {} },
-  { method: "append", params: { entries: [user("in the clone", { id: "e4" })] } },
-  { method: "fork", params: { entryId: "e4" } },
-  { method: "append", params: { entries: [user("in the fork", { id: "e5" })] } },
-  { method: "branch", params: { entryId: null } },
-  { method: "new_session", params: {} },
-  { method: "append", params: { entries: [user("in the new one", { id: "e6" })] } },
+  ["set_model", { provider: "openai", modelId: "m" }],
+  ["append", { entries: [user("one", { id: "e1" }), assistant("two", { id: "e2" })] }],
+  ["set_label", { entryId: "e1", label: "x" }],
+  ["branch", { entryId: "e1" }],
+  ["set_session_name", { name: "n" }],
+  ["branch", { entryId: "e2" }],
+  ["append", { entries: [user("three", { id: "e3" })], idempotencyKey: "k" }],
+  ["branch", { entryId: "e1", summary: { summary: "s" }, label: "l" }],
+  ["compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 }],
+  ["branch", { entryId: null }],
+  ["clone", {}],
+  ["append", { entries: [user("in the clone", { id: "e4" })] }],
+  ["fork", { entryId: "e4" }],
+  ["append", { entries: [user("in the fork", { id: "e5" })] }],
+  ["branch", { entryId: null }],
+  ["new_session", {}],
+  ["append", { entries: [user("in the new one", { id: "e6" })] }],
 ];
 
 interface Shown {
@@ -63,7 +60,7 @@ interface Shown {
 /** What is read may meet the fault, too; it is there when it is asked for again. */
 async function ask(wire: Wire, method: string): Promise<Json> {
   const { result, error } = await wire.request(method);
-  if (error) expect(["storage_failed", "storage_full"], JSON.stringify(error)).toContain(error.data.name);
+  if (error) requireOfDisk(error, method);
   return result ?? wire.result(method);
 }
 
@@ -74,7 +71,11 @@ async function show(wire: Wire): Promise<Shown> {
 }
 
 function told(fault: Fault | undefined): string {
-  return fault ? `${JSON.stringify(fault)}` : "without a fault";
+  return fault ? JSON.stringify(fault) : "without a fault";
+}
+
+function requireOfDisk(error: Json, what: string): void {
+  expect(["storage_failed", "storage_full"], `${what}: ${JSON.stringify(error)}`).toContain(error.data.name);
 }
 
 async function started(disk: FaultDisk, store: StoreName): Promise<{ lives: HereLives; wire: Wire }> {
@@ -97,12 +98,12 @@ export async function runWithFault(fault: Fault | undefined, store: StoreName = 
   const { lives, wire } = await started(disk, store);
   let now = await show(wire);
   disk.set(fault);
-  for (const { method, params } of STEPS) {
+  for (const [method, params] of STEPS) {
     const { error, result } = await wire.request(method, params);
     const at = `${method}, ${told(fault)}`;
     const missed = error?.data.name === "entry_not_found";
     if (error && !missed) {
-      expect(["storage_failed", "storage_full"], `${at}: ${JSON.stringify(error)}`).toContain(error.data.name);
+      requireOfDisk(error, at);
       expect(disk.struck, `${at} fails for a reason`).toBe(true);
     }
     const shown = await show(wire);
@@ -122,14 +123,14 @@ export async function runWithFault(fault: Fault | undefined, store: StoreName = 
 }
 
 const PIPELINE: readonly Step[] = [
-  { method: "append", params: { entries: [user("one", { id: "e1" }), assistant("two", { id: "e2" })] } },
-  { method: "branch", params: { entryId: "e0" } },
-  { method: "append", params: { entries: [user("three")], idempotencyKey: "k" } },
-  { method: "set_label", params: { entryId: "e0", label: "x" } },
-  { method: "branch", params: { entryId: "e0", summary: { summary: "s" }, label: "l" } },
-  { method: "set_session_name", params: { name: "n" } },
-  { method: "append", params: { entries: [user("again")], idempotencyKey: "k" } },
-  { method: "branch", params: { entryId: null } },
+  ["append", { entries: [user("one", { id: "e1" }), assistant("two", { id: "e2" })] }],
+  ["branch", { entryId: "e0" }],
+  ["append", { entries: [user("three")], idempotencyKey: "k" }],
+  ["set_label", { entryId: "e0", label: "x" }],
+  ["branch", { entryId: "e0", summary: { summary: "s" }, label: "l" }],
+  ["set_session_name", { name: "n" }],
+  ["append", { entries: [user("again")], idempotencyKey: "k" }],
+  ["branch", { entryId: null }],
 ];
 
 /** Sends them in one write, with reads between them; answers how many operations there were. */
@@ -139,18 +140,17 @@ export async function pipelineWithFault(fault: Fault | undefined, store: StoreNa
   await wire.result("append", { entries: [user("zero", { id: "e0" })] });
   disk.set(fault);
   wire.send(
-    ...PIPELINE.flatMap(({ method, params }, index) => [
+    ...PIPELINE.flatMap(([method, params], index) => [
       { jsonrpc: "2.0", id: `w${index}`, method, params },
       { jsonrpc: "2.0", id: `r${index}`, method: "get_entries" },
     ]),
   );
   let ids = ["e0"];
   let leaf: string | null = "e0";
-  for (const [index, { method }] of PIPELINE.entries()) {
+  for (const [index, [method]] of PIPELINE.entries()) {
     const what = `${method} ${index}, ${told(fault)}`;
     const { result, error } = await wire.reply(`w${index}`);
-    if (error)
-      expect(["storage_failed", "storage_full"], `${what}: ${JSON.stringify(error)}`).toContain(error.data.name);
+    if (error) requireOfDisk(error, what);
     // A repeated key is answered with what it did before and does nothing.
     else if (method !== "append" || !ids.includes(result.leafId)) {
       leaf = "leafId" in result ? result.leafId : result.entryId;

@@ -5,6 +5,7 @@
 
 import { readFileSync } from "node:fs";
 import { expect } from "vitest";
+import { user } from "./drafts.ts";
 import { partsOf, SpawnedLives, same, toldEntries } from "./proof.ts";
 import type { Random } from "./random.ts";
 import type { Json, Wire } from "./server.ts";
@@ -14,13 +15,13 @@ interface Position {
   readonly leaf: string | null;
 }
 
-export interface Killed {
-  readonly sent: number;
-  readonly answered: number;
-  readonly recovered: number;
-  /** Torn writes that the file shows, of this run and those before. */
-  readonly torn: number;
+interface Request {
+  readonly method: string;
+  readonly params: Json;
 }
+
+/** How many requests there were, and how many torn writes the file shows, of this run and those before. */
+export type Killed = Readonly<Record<"sent" | "answered" | "recovered" | "torn", number>>;
 
 const TORN = ["torn_tail", "incomplete_batch", "bad_line", "bad_index"];
 
@@ -34,7 +35,7 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
   let now: Position = { ids: ["entry-0"], leaf: first.leafId };
   const told: Killed[] = [];
   for (let run = 1; run <= runs; run++) {
-    const requests: { method: string; params: Json }[] = [];
+    const requests: Request[] = [];
     /** What is there after none, one, two ... of the requests. */
     const states: Position[] = [now];
     for (let count = 5 + random.int(60); count > 0; count--) {
@@ -75,7 +76,7 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
 /** What had a key and no answer is sent again: it is there once, whether it had reached the file or not. */
 async function retry(
   wire: Wire,
-  unanswered: readonly { method: string; params: Json }[],
+  unanswered: readonly Request[],
   { ids, leaf }: Position,
   what: string,
 ): Promise<Position> {
@@ -98,19 +99,19 @@ async function retry(
 }
 
 function wholeLines(file: string): { lines: Json[]; broken: number } {
-  const lines: Json[] = [];
-  let broken = 0;
   const isContainer = file.endsWith(".v2");
-  // A frame that was cut off counts as any other torn line.
-  const parts = isContainer ? partsOf(file) : [file];
-  const text = parts.map((part) => readFileSync(part, "utf8")).join("");
-  for (const line of text.split("\n"))
+  const text = (isContainer ? partsOf(file) : [file]).map((part) => readFileSync(part, "utf8")).join("");
+  const all = text.split("\n").filter((line) => line !== "");
+  const lines = all.flatMap((line): Json[] => {
     try {
-      if (line !== "") lines.push(JSON.parse(line));
+      const value = JSON.parse(line);
+      return [isContainer ? (value.payload ?? value) : value];
     } catch {
-      broken++;
+      // A frame that was cut off counts as any other torn line.
+      return [];
     }
-  return { lines: lines.map((line) => (isContainer ? (line.payload ?? line) : line)), broken };
+  });
+  return { lines, broken: all.length - lines.length };
 }
 
 /**
@@ -121,7 +122,7 @@ async function sendAndKill(
   wire: Wire,
   lives: SpawnedLives,
   random: Random,
-  requests: readonly { method: string; params: Json }[],
+  requests: readonly Request[],
   killAfter: number,
 ): Promise<number> {
   const messages = requests.map(({ method, params }, id) => ({ jsonrpc: "2.0", id: `r${id}`, method, params }));
@@ -152,31 +153,23 @@ async function sendAndKill(
 
 let entries = 0;
 
-function randomRequest(random: Random, { ids, leaf }: Position): { method: string; params: Json } {
-  const entry = (): Json => ({
-    type: "message",
-    id: `entry-${++entries}`,
-    message: { role: "user", content: random.hex(random.chance(0.05) ? 60_000 : 20) },
-  });
+function randomRequest(random: Random, { ids, leaf }: Position): Request {
+  const entry = (): Json => user(random.hex(random.chance(0.05) ? 60_000 : 20), { id: `entry-${++entries}` });
   const key = random.chance(0.3) ? { idempotencyKey: `key-${entries}` } : {};
   if (random.chance(0.5)) {
     const drafts = Array.from({ length: random.chance(0.7) ? 1 : 2 + random.int(4) }, entry);
     if (random.chance(0.2)) drafts[0].parentId = random.pick(ids);
     return { method: "append", params: { entries: drafts, ...key } };
   }
-  if (random.chance(0.15))
-    return {
-      method: "append",
-      params: {
-        entries: [{ type: "label", id: `entry-${++entries}`, targetId: random.pick(ids), label: "x" }],
-        ...key,
-      },
-    };
+  if (random.chance(0.15)) {
+    const label = { type: "label", id: `entry-${++entries}`, targetId: random.pick(ids), label: "x" };
+    return { method: "append", params: { entries: [label], ...key } };
+  }
   const entryId = random.chance(0.1) ? null : random.chance(0.1) ? leaf : random.pick(ids);
   return { method: "branch", params: { entryId } };
 }
 
-function after({ ids }: Position, { method, params }: { method: string; params: Json }): Position {
+function after({ ids }: Position, { method, params }: Request): Position {
   if (method === "branch") return { ids, leaf: params.entryId };
   const added = params.entries.map(({ id }: Json) => id);
   return { ids: [...ids, ...added], leaf: added.at(-1) };

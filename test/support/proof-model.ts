@@ -89,19 +89,8 @@ class ModelRun {
   }
 
   private know(id: string, file: string, parentSession: string | null, persisted: boolean): Known {
-    const known: Known = {
-      id,
-      file,
-      parentSession,
-      model: new Model(),
-      childCounts: new Map(),
-      leaf: null,
-      name: null,
-      persisted,
-      seen: 0,
-      told: 0,
-      left: "",
-    };
+    const nothing = { model: new Model(), childCounts: new Map(), leaf: null, name: null, seen: 0, told: 0, left: "" };
+    const known: Known = { id, file, parentSession, persisted, ...nothing };
     this.sessions.set(id, known);
     return known;
   }
@@ -115,6 +104,9 @@ class ModelRun {
   private async succeed(method: string, params: Json): Promise<Json> {
     const { result, error } = await this.call(method, params);
     if (error) expect.fail(`${method} failed: ${JSON.stringify(error)}`);
+    // A session that is made anew is asked for again nowhere.
+    const isKept = params.idempotencyKey && method !== "new_session";
+    if (isKept) this.keyed = { method, params, result, session: this.now.id };
     return result;
   }
 
@@ -145,10 +137,6 @@ class ModelRun {
 
   private key(): Json {
     return this.random.chance(0.4) ? { idempotencyKey: `key ${++this.keys}` } : {};
-  }
-
-  private remember(method: string, params: Json, result: Json): void {
-    if (params.idempotencyKey) this.keyed = { method, params, result, session: this.now.id };
   }
 
   // --- the operations ------------------------------------------------------------------------------------------
@@ -188,11 +176,8 @@ class ModelRun {
     if (random.chance(0.05) && jumping.message?.role !== "toolResult") jumping.parentId = this.anyId() ?? null;
     if (random.chance(0.05)) drafts[0].parentId = null;
     if (random.chance(0.1)) drafts[0].id = `own-${random.hex(12)}`;
-    const params = {
-      entries: drafts,
-      ...this.key(),
-      ...(random.chance(0.2) ? { expectedLeafId: this.now.leaf } : {}),
-    };
+    const guard = random.chance(0.2) ? { expectedLeafId: this.now.leaf } : {};
+    const params = { entries: drafts, ...this.key(), ...guard };
     const result = await this.succeed("append", params);
     expect(result.entryIds).toHaveLength(drafts.length);
     for (const [index, { id = result.entryIds[index], parentId = this.now.leaf, ...draft }] of drafts.entries()) {
@@ -200,64 +185,43 @@ class ModelRun {
       this.add(this.now, { type: draft.type, id, parentId, timestamp: TIME, ...draft });
     }
     expect(result.leafId).toBe(this.now.leaf);
-    this.remember("append", params, result);
   }
 
   /** One draft, or a whole turn with tool calls and their results. */
   private drafts(): Json[] {
     const { random } = this;
     const text = `text ${random.hex(4)}`;
-    const blocks = [{ type: "text", text }];
+    const content = [{ type: "text", text }];
     const known = this.anyId();
-    const target = known ?? "nowhere0";
-    const timestamp = TIME;
-    const assistant = {
-      role: "assistant",
-      ...SPOKEN,
-      model: `model-${random.int(4)}`,
-      usage: { ...SPOKEN.usage, input: 1, totalTokens: 1 },
-    };
-    switch (random.int(16)) {
-      case 0:
-      case 1:
-      case 2:
-      case 3:
-        return [{ type: "message", timestamp, message: { role: "user", content: random.chance(0.5) ? text : blocks } }];
-      case 4:
-      case 5:
-        return [{ type: "message", timestamp, message: { ...assistant, content: blocks, stopReason: "stop" } }];
-      case 6:
-      case 7: {
-        const ids = Array.from({ length: 1 + random.int(3) }, () => `call-${++this.calls}`);
-        const content = ids.map((id) => ({ type: "toolCall", id, name: "read", arguments: { path: text } }));
-        return [
-          { type: "message", timestamp, message: { ...assistant, content, stopReason: "toolUse" } },
-          ...ids.map((toolCallId) => ({
-            type: "message",
-            timestamp,
-            message: { role: "toolResult", toolCallId, toolName: "read", content: blocks, isError: false },
-          })),
-        ];
-      }
-      case 8:
-        return [{ type: "custom", timestamp, customType: "thing", data: { n: random.int(9) } }];
-      case 9:
-        return [{ type: "custom_message", timestamp, customType: "thing", content: text, display: true }];
-      case 10:
-        return [{ type: "unheard_of", timestamp, anything: [1, { deep: text }], summary: 5 }];
-      case 11:
-        // A label of what is not there is refused.
-        if (known === undefined) return [{ type: "session_info", timestamp, name: text }];
-        return [{ type: "label", timestamp, targetId: target, ...(random.chance(0.7) ? { label: text } : {}) }];
-      case 12:
-        return [{ type: "session_info", timestamp, name: text }];
-      case 13:
-        return [{ type: "message", timestamp, message: { role: "system", content: text } }];
-      case 14:
-        return [{ type: "branch_summary", timestamp, fromId: target, summary: random.chance(0.2) ? "" : text }];
-      default:
-        return [{ type: "usage", timestamp, kind: "title", provider: "openai", model: "m", usage: { input: 2 } }];
+    const said = (message: Json): Json => ({ type: "message", timestamp: TIME, message });
+    const usage = { ...SPOKEN.usage, input: 1, totalTokens: 1 };
+    const assistant = { role: "assistant", ...SPOKEN, model: `model-${random.int(4)}`, usage };
+    const kind = random.int(16);
+    if (kind < 4) return [said({ role: "user", content: random.chance(0.5) ? text : content })];
+    if (kind < 6) return [said({ ...assistant, content, stopReason: "stop" })];
+    if (kind < 8) {
+      const ids = Array.from({ length: 1 + random.int(3) }, () => `call-${++this.calls}`);
+      const calls = ids.map((id) => ({ type: "toolCall", id, name: "read", arguments: { path: text } }));
+      const result = { role: "toolResult", toolName: "read", content, isError: false };
+      return [
+        said({ ...assistant, content: calls, stopReason: "toolUse" }),
+        ...ids.map((toolCallId) => said({ ...result, toolCallId })),
+      ];
     }
+    const other = [
+      { type: "custom", customType: "thing", data: { n: random.int(9) } },
+      { type: "custom_message", customType: "thing", content: text, display: true },
+      { type: "unheard_of", anything: [1, { deep: text }], summary: 5 },
+      // A label of what is not there is refused.
+      known === undefined
+        ? { type: "session_info", name: text }
+        : { type: "label", targetId: known, ...(random.chance(0.7) ? { label: text } : {}) },
+      { type: "session_info", name: text },
+      { type: "message", message: { role: "system", content: text } },
+      { type: "branch_summary", fromId: known ?? "nowhere0", summary: random.chance(0.2) ? "" : text },
+      { type: "usage", kind: "title", provider: "openai", model: "m", usage: { input: 2 } },
+    ][kind - 8];
+    return [{ ...other, timestamp: TIME }];
   }
 
   private async branch(): Promise<void> {
@@ -278,13 +242,8 @@ class ModelRun {
     const label =
       random.chance(0.15) && (target !== null || summary !== undefined) ? `label ${random.hex(4)}` : undefined;
     const keyed = summary !== undefined || label !== undefined ? this.key() : {};
-    const params = {
-      entryId,
-      ...(before ? { position: "before" } : {}),
-      ...(summary ? { summary } : {}),
-      ...(label === undefined ? {} : { label }),
-      ...keyed,
-    };
+    const position = before ? "before" : undefined;
+    const params = { entryId, position, summary, label, ...keyed };
     const result = await this.succeed("branch", params);
     expect(result.cancelled).toBe(false);
     expect(result.text).toBe(text);
@@ -295,25 +254,20 @@ class ModelRun {
       this.newEntry("label", result.leafId, { targetId: result.summaryEntryId ?? target, label });
     expect(result.leafId).toBe(now.leaf);
     expect(result.durable).toBe(now.persisted);
-    this.remember("branch", params, result);
   }
 
   private async label(): Promise<void> {
     const entryId = this.anyId();
     if (entryId === undefined) return;
     const label = this.random.chance(0.7) ? `label ${this.random.hex(4)}` : null;
-    const params = { entryId, label, ...this.key() };
-    const result = await this.succeed("set_label", params);
+    const result = await this.succeed("set_label", { entryId, label, ...this.key() });
     this.newEntry("label", result.entryId, { targetId: entryId, ...(label === null ? {} : { label }) });
-    this.remember("set_label", params, result);
   }
 
   private async rename(): Promise<void> {
-    const name = `name ${this.random.hex(4)}`;
-    const params = { name: this.random.chance(0.3) ? `${name}\nof two lines ` : name, ...this.key() };
-    const result = await this.succeed("set_session_name", params);
-    this.newEntry("session_info", result.entryId, { name: params.name.replace("\n", " ").trim() });
-    this.remember("set_session_name", params, result);
+    const name = `name ${this.random.hex(4)}${this.random.chance(0.3) ? "\nof two lines " : ""}`;
+    const result = await this.succeed("set_session_name", { name, ...this.key() });
+    this.newEntry("session_info", result.entryId, { name: name.replace("\n", " ").trim() });
   }
 
   private async compact(): Promise<void> {
@@ -336,12 +290,7 @@ class ModelRun {
     const { systemMessage } = entry;
     const carried = systemMessage === undefined ? {} : { systemMessage };
     this.newEntry("compaction", result.entryId, { ...rest, firstKeptEntryId: first ?? result.entryId, ...carried });
-    expect(result).toEqual({
-      entryId: now.leaf,
-      leafId: now.leaf,
-      firstKeptEntryId: first ?? now.leaf,
-    });
-    this.remember("compact_append", params, result);
+    expect(result).toEqual({ entryId: now.leaf, leafId: now.leaf, firstKeptEntryId: first ?? now.leaf });
   }
 
   private async edit(): Promise<void> {
@@ -354,27 +303,21 @@ class ModelRun {
     const text = `edited ${random.hex(4)}`;
     const content = random.chance(0.5) ? text : [{ type: "text", text }];
     const replacement = takesContent && random.chance(0.6) ? { content } : null;
-    const params = { targetId: target.id, replacement, ...this.key() };
-    const result = await this.succeed("edit_context", params);
+    const result = await this.succeed("edit_context", { targetId: target.id, replacement, ...this.key() });
     this.newEntry("context_edit", result.entryId, { targetId: target.id, replacement });
-    this.remember("edit_context", params, result);
   }
 
   private async setModel(): Promise<void> {
     const modelId = `model-${this.random.int(9)}`;
-    const params = { provider: "openai", modelId, ...this.key() };
-    const result = await this.succeed("set_model", params);
+    const result = await this.succeed("set_model", { provider: "openai", modelId, ...this.key() });
     expect(result).toEqual({ provider: "openai", id: modelId });
     await this.learnLeaf("model_change", { provider: "openai", modelId });
-    this.remember("set_model", params, result);
   }
 
   private async setLevel(): Promise<void> {
     const level = this.random.pick(["off", "low", "high"]);
-    const params = { level, ...this.key() };
-    expect(await this.succeed("set_thinking_level", params)).toBeNull();
+    expect(await this.succeed("set_thinking_level", { level, ...this.key() })).toBeNull();
     await this.learnLeaf("thinking_level_change", { thinkingLevel: level });
-    this.remember("set_thinking_level", params, null);
   }
 
   /** These commands do not answer the id of what they append. */
@@ -395,14 +338,10 @@ class ModelRun {
     const result = await this.succeed("fork", params);
     expect(result.text).toBe(before ? textOf(entry.message.content) : "");
     await this.takeFork(before ? entry.parentId : entryId, result);
-    this.remember("fork", params, result);
   }
 
   private async clone(): Promise<void> {
-    const params = this.key();
-    const result = await this.succeed("clone", params);
-    await this.takeFork(this.now.leaf, result);
-    this.remember("clone", params, result);
+    await this.takeFork(this.now.leaf, await this.succeed("clone", this.key()));
   }
 
   /** Labels leave the path, what follows is linked past them, and labels of what is kept come again at the end. */
@@ -472,8 +411,7 @@ class ModelRun {
 
   private async newSession(): Promise<void> {
     const name = this.random.chance(0.3) ? `new ${this.random.hex(4)}` : undefined;
-    const params = { ...(name ? { name } : {}), ...this.key() };
-    const result = await this.succeed("new_session", params);
+    const result = await this.succeed("new_session", { name, ...this.key() });
     this.leave();
     this.now = this.know(result.sessionId, result.sessionFile, null, false);
     if (name) await this.learnLeaf("session_info", { name });
@@ -541,46 +479,20 @@ class ModelRun {
     const state = await wire.result("get_state");
     let branchCount = 0;
     for (const count of now.childCounts.values()) if (count > 1) branchCount++;
-    same(
-      {
-        sessionId: state.sessionId,
-        sessionFile: state.sessionFile,
-        sessionName: state.sessionName,
-        parentSession: state.parentSession,
-        leafId: state.leafId,
-        model: state.model,
-        thinkingLevel: state.thinkingLevel,
-        messageCount: state.messageCount,
-        entryCount: state.entryCount,
-        branchCount: state.branchCount,
-        persisted: state.persisted,
-        // A branch may end between a call and its result, or with a note of a program; neither is damage.
-        damage: state.diagnostics.filter(({ kind }: Json) => kind !== "dangling_tool_call" && kind !== "newer_branch"),
-      },
-      {
-        sessionId: now.id,
-        sessionFile: now.file,
-        sessionName: now.name,
-        parentSession: now.parentSession,
-        leafId: leaf,
-        model: model.model(leaf),
-        thinkingLevel: model.level(leaf),
-        messageCount: model.context(leaf).length,
-        entryCount: model.entries.length,
-        branchCount,
-        persisted: now.persisted,
-        damage: [],
-      },
-      "get_state",
-    );
+    const known = {
+      ...{ sessionId: now.id, sessionFile: now.file, sessionName: now.name, parentSession: now.parentSession },
+      ...{ leafId: leaf, model: model.model(leaf), thinkingLevel: model.level(leaf), persisted: now.persisted },
+      ...{ messageCount: model.context(leaf).length, entryCount: model.entries.length, branchCount },
+    };
+    // A branch may end between a call and its result, or with a note of a program; neither is damage.
+    const damage = state.diagnostics.filter(({ kind }: Json) => !["dangling_tool_call", "newer_branch"].includes(kind));
+    const told = Object.fromEntries(Object.keys(known).map((name) => [name, state[name]]));
+    same({ ...told, damage }, { ...known, damage: [] }, "get_state");
     if (!now.persisted) return;
     const lines = this.shelf.lines(now.file, now.seen).slice(now.seen === 0 ? 1 : 0);
-    const told = lines.filter((line) => !isMarker(line));
-    same(
-      told.map(({ id }) => id),
-      model.entries.slice(now.told).map(({ id }) => id),
-      "new lines",
-    );
+    const idsOf = (entries: readonly Json[]): string[] => entries.map(({ id }) => id);
+    const added = idsOf(lines.filter((line) => !isMarker(line)));
+    same(added, idsOf(model.entries.slice(now.told)), "new lines");
     for (const [index, line] of lines.entries())
       if (isMarker(line)) expect(["label", "session_info"], "what follows a marker").toContain(lines[index + 1]?.type);
     now.seen = this.shelf.size(now.file);
@@ -595,25 +507,18 @@ class ModelRun {
     expect(leafId).toBe(now.leaf);
     const labels = model.labels();
     const { nodes } = await wire.result("get_tree", { format: "flat" });
-    same(
-      nodes.map(({ id, parentId, type, role, label, childCount }: Json) => [
-        id,
-        parentId,
-        type,
-        role,
-        label,
-        childCount,
-      ]),
-      model.entries.map((entry) => [
-        entry.id,
-        entry.parentId,
-        entry.type,
-        (entry.message as Json)?.role,
-        labels.get(entry.id)?.label,
-        now.childCounts.get(entry.id) ?? 0,
-      ]),
-      "get_tree",
-    );
+    const shown = nodes.map((node: Json) => [
+      node.id,
+      node.parentId,
+      node.type,
+      node.role,
+      node.label,
+      node.childCount,
+    ]);
+    const expected = model.entries.map(({ id, parentId, type, message }) => [
+      ...[id, parentId, type, (message as Json)?.role, labels.get(id)?.label, now.childCounts.get(id) ?? 0],
+    ]);
+    same(shown, expected, "get_tree");
     const { tree } = await wire.result("get_tree", { format: "nested" });
     same(flattened(tree), nestedOrder(model, labels), "get_tree nested");
     for (const leaf of [now.leaf, this.anyId() ?? null]) {
@@ -669,14 +574,15 @@ function leafByRule(lines: readonly Json[]): string | null {
 function separates(path: readonly ModelEntry[], first: string | null): boolean {
   const at = path.findIndex(({ id }) => id === first);
   if (at < 0) return false;
-  const kept = new Set<string>();
-  for (const { message } of path.slice(at) as Json[])
-    if (message?.role === "assistant") for (const { id } of message.content) if (id) kept.add(id);
-  const calls = new Set<string>();
-  for (const { message } of path.slice(0, at) as Json[])
-    if (message?.role === "assistant") for (const { id } of message.content) if (id) calls.add(id);
+  const callsIn = (entries: readonly Json[]): Set<string> =>
+    new Set(
+      entries.flatMap(({ message }) =>
+        message?.role === "assistant" ? message.content.flatMap(({ id }: Json) => id ?? []) : [],
+      ),
+    );
+  const [before, after] = [callsIn(path.slice(0, at)), callsIn(path.slice(at))];
   return (path.slice(at) as Json[]).some(
-    ({ message }) => message?.role === "toolResult" && !kept.has(message.toolCallId) && calls.has(message.toolCallId),
+    ({ message }) => message?.role === "toolResult" && !after.has(message.toolCallId) && before.has(message.toolCallId),
   );
 }
 
@@ -696,23 +602,22 @@ function untimed(message: Json): Json {
 }
 
 function flattened(tree: Json[]): Json[] {
-  const found: Json[] = [];
-  const open = tree.slice().reverse();
-  for (let node = open.pop(); node; node = open.pop()) {
-    found.push([node.entry.id, node.label]);
-    open.push(...node.children.slice().reverse());
-  }
-  return found;
+  return depthFirst(tree, ({ children }) => children).map(({ entry, label }) => [entry.id, label]);
 }
 
 function nestedOrder(model: Model, labels: Map<string, { label: string }>): Json[] {
   const children = new Map<string | null, ModelEntry[]>();
   for (const entry of model.entries) children.set(entry.parentId, [...(children.get(entry.parentId) ?? []), entry]);
+  const order = depthFirst(children.get(null) ?? [], ({ id }) => children.get(id) ?? []);
+  return order.map(({ id }) => [id, labels.get(id)?.label]);
+}
+
+function depthFirst(roots: readonly Json[], childrenOf: (node: Json) => readonly Json[]): Json[] {
   const found: Json[] = [];
-  const open = (children.get(null) ?? []).slice().reverse();
-  for (let entry = open.pop(); entry; entry = open.pop()) {
-    found.push([entry.id, labels.get(entry.id)?.label]);
-    open.push(...(children.get(entry.id) ?? []).slice().reverse());
+  const open = roots.toReversed();
+  for (let node = open.pop(); node; node = open.pop()) {
+    found.push(node);
+    open.push(...childrenOf(node).toReversed());
   }
   return found;
 }

@@ -30,13 +30,7 @@ function idOf(index: number): string {
   return (0xb0000000 + index).toString(16);
 }
 
-interface Grown {
-  readonly file: string;
-  readonly parents: Int32Array;
-  readonly megabytes: number;
-}
-
-function grow(folder: string, count: number, shape: string): Grown {
+function grow(folder: string, count: number, shape: string) {
   mkdirSync(folder, { recursive: true });
   const file = join(folder, `${shape.replaceAll(" ", "-")}.jsonl`);
   const parentOf = SHAPES[shape](count);
@@ -57,29 +51,17 @@ function grow(folder: string, count: number, shape: string): Grown {
   return { file, parents, megabytes: Math.round(statSync(file).size / 1e6) };
 }
 
-interface Timings {
-  readonly shape: string;
-  readonly megabytes: number;
-  /** Most memory the process had, where it is a process of its own. */
-  peakMegabytes: number | undefined;
-  /** Milliseconds by what was done. */
-  readonly took: Record<string, number>;
-}
-
-/** Opens a session of a shape and walks it in every way the protocol has; answers how long each took. */
-export async function walk(
-  lives: Lives,
-  count: number,
-  shape: string,
-  page: number,
-  pid?: () => number,
-): Promise<Timings> {
+/**
+ * Opens a session of a shape and walks it in every way the protocol has. Returns how many milliseconds each took, and the
+ * most memory that the process had, where it is one of its own.
+ */
+export async function walk(lives: Lives, count: number, shape: string, page: number, pid?: () => number) {
   const { file, parents, megabytes } = grow(join(lives.place.home, "grown"), count, shape);
-  const timings: Timings = { shape, megabytes, peakMegabytes: undefined, took: {} };
+  const took: Record<string, number> = {};
   const timed = async <T>(what: string, run: () => Promise<T>): Promise<T> => {
     const before = performance.now();
     const result = await run();
-    timings.took[what] = Math.round(performance.now() - before);
+    took[what] = Math.round(performance.now() - before);
     return result;
   };
   const leaf = count - 1;
@@ -134,12 +116,10 @@ export async function walk(
   await timed("clone", () => wire.result("clone"));
   await timed("switch back", () => wire.result("switch_session", { sessionPath: file }));
   expect((await wire.result("get_state")).messageCount).toBe(2);
-  if (pid) {
-    const [, peak] = /VmHWM:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid()}/status`, "utf8")) ?? [];
-    timings.peakMegabytes = Math.round(Number(peak) / 1000);
-  }
+  const status = pid ? readFileSync(`/proc/${pid()}/status`, "utf8") : "";
+  const peakMegabytes = Math.round(Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) / 1000);
   await lives.end();
-  return timings;
+  return { megabytes, peakMegabytes, took };
 }
 
 /** The ids on all pages of a list; of messages, which have none, their place. */
@@ -147,7 +127,7 @@ async function joined(wire: Wire, method: string, member: string, limit: number)
   const ids: string[] = [];
   let cursor: string | undefined;
   do {
-    const result = await wire.result(method, { limit, ...(cursor === undefined ? {} : { cursor }) });
+    const result = await wire.result(method, { limit, cursor });
     for (const item of result[member]) ids.push(item.id ?? "");
     cursor = result.nextCursor;
   } while (cursor !== undefined);
@@ -158,19 +138,11 @@ async function compareTree(wire: Wire, parents: Int32Array, children: Uint32Arra
   let index = 0;
   let cursor: string | undefined;
   do {
-    const page: Json = await wire.result("get_tree", {
-      format: "flat",
-      limit,
-      ...(cursor === undefined ? {} : { cursor }),
-    });
+    const page: Json = await wire.result("get_tree", { format: "flat", limit, cursor });
     for (const { id, parentId, childCount } of page.nodes) {
       const parent = parents[index] < 0 ? null : idOf(parents[index]);
       if (id !== idOf(index) || parentId !== parent || childCount !== children[index])
-        expect({ id, parentId, childCount }).toEqual({
-          id: idOf(index),
-          parentId: parent,
-          childCount: children[index],
-        });
+        expect([id, parentId, childCount]).toEqual([idOf(index), parent, children[index]]);
       index++;
     }
     cursor = page.nextCursor;

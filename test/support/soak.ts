@@ -9,7 +9,7 @@ import { expect, test } from "vitest";
 import { Random } from "./random.ts";
 
 /** What a unit did, in numbers that add up. */
-type Figures = Readonly<Record<string, number | undefined>>;
+export type Figures = Readonly<Record<string, number | undefined>>;
 
 /** What was done of a suite at one commit. */
 interface Progress {

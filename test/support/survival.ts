@@ -45,11 +45,11 @@ export async function writesUnderKills(client: SpawnedClient, writes: number, ra
   const ids = await Promise.all(
     wanted.map(async (text) => {
       const { entryIds } = await client.request("append", { entries: [user(text)] });
-      answered++;
-      if (answered < next || client.pid === undefined || kills > restarts) return entryIds[0];
-      next = answered + 100 + random.int(400);
-      kills++;
-      kill(client);
+      if (++answered >= next && client.pid !== undefined && kills <= restarts) {
+        next = answered + 100 + random.int(400);
+        kills++;
+        kill(client);
+      }
       return entryIds[0];
     }),
   );

@@ -23,7 +23,7 @@ import { expect } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
 import { sessionId } from "./lifecycle.ts";
-import { chain, fileText, headerText, id, userText } from "./lines.ts";
+import { chain, entryText, fileText, headerText, id, userText } from "./lines.ts";
 import type { Random } from "./random.ts";
 import { type HereServer, type Json, type Place, serveHere, spawnServer, temporaryFolder } from "./server.ts";
 
@@ -40,27 +40,23 @@ const HASH = createHash("sha256").update(MEDIA).digest("hex");
 
 type StoreName = "jsonl" | "v2";
 
-/** Folders `in` and `out` of one attempt. */
+/** Folders `in` and `out` of one attempt, and the session in the first. */
 interface Ground {
   readonly store: StoreName;
   readonly inside: string;
   readonly outside: string;
+  readonly sessionPath: string;
   readonly place: Place;
 }
 
-function groundIn(folder: string, store: StoreName): Ground {
-  const [inside, outside] = [join(folder, "in"), join(folder, "out")];
+function groundIn(home: string, store: StoreName): Ground {
+  const [inside, outside] = [join(home, "in"), join(home, "out")];
+  const state = join(inside, "state");
   const variables = {
-    HOME: join(folder, "home"),
-    PI_SESSIONS_DIR: join(inside, "sessions"),
-    PI_SESSION_SERVER_STATE_DIR: join(inside, "state"),
+    ...{ HOME: join(home, "home"), PI_SESSIONS_DIR: join(inside, "sessions"), PI_SESSION_SERVER_STATE_DIR: state },
   };
-  return {
-    store,
-    inside,
-    outside,
-    place: { home: folder, state: variables.PI_SESSION_SERVER_STATE_DIR, cwd: folder, variables },
-  };
+  const sessionPath = join(inside, store === "v2" ? CONTAINER : FILE);
+  return { store, inside, outside, sessionPath, place: { home, state, cwd: home, variables } };
 }
 
 /** A ground to be copied: a session with an attachment, a fork of it, another one to bring in, and the twin of all. */
@@ -71,29 +67,16 @@ export async function makeGround(store: StoreName): Promise<Ground> {
     mkdirSync(dirname(join(inside, path)), { recursive: true });
     writeFileSync(join(inside, path), content);
   };
-  const media = { $piBlob: `sha256:${HASH}`, sizeBytes: MEDIA.length, encoding: "base64" };
-  const lines = [
-    userText(id(0), null, `first ${WORD}`),
-    JSON.stringify({
-      type: "message",
-      id: id(1),
-      parentId: id(0),
-      timestamp: "2026-01-24T16:22:26.831Z",
-      message: { role: "user", content: [{ type: "image", mimeType: "image/png", data: media }] },
-    }),
-    userText(id(2), id(1), `last ${WORD}`),
-  ];
-  put(FILE, fileText(headerText({ id: sessionId(1), cwd: CWD, note: WORD }), ...lines));
+  const header = (n: number, more: object = {}): string => headerText({ id: sessionId(n), cwd: CWD, ...more });
+  const data = { $piBlob: `sha256:${HASH}`, sizeBytes: MEDIA.length, encoding: "base64" };
+  const image = { role: "user", content: [{ type: "image", mimeType: "image/png", data }] };
+  const first = userText(id(0), null, `first ${WORD}`);
+  const rest = [entryText("message", id(1), id(0), { message: image }), userText(id(2), id(1), `last ${WORD}`)];
+  put(FILE, fileText(header(1, { note: WORD }), first, ...rest));
   put(`${FILE}.blobs/${HASH}`, MEDIA);
-  const fork = `${SESSIONS}/2026-01-24T16-22-26-832Z_${sessionId(2)}.jsonl`;
-  put(
-    fork,
-    fileText(headerText({ id: sessionId(2), cwd: CWD, parentSession: join(inside, FILE) }), ...lines.slice(0, 1)),
-  );
-  put(
-    `${DEEP}/incoming.jsonl`,
-    fileText(headerText({ id: sessionId(3), cwd: CWD }), userText(id(0), null, WORD), ...chain(3, 1)),
-  );
+  const parentSession = join(inside, FILE);
+  put(FILE.replace("831Z", "832Z").replace(sessionId(1), sessionId(2)), fileText(header(2, { parentSession }), first));
+  put(`${DEEP}/incoming.jsonl`, fileText(header(3), userText(id(0), null, WORD), ...chain(3, 1)));
   put(`${DEEP}/incoming.jsonl.blobs/${HASH}`, MEDIA);
   put(`${DEEP}/old.jsonl`, "an older export\n");
   for (const name of ["trash", "archive", "leaves", "quarantine", "locks"])
@@ -104,10 +87,8 @@ export async function makeGround(store: StoreName): Promise<Ground> {
     await server.finish();
   }
   cpSync(inside, outside, { recursive: true });
-  for (const entry of readdirSync(outside, { recursive: true, withFileTypes: true })) {
-    const path = join(entry.parentPath, entry.name);
-    if (entry.isFile()) writeFileSync(path, readFileSync(path, "latin1").replaceAll(WORD, CANARY), "latin1");
-  }
+  for (const path of everythingIn(outside).filter((each) => lstatSync(each).isFile()))
+    writeFileSync(path, readFileSync(path, "latin1").replaceAll(WORD, CANARY), "latin1");
   return ground;
 }
 
@@ -120,161 +101,94 @@ function copyOf(ground: Ground): Ground {
 
 /** What may be put in the place of: what the session consists of, and every folder that leads to it or to another path. */
 function componentsOf(store: StoreName): string[] {
+  const parts =
+    "/segments /segments/0000000000000001.seg /index /index/offsets.jsonl /header.jsonl /manifest.json /checkpoints " +
+    "/migrations /tmp /blobs";
   const own =
     store === "jsonl"
       ? [FILE, `${FILE}.blobs`]
-      : [
-          CONTAINER,
-          ...["segments", "segments/0000000000000001.seg", "index", "index/offsets.jsonl", "header.jsonl"].map(
-            inContainer,
-          ),
-          ...["manifest.json", "checkpoints", "migrations", "tmp", "blobs"].map(inContainer),
-          `${FILE}.migrated`,
-        ];
+      : [CONTAINER, ...parts.split(" ").map((name) => CONTAINER + name), `${FILE}.migrated`];
   const folders = [SESSIONS, DEEP, "allowed", "state/trash", "state/archive", "state/leaves", "state/quarantine"];
   return [...own, ...folders, `${DEEP}/incoming.jsonl`, `${DEEP}/incoming.jsonl.blobs`, `${DEEP}/old.jsonl`];
 }
 
-function inContainer(name: string): string {
-  return `${CONTAINER}/${name}`;
+interface Asked {
+  readonly method: string;
+  readonly params: object;
 }
+
+const request = (method: string, params: object = {}): Asked => ({ method, params });
+const append = (content: string): Asked =>
+  request("append", { entries: [{ type: "message", message: { role: "user", content } }] });
 
 /** What is asked, of a server that has the session open or none. */
 interface Attempt {
   readonly name: string;
   /** Whether the links come from the start of the server on. */
   readonly early?: boolean;
-  readonly open: boolean;
-  ask(ground: Ground): readonly (readonly [method: string, params: object])[];
+  readonly open?: boolean;
+  ask(ground: Ground): readonly Asked[];
 }
-
-function pathOf({ inside, store }: Ground): string {
-  return join(inside, store === "v2" ? CONTAINER : FILE);
-}
-
-const user = (text: string): object => ({ entries: [{ type: "message", message: { role: "user", content: text } }] });
 
 export const ATTEMPTS: readonly Attempt[] = [
   {
-    name: "open",
-    early: true,
-    open: true,
-    ask: () => [
-      ["get_messages", {}],
-      ["get_entries", {}],
-      ["get_state", {}],
-    ],
+    ...{ name: "open", early: true, open: true },
+    ask: () => [request("get_messages"), request("get_entries"), request("get_state")],
   },
+  { name: "switch", ask: ({ sessionPath }) => [request("switch_session", { sessionPath }), request("get_messages")] },
+  { name: "append", open: true, ask: () => [append("more"), request("get_entries"), append("and more")] },
+  { name: "new", ask: () => [request("new_session"), append("new"), append("next")] },
+  { name: "fork", open: true, ask: () => [request("fork", { entryId: id(2) }), append("forked")] },
+  { name: "clone", open: true, ask: () => [request("clone"), request("get_messages")] },
   {
-    name: "switch",
-    open: false,
-    ask: (ground) => [
-      ["switch_session", { sessionPath: pathOf(ground) }],
-      ["get_messages", {}],
-    ],
-  },
-  {
-    name: "append",
-    open: true,
-    ask: () => [
-      ["append", user("more")],
-      ["get_entries", {}],
-      ["append", user("and more")],
-    ],
-  },
-  {
-    name: "new",
-    open: false,
-    ask: () => [
-      ["new_session", {}],
-      ["append", user("new")],
-      ["append", user("next")],
-    ],
-  },
-  {
-    name: "fork",
-    open: true,
-    ask: () => [
-      ["fork", { entryId: id(2) }],
-      ["append", user("forked")],
-    ],
-  },
-  {
-    name: "clone",
-    open: true,
-    ask: () => [
-      ["clone", {}],
-      ["get_messages", {}],
-    ],
-  },
-  {
-    name: "export",
-    open: true,
+    ...{ name: "export", open: true },
     ask: ({ inside }) => [
-      ["export_session", { format: "html", outputPath: join(inside, DEEP, "page.html") }],
-      ["export_session", { format: "jsonl", outputPath: join(inside, DEEP, "old.jsonl"), overwrite: true }],
+      request("export_session", { format: "html", outputPath: join(inside, DEEP, "page.html") }),
+      request("export_session", { format: "jsonl", outputPath: join(inside, DEEP, "old.jsonl"), overwrite: true }),
     ],
   },
   {
     name: "import",
-    open: false,
-    ask: ({ inside }) => [["import_session", { path: join(inside, DEEP, "incoming.jsonl") }]],
+    ask: ({ inside }) => [request("import_session", { path: join(inside, DEEP, "incoming.jsonl") })],
   },
   {
     name: "archive",
-    open: false,
-    ask: (ground) => [
-      ["archive_session", { sessionPath: pathOf(ground) }],
-      ["unarchive_session", { sessionId: sessionId(1) }],
+    ask: ({ sessionPath }) => [
+      request("archive_session", { sessionPath }),
+      request("unarchive_session", { sessionId: sessionId(1) }),
     ],
   },
   {
     name: "trash",
-    open: false,
-    ask: (ground) => [
-      ["delete_session", { sessionPath: pathOf(ground) }],
-      ["restore_session", { sessionId: sessionId(1) }],
+    ask: ({ sessionPath }) => [
+      request("delete_session", { sessionPath }),
+      request("restore_session", { sessionId: sessionId(1) }),
     ],
   },
-  {
-    name: "erase",
-    open: false,
-    ask: (ground) => [["delete_session", { sessionPath: pathOf(ground), permanent: true }]],
-  },
-  {
-    name: "relocate",
-    open: false,
-    ask: (ground) => [["relocate_session", { sessionPath: pathOf(ground), cwd: "/home/me/other" }]],
-  },
+  { name: "erase", ask: ({ sessionPath }) => [request("delete_session", { sessionPath, permanent: true })] },
+  { name: "relocate", ask: ({ sessionPath }) => [request("relocate_session", { sessionPath, cwd: "/home/me/other" })] },
   {
     name: "migrate",
-    open: false,
-    ask: (ground) =>
-      ground.store === "v2"
-        ? [["rollback_migration", { sessionPath: pathOf(ground) }]]
-        : [
-            ["migrate_session", { sessionPath: pathOf(ground) }],
-            ["rollback_migration", { sessionPath: pathOf(ground) }],
-          ],
+    ask: ({ sessionPath, store }) => [
+      ...(store === "v2" ? [] : [request("migrate_session", { sessionPath })]),
+      request("rollback_migration", { sessionPath }),
+    ],
   },
   {
     name: "list",
-    open: false,
     ask: () => [
-      ["list_sessions", {}],
-      ["search_sessions", { query: WORD.slice(0, 6) }],
-      ["search_sessions", { query: CANARY.slice(0, 6) }],
-      ["get_session_family", { sessionId: sessionId(1) }],
+      request("list_sessions"),
+      ...[WORD, CANARY].map((word) => request("search_sessions", { query: word.slice(0, 6) })),
+      request("get_session_family", { sessionId: sessionId(1) }),
     ],
   },
   {
-    name: "verify",
-    open: true,
-    ask: (ground) => [
-      ["preview_session", { sessionPath: pathOf(ground) }],
-      ["verify_session", { sessionPath: pathOf(ground) }],
-      ["repair_session", { dryRun: true }],
-      ["migration_status", { sessionPath: pathOf(ground) }],
+    ...{ name: "verify", open: true },
+    ask: ({ sessionPath }) => [
+      request("preview_session", { sessionPath }),
+      request("verify_session", { sessionPath }),
+      request("repair_session", { dryRun: true }),
+      request("migration_status", { sessionPath }),
     ],
   },
 ];
@@ -365,13 +279,8 @@ export function pictureOf(folder: string): string[] {
   });
 }
 
-/** What {@link race} did. */
-export interface Race {
-  requests: number;
-  refused: number;
-  /** Times that a link came and went. */
-  swaps: number;
-}
+/** How often {@link race} asked and was refused, and how often a link came and went. */
+export type Race = Record<"requests" | "refused" | "swaps", number>;
 
 /** The program that swaps at full speed; it gets paths, each with its twin, and tells how often when its input ends. */
 const RACER = `
@@ -419,7 +328,7 @@ export async function race(template: Ground, random: Random, requests: number): 
   const race: Race = { requests: 0, refused: 0, swaps: 0 };
   try {
     for (; race.requests < requests; race.requests++) {
-      const [method, params] = random.pick(asked);
+      const { method, params } = random.pick(asked);
       const reply = await server.request(method, params);
       if (reply.error) race.refused++;
       expect(JSON.stringify([reply, server.events.splice(0)]).includes(CANARY), `${method}: ${pairs[0]}`).toBe(false);
@@ -439,16 +348,14 @@ export async function race(template: Ground, random: Random, requests: number): 
 async function tryOut(
   template: Ground,
   attempt: Attempt,
-  wanted: { readonly component?: string; readonly at?: number; readonly shared?: boolean; readonly confined?: boolean },
+  { component, at = 0, shared = false }: { component?: string; at?: number; shared?: boolean },
 ): Promise<number> {
-  const { component, at = 0, shared = false, confined = true } = wanted;
   const ground = copyOf(template);
   const { inside, outside, place } = ground;
   const before = pictureOf(outside);
   const swapping = new SwappingDisk(ground);
-  const args = ["--events", "none", "--store", ground.store];
-  if (confined) args.push("--allow-path", shared ? inside : join(inside, "allowed"));
-  args.push(...(attempt.open ? ["--session", pathOf(ground)] : []));
+  const args = ["--events", "none", "--store", ground.store, "--allow-path", shared ? inside : join(inside, "allowed")];
+  args.push(...(attempt.open ? ["--session", ground.sessionPath] : []));
   if (attempt.early) swapping.arm(component, at);
   const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
   const server: HereServer = serveHere(args, { place, disk: swapping.disk, env: { sha256 } });
@@ -457,7 +364,7 @@ async function tryOut(
     await server.request("get_state");
     swapping.arm(component, at);
   }
-  for (const [method, params] of attempt.ask(ground)) said.push(await server.request(method, params));
+  for (const { method, params } of attempt.ask(ground)) said.push(await server.request(method, params));
   said.push(...server.events, ...(await server.finish()).messages, ...server.said);
   const told = JSON.stringify(said);
   const which = `${attempt.name} ${template.store} ${component ?? ""} at ${at}`;
@@ -467,10 +374,7 @@ async function tryOut(
   expect(told, which).not.toContain("-32603");
   // Without links everything is done, and tells what is inside.
   if (component === undefined) {
-    expect(
-      said.filter(({ error }) => error),
-      which,
-    ).toEqual([]);
+    expect(said.map(({ error }) => error).filter(Boolean), which).toEqual([]);
     if (["open", "switch", "clone", "list"].includes(attempt.name)) expect(told).toContain(WORD);
   }
   return swapping.operations;

@@ -212,12 +212,10 @@ export class Witness {
       return end < 0 ? null : { start: 0, end, next: end + 1 };
     }
     const header = /^Content-Length: (\d+)\r\n\r\n/.exec(bytes.subarray(0, 40).toString("latin1"));
+    if (!header && bytes.length < 40) return null;
     if (!header) {
-      if (bytes.length >= 40) {
-        this.faults.push(`no header: ${bytes.subarray(0, 300).toString("latin1")}`);
-        return { start: 0, end: 0, next: bytes.length };
-      }
-      return null;
+      this.faults.push(`no header: ${bytes.subarray(0, 300).toString("latin1")}`);
+      return { start: 0, end: 0, next: bytes.length };
     }
     const start = header[0].length;
     const end = start + Number(header[1]);
@@ -227,30 +225,23 @@ export class Witness {
   private heed(payload: Buffer): void {
     if (payload.length === 0) return;
     const text = payload.toString("utf8");
+    const fault = (what: string): void => void this.faults.push(`${what}: ${text.slice(0, 300)}`);
     let message: Json;
     try {
       message = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(payload));
     } catch {
       message = undefined;
     }
-    if (typeof message !== "object" || message === null) {
-      this.faults.push(`not a whole message: ${text.slice(0, 300)}`);
-      return;
-    }
+    if (typeof message !== "object" || message === null) return fault("not a whole message");
     if (message.id === undefined || typeof message.method === "string") {
       const { method, params, type, ...rest } = message;
-      if (typeof (method ?? type) !== "string" || type === "response")
-        this.faults.push(`neither reply nor event: ${text.slice(0, 300)}`);
+      if (typeof (method ?? type) !== "string" || type === "response") fault("neither reply nor event");
       const event = { name: method ?? type, params: params ?? rest, text, number: ++this.heard };
       this.events.push(event);
-      this.remember(`event ${[event.name, ...kindsIn(event)].join(" ")}`);
-      return;
+      return this.remember(`event ${[event.name, ...kindsIn(event)].join(" ")}`);
     }
     const asked = this.pending.get(message.id);
-    if (!asked) {
-      this.faults.push(`answers nothing that was asked, or a second time: ${text.slice(0, 300)}`);
-      return;
-    }
+    if (!asked) return fault("answers nothing that was asked, or a second time");
     this.pending.delete(message.id);
     // Replies leave in the order of the requests: one that was passed over does not come any more.
     const place = this.lane.indexOf(message.id);
