@@ -9,7 +9,6 @@ await import("../catalog/search.test.ts");
 await import("../core/context/context.test.ts");
 await import("../core/session/fork.test.ts");
 await import("../core/tree/nodes.test.ts");
-await import("../storage/v2/damage.test.ts");
 await import("../storage/kept.test.ts");
 await import("../core/tree/tree.test.ts");
 await import("../server/connection/output.test.ts");
