@@ -10,7 +10,6 @@ import type { Beginning, Log, Store } from "../../src/core/ports/store.ts";
 import { type Disk, type FileInfo, readWhole, writeAll } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, SESSION, userText } from "../support/lines.ts";
-import { MKFIFO, needs } from "../support/needs.ts";
 import { forSeedsAsync, type Random, range } from "../support/random.ts";
 import { beginning, idsOf, kindsOf, textsOf } from "../support/sessions.ts";
 import { acrossTiers } from "../support/tiers.ts";
@@ -33,8 +32,6 @@ export interface Files {
    * `ignoresLocks`, it takes none.
    */
   other(options?: { readOnly?: boolean; looksEarly?: boolean; ignoresLocks?: boolean }): Store;
-  /** Makes a FIFO, where the system has them. */
-  makeFifo?(path: string): void;
   /** The disk itself, if it can fail. */
   readonly faults?: FaultDisk;
   /** How sessions lie there; by default each is one text file. */
@@ -459,37 +456,11 @@ function describeFiles(
       expect(log.stamp).not.toEqual(stamp);
     });
 
-    test.runIf(plain).each([
-      ["nothing", ""],
-      ["white space", "\n \n\t\r\n"],
-      ["text", "hello\nworld\n"],
-      ["JSON of another kind", '{"name":"package","version":"1.0.0"}\n'],
-      ["a number", "1\n"],
-      ["a header without id", '{"type":"session","version":3}\n'],
-      ["a header with an id that is no text", '{"type":"session","version":3,"id":7}\n'],
-      ["UTF-16", `\ufffe{\u0000"\u0000`],
-      ["a compressed file", "\u001f\u008b\u0008\u0000\u0000\u0000\u0000\u0000\u0000\u0003"],
-      ["many zeros", "\0".repeat(10_000)],
-    ])("that holds %s is refused, and it stays as it is", (_, content) => {
-      const path = sessionPath();
-      write(path, content);
-      const before = disk().info(path);
-      expect(() => harness().store.open(path)).toThrow(named("not_a_session"));
-      expect([disk().info(path), contentOf(path)]).toEqual([before, content]);
-    });
-
     test("that is a folder is refused, and one that lies under a file is not found", () => {
       disk().makeFolder(sessionPath("folder"));
       write(pathOf("file"), "x");
       expect(() => harness().store.open(sessionPath("folder"))).toThrow(named("not_a_session"));
       expect(() => harness().store.open(sessionPath("file/session"))).toThrow(named("session_not_found"));
-    });
-
-    test("that is a FIFO is refused and does not wait for a writer", needs(MKFIFO), ({ skip }) => {
-      const { makeFifo } = harness().files;
-      if (!makeFifo) return skip();
-      makeFifo(pathOf("fifo.jsonl"));
-      expect(() => harness().store.open(pathOf("fifo.jsonl"))).toThrow(named("not_a_session"));
     });
   });
 
@@ -840,29 +811,6 @@ function describeFiles(
       await add(log, next(11));
       expect([idsOf(log).includes(id(10)), idsOf(log).at(-1)]).toEqual([false, id(11)]);
     });
-
-    test.runIf(plain && canFail).each([true, false])(
-      "that fails, and after which another program wrote, leaves what it had, and says so (seen before: %s)",
-      async (isSeen) => {
-        const faults = harness().files.faults as FaultDisk;
-        const log = open();
-        log.append(bytes(next(9)));
-        addMore(fileOf(log), [next(10, 9)]);
-        if (isSeen) log.refresh();
-        faults.set({ kind: "fail", at: 1, errno: "EIO" });
-        await expect(log.commit()).rejects.toMatchObject({ name: "outcome_unknown", retryable: true });
-        faults.set(undefined);
-        log.refresh();
-        const wanted = [...LINES, next(9), next(10, 9)];
-        expect(textsOf(log)).toEqual(wanted);
-        await log.ready?.();
-        await add(log, next(11, 10));
-        for (const { disk: left } of faults.lasting()) {
-          const content = textOf(left.content(fileOf(log)) as Uint8Array);
-          expect(content).toBe(fileText(headerText(), ...wanted, next(11, 10)));
-        }
-      },
-    );
   });
 
   describe(`${name}: repairing`, () => {
