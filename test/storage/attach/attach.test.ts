@@ -29,9 +29,10 @@ import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
 import { PID_NAMESPACES } from "../../support/elsewhere.ts";
+import { failingDisk, type Stroke } from "../../support/failing.ts";
 import { needs, ROOT } from "../../support/needs.ts";
 import { temporaryFolder } from "../../support/server.ts";
-import { acrossTiers, SWEEP, SYSTEM } from "../../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const HEARD = "heard this";
 const modeOf = (path: string): string => (lstatSync(path).mode & 0o777).toString(8);
@@ -59,73 +60,71 @@ function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask(), folder = 
   return { folder, session, entrance, within, json, socket, find: () => attachmentsWith().find(session) };
 }
 
-describe.each(["jsonl", "v2"] as const)("the holder of a %s session", (store) => {
-  test("is found from the session alone, reached, and leaves nothing", async () => {
-    const { folder, session, entrance, within, json, socket, find } = held(store);
-    expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
-    const found = find();
-    expect(found?.announcement).toEqual(entrance.announcement);
-    expect(found?.announcement).toMatchObject({ protocol: 1, version: "1.2.3", client: "a holder", pid: process.pid });
-    expect(await saidTo(found)).toBe(HEARD);
-    const link = join(temporaryFolder(), "link");
-    symlinkSync(session, link);
-    expect(await saidTo(attachmentsWith().find(link))).toBe(HEARD);
-    entrance.close();
-    entrance.close();
-    expect(find()).toBeNull();
-    expect(await saidTo(found)).toBe("ENOENT");
-    expect(beside(folder)).toBeNull();
-  });
+/** Expects that a session's holder is found by whoever looks, and answers. */
+async function requireHeard(session: string, options: Parameters<typeof attachmentsWith>[0] = {}): Promise<void> {
+  await requireHeard(session, options);
+}
 
+test.each(["jsonl", "v2"] as const)("the holder of a %s session is found from it alone, reached, and leaves nothing", async (store) => {
+  const { folder, session, entrance, within, json, socket, find } = held(store);
+  expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
+  const found = find();
+  expect(found?.announcement).toEqual(entrance.announcement);
+  expect(found?.announcement).toMatchObject({ protocol: 1, version: "1.2.3", client: "a holder", pid: process.pid });
+  expect(await saidTo(found)).toBe(HEARD);
+  const link = join(temporaryFolder(), "link");
+  symlinkSync(session, link);
+  await requireHeard(link);
+  entrance.close();
+  entrance.close();
+  expect(find()).toBeNull();
+  expect(await saidTo(found)).toBe("ENOENT");
+  expect(beside(folder)).toBeNull();
+});
+
+describe("the holder of a session", () => {
   test("is found in processes that share nothing but the folder", IN_NAMESPACES, async () => {
     const kind = "network and pids";
-    const { session } = held(store);
+    const { session } = held();
     expect((await other("join", session, { apart: kind })).told).toBe(HEARD);
-    const theirs = sessionIn(temporaryFolder(), store);
+    const theirs = sessionIn(temporaryFolder());
     const { told } = await other("hold", theirs, { apart: kind });
     const found = attachmentsWith().find(theirs);
     expect(found?.announcement).toEqual(told);
     expect(await saidTo(found)).toBe(HEARD);
   });
 
-  test(
-    "that was killed refuses at once, and only the next one clears up after it",
-    store === "jsonl" ? SYSTEM : SWEEP,
-    async () => {
-      const folder = temporaryFolder();
-      const session = sessionIn(folder, store);
-      const { child, told } = await other("hold", session);
-      const found = attachmentsWith().find(session);
-      // One that is stopped lets in, and answers when it goes on.
-      child.kill("SIGSTOP");
-      const said = saidTo(found);
-      const stream = (await found?.connect()) as Duplex;
-      stream.destroy();
-      child.kill("SIGCONT");
-      expect(await said).toBe(HEARD);
-      child.kill("SIGKILL");
-      await once(child, "exit");
-      const left = beside(folder);
-      expect([await saidTo(found), await saidTo(attachmentsWith().find(session))]).toEqual([
-        "ECONNREFUSED",
-        "ECONNREFUSED",
-      ]);
-      expect([left?.length, beside(folder)]).toEqual([2, left]);
-      const entrance = opened(attachmentsWith(), session) as Entrance;
-      expect(entrance.announcement.epoch).toBeGreaterThan((told as Entrance["announcement"]).epoch);
-      expect(beside(folder)?.filter((name) => left?.includes(name) && name.endsWith(".sock"))).toEqual([]);
-      expect(beside(folder)?.length).toBe(2);
-      expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
-      entrance.close();
-      expect(beside(folder)).toBeNull();
-    },
-  );
+  test("that was killed refuses at once, and only the next one clears up after it", SYSTEM, async () => {
+    const folder = temporaryFolder();
+    const session = sessionIn(folder);
+    const { child, told } = await other("hold", session);
+    const found = attachmentsWith().find(session);
+    // One that is stopped lets in, and answers when it goes on.
+    child.kill("SIGSTOP");
+    const said = saidTo(found);
+    const stream = (await found?.connect()) as Duplex;
+    stream.destroy();
+    child.kill("SIGCONT");
+    expect(await said).toBe(HEARD);
+    child.kill("SIGKILL");
+    await once(child, "exit");
+    const left = beside(folder);
+    for (const one of [found, attachmentsWith().find(session)]) expect(await saidTo(one)).toBe("ECONNREFUSED");
+    expect([left?.length, beside(folder)]).toEqual([2, left]);
+    const entrance = opened(attachmentsWith(), session) as Entrance;
+    expect(entrance.announcement.epoch).toBeGreaterThan((told as Entrance["announcement"]).epoch);
+    expect(beside(folder)?.filter((name) => left?.includes(name) && name.endsWith(".sock"))).toEqual([]);
+    expect(beside(folder)?.length).toBe(2);
+    await requireHeard(session);
+    entrance.close();
+    expect(beside(folder)).toBeNull();
+  });
 
   test("may repair or move the session, and is found where it is then", async () => {
-    const { folder, session, entrance, find } = held(store);
+    const { folder, session, entrance, find } = held();
     const stream = (await find()?.connect()) as Duplex;
     const there = temporaryFolder();
-    const moved = sessionIn(there, store, "moved");
+    const moved = sessionIn(there, "jsonl", "moved");
     entrance.moved(moved);
     expect([find(), beside(folder)]).toEqual([null, null]);
     const found = attachmentsWith().find(moved);
@@ -142,23 +141,22 @@ describe.each(["jsonl", "v2"] as const)("the holder of a %s session", (store) =>
     entrance.moved(session);
     expect(beside(folder)).toBeNull();
   });
+
+  test("that is late takes nothing away from the next", async () => {
+    const { session, entrance, find } = held();
+    const next = opened(attachmentsWith({ now: () => Date.now() + 5 }), session);
+    entrance.close();
+    expect(find()?.announcement).toEqual(next?.announcement);
+    expect(await saidTo(find())).toBe(HEARD);
+  });
 });
 
 test("a token is taken only whole", () => {
   const { announcement } = held().entrance;
   const { token } = announcement;
   expect(token).toMatch(/^[\w-]{43}$/);
-  const wrong = [
-    `${token}x`,
-    token.slice(1),
-    `A${token}`.slice(0, -1),
-    `${token.slice(0, -1)}*`,
-    "",
-    1,
-    null,
-    undefined,
-    [token],
-  ];
+  const cut = [token.slice(1), `A${token}`.slice(0, -1), `${token.slice(0, -1)}*`];
+  const wrong = [`${token}x`, ...cut, "", 1, null, undefined, [token]];
   expect([token, ...wrong].map((given) => isToken(given, announcement))).toEqual([true, ...wrong.map(() => false)]);
   expect(held().entrance.announcement.token).not.toBe(token);
 });
@@ -190,7 +188,7 @@ test("epochs grow from holder to holder, whatever the clock says", () => {
   expect(epochs).toEqual([5000, 5001, 5002, 5003, 9000]);
 });
 
-test.each([0o000, 0o022, 0o777])("what is made is private under umask %o", async (mask) => {
+test.each([0o000, 0o777])("what is made is private under umask %o", async (mask) => {
   const { within, json, socket, find } = held("jsonl", mask);
   expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
   expect(await saidTo(find())).toBe(HEARD);
@@ -264,7 +262,7 @@ describe("where a socket can be", () => {
     }));
     expect([inRuntime, inTemporary]).toEqual([names, []]);
     expect(modeOf(join(runtime, "pi-session-server"))).toBe("700");
-    expect(await saidTo(attachmentsWith(options).find(session))).toBe(HEARD);
+    await requireHeard(session, options);
     expect(attachmentsWith({ ...options, variables: {} }).find(session)).toBeNull();
     entrance?.close();
     expect(readdirSync(runtime)).toEqual([]);
@@ -281,7 +279,7 @@ describe("where a socket can be", () => {
     const { options, session, temporary, inRuntime, inTemporary } = placed(variables);
     expect([inRuntime, inTemporary]).toEqual([[], names]);
     expect(modeOf(join(temporary, `pi-session-server-${process.getuid?.()}`))).toBe("700");
-    expect(await saidTo(attachmentsWith(options).find(session))).toBe(HEARD);
+    await requireHeard(session, options);
   });
 
   test("nobody is let in where there is none, and the session can still be used", () => {
@@ -323,7 +321,7 @@ describe("where a socket can be", () => {
       const temporary = temporaryFolder();
       const entrance = opened(attachmentsWith({ disk: { ...realDisk, inFolder } as Disk, temporary }), session);
       expect([beside(folder)?.length, readdirSync(temporary)]).toEqual([2, []]);
-      expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
+      await requireHeard(session);
       entrance?.close();
     }
   });
@@ -339,7 +337,7 @@ describe("where a socket can be", () => {
       [first, second].map((entrance) => attachmentsWith().find(entrance === first ? one : two)?.announcement),
     ).toEqual([first?.announcement, second?.announcement]);
     expect(beside(folder)?.length).toBe(4);
-    expect(await saidTo(attachmentsWith().find(two))).toBe(HEARD);
+    await requireHeard(two);
   });
 
   test("a path that is too long is not listened on where the system cannot shorten it", async () => {
@@ -356,7 +354,7 @@ describe("where a socket can be", () => {
     expect([readdirSync(base), readdirSync(folder)]).toEqual([["d".repeat(90)], ["session.jsonl"]]);
     const short = sessionIn(base);
     opened(attachmentsWith({ disk, ownDisk: disk }), short);
-    expect(await saidTo(attachmentsWith().find(short))).toBe(HEARD);
+    await requireHeard(short);
   });
 });
 
@@ -408,7 +406,7 @@ describe("nobody is led astray", () => {
       if (part !== "within") continue;
       const temporary = temporaryFolder();
       const next = opened(attachmentsWith({ temporary }), it.session);
-      expect(await saidTo(attachmentsWith({ temporary }).find(it.session))).toBe(HEARD);
+      await requireHeard(it.session, { temporary });
       next?.close();
     }
   });
@@ -484,17 +482,9 @@ describe("nobody is led astray", () => {
     mkdirSync(join(within, `${lstatSync(session).ino}-7000.sock`, "deep"), { recursive: true, mode: 0o700 });
     const temporary = temporaryFolder();
     opened(attachmentsWith({ temporary, now: () => 7000 }), session);
-    expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
+    await requireHeard(session, { temporary });
     expect(readdirSync(within).length).toBe(1);
   });
-});
-
-test("a holder that is late takes nothing away from the next", async () => {
-  const { session, entrance, find } = held();
-  const next = opened(attachmentsWith({ now: () => Date.now() + 5 }), session);
-  entrance.close();
-  expect(find()?.announcement).toEqual(next?.announcement);
-  expect(await saidTo(find())).toBe(HEARD);
 });
 
 describe("where paths are confined", () => {
@@ -504,15 +494,14 @@ describe("where paths are confined", () => {
     return disk;
   }
 
-  test.each(["jsonl", "v2"] as const)("the holder of a %s session is found as ever", async (store) => {
+  test("the holder of a session is found as ever", async () => {
     const folder = temporaryFolder();
-    const session = sessionIn(folder, store);
+    const session = sessionIn(folder);
     const entrance = opened(attachmentsWith({ disk: confined(folder) }), session);
-    for (const disk of [realDisk, containedDisk(realDisk), confined(folder)])
-      expect(await saidTo(attachmentsWith({ disk }).find(session))).toBe(HEARD);
+    for (const disk of [realDisk, containedDisk(realDisk), confined(folder)]) await requireHeard(session, { disk });
     entrance?.close();
     expect(beside(folder)).toBeNull();
-    const elsewhere = sessionIn(temporaryFolder(), store);
+    const elsewhere = sessionIn(temporaryFolder());
     const temporary = temporaryFolder();
     expect(attachmentsWith({ disk: confined(folder), temporary }).open(elsewhere, () => {})).toBeNull();
     expect(readdirSync(temporary)).toEqual([]);
@@ -527,41 +516,13 @@ describe("where paths are confined", () => {
     const options = { disk: confined(folder), temporary };
     opened(attachmentsWith(options), session);
     expect(readdirSync(outside)).toEqual([]);
-    expect(await saidTo(attachmentsWith(options).find(session))).toBe(HEARD);
+    await requireHeard(session, options);
   });
 });
 
 describe("a disk that fails", () => {
-  /** The real disk, of which one operation fails; within the folders that it holds, too. */
-  function striking(at: number, code: string): { disk: Disk; count: () => number; met: () => string } {
-    let count = 0;
-    let met = "";
-    const strike = (operation: string): void => {
-      if (++count !== at) return;
-      met = operation;
-      throw Object.assign(new Error(`${code}: ${operation}`), { code });
-    };
-    const wrapped = (it: object): Record<string, unknown> =>
-      Object.fromEntries(
-        Object.entries(it).map(([name, act]) => [
-          name,
-          typeof act !== "function" || ["close", "path", "pathOf"].includes(name)
-            ? act
-            : (...args: unknown[]) => {
-                strike(name);
-                return act(...args);
-              },
-        ]),
-      );
-    const disk = wrapped(realDisk) as unknown as Disk & { folders: unknown };
-    const folders = realDisk.folders && wrapped(realDisk.folders);
-    const inFolder: Disk["inFolder"] = (folder, use) => {
-      strike("inFolder");
-      return (realDisk.inFolder as NonNullable<Disk["inFolder"]>)(folder, (path) => use(path, all));
-    };
-    const all = { ...disk, folders, inFolder } as Disk;
-    return { disk: all, count: () => count, met: () => met };
-  }
+  /** The real disk, of which one operation fails. */
+  const striking = (at: number, code: Stroke) => failingDisk((count) => (count === at ? code : undefined));
 
   /** Leaves what a holder leaves that dies. */
   function dieHolding(session: string): void {
@@ -601,7 +562,7 @@ describe("a disk that fails", () => {
         const session = sessionIn(folder);
         const temporary = temporaryFolder();
         dieHolding(session);
-        const { disk, count, met: where } = striking(at, code);
+        const { disk, count, met: where } = striking(at, code as Stroke);
         const before = new Set(descriptors());
         const entrance = opened(attachmentsWith({ disk, ownDisk: disk, temporary }), session);
         const during = count();
@@ -613,10 +574,10 @@ describe("a disk that fails", () => {
         entrance?.close();
         const after = attachmentsWith({ temporary }).find(session);
         expect(["nobody", "ECONNREFUSED"]).toContain(await saidTo(after));
-        met.add(where());
+        met.add(where().split(" ")[3]);
         // Whatever was left, the next holder works and takes it away.
         const next = opened(attachmentsWith({ temporary }), session);
-        expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
+        await requireHeard(session, { temporary });
         next?.close();
         expect([at, readdirSync(folder), readdirSync(temporary)]).toEqual([at, ["session.jsonl"], []]);
         const added = (): string[] => descriptors().filter((one) => !before.has(one));
@@ -646,25 +607,13 @@ describe("a disk that fails", () => {
   test("that is full makes the holder wait elsewhere", async () => {
     const folder = temporaryFolder();
     const session = sessionIn(folder);
-    const full = {
-      ...realDisk,
-      inFolder: (path: string, use: (path: string, disk: Disk) => unknown) =>
-        (realDisk.inFolder as NonNullable<Disk["inFolder"]>)(path, (at) =>
-          use(at, {
-            ...realDisk,
-            write: () => {
-              throw Object.assign(new Error("full"), { code: "ENOSPC" });
-            },
-          }),
-        ),
-    } as Disk;
+    const { disk: full } = failingDisk((_, operation) => (operation === "write" ? "ENOSPC" : undefined));
     const temporary = temporaryFolder();
     opened(attachmentsWith({ disk: full, temporary }), session);
     expect(beside(folder)).toBeNull();
-    expect(await saidTo(attachmentsWith({ temporary }).find(session))).toBe(HEARD);
-    expect(
-      attachmentsWith({ disk: full, ownDisk: full, temporary: temporaryFolder() }).open(session, () => {}),
-    ).toBeNull();
+    await requireHeard(session, { temporary });
+    const nowhere = attachmentsWith({ disk: full, ownDisk: full, temporary: temporaryFolder() });
+    expect(nowhere.open(session, () => {})).toBeNull();
     expect(beside(folder)).toBeNull();
   });
 });
@@ -680,5 +629,5 @@ test("an announcement with the largest number keeps nobody from being found afte
   const next = attachmentsWith();
   expect(next.find(session)).toBeNull();
   opened(next, session);
-  expect(await saidTo(attachmentsWith().find(session))).toBe(HEARD);
+  await requireHeard(session);
 });
