@@ -2,23 +2,7 @@
 
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import {
-  chmodSync,
-  chownSync,
-  closeSync,
-  existsSync,
-  lstatSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  renameSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import * as fs from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
@@ -35,13 +19,13 @@ import { temporaryFolder } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const HEARD = "heard this";
-const modeOf = (path: string): string => (lstatSync(path).mode & 0o777).toString(8);
+const modeOf = (path: string): string => (fs.lstatSync(path).mode & 0o777).toString(8);
 const IN_NAMESPACES = { ...SYSTEM, ...needs(PID_NAMESPACES) };
 
 /** A folder with a short path, wherever the tests keep their files: Node cuts a path that is too long for a socket. */
 function shortFolder(): string {
-  const folder = mkdtempSync("/tmp/pi-");
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const folder = fs.mkdtempSync("/tmp/pi-");
+  onTestFinished(() => fs.rmSync(folder, { recursive: true, force: true }));
   return folder;
 }
 
@@ -55,7 +39,7 @@ function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask(), folder = 
   process.umask(before);
   const within = join(folder, ".pi-session-server");
   const [json, socket] = [".json", ".sock"].map((ending) =>
-    join(within, readdirSync(within).find((name) => name.endsWith(ending)) as string),
+    join(within, fs.readdirSync(within).find((name) => name.endsWith(ending)) as string),
   );
   return { folder, session, entrance, within, json, socket, find: () => attachmentsWith().find(session) };
 }
@@ -73,7 +57,7 @@ test.each(["jsonl", "v2"] as const)("the holder of a %s session is found from it
   expect(found?.announcement).toMatchObject({ protocol: 1, version: "1.2.3", client: "a holder", pid: process.pid });
   expect(await saidTo(found)).toBe(HEARD);
   const link = join(temporaryFolder(), "link");
-  symlinkSync(session, link);
+  fs.symlinkSync(session, link);
   await requireHeard(link);
   entrance.close();
   entrance.close();
@@ -201,7 +185,7 @@ test("looking makes nothing, and a path without a session finds nobody", () => {
   const attachments = attachmentsWith({ temporary, variables: { XDG_RUNTIME_DIR: temporary } });
   expect([attachments.find(session), attachments.find(join(folder, "missing"))]).toEqual([null, null]);
   expect(attachments.open(join(folder, "missing"), () => {})).toBeNull();
-  expect([readdirSync(folder), readdirSync(temporary)]).toEqual([["session.jsonl"], []]);
+  expect([fs.readdirSync(folder), fs.readdirSync(temporary)]).toEqual([["session.jsonl"], []]);
 });
 
 test("a holder with nothing else to do ends, and more than 64 at a time are not let in", SYSTEM, async () => {
@@ -245,13 +229,13 @@ describe("where a socket can be", () => {
   function placed(variables: (runtime: string, base: string) => Record<string, string>, disk?: Partial<Disk>) {
     const base = temporaryFolder();
     const [runtime, temporary, folder] = ["run", "tmp", "sessions"].map((name) => join(base, name));
-    for (const path of [runtime, temporary, folder]) mkdirSync(path);
+    for (const path of [runtime, temporary, folder]) fs.mkdirSync(path);
     const session = sessionIn(folder);
-    writeFileSync(join(folder, ".pi-session-server"), "in the way");
+    fs.writeFileSync(join(folder, ".pi-session-server"), "in the way");
     const options = { temporary, variables: variables(runtime, base), ownDisk: { ...realDisk, ...disk } as Disk };
     const entrance = opened(attachmentsWith(options), session);
     const files = (path: string): string[] =>
-      existsSync(path) ? readdirSync(path).flatMap((name) => readdirSync(join(path, name))) : [];
+      fs.existsSync(path) ? fs.readdirSync(path).flatMap((name) => fs.readdirSync(join(path, name))) : [];
     return { entrance, options, session, runtime, temporary, inRuntime: files(runtime), inTemporary: files(temporary) };
   }
   const names = [expect.stringMatching(/^[0-9a-f]{24}-\d+\.sock$/), expect.stringMatching(/^[0-9a-f]{24}\.json$/)];
@@ -265,7 +249,7 @@ describe("where a socket can be", () => {
     await requireHeard(session, options);
     expect(attachmentsWith({ ...options, variables: {} }).find(session)).toBeNull();
     entrance?.close();
-    expect(readdirSync(runtime)).toEqual([]);
+    expect(fs.readdirSync(runtime)).toEqual([]);
   });
 
   test.each([
@@ -287,7 +271,7 @@ describe("where a socket can be", () => {
       inFolder: undefined,
     });
     expect(entrance).toBeNull();
-    expect([readdirSync(runtime), readdirSync(temporary)]).toEqual([[], []]);
+    expect([fs.readdirSync(runtime), fs.readdirSync(temporary)]).toEqual([[], []]);
   });
 
   test.each(["beside the session", "elsewhere"])("the newest announcement counts, also %s", async (where) => {
@@ -302,7 +286,7 @@ describe("where a socket can be", () => {
     const before = opened(attachmentsWith({ temporary, [older]: readOnly, now: () => 1000 }), session);
     const next = opened(attachmentsWith({ temporary, [newer]: readOnly, now: () => 2000 }), session);
     expect([before?.announcement.epoch, next?.announcement.epoch]).toEqual([1000, 2000]);
-    expect([beside(folder)?.length, readdirSync(temporary).length]).toEqual([2, 1]);
+    expect([beside(folder)?.length, fs.readdirSync(temporary).length]).toEqual([2, 1]);
     const found = attachmentsWith({ temporary }).find(session);
     expect(found?.announcement).toEqual(next?.announcement);
     expect(await saidTo(found)).toBe(HEARD);
@@ -315,12 +299,12 @@ describe("where a socket can be", () => {
       let removed = 0;
       const inFolder: Disk["inFolder"] = (path, use) =>
         (realDisk.inFolder as NonNullable<Disk["inFolder"]>)(path, (at, held) => {
-          if (path.endsWith(".pi-session-server") && removed++ < most) rmSync(path, { recursive: true });
+          if (path.endsWith(".pi-session-server") && removed++ < most) fs.rmSync(path, { recursive: true });
           return use(at, held);
         });
       const temporary = temporaryFolder();
       const entrance = opened(attachmentsWith({ disk: { ...realDisk, inFolder } as Disk, temporary }), session);
-      expect([beside(folder)?.length, readdirSync(temporary)]).toEqual([2, []]);
+      expect([beside(folder)?.length, fs.readdirSync(temporary)]).toEqual([2, []]);
       await requireHeard(session);
       entrance?.close();
     }
@@ -330,7 +314,7 @@ describe("where a socket can be", () => {
     const base = temporaryFolder();
     // What is appended to the session's folder has 50 bytes.
     const folder = join(base, "é".repeat(Math.max(1, (length - base.length - 50) >> 1)).slice(0, 120));
-    mkdirSync(folder);
+    fs.mkdirSync(folder);
     const [one, two] = [sessionIn(folder), sessionIn(folder, "jsonl", "another")];
     const [first, second] = [one, two].map((session) => opened(attachmentsWith(), session));
     expect(
@@ -345,13 +329,13 @@ describe("where a socket can be", () => {
     const disk = { ...realDisk, folders: undefined, inFolder } as Disk;
     const base = shortFolder();
     const folder = join(base, "d".repeat(90));
-    mkdirSync(folder);
+    fs.mkdirSync(folder);
     const temporary = temporaryFolder();
     const session = sessionIn(folder);
     const entrance = opened(attachmentsWith({ disk, ownDisk: disk, temporary }), session);
     expect(entrance === null).toBe(temporary.length > 40);
     // Nor is a part of it.
-    expect([readdirSync(base), readdirSync(folder)]).toEqual([["d".repeat(90)], ["session.jsonl"]]);
+    expect([fs.readdirSync(base), fs.readdirSync(folder)]).toEqual([["d".repeat(90)], ["session.jsonl"]]);
     const short = sessionIn(base);
     opened(attachmentsWith({ disk, ownDisk: disk }), short);
     await requireHeard(short);
@@ -364,21 +348,21 @@ describe("nobody is led astray", () => {
     const server = createServer((stream) => stream.end("trapped")).listen(path);
     onTestFinished(() => void server.close());
     await once(server, "listening");
-    chmodSync(path, 0o600);
+    fs.chmodSync(path, 0o600);
   }
 
   test("by a link in the place of the folder, the announcement or the socket", async () => {
     for (const part of ["within", "json", "socket"] as const) {
       const it = held();
       const aside = join(temporaryFolder(), "aside");
-      renameSync(it[part], aside);
-      symlinkSync(aside, it[part]);
+      fs.renameSync(it[part], aside);
+      fs.symlinkSync(aside, it[part]);
       expect([part, it.find()]).toEqual([part, null]);
       // The next holder writes nothing through it either.
-      const before = part === "socket" ? [] : part === "json" ? readFileSync(aside, "utf8") : readdirSync(aside);
+      const before = part === "socket" ? [] : part === "json" ? fs.readFileSync(aside, "utf8") : fs.readdirSync(aside);
       const next = opened(attachmentsWith(), it.session);
       expect(next).not.toBeNull();
-      const after = part === "socket" ? [] : part === "json" ? readFileSync(aside, "utf8") : readdirSync(aside);
+      const after = part === "socket" ? [] : part === "json" ? fs.readFileSync(aside, "utf8") : fs.readdirSync(aside);
       expect([part, after]).toEqual([part, before]);
     }
   });
@@ -386,12 +370,12 @@ describe("nobody is led astray", () => {
   test("by what others can write or read", async () => {
     for (const part of ["within", "json", "socket"] as const) {
       const it = held();
-      const mode = lstatSync(it[part]).mode;
+      const mode = fs.lstatSync(it[part]).mode;
       for (const bits of [0o001, 0o010, 0o004, 0o020, 0o022, 0o077]) {
-        chmodSync(it[part], mode | bits);
+        fs.chmodSync(it[part], mode | bits);
         expect([part, bits, it.find()]).toEqual([part, bits, null]);
       }
-      chmodSync(it[part], mode);
+      fs.chmodSync(it[part], mode);
       expect(await saidTo(it.find())).toBe(HEARD);
     }
   });
@@ -400,7 +384,7 @@ describe("nobody is led astray", () => {
     for (const part of ["within", "json", "socket"] as const) {
       const it = held();
       const found = it.find();
-      chownSync(it[part], 12345, 0);
+      fs.chownSync(it[part], 12345, 0);
       expect([part, it.find()]).toEqual([part, null]);
       if (part !== "json") expect([part, await saidTo(found)]).toEqual([part, "EPERM"]);
       if (part !== "within") continue;
@@ -413,10 +397,10 @@ describe("nobody is led astray", () => {
 
   test("nor is the holder found or reached by another user", { ...SYSTEM, ...needs(ROOT) }, async () => {
     const { folder, session, socket } = held("jsonl", process.umask(), shortFolder());
-    chmodSync(folder, 0o755);
+    fs.chmodSync(folder, 0o755);
     expect((await other("join", session, { uid: 12345 })).told).toBe("nobody");
     // Even with everything but the folder open to all.
-    chmodSync(socket, 0o777);
+    fs.chmodSync(socket, 0o777);
     const connect = `process.setgroups([]); process.setuid(12345);
       require("node:net").connect(${JSON.stringify(socket)}).on("error", (e) => console.log(e.code))`;
     const { stdout } = spawnSync(process.execPath, ["-e", connect], { encoding: "utf8" });
@@ -426,17 +410,17 @@ describe("nobody is led astray", () => {
   test("by a folder for temporary files that somebody made before", needs(ROOT), () => {
     const [folder, temporary] = [temporaryFolder(), temporaryFolder()];
     const session = sessionIn(folder);
-    writeFileSync(join(folder, ".pi-session-server"), "");
+    fs.writeFileSync(join(folder, ".pi-session-server"), "");
     const taken = join(temporary, "pi-session-server-0");
-    mkdirSync(taken, { mode: 0o700 });
-    chownSync(taken, 12345, 12345);
+    fs.mkdirSync(taken, { mode: 0o700 });
+    fs.chownSync(taken, 12345, 12345);
     expect(attachmentsWith({ temporary }).open(session, () => {})).toBeNull();
-    expect([readdirSync(taken), lstatSync(taken).uid]).toEqual([[], 12345]);
+    expect([fs.readdirSync(taken), fs.lstatSync(taken).uid]).toEqual([[], 12345]);
   });
 
   test("by an announcement that is no announcement", async () => {
     const { json, find } = held();
-    const good = JSON.parse(readFileSync(json, "utf8"));
+    const good = JSON.parse(fs.readFileSync(json, "utf8"));
     const wrong: unknown[] = [
       ...[
         "",
@@ -455,13 +439,13 @@ describe("nobody is led astray", () => {
       JSON.stringify({ ...good, epoch: "../../x" }),
     ];
     for (const text of wrong) {
-      writeFileSync(json, text as string);
+      fs.writeFileSync(json, text as string);
       expect([text, find()]).toEqual([text, null]);
     }
-    writeFileSync(json, JSON.stringify({ ...good, protocol: 2, more: true }));
+    fs.writeFileSync(json, JSON.stringify({ ...good, protocol: 2, more: true }));
     expect(find()?.announcement.protocol).toBe(2);
-    rmSync(json);
-    mkdirSync(json);
+    fs.rmSync(json);
+    fs.mkdirSync(json);
     expect(find()).toBeNull();
   });
 
@@ -469,9 +453,9 @@ describe("nobody is led astray", () => {
     const { socket, find, entrance } = held("jsonl", process.umask(), shortFolder());
     const found = find();
     entrance.close();
-    mkdirSync(join(socket, ".."), { mode: 0o700 });
+    fs.mkdirSync(join(socket, ".."), { mode: 0o700 });
     await trap(`${socket}.other`);
-    symlinkSync(`${socket}.other`, socket);
+    fs.symlinkSync(`${socket}.other`, socket);
     expect(await saidTo(found)).toBe("EPERM");
   });
 
@@ -479,11 +463,11 @@ describe("nobody is led astray", () => {
     const folder = temporaryFolder();
     const session = sessionIn(folder);
     const within = join(folder, ".pi-session-server");
-    mkdirSync(join(within, `${lstatSync(session).ino}-7000.sock`, "deep"), { recursive: true, mode: 0o700 });
+    fs.mkdirSync(join(within, `${fs.lstatSync(session).ino}-7000.sock`, "deep"), { recursive: true, mode: 0o700 });
     const temporary = temporaryFolder();
     opened(attachmentsWith({ temporary, now: () => 7000 }), session);
     await requireHeard(session, { temporary });
-    expect(readdirSync(within).length).toBe(1);
+    expect(fs.readdirSync(within).length).toBe(1);
   });
 });
 
@@ -504,18 +488,18 @@ describe("where paths are confined", () => {
     const elsewhere = sessionIn(temporaryFolder());
     const temporary = temporaryFolder();
     expect(attachmentsWith({ disk: confined(folder), temporary }).open(elsewhere, () => {})).toBeNull();
-    expect(readdirSync(temporary)).toEqual([]);
+    expect(fs.readdirSync(temporary)).toEqual([]);
   });
 
   test("no link leads out", async () => {
     const [folder, outside] = [temporaryFolder(), temporaryFolder()];
     const session = sessionIn(folder);
-    chmodSync(outside, 0o700);
-    symlinkSync(outside, join(folder, ".pi-session-server"));
+    fs.chmodSync(outside, 0o700);
+    fs.symlinkSync(outside, join(folder, ".pi-session-server"));
     const temporary = temporaryFolder();
     const options = { disk: confined(folder), temporary };
     opened(attachmentsWith(options), session);
-    expect(readdirSync(outside)).toEqual([]);
+    expect(fs.readdirSync(outside)).toEqual([]);
     await requireHeard(session, options);
   });
 });
@@ -527,24 +511,24 @@ describe("a disk that fails", () => {
   /** Leaves what a holder leaves that dies. */
   function dieHolding(session: string): void {
     const within = join(session, "../.pi-session-server");
-    const { ino } = lstatSync(session);
-    mkdirSync(within, { mode: 0o700 });
-    const fd = openSync(within, "r");
+    const { ino } = fs.lstatSync(session);
+    fs.mkdirSync(within, { mode: 0o700 });
+    const fd = fs.openSync(within, "r");
     const server = createServer().listen(`/proc/self/fd/${fd}/${ino}-7.sock`);
-    closeSync(fd);
+    fs.closeSync(fd);
     // Its path leads nowhere any more, so that the socket stays.
     server.close();
-    chmodSync(join(within, `${ino}-7.sock`), 0o600);
-    const host = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+    fs.chmodSync(join(within, `${ino}-7.sock`), 0o600);
+    const host = fs.readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     const dead = { token: "t".repeat(43), epoch: 7, protocol: 1, version: "1", client: "dead", pid: 1, host };
-    writeFileSync(join(within, `${ino}.json`), JSON.stringify(dead), { mode: 0o600 });
-    writeFileSync(join(within, `${ino}.new`), "half of");
+    fs.writeFileSync(join(within, `${ino}.json`), JSON.stringify(dead), { mode: 0o600 });
+    fs.writeFileSync(join(within, `${ino}.new`), "half of");
   }
 
   /** Returns what a descriptor leads to; nothing for the one that the list was read by. */
   function leadsTo(fd: string): string[] {
     try {
-      return [readlinkSync(`/proc/self/fd/${fd}`)];
+      return [fs.readlinkSync(`/proc/self/fd/${fd}`)];
     } catch {
       return [];
     }
@@ -555,7 +539,7 @@ describe("a disk that fails", () => {
     async (given) => {
       const [code, step] = given.split(" ");
       // By what they lead to: what earlier tests had open in this process may be closed meanwhile.
-      const descriptors = (): string[] => readdirSync("/proc/self/fd").flatMap(leadsTo);
+      const descriptors = (): string[] => fs.readdirSync("/proc/self/fd").flatMap(leadsTo);
       const met = new Set<string>();
       for (let at = 1; ; at += Number(step)) {
         const folder = temporaryFolder();
@@ -579,7 +563,7 @@ describe("a disk that fails", () => {
         const next = opened(attachmentsWith({ temporary }), session);
         await requireHeard(session, { temporary });
         next?.close();
-        expect([at, readdirSync(folder), readdirSync(temporary)]).toEqual([at, ["session.jsonl"], []]);
+        expect([at, fs.readdirSync(folder), fs.readdirSync(temporary)]).toEqual([at, ["session.jsonl"], []]);
         const added = (): string[] => descriptors().filter((one) => !before.has(one));
         // Both ends of a connection close in turns of their own.
         for (let turns = 0; turns < 100 && added().length > 0; turns++) await new Promise(setImmediate);
@@ -620,12 +604,12 @@ describe("a disk that fails", () => {
 
 test("an announcement with the largest number keeps nobody from being found after it", async () => {
   const { session, json, socket, within, entrance } = held();
-  const announcement = JSON.parse(readFileSync(json, "utf8"));
+  const announcement = JSON.parse(fs.readFileSync(json, "utf8"));
   entrance.abandon();
   const epoch = 2 ** 52 - 1;
-  mkdirSync(within, { mode: 0o700, recursive: true });
-  writeFileSync(json, JSON.stringify({ ...announcement, epoch }), { mode: 0o600 });
-  expect(existsSync(socket)).toBe(false);
+  fs.mkdirSync(within, { mode: 0o700, recursive: true });
+  fs.writeFileSync(json, JSON.stringify({ ...announcement, epoch }), { mode: 0o600 });
+  expect(fs.existsSync(socket)).toBe(false);
   const next = attachmentsWith();
   expect(next.find(session)).toBeNull();
   opened(next, session);

@@ -11,9 +11,20 @@ import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { chain, entryText, id, userText } from "../../support/lines.ts";
+import { range } from "../../support/random.ts";
 import { STATE, textsOf } from "../../support/sessions.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
-import { CONTAINER, containerWith, encodeFrame, faultsOf, framesOf, type Options, v2On } from "../../support/v2.ts";
+import {
+  CONTAINER,
+  containerWith,
+  contentsOf,
+  encodeFrame,
+  faultsOf,
+  framesOf,
+  type Options,
+  relining,
+  v2On,
+} from "../../support/v2.ts";
 
 const COUNT = 12;
 const SEGMENT = segmentFile(CONTAINER, 1);
@@ -28,14 +39,12 @@ beforeAll(async () => {
 });
 
 const open = (disk: Disk, more: Options = {}) => v2On(disk, more).open(CONTAINER) as FileLog;
-const contents = (disk: FaultDisk) =>
-  disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("latin1")}`);
-
-/** Puts other lines, each with its line feed, in the place of those of a file. */
-function relined(disk: FaultDisk, path: string, change: (lines: string[]) => readonly string[]): void {
-  const text = Buffer.from(disk.content(path) as Uint8Array).toString("latin1");
-  disk.put(path, Buffer.from(change(text.split(/(?<=\n)/)).join(""), "latin1"));
-}
+const relined = (disk: FaultDisk, path: string, change: (lines: string[]) => readonly string[]) =>
+  relining(path, change)(disk);
+const withoutSpine = (disk: FaultDisk, isWithout = true): FaultDisk => {
+  if (isWithout) disk.remove(indexSnapshotFile(CONTAINER));
+  return disk;
+};
 
 /** Returns a frame as a line; `more`: what its head says otherwise than that of the entry at this place. */
 function frame(
@@ -54,13 +63,13 @@ function frame(
  * and has the same entries after a repair and another opening.
  */
 function expectFound(disk: FaultDisk, kept: readonly string[], more: Options = {}): FileLog {
-  const before = contents(disk);
+  const before = contentsOf(disk);
   const log = open(disk, more);
   const wholeOf = (texts: readonly string[]) => texts.filter((text) => JSON.parse(text).damaged !== true);
   expect(wholeOf(textsOf(log))).toEqual(kept);
   expect(log.damage.length).toBeGreaterThan(0);
   expect(log.readOnly?.name).toBe("corrupt");
-  expect(contents(disk), "opening wrote").toEqual(before);
+  expect(contentsOf(disk), "opening wrote").toEqual(before);
   log.close();
   const again = open(disk, more);
   again.repair();
@@ -89,22 +98,21 @@ const INDEXES: [string, (disk: FaultDisk) => unknown][] = [
   ["with an index that was cut", (disk) => relined(disk, indexFile(CONTAINER), (rows) => rows.slice(0, 3))],
 ];
 
+/** Changes the fifth line. */
+const fifth = (change: (line: string) => string) => (lines: string[]) => lines.with(4, change(lines[4]));
+
 describe.each(INDEXES)("frames %s", (_, harm) => {
   test.each<[string, readonly number[], (lines: string[]) => readonly string[]]>([
-    ["before a line of garbage", [], (lines) => [...lines.slice(0, 5), "garbage\n", ...lines.slice(5)]],
-    ["before garbage without a line feed", [], (lines) => [...lines.slice(0, 5), "garbage", ...lines.slice(5)]],
-    [
-      "after one that got longer",
-      [4],
-      (lines) => lines.map((line, n) => (n === 4 ? line.replace("say", "says") : line)),
-    ],
-    ["after one that got shorter", [4], (lines) => lines.map((line, n) => (n === 4 ? line.replace("say", "") : line))],
-    ["after one that is gone", [4], (lines) => lines.filter((_, n) => n !== 4)],
+    ["before a line of garbage", [], (lines) => lines.toSpliced(5, 0, "garbage\n")],
+    ["before garbage without a line feed", [], (lines) => lines.toSpliced(5, 0, "garbage")],
+    ["after one that got longer", [4], fifth((line) => line.replace("say", "says"))],
+    ["after one that got shorter", [4], fifth((line) => line.replace("say", ""))],
+    ["after one that is gone", [4], fifth(() => "")],
     ["after the first, which is gone", [0], (lines) => lines.slice(1)],
-    ["after one whose line feed is gone", [4], (lines) => lines.map((line, n) => (n === 4 ? line.slice(0, -1) : line))],
+    ["after one whose line feed is gone", [4], fifth((line) => line.slice(0, -1))],
     [
       "after several in one line",
-      [1, 2, 3, 4, 5, 6, 7, 8, 9],
+      range(1, 10),
       (lines) => lines.map((line, n) => (n > 0 && n < 10 ? line.replace("\n", " ") : line)),
     ],
     ["there twice", [], (lines) => [...lines.slice(0, 7), ...lines.slice(3)]],
@@ -135,8 +143,7 @@ describe("a segment that is not the last one", () => {
   test.each([0, 1, 2, 3])("that ends after its frame %i costs its others, and none of the next segment", (kept) => {
     for (const rest of ["", "{torn"])
       for (const withSpine of [true, false]) {
-        const disk = small.after();
-        if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
+        const disk = withoutSpine(small.after(), !withSpine);
         const frames = framesOf(disk, CONTAINER)[0].length;
         relined(disk, SEGMENT, (lines) => [...lines.slice(0, kept), rest]);
         const gone = Array.from({ length: frames - kept }, (_, n) => kept + n);
@@ -169,55 +176,42 @@ describe("frames that changed places under a snapshot of the index that still fi
   });
 });
 
-describe("what is told as damage", () => {
-  test("is no byte of a frame that is whole", () => {
-    for (const [n, change] of [
-      [0, (line: string) => `${line}garbage\n`],
-      [1, (line: string) => line.replace("say", "says")],
-      [1, (line: string) => line.replace("say", "")],
-      [1, () => ""],
-    ] as const) {
-      const disk = made.after();
-      relined(disk, SEGMENT, (lines) => lines.map((line, at) => (at === 4 ? change(line) : line)));
-      const text = Buffer.from(disk.content(SEGMENT) as Uint8Array).toString("latin1");
-      const log = open(disk);
-      textsOf(log);
-      const told = log.damage.filter(({ kind }) => kind === "bad_line" || kind === "bad_body" || kind === "torn_tail");
-      for (const { line } of framesOf(made, CONTAINER)[0]) {
-        const start = text.indexOf(line);
-        const isIn = told.some((one) => one.byteOffset < start + line.length && one.byteOffset + one.length > start);
-        expect(start >= 0 && isIn, line).toBe(false);
-      }
-      expect(framesOf(made, CONTAINER)[0].filter(({ line }) => !text.includes(line))).toHaveLength(n);
-      log.close();
-    }
-  });
+test.each([
+  [0, (line: string) => `${line}garbage\n`],
+  [1, (line: string) => line.replace("say", "says")],
+  [1, (line: string) => line.replace("say", "")],
+  [1, () => ""],
+])("no byte of a frame that is whole is told as damage, where %i frames are not: %o", (n, change) => {
+  const disk = made.after();
+  relined(disk, SEGMENT, fifth(change));
+  const text = Buffer.from(disk.content(SEGMENT) as Uint8Array).toString("latin1");
+  const log = open(disk);
+  textsOf(log);
+  const told = log.damage.filter(({ kind }) => kind === "bad_line" || kind === "bad_body" || kind === "torn_tail");
+  const frames = framesOf(made, CONTAINER)[0];
+  for (const { line } of frames) {
+    const start = text.indexOf(line);
+    const isIn = told.some((one) => one.byteOffset < start + line.length && one.byteOffset + one.length > start);
+    expect(start >= 0 && isIn, line).toBe(false);
+  }
+  expect(frames.filter(({ line }) => !text.includes(line))).toHaveLength(n);
+  log.close();
 });
 
-describe("of two frames with one number", () => {
-  test.each(["first", "last"])(
-    "the one that has the checksum of the index counts, also where it is the %s",
-    (where) => {
-      for (const withSpine of [true, false]) {
-        const disk = made.after();
-        if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
-        const other = frame(5, userText(id(5), id(4), "what nobody said"));
-        relined(disk, SEGMENT, (lines) => {
-          const pair = where === "first" ? [lines[5], other] : [other, lines[5]];
-          return [...lines.slice(0, 5), ...pair, ...lines.slice(6)];
-        });
-        expectFound(disk, chain(COUNT));
-      }
-    },
-  );
+test.each(["first", "last"])("of two frames with one number that counts which has the checksum of the index (%s)", (where) => {
+  for (const withSpine of [true, false]) {
+    const disk = withoutSpine(made.after(), !withSpine);
+    const other = frame(5, userText(id(5), id(4), "what nobody said"));
+    relined(disk, SEGMENT, (lines) => lines.toSpliced(where === "first" ? 6 : 5, 0, other));
+    expectFound(disk, chain(COUNT));
+  }
 });
 
 describe("a frame of another session", () => {
   test.each([3, 6, 12, 4000])("with the number %i is no entry of this one", (entrySeq) => {
     for (const at of [0, 5, 11])
       for (const withSpine of [true, false]) {
-        const disk = made.after();
-        if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
+        const disk = withoutSpine(made.after(), !withSpine);
         const stranger = frame(entrySeq - 1, userText("feedbeef", id(1), "elsewhere"), {
           entryId: "feedbeef",
           parent: id(1),
@@ -241,21 +235,18 @@ describe("a frame of another session", () => {
   });
 });
 
-describe("after the last frame", () => {
-  test("a whole one that is nobody's entry, or another's, keeps the session from being cut there", () => {
-    const unbound = frame(12, userText("feedbeef", id(11)), { entryId: id(12) });
-    const early = frame(20, userText(id(20), id(11)));
-    for (const stranger of [unbound, early]) {
-      const disk = made.after();
-      relined(disk, SEGMENT, (lines) => [...lines, stranger]);
-      const before = contents(disk);
-      const log = open(disk);
-      expect([log.readOnly?.name, log.damage.length]).toEqual(["corrupt", 1]);
-      expect(() => log.append([bytesOf(userText(id(50), id(11)))])).toThrow();
-      log.close();
-      expect(contents(disk)).toEqual(before);
-    }
-  });
+test.each([
+  ["nobody's entry", () => frame(12, userText("feedbeef", id(11)), { entryId: id(12) })],
+  ["another's", () => frame(20, userText(id(20), id(11)))],
+])("a whole frame after the last one that is %s keeps the session from being cut there", (_, stranger) => {
+  const disk = made.after();
+  relined(disk, SEGMENT, (lines) => [...lines, stranger()]);
+  const before = contentsOf(disk);
+  const log = open(disk);
+  expect([log.readOnly?.name, log.damage.length]).toEqual(["corrupt", 1]);
+  expect(() => log.append([bytesOf(userText(id(50), id(11)))])).toThrow();
+  log.close();
+  expect(contentsOf(disk)).toEqual(before);
 });
 
 describe("a row of the index with a wrong digit", () => {
@@ -264,8 +255,7 @@ describe("a row of the index with a wrong digit", () => {
     (name) => {
       for (const at of [4, COUNT - 1])
         for (const digit of ["0", "1", "7"]) {
-          const disk = made.after();
-          disk.remove(indexSnapshotFile(CONTAINER));
+          const disk = withoutSpine(made.after());
           relined(disk, indexFile(CONTAINER), (rows) =>
             rows.map((row, n) => (n === at ? row.replace(new RegExp(`("${name}":"?\\w*)\\w`), `$1${digit}`) : row)),
           );
@@ -290,8 +280,7 @@ acrossTiers(test, [36, 9])("two rows of the index that became one at each %i byt
     const length = rows.indexOf(0x0a, start) + 1 - start;
     for (let at = start; at < start + length; at += step)
       for (const by of [-99, 0, 99]) {
-        const disk = made.after();
-        disk.remove(indexSnapshotFile(CONTAINER));
+        const disk = withoutSpine(made.after());
         disk.put(indexFile(CONTAINER), Buffer.concat([rows.subarray(0, at), rows.subarray(at + length + by)]));
         const log = open(disk);
         expect(textsOf(log), `${length + by} bytes at ${at}`).toEqual(chain(COUNT));
@@ -311,8 +300,7 @@ describe("a lot of garbage", () => {
     ["of heads of frames, a line each", `${head}"payload":{}}\n`.repeat(SIZE / (head.length + 15))],
   ])("%s cost no frame, and are read a few times at most", (_, garbage) => {
     for (const withSpine of [true, false]) {
-      const disk = made.after();
-      if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
+      const disk = withoutSpine(made.after(), !withSpine);
       relined(disk, SEGMENT, (lines) => [...lines.slice(0, 5), garbage, ...lines.slice(5)]);
       const { read } = disk;
       let bytes = 0;
@@ -354,8 +342,7 @@ describe("a frame whose head has a damaged byte", () => {
     const whole = await containerWith([userText(id(0), null), text, third]);
     for (const [where, from, to] of DAMAGES)
       for (const index of ["with its index snapshot", "without it", "and the lines moved"]) {
-        const disk = whole.after();
-        if (index !== "with its index snapshot") disk.remove(indexSnapshotFile(CONTAINER));
+        const disk = withoutSpine(whole.after(), index !== "with its index snapshot");
         relined(disk, SEGMENT, ([a, b, c]) => [a, index === "and the lines moved" ? "\n" : "", b.replace(from, to), c]);
         const log = open(disk);
         const texts = textsOf(log).map((line) => JSON.parse(line));
