@@ -13,9 +13,11 @@ import { migrate } from "../../../src/storage/v2/migration.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
 import { CONTAINER, cutOffs, FILE, FOLDER, optionsOn, serveOn, TEXT, WAYS, type Way } from "../../support/cut-off.ts";
 import { CHANGES, FaultDisk } from "../../support/disk.ts";
+import { disturbed } from "../../support/disturbed.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { type HereServer, type Json, type Place, serveHere } from "../../support/server.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
+import { contentsOf } from "../../support/v2.ts";
 
 /** Id of the entry that the other program writes. */
 const THEIRS = "7e117e11";
@@ -37,15 +39,8 @@ function appendBeside(disk: FaultDisk, program: Program): boolean {
   return true;
 }
 
-interface Found {
-  readonly sessions: string[];
-  readonly ids: string[];
-  /** Everything that the server says of the session, beside its entries. */
-  readonly said: string;
-}
-
-/** What a server finds that starts now. */
-async function findOn(disk: FaultDisk): Promise<Found> {
+/** What a server finds that starts now: sessions, ids of entries, and everything else that it says of the session. */
+async function findOn(disk: FaultDisk): Promise<{ sessions: string[]; ids: string[]; said: string }> {
   const server = serveOn(disk.after(), "--session-dir", FOLDER, "--session", SESSION);
   try {
     const { sessions } = await server.result("list_sessions");
@@ -121,12 +116,7 @@ const UNDO: Way = {
 };
 
 /** Returns the names and contents on a disk, without the parts of names that differ in each run. */
-function markOf(disk: FaultDisk): string {
-  const contents = disk
-    .paths()
-    .map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("latin1")}`);
-  return contents.join().replace(/\d+-\d+/g, "");
-}
+const markOf = (disk: FaultDisk): string => contentsOf(disk).join().replace(/\d+-\d+/g, "");
 
 const PROGRAMS: readonly Program[] = ["opens", "has open"];
 
@@ -183,18 +173,10 @@ acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointe
           disk.set(undefined);
           let isDone = false;
           let isOver = false;
-          const watched = new Proxy(disk, {
-            get(target, name) {
-              const member = Reflect.get(target, name, target);
-              if (typeof member !== "function") return member;
-              return (...given: unknown[]) => {
-                if (!isOver && target.operations.length + 1 >= at) {
-                  isOver = true;
-                  isDone = appendBeside(target, program);
-                }
-                return member.apply(target, given);
-              };
-            },
+          const watched = disturbed(disk, () => {
+            if (isOver || disk.operations.length + 1 < at) return;
+            isOver = true;
+            isDone = appendBeside(disk, program);
           });
           await way.go(watched).catch(() => {});
           if (!isOver) isDone = appendBeside(disk, program);
