@@ -62,8 +62,7 @@ function serveExample(
   };
 }
 
-const serveAt = (folder: string, container: string) =>
-  serveHere(["--session-dir", folder, "--session", container]);
+const serveAt = (folder: string, container: string) => serveHere(["--session-dir", folder, "--session", container]);
 const kindsOf = (told: readonly { kind: string }[]): string[] => told.map(({ kind }) => kind);
 const idsOf = (lines: readonly string[]): string[] => lines.map((line) => JSON.parse(line).id);
 
@@ -344,7 +343,7 @@ async function published(folder: string, lines: string[], segmentBytes?: number)
 }
 
 /** Makes a container of entries by what the page says of frames and rows, and of nothing else; returns its path. */
-function written(folder: string, entries: readonly { readonly id: unknown; readonly parentId: unknown }[]): string {
+function written(folder: string, entries: readonly Record<string, unknown>[]): string {
   const container = join(folder, `${SESSION}.v2`);
   const lines = entries.map((entry) => JSON.stringify(entry));
   writeContainer(container, headerText(), lines, { isBare: true });

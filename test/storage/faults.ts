@@ -238,30 +238,33 @@ export function survivesFaults(kind: FaultyKind): void {
   });
 
   describe("opening", () => {
-    test.each(kind.openings)("%s with any operation failing is a failure or the session, and leaves nothing", (_, make) => {
-      const contents = (disk: FaultDisk) =>
-        disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("hex")}`);
-      const wanted = textsOf(open(make()).log);
-      for (let at = 1; ; at++) {
-        const disk = make();
-        const before = contents(disk);
-        disk.set({ kind: "fail", at, errno: "EIO" });
-        let session: Session | undefined;
-        try {
-          session = open(disk);
-          expect(textsOf(session.log)).toEqual(wanted);
-        } catch (error) {
-          expect(error).toMatchObject({ name: "storage_failed" });
-        } finally {
-          session?.close();
+    test.each(kind.openings)(
+      "%s with any operation failing is a failure or the session, and leaves nothing",
+      (_, make) => {
+        const contents = (disk: FaultDisk) =>
+          disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("hex")}`);
+        const wanted = textsOf(open(make()).log);
+        for (let at = 1; ; at++) {
+          const disk = make();
+          const before = contents(disk);
+          disk.set({ kind: "fail", at, errno: "EIO" });
+          let session: Session | undefined;
+          try {
+            session = open(disk);
+            expect(textsOf(session.log)).toEqual(wanted);
+          } catch (error) {
+            expect(error).toMatchObject({ name: "storage_failed" });
+          } finally {
+            session?.close();
+          }
+          const { struck, operations } = disk;
+          disk.set(undefined);
+          expect(disk.openCount, operations.join(" ")).toBe(0);
+          expect(contents(disk)).toEqual(before);
+          if (!struck) break;
         }
-        const { struck, operations } = disk;
-        disk.set(undefined);
-        expect(disk.openCount, operations.join(" ")).toBe(0);
-        expect(contents(disk)).toEqual(before);
-        if (!struck) break;
-      }
-    });
+      },
+    );
   });
 
   describe("a repair", () => {
@@ -296,7 +299,9 @@ export function survivesFaults(kind: FaultyKind): void {
             session.close();
             expect(disk.openCount, at).toBe(0);
           }
-          for (const { disk: after, cut } of fault === "death" ? disk.remains(seen) : [{ disk: disk.after(), cut: "" }]) {
+          for (const { disk: after, cut } of fault === "death"
+            ? disk.remains(seen)
+            : [{ disk: disk.after(), cut: "" }]) {
             const where = `${at}, ${JSON.stringify(cut)}`;
             checkFiles(after, file, where, false);
             const next = open(after);

@@ -10,7 +10,7 @@ import type { CopiedLines, Log, Store } from "../../src/core/ports/store.ts";
 import { Session } from "../../src/core/session/session.ts";
 import { Nodes } from "../../src/core/tree/nodes.ts";
 import { indexFile, indexSnapshotFile, segmentFile } from "../../src/storage/fs/container-paths.ts";
-import { type JsonlOptions } from "../../src/storage/jsonl/log.ts";
+import type { JsonlOptions } from "../../src/storage/jsonl/log.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { readIndexSnapshot, snapshotCache, writeIndexSnapshot } from "../../src/storage/log/snapshot-cache.ts";
@@ -78,7 +78,8 @@ function randomLine(random: Random, n: number, count: number, isOdd = true): str
     () => entryText("message", id(n), parent, { message: "none" }),
     () => entryText("message", `odd id ${n}`, parent, { message: { role: "user", content: "odd" } }),
     () => entryText("custom", id(n), parent, { customType: "pi-session-server.leaf" }),
-    () => `{"message":{"role":"user","content":"head last"},"parentId":${JSON.stringify(parent)},"id":"${id(n)}","type":"message"}`,
+    () =>
+      `{"message":{"role":"user","content":"head last"},"parentId":${JSON.stringify(parent)},"id":"${id(n)}","type":"message"}`,
   ];
   return random.pick(isOdd ? [...usual, ...odd] : usual)();
 }
@@ -141,7 +142,7 @@ function meddle(random: Random, disk: FaultDisk, path: string): string {
       write(disk, path, spoiled);
       write(disk, path, `${userText(id(900), null)}\n`, true);
     },
-    "cut": () => write(disk, path, content.subarray(0, at)),
+    cut: () => write(disk, path, content.subarray(0, at)),
     "three lines more": () => write(disk, path, fileText(...chain(3, 800)), true),
     "a torn line more": () => write(disk, path, '{"type":"message","id":"torn', true),
     "zeros more": () => write(disk, path, "\0".repeat(random.int(300)), true),
@@ -370,13 +371,15 @@ describe("what is kept of a container", () => {
       kept += spines(made).length;
       const happenings: Record<string, (disk: FaultDisk) => void> = {
         nothing: () => {},
-        "more entries by a program that keeps nothing": (disk) => addTo(disk, lines(random, entries, 1 + random.int(9))),
+        "more entries by a program that keeps nothing": (disk) =>
+          addTo(disk, lines(random, entries, 1 + random.int(9))),
         "a bit of what is kept": (disk) => spines(disk).forEach((path) => flip(random, disk, path)),
         "a bit of the first segment": (disk) => flip(random, disk, segmentFile(CONTAINER, 1)),
         "an index that was cut": (disk) => cutFile(disk, indexFile(CONTAINER), random.int(entries)),
         "no spine of its own": (disk) => disk.remove(SPINE),
         "a bit of its own spine": (disk) => flip(random, disk, SPINE),
-        "a spine that was cut": (disk) => write(disk, SPINE, (disk.content(SPINE) as Uint8Array).slice(0, random.int(900))),
+        "a spine that was cut": (disk) =>
+          write(disk, SPINE, (disk.content(SPINE) as Uint8Array).slice(0, random.int(900))),
       };
       for (const [happened, act] of Object.entries(happenings)) {
         const disk = made.after();
@@ -530,18 +533,21 @@ describe("a large session that is published", () => {
     expect(textsOf(jsonlOn(lasting).open(file))).toEqual(large);
   });
 
-  test.each([1, 2])("leaves nothing behind when the medium fails under it, early or late (sync %i)", async (failing) => {
-    const disk = beginningDisk.after();
-    const source = jsonlOn(disk).open(FILE);
-    const { sync } = disk;
-    let syncs = 0;
-    disk.sync = async (fd) => {
-      if (++syncs === failing) throw Object.assign(new Error("the medium failed"), { code: "EIO" });
-      return sync(fd);
-    };
-    const publishing = publishOn(disk, [{ log: source, positions: [0, 1, 2, 3, 4] }]);
-    await expect(publishing).rejects.toMatchObject({ name: "storage_failed" });
-    source.close();
-    expect([disk.paths(), disk.openCount]).toEqual([[FILE], 0]);
-  });
+  test.each([1, 2])(
+    "leaves nothing behind when the medium fails under it, early or late (sync %i)",
+    async (failing) => {
+      const disk = beginningDisk.after();
+      const source = jsonlOn(disk).open(FILE);
+      const { sync } = disk;
+      let syncs = 0;
+      disk.sync = async (fd) => {
+        if (++syncs === failing) throw Object.assign(new Error("the medium failed"), { code: "EIO" });
+        return sync(fd);
+      };
+      const publishing = publishOn(disk, [{ log: source, positions: [0, 1, 2, 3, 4] }]);
+      await expect(publishing).rejects.toMatchObject({ name: "storage_failed" });
+      source.close();
+      expect([disk.paths(), disk.openCount]).toEqual([[FILE], 0]);
+    },
+  );
 });

@@ -135,7 +135,12 @@ describe("paths", () => {
     const disk = diskOf({ "/x.jsonl": session("x"), "/z.jsonl": session("z") });
     disk.link("/x.jsonl", "/y.jsonl");
     const { isSame } = storesOn(disk);
-    const pairs = [["/x.jsonl", "/y.jsonl"], ["/x.jsonl", "/z.jsonl"], ["/n", "/n"], ["/n", "/m"]] as const;
+    const pairs = [
+      ["/x.jsonl", "/y.jsonl"],
+      ["/x.jsonl", "/z.jsonl"],
+      ["/n", "/n"],
+      ["/n", "/m"],
+    ] as const;
     expect(pairs.map(([one, other]) => isSame(one, other))).toEqual([true, false, true, false]);
   });
 });

@@ -148,9 +148,8 @@ export function faultsOf(container, disk = undefined, isExact = false) {
     demand(checkpoint.headEntryId === ids[checkpoint.headEntrySeq - 1], `${name}: head`);
     demand(checkpoint.chainHash === chains[checkpoint.headEntrySeq], `${name}: chain`);
   }
-  const ledger = join(container, "migrations", "ledger.jsonl");
-  if (existsSync(ledger))
-    for (const { bytes } of linesIn(read(ledger), "ledger"))
+  if (names(join(container, "migrations")).includes("ledger.jsonl"))
+    for (const { bytes } of linesIn(read(join(container, "migrations", "ledger.jsonl")), "ledger"))
       exact(JSON.parse(bytes.toString()), EVENT, "ledger");
   return faults;
 }

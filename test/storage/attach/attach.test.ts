@@ -49,22 +49,25 @@ async function requireHeard(session: string, options: Parameters<typeof attachme
   await requireHeard(session, options);
 }
 
-test.each(["jsonl", "v2"] as const)("the holder of a %s session is found from it alone, reached, and leaves nothing", async (store) => {
-  const { folder, session, entrance, within, json, socket, find } = held(store);
-  expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
-  const found = find();
-  expect(found?.announcement).toEqual(entrance.announcement);
-  expect(found?.announcement).toMatchObject({ protocol: 1, version: "1.2.3", client: "a holder", pid: process.pid });
-  expect(await saidTo(found)).toBe(HEARD);
-  const link = join(temporaryFolder(), "link");
-  fs.symlinkSync(session, link);
-  await requireHeard(link);
-  entrance.close();
-  entrance.close();
-  expect(find()).toBeNull();
-  expect(await saidTo(found)).toBe("ENOENT");
-  expect(beside(folder)).toBeNull();
-});
+test.each(["jsonl", "v2"] as const)(
+  "the holder of a %s session is found from it alone, reached, and leaves nothing",
+  async (store) => {
+    const { folder, session, entrance, within, json, socket, find } = held(store);
+    expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
+    const found = find();
+    expect(found?.announcement).toEqual(entrance.announcement);
+    expect(found?.announcement).toMatchObject({ protocol: 1, version: "1.2.3", client: "a holder", pid: process.pid });
+    expect(await saidTo(found)).toBe(HEARD);
+    const link = join(temporaryFolder(), "link");
+    fs.symlinkSync(session, link);
+    await requireHeard(link);
+    entrance.close();
+    entrance.close();
+    expect(find()).toBeNull();
+    expect(await saidTo(found)).toBe("ENOENT");
+    expect(beside(folder)).toBeNull();
+  },
+);
 
 describe("the holder of a session", () => {
   test("is found in processes that share nothing but the folder", IN_NAMESPACES, async () => {

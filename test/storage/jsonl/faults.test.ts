@@ -84,9 +84,8 @@ const SCENARIOS: Scenario[] = [
 function checkLines(disk: FaultDisk, at: string): void {
   for (const path of disk.paths().filter((path) => path.startsWith(FOLDER) && path.endsWith(".jsonl"))) {
     const lines = textOf(disk.content(path) as Uint8Array).split("\n");
-    for (const line of lines.slice(0, -1))
-      // A torn tail that was there before, and sealed because it could not be cut.
-      if (line !== "" && !isJson(bytesOf(line))) expect(line, at).toBe(TORN);
+    // A torn tail that was there before, and sealed because it could not be cut.
+    for (const line of lines.slice(0, -1)) if (line !== "" && !isJson(bytesOf(line))) expect(line, at).toBe(TORN);
   }
 }
 
@@ -159,35 +158,38 @@ describe("switching from one session to another", () => {
     checkLines(disk, at);
   }
 
-  test.each([...ERRORS_AND_SHORT, DEATH])("with %s at any operation is done, or the first stays current as it was", async (what, faultAt) => {
-    const whole = await ready();
-    whole.disk.record();
-    await whole.workspace.replace(whole.workspace.open({ sessionPath: OTHER }));
-    expect(whole.disk.operations.length).toBeGreaterThanOrEqual(what === "a short write" ? 1 : 8);
-    for (const at of faultPoints(faultAt(1).kind, whole.disk)) {
-      const { disk, workspace } = await ready();
-      disk.set(faultAt(at));
-      let failure: unknown;
-      try {
-        await workspace.replace(workspace.open({ sessionPath: OTHER }));
-      } catch (error) {
-        failure = error;
+  test.each([...ERRORS_AND_SHORT, DEATH])(
+    "with %s at any operation is done, or the first stays current as it was",
+    async (what, faultAt) => {
+      const whole = await ready();
+      whole.disk.record();
+      await whole.workspace.replace(whole.workspace.open({ sessionPath: OTHER }));
+      expect(whole.disk.operations.length).toBeGreaterThanOrEqual(what === "a short write" ? 1 : 8);
+      for (const at of faultPoints(faultAt(1).kind, whole.disk)) {
+        const { disk, workspace } = await ready();
+        disk.set(faultAt(at));
+        let failure: unknown;
+        try {
+          await workspace.replace(workspace.open({ sessionPath: OTHER }));
+        } catch (error) {
+          failure = error;
+        }
+        const where = `operation ${at} of ${disk.operations.join(" ")}`;
+        expect(disk.struck, where).toBe(true);
+        if (failure !== undefined) expect(failure, where).toBeInstanceOf(Failure);
+        expect(workspace.current?.file, where).toBe(failure === undefined ? OTHER : FILE);
+        for (const { disk: after, cut } of what === "death" ? disk.remains() : [{ disk: disk.after(), cut: undefined }])
+          check(after, `${where}, ${JSON.stringify(cut)}`);
+        if (what === "death") continue;
+        disk.set(undefined);
+        if (failure !== undefined) {
+          expect(workspace.session().leafId, where).toBe(id(0));
+          await workspace.replace(workspace.open({ sessionPath: OTHER }));
+        }
+        for (const { disk: after, cut } of disk.remains()) check(after, `${where}, ${JSON.stringify(cut)}`);
       }
-      const where = `operation ${at} of ${disk.operations.join(" ")}`;
-      expect(disk.struck, where).toBe(true);
-      if (failure !== undefined) expect(failure, where).toBeInstanceOf(Failure);
-      expect(workspace.current?.file, where).toBe(failure === undefined ? OTHER : FILE);
-      for (const { disk: after, cut } of what === "death" ? disk.remains() : [{ disk: disk.after(), cut: undefined }])
-        check(after, `${where}, ${JSON.stringify(cut)}`);
-      if (what === "death") continue;
-      disk.set(undefined);
-      if (failure !== undefined) {
-        expect(workspace.session().leafId, where).toBe(id(0));
-        await workspace.replace(workspace.open({ sessionPath: OTHER }));
-      }
-      for (const { disk: after, cut } of disk.remains()) check(after, `${where}, ${JSON.stringify(cut)}`);
-    }
-  });
+    },
+  );
 });
 
 describe("the attachments of a fork", () => {

@@ -183,13 +183,23 @@ describe("the socket of a lock", needs(LINUX), () => {
 
   test("that is held while no more files can be opened is a failure and nobody's lock", () => {
     held(makeLocks(options("one")).acquire(file));
-    const locks = makeLocks(options("two", refusing("openRead", "EMFILE", () => true)));
+    const locks = makeLocks(
+      options(
+        "two",
+        refusing("openRead", "EMFILE", () => true),
+      ),
+    );
     const failure = expect.objectContaining({ name: "storage_failed", retryable: true });
     for (const ask of [locks.acquire, locks.holder]) expect(() => ask(file)).toThrow(failure);
   });
 
   test("is found without the kernel's list, too", () => {
-    const locks = makeLocks(options("two", refusing("openRead", "ENOENT", (path) => path === "/proc/net/unix")));
+    const locks = makeLocks(
+      options(
+        "two",
+        refusing("openRead", "ENOENT", (path) => path === "/proc/net/unix"),
+      ),
+    );
     expect(locks.holder(file)).toBeNull();
     const lock = held(makeLocks(options("one")).acquire(file));
     expect(locks.holder(file)).toMatchObject({ client: "one" });

@@ -42,7 +42,12 @@ function writeBehind(disk: FaultDisk, kind: Kind): void {
 }
 
 /** Has the next operation of a name fail once, after something else. */
-function failOnce(disk: FaultDisk, name: "sync" | "syncNow" | "write", before: () => void = () => {}, code = "EIO"): void {
+function failOnce(
+  disk: FaultDisk,
+  name: "sync" | "syncNow" | "write",
+  before: () => void = () => {},
+  code = "EIO",
+): void {
   const act = disk[name];
   const fail = (): never => {
     Object.assign(disk, { [name]: act });

@@ -9,10 +9,8 @@ import { strangeFormat } from "../../../src/storage/fs/formats.ts";
 import { readHeader } from "../../../src/storage/fs/header.ts";
 import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
 import { verify } from "../../support/corruption.ts";
-import type { FaultDisk } from "../../support/disk.ts";
-import { BEGINNING } from "../../support/env.ts";
 import { chain, entryText, fileText, headerText, id, linesOf, SESSION, userText } from "../../support/lines.ts";
-import { forSeeds, isEvery, range, share } from "../../support/random.ts";
+import { forSeeds, isEvery, range } from "../../support/random.ts";
 import {
   diskWith,
   FILE,
@@ -63,13 +61,6 @@ async function appended(content: string, entryId = id(9)): Promise<Uint8Array> {
   await append(openOn(disk), entryId);
   return disk.content(FILE) as Uint8Array;
 }
-
-/** What was kept aside of a file. */
-const keptOn = (disk: FaultDisk) =>
-  disk
-    .paths()
-    .filter((path) => path.startsWith(QUARANTINE))
-    .map((path) => [path, textOf(disk.content(path) as Uint8Array)]);
 
 describe("line ends", () => {
   test("carriage returns are no part of the lines, and what is appended has none", async () => {
@@ -156,7 +147,20 @@ test("a torn tail, cut at every byte, costs the last entry and nothing else", ()
 });
 
 describe("lines that are no entries", () => {
-  const strays = ["1", '"x"', "[]", "null", "true", "{}", "-0.5", "hello", "{broken", "\0\0\0\0", '{"type":5}', '{"id":"x"}'];
+  const strays = [
+    "1",
+    '"x"',
+    "[]",
+    "null",
+    "true",
+    "{}",
+    "-0.5",
+    "hello",
+    "{broken",
+    "\0\0\0\0",
+    '{"type":5}',
+    '{"id":"x"}',
+  ];
 
   test.each(strays)("%j is read past and reported, and leaves the leaf where it was", (stray) => {
     const log = requireEntries(file(...chain(2), stray, ...chain(1, 2)), chain(3), "bad_line");

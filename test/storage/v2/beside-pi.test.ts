@@ -116,7 +116,10 @@ const UNDO: Way = {
 };
 
 /** Returns the names and contents on a disk, without the parts of names that differ in each run. */
-const markOf = (disk: FaultDisk): string => contentsOf(disk).join().replace(/\d+-\d+/g, "");
+const markOf = (disk: FaultDisk): string =>
+  contentsOf(disk)
+    .join()
+    .replace(/\d+-\d+/g, "");
 
 const PROGRAMS: readonly Program[] = ["opens", "has open"];
 

@@ -145,7 +145,10 @@ describe("an index", () => {
     ["whose last row is torn", rewriting(INDEX, (text) => text.slice(0, -30))],
     ["with a row twice", relining(INDEX, (rows) => [...rows.slice(0, 5), ...rows.slice(4)])],
     ["with a gap", relining(INDEX, (rows) => [...rows.slice(0, 5), ...rows.slice(6)])],
-    ["that points out of bounds", rewriting(INDEX, (text) => text.replace(/"byteOffset":\d{4}/, '"byteOffset":999999'))],
+    [
+      "that points out of bounds",
+      rewriting(INDEX, (text) => text.replace(/"byteOffset":\d{4}/, '"byteOffset":999999')),
+    ],
     ["with rows of garbage", lineOf(INDEX, 3, () => "}{\n")],
     ["with zeros", rewriting(INDEX, (text) => text.slice(0, 900) + "\0".repeat(text.length - 900))],
   ])("%s is made anew from the segments, and the ledger tells of it", async (_, harm) => {
@@ -303,7 +306,9 @@ describe("a manifest or checkpoint", () => {
 
 describe("a mark before the end", () => {
   const harms: Record<string, Harm> = {
-    "a checkpoint with another chain": rewriting(CHECKPOINT, (text) => text.replace(/(?<="chainHash": ")./, otherDigit)),
+    "a checkpoint with another chain": rewriting(CHECKPOINT, (text) =>
+      text.replace(/(?<="chainHash": ")./, otherDigit),
+    ),
     "a checkpoint with another number": rewriting(CHECKPOINT, (text) =>
       text.replace(`"headEntrySeq": ${COUNT}`, '"headEntrySeq": 9'),
     ),
@@ -414,7 +419,11 @@ describe("what is no container of ours", () => {
   const rolledBack = rewriting(POINTER, (text) => text.replace("native_v2", "jsonl_v3"));
 
   test.each<[string, string, Harm[]]>([
-    ["without its pointer beside a session file of its id", "not_a_session", [removing(POINTER, MANIFEST), besideItsFile]],
+    [
+      "without its pointer beside a session file of its id",
+      "not_a_session",
+      [removing(POINTER, MANIFEST), besideItsFile],
+    ],
     [
       "whose pointer is damaged beside a session file of its id",
       "not_a_session",
@@ -448,24 +457,27 @@ describe("what is no container of ours", () => {
     ["missing", removing(POINTER)],
     ["damaged", putting(POINTER, "{}")],
     ["a folder", asFolder(POINTER)],
-  ])("one whose pointer is %s is the session where nothing else can be, and its next writer makes one", async (_, harm) => {
-    for (const hasManifest of [true, false]) {
-      const disk = harmed(harm, hasManifest ? () => {} : removing(MANIFEST));
-      const before = contentsOf(disk);
-      const log = open(disk);
-      expect(textsOf(log)).toEqual(chain(COUNT));
-      expect(contentsOf(disk), "opening writes nothing").toEqual(before);
-      log.append(afterLast(50));
-      await log.commit();
-      log.close();
-      expect(idsOf(open(disk))).toHaveLength(COUNT + 1);
-      if (!hasManifest) continue;
-      const damaged = before.find((text) => text.startsWith(`${POINTER} `))?.split(" ")[1];
-      const kept = disk.content(`${POINTER}.damaged.bak`);
-      if (damaged !== undefined) expect(textOf(kept as Uint8Array), "what was there is kept").toBe(damaged);
-      expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-    }
-  });
+  ])(
+    "one whose pointer is %s is the session where nothing else can be, and its next writer makes one",
+    async (_, harm) => {
+      for (const hasManifest of [true, false]) {
+        const disk = harmed(harm, hasManifest ? () => {} : removing(MANIFEST));
+        const before = contentsOf(disk);
+        const log = open(disk);
+        expect(textsOf(log)).toEqual(chain(COUNT));
+        expect(contentsOf(disk), "opening writes nothing").toEqual(before);
+        log.append(afterLast(50));
+        await log.commit();
+        log.close();
+        expect(idsOf(open(disk))).toHaveLength(COUNT + 1);
+        if (!hasManifest) continue;
+        const damaged = before.find((text) => text.startsWith(`${POINTER} `))?.split(" ")[1];
+        const kept = disk.content(`${POINTER}.damaged.bak`);
+        if (damaged !== undefined) expect(textOf(kept as Uint8Array), "what was there is kept").toBe(damaged);
+        expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+      }
+    },
+  );
 
   acrossTiers(test, [3, 1])(
     "a pointer that comes back while its container is written is not moved away, at each of %i calls",
@@ -538,8 +550,7 @@ describe("what is no container of ours", () => {
 });
 
 describe("the state", () => {
-  const historyOf = (log: FileLog) =>
-    (log.backend as V2Backend).states.history.map(({ toState }) => toState).join(" ");
+  const historyOf = (log: FileLog) => (log.backend as V2Backend).states.history.map(({ toState }) => toState).join(" ");
   const INDEXED = "DIRTY SEGMENT_SEALED INDEXED";
 
   test("goes from clean through dirty, sealed and indexed to a checkpoint, and on", async () => {
@@ -681,52 +692,58 @@ describe("another process", () => {
     ["os", false],
     ["sync", true],
     ["os", true],
-  ] as const)("that puts another header there leaves nothing to be acknowledged, and is found (%s, in place: %s)", async (durability, inPlace) => {
-    const disk = made.after();
-    const ours = open(disk, { durability });
-    ours.append(afterLast(50));
-    await ours.commit();
-    const other = textOf(disk.content(HEADER) as Uint8Array).replace(SESSION, SESSION.replace(/.$/, "0"));
-    // A file that is removed leaves its number to the next, too.
-    if (inPlace) {
-      const fd = disk.openAppend(HEADER);
-      disk.truncate(fd, 0);
-      disk.close(fd);
-      addTo(disk, HEADER, other);
-    } else disk.put(HEADER, bytesOf(other));
-    const write = async (): Promise<void> => {
-      ours.append(afterLast(51));
+  ] as const)(
+    "that puts another header there leaves nothing to be acknowledged, and is found (%s, in place: %s)",
+    async (durability, inPlace) => {
+      const disk = made.after();
+      const ours = open(disk, { durability });
+      ours.append(afterLast(50));
       await ours.commit();
-    };
-    await expect(write()).rejects.toThrow(named("storage_failed"));
-    expect(ours.refresh()).toEqual({ kind: "replaced" });
-    ours.close();
-  });
+      const other = textOf(disk.content(HEADER) as Uint8Array).replace(SESSION, SESSION.replace(/.$/, "0"));
+      // A file that is removed leaves its number to the next, too.
+      if (inPlace) {
+        const fd = disk.openAppend(HEADER);
+        disk.truncate(fd, 0);
+        disk.close(fd);
+        addTo(disk, HEADER, other);
+      } else disk.put(HEADER, bytesOf(other));
+      const write = async (): Promise<void> => {
+        ours.append(afterLast(51));
+        await ours.commit();
+      };
+      await expect(write()).rejects.toThrow(named("storage_failed"));
+      expect(ours.refresh()).toEqual({ kind: "replaced" });
+      ours.close();
+    },
+  );
 
-  test.each([SMALL, 1 << 20])("that appends while this one looks is followed, and is not taken for one that wrote the session anew (%i)", (segmentBytes) => {
-    const disk = (segmentBytes === SMALL ? small : made).after();
-    let meanwhile: (() => void) | undefined;
-    const { info } = disk;
-    disk.info = (path) => {
-      const found = info.call(disk, path);
-      if (!path.endsWith(".seg")) return found;
-      const act = meanwhile;
-      meanwhile = undefined;
-      act?.();
-      return found;
-    };
-    const theirs = open(disk, { segmentBytes, durability: "os" });
-    const ours = open(disk, { segmentBytes });
-    const append = (n: number): void => theirs.append(bytes(userText(id(50 + n), id(n === 0 ? 11 : 49 + n))));
-    for (let n = 0; n < 12; n += 2) {
-      append(n);
-      meanwhile = () => append(n + 1);
-      expect(ours.refresh().kind).toBe("grown");
-      expect(meanwhile).toBeUndefined();
-    }
-    ours.refresh();
-    expect(idsOf(ours)).toEqual(idsOf(theirs));
-  });
+  test.each([SMALL, 1 << 20])(
+    "that appends while this one looks is followed, and is not taken for one that wrote the session anew (%i)",
+    (segmentBytes) => {
+      const disk = (segmentBytes === SMALL ? small : made).after();
+      let meanwhile: (() => void) | undefined;
+      const { info } = disk;
+      disk.info = (path) => {
+        const found = info.call(disk, path);
+        if (!path.endsWith(".seg")) return found;
+        const act = meanwhile;
+        meanwhile = undefined;
+        act?.();
+        return found;
+      };
+      const theirs = open(disk, { segmentBytes, durability: "os" });
+      const ours = open(disk, { segmentBytes });
+      const append = (n: number): void => theirs.append(bytes(userText(id(50 + n), id(n === 0 ? 11 : 49 + n))));
+      for (let n = 0; n < 12; n += 2) {
+        append(n);
+        meanwhile = () => append(n + 1);
+        expect(ours.refresh().kind).toBe("grown");
+        expect(meanwhile).toBeUndefined();
+      }
+      ours.refresh();
+      expect(idsOf(ours)).toEqual(idsOf(theirs));
+    },
+  );
 
   test("that deleted the session finds nothing of it when this one closes", async () => {
     const disk = made.after();

@@ -7,7 +7,6 @@ import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
-import type { Log } from "../../../src/core/ports/store.ts";
 import {
   checkpointFile,
   indexFile,

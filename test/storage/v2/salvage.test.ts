@@ -198,14 +198,17 @@ test.each([
   log.close();
 });
 
-test.each(["first", "last"])("of two frames with one number that counts which has the checksum of the index (%s)", (where) => {
-  for (const withSpine of [true, false]) {
-    const disk = withoutSpine(made.after(), !withSpine);
-    const other = frame(5, userText(id(5), id(4), "what nobody said"));
-    relined(disk, SEGMENT, (lines) => lines.toSpliced(where === "first" ? 6 : 5, 0, other));
-    expectFound(disk, chain(COUNT));
-  }
-});
+test.each(["first", "last"])(
+  "of two frames with one number that counts which has the checksum of the index (%s)",
+  (where) => {
+    for (const withSpine of [true, false]) {
+      const disk = withoutSpine(made.after(), !withSpine);
+      const other = frame(5, userText(id(5), id(4), "what nobody said"));
+      relined(disk, SEGMENT, (lines) => lines.toSpliced(where === "first" ? 6 : 5, 0, other));
+      expectFound(disk, chain(COUNT));
+    }
+  },
+);
 
 describe("a frame of another session", () => {
   test.each([3, 6, 12, 4000])("with the number %i is no entry of this one", (entrySeq) => {
