@@ -695,10 +695,10 @@ function describeFiles(
   describe(`${name}: one writer`, () => {
     test("at a time: the second is refused, told who it is, and gets its turn", async () => {
       const log = open();
-      const other = openOther(log);
       // None while everybody reads.
-      expect([textsOf(log), textsOf(other)]).toEqual([LINES, LINES]);
+      expect([textsOf(log), textsOf(openOther(log))]).toEqual([LINES, LINES]);
       expect([log.acquireLock(), log.acquireLock(), log.lockedBy]).toEqual([true, false, null]);
+      const other = openOther(log);
       expect(other.lockedBy).toMatchObject({ client: expect.any(String), pid: expect.any(Number) });
       expect(() => other.acquireLock()).toThrow(named("session_locked"));
       expect(() => other.append(bytes(next(9)))).toThrow(named("session_locked"));

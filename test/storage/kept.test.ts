@@ -62,7 +62,7 @@ keepsTheContract("jsonl with an index cache", () => {
 /** A line that continues the one before it, or sometimes another; `isOdd`, as containers do not take all of them. */
 function randomLine(random: Random, n: number, count: number, isOdd = true): string {
   const parent = n === 0 ? null : id(random.chance(0.85) ? n - 1 : random.int(n));
-  const said = "x".repeat(random.int(random.chance(0.2) ? 5000 : 400));
+  const said = "x".repeat(random.int(isOdd && random.chance(0.2) ? 5000 : 400));
   const usual = [
     () => userText(id(n), parent),
     () => assistantText(id(n), parent),

@@ -46,7 +46,7 @@ function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask(), folder = 
 
 /** Expects that a session's holder is found by whoever looks, and answers. */
 async function requireHeard(session: string, options: Parameters<typeof attachmentsWith>[0] = {}): Promise<void> {
-  await requireHeard(session, options);
+  expect(await saidTo(attachmentsWith(options).find(session))).toBe(HEARD);
 }
 
 test.each(["jsonl", "v2"] as const)(
