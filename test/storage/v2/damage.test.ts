@@ -1,6 +1,7 @@
 /**
  * What is wrong in a container and what becomes of it (reliability cases S9, S10, L5; seed 003, INV-001 to INV-005):
- * what is whole is served, what is not is told, nothing is written before the first change, and that puts it in order.
+ * what is whole is served, wherever the index says that it is; what is not is told, and never taken for an entry; nothing
+ * is written before the first change, and that, or a repair, puts it in order.
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
@@ -26,55 +27,61 @@ import type { V2Backend } from "../../../src/storage/v2/log.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { disturbed } from "../../support/disturbed.ts";
 import { testEnv } from "../../support/env.ts";
-import { chain, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
+import { range } from "../../support/random.ts";
 import { beginning, FOLDER, idsOf, kindsOf, STATE, textsOf } from "../../support/sessions.ts";
-import { acrossTiers } from "../../support/tiers.ts";
-import {
-  CONTAINER,
-  containerWith,
-  contentsOf,
-  cutFile,
-  encodeFrame,
-  faultsOf,
-  lineOf,
-  type Options,
-  relining,
-  rewriting,
-  v2On,
-} from "../../support/v2.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
+import * as v2 from "../../support/v2.ts";
+import { CONTAINER, contentsOf, faultsOf, lineOf, type Options, relining, rewriting, v2On } from "../../support/v2.ts";
 
 type Harm = (disk: FaultDisk) => unknown;
 
 const COUNT = 12;
 /** Segments of four entries each. */
-const SMALL = 2000;
+const SMALL = { segmentBytes: 2000 };
 const [SEGMENT, INDEX, SPINE] = [segmentFile(CONTAINER, 1), indexFile(CONTAINER), indexSnapshotFile(CONTAINER)];
 const [MANIFEST, CHECKPOINT, POINTER] = [manifestFile(CONTAINER), checkpointFile(CONTAINER, 1), pointerFile(CONTAINER)];
-const HEADER = headerFile(CONTAINER);
+const [HEADER, LEDGER] = [headerFile(CONTAINER), ledgerFile(CONTAINER)];
 let made: FaultDisk;
 let small: FaultDisk;
 
 beforeAll(async () => {
-  made = await containerWith(chain(COUNT));
-  small = await containerWith(chain(COUNT), { segmentBytes: SMALL });
+  made = await v2.containerWith(chain(COUNT));
+  small = await v2.containerWith(chain(COUNT), SMALL);
 });
 
 const bytes = (...lines: string[]) => lines.map((line) => bytesOf(line));
 const named = (failure: string) => expect.objectContaining({ name: failure });
 const open = (disk: Disk, more: Options = {}) => v2On(disk, more).open(CONTAINER) as FileLog;
 const afterLast = (n: number) => bytes(userText(id(n), id(COUNT - 1)));
+const without = (...lost: number[]) => chain(COUNT).filter((_, n) => !lost.includes(n));
+const otherDigit = (digit: string) => (digit === "1" ? "2" : "1");
+const cached = (disk: FaultDisk) => ({ snapshots: snapshotCache(disk, STATE, 1) });
+
+// Harms.
+const nothing = () => {};
 const putting = (path: string, text: string) => (disk: FaultDisk) => disk.put(path, bytesOf(text));
 const removing =
   (...paths: string[]) =>
   (disk: FaultDisk) => {
     for (const path of paths) disk.remove(path);
   };
-const otherDigit = (digit: string) => (digit === "1" ? "2" : "1");
-/** Leaves the first frames and rows. */
-const cut = (count: number) => (disk: FaultDisk) => {
-  for (const path of [SEGMENT, INDEX]) cutFile(disk, path, count);
+const adding = (path: string, text: string) => (disk: Disk) => {
+  const fd = disk.openAppend(path);
+  writeAll(disk, fd, bytesOf(text));
+  disk.close(fd);
 };
+const asFolder = (path: string) => (disk: FaultDisk) => {
+  disk.remove(path);
+  disk.makeFolder(path);
+};
+/** Leaves the first lines. */
+const cut =
+  (count: number, ...paths: string[]) =>
+  (disk: FaultDisk) => {
+    for (const path of paths) v2.cutFile(disk, path, count);
+  };
 
 function harmed(...harms: Harm[]): FaultDisk {
   const disk = made.after();
@@ -82,101 +89,157 @@ function harmed(...harms: Harm[]): FaultDisk {
   return disk;
 }
 
-function addTo(disk: Disk, path: string, text: string): void {
-  const fd = disk.openAppend(path);
-  writeAll(disk, fd, bytesOf(text));
-  disk.close(fd);
+/** Returns a frame as a line; `more`: what its head says otherwise than that of the entry at this place. */
+function frame(
+  n: number,
+  payload: string,
+  more: { entrySeq?: number; entryId?: string; parent?: string } = {},
+): string {
+  const at = { segmentSeq: 1, frameSeq: n + 1, entrySeq: more.entrySeq ?? n + 1 };
+  const { parent = n === 0 ? null : id(n - 1) } = more;
+  const facts = { entryId: more.entryId ?? id(n), parentEntryId: parent, entryType: "message" };
+  return v2.encodeFrame(at, facts, "2026-02-03T22:52:06.500Z", bytesOf(payload)).bytes.toString("latin1");
 }
 
+/** Lines of entries that are whole, as a repair shows them, which writes down which parents reading found. */
+const shown = (texts: readonly string[]) =>
+  texts
+    .filter((text) => JSON.parse(text).damaged !== true)
+    .map((text) => text.replace(/"parentId":("[^"]*"|null)/, '"parentId":'));
+
 /** Appends one entry more to a container, which works and leaves everything in order. */
-async function goesOn(disk: FaultDisk, log: FileLog, before: readonly string[], more: Options = {}): Promise<void> {
-  log.append(bytes(userText(id(50), before.at(-1) ?? null)));
+async function goesOn(disk: FaultDisk, log: FileLog, more: Options = {}): Promise<void> {
+  const ids = idsOf(log);
+  log.append(bytes(userText(id(50), ids.at(-1) ?? null)));
   await log.commit();
   log.close();
   expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   const again = open(disk, more);
-  expect([idsOf(again), again.damage, again.state]).toEqual([[...before, id(50)], [], "CLEAN"]);
+  expect([idsOf(again), again.damage, again.state]).toEqual([[...ids, id(50)], [], "CLEAN"]);
   again.close();
 }
 
-/** Opens a container that is to be in order again after the next append. */
-async function mends(disk: FaultDisk, kept: number, more: Options = {}): Promise<FileLog> {
+/** Opens a container, which has these entries and writes nothing; it is in order again after the next append. */
+async function mends(disk: FaultDisk, kept = chain(COUNT), more: Options = {}): Promise<FileLog> {
   const before = contentsOf(disk);
   const log = open(disk, more);
-  expect(textsOf(log)).toEqual(chain(kept));
+  expect(textsOf(log)).toEqual(kept);
   expect(contentsOf(disk), "opening writes nothing").toEqual(before);
-  await goesOn(disk, log, idsOf(log), more);
+  await goesOn(disk, log, more);
   return log;
 }
 
-/** Opens a container that is FAILED and stays as it is until it is repaired, which keeps what was there. */
-async function failsUntilRepaired(disk: FaultDisk, kept: number): Promise<FileLog> {
+/**
+ * Opens a damaged container: it has these entries, and beside them at most stand-ins; it says so, is FAILED and stays as it
+ * is until it is repaired, which keeps what was there, and the same entries.
+ */
+async function failsUntilRepaired(disk: FaultDisk, kept: readonly string[], more: Options = {}): Promise<FileLog> {
   const before = contentsOf(disk);
-  const log = open(disk);
-  expect(textsOf(log)).toEqual(chain(kept));
-  expect([log.state, log.readOnly?.name]).toEqual(["FAILED", "corrupt"]);
-  expect(() => log.append(bytes(userText(id(50), id(kept - 1))))).toThrow(named("corrupt"));
+  const log = open(disk, more);
+  const whole = textsOf(log).filter((text) => JSON.parse(text).damaged !== true);
+  expect(whole).toEqual(kept);
+  expect([log.state, log.readOnly?.name, log.damage.length > 0]).toEqual(["FAILED", "corrupt", true]);
+  expect(() => log.append(bytes(userText(id(50), null)))).toThrow(named("corrupt"));
   log.close();
   expect(contentsOf(disk), "nothing is written").toEqual(before);
-  const again = open(disk);
+  const again = open(disk, more);
   const backup = again.repair() as string;
   again.close();
   const segmentsIn = (contents: string[], folder: string) =>
     contents.filter((file) => file.startsWith(`${folder}/segments`)).map((file) => file.slice(folder.length));
   expect(segmentsIn(contentsOf(disk), backup)).toEqual(segmentsIn(before, CONTAINER));
-  const repaired = open(disk);
-  expect([textsOf(repaired), repaired.damage, repaired.state]).toEqual([chain(kept), [], "CLEAN"]);
-  await goesOn(disk, repaired, idsOf(repaired));
+  const repaired = open(disk, more);
+  expect([repaired.damage, repaired.state, shown(textsOf(repaired))]).toEqual([[], "CLEAN", shown(kept)]);
+  await goesOn(disk, repaired, more);
   return log;
 }
 
 const eventsIn = (disk: FaultDisk) =>
-  Buffer.from(disk.content(ledgerFile(CONTAINER)) ?? "")
+  Buffer.from(disk.content(LEDGER) ?? "")
     .toString()
     .split("\n")
     .slice(0, -1)
     .map((line) => JSON.parse(line));
 
-describe("an index", () => {
+const SPINES: [string, Harm][] = [
+  ["with its snapshot", nothing],
+  ["without its snapshot", removing(SPINE)],
+];
+
+describe.each(SPINES)("an index, %s,", (_, spine) => {
   test.each<[string, Harm]>([
     ["that is missing", removing(INDEX)],
-    ["that is empty", (disk) => cutFile(disk, INDEX, 0)],
-    ["that lacks rows", (disk) => cutFile(disk, INDEX, 7)],
+    ["that is empty", cut(0, INDEX)],
+    ["that lacks rows", cut(7, INDEX)],
     ["whose last row is torn", rewriting(INDEX, (text) => text.slice(0, -30))],
-    ["with a row twice", relining(INDEX, (rows) => [...rows.slice(0, 5), ...rows.slice(4)])],
-    ["with a gap", relining(INDEX, (rows) => [...rows.slice(0, 5), ...rows.slice(6)])],
+    ["with a row twice", relining(INDEX, (rows) => rows.toSpliced(5, 0, rows[4]))],
+    ["with a gap", relining(INDEX, (rows) => rows.toSpliced(5, 1))],
     [
       "that points out of bounds",
       rewriting(INDEX, (text) => text.replace(/"byteOffset":\d{4}/, '"byteOffset":999999')),
     ],
     ["with rows of garbage", lineOf(INDEX, 3, () => "}{\n")],
     ["with zeros", rewriting(INDEX, (text) => text.slice(0, 900) + "\0".repeat(text.length - 900))],
-  ])("%s is made anew from the segments, and the ledger tells of it", async (_, harm) => {
-    for (const withSpine of [true, false]) {
-      const disk = harmed(harm, withSpine ? () => {} : removing(SPINE));
-      const log = await mends(disk, COUNT);
-      expect(kindsOf(log).every((kind) => kind === "bad_index")).toBe(true);
-      expect(log.damage.every(({ salvaged }) => salvaged)).toBe(true);
-      expect(eventsIn(disk)).toMatchObject([{ outcome: "recoverable_error", errorClass: "index_corruption" }]);
-    }
+  ])("%s is made anew from the segments, and the ledger tells of it", async (_what, harm) => {
+    const disk = harmed(harm, spine);
+    const log = await mends(disk);
+    expect(kindsOf(log).every((kind) => kind === "bad_index")).toBe(true);
+    expect(log.damage.every(({ salvaged }) => salvaged)).toBe(true);
+    expect(eventsIn(disk)).toMatchObject([{ outcome: "recoverable_error", errorClass: "index_corruption" }]);
   });
 
-  test("with rows for what no segment holds is of a store that lost entries", async () => {
-    const log = await failsUntilRepaired(
-      harmed((disk) => cutFile(disk, SEGMENT, 9)),
-      9,
-    );
-    expect(kindsOf(log)).toEqual(["bad_index", "lost_entries"]);
-    expect(log.damage[1].reason).toContain("3 entries");
-  });
+  test.each(["entrySeq", "entryId", "segmentSeq", "frameSeq", "byteOffset", "byteLength", "crc32c"])(
+    "that has a wrong digit in %s costs no entry",
+    (name) => {
+      for (const at of [4, COUNT - 1])
+        for (const digit of ["0", "1", "7"]) {
+          const change = (row: string) => row.replace(new RegExp(`("${name}":"?\\w*)\\w`), `$1${digit}`);
+          const disk = harmed(spine, lineOf(INDEX, at, change));
+          const log = open(disk);
+          expect(textsOf(log), `row ${at}`).toEqual(chain(COUNT));
+          if (log.readOnly) log.repair();
+          else log.append(afterLast(50));
+          log.close();
+          expect(textsOf(open(disk.after())).slice(0, COUNT)).toEqual(chain(COUNT));
+        }
+    },
+  );
+});
 
-  test("that lacks rows across the beginning of a segment is made anew", async () => {
-    for (let kept = 0; kept < COUNT; kept++) {
-      const disk = small.after();
-      cutFile(disk, INDEX, kept);
-      await mends(disk, COUNT, { segmentBytes: SMALL });
-    }
-  });
+test("an index that lacks rows across the beginning of a segment is made anew", async () => {
+  for (let kept = 0; kept < COUNT; kept++) {
+    const disk = small.after();
+    cut(kept, INDEX)(disk);
+    await mends(disk, chain(COUNT), SMALL);
+  }
+});
+
+acrossTiers(test, [36, 9])("two rows of the index that became one at each %i bytes cost no entry", (step) => {
+  const rows = Buffer.from(made.content(INDEX) as Uint8Array);
+  for (const row of [4, COUNT - 2]) {
+    let start = 0;
+    for (let n = 0; n < row; n++) start = rows.indexOf(0x0a, start) + 1;
+    const length = rows.indexOf(0x0a, start) + 1 - start;
+    for (let at = start; at < start + length; at += step)
+      for (const by of [-99, 0, 99]) {
+        const disk = harmed(removing(SPINE));
+        disk.put(INDEX, Buffer.concat([rows.subarray(0, at), rows.subarray(at + length + by)]));
+        const log = open(disk);
+        expect(textsOf(log), `${length + by} bytes at ${at}`).toEqual(chain(COUNT));
+        log.close();
+      }
+  }
+});
+
+test.each<[string, Harm[], string[]]>([
+  ["rows for what no segment holds", [cut(9, SEGMENT)], ["bad_index", "lost_entries"]],
+  ["a manifest of a later state", [cut(9, SEGMENT, INDEX), removing(CHECKPOINT)], ["lost_entries"]],
+  ["a checkpoint of a later state", [cut(9, SEGMENT, INDEX), removing(MANIFEST)], ["lost_entries"]],
+  ["a manifest and a checkpoint of a later state", [cut(9, SEGMENT, INDEX)], ["lost_entries"]],
+])("a container with %s lost entries", async (_, harms, kinds) => {
+  const log = await failsUntilRepaired(harmed(...harms), chain(9));
+  expect(kindsOf(log)).toEqual(kinds);
+  expect(log.damage.at(-1)?.reason).toContain("3 entries");
 });
 
 describe("a segment", () => {
@@ -184,55 +247,52 @@ describe("a segment", () => {
     const whole = made.content(SEGMENT) as Uint8Array;
     const last = whole.lastIndexOf(0x0a, whole.length - 2) + 1;
     for (let size = last + 1; size < whole.length; size += 23) {
-      const disk = harmed(removing(MANIFEST, CHECKPOINT), cut(COUNT - 1));
+      const disk = harmed(removing(MANIFEST, CHECKPOINT), cut(COUNT - 1, INDEX));
       disk.put(SEGMENT, whole.subarray(0, size));
-      const log = await mends(disk, COUNT - 1);
+      const log = await mends(disk, chain(COUNT - 1));
       expect(kindsOf(log)).toEqual(["torn_tail"]);
       expect(disk.content(log.damage[0].keptAt as string)).toEqual(whole.slice(last, size));
     }
   });
 
-  test("that ends in zeros keeps the frames before", async () => {
-    await mends(
-      harmed((disk) => addTo(disk, SEGMENT, "\0".repeat(5000))),
-      COUNT,
-    );
-  });
+  test("that ends in zeros keeps the frames before", () => mends(harmed(adding(SEGMENT, "\0".repeat(5000)))));
 
   test("that was begun and holds nothing yet is begun again", async () => {
     const disk = small.after();
     const last = disk.paths().filter((path) => path.endsWith(".seg")).length;
     disk.put(segmentFile(CONTAINER, last + 1), new Uint8Array(0));
-    expect((await mends(disk, COUNT, { segmentBytes: SMALL })).damage).toEqual([]);
+    expect((await mends(disk, chain(COUNT), SMALL)).damage).toEqual([]);
   });
 
-  test("damaged in the middle is served up to there and behind it, read-only, until it is repaired", async () => {
+  test.each<[string, Harm, number]>([
+    ["damaged in the middle", lineOf(segmentFile(CONTAINER, 2), 0, (line) => `${"#".repeat(line.length - 1)}\n`), 1],
+    ["that is missing", removing(segmentFile(CONTAINER, 2)), 4],
+  ])("%s loses its own entries alone", async (_, harm, count) => {
     const disk = small.after();
     disk.remove(SPINE);
-    lineOf(segmentFile(CONTAINER, 2), 0, (line) => `${"#".repeat(line.length - 1)}\n`)(disk);
-    const log = open(disk, { segmentBytes: SMALL });
-    expect(idsOf(log)).toHaveLength(COUNT - 1);
-    expect(kindsOf(log)).toEqual(expect.arrayContaining(["bad_line", "missing_parent"]));
-    expect([log.readOnly?.name, log.state]).toEqual(["corrupt", "FAILED"]);
-    expect(() => log.append(bytes(userText(id(50), null)))).toThrow(named("corrupt"));
-    expect(log.repair()).toMatch(/\.damaged\.bak$/);
-    expect(log.state).toBe("CHECKPOINTED");
-    log.close();
-    const again = open(disk);
-    expect([again.nodes.count, again.damage, again.state]).toEqual([COUNT - 1, [], "CLEAN"]);
-    expect(eventsIn(disk).at(-1)).toMatchObject({ outcome: "recoverable_error", errorClass: "integrity_mismatch" });
-    again.close();
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+    harm(disk);
+    const frames = v2.framesOf(small, CONTAINER)[0].length;
+    const log = await failsUntilRepaired(disk, without(...range(frames, frames + count)), SMALL);
+    expect(kindsOf(log)).toContain(count === 1 ? "bad_line" : "lost_entries");
+    expect(eventsIn(disk)).toMatchObject([{ outcome: "recoverable_error", errorClass: "integrity_mismatch" }]);
   });
 
-  test("that is missing in the middle loses its own entries alone", () => {
-    const disk = small.after();
-    disk.remove(segmentFile(CONTAINER, 2));
-    const log = open(disk);
-    expect(log.nodes.count).toBeGreaterThan(COUNT / 2);
-    expect([log.readOnly?.name, log.damage.length > 0]).toEqual(["corrupt", true]);
-    log.close();
-  });
+  test.each(range(0, 4))(
+    "that is not the last one and ends after its frame %i costs its others alone",
+    async (kept) => {
+      for (const rest of ["", "{torn"])
+        for (const [, spine] of SPINES) {
+          const disk = small.after();
+          spine(disk);
+          const frames = v2.framesOf(disk, CONTAINER)[0].length;
+          if (kept >= frames) continue;
+          relining(SEGMENT, (lines) => [...lines.slice(0, kept), rest])(disk);
+          const log = await failsUntilRepaired(disk, without(...range(kept, frames)), SMALL);
+          const { reason } = log.damage.find(({ kind }) => kind === "lost_entries") ?? {};
+          expect(reason).toContain(`${frames - kept} entr`);
+        }
+    },
+  );
 
   test.each<[string, (line: string) => string]>([
     ["with another payload", (line) => line.replace("say ", "xay ")],
@@ -240,13 +300,222 @@ describe("a segment", () => {
     ["of another program", () => '{"type":"message","id":"theirs","parentId":null}\n'],
   ])("with a whole line %s at its end is nobody's torn write, and is not cut, whatever else is lost", (_, change) => {
     const disk = harmed(removing(MANIFEST, CHECKPOINT), lineOf(SEGMENT, COUNT - 1, change));
-    cutFile(disk, INDEX, COUNT - 1);
+    cut(COUNT - 1, INDEX)(disk);
     const before = disk.content(SEGMENT);
     const log = open(disk);
     expect(kindsOf(log)).toContain("bad_line");
     expect(() => log.append(bytes(userText(id(50), id(10))))).toThrow(named("corrupt"));
     log.close();
     expect(disk.content(SEGMENT)).toEqual(before);
+  });
+});
+
+const INDEXES: [string, Harm][] = [
+  ["with everything beside them", nothing],
+  ["that are known from before", (disk) => open(disk, cached(disk)).close()],
+  ["without the snapshot of the index", removing(SPINE)],
+  ["without the index", removing(INDEX)],
+  ["with an index whose middle is garbage", relining(INDEX, (rows) => rows.toSpliced(4, 2, "}{\n", "\0\0\n"))],
+  ["with an index that was cut", cut(3, INDEX)],
+];
+/** Changes the fifth line. */
+const fifth = (change: (line: string) => string) => lineOf(SEGMENT, 4, change);
+const joined = (line: string, n: number) => (n > 0 && n < 10 ? line.replace("\n", " ") : line);
+
+describe.each(INDEXES)("frames %s", (_, index) => {
+  test.each<[string, readonly number[], Harm]>([
+    ["before a line of garbage", [], relining(SEGMENT, (lines) => lines.toSpliced(5, 0, "garbage\n"))],
+    ["before garbage without a line feed", [], relining(SEGMENT, (lines) => lines.toSpliced(5, 0, "garbage"))],
+    ["after one that got longer", [4], fifth((line) => line.replace("say", "says"))],
+    ["after one that got shorter", [4], fifth((line) => line.replace("say", ""))],
+    ["after one that is gone", [4], fifth(() => "")],
+    ["after the first, which is gone", [0], lineOf(SEGMENT, 0, () => "")],
+    ["after one whose line feed is gone", [4], fifth((line) => line.slice(0, -1))],
+    ["after several in one line", range(1, 10), relining(SEGMENT, (lines) => lines.map(joined))],
+    ["there twice", [], relining(SEGMENT, (lines) => [...lines.slice(0, 7), ...lines.slice(3)])],
+  ])("%s are there", async (_what, lost, harm) => {
+    const disk = harmed(index, harm);
+    await failsUntilRepaired(disk, without(...lost), cached(disk));
+  });
+});
+
+test("a frame longer than what is read at a time is found after bytes that are not its own", SWEEP, async () => {
+  const long = userText(id(1), id(0), "x".repeat(9 << 17));
+  const all = [...chain(1), long, ...chain(4).slice(2)];
+  const whole = await v2.containerWith(all);
+  for (const garbage of ["garbage\n", "y".repeat(9 << 17)]) {
+    const disk = whole.after();
+    relining(SEGMENT, (lines) => lines.toSpliced(1, 0, garbage))(disk);
+    await failsUntilRepaired(disk, all);
+  }
+});
+
+test("frames that changed places under a snapshot of the index that still fits are there, however they are read", async () => {
+  // As many bytes went here as came there.
+  const disk = harmed(
+    lineOf(SEGMENT, 2, (line) => line.replace("say", "")),
+    lineOf(SEGMENT, 8, (line) => line.replace("say", "saysay")),
+  );
+  const many = [...open(disk.after()).readMany(range(0, COUNT))].map((line) => textOf(line));
+  const copied = textOf(Buffer.concat([...open(disk.after()).copy(range(0, COUNT))])).split("\n");
+  for (const n of [3, 4, 5, 6, 7, 9, 10, 11]) expect([many[n], copied[n]]).toEqual([chain(COUNT)[n], chain(COUNT)[n]]);
+  await failsUntilRepaired(disk, without(2, 8));
+});
+
+test.each<[number, (line: string) => string]>([
+  [0, (line) => `${line}garbage\n`],
+  [1, (line) => line.replace("say", "says")],
+  [1, (line) => line.replace("say", "")],
+  [1, () => ""],
+])("no byte of a frame that is whole is told as damage, where %i frames are not: %o", (n, change) => {
+  const disk = harmed(fifth(change));
+  const text = Buffer.from(disk.content(SEGMENT) as Uint8Array).toString("latin1");
+  const log = open(disk);
+  textsOf(log);
+  const told = log.damage.filter(({ kind }) => kind === "bad_line" || kind === "bad_body" || kind === "torn_tail");
+  const frames = v2.framesOf(made, CONTAINER)[0];
+  for (const { line } of frames) {
+    const start = text.indexOf(line);
+    const isIn = told.some((one) => one.byteOffset < start + line.length && one.byteOffset + one.length > start);
+    expect(start >= 0 && isIn, line).toBe(false);
+  }
+  expect(frames.filter(({ line }) => !text.includes(line))).toHaveLength(n);
+  log.close();
+});
+
+test.each([5, 6])(
+  "of two frames with one number that counts which has the checksum of the index (at %i)",
+  async (at) => {
+    const other = frame(5, userText(id(5), id(4), "what nobody said"));
+    for (const [, spine] of SPINES)
+      await failsUntilRepaired(
+        harmed(
+          spine,
+          relining(SEGMENT, (lines) => lines.toSpliced(at, 0, other)),
+        ),
+        chain(COUNT),
+      );
+  },
+);
+
+describe("a frame of another session", () => {
+  test.each([3, 6, 12, 4000])("with the number %i is no entry of this one", (entrySeq) => {
+    const stranger = frame(entrySeq - 1, userText("feedbeef", id(1), "elsewhere"), {
+      entryId: "feedbeef",
+      parent: id(1),
+    });
+    for (const at of [0, 5, 11])
+      for (const [, spine] of SPINES) {
+        const log = open(
+          harmed(
+            spine,
+            relining(SEGMENT, (lines) => lines.toSpliced(at, 0, stranger)),
+          ),
+        );
+        const texts = textsOf(log);
+        expect(texts).toEqual(expect.arrayContaining(chain(COUNT)));
+        if (entrySeq <= COUNT) expect(texts).toHaveLength(COUNT);
+        expect([log.readOnly?.name, log.damage.length > 0]).toEqual(["corrupt", true]);
+        log.close();
+      }
+  });
+
+  test("that is the text of an entry is none, also when what is around it was cut off", async () => {
+    const inner = frame(1, userText(id(1), id(0), "what nobody said")).trimEnd();
+    const lines = [...chain(1), entryText("custom", id(1), id(0), { data: JSON.parse(inner) }), ...chain(3).slice(2)];
+    const disk = await v2.containerWith(lines);
+    lineOf(SEGMENT, 1, (line) => line.replace(/\}{3}\n$/, "}\n"))(disk);
+    await failsUntilRepaired(disk, [lines[0], lines[2]]);
+  });
+
+  test.each([
+    ["nobody's entry", () => frame(12, userText("feedbeef", id(11)), { entryId: id(12) })],
+    ["another's", () => frame(20, userText(id(20), id(11)))],
+  ])("after the last one that is %s keeps the session from being cut there", (_, stranger) => {
+    const disk = harmed(relining(SEGMENT, (lines) => [...lines, stranger()]));
+    const before = contentsOf(disk);
+    const log = open(disk);
+    expect([log.readOnly?.name, log.damage.length]).toEqual(["corrupt", 1]);
+    expect(() => log.append(afterLast(50))).toThrow();
+    log.close();
+    expect(contentsOf(disk)).toEqual(before);
+  });
+});
+
+describe("a lot of garbage", () => {
+  const SIZE = 1 << 18;
+  const head = frame(3, userText(id(3), id(2))).split('"payload":')[0];
+  test.each<[string, string]>([
+    ["in one line", "x".repeat(SIZE)],
+    ["in lines of nothing", "\n".repeat(SIZE)],
+    ["in short lines", "garbage {}\n".repeat(SIZE / 11)],
+    ["of heads of frames", `${head}"payload":{},`.repeat(SIZE / (head.length + 14))],
+    ["of heads of frames, a line each", `${head}"payload":{}}\n`.repeat(SIZE / (head.length + 15))],
+  ])("%s cost no frame, and are read a few times at most", (_, garbage) => {
+    for (const [, spine] of SPINES) {
+      const disk = harmed(
+        spine,
+        relining(SEGMENT, (lines) => lines.toSpliced(5, 0, garbage)),
+      );
+      const { read } = disk;
+      let bytes = 0;
+      disk.read = (...args) => {
+        const count = read.apply(disk, args);
+        bytes += count;
+        return count;
+      };
+      const log = open(disk);
+      expect(textsOf(log)).toEqual(chain(COUNT));
+      expect(log.damage.length).toBeLessThan(10);
+      expect(bytes).toBeLessThan(6 * garbage.length);
+      log.close();
+    }
+  });
+});
+
+describe("a frame whose head has a damaged byte", () => {
+  const spaced = (text: string) => text.replaceAll('":', '": ').replaceAll(',"', ', "');
+  const entry = (second: string, more: Record<string, unknown>) => entryText("message", second, id(0), more);
+  const user = { message: { role: "user", content: "the second" } };
+  const PAYLOADS: [string, string, string][] = [
+    ["with spaces", id(1), spaced(entry(id(1), user))],
+    ["of a custom entry that is short", id(1), entryText("custom", id(1), id(0), { customType: "a" })],
+    ["of a role that nobody knows", id(1), entry(id(1), { message: { role: "judge", content: "guilty" } })],
+    ["of a type that nobody knows", id(1), entryText("verdict", id(1), id(0), { text: "guilty" })],
+    ["with an id that is not of hex digits", "a-second.id", entry("a-second.id", user)],
+    ["whose type comes last", id(1), entry(id(1), user).replace(/^\{("type":"message"),(.*)\}$/, "{$2,$1}")],
+    ["with escapes in its names", id(1), entry(id(1), user).replace('"parentId"', '"\\u0070arentId"')],
+  ];
+  const DAMAGES: [string, RegExp, string][] = [
+    ["in a name", /entryType/, "entryTxpe"],
+    ["in a value", /"entryType":"./, '"entryType":"X'],
+    ["before its payload", /,"payload":/, ',"paXload":'],
+  ];
+
+  test.each(PAYLOADS)("keeps the place of an entry %s", async (_, second, text) => {
+    const third = userText(id(2), second);
+    const whole = await v2.containerWith([userText(id(0), null), text, third]);
+    for (const [where, from, to] of DAMAGES)
+      for (const index of ["with its index snapshot", "without it", "and the lines moved"]) {
+        const disk = whole.after();
+        if (index !== "with its index snapshot") disk.remove(SPINE);
+        const between = index === "and the lines moved" ? "\n" : "";
+        lineOf(SEGMENT, 1, (line) => between + line.replace(from, to))(disk);
+        const log = open(disk);
+        const texts = textsOf(log).map((line) => JSON.parse(line));
+        const { type } = JSON.parse(text);
+        expect(
+          texts.map(({ id, parentId }) => [id, parentId]),
+          `${where}, ${index}`,
+        ).toEqual([
+          [id(0), null],
+          [second, id(0)],
+          [id(2), second],
+        ]);
+        if (index !== "with its index snapshot") expect(texts[1], where).toMatchObject({ type, damaged: true });
+        expect(log.damage.map(({ kind }) => kind)).toContain("bad_body");
+        log.close();
+      }
   });
 });
 
@@ -273,35 +542,22 @@ test("an undo of a repair that was cut off between its two names leaves the sess
   for (const { disk: left } of disk.lasting()) expect(open(left).nodes.count).toBe(COUNT + 1);
 });
 
-describe("a manifest or checkpoint", () => {
-  test.each([
-    ["manifest", [CHECKPOINT]],
-    ["checkpoint", [MANIFEST]],
-    ["manifest and checkpoint", []],
-  ])("of a later state than the segments is of a store that lost entries: %s", async (_what, removed) => {
-    expect(kindsOf(await failsUntilRepaired(harmed(cut(9), removing(...removed)), 9))).toEqual(["lost_entries"]);
-  });
+test.each<[string, Harm]>([
+  ["a checkpoint that is damaged, before which another one holds", putting(checkpointFile(CONTAINER, 2), "{")],
+  ["no manifest", removing(MANIFEST)],
+  ["a torn manifest", rewriting(MANIFEST, (text) => text.slice(0, 300))],
+  ["a checkpoint that is damaged", putting(CHECKPOINT, "{")],
+  ["a manifest that was being written", putting(`${CONTAINER}/tmp/manifest.json.tmp`, "{")],
+])("%s says nothing, and counts as none", async (_, harm) => {
+  expect((await mends(harmed(harm), chain(COUNT), { checkpointEvery: { entries: 1, bytes: 1 } })).damage).toEqual([]);
+});
 
-  test.each<[string, Harm]>([
-    ["a checkpoint that is damaged, before which another one holds", putting(checkpointFile(CONTAINER, 2), "{")],
-    ["no manifest", removing(MANIFEST)],
-    ["a torn manifest", rewriting(MANIFEST, (text) => text.slice(0, 300))],
-    ["a checkpoint that is damaged", putting(CHECKPOINT, "{")],
-    ["a manifest that was being written", putting(`${CONTAINER}/tmp/manifest.json.tmp`, "{")],
-  ])("that says nothing counts as none: %s", async (_, harm) => {
-    expect((await mends(harmed(harm), COUNT, { checkpointEvery: { entries: 1, bytes: 1 } })).damage).toEqual([]);
-  });
-
-  test("that has another chain for the same end makes the session read-only", () => {
-    const coordinates = { segmentSeq: 1, frameSeq: COUNT, entrySeq: COUNT };
-    const facts = { entryId: id(11), parentEntryId: id(10), entryType: "message" };
-    const payload = bytesOf(userText(id(11), id(10), "another"));
-    const frame = encodeFrame(coordinates, facts, "2026-02-03T22:52:06.500Z", payload);
-    const log = open(harmed(cut(COUNT - 1), (disk) => addTo(disk, SEGMENT, textOf(frame.bytes))));
-    expect([log.nodes.count, log.readOnly?.name]).toEqual([COUNT, "corrupt"]);
-    expect(log.damage.at(-1)?.reason).toContain("chain");
-    log.close();
-  });
+test("a manifest that has another chain for the same end makes the session read-only", () => {
+  const another = frame(11, userText(id(11), id(10), "another"));
+  const log = open(harmed(cut(COUNT - 1, SEGMENT, INDEX), adding(SEGMENT, another)));
+  expect([log.nodes.count, log.readOnly?.name]).toEqual([COUNT, "corrupt"]);
+  expect(log.damage.at(-1)?.reason).toContain("chain");
+  log.close();
 });
 
 describe("a mark before the end", () => {
@@ -332,7 +588,7 @@ describe("a mark before the end", () => {
       ["the cache of the state folder", true, true],
     ])(`that contradicts the frames makes the session read-only, read with %s: ${what}`, async (_, own, isKept) => {
       const disk = made.after();
-      const more = isKept ? { snapshots: snapshotCache(disk, STATE, 1) } : {};
+      const more = isKept ? cached(disk) : {};
       const manifest = disk.content(MANIFEST) as Uint8Array;
       const log = open(disk, more);
       log.append(afterLast(12));
@@ -373,7 +629,6 @@ describe("what a container never takes", () => {
   test.each([
     ["whose id is taken", userText(id(3), id(2))],
     ["whose parent is not there", userText(id(50), "nobody")],
-    ["that is too large", userText(id(50), id(11), "x".repeat(6000))],
   ])("an entry %s leaves everything as it was", async (_, line) => {
     const disk = made.after();
     const log = open(disk, { segmentBytes: 5000 });
@@ -381,7 +636,7 @@ describe("what a container never takes", () => {
     expect(() => log.append([...afterLast(49), bytesOf(line)])).toThrow(named("invalid_entry"));
     expect([log.nodes.count, log.state]).toEqual([COUNT, "CLEAN"]);
     expect(contentsOf(disk)).toEqual(before);
-    await goesOn(disk, log, idsOf(log));
+    await goesOn(disk, log);
   });
 
   test("a session id that is no UUID, a path that names no container, a name that pi_agent_rust would take for its own", async () => {
@@ -396,7 +651,7 @@ describe("what a container never takes", () => {
   test("a frame of one byte more than a segment holds (session-store-v2 reference, section 2.2)", async () => {
     const disk = made.after();
     const log = open(disk, { segmentBytes: 5000 });
-    const { length: overhead } = encodeFrame(
+    const { length: overhead } = v2.encodeFrame(
       { segmentSeq: 2, frameSeq: 1, entrySeq: 13 },
       { entryId: id(50), parentEntryId: id(11), entryType: "message" },
       "2026-02-03T22:52:06.500Z",
@@ -448,11 +703,6 @@ describe("what is no container of ours", () => {
     log.close();
   });
 
-  const asFolder = (path: string) => (disk: FaultDisk) => {
-    disk.remove(path);
-    disk.makeFolder(path);
-  };
-
   test.each<[string, Harm]>([
     ["missing", removing(POINTER)],
     ["damaged", putting(POINTER, "{}")],
@@ -461,7 +711,7 @@ describe("what is no container of ours", () => {
     "one whose pointer is %s is the session where nothing else can be, and its next writer makes one",
     async (_, harm) => {
       for (const hasManifest of [true, false]) {
-        const disk = harmed(harm, hasManifest ? () => {} : removing(MANIFEST));
+        const disk = harmed(harm, hasManifest ? nothing : removing(MANIFEST));
         const before = contentsOf(disk);
         const log = open(disk);
         expect(textsOf(log)).toEqual(chain(COUNT));
@@ -519,11 +769,11 @@ describe("what is no container of ours", () => {
     const backup = log.repair() as string;
     expect(disk.content(headerFile(backup))).toEqual(text);
     log.close();
-    await mends(disk, COUNT);
+    await mends(disk);
   });
 
   test("one whose header is damaged tells of entries that are lost all the same, whoever judges it", () => {
-    const log = open(harmed(putting(HEADER, "{}"), cut(COUNT - 1)));
+    const log = open(harmed(putting(HEADER, "{}"), cut(COUNT - 1, SEGMENT, INDEX)));
     expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
     log.acquireLock();
     log.refresh();
@@ -618,7 +868,7 @@ const batched = (line: string, index: number) =>
 
 test("entries that belong together leave nothing but themselves once they were read", async () => {
   const together = chain(COUNT).map((line, i) => batched(line, i % 2));
-  const disk = await containerWith(together.slice(0, 6));
+  const disk = await v2.containerWith(together.slice(0, 6));
   const log = open(disk);
   const waysBack = () => (log.backend as V2Backend).stored.end.batch;
   expect([textsOf(log), waysBack()]).toEqual([together.slice(0, 6), []]);
@@ -634,7 +884,7 @@ describe("another process", () => {
   /** Opens a container in several processes. */
   function processesOn(disk: FaultDisk) {
     const table: LockTable = new Map();
-    const as = (name: string) => v2On(disk, { locks: locksOf(name, table), segmentBytes: SMALL }).open(CONTAINER);
+    const as = (name: string) => v2On(disk, { locks: locksOf(name, table), ...SMALL }).open(CONTAINER);
     return { table, as };
   }
 
@@ -705,7 +955,7 @@ describe("another process", () => {
         const fd = disk.openAppend(HEADER);
         disk.truncate(fd, 0);
         disk.close(fd);
-        addTo(disk, HEADER, other);
+        adding(HEADER, other)(disk);
       } else disk.put(HEADER, bytesOf(other));
       const write = async (): Promise<void> => {
         ours.append(afterLast(51));
@@ -717,10 +967,10 @@ describe("another process", () => {
     },
   );
 
-  test.each([SMALL, 1 << 20])(
+  test.each([SMALL.segmentBytes, 1 << 20])(
     "that appends while this one looks is followed, and is not taken for one that wrote the session anew (%i)",
     (segmentBytes) => {
-      const disk = (segmentBytes === SMALL ? small : made).after();
+      const disk = (segmentBytes === SMALL.segmentBytes ? small : made).after();
       let meanwhile: (() => void) | undefined;
       const { info } = disk;
       disk.info = (path) => {
@@ -781,8 +1031,8 @@ test.each<[string, Harm]>([
   ["half a checkpoint", putting(checkpointFile(CONTAINER, 2), '{"half')],
   ["half a manifest", rewriting(MANIFEST, (text) => text.slice(0, 200))],
   ["a row behind the cache", rewriting(INDEX, (text) => text.replace(/(?<="crc32c":")./, otherDigit))],
-  ["a line of the ledger", putting(ledgerFile(CONTAINER), "nonsense\n")],
-  ["half an event of the ledger", putting(ledgerFile(CONTAINER), '{"half')],
+  ["a line of the ledger", putting(LEDGER, "nonsense\n")],
+  ["half an event of the ledger", putting(LEDGER, '{"half')],
   ["another file among the segments", putting(`${CONTAINER}/segments/notes.seg`, "x")],
   ["a folder with the name of a segment", (disk) => disk.makeFolder(segmentFile(CONTAINER, 9))],
 ])("a repair names and mends what verifying finds in documents, and keeps it: %s", async (_what, harm) => {
