@@ -173,7 +173,7 @@ testWrong(
 );
 
 testWrong(
-  "a container in which %s has the place of a part is read, verified, repaired and written",
+  "a container with %s in the place of a part is read, verified, repaired, written",
   async (kind, part) => {
     const { place, file } = await container();
     rmSync(join(file, part), { recursive: true });

@@ -169,29 +169,26 @@ describe.each([
   }
 
   describe("that fails when it has its name, and where others write,", kind === "v2" ? SWEEP : {}, () =>
-    acrossTiers(test, kind === "v2" ? [24] : [5, 24])(
-      "leaves what another process wrote to it, and says that it is there; else nothing (%i)",
-      async (count) => {
-        const source = new FaultDisk();
-        source.put(blobOf(SOURCE), bytesOf("of the source"));
-        const { first, last } = await publishOn(source.after(), 0, 0);
-        expect(last - first).toBeGreaterThan(3);
-        const seen = new Set<string>();
-        for (const failing of share(range(first, last + 1), count)) {
-          const alone = await publishOn(source.after(), failing, 0);
-          for (let at = first; at <= Math.max(last, alone.last); at++) {
-            const disk = source.after();
-            const { acknowledged, failure, other } = await publishOn(disk, failing, at);
-            seen.add(`${failure === undefined ? "made" : "failed"}${acknowledged ? ", written by another" : ""}`);
-            const told = `operation ${failing} fails, another comes before ${at}`;
-            if (acknowledged) expect(idsOf(other.open(MADE)), told).toEqual([id(9)]);
-            expect(disk.content(blobOf(MADE)) !== undefined, told).toBe(acknowledged || failure === undefined);
-            if (failure !== undefined) expect(failure.message.includes("all the same"), told).toBe(acknowledged);
-          }
+    acrossTiers(test, kind === "v2" ? [24] : [5, 24])("leaves what others wrote, and says so (%i)", async (count) => {
+      const source = new FaultDisk();
+      source.put(blobOf(SOURCE), bytesOf("of the source"));
+      const { first, last } = await publishOn(source.after(), 0, 0);
+      expect(last - first).toBeGreaterThan(3);
+      const seen = new Set<string>();
+      for (const failing of share(range(first, last + 1), count)) {
+        const alone = await publishOn(source.after(), failing, 0);
+        for (let at = first; at <= Math.max(last, alone.last); at++) {
+          const disk = source.after();
+          const { acknowledged, failure, other } = await publishOn(disk, failing, at);
+          seen.add(`${failure === undefined ? "made" : "failed"}${acknowledged ? ", written by another" : ""}`);
+          const told = `operation ${failing} fails, another comes before ${at}`;
+          if (acknowledged) expect(idsOf(other.open(MADE)), told).toEqual([id(9)]);
+          expect(disk.content(blobOf(MADE)) !== undefined, told).toBe(acknowledged || failure === undefined);
+          if (failure !== undefined) expect(failure.message.includes("all the same"), told).toBe(acknowledged);
         }
-        expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
-      },
-    ),
+      }
+      expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
+    }),
   );
 
   /** Publishes a log of which each operation fails that comes when it has its name, and looks whether what is told is true. */
@@ -248,7 +245,7 @@ describe.each([
   );
 
   test.each(range(0, 9))(
-    "says that nothing was changed only where nothing of it is left, after %i removals no more",
+    "says that nothing was changed only where nothing is left, after %i removals no more",
     (allowed) =>
       expectTrue(() => {
         let removed = 0;

@@ -238,33 +238,30 @@ export function survivesFaults(kind: FaultyKind): void {
   });
 
   describe("opening", () => {
-    test.each(kind.openings)(
-      "%s with any operation failing is a failure or the session, and leaves nothing",
-      (_, make) => {
-        const contents = (disk: FaultDisk) =>
-          disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("hex")}`);
-        const wanted = textsOf(open(make()).log);
-        for (let at = 1; ; at++) {
-          const disk = make();
-          const before = contents(disk);
-          disk.set({ kind: "fail", at, errno: "EIO" });
-          let session: Session | undefined;
-          try {
-            session = open(disk);
-            expect(textsOf(session.log)).toEqual(wanted);
-          } catch (error) {
-            expect(error).toMatchObject({ name: "storage_failed" });
-          } finally {
-            session?.close();
-          }
-          const { struck, operations } = disk;
-          disk.set(undefined);
-          expect(disk.openCount, operations.join(" ")).toBe(0);
-          expect(contents(disk)).toEqual(before);
-          if (!struck) break;
+    test.each(kind.openings)("%s with any operation failing fails or is the session, and leaves nothing", (_, make) => {
+      const contents = (disk: FaultDisk) =>
+        disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("hex")}`);
+      const wanted = textsOf(open(make()).log);
+      for (let at = 1; ; at++) {
+        const disk = make();
+        const before = contents(disk);
+        disk.set({ kind: "fail", at, errno: "EIO" });
+        let session: Session | undefined;
+        try {
+          session = open(disk);
+          expect(textsOf(session.log)).toEqual(wanted);
+        } catch (error) {
+          expect(error).toMatchObject({ name: "storage_failed" });
+        } finally {
+          session?.close();
         }
-      },
-    );
+        const { struck, operations } = disk;
+        disk.set(undefined);
+        expect(disk.openCount, operations.join(" ")).toBe(0);
+        expect(contents(disk)).toEqual(before);
+        if (!struck) break;
+      }
+    });
   });
 
   describe("a repair", () => {
@@ -319,7 +316,7 @@ export function survivesFaults(kind: FaultyKind): void {
     }
 
     acrossTiers(test, kind.repairedAgain)(
-      "that was answered outlasts a loss of power, and so does one that is asked for again (%i faults)",
+      "outlasts a loss of power, also asked for again after %i faults",
       async (count) => {
         const seen = new Set<string>();
         const requireAll = (disk: FaultDisk, where: string): void => {

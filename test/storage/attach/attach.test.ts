@@ -50,7 +50,7 @@ async function requireHeard(session: string, options: Parameters<typeof attachme
 }
 
 test.each(["jsonl", "v2"] as const)(
-  "the holder of a %s session is found from it alone, reached, and leaves nothing",
+  "the holder of a %s session is found, reached, and leaves nothing",
   async (store) => {
     const { folder, session, entrance, within, json, socket, find } = held(store);
     expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
@@ -354,48 +354,43 @@ describe("nobody is led astray", () => {
     fs.chmodSync(path, 0o600);
   }
 
-  test("by a link in the place of the folder, the announcement or the socket", async () => {
-    for (const part of ["within", "json", "socket"] as const) {
-      const it = held();
-      const aside = join(temporaryFolder(), "aside");
-      fs.renameSync(it[part], aside);
-      fs.symlinkSync(aside, it[part]);
-      expect([part, it.find()]).toEqual([part, null]);
-      // The next holder writes nothing through it either.
-      const before = part === "socket" ? [] : part === "json" ? fs.readFileSync(aside, "utf8") : fs.readdirSync(aside);
-      const next = opened(attachmentsWith(), it.session);
-      expect(next).not.toBeNull();
-      const after = part === "socket" ? [] : part === "json" ? fs.readFileSync(aside, "utf8") : fs.readdirSync(aside);
-      expect([part, after]).toEqual([part, before]);
-    }
+  const PARTS = ["within", "json", "socket"] as const;
+
+  test.each(PARTS)("by a link in the place of the folder, the announcement or the socket (%s)", (part) => {
+    const it = held();
+    const aside = join(temporaryFolder(), "aside");
+    fs.renameSync(it[part], aside);
+    fs.symlinkSync(aside, it[part]);
+    expect(it.find()).toBeNull();
+    // The next holder writes nothing through it either.
+    const through = () =>
+      part === "within" ? fs.readdirSync(aside) : part === "json" && fs.readFileSync(aside, "utf8");
+    const before = through();
+    expect(opened(attachmentsWith(), it.session)).not.toBeNull();
+    expect(through()).toEqual(before);
   });
 
-  test("by what others can write or read", async () => {
-    for (const part of ["within", "json", "socket"] as const) {
-      const it = held();
-      const mode = fs.lstatSync(it[part]).mode;
-      for (const bits of [0o001, 0o010, 0o004, 0o020, 0o022, 0o077]) {
-        fs.chmodSync(it[part], mode | bits);
-        expect([part, bits, it.find()]).toEqual([part, bits, null]);
-      }
-      fs.chmodSync(it[part], mode);
-      expect(await saidTo(it.find())).toBe(HEARD);
+  test.each(PARTS)("by what others can write or read (%s)", async (part) => {
+    const it = held();
+    const mode = fs.lstatSync(it[part]).mode;
+    for (const bits of [0o001, 0o010, 0o004, 0o020, 0o022, 0o077]) {
+      fs.chmodSync(it[part], mode | bits);
+      expect([bits, it.find()]).toEqual([bits, null]);
     }
+    fs.chmodSync(it[part], mode);
+    expect(await saidTo(it.find())).toBe(HEARD);
   });
 
-  test("by what belongs to another user", needs(ROOT), async () => {
-    for (const part of ["within", "json", "socket"] as const) {
-      const it = held();
-      const found = it.find();
-      fs.chownSync(it[part], 12345, 0);
-      expect([part, it.find()]).toEqual([part, null]);
-      if (part !== "json") expect([part, await saidTo(found)]).toEqual([part, "EPERM"]);
-      if (part !== "within") continue;
-      const temporary = temporaryFolder();
-      const next = opened(attachmentsWith({ temporary }), it.session);
-      await requireHeard(it.session, { temporary });
-      next?.close();
-    }
+  test.each(PARTS)("by what belongs to another user (%s)", needs(ROOT), async (part) => {
+    const it = held();
+    const found = it.find();
+    fs.chownSync(it[part], 12345, 0);
+    expect(it.find()).toBeNull();
+    if (part !== "json") expect(await saidTo(found)).toBe("EPERM");
+    if (part !== "within") return;
+    const temporary = temporaryFolder();
+    opened(attachmentsWith({ temporary }), it.session);
+    await requireHeard(it.session, { temporary });
   });
 
   test("nor is the holder found or reached by another user", { ...SYSTEM, ...needs(ROOT) }, async () => {
@@ -424,25 +419,13 @@ describe("nobody is led astray", () => {
   test("by an announcement that is no announcement", async () => {
     const { json, find } = held();
     const good = JSON.parse(fs.readFileSync(json, "utf8"));
-    const wrong: unknown[] = [
-      ...[
-        "",
-        "{",
-        "[]",
-        "null",
-        '"x"',
-        `${JSON.stringify(good)}x`,
-        JSON.stringify({ ...good, more: "x".repeat(5000) }),
-      ],
-      ...Object.keys(good).map((member) => JSON.stringify({ ...good, [member]: undefined })),
-      ...Object.keys(good).map((member) => JSON.stringify({ ...good, [member]: {} })),
-      ...[-1, 1.5, 2 ** 53, good.epoch + 1].map((epoch) => JSON.stringify({ ...good, epoch })),
-      JSON.stringify({ ...good, token: "short" }),
-      JSON.stringify({ ...good, host: "another kernel" }),
-      JSON.stringify({ ...good, epoch: "../../x" }),
-    ];
-    for (const text of wrong) {
-      fs.writeFileSync(json, text as string);
+    const texts = ["", "{", "[]", "null", '"x"', `${JSON.stringify(good)}x`];
+    const members = Object.keys(good).flatMap((member) => [undefined, {}].map((value) => ({ [member]: value })));
+    const epochs = [-1, 1.5, 2 ** 53, good.epoch + 1, "../../x"].map((epoch) => ({ epoch }));
+    const others = [{ more: "x".repeat(5000) }, { token: "short" }, { host: "another kernel" }];
+    const wrong = [...members, ...epochs, ...others].map((more) => JSON.stringify({ ...good, ...more }));
+    for (const text of [...texts, ...wrong]) {
+      fs.writeFileSync(json, text);
       expect([text, find()]).toEqual([text, null]);
     }
     fs.writeFileSync(json, JSON.stringify({ ...good, protocol: 2, more: true }));
@@ -538,7 +521,7 @@ describe("a disk that fails", () => {
   }
 
   acrossTiers(test, ["ENOSPC 4", "ENOSPC 1", "ENOENT 1"])(
-    "with %s at each so many operations leaves nothing that lies",
+    "with %s operations leaves nothing that lies",
     async (given) => {
       const [code, step] = given.split(" ");
       // By what they lead to: what earlier tests had open in this process may be closed meanwhile.

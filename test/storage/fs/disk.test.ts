@@ -196,32 +196,29 @@ describe("giving a file its name", () => {
     expect([exists(disk, "/file"), exists(disk, "/nothing")]).toEqual([true, false]);
   });
 
-  test.each(["EPERM", "ENOTSUP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"])(
-    "never takes the name of what somebody else made at the same moment, where links are refused with %s",
-    (code) => {
-      for (const moment of ["info", "create", "rename", "close"] as const) {
-        const disk = new FaultDisk();
-        let others = false;
-        const act = (...args: unknown[]) => {
-          // Another one publishes right before this step, if it can.
-          if (!others && !exists(disk, "/file")) {
-            write(disk, "/file", "theirs");
-            others = true;
-          }
-          return (disk[moment] as (...args: unknown[]) => unknown)(...args);
-        };
-        write(disk, "/temporary", "ours");
-        let failure: unknown;
-        try {
-          renameExclusive(linkless(disk, code, { [moment]: act }), "/temporary", "/file");
-        } catch (error) {
-          failure = error;
+  test.each(["EPERM", "ENOTSUP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"])("takes no name of others, with %s", (code) => {
+    for (const moment of ["info", "create", "rename", "close"] as const) {
+      const disk = new FaultDisk();
+      let others = false;
+      const act = (...args: unknown[]) => {
+        // Another one publishes right before this step, if it can.
+        if (!others && !exists(disk, "/file")) {
+          write(disk, "/file", "theirs");
+          others = true;
         }
-        expect([moment, textOf(disk.content("/file") as Uint8Array)]).toEqual([moment, others ? "theirs" : "ours"]);
-        expect(failure).toEqual(others ? expect.objectContaining({ code: "EEXIST" }) : undefined);
+        return (disk[moment] as (...args: unknown[]) => unknown)(...args);
+      };
+      write(disk, "/temporary", "ours");
+      let failure: unknown;
+      try {
+        renameExclusive(linkless(disk, code, { [moment]: act }), "/temporary", "/file");
+      } catch (error) {
+        failure = error;
       }
-    },
-  );
+      expect([moment, textOf(disk.content("/file") as Uint8Array)]).toEqual([moment, others ? "theirs" : "ours"]);
+      expect(failure).toEqual(others ? expect.objectContaining({ code: "EEXIST" }) : undefined);
+    }
+  });
 
   test("leaves the name free when the last step fails where there are no hard links", () => {
     const disk = new FaultDisk();

@@ -159,7 +159,7 @@ describe("switching from one session to another", () => {
   }
 
   test.each([...ERRORS_AND_SHORT, DEATH])(
-    "with %s at any operation is done, or the first stays current as it was",
+    "with %s is done, or the first stays current as it was",
     async (what, faultAt) => {
       const whole = await ready();
       whole.disk.record();
@@ -320,33 +320,30 @@ describe("moving the leaf", () => {
     });
   });
 
-  test.each([0, 1, 3])(
-    "keeps the place that was acknowledged last, at whichever operation of the next the process dies, which has %i entries",
-    async (count) => {
-      for (let at = 1, struck = true; struck; at++) {
-        const { disk, session } = await movedTo(0);
-        disk.set({ kind: "die", at });
-        const ids = [id(30), id(31), id(32)].slice(0, count);
-        const change = async (): Promise<void> => {
-          if (count > 0) session.append(ids.map(messageDraft));
-          await steps(toLeaf(1))(session);
-        };
-        const done = await change().then(
-          () => true,
-          () => false,
-        );
-        struck = disk.struck;
-        for (const { disk: remains, cut } of disk.remains()) {
-          const after = openOn(remains);
-          const where = `operation ${at} of ${disk.operations.join(" ")}, ${JSON.stringify(cut)}`;
-          const isThere = ids.every((entryId) => after.log.nodes.position(entryId) >= 0);
-          const before = count === 0 || !isThere ? [id(0)] : ids.slice(-1);
-          expect(done ? [id(1)] : isThere ? [...before, id(1)] : before, where).toContain(after.leafId);
-          after.close();
-        }
+  test.each([0, 1, 3])("by dying keeps the place that was acknowledged last, with %i entries", async (count) => {
+    for (let at = 1, struck = true; struck; at++) {
+      const { disk, session } = await movedTo(0);
+      disk.set({ kind: "die", at });
+      const ids = [id(30), id(31), id(32)].slice(0, count);
+      const change = async (): Promise<void> => {
+        if (count > 0) session.append(ids.map(messageDraft));
+        await steps(toLeaf(1))(session);
+      };
+      const done = await change().then(
+        () => true,
+        () => false,
+      );
+      struck = disk.struck;
+      for (const { disk: remains, cut } of disk.remains()) {
+        const after = openOn(remains);
+        const where = `operation ${at} of ${disk.operations.join(" ")}, ${JSON.stringify(cut)}`;
+        const isThere = ids.every((entryId) => after.log.nodes.position(entryId) >= 0);
+        const before = count === 0 || !isThere ? [id(0)] : ids.slice(-1);
+        expect(done ? [id(1)] : isThere ? [...before, id(1)] : before, where).toContain(after.leafId);
+        after.close();
       }
-    },
-  );
+    }
+  });
 
   test("is forgotten once others have continued the file, and where other entries stand", async () => {
     const { disk } = await movedTo(0);

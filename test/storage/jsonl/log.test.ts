@@ -94,7 +94,7 @@ test("what another program glues to a torn write is found by a log that knew the
 });
 
 test.each(["opened", "looked at"])(
-  "what is read while the rest of a dead writer gives way to as many bytes of another is of one moment (%s)",
+  "what is read while a dead writer's rest gives way to another's is of one moment (%s)",
   (when) => {
     const theirs = REST.replaceAll("a000000", "b000000");
     expect(theirs).toHaveLength(REST.length);
@@ -128,22 +128,19 @@ test.each(["opened", "looked at"])(
 test.each<[string, (value: object) => string]>([
   ["with spaces", (value) => JSON.stringify(value, null, 1).replaceAll(/\n */g, " ")],
   ["sorted", (value) => JSON.stringify(Object.fromEntries(Object.entries(value).sort()))],
-])(
-  "lines that other programs spell their own way keep their places where their bodies are damaged (%s)",
-  (_, spell) => {
-    const ids = ["8d3f0f5e-6f2e-4d47-9a2e-1f1f6c1b2a3b", id(1), "third"];
-    const lines = ids.map((own, n) => {
-      const message = { content: [{ type: "text", text: "say it again, ".repeat(100) }], role: "user" };
-      return spell({ type: "message", id: own, parentId: ids[n - 1] ?? null, timestamp: TIME, message });
-    });
-    lines[1] = lines[1].replace("again", "ag\\in");
-    const log = logOf(fileText(headerText(), ...lines));
-    expect(idsOf(log)).toEqual(ids);
-    expect(textsOf(log).map((text) => JSON.parse(text).damaged ?? false)).toEqual([false, true, false]);
-    expect(log.damage).toMatchObject([{ kind: "bad_body", entryId: id(1) }]);
-    log.close();
-  },
-);
+])("lines that other programs spell %s keep their places where their bodies are damaged", (_, spell) => {
+  const ids = ["8d3f0f5e-6f2e-4d47-9a2e-1f1f6c1b2a3b", id(1), "third"];
+  const lines = ids.map((own, n) => {
+    const message = { content: [{ type: "text", text: "say it again, ".repeat(100) }], role: "user" };
+    return spell({ type: "message", id: own, parentId: ids[n - 1] ?? null, timestamp: TIME, message });
+  });
+  lines[1] = lines[1].replace("again", "ag\\in");
+  const log = logOf(fileText(headerText(), ...lines));
+  expect(idsOf(log)).toEqual(ids);
+  expect(textsOf(log).map((text) => JSON.parse(text).damaged ?? false)).toEqual([false, true, false]);
+  expect(log.damage).toMatchObject([{ kind: "bad_body", entryId: id(1) }]);
+  log.close();
+});
 
 test("lines that other programs spell their own way keep their places where a parser finds the damage", () => {
   const [first, second, third] = chain(3).map((line) => line.replaceAll('":', '": ').replaceAll(',"', ', "'));

@@ -143,24 +143,21 @@ acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointe
   const programs = PROGRAMS.filter((program) => program === "opens" || !way.name.includes("began in V2"));
 
   describe.each(programs)("that %s the file", (program) => {
-    acrossTiers(test, [4, 1])(
-      "and is cut off: one session, which has or names every line (one of %i)",
-      async (ofMany) => {
-        const count = await atEach(
-          (await cutOffs(way)).filter((_, n) => n % ofMany === 1 % ofMany),
-          ({ at }) => at,
-          async ({ disk }) => {
-            await checkRule(disk, way, program, false);
-            const isDone = appendBeside(disk, program);
-            await checkRule(disk, way, program, isDone);
-            await checkWaysOut(disk, way, program, isDone);
-          },
-        );
-        expect(count).toBeGreaterThan(4 / ofMany);
-      },
-    );
+    acrossTiers(test, [4, 1])("and is cut off: one session has or names every line (one of %i)", async (ofMany) => {
+      const count = await atEach(
+        (await cutOffs(way)).filter((_, n) => n % ofMany === 1 % ofMany),
+        ({ at }) => at,
+        async ({ disk }) => {
+          await checkRule(disk, way, program, false);
+          const isDone = appendBeside(disk, program);
+          await checkRule(disk, way, program, isDone);
+          await checkWaysOut(disk, way, program, isDone);
+        },
+      );
+      expect(count).toBeGreaterThan(4 / ofMany);
+    });
 
-    acrossTiers(test, [4, 1])("and goes on: one session, which has or names every line (one of %i)", async (ofMany) => {
+    acrossTiers(test, [4, 1])("and goes on: one session has or names every line (one of %i)", async (ofMany) => {
       const whole = await way.begin();
       whole.set(undefined);
       await way.go(whole);
@@ -192,26 +189,22 @@ acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointe
       );
     });
 
-    test(
-      "and is cut off, as what takes it to its end is again: one session, which has or names every line",
-      SWEEP,
-      async () => {
-        for (const { disk, at } of await cutOffs(way)) {
-          const isDone = appendBeside(disk, program);
-          for (const go of [rollBack, migrate]) {
-            const known = disk.content(FILE) === undefined ? CONTAINER : FILE;
-            const again = {
-              begin: async () => disk.after(),
-              go: (next: FaultDisk) => go(optionsOn(next), known).catch(() => {}),
-            };
-            await atEach(
-              await cutOffs(again),
-              (one) => `${at}, then ${go.name}, ${one.at}`,
-              async (one) => checkRule(one.disk, way, program, isDone),
-            );
-          }
+    test("and is cut off twice: one session has or names every line", SWEEP, async () => {
+      for (const { disk, at } of await cutOffs(way)) {
+        const isDone = appendBeside(disk, program);
+        for (const go of [rollBack, migrate]) {
+          const known = disk.content(FILE) === undefined ? CONTAINER : FILE;
+          const again = {
+            begin: async () => disk.after(),
+            go: (next: FaultDisk) => go(optionsOn(next), known).catch(() => {}),
+          };
+          await atEach(
+            await cutOffs(again),
+            (one) => `${at}, then ${go.name}, ${one.at}`,
+            async (one) => checkRule(one.disk, way, program, isDone),
+          );
         }
-      },
-    );
+      }
+    });
   });
 });

@@ -188,8 +188,8 @@ describe.each(SPINES)("an index, %s,", (_, spine) => {
     expect(eventsIn(disk)).toMatchObject([{ outcome: "recoverable_error", errorClass: "index_corruption" }]);
   });
 
-  test.each(["entrySeq", "entryId", "segmentSeq", "frameSeq", "byteOffset", "byteLength", "crc32c"])(
-    "that has a wrong digit in %s costs no entry",
+  test.each("entrySeq entryId segmentSeq frameSeq byteOffset byteLength crc32c".split(" "))(
+    "with a wrong %s",
     (name) => {
       for (const at of [4, COUNT - 1])
         for (const digit of ["0", "1", "7"]) {
@@ -277,22 +277,19 @@ describe("a segment", () => {
     expect(eventsIn(disk)).toMatchObject([{ outcome: "recoverable_error", errorClass: "integrity_mismatch" }]);
   });
 
-  test.each(range(0, 4))(
-    "that is not the last one and ends after its frame %i costs its others alone",
-    async (kept) => {
-      for (const rest of ["", "{torn"])
-        for (const [, spine] of SPINES) {
-          const disk = small.after();
-          spine(disk);
-          const frames = v2.framesOf(disk, CONTAINER)[0].length;
-          if (kept >= frames) continue;
-          relining(SEGMENT, (lines) => [...lines.slice(0, kept), rest])(disk);
-          const log = await failsUntilRepaired(disk, without(...range(kept, frames)), SMALL);
-          const { reason } = log.damage.find(({ kind }) => kind === "lost_entries") ?? {};
-          expect(reason).toContain(`${frames - kept} entr`);
-        }
-    },
-  );
+  test.each(range(0, 4))("before the last that ends after its frame %i costs its others alone", async (kept) => {
+    for (const rest of ["", "{torn"])
+      for (const [, spine] of SPINES) {
+        const disk = small.after();
+        spine(disk);
+        const frames = v2.framesOf(disk, CONTAINER)[0].length;
+        if (kept >= frames) continue;
+        relining(SEGMENT, (lines) => [...lines.slice(0, kept), rest])(disk);
+        const log = await failsUntilRepaired(disk, without(...range(kept, frames)), SMALL);
+        const { reason } = log.damage.find(({ kind }) => kind === "lost_entries") ?? {};
+        expect(reason).toContain(`${frames - kept} entr`);
+      }
+  });
 
   test.each<[string, (line: string) => string]>([
     ["with another payload", (line) => line.replace("say ", "xay ")],
@@ -383,20 +380,17 @@ test.each<[number, (line: string) => string]>([
   log.close();
 });
 
-test.each([5, 6])(
-  "of two frames with one number that counts which has the checksum of the index (at %i)",
-  async (at) => {
-    const other = frame(5, userText(id(5), id(4), "what nobody said"));
-    for (const [, spine] of SPINES)
-      await failsUntilRepaired(
-        harmed(
-          spine,
-          relining(SEGMENT, (lines) => lines.toSpliced(at, 0, other)),
-        ),
-        chain(COUNT),
-      );
-  },
-);
+test.each([5, 6])("of two frames with one number the one of the index counts (at %i)", async (at) => {
+  const other = frame(5, userText(id(5), id(4), "what nobody said"));
+  for (const [, spine] of SPINES)
+    await failsUntilRepaired(
+      harmed(
+        spine,
+        relining(SEGMENT, (lines) => lines.toSpliced(at, 0, other)),
+      ),
+      chain(COUNT),
+    );
+});
 
 describe("a frame of another session", () => {
   test.each([3, 6, 12, 4000])("with the number %i is no entry of this one", (entrySeq) => {
@@ -707,51 +701,45 @@ describe("what is no container of ours", () => {
     ["missing", removing(POINTER)],
     ["damaged", putting(POINTER, "{}")],
     ["a folder", asFolder(POINTER)],
-  ])(
-    "one whose pointer is %s is the session where nothing else can be, and its next writer makes one",
-    async (_, harm) => {
-      for (const hasManifest of [true, false]) {
-        const disk = harmed(harm, hasManifest ? nothing : removing(MANIFEST));
-        const before = contentsOf(disk);
-        const log = open(disk);
-        expect(textsOf(log)).toEqual(chain(COUNT));
-        expect(contentsOf(disk), "opening writes nothing").toEqual(before);
-        log.append(afterLast(50));
-        await log.commit();
-        log.close();
-        expect(idsOf(open(disk))).toHaveLength(COUNT + 1);
-        if (!hasManifest) continue;
-        const damaged = before.find((text) => text.startsWith(`${POINTER} `))?.split(" ")[1];
-        const kept = disk.content(`${POINTER}.damaged.bak`);
-        if (damaged !== undefined) expect(textOf(kept as Uint8Array), "what was there is kept").toBe(damaged);
-        expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-      }
-    },
-  );
+  ])("one whose pointer is %s is the session where nothing else can be, and gets one", async (_, harm) => {
+    for (const hasManifest of [true, false]) {
+      const disk = harmed(harm, hasManifest ? nothing : removing(MANIFEST));
+      const before = contentsOf(disk);
+      const log = open(disk);
+      expect(textsOf(log)).toEqual(chain(COUNT));
+      expect(contentsOf(disk), "opening writes nothing").toEqual(before);
+      log.append(afterLast(50));
+      await log.commit();
+      log.close();
+      expect(idsOf(open(disk))).toHaveLength(COUNT + 1);
+      if (!hasManifest) continue;
+      const damaged = before.find((text) => text.startsWith(`${POINTER} `))?.split(" ")[1];
+      const kept = disk.content(`${POINTER}.damaged.bak`);
+      if (damaged !== undefined) expect(textOf(kept as Uint8Array), "what was there is kept").toBe(damaged);
+      expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+    }
+  });
 
-  acrossTiers(test, [3, 1])(
-    "a pointer that comes back while its container is written is not moved away, at each of %i calls",
-    (step) => {
-      const pointer = made.content(POINTER) as Uint8Array;
-      let calls = 0;
-      for (let at = 1; at === 1 || calls >= at - step; at += step) {
-        const disk = harmed(removing(POINTER));
-        const watched = disturbed(disk, (call) => {
-          calls = call;
-          if (call === at && disk.content(POINTER) === undefined) disk.put(POINTER, pointer);
-        });
-        const log = open(watched);
-        try {
-          log.append(afterLast(50));
-        } catch (error) {
-          // It came between two looks.
-          expect((error as Error).name).toBe("storage_failed");
-        }
-        log.close();
-        expect(disk.content(`${POINTER}.damaged.bak`), `before call ${at}`).toBeUndefined();
+  acrossTiers(test, [3, 1])("a pointer that comes back meanwhile is not moved away, at each of %i calls", (step) => {
+    const pointer = made.content(POINTER) as Uint8Array;
+    let calls = 0;
+    for (let at = 1; at === 1 || calls >= at - step; at += step) {
+      const disk = harmed(removing(POINTER));
+      const watched = disturbed(disk, (call) => {
+        calls = call;
+        if (call === at && disk.content(POINTER) === undefined) disk.put(POINTER, pointer);
+      });
+      const log = open(watched);
+      try {
+        log.append(afterLast(50));
+      } catch (error) {
+        // It came between two looks.
+        expect((error as Error).name).toBe("storage_failed");
       }
-    },
-  );
+      log.close();
+      expect(disk.content(`${POINTER}.damaged.bak`), `before call ${at}`).toBeUndefined();
+    }
+  });
 
   test.each<[string, Harm]>([
     ...["{}\n", "", '{"type":"session","id":', "\u0000"].map((text): [string, Harm] => [
@@ -906,7 +894,7 @@ describe("another process", () => {
   });
 
   test.each([true, false])(
-    "that took a dead writer's segment away, and made its own under that name (%s), is followed by what this one writes",
+    "that took a dead writer's segment away, and made its own (%s), is followed",
     async (isMade) => {
       const disk = small.after();
       const { table, as } = processesOn(disk);
@@ -943,7 +931,7 @@ describe("another process", () => {
     ["sync", true],
     ["os", true],
   ] as const)(
-    "that puts another header there leaves nothing to be acknowledged, and is found (%s, in place: %s)",
+    "that puts another header there is found, and nothing acknowledged (%s, in place: %s)",
     async (durability, inPlace) => {
       const disk = made.after();
       const ours = open(disk, { durability });
@@ -967,33 +955,30 @@ describe("another process", () => {
     },
   );
 
-  test.each([SMALL.segmentBytes, 1 << 20])(
-    "that appends while this one looks is followed, and is not taken for one that wrote the session anew (%i)",
-    (segmentBytes) => {
-      const disk = (segmentBytes === SMALL.segmentBytes ? small : made).after();
-      let meanwhile: (() => void) | undefined;
-      const { info } = disk;
-      disk.info = (path) => {
-        const found = info.call(disk, path);
-        if (!path.endsWith(".seg")) return found;
-        const act = meanwhile;
-        meanwhile = undefined;
-        act?.();
-        return found;
-      };
-      const theirs = open(disk, { segmentBytes, durability: "os" });
-      const ours = open(disk, { segmentBytes });
-      const append = (n: number): void => theirs.append(bytes(userText(id(50 + n), id(n === 0 ? 11 : 49 + n))));
-      for (let n = 0; n < 12; n += 2) {
-        append(n);
-        meanwhile = () => append(n + 1);
-        expect(ours.refresh().kind).toBe("grown");
-        expect(meanwhile).toBeUndefined();
-      }
-      ours.refresh();
-      expect(idsOf(ours)).toEqual(idsOf(theirs));
-    },
-  );
+  test.each([SMALL.segmentBytes, 1 << 20])("that appends while this one looks is followed (%i)", (segmentBytes) => {
+    const disk = (segmentBytes === SMALL.segmentBytes ? small : made).after();
+    let meanwhile: (() => void) | undefined;
+    const { info } = disk;
+    disk.info = (path) => {
+      const found = info.call(disk, path);
+      if (!path.endsWith(".seg")) return found;
+      const act = meanwhile;
+      meanwhile = undefined;
+      act?.();
+      return found;
+    };
+    const theirs = open(disk, { segmentBytes, durability: "os" });
+    const ours = open(disk, { segmentBytes });
+    const append = (n: number): void => theirs.append(bytes(userText(id(50 + n), id(n === 0 ? 11 : 49 + n))));
+    for (let n = 0; n < 12; n += 2) {
+      append(n);
+      meanwhile = () => append(n + 1);
+      expect(ours.refresh().kind).toBe("grown");
+      expect(meanwhile).toBeUndefined();
+    }
+    ours.refresh();
+    expect(idsOf(ours)).toEqual(idsOf(theirs));
+  });
 
   test("that deleted the session finds nothing of it when this one closes", async () => {
     const disk = made.after();

@@ -391,19 +391,6 @@ describe("rolling back", () => {
 });
 
 describe("failure semantics of the seed", () => {
-  test("cutover fails before the commit marker: the source remains active", async () => {
-    // The rename of the pointer is the second: the first gives the container its name.
-    const { operations } = await migrated();
-    const at = operations.flatMap((operation, n) => (operation === "rename" ? [n + 1] : []))[1];
-    const dying = diskWith(FIVE);
-    dying.set({ kind: "die", at });
-    await expect(toContainer(dying)).rejects.toBeDefined();
-    const next = dying.after();
-    expect([activeOn(next), linesOn(next)]).toEqual(["jsonl_v3", FIVE_LINES]);
-    expect(status(next, FILE)).toMatchObject({ state: "MIGRATION_STAGING", interrupted: true });
-    await expect(toContainer(next)).resolves.toMatchObject({ state: "MIGRATED" });
-  });
-
   test("cutover fails after the commit marker: FAILED, read-only, and rolled back before writes", async () => {
     const disk = await halfway();
     expect([stateOn(disk), linesOn(disk)]).toEqual(["FAILED", FIVE_LINES]);
@@ -537,13 +524,6 @@ describe("failure semantics of the seed", () => {
     disk.rename(SNAPSHOT, `${FOLDER}/elsewhere`);
     expect(await back(disk)).toMatchObject({ rebuilt: true, entryCount: 6 });
     expect(textAt(disk, `${FOLDER}/elsewhere`)).toBe(changed);
-  });
-
-  test("a checkpoint that fails leaves the last one authoritative", async () => {
-    const disk = await migrated();
-    disk.put(`${CONTAINER}/tmp/0000000000000002.json.tmp`, bytesOf('{"schema":"pi.session_st'));
-    expect(await audit(disk, CONTAINER)).toMatchObject({ ok: true, checkpoints: [{ checkpointSeq: 1 }] });
-    expect(linesOn(disk)).toEqual(FIVE_LINES);
   });
 
   test("damage in the container does not stand in the way of the snapshot when nothing was appended", async () => {
