@@ -46,7 +46,7 @@ function walk(folder, demand) {
 
 /**
  * What is wrong with a container; nothing, if it keeps the rules. `disk` has the files elsewhere than in the file system,
- * where checkpoints before the last may be damaged; with `isExact`, the manifest tells of the last state.
+ * where a death may have spoilt the ledger and all checkpoints but the last; with `isExact`, the manifest tells of the last state.
  */
 export function faultsOf(container, disk = undefined, isExact = false) {
   const { read, names } = disk ?? { read: readFileSync, names: readdirSync };
@@ -148,7 +148,7 @@ export function faultsOf(container, disk = undefined, isExact = false) {
     demand(checkpoint.headEntryId === ids[checkpoint.headEntrySeq - 1], `${name}: head`);
     demand(checkpoint.chainHash === chains[checkpoint.headEntrySeq], `${name}: chain`);
   }
-  if (names(join(container, "migrations")).includes("ledger.jsonl"))
+  if (!disk && names(join(container, "migrations")).includes("ledger.jsonl"))
     for (const { bytes } of linesIn(read(join(container, "migrations", "ledger.jsonl")), "ledger"))
       exact(JSON.parse(bytes.toString()), EVENT, "ledger");
   return faults;

@@ -876,23 +876,6 @@ describe("another process", () => {
     return { table, as };
   }
 
-  test("that died while it wrote left frames, which whoever has the lock next takes in before it writes", async () => {
-    const disk = made.after();
-    const { table, as } = processesOn(disk);
-    as("they").append(afterLast(50));
-    // Not indexed yet, so it is nobody's but theirs.
-    const ours = as("we");
-    expect([ours.nodes.count, ours.lockedBy?.client, ours.damage]).toEqual([COUNT, "they", []]);
-    table.clear();
-    expect(ours.acquireLock()).toBe(true);
-    expect(ours.refresh()).toEqual({ kind: "grown", first: COUNT });
-    expect(idsOf(ours).at(-1)).toBe(id(50));
-    ours.append(bytes(userText(id(51), id(50))));
-    await ours.commit();
-    ours.close();
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-  });
-
   test.each([true, false])(
     "that took a dead writer's segment away, and made its own (%s), is followed",
     async (isMade) => {
@@ -954,31 +937,6 @@ describe("another process", () => {
       ours.close();
     },
   );
-
-  test.each([SMALL.segmentBytes, 1 << 20])("that appends while this one looks is followed (%i)", (segmentBytes) => {
-    const disk = (segmentBytes === SMALL.segmentBytes ? small : made).after();
-    let meanwhile: (() => void) | undefined;
-    const { info } = disk;
-    disk.info = (path) => {
-      const found = info.call(disk, path);
-      if (!path.endsWith(".seg")) return found;
-      const act = meanwhile;
-      meanwhile = undefined;
-      act?.();
-      return found;
-    };
-    const theirs = open(disk, { segmentBytes, durability: "os" });
-    const ours = open(disk, { segmentBytes });
-    const append = (n: number): void => theirs.append(bytes(userText(id(50 + n), id(n === 0 ? 11 : 49 + n))));
-    for (let n = 0; n < 12; n += 2) {
-      append(n);
-      meanwhile = () => append(n + 1);
-      expect(ours.refresh().kind).toBe("grown");
-      expect(meanwhile).toBeUndefined();
-    }
-    ours.refresh();
-    expect(idsOf(ours)).toEqual(idsOf(theirs));
-  });
 
   test("that deleted the session finds nothing of it when this one closes", async () => {
     const disk = made.after();
