@@ -8,7 +8,7 @@ import type { Env } from "../src/core/ports/env.ts";
 import { realDisk } from "../src/storage/fs/disk.ts";
 import { noLocks } from "../src/storage/locks/locks.ts";
 import { segmentedStore } from "../src/storage/v2/store.ts";
-import { testEnv } from "./support/env.ts";
+import { BEGINNING, testEnv } from "./support/env.ts";
 import { chain, fileBytes, fileText, headerText, SESSION } from "./support/lines.ts";
 import { Random } from "./support/random.ts";
 import { serveHere, spawnServer, temporaryFolder, temporaryPlace, type Wire } from "./support/server.ts";
@@ -45,24 +45,26 @@ function layOut(folder: string, id = EXAMPLE): string {
 }
 
 /** Serves a session of an example: the clock is that of its page, and entries get these ids. */
-function serveExample(
-  folder: string,
-  id: string,
-  entryIds: string[],
-): { server: ReturnType<typeof serveHere>; tick: () => void } {
-  let now = Date.parse("2026-01-24T16:22:26.831Z");
+function serveExample(folder: string, id: string, entryIds: string[]) {
+  let now = BEGINNING;
   const env: Partial<Env> = { now: () => now, sessionId: () => id, entryId: () => entryIds.shift() as string };
   const place = { ...temporaryPlace(), cwd: "/home/me/app" };
   const server = serveHere(["--store", "v2", "--session-dir", folder], { env, place });
-  return {
-    server,
-    tick: () => {
-      now += 1000;
-    },
+  const tick = (): void => {
+    now += 1000;
   };
+  return { server, tick };
 }
 
 const serveAt = (folder: string, container: string) => serveHere(["--session-dir", folder, "--session", container]);
+
+/** Reads a container by the steps, and holds that against what the program answers. */
+async function shownAt(folder: string, container: string): Promise<Read> {
+  const read = readContainer(container);
+  await expectShown(read, serveAt(folder, container));
+  return read;
+}
+
 const kindsOf = (told: readonly { kind: string }[]): string[] => told.map(({ kind }) => kind);
 const idsOf = (lines: readonly string[]): string[] => lines.map((line) => JSON.parse(line).id);
 
@@ -110,15 +112,13 @@ describe("the example", () => {
     const container = layOut(folder);
     truncateSync(join(folder, SEGMENT), 1200);
     truncateSync(join(folder, INDEX), (printed.get(INDEX) as string).indexOf("\n") + 1);
-    const lost = readContainer(container);
+    const lost = await shownAt(folder, container);
     expect(idsOf(lost.lines)).toEqual(["a1b2c3d4", "b2c3d4e5"]);
     expect(kindsOf(lost.told)).toEqual(["torn_tail", "lost_entries"]);
-    await expectShown(lost, serveAt(folder, container));
     for (const name of ["checkpoints/0000000000000001.json", "manifest.json"]) truncateSync(join(container, name), 0);
-    const torn = readContainer(container);
+    const torn = await shownAt(folder, container);
     expect(idsOf(torn.lines)).toEqual(["a1b2c3d4"]);
     expect(kindsOf(torn.told)).toEqual(["torn_tail", "incomplete_batch"]);
-    await expectShown(torn, serveAt(folder, container));
   });
 });
 
@@ -142,11 +142,10 @@ describe("the second example", () => {
     const [, lines] = /^What is shown of it:\n\n```text\n([\s\S]*?)\n```/m.exec(document) ?? [];
     const folder = temporaryFolder();
     const container = layOut(folder, SECOND);
-    const read = readContainer(container);
+    const read = await shownAt(folder, container);
     expect(read.lines).toEqual(lines.split("\n"));
     expect(read).toMatchObject({ leafId: "d4e5f6a7", name: null, labels: { b2c3d4e5: "good" } });
     expect(read.told).toEqual([{ kind: "bad_body", entryId: "b2c3d4e5" }]);
-    await expectShown(read, serveAt(folder, container));
   });
 });
 
@@ -231,9 +230,8 @@ describe("damage", () => {
     const folder = temporaryFolder();
     const container = await published(folder, chain(6));
     damage(container);
-    const read = readContainer(container);
+    const read = await shownAt(folder, container);
     expect(read.told).not.toEqual([]);
-    await expectShown(read, serveAt(folder, container));
   });
 });
 
@@ -257,10 +255,9 @@ test("repeated ids, cycles, missing parents, ids that are numbers and markers ar
     { ...leaf, id: "a000000a", parentId: "a0000009" },
     { type: "session_info", id: "a000000b", parentId: "a0000008", name: "\u00a0 name\t" },
   ]);
-  const read = readContainer(container);
+  const read = await shownAt(folder, container);
   expect(kindsOf(read.told)).toEqual(["duplicate_id", "duplicate_id", "missing_parent", "cycle", "cycle"]);
   expect(idsOf(read.lines)).not.toContain("a0000009");
-  await expectShown(read, serveAt(folder, container));
 });
 
 test("blobs are found and checked as by the program", async () => {
@@ -319,7 +316,7 @@ test("a container without a pointer is the session if its ledger tells of a migr
   };
   writeFileSync(join(container, "migrations/ledger.jsonl"), fileText(JSON.stringify(event)));
   writeFileSync(join(folder, "other.jsonl"), fileText(headerText()));
-  await expectShown(readContainer(container), serveAt(folder, container));
+  await shownAt(folder, container);
   writeFileSync(join(folder, "was.jsonl"), fileText(headerText()));
   await expectNoSession(folder, container);
 });
@@ -438,8 +435,7 @@ test("a frame whose head is damaged stands for its entry, however that is spelle
   const [first, second, third, ...rest] = readFileSync(segment, "utf8").split("\n");
   const damaged = [second.replace("entryType", "entryTxpe"), third.replace('"payload"', '"pxyload"')];
   writeFileSync(segment, [first, ...damaged, ...rest].join("\n"));
-  const read = readContainer(container);
+  const read = await shownAt(folder, container);
   expect(kindsOf(read.told)).toEqual(["bad_body", "bad_body"]);
   expect(idsOf(read.lines)).toEqual(idsOf(spelled));
-  await expectShown(read, serveAt(folder, container));
 });
