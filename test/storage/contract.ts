@@ -745,6 +745,29 @@ function describeFiles(
       await add(log, next(11));
       expect([idsOf(log).includes(id(10)), idsOf(log).at(-1)]).toEqual([false, id(11)]);
     });
+
+    test.runIf(plain && canFail).each([true, false])(
+      "that fails, and after which another program wrote, leaves what it had, and says so (seen before: %s)",
+      async (isSeen) => {
+        const faults = harness().files.faults as FaultDisk;
+        const log = open();
+        log.append(bytes(next(9)));
+        addMore(fileOf(log), [next(10, 9)]);
+        if (isSeen) log.refresh();
+        faults.set({ kind: "fail", at: 1, errno: "EIO" });
+        await expect(log.commit()).rejects.toMatchObject({ name: "outcome_unknown", retryable: true });
+        faults.set(undefined);
+        log.refresh();
+        const wanted = [...LINES, next(9), next(10, 9)];
+        expect(textsOf(log)).toEqual(wanted);
+        await log.ready?.();
+        await add(log, next(11, 10));
+        for (const { disk: left } of faults.lasting()) {
+          const content = textOf(left.content(fileOf(log)) as Uint8Array);
+          expect(content).toBe(fileText(headerText(), ...wanted, next(11, 10)));
+        }
+      },
+    );
   });
 
   describe(`${name}: repairing`, () => {

@@ -229,6 +229,12 @@ describe("giving a file its name", () => {
   });
 });
 
+test("a link in the place of a file is no failure to try again", () => {
+  const failure = storageFailure(Object.assign(new Error("ELOOP"), { code: "ELOOP" }), "testing");
+  expect(failure).toMatchObject({ name: "storage_failed", retryable: false, details: { errno: "ELOOP" } });
+  expect(storageFailure(failure, "again")).toBe(failure);
+});
+
 test("failures that are no doing of the disk stay what they are", () => {
   const coded = (error: Error, code: unknown) => Object.assign(error, { code });
   for (const bug of [

@@ -63,6 +63,10 @@ async function appended(content: string, entryId = id(9)): Promise<Uint8Array> {
 }
 
 describe("line ends", () => {
+  test("a byte order mark is no part of the header", () => {
+    expect(textOf(requireEntries(`\ufeff${file(...chain(2))}`, chain(2)).headerLine)).toBe(HEADER);
+  });
+
   test("carriage returns are no part of the lines, and what is appended has none", async () => {
     const content = file(...chain(3)).replaceAll("\n", "\r\n");
     requireEntries(content, chain(3));
