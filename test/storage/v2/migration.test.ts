@@ -525,38 +525,18 @@ describe("failure semantics of the seed", () => {
   });
 });
 
-describe("a refusal after the marker of a rollback", () => {
-  test.each([
-    ["the container keeps its name", "rename", (path: string) => path === CONTAINER],
-    ["the snapshot keeps its second name", "remove", (path: string) => path === SNAPSHOT],
-  ] as const)("so that %s: the file is the session, and asked again it comes to its end", async (_, name, isMeant) => {
-    const disk = await migrated();
-    const act = (disk[name] as (...paths: string[]) => void).bind(disk);
-    disk[name] = (...paths: string[]) => {
-      if (isMeant(paths[0])) throw Object.assign(new Error(`${name} is refused`), { code: "EIO" });
-      act(...paths);
-    };
-    const failure = await back(disk).catch((error) => error);
-    expect(failure).toMatchObject({ name: "storage_failed", retryable: true });
-    expect(failure.message).toContain(`The session is ${FILE} again; rollback_migration once more`);
-    expect([activeOn(disk), linesOn(disk)]).toEqual(["jsonl_v3", FIVE_LINES]);
-    Reflect.deleteProperty(disk, name);
-    expect(await rollBack(optionsOn(disk), FILE)).toMatchObject({ keptAt: ASIDE });
-  });
-
-  test("whose last sync alone is left is final: asked again, there is nothing to do", async () => {
-    const disk = await migrated();
-    const { syncFolder } = disk;
-    disk.syncFolder = async (path) => {
-      if (disk.paths().some((other) => other.startsWith(`${ASIDE}/`)))
-        throw Object.assign(new Error("no"), { code: "EIO" });
-      await syncFolder.call(disk, path);
-    };
-    const failure = await back(disk).catch((error) => error);
-    expect(failure).toMatchObject({ name: "storage_failed", retryable: false });
-    expect(failure.message).toContain(`The session is ${FILE}. `);
-    expect(failure.message).toContain(ASIDE);
-  });
+test("a rollback whose last sync alone is refused is final: asked again, there is nothing to do", async () => {
+  const disk = await migrated();
+  const { syncFolder } = disk;
+  disk.syncFolder = async (path) => {
+    if (disk.paths().some((other) => other.startsWith(`${ASIDE}/`)))
+      throw Object.assign(new Error("no"), { code: "EIO" });
+    await syncFolder.call(disk, path);
+  };
+  const failure = await back(disk).catch((error) => error);
+  expect(failure).toMatchObject({ name: "storage_failed", retryable: false });
+  expect(failure.message).toContain(`The session is ${FILE}. `);
+  expect(failure.message).toContain(ASIDE);
 });
 
 describe("every disk operation", () => {
