@@ -119,6 +119,7 @@ export function survivesFaults(kind: FaultyKind): void {
           checkFiles(disk, file, at);
           if (operation === "remove") return;
           for (const path of disk.paths()) expect(path, at).toMatch(kind.places);
+          expect(disk.paths().filter((path) => path.includes(".bak")).length, at).toBeLessThanOrEqual(1);
         };
         await withFaults(scenario, faultAt, check, seen, ofMany);
       });
