@@ -8,12 +8,14 @@ import type { Env } from "../src/core/ports/env.ts";
 import { realDisk } from "../src/storage/fs/disk.ts";
 import { noLocks } from "../src/storage/locks/locks.ts";
 import { segmentedStore } from "../src/storage/v2/store.ts";
-import { testEnv } from "./support/env.ts";
+import { BEGINNING, testEnv } from "./support/env.ts";
 import { chain, fileBytes, fileText, headerText, SESSION } from "./support/lines.ts";
 import { Random } from "./support/random.ts";
 import { serveHere, spawnServer, temporaryFolder, temporaryPlace, type Wire } from "./support/server.ts";
 import { beginning } from "./support/sessions.ts";
 import { SYSTEM } from "./support/tiers.ts";
+// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+import { writeContainer } from "./support/v2-checker.js";
 import { blobOf, crcText, type Read, readContainer, type Told } from "./support/v2-document-reader.ts";
 
 const document = readFileSync(new URL("../docs/session-store-v2.md", import.meta.url), "utf8");
@@ -43,21 +45,24 @@ function layOut(folder: string, id = EXAMPLE): string {
 }
 
 /** Serves a session of an example: the clock is that of its page, and entries get these ids. */
-function serveExample(
-  folder: string,
-  id: string,
-  entryIds: string[],
-): { server: ReturnType<typeof serveHere>; tick: () => void } {
-  let now = Date.parse("2026-01-24T16:22:26.831Z");
+function serveExample(folder: string, id: string, entryIds: string[]) {
+  let now = BEGINNING;
   const env: Partial<Env> = { now: () => now, sessionId: () => id, entryId: () => entryIds.shift() as string };
   const place = { ...temporaryPlace(), cwd: "/home/me/app" };
   const server = serveHere(["--store", "v2", "--session-dir", folder], { env, place });
-  return {
-    server,
-    tick: () => {
-      now += 1000;
-    },
+  const tick = (): void => {
+    now += 1000;
   };
+  return { server, tick };
+}
+
+const serveAt = (folder: string, container: string) => serveHere(["--session-dir", folder, "--session", container]);
+
+/** Reads a container by the steps, and holds that against what the program answers. */
+async function shownAt(folder: string, container: string): Promise<Read> {
+  const read = readContainer(container);
+  await expectShown(read, serveAt(folder, container));
+  return read;
 }
 
 const kindsOf = (told: readonly { kind: string }[]): string[] => told.map(({ kind }) => kind);
@@ -107,15 +112,13 @@ describe("the example", () => {
     const container = layOut(folder);
     truncateSync(join(folder, SEGMENT), 1200);
     truncateSync(join(folder, INDEX), (printed.get(INDEX) as string).indexOf("\n") + 1);
-    const lost = readContainer(container);
+    const lost = await shownAt(folder, container);
     expect(idsOf(lost.lines)).toEqual(["a1b2c3d4", "b2c3d4e5"]);
     expect(kindsOf(lost.told)).toEqual(["torn_tail", "lost_entries"]);
-    await expectShown(lost, serveHere(["--session-dir", folder, "--session", container]));
     for (const name of ["checkpoints/0000000000000001.json", "manifest.json"]) truncateSync(join(container, name), 0);
-    const torn = readContainer(container);
+    const torn = await shownAt(folder, container);
     expect(idsOf(torn.lines)).toEqual(["a1b2c3d4"]);
     expect(kindsOf(torn.told)).toEqual(["torn_tail", "incomplete_batch"]);
-    await expectShown(torn, serveHere(["--session-dir", folder, "--session", container]));
   });
 });
 
@@ -139,11 +142,10 @@ describe("the second example", () => {
     const [, lines] = /^What is shown of it:\n\n```text\n([\s\S]*?)\n```/m.exec(document) ?? [];
     const folder = temporaryFolder();
     const container = layOut(folder, SECOND);
-    const read = readContainer(container);
+    const read = await shownAt(folder, container);
     expect(read.lines).toEqual(lines.split("\n"));
     expect(read).toMatchObject({ leafId: "d4e5f6a7", name: null, labels: { b2c3d4e5: "good" } });
     expect(read.told).toEqual([{ kind: "bad_body", entryId: "b2c3d4e5" }]);
-    await expectShown(read, serveHere(["--session-dir", folder, "--session", container]));
   });
 });
 
@@ -182,7 +184,7 @@ test("what is left of a batch that the manifest counts is shown, and the rest is
   rmSync(join(container, "index/offsets.jsonl"));
   const segment = join(container, "segments/0000000000000001.seg");
   truncateSync(segment, readFileSync(segment).lastIndexOf('{"schema"'));
-  const server = serveHere(["--session-dir", folder, "--session", container]);
+  const server = serveAt(folder, container);
   const { entries } = await server.result("get_entries");
   expect(entries).toMatchObject([user("one"), user("two")]);
   const { diagnostics } = await server.result("get_state");
@@ -190,48 +192,47 @@ test("what is left of a batch that the manifest counts is shown, and the rest is
 });
 
 describe("damage", () => {
-  const lines = (name: string, changed: (lines: string[]) => string[]) => (container: string) => {
-    const path = join(container, name);
-    const found = readFileSync(path, "utf8").split("\n").slice(0, -1);
-    writeFileSync(path, fileText(...changed(found)));
-  };
   const segment = "segments/0000000000000001.seg";
   const index = "index/offsets.jsonl";
-  const third = (change: (line: string) => string) =>
-    lines(segment, (found) => found.map((line, i) => (i === 2 ? change(line) : line)));
-  const cases: Record<string, (container: string) => void> = {
-    "a payload": third((line) => line.replace("say a0000002", "say a000000x")),
-    "a member's name": third((line) => line.replace('payload":', 'pxyload":')),
-    "a frame's own time": third((line) => line.replace("2026", "2025")),
-    "the head of an entry": third((line) =>
-      line.replace('payload":{"type":"message","id":"a', 'payload":{"type":"message","id":"b'),
-    ),
-    "all heads of an entry": third((line) => line.replaceAll("a0000002", "b0000002")),
-    "a line in two": third((line) => `${line.slice(0, 9)}\n${line.slice(10)}`),
-    "a byte less": third((line) => line.replace("say", "sa")),
-    "bytes between lines": lines(segment, ([first, ...rest]) => [first, "not a frame", ...rest]),
-    "a line feed less": lines(segment, ([first, second, ...rest]) => [first + second, ...rest]),
-    "a line less": lines(segment, ([first, , ...rest]) => [first, ...rest]),
-    "lines in another order": lines(segment, ([first, second, ...rest]) => [second, first, ...rest]),
-    "a cut segment": (container) => truncateSync(join(container, segment), 1500),
-    "an index that is missing": (container) => rmSync(join(container, index)),
-    "a row that is none": lines(index, ([first, , ...rest]) => [first, "none", ...rest]),
-    "a torn row": (container) => truncateSync(join(container, index), 300),
-    "a frame too many": lines(segment, (found) => [...found, found[0]]),
-    "the header": (container) => writeFileSync(join(container, "header.jsonl"), '{"type":"sess'),
-    "a manifest of more": (container) => {
-      for (const name of [segment, index]) lines(name, (found) => found.slice(0, 3))(container);
-    },
+  const lines = (name: string, changed: (lines: string[]) => string[]) => (container: string) => {
+    const path = join(container, name);
+    writeFileSync(path, fileText(...changed(readFileSync(path, "utf8").split("\n").slice(0, -1))));
   };
-  for (const [name, damage] of Object.entries(cases))
-    test(`${name}: what is whole is read, and the rest told, as by the program`, async () => {
-      const folder = temporaryFolder();
-      const container = await published(folder, chain(6));
-      damage(container);
-      const read = readContainer(container);
-      expect(read.told).not.toEqual([]);
-      await expectShown(read, serveHere(["--session-dir", folder, "--session", container]));
-    });
+  const third = (change: (line: string) => string) => lines(segment, (found) => found.with(2, change(found[2])));
+  const head = 'payload":{"type":"message","id":"';
+  const cutTo = (name: string, size: number) => (container: string) => truncateSync(join(container, name), size);
+
+  test.each<[string, (container: string) => void]>([
+    ["a payload", third((line) => line.replace("say a0000002", "say a000000x"))],
+    ["a member's name", third((line) => line.replace('payload":', 'pxyload":'))],
+    ["a frame's own time", third((line) => line.replace("2026", "2025"))],
+    ["the head of an entry", third((line) => line.replace(`${head}a`, `${head}b`))],
+    ["all heads of an entry", third((line) => line.replaceAll("a0000002", "b0000002"))],
+    ["a line in two", third((line) => `${line.slice(0, 9)}\n${line.slice(10)}`)],
+    ["a byte less", third((line) => line.replace("say", "sa"))],
+    ["bytes between lines", lines(segment, ([first, ...rest]) => [first, "not a frame", ...rest])],
+    ["a line feed less", lines(segment, ([first, second, ...rest]) => [first + second, ...rest])],
+    ["a line less", lines(segment, ([first, , ...rest]) => [first, ...rest])],
+    ["lines in another order", lines(segment, ([first, second, ...rest]) => [second, first, ...rest])],
+    ["a cut segment", cutTo(segment, 1500)],
+    ["an index that is missing", (container) => rmSync(join(container, index))],
+    ["a row that is none", lines(index, ([first, , ...rest]) => [first, "none", ...rest])],
+    ["a torn row", cutTo(index, 300)],
+    ["a frame too many", lines(segment, (found) => [...found, found[0]])],
+    ["the header", (container) => writeFileSync(join(container, "header.jsonl"), '{"type":"sess')],
+    [
+      "a manifest of more",
+      (container) => {
+        for (const name of [segment, index]) lines(name, (found) => found.slice(0, 3))(container);
+      },
+    ],
+  ])("%s: what is whole is read, and the rest told, as by the program", async (_, damage) => {
+    const folder = temporaryFolder();
+    const container = await published(folder, chain(6));
+    damage(container);
+    const read = await shownAt(folder, container);
+    expect(read.told).not.toEqual([]);
+  });
 });
 
 test("repeated ids, cycles, missing parents, ids that are numbers and markers are read as by the program", async () => {
@@ -254,10 +255,9 @@ test("repeated ids, cycles, missing parents, ids that are numbers and markers ar
     { ...leaf, id: "a000000a", parentId: "a0000009" },
     { type: "session_info", id: "a000000b", parentId: "a0000008", name: "\u00a0 name\t" },
   ]);
-  const read = readContainer(container);
+  const read = await shownAt(folder, container);
   expect(kindsOf(read.told)).toEqual(["duplicate_id", "duplicate_id", "missing_parent", "cycle", "cycle"]);
   expect(idsOf(read.lines)).not.toContain("a0000009");
-  await expectShown(read, serveHere(["--session-dir", folder, "--session", container]));
 });
 
 test("blobs are found and checked as by the program", async () => {
@@ -282,15 +282,19 @@ test("blobs are found and checked as by the program", async () => {
   expect((await server.result("get_state")).diagnostics).toMatchObject([{ kind: "missing_blob", entryId: "a0000000" }]);
 });
 
-test("a container without a pointer is the session unless a session file of its id lies beside it", async () => {
-  const folder = temporaryFolder();
-  const container = layOut(folder, SECOND);
-  const file = join(folder, "other.jsonl");
-  writeFileSync(file, headerText({ id: SECOND }));
+/** Expects that neither the steps nor the program take a container for the session. */
+async function expectNoSession(folder: string, container: string): Promise<void> {
   expect(() => readContainer(container)).toThrow("not the session");
   const failure = await serveHere(["--session-dir", folder]).failure("switch_session", { sessionPath: container });
   expect(failure).toMatchObject({ data: { name: "not_a_session" } });
-  writeFileSync(file, headerText());
+}
+
+test("a container without a pointer is the session unless a session file of its id lies beside it", async () => {
+  const folder = temporaryFolder();
+  const container = layOut(folder, SECOND);
+  writeFileSync(join(folder, "other.jsonl"), headerText({ id: SECOND }));
+  await expectNoSession(folder, container);
+  writeFileSync(join(folder, "other.jsonl"), headerText());
   expect(readContainer(container).lines).toHaveLength(3);
 });
 
@@ -310,14 +314,11 @@ test("a container without a pointer is the session if its ledger tells of a migr
     outcome: "ok",
     correlationId: "migration-1",
   };
-  mkdirSync(join(container, "migrations"));
   writeFileSync(join(container, "migrations/ledger.jsonl"), fileText(JSON.stringify(event)));
   writeFileSync(join(folder, "other.jsonl"), fileText(headerText()));
-  await expectShown(readContainer(container), serveHere(["--session-dir", folder, "--session", container]));
+  await shownAt(folder, container);
   writeFileSync(join(folder, "was.jsonl"), fileText(headerText()));
-  expect(() => readContainer(container)).toThrow("not the session");
-  const failure = await serveHere(["--session-dir", folder]).failure("switch_session", { sessionPath: container });
-  expect(failure).toMatchObject({ data: { name: "not_a_session" } });
+  await expectNoSession(folder, container);
 });
 
 /** Makes a container of lines; returns its path. */
@@ -339,36 +340,10 @@ async function published(folder: string, lines: string[], segmentBytes?: number)
 }
 
 /** Makes a container of entries by what the page says of frames and rows, and of nothing else; returns its path. */
-function written(
-  folder: string,
-  entries: readonly { type: string; id: unknown; parentId: unknown; [member: string]: unknown }[],
-): string {
+function written(folder: string, entries: readonly Record<string, unknown>[]): string {
   const container = join(folder, `${SESSION}.v2`);
-  for (const name of ["segments", "index"]) mkdirSync(join(container, name), { recursive: true });
-  writeFileSync(join(container, "header.jsonl"), `${headerText()}\n`);
-  let segment = "";
-  let index = "";
-  for (const [n, entry] of entries.entries()) {
-    const payload = JSON.stringify(entry);
-    const numbers = { segmentSeq: 1, frameSeq: n + 1, entrySeq: n + 1 };
-    const head = {
-      schema: "pi.session_store_v2.segment_frame.v1",
-      ...numbers,
-      entryId: String(entry.id),
-      parentEntryId: entry.parentId === null ? null : String(entry.parentId),
-      entryType: entry.type,
-      timestamp: "2026-01-24T16:22:26.831Z",
-      payloadSha256: createHash("sha256").update(payload).digest("hex"),
-      payloadBytes: Buffer.byteLength(payload),
-    };
-    const line = Buffer.from(`${JSON.stringify(head).slice(0, -1)},"payload":${payload}}\n`);
-    const row = { schema: "pi.session_store_v2.offset_index.v1", ...numbers, entryId: head.entryId };
-    const place = { byteOffset: Buffer.byteLength(segment), byteLength: line.length, crc32c: crcText(line) };
-    segment += line.toString();
-    index += `${JSON.stringify({ ...row, ...place, state: "active" })}\n`;
-  }
-  writeFileSync(join(container, "segments/0000000000000001.seg"), segment);
-  writeFileSync(join(container, "index/offsets.jsonl"), index);
+  const lines = entries.map((entry) => JSON.stringify(entry));
+  writeContainer(container, headerText(), lines, { isBare: true });
   return container;
 }
 
@@ -460,8 +435,7 @@ test("a frame whose head is damaged stands for its entry, however that is spelle
   const [first, second, third, ...rest] = readFileSync(segment, "utf8").split("\n");
   const damaged = [second.replace("entryType", "entryTxpe"), third.replace('"payload"', '"pxyload"')];
   writeFileSync(segment, [first, ...damaged, ...rest].join("\n"));
-  const read = readContainer(container);
+  const read = await shownAt(folder, container);
   expect(kindsOf(read.told)).toEqual(["bad_body", "bad_body"]);
   expect(idsOf(read.lines)).toEqual(idsOf(spelled));
-  await expectShown(read, serveHere(["--session-dir", folder, "--session", container]));
 });

@@ -1,6 +1,6 @@
 /**
- * The first append of a session, cut off by the death of its process or a loss of power at every disk operation: the id can
- * be used again, or the session is there, whole, and is listed, verified, written and deleted as any other.
+ * The making of a session, cut off by the death of its process, a loss of power or a failure at any disk operation: the id
+ * can be used again, or the session is there, whole, and what is told of it is true.
  */
 
 import { describe, expect, test } from "vitest";
@@ -11,9 +11,11 @@ import type { Log, Store } from "../../src/core/ports/store.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { removeTree } from "../../src/storage/fs/staging.ts";
 import { lockWith } from "../../src/storage/locks/contract.ts";
-import { isLock, noLocks } from "../../src/storage/locks/locks.ts";
+import { isLock, type Locks, noLocks } from "../../src/storage/locks/locks.ts";
 import { FaultDisk, POWER_CUTS } from "../support/disk.ts";
+import { disturbed } from "../support/disturbed.ts";
 import { user } from "../support/drafts.ts";
+import { BEGINNING } from "../support/env.ts";
 import { fileText, headerText, id, SESSION, userText } from "../support/lines.ts";
 import { type LockTable, locksOf } from "../support/locks.ts";
 import { range, share } from "../support/random.ts";
@@ -33,9 +35,6 @@ async function createOn(disk: FaultDisk, kind: Kind): Promise<void> {
   session.close();
 }
 
-const serveOn = (disk: FaultDisk, kind: Kind): HereServer =>
-  serveHere(["--events", "none", "--store", kind, "--session-dir", FOLDER], { disk, locks: noLocks });
-
 const listed = async (server: HereServer): Promise<Json[]> => (await server.result("list_sessions")).sessions;
 
 /** Names below the session folder, those of temporary ones without their numbers, with the sizes of files. */
@@ -45,7 +44,7 @@ function remainsOf(disk: FaultDisk): string {
 }
 
 async function expectSensible(disk: FaultDisk, kind: Kind): Promise<"there" | "free"> {
-  const server = serveOn(disk, kind);
+  const server = serveHere(["--events", "none", "--store", kind, "--session-dir", FOLDER], { disk, locks: noLocks });
   try {
     const found = await listed(server);
     if (found.length > 0) {
@@ -103,76 +102,51 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a first append that was cut off
   });
 });
 
-describe.each([
-  ["jsonl", "publish"],
-  ["jsonl", "publishNow"],
-  ["v2", "publish"],
-] as const)("a log whose name is taken, in %s by %s", (kind, way) => {
-  const SOURCE = `${FOLDER}/source.${kind}`;
-  const TAKEN = `${FOLDER}/${SESSION}.${kind}`;
-  const blobsOf = (path: string): string => (kind === "v2" ? `${path}/blobs` : `${path}.blobs`);
-
-  test("removes nothing of the session that has it, whichever operation fails", async () => {
-    const beginningDisk = new FaultDisk();
-    beginningDisk.put(`${blobsOf(SOURCE)}/${"a".repeat(64)}`, bytesOf("of the source"));
-    beginningDisk.put(`${blobsOf(TAKEN)}/${"b".repeat(64)}`, bytesOf("of the session that is there"));
-    beginningDisk.put(kind === "v2" ? `${TAKEN}/header.jsonl` : TAKEN, bytesOf("the session that is there"));
-    const publishOn = async (disk: FaultDisk): Promise<Log> =>
-      ((kind === "v2" ? v2On(disk) : jsonlOn(disk))[way] as Store["publish"])(
-        { ...beginning(), file: TAKEN, attachmentsOf: SOURCE },
-        [],
-      );
-    const whole = beginningDisk.after();
-    whole.set(undefined);
-    await expect(publishOn(whole)).rejects.toMatchObject({ name: "already_exists" });
-    const { length: count } = whole.operations;
-    expect(count).toBeGreaterThan(3);
-    for (let at = 1; at <= count; at++) {
-      const disk = beginningDisk.after();
-      disk.set({ kind: "fail", at, errno: "EIO" });
-      await expect(publishOn(disk)).rejects.toThrow(Failure);
-      for (const path of beginningDisk.paths())
-        expect(disk.content(path), `operation ${at}, ${disk.operations[at - 1]}: ${path}`).toEqual(
-          beginningDisk.content(path),
-        );
-    }
-  });
-});
+const broken = () => Object.assign(new Error("the disk fails"), { code: "EIO" });
 
 describe.each([
   ["jsonl", "publish"],
   ["jsonl", "publishNow"],
   ["v2", "publish"],
-] as const)("a new log that fails when it has its name, in %s by %s", (kind, way) => {
+] as const)("a new log in %s by %s", (kind, way) => {
   const SOURCE = `${FOLDER}/source.${kind}`;
   const MADE = `${FOLDER}/${SESSION}.${kind}`;
+  const NAME = kind === "v2" ? `${MADE.slice(0, -3)}.store.json` : MADE;
+  const HEADER = kind === "v2" ? `${MADE}/header.jsonl` : MADE;
   const blobOf = (path: string): string => `${kind === "v2" ? `${path}/blobs` : `${path}.blobs`}/${"a".repeat(64)}`;
+  const storeOn = (disk: Disk, more: { durability?: "os"; locks?: Locks } = {}) =>
+    (kind === "v2" ? v2On : jsonlOn)(disk, more);
+  const publish = async (store: Store, attachmentsOf?: string): Promise<Log> =>
+    (store[way] as Store["publish"])({ ...beginning(), file: MADE, attachmentsOf }, []);
 
-  /** A disk that does something before each operation, which may make that one fail. */
-  const disturbed = (disk: FaultDisk, before: (n: number, name: string) => void): Disk => {
-    let n = 0;
-    return new Proxy(disk, {
-      get(target, name) {
-        const value = Reflect.get(target, name) as unknown;
-        if (typeof value !== "function") return value;
-        return (...given: unknown[]) => {
-          before(++n, String(name));
-          return value.apply(target, given);
-        };
-      },
-    });
-  };
+  test("whose name is taken removes nothing of the session that has it, whichever operation fails", async () => {
+    const taken = new FaultDisk();
+    taken.put(blobOf(SOURCE), bytesOf("of the source"));
+    taken.put(blobOf(MADE).replaceAll("aa", "bb"), bytesOf("of the session that is there"));
+    taken.put(HEADER, bytesOf("the session that is there"));
+    const whole = taken.after();
+    whole.set(undefined);
+    await expect(publish(storeOn(whole), SOURCE)).rejects.toMatchObject({ name: "already_exists" });
+    expect(whole.operations.length).toBeGreaterThan(3);
+    for (let at = 1; at <= whole.operations.length; at++) {
+      const disk = taken.after();
+      disk.set({ kind: "fail", at, errno: "EIO" });
+      await expect(publish(storeOn(disk), SOURCE)).rejects.toThrow(Failure);
+      for (const path of taken.paths())
+        expect(disk.content(path), `${at}, ${disk.operations[at - 1]}: ${path}`).toEqual(taken.content(path));
+    }
+  });
 
   /** Publishes a log whose operation `failing` fails; before operation `at`, another process writes to it. */
   async function publishOn(disk: FaultDisk, failing: number, at: number) {
     const table: LockTable = new Map();
-    const other = (kind === "v2" ? v2On : jsonlOn)(disk, { durability: "os", locks: locksOf("another", table) });
+    const other = storeOn(disk, { durability: "os", locks: locksOf("another", table) });
     let first = Number.POSITIVE_INFINITY;
     let last = 0;
     let acknowledged = false;
     const ours = disturbed(disk, (n) => {
       last = n;
-      if (n < first && disk.content(kind === "v2" ? `${MADE.slice(0, -3)}.store.json` : MADE) !== undefined) first = n;
+      if (n < first && disk.content(NAME) !== undefined) first = n;
       if (n === at) {
         try {
           const log = other.open(MADE);
@@ -183,54 +157,39 @@ describe.each([
           expect(error).toBeInstanceOf(Failure);
         }
       }
-      if (n === failing) throw Object.assign(new Error("the disk fails"), { code: "EIO" });
+      if (n === failing) throw broken();
     });
-    const store = (kind === "v2" ? v2On : jsonlOn)(ours, { locks: locksOf("this", table) });
     let failure: Failure | undefined;
     try {
-      (await (store[way] as Store["publish"])({ ...beginning(), file: MADE, attachmentsOf: SOURCE }, [])).close();
+      (await publish(storeOn(ours, { locks: locksOf("this", table) }), SOURCE)).close();
     } catch (error) {
       failure = error as Failure;
     }
     return { first, last, acknowledged, failure, other };
   }
 
-  const tier = kind === "v2" ? SWEEP : {};
-
-  describe("where others write", tier, () =>
-    acrossTiers(test, kind === "v2" ? [24] : [5, 24])(
-      "leaves what another process wrote to it, and says that it is there; else nothing (%i)",
-      async (count) => {
-        const source = new FaultDisk();
-        source.put(blobOf(SOURCE), bytesOf("of the source"));
-        const { first, last } = await publishOn(source.after(), 0, 0);
-        expect(last - first).toBeGreaterThan(3);
-        const seen = new Set<string>();
-        for (const failing of share(range(first, last + 1), count)) {
-          const alone = await publishOn(source.after(), failing, 0);
-          for (let at = first; at <= Math.max(last, alone.last); at++) {
-            const disk = source.after();
-            const { acknowledged, failure, other } = await publishOn(disk, failing, at);
-            const there = acknowledged || failure === undefined;
-            seen.add(`${failure === undefined ? "made" : "failed"}${acknowledged ? ", written by another" : ""}`);
-            const told = `operation ${failing} fails, another comes before ${at}`;
-            if (acknowledged) expect(idsOf(other.open(MADE)), told).toEqual([id(9)]);
-            expect(disk.content(blobOf(MADE)) !== undefined, told).toBe(there);
-            if (failure !== undefined) expect(failure.message.includes("all the same"), told).toBe(acknowledged);
-          }
+  describe("that fails when it has its name, and where others write,", kind === "v2" ? SWEEP : {}, () =>
+    acrossTiers(test, kind === "v2" ? [24] : [5, 24])("leaves what others wrote, and says so (%i)", async (count) => {
+      const source = new FaultDisk();
+      source.put(blobOf(SOURCE), bytesOf("of the source"));
+      const { first, last } = await publishOn(source.after(), 0, 0);
+      expect(last - first).toBeGreaterThan(3);
+      const seen = new Set<string>();
+      for (const failing of share(range(first, last + 1), count)) {
+        const alone = await publishOn(source.after(), failing, 0);
+        for (let at = first; at <= Math.max(last, alone.last); at++) {
+          const disk = source.after();
+          const { acknowledged, failure, other } = await publishOn(disk, failing, at);
+          seen.add(`${failure === undefined ? "made" : "failed"}${acknowledged ? ", written by another" : ""}`);
+          const told = `operation ${failing} fails, another comes before ${at}`;
+          if (acknowledged) expect(idsOf(other.open(MADE)), told).toEqual([id(9)]);
+          expect(disk.content(blobOf(MADE)) !== undefined, told).toBe(acknowledged || failure === undefined);
+          if (failure !== undefined) expect(failure.message.includes("all the same"), told).toBe(acknowledged);
         }
-        expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
-      },
-    ),
+      }
+      expect([...seen]).toEqual(expect.arrayContaining(["failed", "failed, written by another"]));
+    }),
   );
-
-  /** The deeds of another program to the new session, and the text of the file that has its header then, if any. */
-  const DEEDS: Record<string, string | undefined> = {
-    "puts its own file there": "notes\n",
-    "puts its own session there": fileText(headerText({ id: "of-another" })),
-    "removes it": undefined,
-  };
-  const header = kind === "v2" ? `${MADE}/header.jsonl` : MADE;
 
   /** Publishes a log of which each operation fails that comes when it has its name, and looks whether what is told is true. */
   async function expectTrue(meddle: (disk: FaultDisk) => (name: string) => void, losesLock = false): Promise<void> {
@@ -241,33 +200,28 @@ describe.each([
       let [named, meddling] = [0, (_: string): void => {}];
       const ours = disturbed(disk, (_, name) => {
         meddling(name);
-        if (disk.content(kind === "v2" ? `${MADE.slice(0, -3)}.store.json` : MADE) === undefined) return;
-        if (++named !== failing) return;
+        if (disk.content(NAME) === undefined || ++named !== failing) return;
         meddling = meddle(disk);
         throw broken();
       });
       const locks = locksOf("this", new Map());
-      const losing = Object.assign(Object.create(locks) as typeof locks, {
-        acquire(...given: Parameters<typeof locks.acquire>) {
-          const lock = locks.acquire(...given);
-          if (!isLock(lock)) return lock;
-          return lockWith(() => {
-            lock.release();
-            throw broken();
-          });
-        },
-      });
-      const store = (kind === "v2" ? v2On : jsonlOn)(ours, { locks: losesLock ? losing : locks });
-      const publish = async (): Promise<Log> => (store[way] as Store["publish"])({ ...beginning(), file: MADE }, []);
-      const failure = await publish().then(
+      const acquire: Locks["acquire"] = (...given) => {
+        const lock = locks.acquire(...given);
+        if (!isLock(lock) || !losesLock) return lock;
+        return lockWith(() => {
+          lock.release();
+          throw broken();
+        });
+      };
+      const publishing = publish(storeOn(ours, { locks: { ...locks, acquire } }));
+      const message = await publishing.then(
         () => undefined,
-        (error: Error) => error,
+        (error: Error) => error.message,
       );
-      if (failure === undefined) continue;
-      const isOurs = Buffer.from(disk.content(header) ?? []).includes(SESSION);
-      const isOther = Buffer.from(disk.content(header) ?? []).includes("of-another");
+      if (message === undefined) continue;
+      const says = (text: string) => Buffer.from(disk.content(HEADER) ?? []).includes(text);
+      const [isOurs, isOther] = [says(SESSION), says("of-another")];
       const isThere = disk.paths().some((path) => path === MADE || path.startsWith(`${MADE}/`));
-      const { message } = failure;
       const told = `operation ${failing}: ${message}`;
       expect(message.includes("delete_session"), told).toBe(isOurs);
       expect(message.includes("Look at it"), told).toBe(isThere && !isOurs && !isOther);
@@ -276,20 +230,22 @@ describe.each([
     }
     expect(outcomes.size).toBeGreaterThan(0);
   }
-  const broken = () => Object.assign(new Error("the disk fails"), { code: "EIO" });
 
-  test.each(Object.keys(DEEDS))("advises to delete nothing of another program that %s", (deed) =>
+  test.each([
+    ["puts its own file there", "notes\n"],
+    ["puts its own session there", fileText(headerText({ id: "of-another" }))],
+    ["removes it", undefined],
+  ])("advises to delete nothing of another program that %s", (_deed, text) =>
     expectTrue((disk) => {
       if (kind === "v2") removeTree(disk, MADE);
       else disk.remove(MADE);
-      const text = DEEDS[deed];
-      if (text !== undefined) disk.put(header, bytesOf(text));
+      if (text !== undefined) disk.put(HEADER, bytesOf(text));
       return () => {};
     }),
   );
 
-  test.each([0, 1, 2, 3, 4, 5, 6, 7, 8])(
-    "says that nothing was changed only where nothing of it is left, after %i removals no more",
+  test.each(range(0, 9))(
+    "says that nothing was changed only where nothing is left, after %i removals no more",
     (allowed) =>
       expectTrue(() => {
         let removed = 0;
@@ -316,12 +272,13 @@ describe("what dead processes left while they made containers", () => {
   ])("%s", async (_name, pid, idle, stays) => {
     const disk = new FaultDisk();
     // The clock of the workspace begins where that of the tests does.
-    const now = Date.parse("2026-01-24T16:22:26.831Z");
-    disk.clock = () => now - idle * MINUTE;
+    disk.clock = () => BEGINNING - idle * MINUTE;
+    disk.put(`${FOLDER}/.mine`, bytesOf("x"));
     for (const name of ["header.jsonl", "index/offsets.jsonl", "segments/0000000000000001.seg"])
       disk.put(`${staging(pid)}/${name}`, new Uint8Array(3));
     disk.clock = undefined;
     await createOn(disk, "v2");
     expect(disk.paths().some((path) => path.startsWith(staging(pid)))).toBe(stays);
+    expect(disk.names(FOLDER)).toContain(".mine");
   });
 });

@@ -14,18 +14,9 @@ import { fileText, headerText, TIME } from "../support/lines.ts";
 const ROOT: StoragePaths = { root: "/sessions", state: "/state" };
 
 function storesOn(disk: FaultDisk, places: StoragePaths = ROOT, allowed?: readonly string[]): Stores {
-  const kind = "jsonl";
   const confined = allowed && confinedDisk(disk, confinesOf(places, allowed));
-  return makeStores({
-    disk: confined ?? disk,
-    env: testEnv(),
-    paths: places,
-    locks: noLocks,
-    durability: "sync",
-    cwd: "/work",
-    kind,
-    requireAllowed: confined?.requireInside,
-  });
+  const common = { env: testEnv(), locks: noLocks, durability: "sync", cwd: "/work", kind: "jsonl" } as const;
+  return makeStores({ ...common, disk: confined ?? disk, paths: places, requireAllowed: confined?.requireInside });
 }
 
 function diskOf(files: Record<string, string>): FaultDisk {
@@ -40,19 +31,13 @@ const failing = (name: string) => expect.objectContaining({ name });
 describe("names", () => {
   test("of files hold the time and the whole id, of folders the working directory", () => {
     expect(fileName({ type: "session", id: "x-1", timestamp: TIME })).toBe("2026-01-24T16-22-26-831Z_x-1.jsonl");
-    expect(["/a/b", "/a-b", "//a", "C:\\x", "/"].map(folderName)).toEqual([
-      "--a-b--",
-      "--a-b--",
-      "---a--",
-      "--C--x--",
-      "----",
-    ]);
+    const folders = ["/a/b", "/a-b", "//a", "C:\\x", "/"].map(folderName);
+    expect(folders.join(" ")).toBe("--a-b-- --a-b-- ---a-- --C--x-- ----");
   });
 
   test("of temporary and kept files are not those of sessions", () => {
-    expect(
-      ["a.jsonl", ".a.jsonl", ".a.jsonl.1-1.tmp", "a.jsonl.v1.bak", "a.jsonl.lock", "a.txt"].map(isSessionName),
-    ).toEqual([true, ...[false, false, false, false, false]]);
+    const names = ["a.jsonl", ".a.jsonl", ".a.jsonl.1-1.tmp", "a.jsonl.v1.bak", "a.jsonl.lock", "a.txt"];
+    expect(names.filter(isSessionName)).toEqual(["a.jsonl"]);
   });
 
   test("of places come from the environment, the settings, or Pi's own", () => {
@@ -114,29 +99,25 @@ describe("by id", () => {
   });
 });
 
-describe("the latest of a working directory", () => {
-  test("is its own, though another one's folder has the same name", () => {
-    const disk = diskOf({
+test("the latest of a working directory is its own, though another one's folder has the same name", () => {
+  const { latest } = storesOn(
+    diskOf({
       "/sessions/--a-b--/1_old.jsonl": session("old", "/a/b"),
       "/sessions/--a-b--/2_new.jsonl": session("new", "/a/b"),
       "/sessions/--a-b--/3_other.jsonl": session("other", "/a-b"),
       "/sessions/--a-b--/4_broken.jsonl": "hello",
-    });
-    const { latest } = storesOn(disk);
-    expect(latest("/a/b")).toBe("/sessions/--a-b--/2_new.jsonl");
-    expect(latest("/a-b")).toBe("/sessions/--a-b--/3_other.jsonl");
-    expect(latest("/nowhere")).toBeUndefined();
-  });
+    }),
+  );
+  expect(latest("/a/b")).toBe("/sessions/--a-b--/2_new.jsonl");
+  expect(latest("/a-b")).toBe("/sessions/--a-b--/3_other.jsonl");
+  expect(latest("/nowhere")).toBeUndefined();
 });
 
 describe("paths", () => {
   test("of a host are absolute, or relative to where we work", () => {
     const { absolute } = storesOn(new FaultDisk());
-    expect([absolute("/x/y.jsonl"), absolute("y.jsonl"), absolute("../y.jsonl")]).toEqual([
-      "/x/y.jsonl",
-      "/work/y.jsonl",
-      "/y.jsonl",
-    ]);
+    const paths = ["/x/y.jsonl", "y.jsonl", "../y.jsonl"].map(absolute);
+    expect(paths).toEqual(["/x/y.jsonl", "/work/y.jsonl", "/y.jsonl"]);
   });
 
   test("lie where they may, if that is confined", () => {
@@ -154,11 +135,12 @@ describe("paths", () => {
     const disk = diskOf({ "/x.jsonl": session("x"), "/z.jsonl": session("z") });
     disk.link("/x.jsonl", "/y.jsonl");
     const { isSame } = storesOn(disk);
-    expect([
-      isSame("/x.jsonl", "/y.jsonl"),
-      isSame("/x.jsonl", "/z.jsonl"),
-      isSame("/n", "/n"),
-      isSame("/n", "/m"),
-    ]).toEqual([true, false, true, false]);
+    const pairs = [
+      ["/x.jsonl", "/y.jsonl"],
+      ["/x.jsonl", "/z.jsonl"],
+      ["/n", "/n"],
+      ["/n", "/m"],
+    ] as const;
+    expect(pairs.map(([one, other]) => isSame(one, other))).toEqual([true, false, true, false]);
   });
 });

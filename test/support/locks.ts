@@ -24,12 +24,7 @@ export function locksOf(client: string, table: LockTable): Locks {
   };
 }
 
-/** The locks of another process: as it should be, of one that looked before there was a lock, or of one that takes none. */
-export function locksOfOther(
-  table: LockTable,
-  { looksEarly, ignoresLocks }: { readonly looksEarly?: boolean; readonly ignoresLocks?: boolean } = {},
-): Locks {
-  if (ignoresLocks) return noLocks;
-  const locks = locksOf("the other process", table);
-  return looksEarly ? { ...locks, holder: () => null } : locks;
+/** The locks of another process: as it should be, or of one that takes none. */
+export function locksOfOther(table: LockTable, { ignoresLocks = false } = {}): Locks {
+  return ignoresLocks ? noLocks : locksOf("the other process", table);
 }

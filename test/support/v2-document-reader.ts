@@ -6,6 +6,10 @@
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+import { crcOf } from "./v2-checker.js";
+
+export const crcText = (bytes: Buffer): string => crcOf(bytes);
 
 // biome-ignore lint/suspicious/noExplicitAny: JSON of files is looked at, member by member
 type Json = any;
@@ -29,15 +33,8 @@ export interface Read {
   readonly chain: string;
 }
 
-interface Row {
-  readonly entrySeq: number;
-  readonly entryId: string;
-  readonly segmentSeq: number;
-  readonly frameSeq: number;
-  readonly byteOffset: number;
-  readonly byteLength: number;
-  readonly crc32c: string;
-}
+/** A row of the index, as it is read. */
+type Row = Json;
 
 interface Head {
   readonly type: string;
@@ -70,16 +67,6 @@ interface Piece {
 
 const sha256 = (bytes: Buffer | string): string => createHash("sha256").update(bytes).digest("hex");
 
-/** CRC-32C, bit by bit. */
-export function crcText(bytes: Buffer): string {
-  let crc = 0xffffffff;
-  for (const byte of bytes) {
-    crc ^= byte;
-    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0x82f63b78 : 0);
-  }
-  return ((crc ^ 0xffffffff) >>> 0).toString(16).toUpperCase().padStart(8, "0");
-}
-
 function jsonOf(bytes: Buffer | string): Json {
   try {
     if (typeof bytes === "string") return JSON.parse(bytes);
@@ -88,6 +75,9 @@ function jsonOf(bytes: Buffer | string): Json {
     return undefined;
   }
 }
+
+/** Whether bytes are JSON once what is no UTF-8 in them was replaced. */
+const isLooseJson = (bytes: Buffer): boolean => jsonOf(bytes.toString("utf8")) !== undefined;
 
 function fileOr(path: string): Buffer | null {
   return existsSync(path) ? readFileSync(path) : null;
@@ -378,7 +368,7 @@ export function readContainer(container: string, stateFolder?: string): Read {
   const bad = pieces.filter((piece) => piece.use !== "frame" && !isInPlace(piece));
   const isGood = (piece: Piece): boolean => piece.use === "frame" || piece.use === "stand-in";
   const after = bad.length === 0 ? [] : pieces.slice(pieces.indexOf(bad[0]));
-  const isWholeLine = ({ bytes }: Piece): boolean => bytes.at(-1) === 0x0a && isJson(bytes.subarray(0, -1));
+  const isWholeLine = ({ bytes }: Piece): boolean => bytes.at(-1) === 0x0a && isLooseJson(bytes.subarray(0, -1));
   const isTorn =
     bad.length > 0 && !after.some((piece) => isGood(piece) || piece.use === "stranger") && !bad.some(isWholeLine);
   if (isTorn) tell("torn_tail");
@@ -569,13 +559,4 @@ export function blobOf(container: string, { $piBlob, sizeBytes, encoding }: Json
   if (bytes === null || bytes.length !== sizeBytes || sha256(bytes) !== digest) return null;
   const text = bytes.toString("base64");
   return encoding === "base64NoPad" ? text.replace(/=+$/, "") : text;
-}
-
-function isJson(bytes: Uint8Array): boolean {
-  try {
-    JSON.parse(Buffer.from(bytes).toString("utf8"));
-    return true;
-  } catch {
-    return false;
-  }
 }

@@ -5,54 +5,43 @@ import { quickSync } from "../../../src/storage/fs/adaptive-sync.ts";
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** Syncs that take so many milliseconds each; answers the ways they went. */
-async function waysOf(...durations: (number | Error)[]): Promise<string[]> {
+/** Syncs of which the n-th takes so many milliseconds, or fails, and the ways they went; those beside end when they are let. */
+function medium(durations: readonly (number | Error)[] = [], isHeld = false) {
   let clock = 0;
   let next = 0;
   const ways: string[] = [];
+  const ends: (() => void)[] = [];
   const go = (way: string): void => {
     ways.push(way);
-    const duration = durations[next++];
+    const duration = durations[next++] ?? 0;
     if (duration instanceof Error) throw duration;
     clock += duration;
   };
-  const { sync } = quickSync({
-    atOnce: () => go("at once"),
-    inBackground: async () => go("beside"),
-    now: () => clock,
-  });
+  const inBackground = async (): Promise<void> => {
+    go("beside");
+    if (isHeld) await new Promise<void>((resolve) => ends.push(resolve));
+  };
+  return { ...quickSync({ atOnce: () => go("at once"), inBackground, now: () => clock }), ways, ends };
+}
+
+const EIO = new Error("EIO");
+
+test.each<[string, (number | Error)[], string]>([
+  ["that was quick the last time is waited for at once", [0.2, 0.2, 0.2], "beside, at once, at once"],
+  ["that is slow holds nothing up", [8, 8], "beside, beside"],
+  ["that becomes slow does so once", [0.1, 30, 30, 0.1, 0.1], "beside, at once, beside, beside, at once"],
+  ["that fails says so either way, and is next asked beside", [EIO, 0.1, EIO, 0.1], "beside, beside, at once, beside"],
+])("a medium %s", async (_, durations, wanted) => {
+  const { sync, ways } = medium(durations);
   for (const duration of durations) {
     if (duration instanceof Error) await expect(sync(3)).rejects.toBe(duration);
     else await sync(3);
   }
-  return ways;
-}
-
-test("a medium is waited for at once when it was quick the last time", async () => {
-  expect(await waysOf(0.2, 0.2, 0.2)).toEqual(["beside", "at once", "at once"]);
-});
-
-test("a slow medium holds nothing up, and one that becomes slow does so once", async () => {
-  expect(await waysOf(8, 8)).toEqual(["beside", "beside"]);
-  expect(await waysOf(0.1, 30, 30, 0.1, 0.1)).toEqual(["beside", "at once", "beside", "beside", "at once"]);
-});
-
-test("a sync that fails says so either way, and the next one is made beside", async () => {
-  const failure = new Error("EIO");
-  expect(await waysOf(failure, 0.1, failure, 0.1)).toEqual(["beside", "beside", "at once", "beside"]);
+  expect(ways.join(", ")).toBe(wanted);
 });
 
 test("while one is under way the next goes beside, too", async () => {
-  const ways: string[] = [];
-  const ends: (() => void)[] = [];
-  const { sync } = quickSync({
-    atOnce: () => ways.push("at once"),
-    inBackground: () => {
-      ways.push("beside");
-      return new Promise((resolve) => ends.push(resolve));
-    },
-    now: () => 0,
-  });
+  const { sync, ways, ends } = medium([], true);
   const first = sync(3);
   await turn();
   const both = [first, sync(4)];
@@ -64,51 +53,28 @@ test("while one is under way the next goes beside, too", async () => {
 });
 
 test("one that had to block tells how quick the medium is, too", async () => {
-  const ways: string[] = [];
-  let clock = 0;
-  const { sync, syncNow } = quickSync({
-    atOnce: () => ways.push("at once"),
-    inBackground: async () => {
-      ways.push("beside");
-      clock += 8;
-    },
-    now: () => clock,
-  });
+  const { sync, syncNow, ways } = medium();
   syncNow(3);
   await sync(3);
   expect(ways).toEqual(["at once", "at once"]);
 });
 
-test("many that are asked for together go beside, at the same time, and one or two are waited for at once", async () => {
-  const ways: string[] = [];
-  const { sync } = quickSync({
-    atOnce: () => ways.push("at once"),
-    inBackground: async () => {
-      ways.push("begun");
-      await undefined;
-      ways.push("ended");
-    },
-    now: () => 0,
-  });
-  await sync(3);
-  for (const count of [2, 3, 1]) {
-    ways.length = 0;
-    await Promise.all(Array.from({ length: count }, (_, fd) => sync(fd)));
-    expect(ways).toEqual(
-      count < 3 ? Array(count).fill("at once") : ["begun", "begun", "begun", "ended", "ended", "ended"],
-    );
-  }
+test.each([1, 2, 3])("of %i that are asked for together, more than two go beside, at the same time", async (count) => {
+  const { sync, ways, ends } = medium([], true);
+  const first = sync(3);
+  await turn();
+  ends.splice(0)[0]();
+  await first;
+  ways.length = 0;
+  const all = Promise.all(Array.from({ length: count }, (_, fd) => sync(fd)));
+  await turn();
+  expect(ways).toEqual(Array(count).fill(count < 3 ? "at once" : "beside"));
+  for (const end of ends) end();
+  await all;
 });
 
 test("what is to go beside does, however quick the medium was, and says nothing about the next one", async () => {
-  const ways: string[] = [];
-  const { sync } = quickSync({
-    atOnce: () => ways.push("at once"),
-    inBackground: async () => {
-      ways.push("beside");
-    },
-    now: () => 0,
-  });
+  const { sync, ways } = medium();
   for (const beside of [false, false]) await sync(3, beside);
   const large = sync(3, true);
   // It begins at once: whoever writes on in the same turn does so beside it.

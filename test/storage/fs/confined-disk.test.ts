@@ -1,20 +1,7 @@
 /** The disk that reaches nothing outside of its folders, as a disk: what stays usable, what is refused, and how. */
 
 import { execFileSync } from "node:child_process";
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import * as fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -33,16 +20,16 @@ let own: string;
 const made: ConfinedDisk[] = [];
 
 beforeEach(() => {
-  base = realpathSync(mkdtempSync(join(tmpdir(), "pi-session-")));
+  base = fs.realpathSync(fs.mkdtempSync(join(tmpdir(), "pi-session-")));
   [root, out, own] = ["root", "out", "own"].map((name) => join(base, name));
-  for (const folder of [join(root, "deep"), out, own]) mkdirSync(folder, { recursive: true });
-  writeFileSync(join(root, "deep", "file"), "inside");
-  writeFileSync(join(out, "file"), "outside");
-  writeFileSync(join(own, "file"), "ours");
+  for (const folder of [join(root, "deep"), out, own]) fs.mkdirSync(folder, { recursive: true });
+  fs.writeFileSync(join(root, "deep", "file"), "inside");
+  fs.writeFileSync(join(out, "file"), "outside");
+  fs.writeFileSync(join(own, "file"), "ours");
 });
 afterEach(() => {
   for (const disk of made.splice(0)) disk.release();
-  rmSync(base, { recursive: true });
+  fs.rmSync(base, { recursive: true });
 });
 
 function confine(given: string[] = [root], disk: Disk = realDisk): ConfinedDisk {
@@ -55,9 +42,9 @@ const text = (disk: Disk, path: string): string => textOf(readWhole(disk, path))
 const outside = expect.objectContaining({ name: "path_outside_root" });
 
 function openFolders(): string[] {
-  return readdirSync("/proc/self/fd").flatMap((fd) => {
+  return fs.readdirSync("/proc/self/fd").flatMap((fd) => {
     try {
-      const path = readlinkSync(`/proc/self/fd/${fd}`);
+      const path = fs.readlinkSync(`/proc/self/fd/${fd}`);
       return path.startsWith(base) ? [path] : [];
     } catch {
       return [];
@@ -90,14 +77,14 @@ describe.each<[string, Disk]>([
     disk.remove(join(root, "second"));
     disk.removeFolder(join(root, "a/b"));
     expect(text(disk, join(root, "deep/new"))).toBe("new");
-    expect(statSync(join(root, "deep/new")).mode).toBe(statSync(path).mode);
+    expect(fs.statSync(join(root, "deep/new")).mode).toBe(fs.statSync(path).mode);
     expect(() => disk.create(path)).toThrow("EEXIST");
     expect(() => disk.openRead(`${path}/`)).toThrow("ENOTDIR");
     expect(() => disk.openRead(join(root, "missing", "file"))).toThrow("ENOENT");
     expect(() => disk.openRead(join(root, "x".repeat(300)))).toThrow("ENAMETOOLONG");
     expect(() => disk.openRead(join(root, `${"x".repeat(4200 / names - 1)}/`.repeat(names)))).toThrow("ENAMETOOLONG");
     expect(() => disk.openRead(join(root, "a\0b"))).toThrow(expect.objectContaining({ code: "ERR_INVALID_ARG_VALUE" }));
-    expect(readdirSync(root).sort()).toEqual(["a", "deep"]);
+    expect(fs.readdirSync(root).sort()).toEqual(["a", "deep"]);
   });
 
   test("are made by whoever made them first", () => {
@@ -110,7 +97,7 @@ describe.each<[string, Disk]>([
     const disk: Disk = folders ? { ...real, folders: { ...folders, make: late(folders.make) } } : real;
     const made = confine([given], disk).makeFolder(join(given, "below"));
     expect(made).toEqual(folders ? [] : [join(root, "new"), given, join(given, "below")]);
-    expect(existsSync(join(given, "below"))).toBe(true);
+    expect(fs.existsSync(join(given, "below"))).toBe(true);
   });
 
   test("have the clock that stamps them", () => {
@@ -120,10 +107,10 @@ describe.each<[string, Disk]>([
 
   test("outside are refused by every operation, however they are spelt", async () => {
     const disk = confine([root], real);
-    symlinkSync(out, join(root, "folder"));
-    symlinkSync("../out/file", join(root, "link"));
-    symlinkSync(join(out, "missing"), join(root, "dangling"));
-    symlinkSync("../../out", join(root, "deep", "up"));
+    fs.symlinkSync(out, join(root, "folder"));
+    fs.symlinkSync("../out/file", join(root, "link"));
+    fs.symlinkSync(join(out, "missing"), join(root, "dangling"));
+    fs.symlinkSync("../../out", join(root, "deep", "up"));
     const inside = join(root, "deep", "file");
     for (const path of [join(out, "file"), join(root, "folder/file"), `${root}/../out/file`, `${root}/deep/up/file`]) {
       for (const refused of [
@@ -154,21 +141,21 @@ describe.each<[string, Disk]>([
       await expect(disk.syncFolder(path)).rejects.toEqual(outside);
     }
     for (const path of [join(root, "link"), join(root, "dangling")])
-      if (real === realDisk || existsSync(path)) expect(() => disk.openAppend(path), path).toThrow(outside);
+      if (real === realDisk || fs.existsSync(path)) expect(() => disk.openAppend(path), path).toThrow(outside);
     // What host and files call ours is ours to reach, and not for them to name.
     expect(text(disk, join(own, "file"))).toBe("ours");
     expect(() => disk.requireInside(join(own, "file"))).toThrow(outside);
-    symlinkSync(own, join(root, "own"));
+    fs.symlinkSync(own, join(root, "own"));
     expect(() => disk.openRead(join(root, "own/file"))).toThrow(outside);
-    expect([readFileSync(join(out, "file"), "utf8"), readdirSync(out)]).toEqual(["outside", ["file"]]);
+    expect([fs.readFileSync(join(out, "file"), "utf8"), fs.readdirSync(out)]).toEqual(["outside", ["file"]]);
   });
 
   test("that are links to the inside are followed, in circles too", () => {
-    symlinkSync("deep", join(root, "relative"));
-    symlinkSync(join(root, "relative"), join(root, "absolute"));
-    symlinkSync("absolute/file", join(root, "file"));
-    symlinkSync("round", join(root, "about"));
-    symlinkSync("about", join(root, "round"));
+    fs.symlinkSync("deep", join(root, "relative"));
+    fs.symlinkSync(join(root, "relative"), join(root, "absolute"));
+    fs.symlinkSync("absolute/file", join(root, "file"));
+    fs.symlinkSync("round", join(root, "about"));
+    fs.symlinkSync("about", join(root, "round"));
     const disk = confine([root], real);
     for (const path of ["relative/file", "absolute/file", "file", "absolute/../deep/file"])
       expect([path, text(disk, join(root, path))]).toEqual([path, "inside"]);
@@ -176,12 +163,12 @@ describe.each<[string, Disk]>([
     expect(() => disk.requireInside(join(root, "file"))).not.toThrow();
     expect(() => disk.info(join(root, "about"))).toThrow("ELOOP");
     disk.remove(join(root, "file"));
-    expect(readdirSync(root)).not.toContain("file");
-    expect(existsSync(join(root, "deep/file"))).toBe(true);
+    expect(fs.readdirSync(root)).not.toContain("file");
+    expect(fs.existsSync(join(root, "deep/file"))).toBe(true);
   });
 
   test("begin in a folder that is a link, lies below one, or is not there yet", () => {
-    symlinkSync(root, join(base, "alias"));
+    fs.symlinkSync(root, join(base, "alias"));
     const missing = join(base, "alias", "not", "yet");
     const disk = confine([join(base, "alias", "deep"), missing], real);
     expect(text(disk, join(base, "alias/deep/file"))).toBe("inside");
@@ -233,16 +220,16 @@ describe("folders that are held open", () => {
   test("count only while they have their path", () => {
     const disk = confine();
     expect(text(disk, join(root, "deep/file"))).toBe("inside");
-    renameSync(join(root, "deep"), join(out, "moved"));
+    fs.renameSync(join(root, "deep"), join(out, "moved"));
     expect(() => disk.openRead(join(root, "deep/file"))).toThrow("ENOENT");
-    mkdirSync(join(root, "deep"));
+    fs.mkdirSync(join(root, "deep"));
     disk.close(disk.create(join(root, "deep/other")));
-    expect([readdirSync(join(root, "deep")), readdirSync(join(out, "moved"))]).toEqual([["other"], ["file"]]);
-    rmSync(root, { recursive: true });
-    mkdirSync(join(root, "deep"), { recursive: true });
+    expect([fs.readdirSync(join(root, "deep")), fs.readdirSync(join(out, "moved"))]).toEqual([["other"], ["file"]]);
+    fs.rmSync(root, { recursive: true });
+    fs.mkdirSync(join(root, "deep"), { recursive: true });
     expect(disk.names(join(root, "deep"))).toEqual([]);
-    rmSync(root, { recursive: true });
-    symlinkSync(out, root);
+    fs.rmSync(root, { recursive: true });
+    fs.symlinkSync(out, root);
     expect(() => disk.names(root)).toThrow();
   });
 
@@ -251,7 +238,7 @@ describe("folders that are held open", () => {
     const told = new Set<string | null>();
     const stop = disk.watch?.(join(root, "deep"), (name) => told.add(name));
     if (!stop) return expect(realDisk.watch?.(join(root, "deep"), () => {})).toBeUndefined();
-    writeFileSync(join(root, "deep", "new"), "");
+    fs.writeFileSync(join(root, "deep", "new"), "");
     while (!told.has("new")) await new Promise((resolve) => setImmediate(resolve));
     stop();
   });
@@ -263,6 +250,6 @@ describe("folders that are held open", () => {
     } finally {
       process.umask(before);
     }
-    expect(["a", "a/b"].map((name) => statSync(join(root, name)).mode & 0o777)).toEqual([0o700, 0o700]);
+    expect(["a", "a/b"].map((name) => fs.statSync(join(root, name)).mode & 0o777)).toEqual([0o700, 0o700]);
   });
 });

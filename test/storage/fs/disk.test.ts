@@ -2,25 +2,11 @@
 
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
-import {
-  chmodSync,
-  closeSync,
-  constants,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from "node:fs";
+import * as fs from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import { connect, createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { storageFailure } from "../../../src/core/errno.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
@@ -33,9 +19,11 @@ import {
   readWhole,
   realDisk,
   renameExclusive,
+  temporaryName,
   writeAll,
 } from "../../../src/storage/fs/disk.ts";
 import { putInPlace } from "../../../src/storage/fs/files.ts";
+import { stagingName } from "../../../src/storage/fs/staging.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { LINUX, needs } from "../../support/needs.ts";
 import { SYSTEM } from "../../support/tiers.ts";
@@ -44,13 +32,21 @@ let folder: string;
 let umask: number;
 
 beforeEach(() => {
-  folder = mkdtempSync(join(tmpdir(), "pi-session-"));
+  folder = fs.mkdtempSync(join(tmpdir(), "pi-session-"));
   umask = process.umask();
 });
 afterEach(() => {
   process.umask(umask);
-  rmSync(folder, { recursive: true });
+  fs.rmSync(folder, { recursive: true });
 });
+
+const refused = (code: string) => () => {
+  throw Object.assign(new Error(code), { code });
+};
+
+/** A disk without hard links, and with other operations of its own. */
+const linkless = (disk: FaultDisk, code: string, more: object = {}): Disk =>
+  Object.assign(Object.create(disk) as FaultDisk, { link: refused(code), ...more });
 
 function write(disk: Disk, path: string, text: string): void {
   const fd = disk.create(path);
@@ -60,19 +56,17 @@ function write(disk: Disk, path: string, text: string): void {
 
 test("a file whose mode is refused is closed, and not left", () => {
   const builtin = process.getBuiltinModule("node:fs");
-  const refused = vi.spyOn(builtin, "fchmodSync").mockImplementation(() => {
-    throw Object.assign(new Error("no"), { code: "EPERM" });
-  });
+  const refusal = vi.spyOn(builtin, "fchmodSync").mockImplementation(refused("EPERM"));
   const close = vi.spyOn(builtin, "closeSync");
   syncBuiltinESMExports();
   try {
-    expect(() => realDisk.create(join(folder, "file"))).toThrow("no");
-    expect([refused, close].map(({ mock }) => mock.calls.length)).toEqual([1, 1]);
+    expect(() => realDisk.create(join(folder, "file"))).toThrow("EPERM");
+    expect([refusal, close].map(({ mock }) => mock.calls.length)).toEqual([1, 1]);
   } finally {
     vi.restoreAllMocks();
     syncBuiltinESMExports();
   }
-  expect(readdirSync(folder)).toEqual([]);
+  expect(fs.readdirSync(folder)).toEqual([]);
 });
 
 test("a temporary file that cannot be made is not removed", async () => {
@@ -84,49 +78,61 @@ test("a temporary file that cannot be made is not removed", async () => {
 
 test("a folder in use stays the same, whatever gets its name", needs(LINUX), () => {
   const [at, aside] = [join(folder, "at"), join(folder, "aside")];
-  mkdirSync(at);
+  fs.mkdirSync(at);
   realDisk.inFolder?.(at, (path, disk) => {
-    renameSync(at, aside);
-    symlinkSync(folder, at);
+    fs.renameSync(at, aside);
+    fs.symlinkSync(folder, at);
     write(disk, `${path}/file`, "here");
     expect(Buffer.byteLength(path)).toBeLessThan(40);
   });
-  expect(readdirSync(aside)).toEqual(["file"]);
+  expect(fs.readdirSync(aside)).toEqual(["file"]);
   const enter = (path: string) => () => realDisk.inFolder?.(path, (held) => realDisk.names(held).length);
   expect(enter(at)).toThrow("ENOTDIR");
   expect(enter(join(aside, "file"))).toThrow("ENOTDIR");
   expect(enter(`${at}/.`)()).toBe(2);
 });
 
+test("two processes of one pid, which pid namespaces have, never make the same name", async () => {
+  const namesOf = (temporary: typeof temporaryName, staging: typeof stagingName) =>
+    Array.from({ length: 20 }, () => [temporary("/a/b"), staging("/a/c.v2")]).flat();
+  const ours = namesOf(temporaryName, stagingName);
+  vi.resetModules();
+  const disk = await import("../../../src/storage/fs/disk.ts");
+  const tree = await import("../../../src/storage/fs/staging.ts");
+  const all = [...ours, ...namesOf(disk.temporaryName, tree.stagingName)];
+  expect(new Set(all).size).toBe(80);
+  for (const name of all) expect(basename(name)).toContain(`.${process.pid}-`);
+});
+
 describe("what is made", () => {
-  test.each([[0o000], [0o022], [0o277], [0o777]])("is private, under umask %o", (mask) => {
+  test.each([0o000, 0o277, 0o777])("is private, under umask %o", (mask) => {
     process.umask(mask);
     expect(realDisk.makeFolder(join(folder, "a/b"))).toEqual([join(folder, "a"), join(folder, "a/b")]);
     realDisk.close(realDisk.create(join(folder, "a/b/file")));
-    const modes = ["a", "a/b", "a/b/file"].map((name) => statSync(join(folder, name)).mode & 0o777);
+    const modes = ["a", "a/b", "a/b/file"].map((name) => fs.statSync(join(folder, name)).mode & 0o777);
     expect(modes).toEqual([0o700, 0o700, 0o600]);
   });
 
   test("does not change what is there", () => {
-    chmodSync(folder, 0o755);
+    fs.chmodSync(folder, 0o755);
     expect(realDisk.makeFolder(folder)).toEqual([]);
-    expect(statSync(folder).mode & 0o777).toBe(0o755);
+    expect(fs.statSync(folder).mode & 0o777).toBe(0o755);
   });
 
   test("is never something that exists", () => {
     write(realDisk, join(folder, "file"), "mine");
     expect(() => realDisk.create(join(folder, "file"))).toThrow("EEXIST");
     expect(() => realDisk.makeFolder(join(folder, "file/below"))).toThrow();
-    expect(readFileSync(join(folder, "file"), "utf8")).toBe("mine");
+    expect(fs.readFileSync(join(folder, "file"), "utf8")).toBe("mine");
   });
 
   test("takes over another file's mode", () => {
-    writeFileSync(join(folder, "old"), "");
-    chmodSync(join(folder, "old"), 0o640);
+    fs.writeFileSync(join(folder, "old"), "");
+    fs.chmodSync(join(folder, "old"), 0o640);
     const fd = realDisk.create(join(folder, "new"));
     realDisk.copyMode(join(folder, "old"), fd);
     realDisk.close(fd);
-    expect(statSync(join(folder, "new")).mode & 0o777).toBe(0o640);
+    expect(fs.statSync(join(folder, "new")).mode & 0o777).toBe(0o640);
   });
 });
 
@@ -180,119 +186,84 @@ describe("giving a file its name", () => {
 
   test("works where there are no hard links, and takes no name there either", () => {
     const disk = new FaultDisk();
-    const linkless: Disk = Object.assign(Object.create(disk) as FaultDisk, {
-      link: () => {
-        throw Object.assign(new Error("EPERM"), { code: "EPERM" });
-      },
-    });
+    const other = linkless(disk, "EPERM");
     write(disk, "/temporary", "one");
-    renameExclusive(linkless, "/temporary", "/file");
+    renameExclusive(other, "/temporary", "/file");
     expect(disk.paths()).toEqual(["/file"]);
     write(disk, "/temporary", "two");
-    expect(() => renameExclusive(linkless, "/temporary", "/file")).toThrow("EEXIST");
+    expect(() => renameExclusive(other, "/temporary", "/file")).toThrow("EEXIST");
     expect(textOf(disk.content("/file") as Uint8Array)).toBe("one");
     expect([exists(disk, "/file"), exists(disk, "/nothing")]).toEqual([true, false]);
   });
 
-  test.each(["EPERM", "ENOTSUP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"])(
-    "never takes the name of what somebody else made at the same moment, where links are refused with %s",
-    (code) => {
-      for (const moment of ["info", "create", "rename", "close"] as const) {
-        const disk = new FaultDisk();
-        let others = false;
-        const linkless: Disk = Object.assign(Object.create(disk) as FaultDisk, {
-          link: () => {
-            throw Object.assign(new Error(code), { code });
-          },
-          [moment]: (...args: [never, never]) => {
-            // Another one publishes right before this step, if it can.
-            if (!others && !exists(disk, "/file")) {
-              write(disk, "/file", "theirs");
-              others = true;
-            }
-            return (disk[moment] as (...args: unknown[]) => unknown)(...args);
-          },
-        });
-        write(disk, "/temporary", "ours");
-        let taken = true;
-        try {
-          renameExclusive(linkless, "/temporary", "/file");
-        } catch (error) {
-          taken = false;
-          expect(error).toMatchObject({ code: "EEXIST" });
+  test.each(["EPERM", "ENOTSUP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"])("takes no name of others, with %s", (code) => {
+    for (const moment of ["info", "create", "rename", "close"] as const) {
+      const disk = new FaultDisk();
+      let others = false;
+      const act = (...args: unknown[]) => {
+        // Another one publishes right before this step, if it can.
+        if (!others && !exists(disk, "/file")) {
+          write(disk, "/file", "theirs");
+          others = true;
         }
-        expect([moment, textOf(disk.content("/file") as Uint8Array)]).toEqual([moment, others ? "theirs" : "ours"]);
-        expect(taken).toBe(!others);
+        return (disk[moment] as (...args: unknown[]) => unknown)(...args);
+      };
+      write(disk, "/temporary", "ours");
+      let failure: unknown;
+      try {
+        renameExclusive(linkless(disk, code, { [moment]: act }), "/temporary", "/file");
+      } catch (error) {
+        failure = error;
       }
-    },
-  );
+      expect([moment, textOf(disk.content("/file") as Uint8Array)]).toEqual([moment, others ? "theirs" : "ours"]);
+      expect(failure).toEqual(others ? expect.objectContaining({ code: "EEXIST" }) : undefined);
+    }
+  });
 
   test("leaves the name free when the last step fails where there are no hard links", () => {
     const disk = new FaultDisk();
-    const refused = (code: string) => () => {
-      throw Object.assign(new Error(code), { code });
-    };
-    const linkless: Disk = Object.assign(Object.create(disk) as FaultDisk, {
-      link: refused("EPERM"),
-      rename: refused("EIO"),
-    });
     write(disk, "/temporary", "ours");
-    expect(() => renameExclusive(linkless, "/temporary", "/file")).toThrow("EIO");
+    const failing = linkless(disk, "EPERM", { rename: refused("EIO") });
+    expect(() => renameExclusive(failing, "/temporary", "/file")).toThrow("EIO");
     expect(disk.paths()).toEqual(["/temporary"]);
   });
 });
 
-describe("failures", () => {
-  test.each([
-    ["ENOSPC", "storage_full", true],
-    ["EDQUOT", "storage_full", true],
-    ["EIO", "storage_failed", true],
-    ["EMFILE", "storage_failed", true],
-    ["EROFS", "storage_failed", false],
-    ["EACCES", "storage_failed", false],
-    ["ENAMETOOLONG", "storage_failed", false],
-    ["ELOOP", "storage_failed", false],
-  ])("%s is %s", (errno, name, retryable) => {
-    const cause = Object.assign(new Error(errno), { code: errno });
-    const failure = storageFailure(cause, "testing");
-    expect([failure.name, failure.retryable, failure.details, failure.cause]).toEqual([
-      name,
-      retryable,
-      { errno },
-      cause,
-    ]);
-    expect(storageFailure(failure, "again")).toBe(failure);
-  });
+test("a link in the place of a file is no failure to try again", () => {
+  const failure = storageFailure(Object.assign(new Error("ELOOP"), { code: "ELOOP" }), "testing");
+  expect(failure).toMatchObject({ name: "storage_failed", retryable: false, details: { errno: "ELOOP" } });
+  expect(storageFailure(failure, "again")).toBe(failure);
+});
 
-  test("that are no doing of the disk stay what they are", () => {
-    for (const bug of [
-      new TypeError("x is not a function"),
-      Object.assign(new TypeError("no string"), { code: "ERR_INVALID_ARG_TYPE" }),
-      Object.assign(new RangeError("too much"), { code: "ERR_OUT_OF_RANGE" }),
-      Object.assign(new Error("odd"), { code: 5 }),
-      "text",
-      undefined,
-    ]) {
-      let thrown: unknown;
-      try {
-        storageFailure(bug, "testing");
-      } catch (error) {
-        thrown = error;
-      }
-      expect(thrown).toBe(bug);
+test("failures that are no doing of the disk stay what they are", () => {
+  const coded = (error: Error, code: unknown) => Object.assign(error, { code });
+  for (const bug of [
+    new TypeError("x is not a function"),
+    coded(new TypeError("no string"), "ERR_INVALID_ARG_TYPE"),
+    coded(new RangeError("too much"), "ERR_OUT_OF_RANGE"),
+    coded(new Error("odd"), 5),
+    "text",
+    undefined,
+  ]) {
+    let thrown: unknown = "nothing";
+    try {
+      storageFailure(bug, "testing");
+    } catch (error) {
+      thrown = error;
     }
-  });
+    expect(thrown).toBe(bug);
+  }
 });
 
 test("a pipe has a reader until that is closed", { ...SYSTEM, ...needs(LINUX) }, () => {
   const fifo = join(folder, "fifo");
   spawnSync("mkfifo", [fifo]);
-  const reader = openSync(fifo, constants.O_RDONLY | constants.O_NONBLOCK);
-  const writer = openSync(fifo, constants.O_WRONLY);
+  const reader = fs.openSync(fifo, fs.constants.O_RDONLY | fs.constants.O_NONBLOCK);
+  const writer = fs.openSync(fifo, fs.constants.O_WRONLY);
   const before = hasReader(writer);
-  closeSync(reader);
+  fs.closeSync(reader);
   expect([before, hasReader(writer)]).toEqual([true, false]);
-  closeSync(writer);
+  fs.closeSync(writer);
 });
 
 test("a socket has a reader until that is closed, and not only half", async () => {

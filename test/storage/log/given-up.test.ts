@@ -1,53 +1,90 @@
-/** Entries that were given up before anybody asked for their commit: the commit that comes for them fails. */
+/** Entries that were given up before anybody asked for their commit: the commit that comes for them fails, once. */
 
 import { expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
-import { writeAll } from "../../../src/storage/fs/disk.ts";
 import { type CommittedLog, GroupCommit } from "../../../src/storage/log/group-commit.ts";
+import { KnownEntries } from "../../../src/storage/log/known-entries.ts";
 import type { CopiedLog } from "../../../src/storage/log/outside.ts";
 import { appendMessages } from "../../support/change-faults.ts";
 import type { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, fileText, headerText, id, userText } from "../../support/lines.ts";
 import { diskWith, FILE, idsOf, jsonlOn } from "../../support/sessions.ts";
+import { SWEEP } from "../../support/tiers.ts";
 import { CONTAINER, containerWith, v2On } from "../../support/v2.ts";
 
 const OURS = id(30);
 const THREE_IDS = [id(0), id(1), id(2)];
-const ours = () => [bytesOf(userText(OURS, id(2)))];
-const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
+const line = (n: number, parent: string) => [bytesOf(userText(id(n), parent))];
+const ours = () => line(30, id(2));
+const broken = (code = "EIO") => Object.assign(new Error("the disk is broken"), { code });
+const KINDS = ["jsonl", "v2"] as const;
+type Kind = (typeof KINDS)[number];
 
-/** The entries that whoever opens the session after a loss of power finds at least. */
-function lasting(disk: FaultDisk, open: (disk: FaultDisk) => Log): string[][] {
-  return [...disk.lasting()].map(({ disk: left }) => {
-    const log = open(left);
-    const ids = idsOf(log);
+const pathOf = (kind: Kind) => (kind === "v2" ? CONTAINER : FILE);
+const openOn = (disk: FaultDisk, kind: Kind) =>
+  (kind === "v2" ? v2On(disk) : jsonlOn(disk)).open(pathOf(kind)) as CopiedLog;
+
+/** A session with the entries 0 to 2. */
+async function three(kind: Kind): Promise<{ disk: FaultDisk; log: CopiedLog }> {
+  const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(fileText(headerText(), ...chain(3)));
+  return { disk, log: openOn(disk, kind) };
+}
+
+/** Writes behind the entries of a session as another program does. */
+function writeBehind(disk: FaultDisk, kind: Kind): void {
+  const fd = disk.openAppend(kind === "v2" ? segmentFile(CONTAINER, 1) : FILE);
+  disk.write(fd, bytesOf("somebody's\n"));
+  disk.close(fd);
+}
+
+/** Has the next operation of a name fail once, after something else. */
+function failOnce(
+  disk: FaultDisk,
+  name: "sync" | "syncNow" | "write",
+  before: () => void = () => {},
+  code = "EIO",
+): void {
+  const act = disk[name];
+  const fail = (): never => {
+    Object.assign(disk, { [name]: act });
+    before();
+    throw broken(code);
+  };
+  Object.assign(disk, { [name]: name === "sync" ? async () => fail() : fail });
+}
+
+async function goesOn(log: Log, ids: readonly string[], next: string, parent: string): Promise<void> {
+  log.append([bytesOf(userText(next, parent))]);
+  await log.commit();
+  expect(idsOf(log)).toEqual([...ids, next]);
+  log.close();
+}
+
+/** Expects that whoever opens the session after a loss of power finds these entries, or the last of them. */
+function requireLasting(disk: FaultDisk, kind: Kind, check: (ids: string[]) => void): void {
+  for (const { disk: left } of disk.lasting()) {
+    const log = openOn(left, kind);
+    check(idsOf(log));
     log.close();
-    return ids;
-  });
+  }
 }
 
 test.each([
   ["leaves them behind what another program wrote", true, "outcome_unknown"],
   ["removes them", false, "storage_failed"],
 ] as const)("another log of the process that gives them up %s", async (_, isFollowed, name) => {
-  const disk = await containerWith(chain(3));
+  const { disk, log } = await three("v2");
+  log.close();
   const store = v2On(disk);
   const session = new Session(store.open(CONTAINER), testEnv());
   session.append([{ type: "custom", id: OURS, rest: bytesOf("") }]);
   const second = store.open(CONTAINER);
-  const { syncNow } = disk;
-  disk.syncNow = () => {
-    disk.syncNow = syncNow;
-    const fd = disk.openAppend(segmentFile(CONTAINER, 1));
-    if (isFollowed) writeAll(disk, fd, bytesOf("somebody's"));
-    disk.close(fd);
-    throw broken();
-  };
-  expect(() => second.append([bytesOf(userText(id(31), id(2)))])).toThrow();
+  failOnce(disk, "syncNow", () => isFollowed && writeBehind(disk, "v2"));
+  expect(() => second.append(line(31, id(2)))).toThrow();
   expect(session.isDurable).toBe(false);
   await expect(session.commit()).rejects.toMatchObject({ name });
   await session.commit();
@@ -56,91 +93,75 @@ test.each([
   await appendMessages(session, id(50));
   session.close();
   second.close();
-  for (const ids of lasting(disk, (left) => v2On(left).open(CONTAINER))) expect(ids.at(-1)).toBe(id(50));
+  requireLasting(disk, "v2", (ids) => expect(ids.at(-1)).toBe(id(50)));
 });
 
-test.each(["jsonl", "v2"])("taking in what other machines wrote, which fails (%s)", async (kind) => {
-  const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(fileText(headerText(), ...chain(3)));
-  const open = (disk: FaultDisk): Log => (kind === "v2" ? v2On(disk).open(CONTAINER) : jsonlOn(disk).open(FILE));
-  const log = open(disk) as CopiedLog;
+test.each(KINDS)("taking in what other machines wrote, which fails (%s)", async (kind) => {
+  const { disk, log } = await three(kind);
   log.acquireLock();
-  const { sync } = disk;
-  disk.sync = async () => {
-    disk.sync = sync;
-    throw broken();
-  };
-  const taken = log.takeIn([bytesOf(userText(id(31), id(2)))]);
+  failOnce(disk, "sync");
+  const taken = log.takeIn(line(31, id(2)));
   log.append(ours());
-  await expect(taken).rejects.toMatchObject({ name: "storage_failed" });
+  const failed = { name: "storage_failed" };
+  await expect(taken).rejects.toMatchObject(failed);
   expect(log.isCommitDue).toBe(true);
-  await expect(log.takeIn([bytesOf(userText(id(31), id(2)))])).rejects.toMatchObject({ name: "storage_failed" });
-  await expect(log.commit()).rejects.toMatchObject({ name: "storage_failed" });
+  await expect(log.takeIn(line(31, id(2)))).rejects.toMatchObject(failed);
+  await expect(log.commit()).rejects.toMatchObject(failed);
   expect([idsOf(log), log.isCommitDue]).toEqual([THREE_IDS, false]);
-  log.append(ours());
-  await log.commit();
-  log.close();
-  for (const ids of lasting(disk, open)) expect(ids).toEqual([...THREE_IDS, OURS]);
+  await goesOn(log, THREE_IDS, OURS, id(2));
+  requireLasting(disk, kind, (ids) => expect(ids).toEqual([...THREE_IDS, OURS]));
 });
 
 test("an append that is durable at once and fails has told of it: the next commit counts", async () => {
-  const disk = await containerWith(chain(3));
+  const { disk } = await three("v2");
   const log = v2On(disk, { durability: "os" }).open(CONTAINER);
   const { write } = disk;
-  let writes = 0;
+  // The frames are written, their rows are not.
   disk.write = (fd, bytes) => {
-    // The frames are written, their rows are not.
-    if (++writes === 2) throw broken();
+    failOnce(disk, "write");
     return write.call(disk, fd, bytes);
   };
   expect(() => log.append(ours())).toThrow(expect.objectContaining({ name: "storage_failed" }));
   disk.write = write;
-  log.append(ours());
-  await log.commit();
-  expect(idsOf(log)).toEqual([...THREE_IDS, OURS]);
-  log.close();
+  await goesOn(log, THREE_IDS, OURS, id(2));
 });
 
-test.each(["jsonl", "v2"])(
-  "who gives up entries that stay tells of them: the next commit counts (%s)",
-  async (kind) => {
-    const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(fileText(headerText(), ...chain(3)));
-    const log = kind === "v2" ? v2On(disk).open(CONTAINER) : jsonlOn(disk).open(FILE);
-    log.append(ours());
-    const fd = disk.openAppend(kind === "v2" ? segmentFile(CONTAINER, 1) : FILE);
-    writeAll(disk, fd, bytesOf("somebody's\n"));
-    disk.close(fd);
-    log.rollBack();
-    expect(log.isCommitDue).toBe(false);
-    log.refresh();
-    log.append([bytesOf(userText(id(31), OURS))]);
-    await log.commit();
-    expect(idsOf(log)).toEqual([...THREE_IDS, OURS, id(31)]);
-    log.close();
-  },
-);
+test.each(KINDS)("who gives up entries that stay tells of them: the next commit counts (%s)", async (kind) => {
+  const { disk, log } = await three(kind);
+  log.append(ours());
+  writeBehind(disk, kind);
+  log.rollBack();
+  expect(log.isCommitDue).toBe(false);
+  log.refresh();
+  await goesOn(log, [...THREE_IDS, OURS], id(31), OURS);
+});
 
-test.each(["jsonl", "v2"])(
-  "what came while a commit failed and stays is told of by its own commit, once (%s)",
-  async (kind) => {
-    const disk = kind === "v2" ? await containerWith(chain(3)) : diskWith(fileText(headerText(), ...chain(3)));
-    const log = kind === "v2" ? v2On(disk).open(CONTAINER) : jsonlOn(disk).open(FILE);
-    log.append(ours());
-    const { sync } = disk;
-    disk.sync = async () => {
-      disk.sync = sync;
-      log.append([bytesOf(userText(id(31), OURS))]);
-      const fd = disk.openAppend(kind === "v2" ? segmentFile(CONTAINER, 1) : FILE);
-      writeAll(disk, fd, bytesOf("somebody's\n"));
-      disk.close(fd);
-      throw broken();
-    };
-    for (let n = 0; n < 2; n++) await expect(log.commit(), `${n}`).rejects.toMatchObject({ name: "outcome_unknown" });
-    await log.commit();
-    log.refresh();
-    expect(idsOf(log)).toEqual([...THREE_IDS, OURS, id(31)]);
-    log.close();
-  },
-);
+test.each(KINDS)("what came while a commit failed and stays is told of by its own commit, once (%s)", async (kind) => {
+  const { disk, log } = await three(kind);
+  log.append(ours());
+  failOnce(disk, "sync", () => {
+    log.append(line(31, OURS));
+    writeBehind(disk, kind);
+  });
+  for (let n = 0; n < 2; n++) await expect(log.commit(), `${n}`).rejects.toMatchObject({ name: "outcome_unknown" });
+  await log.commit();
+  log.refresh();
+  await goesOn(log, [...THREE_IDS, OURS, id(31)], id(32), id(31));
+});
+
+test.each(KINDS)("what stayed is not what a later append is told of, which finds no room (%s)", async (kind) => {
+  const { disk, log } = await three(kind);
+  log.append(ours());
+  failOnce(disk, "sync", () => writeBehind(disk, kind));
+  await expect(log.commit()).rejects.toMatchObject({ name: "outcome_unknown" });
+  log.refresh();
+  const ids = [...THREE_IDS, OURS];
+  expect(idsOf(log)).toEqual(ids);
+  failOnce(disk, "write", () => {}, "ENOSPC");
+  expect(() => log.append(line(31, OURS))).toThrow(expect.objectContaining({ name: "storage_full" }));
+  expect(idsOf(log)).toEqual(ids);
+  await goesOn(log, ids, id(31), OURS);
+});
 
 test("a commit that waits for the operation that runs fails where its entries are given up meanwhile", async () => {
   let end = (): void => {};
@@ -164,4 +185,43 @@ test("a commit that waits for the operation that runs fails where its entries ar
   await first;
   await expect(second).rejects.toMatchObject({ code: "EIO" });
   expect(commits).toBe(0);
+});
+
+test.each(KINDS)("what other machines wrote replaces a session, though its folder is not synced (%s)", async (kind) => {
+  const { disk, log } = await three(kind);
+  log.acquireLock();
+  const path = pathOf(kind);
+  const rename = disk.rename.bind(disk);
+  disk.rename = (from, to) => {
+    rename(from, to);
+    if (to !== path) return;
+    disk.syncFolderNow = () => {
+      throw broken();
+    };
+  };
+  const replace = async (): Promise<string> => log.replaceFrom(1, line(50, id(0)));
+  const { name, message, details } = await replace().catch((error) => error);
+  expect([name, details.backupPath]).toEqual(["storage_failed", `${path}.damaged.bak`]);
+  expect(message).not.toContain("Nothing was changed");
+  expect(message).toContain(details.backupPath);
+  Reflect.deleteProperty(disk, "syncFolderNow");
+  expect(log.refresh()).toEqual({ kind: "replaced" });
+  log.close();
+  const next = openOn(disk, kind);
+  expect(idsOf(next)).toEqual([id(0), id(50)]);
+  next.close();
+});
+
+test("any number of damages is forgotten but for those of other kinds", SWEEP, () => {
+  const entries = new KnownEntries();
+  for (let n = 1; n <= 200_000; n++) entries.report("missing_parent", 0, 0, "the path ends here", true, n);
+  entries.report("torn_tail", 0, 0, "the last frame was cut off");
+  const left = entries.damage.slice(1);
+  const { damage } = entries;
+  entries.replaceDamage(left);
+  expect(damage).toEqual(left);
+  entries.forgetDamage(new Set(["torn_tail"]));
+  expect(damage).toHaveLength(199_999);
+  entries.forgetDamage(new Set(["missing_parent"]));
+  expect(damage).toEqual([]);
 });

@@ -13,9 +13,11 @@ import { migrate } from "../../../src/storage/v2/migration.ts";
 import { rollBack } from "../../../src/storage/v2/rollback.ts";
 import { CONTAINER, cutOffs, FILE, FOLDER, optionsOn, serveOn, TEXT, WAYS, type Way } from "../../support/cut-off.ts";
 import { CHANGES, FaultDisk } from "../../support/disk.ts";
+import { disturbed } from "../../support/disturbed.ts";
 import { id, SESSION, userText } from "../../support/lines.ts";
 import { type HereServer, type Json, type Place, serveHere } from "../../support/server.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
+import { contentsOf } from "../../support/v2.ts";
 
 /** Id of the entry that the other program writes. */
 const THEIRS = "7e117e11";
@@ -37,15 +39,8 @@ function appendBeside(disk: FaultDisk, program: Program): boolean {
   return true;
 }
 
-interface Found {
-  readonly sessions: string[];
-  readonly ids: string[];
-  /** Everything that the server says of the session, beside its entries. */
-  readonly said: string;
-}
-
-/** What a server finds that starts now. */
-async function findOn(disk: FaultDisk): Promise<Found> {
+/** What a server finds that starts now: sessions, ids of entries, and everything else that it says of the session. */
+async function findOn(disk: FaultDisk): Promise<{ sessions: string[]; ids: string[]; said: string }> {
   const server = serveOn(disk.after(), "--session-dir", FOLDER, "--session", SESSION);
   try {
     const { sessions } = await server.result("list_sessions");
@@ -121,12 +116,10 @@ const UNDO: Way = {
 };
 
 /** Returns the names and contents on a disk, without the parts of names that differ in each run. */
-function markOf(disk: FaultDisk): string {
-  const contents = disk
-    .paths()
-    .map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("latin1")}`);
-  return contents.join().replace(/\d+-\d+/g, "");
-}
+const markOf = (disk: FaultDisk): string =>
+  contentsOf(disk)
+    .join()
+    .replace(/\d+-\d+/g, "");
 
 const PROGRAMS: readonly Program[] = ["opens", "has open"];
 
@@ -150,24 +143,21 @@ acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointe
   const programs = PROGRAMS.filter((program) => program === "opens" || !way.name.includes("began in V2"));
 
   describe.each(programs)("that %s the file", (program) => {
-    acrossTiers(test, [4, 1])(
-      "and is cut off: one session, which has or names every line (one of %i)",
-      async (ofMany) => {
-        const count = await atEach(
-          (await cutOffs(way)).filter((_, n) => n % ofMany === 1 % ofMany),
-          ({ at }) => at,
-          async ({ disk }) => {
-            await checkRule(disk, way, program, false);
-            const isDone = appendBeside(disk, program);
-            await checkRule(disk, way, program, isDone);
-            await checkWaysOut(disk, way, program, isDone);
-          },
-        );
-        expect(count).toBeGreaterThan(4 / ofMany);
-      },
-    );
+    acrossTiers(test, [4, 1])("and is cut off: one session has or names every line (one of %i)", async (ofMany) => {
+      const count = await atEach(
+        (await cutOffs(way)).filter((_, n) => n % ofMany === 1 % ofMany),
+        ({ at }) => at,
+        async ({ disk }) => {
+          await checkRule(disk, way, program, false);
+          const isDone = appendBeside(disk, program);
+          await checkRule(disk, way, program, isDone);
+          await checkWaysOut(disk, way, program, isDone);
+        },
+      );
+      expect(count).toBeGreaterThan(4 / ofMany);
+    });
 
-    acrossTiers(test, [4, 1])("and goes on: one session, which has or names every line (one of %i)", async (ofMany) => {
+    acrossTiers(test, [4, 1])("and goes on: one session has or names every line (one of %i)", async (ofMany) => {
       const whole = await way.begin();
       whole.set(undefined);
       await way.go(whole);
@@ -183,18 +173,10 @@ acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointe
           disk.set(undefined);
           let isDone = false;
           let isOver = false;
-          const watched = new Proxy(disk, {
-            get(target, name) {
-              const member = Reflect.get(target, name, target);
-              if (typeof member !== "function") return member;
-              return (...given: unknown[]) => {
-                if (!isOver && target.operations.length + 1 >= at) {
-                  isOver = true;
-                  isDone = appendBeside(target, program);
-                }
-                return member.apply(target, given);
-              };
-            },
+          const watched = disturbed(disk, () => {
+            if (isOver || disk.operations.length + 1 < at) return;
+            isOver = true;
+            isDone = appendBeside(disk, program);
           });
           await way.go(watched).catch(() => {});
           if (!isOver) isDone = appendBeside(disk, program);
@@ -207,26 +189,22 @@ acrossTiers(describe, [...ORDERED, UNDO])("beside a program that knows no pointe
       );
     });
 
-    test(
-      "and is cut off, as what takes it to its end is again: one session, which has or names every line",
-      SWEEP,
-      async () => {
-        for (const { disk, at } of await cutOffs(way)) {
-          const isDone = appendBeside(disk, program);
-          for (const go of [rollBack, migrate]) {
-            const known = disk.content(FILE) === undefined ? CONTAINER : FILE;
-            const again = {
-              begin: async () => disk.after(),
-              go: (next: FaultDisk) => go(optionsOn(next), known).catch(() => {}),
-            };
-            await atEach(
-              await cutOffs(again),
-              (one) => `${at}, then ${go.name}, ${one.at}`,
-              async (one) => checkRule(one.disk, way, program, isDone),
-            );
-          }
+    test("and is cut off twice: one session has or names every line", SWEEP, async () => {
+      for (const { disk, at } of await cutOffs(way)) {
+        const isDone = appendBeside(disk, program);
+        for (const go of [rollBack, migrate]) {
+          const known = disk.content(FILE) === undefined ? CONTAINER : FILE;
+          const again = {
+            begin: async () => disk.after(),
+            go: (next: FaultDisk) => go(optionsOn(next), known).catch(() => {}),
+          };
+          await atEach(
+            await cutOffs(again),
+            (one) => `${at}, then ${go.name}, ${one.at}`,
+            async (one) => checkRule(one.disk, way, program, isDone),
+          );
         }
-      },
-    );
+      }
+    });
   });
 });

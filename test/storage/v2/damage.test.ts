@@ -1,6 +1,7 @@
 /**
  * What is wrong in a container and what becomes of it (reliability cases S9, S10, L5; seed 003, INV-001 to INV-005):
- * what is whole is served, what is not is told, nothing is written before the first change, and that puts it in order.
+ * what is whole is served, wherever the index says that it is; what is not is told, and never taken for an entry; nothing
+ * is written before the first change, and that, or a repair, puts it in order.
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
@@ -17,364 +18,556 @@ import {
 } from "../../../src/storage/fs/container-paths.ts";
 import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
-import { noLocks, sharedLocks } from "../../../src/storage/locks/locks.ts";
+import { sharedLocks } from "../../../src/storage/locks/locks.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { snapshotCache } from "../../../src/storage/log/snapshot-cache.ts";
 import { audit } from "../../../src/storage/v2/audit.ts";
 import { sha256 } from "../../../src/storage/v2/frame.ts";
 import type { V2Backend } from "../../../src/storage/v2/log.ts";
 import type { FaultDisk } from "../../support/disk.ts";
+import { disturbed } from "../../support/disturbed.ts";
 import { testEnv } from "../../support/env.ts";
-import { assistantText, chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { chain, entryText, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
-import { forSeedsAsync } from "../../support/random.ts";
+import { range } from "../../support/random.ts";
 import { beginning, FOLDER, idsOf, kindsOf, STATE, textsOf } from "../../support/sessions.ts";
-import { acrossTiers } from "../../support/tiers.ts";
-import {
-  CONTAINER,
-  containerWith,
-  cutFile,
-  encodeFrame,
-  faultsOf,
-  type Options,
-  storedText,
-  v2On,
-} from "../../support/v2.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
+import * as v2 from "../../support/v2.ts";
+import { CONTAINER, contentsOf, faultsOf, lineOf, type Options, relining, rewriting, v2On } from "../../support/v2.ts";
+
+type Harm = (disk: FaultDisk) => unknown;
 
 const COUNT = 12;
 /** Segments of four entries each. */
-const SMALL = 2000;
+const SMALL = { segmentBytes: 2000 };
+const [SEGMENT, INDEX, SPINE] = [segmentFile(CONTAINER, 1), indexFile(CONTAINER), indexSnapshotFile(CONTAINER)];
+const [MANIFEST, CHECKPOINT, POINTER] = [manifestFile(CONTAINER), checkpointFile(CONTAINER, 1), pointerFile(CONTAINER)];
+const [HEADER, LEDGER] = [headerFile(CONTAINER), ledgerFile(CONTAINER)];
 let made: FaultDisk;
 let small: FaultDisk;
 
 beforeAll(async () => {
-  made = await containerWith(chain(COUNT));
-  small = await containerWith(chain(COUNT), { segmentBytes: SMALL });
+  made = await v2.containerWith(chain(COUNT));
+  small = await v2.containerWith(chain(COUNT), SMALL);
 });
 
 const bytes = (...lines: string[]) => lines.map((line) => bytesOf(line));
 const named = (failure: string) => expect.objectContaining({ name: failure });
+const open = (disk: Disk, more: Options = {}) => v2On(disk, more).open(CONTAINER) as FileLog;
+const afterLast = (n: number) => bytes(userText(id(n), id(COUNT - 1)));
+const without = (...lost: number[]) => chain(COUNT).filter((_, n) => !lost.includes(n));
+const otherDigit = (digit: string) => (digit === "1" ? "2" : "1");
+const cached = (disk: FaultDisk) => ({ snapshots: snapshotCache(disk, STATE, 1) });
 
-function open(disk: Disk, more: Options = {}): FileLog {
-  return v2On(disk, more).open(CONTAINER) as FileLog;
-}
-
-function rewrite(disk: FaultDisk, path: string, change: (text: string) => string): void {
-  disk.put(path, Buffer.from(change(Buffer.from(disk.content(path) as Uint8Array).toString("latin1")), "latin1"));
-}
-
-function lines(disk: FaultDisk, path: string, change: (lines: string[]) => string[]): void {
-  rewrite(disk, path, (text) =>
-    change(text.split("\n").slice(0, -1))
-      .map((line) => `${line}\n`)
-      .join(""),
-  );
-}
-
-function addTo(disk: Disk, path: string, text: string): void {
+// Harms.
+const nothing = () => {};
+const putting = (path: string, text: string) => (disk: FaultDisk) => disk.put(path, bytesOf(text));
+const removing =
+  (...paths: string[]) =>
+  (disk: FaultDisk) => {
+    for (const path of paths) disk.remove(path);
+  };
+const adding = (path: string, text: string) => (disk: Disk) => {
   const fd = disk.openAppend(path);
   writeAll(disk, fd, bytesOf(text));
   disk.close(fd);
+};
+const asFolder = (path: string) => (disk: FaultDisk) => {
+  disk.remove(path);
+  disk.makeFolder(path);
+};
+/** Leaves the first lines. */
+const cut =
+  (count: number, ...paths: string[]) =>
+  (disk: FaultDisk) => {
+    for (const path of paths) v2.cutFile(disk, path, count);
+  };
+
+function harmed(...harms: Harm[]): FaultDisk {
+  const disk = made.after();
+  for (const harm of harms) harm(disk);
+  return disk;
 }
 
-/** All bytes there are, but for times. */
-const contents = (disk: FaultDisk) =>
-  disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("latin1")}`);
+/** Returns a frame as a line; `more`: what its head says otherwise than that of the entry at this place. */
+function frame(
+  n: number,
+  payload: string,
+  more: { entrySeq?: number; entryId?: string; parent?: string } = {},
+): string {
+  const at = { segmentSeq: 1, frameSeq: n + 1, entrySeq: more.entrySeq ?? n + 1 };
+  const { parent = n === 0 ? null : id(n - 1) } = more;
+  const facts = { entryId: more.entryId ?? id(n), parentEntryId: parent, entryType: "message" };
+  return v2.encodeFrame(at, facts, "2026-02-03T22:52:06.500Z", bytesOf(payload)).bytes.toString("latin1");
+}
 
-/** Opens a container that is to be in order again after the next append, which works. */
-async function mends(disk: FaultDisk, kept: number, more: Options = {}): Promise<FileLog> {
-  const before = contents(disk);
-  const log = open(disk, more);
-  expect(textsOf(log)).toEqual(chain(kept));
-  expect(contents(disk), "opening writes nothing").toEqual(before);
-  log.append(bytes(userText(id(50), id(kept - 1))));
+/** Lines of entries that are whole, as a repair shows them, which writes down which parents reading found. */
+const shown = (texts: readonly string[]) =>
+  texts
+    .filter((text) => JSON.parse(text).damaged !== true)
+    .map((text) => text.replace(/"parentId":("[^"]*"|null)/, '"parentId":'));
+
+/** Appends one entry more to a container, which works and leaves everything in order. */
+async function goesOn(disk: FaultDisk, log: FileLog, more: Options = {}): Promise<void> {
+  const ids = idsOf(log);
+  log.append(bytes(userText(id(50), ids.at(-1) ?? null)));
   await log.commit();
   log.close();
   expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   const again = open(disk, more);
-  expect([idsOf(again).length, again.damage, again.state]).toEqual([kept + 1, [], "CLEAN"]);
+  expect([idsOf(again), again.damage, again.state]).toEqual([[...ids, id(50)], [], "CLEAN"]);
   again.close();
+}
+
+/** Opens a container, which has these entries and writes nothing; it is in order again after the next append. */
+async function mends(disk: FaultDisk, kept = chain(COUNT), more: Options = {}): Promise<FileLog> {
+  const before = contentsOf(disk);
+  const log = open(disk, more);
+  expect(textsOf(log)).toEqual(kept);
+  expect(contentsOf(disk), "opening writes nothing").toEqual(before);
+  await goesOn(disk, log, more);
   return log;
 }
 
-/** Opens a container that lost entries: it is FAILED and stays as it is until it is repaired, which keeps what was there. */
-async function failsUntilRepaired(disk: FaultDisk, kept: number): Promise<FileLog> {
-  const before = contents(disk);
-  const log = open(disk);
-  expect(textsOf(log)).toEqual(chain(kept));
-  expect([log.state, log.readOnly?.name]).toEqual(["FAILED", "corrupt"]);
-  expect(() => log.append(bytes(userText(id(50), id(kept - 1))))).toThrow(named("corrupt"));
+/**
+ * Opens a damaged container: it has these entries, and beside them at most stand-ins; it says so, is FAILED and stays as it
+ * is until it is repaired, which keeps what was there, and the same entries.
+ */
+async function failsUntilRepaired(disk: FaultDisk, kept: readonly string[], more: Options = {}): Promise<FileLog> {
+  const before = contentsOf(disk);
+  const log = open(disk, more);
+  const whole = textsOf(log).filter((text) => JSON.parse(text).damaged !== true);
+  expect(whole).toEqual(kept);
+  expect([log.state, log.readOnly?.name, log.damage.length > 0]).toEqual(["FAILED", "corrupt", true]);
+  expect(() => log.append(bytes(userText(id(50), null)))).toThrow(named("corrupt"));
   log.close();
-  expect(contents(disk), "nothing is written").toEqual(before);
-  const again = open(disk);
+  expect(contentsOf(disk), "nothing is written").toEqual(before);
+  const again = open(disk, more);
   const backup = again.repair() as string;
   again.close();
-  const segments = (folder: string) => contents(disk).filter((file) => file.startsWith(`${folder}/segments`));
-  expect(segments(backup).map((file) => file.slice(backup.length))).toEqual(
-    before.filter((file) => file.startsWith(`${CONTAINER}/segments`)).map((file) => file.slice(CONTAINER.length)),
-  );
-  const repaired = open(disk);
-  expect([textsOf(repaired), repaired.damage, repaired.state]).toEqual([chain(kept), [], "CLEAN"]);
-  repaired.append(bytes(userText(id(50), id(kept - 1))));
-  await repaired.commit();
-  repaired.close();
-  expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  const segmentsIn = (contents: string[], folder: string) =>
+    contents.filter((file) => file.startsWith(`${folder}/segments`)).map((file) => file.slice(folder.length));
+  expect(segmentsIn(contentsOf(disk), backup)).toEqual(segmentsIn(before, CONTAINER));
+  const repaired = open(disk, more);
+  expect([repaired.damage, repaired.state, shown(textsOf(repaired))]).toEqual([[], "CLEAN", shown(kept)]);
+  await goesOn(disk, repaired, more);
   return log;
 }
 
 const eventsIn = (disk: FaultDisk) =>
-  Buffer.from(disk.content(ledgerFile(CONTAINER)) ?? "")
+  Buffer.from(disk.content(LEDGER) ?? "")
     .toString()
     .split("\n")
     .slice(0, -1)
     .map((line) => JSON.parse(line));
 
-describe("an index", () => {
-  test.each<[string, (disk: FaultDisk) => void]>([
-    ["that is missing", (disk) => disk.remove(indexFile(CONTAINER))],
-    ["that is empty", (disk) => cutFile(disk, indexFile(CONTAINER), 0)],
-    ["that lacks rows", (disk) => cutFile(disk, indexFile(CONTAINER), 7)],
-    ["whose last row is torn", (disk) => rewrite(disk, indexFile(CONTAINER), (text) => text.slice(0, -30))],
-    [
-      "with a row twice",
-      (disk) => lines(disk, indexFile(CONTAINER), (rows) => [...rows.slice(0, 5), ...rows.slice(4)]),
-    ],
-    ["with a gap", (disk) => lines(disk, indexFile(CONTAINER), (rows) => [...rows.slice(0, 5), ...rows.slice(6)])],
+const SPINES: [string, Harm][] = [
+  ["with its snapshot", nothing],
+  ["without its snapshot", removing(SPINE)],
+];
+
+describe.each(SPINES)("an index, %s,", (_, spine) => {
+  test.each<[string, Harm]>([
+    ["that is missing", removing(INDEX)],
+    ["that is empty", cut(0, INDEX)],
+    ["that lacks rows", cut(7, INDEX)],
+    ["whose last row is torn", rewriting(INDEX, (text) => text.slice(0, -30))],
+    ["with a row twice", relining(INDEX, (rows) => rows.toSpliced(5, 0, rows[4]))],
+    ["with a gap", relining(INDEX, (rows) => rows.toSpliced(5, 1))],
     [
       "that points out of bounds",
-      (disk) =>
-        rewrite(disk, indexFile(CONTAINER), (text) => text.replace(/"byteOffset":\d{4}/, '"byteOffset":999999')),
+      rewriting(INDEX, (text) => text.replace(/"byteOffset":\d{4}/, '"byteOffset":999999')),
     ],
-    [
-      "with rows of garbage",
-      (disk) => lines(disk, indexFile(CONTAINER), (rows) => [...rows.slice(0, 3), "}{", ...rows.slice(4)]),
-    ],
-    [
-      "with zeros",
-      (disk) => rewrite(disk, indexFile(CONTAINER), (text) => text.slice(0, 900) + "\0".repeat(text.length - 900)),
-    ],
-  ])("%s is made anew from the segments, and the ledger tells of it", async (_, harm) => {
-    for (const withSpine of [true, false]) {
-      const disk = made.after();
-      harm(disk);
-      if (!withSpine) disk.remove(indexSnapshotFile(CONTAINER));
-      const log = await mends(disk, COUNT);
-      expect(kindsOf(log).every((kind) => kind === "bad_index")).toBe(true);
-      expect(log.damage.every(({ salvaged }) => salvaged)).toBe(true);
-      expect(eventsIn(disk)).toMatchObject([{ outcome: "recoverable_error", errorClass: "index_corruption" }]);
-    }
+    ["with rows of garbage", lineOf(INDEX, 3, () => "}{\n")],
+    ["with zeros", rewriting(INDEX, (text) => text.slice(0, 900) + "\0".repeat(text.length - 900))],
+  ])("%s is made anew from the segments, and the ledger tells of it", async (_what, harm) => {
+    const disk = harmed(harm, spine);
+    const log = await mends(disk);
+    expect(kindsOf(log).every((kind) => kind === "bad_index")).toBe(true);
+    expect(log.damage.every(({ salvaged }) => salvaged)).toBe(true);
+    expect(eventsIn(disk)).toMatchObject([{ outcome: "recoverable_error", errorClass: "index_corruption" }]);
   });
 
-  test("with rows for what no segment holds is of a store that lost entries", async () => {
-    const disk = made.after();
-    cutFile(disk, segmentFile(CONTAINER, 1), 9);
-    const log = await failsUntilRepaired(disk, 9);
-    expect(kindsOf(log)).toEqual(["bad_index", "lost_entries"]);
-    expect(log.damage[1].reason).toContain("3 entries");
-  });
+  test.each("entrySeq entryId segmentSeq frameSeq byteOffset byteLength crc32c".split(" "))(
+    "with a wrong %s",
+    (name) => {
+      for (const at of [4, COUNT - 1])
+        for (const digit of ["0", "1", "7"]) {
+          const change = (row: string) => row.replace(new RegExp(`("${name}":"?\\w*)\\w`), `$1${digit}`);
+          const disk = harmed(spine, lineOf(INDEX, at, change));
+          const log = open(disk);
+          expect(textsOf(log), `row ${at}`).toEqual(chain(COUNT));
+          if (log.readOnly) log.repair();
+          else log.append(afterLast(50));
+          log.close();
+          expect(textsOf(open(disk.after())).slice(0, COUNT)).toEqual(chain(COUNT));
+        }
+    },
+  );
+});
 
-  test("that lacks rows across the beginning of a segment is made anew", async () => {
-    for (let kept = 0; kept < COUNT; kept++) {
-      const disk = small.after();
-      cutFile(disk, indexFile(CONTAINER), kept);
-      await mends(disk, COUNT, { segmentBytes: SMALL });
-    }
-  });
+test("an index that lacks rows across the beginning of a segment is made anew", async () => {
+  for (let kept = 0; kept < COUNT; kept++) {
+    const disk = small.after();
+    cut(kept, INDEX)(disk);
+    await mends(disk, chain(COUNT), SMALL);
+  }
+});
+
+acrossTiers(test, [36, 9])("two rows of the index that became one at each %i bytes cost no entry", (step) => {
+  const rows = Buffer.from(made.content(INDEX) as Uint8Array);
+  for (const row of [4, COUNT - 2]) {
+    let start = 0;
+    for (let n = 0; n < row; n++) start = rows.indexOf(0x0a, start) + 1;
+    const length = rows.indexOf(0x0a, start) + 1 - start;
+    for (let at = start; at < start + length; at += step)
+      for (const by of [-99, 0, 99]) {
+        const disk = harmed(removing(SPINE));
+        disk.put(INDEX, Buffer.concat([rows.subarray(0, at), rows.subarray(at + length + by)]));
+        const log = open(disk);
+        expect(textsOf(log), `${length + by} bytes at ${at}`).toEqual(chain(COUNT));
+        log.close();
+      }
+  }
+});
+
+test.each<[string, Harm[], string[]]>([
+  ["rows for what no segment holds", [cut(9, SEGMENT)], ["bad_index", "lost_entries"]],
+  ["a manifest of a later state", [cut(9, SEGMENT, INDEX), removing(CHECKPOINT)], ["lost_entries"]],
+  ["a checkpoint of a later state", [cut(9, SEGMENT, INDEX), removing(MANIFEST)], ["lost_entries"]],
+  ["a manifest and a checkpoint of a later state", [cut(9, SEGMENT, INDEX)], ["lost_entries"]],
+])("a container with %s lost entries", async (_, harms, kinds) => {
+  const log = await failsUntilRepaired(harmed(...harms), chain(9));
+  expect(kindsOf(log)).toEqual(kinds);
+  expect(log.damage.at(-1)?.reason).toContain("3 entries");
 });
 
 describe("a segment", () => {
   test("torn at any byte of its last frame keeps the frames before, and what is cut off is kept aside", async () => {
-    const whole = made.content(segmentFile(CONTAINER, 1)) as Uint8Array;
+    const whole = made.content(SEGMENT) as Uint8Array;
     const last = whole.lastIndexOf(0x0a, whole.length - 2) + 1;
     for (let size = last + 1; size < whole.length; size += 23) {
-      const disk = made.after();
-      disk.put(segmentFile(CONTAINER, 1), whole.subarray(0, size));
-      cutFile(disk, indexFile(CONTAINER), COUNT - 1);
-      disk.remove(manifestFile(CONTAINER));
-      disk.remove(checkpointFile(CONTAINER, 1));
-      const log = await mends(disk, COUNT - 1);
+      const disk = harmed(removing(MANIFEST, CHECKPOINT), cut(COUNT - 1, INDEX));
+      disk.put(SEGMENT, whole.subarray(0, size));
+      const log = await mends(disk, chain(COUNT - 1));
       expect(kindsOf(log)).toEqual(["torn_tail"]);
-      const [{ keptAt }] = log.damage;
-      expect(disk.content(keptAt as string)).toEqual(whole.slice(last, size));
+      expect(disk.content(log.damage[0].keptAt as string)).toEqual(whole.slice(last, size));
     }
   });
 
-  test("that ends in zeros keeps the frames before", async () => {
-    const disk = made.after();
-    addTo(disk, segmentFile(CONTAINER, 1), "\0".repeat(5000));
-    await mends(disk, COUNT);
-  });
+  test("that ends in zeros keeps the frames before", () => mends(harmed(adding(SEGMENT, "\0".repeat(5000)))));
 
   test("that was begun and holds nothing yet is begun again", async () => {
     const disk = small.after();
     const last = disk.paths().filter((path) => path.endsWith(".seg")).length;
     disk.put(segmentFile(CONTAINER, last + 1), new Uint8Array(0));
-    const log = await mends(disk, COUNT, { segmentBytes: SMALL });
-    expect(log.damage).toEqual([]);
+    expect((await mends(disk, chain(COUNT), SMALL)).damage).toEqual([]);
   });
 
-  test("with a flipped bit costs no more than the entry it lies in, wherever that is", async () => {
-    await forSeedsAsync(10, async (random) => {
-      const disk = made.after();
-      if (random.chance(0.5)) disk.remove(indexSnapshotFile(CONTAINER));
-      const path = segmentFile(CONTAINER, 1);
-      const content = Buffer.from(disk.content(path) as Uint8Array);
-      const at = random.int(content.length);
-      content[at] ^= 1 << random.int(8);
-      disk.put(path, content);
-      const log = open(disk);
-      const before = contents(disk);
-      const texts = textsOf(log);
-      const whole = chain(COUNT).filter((line) => texts.includes(line));
-      const hit = content.subarray(0, at).filter((byte) => byte === 0x0a).length;
-      // A line feed that is none any more, or one more, makes two frames of one or one of two.
-      expect(whole.length, `byte ${at}`).toBeGreaterThanOrEqual(COUNT - 2);
-      for (const [n, line] of chain(COUNT).entries())
-        if (Math.abs(n - hit) > 1) expect(texts, `byte ${at}`).toContain(line);
-      expect(log.damage.length, `byte ${at}`).toBeGreaterThan(0);
-      expect(contents(disk)).toEqual(before);
-      // Repaired, it takes entries again.
-      const kept = log.repair() as string;
-      log.close();
-      expect(disk.paths().some((name) => name.startsWith(`${kept}/`))).toBe(true);
-      const again = open(disk);
-      expect([again.damage, again.readOnly]).toEqual([[], null]);
-      for (const line of whole) expect(idsOf(again)).toContain(JSON.parse(line).id);
-      again.append(bytes(userText(id(50), null)));
-      await again.commit();
-      again.close();
-      expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-    });
-  });
-
-  test("damaged in the middle is served up to there and behind it, read-only, until it is repaired", async () => {
+  test.each<[string, Harm, number]>([
+    ["damaged in the middle", lineOf(segmentFile(CONTAINER, 2), 0, (line) => `${"#".repeat(line.length - 1)}\n`), 1],
+    ["that is missing", removing(segmentFile(CONTAINER, 2)), 4],
+  ])("%s loses its own entries alone", async (_, harm, count) => {
     const disk = small.after();
-    disk.remove(indexSnapshotFile(CONTAINER));
-    rewrite(disk, segmentFile(CONTAINER, 2), (text) => "#".repeat(text.indexOf("\n")) + text.slice(text.indexOf("\n")));
-    const log = open(disk, { segmentBytes: SMALL });
-    const lost = idsOf(small_(small)).filter((entryId) => !idsOf(log).includes(entryId));
-    expect(lost).toHaveLength(1);
-    expect(kindsOf(log)).toEqual(expect.arrayContaining(["bad_line", "missing_parent"]));
-    expect([log.readOnly?.name, log.state]).toEqual(["corrupt", "FAILED"]);
-    expect(() => log.append(bytes(userText(id(50), null)))).toThrow(named("corrupt"));
-    expect(log.repair()).toMatch(/\.damaged\.bak$/);
-    expect(log.state).toBe("CHECKPOINTED");
-    log.close();
-    const again = open(disk);
-    expect([again.nodes.count, again.damage, again.state]).toEqual([COUNT - 1, [], "CLEAN"]);
-    expect(eventsIn(disk).at(-1)).toMatchObject({ outcome: "recoverable_error", errorClass: "integrity_mismatch" });
-    again.close();
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+    disk.remove(SPINE);
+    harm(disk);
+    const frames = v2.framesOf(small, CONTAINER)[0].length;
+    const log = await failsUntilRepaired(disk, without(...range(frames, frames + count)), SMALL);
+    expect(kindsOf(log)).toContain(count === 1 ? "bad_line" : "lost_entries");
+    expect(eventsIn(disk)).toMatchObject([{ outcome: "recoverable_error", errorClass: "integrity_mismatch" }]);
   });
 
-  test("that is missing in the middle loses its own entries alone", () => {
-    const disk = small.after();
-    disk.remove(segmentFile(CONTAINER, 2));
+  test.each(range(0, 4))("before the last that ends after its frame %i costs its others alone", async (kept) => {
+    for (const rest of ["", "{torn"])
+      for (const [, spine] of SPINES) {
+        const disk = small.after();
+        spine(disk);
+        const frames = v2.framesOf(disk, CONTAINER)[0].length;
+        if (kept >= frames) continue;
+        relining(SEGMENT, (lines) => [...lines.slice(0, kept), rest])(disk);
+        const log = await failsUntilRepaired(disk, without(...range(kept, frames)), SMALL);
+        const { reason } = log.damage.find(({ kind }) => kind === "lost_entries") ?? {};
+        expect(reason).toContain(`${frames - kept} entr`);
+      }
+  });
+
+  test.each<[string, (line: string) => string]>([
+    ["with another payload", (line) => line.replace("say ", "xay ")],
+    ["with another name", (line) => line.replace('"message":{', '"massage":{')],
+    ["of another program", () => '{"type":"message","id":"theirs","parentId":null}\n'],
+  ])("with a whole line %s at its end is nobody's torn write, and is not cut, whatever else is lost", (_, change) => {
+    const disk = harmed(removing(MANIFEST, CHECKPOINT), lineOf(SEGMENT, COUNT - 1, change));
+    cut(COUNT - 1, INDEX)(disk);
+    const before = disk.content(SEGMENT);
     const log = open(disk);
-    expect(log.nodes.count).toBeGreaterThan(COUNT / 2);
-    expect(log.readOnly?.name).toBe("corrupt");
-    expect(log.damage.length).toBeGreaterThan(0);
+    expect(kindsOf(log)).toContain("bad_line");
+    expect(() => log.append(bytes(userText(id(50), id(10))))).toThrow(named("corrupt"));
     log.close();
+    expect(disk.content(SEGMENT)).toEqual(before);
   });
+});
 
-  function small_(disk: FaultDisk): FileLog {
-    return open(disk.after());
+const INDEXES: [string, Harm][] = [
+  ["with everything beside them", nothing],
+  ["that are known from before", (disk) => open(disk, cached(disk)).close()],
+  ["without the snapshot of the index", removing(SPINE)],
+  ["without the index", removing(INDEX)],
+  ["with an index whose middle is garbage", relining(INDEX, (rows) => rows.toSpliced(4, 2, "}{\n", "\0\0\n"))],
+  ["with an index that was cut", cut(3, INDEX)],
+];
+/** Changes the fifth line. */
+const fifth = (change: (line: string) => string) => lineOf(SEGMENT, 4, change);
+const joined = (line: string, n: number) => (n > 0 && n < 10 ? line.replace("\n", " ") : line);
+
+describe.each(INDEXES)("frames %s", (_, index) => {
+  test.each<[string, readonly number[], Harm]>([
+    ["before a line of garbage", [], relining(SEGMENT, (lines) => lines.toSpliced(5, 0, "garbage\n"))],
+    ["before garbage without a line feed", [], relining(SEGMENT, (lines) => lines.toSpliced(5, 0, "garbage"))],
+    ["after one that got longer", [4], fifth((line) => line.replace("say", "says"))],
+    ["after one that got shorter", [4], fifth((line) => line.replace("say", ""))],
+    ["after one that is gone", [4], fifth(() => "")],
+    ["after the first, which is gone", [0], lineOf(SEGMENT, 0, () => "")],
+    ["after one whose line feed is gone", [4], fifth((line) => line.slice(0, -1))],
+    ["after several in one line", range(1, 10), relining(SEGMENT, (lines) => lines.map(joined))],
+    ["there twice", [], relining(SEGMENT, (lines) => [...lines.slice(0, 7), ...lines.slice(3)])],
+  ])("%s are there", async (_what, lost, harm) => {
+    const disk = harmed(index, harm);
+    await failsUntilRepaired(disk, without(...lost), cached(disk));
+  });
+});
+
+test("a frame longer than what is read at a time is found after bytes that are not its own", SWEEP, async () => {
+  const long = userText(id(1), id(0), "x".repeat(9 << 17));
+  const all = [...chain(1), long, ...chain(4).slice(2)];
+  const whole = await v2.containerWith(all);
+  for (const garbage of ["garbage\n", "y".repeat(9 << 17)]) {
+    const disk = whole.after();
+    relining(SEGMENT, (lines) => lines.toSpliced(1, 0, garbage))(disk);
+    await failsUntilRepaired(disk, all);
   }
 });
 
-describe("a repair that was cut off between its two names", () => {
-  test("leaves the session readable and to be repaired again", () => {
-    const disk = made.after();
-    rewrite(disk, segmentFile(CONTAINER, 1), (text) => text.replace("say a0000003", "say !!!!!!!!"));
-    disk.rename(CONTAINER, `${CONTAINER}.damaged.bak`);
-    const log = open(disk);
-    expect([log.file, log.nodes.count]).toEqual([CONTAINER, COUNT]);
-    textsOf(log);
-    expect(log.repair()).toBe(`${CONTAINER}.damaged.bak`);
-    log.close();
-    const again = open(disk);
-    expect([again.nodes.count, again.damage]).toEqual([COUNT, []]);
-    expect(JSON.parse(textOf(again.read(3)))).toMatchObject({ id: id(3), damaged: true });
-    again.close();
-  });
+test("frames that changed places under a snapshot of the index that still fits are there, however they are read", async () => {
+  // As many bytes went here as came there.
+  const disk = harmed(
+    lineOf(SEGMENT, 2, (line) => line.replace("say", "")),
+    lineOf(SEGMENT, 8, (line) => line.replace("say", "saysay")),
+  );
+  const many = [...open(disk.after()).readMany(range(0, COUNT))].map((line) => textOf(line));
+  const copied = textOf(Buffer.concat([...open(disk.after()).copy(range(0, COUNT))])).split("\n");
+  for (const n of [3, 4, 5, 6, 7, 9, 10, 11]) expect([many[n], copied[n]]).toEqual([chain(COUNT)[n], chain(COUNT)[n]]);
+  await failsUntilRepaired(disk, without(2, 8));
 });
 
-describe("an undo of a repair that was cut off between its two names", () => {
-  test("leaves the session to be gone on with, durably", async () => {
-    const disk = made.after();
-    disk.rename(CONTAINER, `${CONTAINER}.damaged.bak`);
-    const log = open(disk);
-    log.append([bytesOf(userText(id(COUNT), id(COUNT - 1)))]);
-    await log.commit();
-    log.close();
-    for (const { disk: left } of disk.lasting()) expect(open(left).nodes.count).toBe(COUNT + 1);
-  });
+test.each<[number, (line: string) => string]>([
+  [0, (line) => `${line}garbage\n`],
+  [1, (line) => line.replace("say", "says")],
+  [1, (line) => line.replace("say", "")],
+  [1, () => ""],
+])("no byte of a frame that is whole is told as damage, where %i frames are not: %o", (n, change) => {
+  const disk = harmed(fifth(change));
+  const text = Buffer.from(disk.content(SEGMENT) as Uint8Array).toString("latin1");
+  const log = open(disk);
+  textsOf(log);
+  const told = log.damage.filter(({ kind }) => kind === "bad_line" || kind === "bad_body" || kind === "torn_tail");
+  const frames = v2.framesOf(made, CONTAINER)[0];
+  for (const { line } of frames) {
+    const start = text.indexOf(line);
+    const isIn = told.some((one) => one.byteOffset < start + line.length && one.byteOffset + one.length > start);
+    expect(start >= 0 && isIn, line).toBe(false);
+  }
+  expect(frames.filter(({ line }) => !text.includes(line))).toHaveLength(n);
+  log.close();
 });
 
-describe("a manifest or checkpoint", () => {
+test.each([5, 6])("of two frames with one number the one of the index counts (at %i)", async (at) => {
+  const other = frame(5, userText(id(5), id(4), "what nobody said"));
+  for (const [, spine] of SPINES)
+    await failsUntilRepaired(
+      harmed(
+        spine,
+        relining(SEGMENT, (lines) => lines.toSpliced(at, 0, other)),
+      ),
+      chain(COUNT),
+    );
+});
+
+describe("a frame of another session", () => {
+  test.each([3, 6, 12, 4000])("with the number %i is no entry of this one", (entrySeq) => {
+    const stranger = frame(entrySeq - 1, userText("feedbeef", id(1), "elsewhere"), {
+      entryId: "feedbeef",
+      parent: id(1),
+    });
+    for (const at of [0, 5, 11])
+      for (const [, spine] of SPINES) {
+        const log = open(
+          harmed(
+            spine,
+            relining(SEGMENT, (lines) => lines.toSpliced(at, 0, stranger)),
+          ),
+        );
+        const texts = textsOf(log);
+        expect(texts).toEqual(expect.arrayContaining(chain(COUNT)));
+        if (entrySeq <= COUNT) expect(texts).toHaveLength(COUNT);
+        expect([log.readOnly?.name, log.damage.length > 0]).toEqual(["corrupt", true]);
+        log.close();
+      }
+  });
+
+  test("that is the text of an entry is none, also when what is around it was cut off", async () => {
+    const inner = frame(1, userText(id(1), id(0), "what nobody said")).trimEnd();
+    const lines = [...chain(1), entryText("custom", id(1), id(0), { data: JSON.parse(inner) }), ...chain(3).slice(2)];
+    const disk = await v2.containerWith(lines);
+    lineOf(SEGMENT, 1, (line) => line.replace(/\}{3}\n$/, "}\n"))(disk);
+    await failsUntilRepaired(disk, [lines[0], lines[2]]);
+  });
+
   test.each([
-    ["manifest", [checkpointFile(CONTAINER, 1)]],
-    ["checkpoint", [manifestFile(CONTAINER)]],
-    ["manifest and checkpoint", []],
-  ])("of a later state than the segments is of a store that lost entries: %s", async (_what, removed) => {
-    const disk = made.after();
-    for (const path of [segmentFile(CONTAINER, 1), indexFile(CONTAINER)]) cutFile(disk, path, 9);
-    for (const path of removed) disk.remove(path);
-    const log = await failsUntilRepaired(disk, 9);
-    expect(kindsOf(log)).toEqual(["lost_entries"]);
+    ["nobody's entry", () => frame(12, userText("feedbeef", id(11)), { entryId: id(12) })],
+    ["another's", () => frame(20, userText(id(20), id(11)))],
+  ])("after the last one that is %s keeps the session from being cut there", (_, stranger) => {
+    const disk = harmed(relining(SEGMENT, (lines) => [...lines, stranger()]));
+    const before = contentsOf(disk);
+    const log = open(disk);
+    expect([log.readOnly?.name, log.damage.length]).toEqual(["corrupt", 1]);
+    expect(() => log.append(afterLast(50))).toThrow();
+    log.close();
+    expect(contentsOf(disk)).toEqual(before);
   });
+});
 
-  test("that is damaged counts as none, and the one before holds", async () => {
-    const disk = made.after();
-    disk.put(checkpointFile(CONTAINER, 2), bytesOf("{"));
-    const log = await mends(disk, COUNT, { checkpointEvery: { entries: 1, bytes: 1 } });
-    expect(log.damage).toEqual([]);
-  });
-
-  test("of an earlier state, torn or missing is no matter", async () => {
-    for (const harm of [
-      (disk: FaultDisk) => disk.remove(manifestFile(CONTAINER)),
-      (disk: FaultDisk) => rewrite(disk, manifestFile(CONTAINER), (text) => text.slice(0, 300)),
-      (disk: FaultDisk) => disk.put(checkpointFile(CONTAINER, 1), bytesOf("{")),
-      (disk: FaultDisk) => disk.put(`${CONTAINER}/tmp/manifest.json.tmp`, bytesOf("{")),
-    ]) {
-      const disk = made.after();
-      harm(disk);
-      const log = await mends(disk, COUNT, { checkpointEvery: { entries: 1, bytes: 1 } });
-      expect(log.damage).toEqual([]);
+describe("a lot of garbage", () => {
+  const SIZE = 1 << 18;
+  const head = frame(3, userText(id(3), id(2))).split('"payload":')[0];
+  test.each<[string, string]>([
+    ["in one line", "x".repeat(SIZE)],
+    ["in lines of nothing", "\n".repeat(SIZE)],
+    ["in short lines", "garbage {}\n".repeat(SIZE / 11)],
+    ["of heads of frames", `${head}"payload":{},`.repeat(SIZE / (head.length + 14))],
+    ["of heads of frames, a line each", `${head}"payload":{}}\n`.repeat(SIZE / (head.length + 15))],
+  ])("%s cost no frame, and are read a few times at most", (_, garbage) => {
+    for (const [, spine] of SPINES) {
+      const disk = harmed(
+        spine,
+        relining(SEGMENT, (lines) => lines.toSpliced(5, 0, garbage)),
+      );
+      const { read } = disk;
+      let bytes = 0;
+      disk.read = (...args) => {
+        const count = read.apply(disk, args);
+        bytes += count;
+        return count;
+      };
+      const log = open(disk);
+      expect(textsOf(log)).toEqual(chain(COUNT));
+      expect(log.damage.length).toBeLessThan(10);
+      expect(bytes).toBeLessThan(6 * garbage.length);
+      log.close();
     }
   });
+});
 
-  test("that has another chain for the same end makes the session read-only", () => {
-    const disk = made.after();
-    const payload = userText(id(11), id(10), "another");
-    const coordinates = { segmentSeq: 1, frameSeq: COUNT, entrySeq: COUNT };
-    const facts = { entryId: id(11), parentEntryId: id(10), entryType: "message" };
-    const frame = encodeFrame(coordinates, facts, "2026-02-03T22:52:06.500Z", bytesOf(payload));
-    for (const path of [segmentFile(CONTAINER, 1), indexFile(CONTAINER)]) cutFile(disk, path, COUNT - 1);
-    addTo(disk, segmentFile(CONTAINER, 1), textOf(frame.bytes));
-    const log = open(disk);
-    expect([log.nodes.count, log.readOnly?.name]).toEqual([COUNT, "corrupt"]);
-    expect(log.damage.at(-1)?.reason).toContain("chain");
-    log.close();
+describe("a frame whose head has a damaged byte", () => {
+  const spaced = (text: string) => text.replaceAll('":', '": ').replaceAll(',"', ', "');
+  const entry = (second: string, more: Record<string, unknown>) => entryText("message", second, id(0), more);
+  const user = { message: { role: "user", content: "the second" } };
+  const PAYLOADS: [string, string, string][] = [
+    ["with spaces", id(1), spaced(entry(id(1), user))],
+    ["of a custom entry that is short", id(1), entryText("custom", id(1), id(0), { customType: "a" })],
+    ["of a role that nobody knows", id(1), entry(id(1), { message: { role: "judge", content: "guilty" } })],
+    ["of a type that nobody knows", id(1), entryText("verdict", id(1), id(0), { text: "guilty" })],
+    ["with an id that is not of hex digits", "a-second.id", entry("a-second.id", user)],
+    ["whose type comes last", id(1), entry(id(1), user).replace(/^\{("type":"message"),(.*)\}$/, "{$2,$1}")],
+    ["with escapes in its names", id(1), entry(id(1), user).replace('"parentId"', '"\\u0070arentId"')],
+  ];
+  const DAMAGES: [string, RegExp, string][] = [
+    ["in a name", /entryType/, "entryTxpe"],
+    ["in a value", /"entryType":"./, '"entryType":"X'],
+    ["before its payload", /,"payload":/, ',"paXload":'],
+  ];
+
+  test.each(PAYLOADS)("keeps the place of an entry %s", async (_, second, text) => {
+    const third = userText(id(2), second);
+    const whole = await v2.containerWith([userText(id(0), null), text, third]);
+    for (const [where, from, to] of DAMAGES)
+      for (const index of ["with its index snapshot", "without it", "and the lines moved"]) {
+        const disk = whole.after();
+        if (index !== "with its index snapshot") disk.remove(SPINE);
+        const between = index === "and the lines moved" ? "\n" : "";
+        lineOf(SEGMENT, 1, (line) => between + line.replace(from, to))(disk);
+        const log = open(disk);
+        const texts = textsOf(log).map((line) => JSON.parse(line));
+        const { type } = JSON.parse(text);
+        expect(
+          texts.map(({ id, parentId }) => [id, parentId]),
+          `${where}, ${index}`,
+        ).toEqual([
+          [id(0), null],
+          [second, id(0)],
+          [id(2), second],
+        ]);
+        if (index !== "with its index snapshot") expect(texts[1], where).toMatchObject({ type, damaged: true });
+        expect(log.damage.map(({ kind }) => kind)).toContain("bad_body");
+        log.close();
+      }
   });
+});
+
+test("a repair that was cut off between its two names leaves the session readable and to be repaired again", () => {
+  const disk = harmed(rewriting(SEGMENT, (text) => text.replace("say a0000003", "say !!!!!!!!")));
+  disk.rename(CONTAINER, `${CONTAINER}.damaged.bak`);
+  const log = open(disk);
+  expect([log.file, log.nodes.count]).toEqual([CONTAINER, COUNT]);
+  textsOf(log);
+  expect(log.repair()).toBe(`${CONTAINER}.damaged.bak`);
+  log.close();
+  const again = open(disk);
+  expect([again.nodes.count, again.damage]).toEqual([COUNT, []]);
+  expect(JSON.parse(textOf(again.read(3)))).toMatchObject({ id: id(3), damaged: true });
+  again.close();
+});
+
+test("an undo of a repair that was cut off between its two names leaves the session to be gone on with", async () => {
+  const disk = harmed((disk) => disk.rename(CONTAINER, `${CONTAINER}.damaged.bak`));
+  const log = open(disk);
+  log.append(afterLast(COUNT));
+  await log.commit();
+  log.close();
+  for (const { disk: left } of disk.lasting()) expect(open(left).nodes.count).toBe(COUNT + 1);
+});
+
+test.each<[string, Harm]>([
+  ["a checkpoint that is damaged, before which another one holds", putting(checkpointFile(CONTAINER, 2), "{")],
+  ["no manifest", removing(MANIFEST)],
+  ["a torn manifest", rewriting(MANIFEST, (text) => text.slice(0, 300))],
+  ["a checkpoint that is damaged", putting(CHECKPOINT, "{")],
+  ["a manifest that was being written", putting(`${CONTAINER}/tmp/manifest.json.tmp`, "{")],
+])("%s says nothing, and counts as none", async (_, harm) => {
+  expect((await mends(harmed(harm), chain(COUNT), { checkpointEvery: { entries: 1, bytes: 1 } })).damage).toEqual([]);
+});
+
+test("a manifest that has another chain for the same end makes the session read-only", () => {
+  const another = frame(11, userText(id(11), id(10), "another"));
+  const log = open(harmed(cut(COUNT - 1, SEGMENT, INDEX), adding(SEGMENT, another)));
+  expect([log.nodes.count, log.readOnly?.name]).toEqual([COUNT, "corrupt"]);
+  expect(log.damage.at(-1)?.reason).toContain("chain");
+  log.close();
 });
 
 describe("a mark before the end", () => {
-  const other = (digit: string) => (digit === "1" ? "2" : "1");
-  const harms: Record<string, (disk: FaultDisk) => void> = {
-    "a checkpoint with another chain": (disk) =>
-      rewrite(disk, checkpointFile(CONTAINER, 1), (text) => text.replace(/(?<="chainHash": ")./, other)),
-    "a checkpoint with another number": (disk) =>
-      rewrite(disk, checkpointFile(CONTAINER, 1), (text) =>
-        text.replace(`"headEntrySeq": ${COUNT}`, '"headEntrySeq": 9'),
-      ),
-    "a manifest with another chain": (disk) => {
-      const manifest = JSON.parse(textOf(disk.content(manifestFile(CONTAINER)) as Uint8Array));
+  const harms: Record<string, Harm> = {
+    "a checkpoint with another chain": rewriting(CHECKPOINT, (text) =>
+      text.replace(/(?<="chainHash": ")./, otherDigit),
+    ),
+    "a checkpoint with another number": rewriting(CHECKPOINT, (text) =>
+      text.replace(`"headEntrySeq": ${COUNT}`, '"headEntrySeq": 9'),
+    ),
+    "a manifest with another chain": rewriting(MANIFEST, (text) => {
+      const manifest = JSON.parse(text);
       Object.assign(manifest.integrity, { chainHash: "1".repeat(64), manifestHash: "" });
       manifest.integrity.manifestHash = sha256(bytesOf(JSON.stringify(manifest)));
-      disk.put(manifestFile(CONTAINER), bytesOf(JSON.stringify(manifest)));
-    },
+      return JSON.stringify(manifest);
+    }),
   };
   const opened = (disk: FaultDisk, more: Options = {}) => {
     const log = open(disk, more);
@@ -389,15 +582,15 @@ describe("a mark before the end", () => {
       ["the cache of the state folder", true, true],
     ])(`that contradicts the frames makes the session read-only, read with %s: ${what}`, async (_, own, isKept) => {
       const disk = made.after();
-      const more = isKept ? { snapshots: snapshotCache(disk, STATE, 1) } : {};
-      const manifest = disk.content(manifestFile(CONTAINER)) as Uint8Array;
+      const more = isKept ? cached(disk) : {};
+      const manifest = disk.content(MANIFEST) as Uint8Array;
       const log = open(disk, more);
-      log.append(bytes(userText(id(12), id(11))));
+      log.append(afterLast(12));
       await log.commit();
       log.close();
       // As if the writer had been killed.
-      disk.put(manifestFile(CONTAINER), manifest);
-      if (!own) disk.remove(indexSnapshotFile(CONTAINER));
+      disk.put(MANIFEST, manifest);
+      if (!own) disk.remove(SPINE);
       expect(opened(disk, more)).toEqual([undefined, []]);
       harm(disk);
       expect(opened(disk, more)).toEqual(["corrupt", ["bad_line"]]);
@@ -409,104 +602,55 @@ describe("a mark before the end", () => {
     });
 
   test("says nothing where a frame that it covers is damaged: that is told of its entry alone", () => {
-    const disk = made.after();
-    lines(disk, segmentFile(CONTAINER, 1), (found) =>
-      found.map((line, n) => (n === 2 ? line.replace(/(?<="payloadSha256":")./, other) : line)),
-    );
-    disk.remove(indexSnapshotFile(CONTAINER));
-    expect(kindsOf(open(disk))).toEqual(["bad_body"]);
+    const change = (line: string) => line.replace(/(?<="payloadSha256":")./, otherDigit);
+    expect(kindsOf(open(harmed(lineOf(SEGMENT, 2, change), removing(SPINE))))).toEqual(["bad_body"]);
   });
 });
 
-describe("the spine", () => {
-  test("that is torn, damaged, stale or missing changes nothing", async () => {
-    const odd = [
-      ...chain(3),
-      entryText("unheard_of", "odd id", id(2), { n: 1 }),
-      assistantText(id(4), "odd id"),
-      entryText("label", id(5), id(4), { targetId: id(0), label: "x" }),
-    ];
-    const disk = await containerWith(odd);
-    const log = open(disk, { checkpointEvery: { entries: 2, bytes: 1 << 20 } });
-    for (let n = 6; n < 12; n++) {
-      log.append(bytes(userText(id(n), id(n - 1))));
-      await log.commit();
-    }
-    const wanted = [textsOf(log), idsOf(log), storedText(disk, CONTAINER)] as const;
-    log.close();
-    const spine = disk.content(indexSnapshotFile(CONTAINER)) as Uint8Array;
-    const cuts = [0, 5, 30, spine.length >> 1, spine.length - 9, spine.length - 1, spine.length];
-    for (const size of cuts)
-      for (const flip of [false, true]) {
-        const content = Uint8Array.from(spine.subarray(0, size));
-        if (flip && size > 0) content[size >> 1] ^= 4;
-        const next = disk.after();
-        next.put(indexSnapshotFile(CONTAINER), content);
-        const again = open(next, { checkpointEvery: { entries: 1, bytes: 1 } });
-        expect([textsOf(again), idsOf(again), storedText(next, CONTAINER), again.damage]).toEqual([...wanted, []]);
-        expect(idsOf(again).map((entryId) => again.nodes.position(entryId))).toEqual(wanted[0].map((_, n) => n));
-        again.append(bytes(userText(id(20), id(11))));
-        await again.commit();
-        again.close();
-        const last = open(next);
-        expect([idsOf(last), last.damage]).toEqual([[...idsOf(again)], []]);
-        last.close();
-      }
-  });
-
-  test("spares opening the payloads before it", async () => {
-    const disk = made.after();
+test("the spine spares opening the payloads before it", () => {
+  const disk = made.after();
+  const reads = (): number => {
     disk.set(undefined);
     open(disk).close();
-    const withSpine = disk.operations.filter((operation) => operation === "read").length;
-    disk.remove(indexSnapshotFile(CONTAINER));
-    disk.set(undefined);
-    open(disk).close();
-    expect(disk.operations.filter((operation) => operation === "read").length).toBeGreaterThan(withSpine);
-  });
+    return disk.operations.filter((operation) => operation === "read").length;
+  };
+  const withSpine = reads();
+  disk.remove(SPINE);
+  expect(reads()).toBeGreaterThan(withSpine);
 });
 
 describe("what a container never takes", () => {
-  test("an entry whose id is taken, whose parent is not there, or that is too large leaves everything as it was", async () => {
+  test.each([
+    ["whose id is taken", userText(id(3), id(2))],
+    ["whose parent is not there", userText(id(50), "nobody")],
+  ])("an entry %s leaves everything as it was", async (_, line) => {
     const disk = made.after();
     const log = open(disk, { segmentBytes: 5000 });
-    const before = contents(disk);
-    for (const line of [
-      userText(id(3), id(2)),
-      userText(id(50), "nobody"),
-      userText(id(50), id(11), "x".repeat(6000)),
-    ]) {
-      expect(() => log.append(bytes(userText(id(49), id(11)), line))).toThrow(named("invalid_entry"));
-      expect([log.nodes.count, log.state]).toEqual([COUNT, "CLEAN"]);
-      expect(contents(disk)).toEqual(before);
-    }
-    log.append(bytes(userText(id(50), id(11))));
-    await log.commit();
-    log.close();
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+    const before = contentsOf(disk);
+    expect(() => log.append([...afterLast(49), bytesOf(line)])).toThrow(named("invalid_entry"));
+    expect([log.nodes.count, log.state]).toEqual([COUNT, "CLEAN"]);
+    expect(contentsOf(disk)).toEqual(before);
+    await goesOn(disk, log);
   });
 
   test("a session id that is no UUID, a path that names no container, a name that pi_agent_rust would take for its own", async () => {
-    const disk = made.after();
+    const disk = harmed(putting(`${FOLDER}/talk.jsonl`, "x"));
     const store = v2On(disk);
     expect(() => store.create(beginning(headerText({ id: "mine" }), `${FOLDER}/mine.v2`))).toThrow(named("invalid_id"));
     expect(() => store.create(beginning(headerText(), `${FOLDER}/mine.jsonl`))).toThrow(named("invalid_id"));
-    disk.put(`${FOLDER}/talk.jsonl`, bytesOf("x"));
-    await expect(store.publish(beginning(headerText(), `${FOLDER}/talk.v2`), [])).rejects.toThrow(
-      named("already_exists"),
-    );
+    const publishing = store.publish(beginning(headerText(), `${FOLDER}/talk.v2`), []);
+    await expect(publishing).rejects.toThrow(named("already_exists"));
   });
 
-  test("a frame at the end of the entry, index and segment limits is in bounds", async () => {
-    // The largest frame that fits is taken, one byte more is not (session-store-v2 reference, section 2.2).
+  test("a frame of one byte more than a segment holds (session-store-v2 reference, section 2.2)", async () => {
     const disk = made.after();
     const log = open(disk, { segmentBytes: 5000 });
-    const overhead = encodeFrame(
+    const { length: overhead } = v2.encodeFrame(
       { segmentSeq: 2, frameSeq: 1, entrySeq: 13 },
       { entryId: id(50), parentEntryId: id(11), entryType: "message" },
       "2026-02-03T22:52:06.500Z",
       bytesOf(userText(id(50), id(11), "")),
-    ).bytes.length;
+    ).bytes;
     // The length of the payload takes four digits, not three.
     const room = 5000 - overhead - 1;
     expect(() => log.append(bytes(userText(id(50), id(11), "x".repeat(room + 1))))).toThrow(named("invalid_entry"));
@@ -518,156 +662,106 @@ describe("what a container never takes", () => {
   });
 });
 
-test("a whole line at the end that is no frame is nobody's torn write, and is not cut, whatever else is lost", () => {
-  for (const change of [
-    (line: string) => line.replace("say ", "xay "),
-    (line: string) => line.replace('"message":{', '"massage":{'),
-    () => '{"type":"message","id":"theirs","parentId":null}',
-  ]) {
-    const disk = made.after();
-    disk.remove(manifestFile(CONTAINER));
-    disk.remove(checkpointFile(CONTAINER, 1));
-    lines(disk, indexFile(CONTAINER), (all) => all.slice(0, -1));
-    lines(disk, segmentFile(CONTAINER, 1), (all) => [...all.slice(0, -1), change(all.at(-1) as string)]);
-    const before = disk.content(segmentFile(CONTAINER, 1));
-    const log = open(disk);
-    expect(kindsOf(log)).toContain("bad_line");
-    expect(() => log.append(bytes(userText(id(50), id(10))))).toThrow(named("corrupt"));
-    log.close();
-    expect(disk.content(segmentFile(CONTAINER, 1))).toEqual(before);
-  }
-});
-
 describe("what is no container of ours", () => {
-  test.each<[string, string, (disk: FaultDisk) => void]>([
+  const besideItsFile = (disk: FaultDisk) => disk.put(`${FOLDER}/any.jsonl`, disk.content(HEADER) as Uint8Array);
+  const ofFile = rewriting(MANIFEST, (text) => text.replace('"native_v2"', '"jsonl_v3"'));
+  const rolledBack = rewriting(POINTER, (text) => text.replace("native_v2", "jsonl_v3"));
+
+  test.each<[string, string, Harm[]]>([
     [
-      "one without its pointer beside a session file of its id",
+      "without its pointer beside a session file of its id",
       "not_a_session",
-      (disk) => {
-        disk.remove(pointerFile(CONTAINER));
-        disk.remove(manifestFile(CONTAINER));
-        disk.put(`${FOLDER}/any.jsonl`, disk.content(headerFile(CONTAINER)) as Uint8Array);
-      },
+      [removing(POINTER, MANIFEST), besideItsFile],
     ],
     [
-      "one whose pointer is damaged beside a session file of its id",
+      "whose pointer is damaged beside a session file of its id",
       "not_a_session",
-      (disk) => {
-        disk.put(pointerFile(CONTAINER), bytesOf("{}"));
-        rewrite(disk, manifestFile(CONTAINER), (text) => text.replace('"native_v2"', '"jsonl_v3"'));
-        disk.put(`${FOLDER}/any.jsonl`, disk.content(headerFile(CONTAINER)) as Uint8Array);
-      },
+      [putting(POINTER, "{}"), ofFile, besideItsFile],
     ],
-    [
-      "one that was rolled back",
-      "not_a_session",
-      (disk) => rewrite(disk, pointerFile(CONTAINER), (text) => text.replace("native_v2", "jsonl_v3")),
-    ],
-    ["one without its header", "session_not_found", (disk) => disk.remove(headerFile(CONTAINER))],
-  ])("%s is not opened, and stays as it is", (_, failure, harm) => {
-    const disk = made.after();
-    harm(disk);
-    const before = contents(disk);
+    ["that was rolled back", "not_a_session", [rolledBack]],
+    ["without its header", "session_not_found", [removing(HEADER)]],
+  ])("one %s is not opened, and stays as it is", (_, failure, harms) => {
+    const disk = harmed(...harms);
+    const before = contentsOf(disk);
     expect(() => open(disk)).toThrow(named(failure));
-    expect(contents(disk)).toEqual(before);
+    expect(contentsOf(disk)).toEqual(before);
     expect(disk.openCount).toBe(0);
   });
 
-  test.each<[string, (disk: FaultDisk) => void]>([
-    ["that is missing", (disk) => disk.remove(pointerFile(CONTAINER))],
-    ["that is damaged", (disk) => disk.put(pointerFile(CONTAINER), bytesOf("{}"))],
-    [
-      "that is a folder",
-      (disk) => {
-        disk.remove(pointerFile(CONTAINER));
-        disk.makeFolder(pointerFile(CONTAINER));
-      },
-    ],
-  ])(
-    "one with a pointer %s is the session where nothing else can be, and its next writer makes one",
-    async (_, harm) => {
-      for (const hasManifest of [true, false]) {
-        const disk = made.after();
-        harm(disk);
-        if (!hasManifest) disk.remove(manifestFile(CONTAINER));
-        const before = contents(disk);
-        const log = open(disk);
-        expect(textsOf(log)).toEqual(chain(COUNT));
-        expect(contents(disk), "opening writes nothing").toEqual(before);
-        log.append(bytes(userText(id(50), id(11))));
-        await log.commit();
-        log.close();
-        expect(idsOf(open(disk))).toHaveLength(COUNT + 1);
-        const damaged = before.find((text) => text.startsWith(`${pointerFile(CONTAINER)} `))?.split(" ")[1];
-        const kept = disk.content(`${pointerFile(CONTAINER)}.damaged.bak`);
-        if (hasManifest && damaged !== undefined)
-          expect(textOf(kept as Uint8Array), "what was there is kept").toBe(damaged);
-        if (hasManifest) expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-      }
-    },
-  );
+  test("one that another process made something else since it was opened is not written", () => {
+    const disk = made.after();
+    const log = open(disk);
+    rolledBack(disk);
+    expect(() => log.append(afterLast(50))).toThrow(named("session_not_found"));
+    expect(log.nodes.count).toBe(COUNT);
+    log.close();
+  });
 
-  acrossTiers(test, [3, 1])(
-    "a pointer that comes back while its container is written is not moved away, at each of %i calls",
-    async (step) => {
-      const beginning = made.after();
-      const pointer = beginning.content(pointerFile(CONTAINER)) as Uint8Array;
-      beginning.remove(pointerFile(CONTAINER));
-      let calls = 0;
-      for (let at = 1; at === 1 || calls >= at - step; at += step) {
-        calls = 0;
-        const disk = beginning.after();
-        const watched = new Proxy(disk, {
-          get(target, name) {
-            const member = Reflect.get(target, name, target);
-            if (typeof member !== "function") return member;
-            return (...given: unknown[]) => {
-              if (++calls === at && target.content(pointerFile(CONTAINER)) === undefined)
-                target.put(pointerFile(CONTAINER), pointer);
-              return member.apply(target, given);
-            };
-          },
-        });
-        const log = open(watched);
-        try {
-          log.append(bytes(userText(id(50), id(11))));
-        } catch (error) {
-          // It came between two looks.
-          expect((error as Error).name).toBe("storage_failed");
-        }
-        log.close();
-        expect(disk.content(`${pointerFile(CONTAINER)}.damaged.bak`), `before call ${at}`).toBeUndefined();
-      }
-    },
-  );
-
-  test.each(["{}\n", "", '{"type":"session","id":', "\u0000"])(
-    "one whose header is %j is read, and repaired to be written",
-    async (text) => {
-      const disk = made.after();
-      disk.put(headerFile(CONTAINER), bytesOf(text));
-      const before = contents(disk);
+  test.each<[string, Harm]>([
+    ["missing", removing(POINTER)],
+    ["damaged", putting(POINTER, "{}")],
+    ["a folder", asFolder(POINTER)],
+  ])("one whose pointer is %s is the session where nothing else can be, and gets one", async (_, harm) => {
+    for (const hasManifest of [true, false]) {
+      const disk = harmed(harm, hasManifest ? nothing : removing(MANIFEST));
+      const before = contentsOf(disk);
       const log = open(disk);
-      expect([textsOf(log), kindsOf(log), log.header.id]).toEqual([chain(COUNT), ["bad_header"], SESSION]);
-      expect(contents(disk), "opening writes nothing").toEqual(before);
-      expect(() => log.append(bytes(userText(id(50), id(11))))).toThrow(named("corrupt"));
-      const backup = log.repair();
-      expect(textOf(disk.content(headerFile(backup as string)) as Uint8Array)).toBe(text);
+      expect(textsOf(log)).toEqual(chain(COUNT));
+      expect(contentsOf(disk), "opening writes nothing").toEqual(before);
+      log.append(afterLast(50));
+      await log.commit();
       log.close();
-      const again = open(disk);
-      expect([textsOf(again), again.damage]).toEqual([chain(COUNT), []]);
-      again.append(bytes(userText(id(50), id(11))));
-      await again.commit();
-      again.close();
+      expect(idsOf(open(disk))).toHaveLength(COUNT + 1);
+      if (!hasManifest) continue;
+      const damaged = before.find((text) => text.startsWith(`${POINTER} `))?.split(" ")[1];
+      const kept = disk.content(`${POINTER}.damaged.bak`);
+      if (damaged !== undefined) expect(textOf(kept as Uint8Array), "what was there is kept").toBe(damaged);
       expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-    },
-  );
+    }
+  });
+
+  acrossTiers(test, [3, 1])("a pointer that comes back meanwhile is not moved away, at each of %i calls", (step) => {
+    const pointer = made.content(POINTER) as Uint8Array;
+    let calls = 0;
+    for (let at = 1; at === 1 || calls >= at - step; at += step) {
+      const disk = harmed(removing(POINTER));
+      const watched = disturbed(disk, (call) => {
+        calls = call;
+        if (call === at && disk.content(POINTER) === undefined) disk.put(POINTER, pointer);
+      });
+      const log = open(watched);
+      try {
+        log.append(afterLast(50));
+      } catch (error) {
+        // It came between two looks.
+        expect((error as Error).name).toBe("storage_failed");
+      }
+      log.close();
+      expect(disk.content(`${POINTER}.damaged.bak`), `before call ${at}`).toBeUndefined();
+    }
+  });
+
+  test.each<[string, Harm]>([
+    ...["{}\n", "", '{"type":"session","id":', "\u0000"].map((text): [string, Harm] => [
+      JSON.stringify(text),
+      putting(HEADER, text),
+    ]),
+    ["a folder", asFolder(HEADER)],
+  ])("one whose header is %s is read, and repaired to be written", async (_, harm) => {
+    const disk = harmed(harm);
+    const [before, text] = [contentsOf(disk), disk.content(HEADER)];
+    const log = open(disk);
+    expect([textsOf(log), kindsOf(log), log.header.id]).toEqual([chain(COUNT), ["bad_header"], SESSION]);
+    expect(contentsOf(disk), "opening writes nothing").toEqual(before);
+    expect(() => log.append(afterLast(50))).toThrow(named("corrupt"));
+    const backup = log.repair() as string;
+    expect(disk.content(headerFile(backup))).toEqual(text);
+    log.close();
+    await mends(disk);
+  });
 
   test("one whose header is damaged tells of entries that are lost all the same, whoever judges it", () => {
-    const disk = made.after();
-    disk.put(headerFile(CONTAINER), bytesOf("{}"));
-    for (const path of [segmentFile(CONTAINER, 1), indexFile(CONTAINER)]) lines(disk, path, (all) => all.slice(0, -1));
-    const log = open(disk);
+    const log = open(harmed(putting(HEADER, "{}"), cut(COUNT - 1, SEGMENT, INDEX)));
     expect(kindsOf(log)).toEqual(["bad_header", "lost_entries"]);
     log.acquireLock();
     log.refresh();
@@ -677,119 +771,92 @@ describe("what is no container of ours", () => {
   });
 
   test("one whose header has another id than a UUID is written all the same, with checkpoints", async () => {
-    const disk = made.after();
-    const header = textOf(disk.content(headerFile(CONTAINER)) as Uint8Array);
-    disk.put(headerFile(CONTAINER), bytesOf(header.replace(SESSION, SESSION.replace(/.$/, "g"))));
-    const log = v2On(disk, { checkpointEvery: { entries: 1, bytes: 1 } }).open(CONTAINER);
-    log.append(bytes(userText(id(50), id(11))));
+    const disk = harmed(rewriting(HEADER, (text) => text.replace(SESSION, SESSION.replace(/.$/, "g"))));
+    const log = open(disk, { checkpointEvery: { entries: 1, bytes: 1 } });
+    log.append(afterLast(50));
     await log.commit();
     log.close();
     expect(textsOf(open(disk)).at(-1)).toBe(userText(id(50), id(11)));
   });
 
-  test("one whose header is a folder is read, and repaired to be written", async () => {
-    const disk = made.after();
-    disk.remove(headerFile(CONTAINER));
-    disk.makeFolder(headerFile(CONTAINER));
-    const log = open(disk);
-    expect([textsOf(log), kindsOf(log)]).toEqual([chain(COUNT), ["bad_header"]]);
-    log.repair();
-    log.close();
-    expect([textsOf(open(disk)), faultsOf(disk, CONTAINER, true)]).toEqual([chain(COUNT), []]);
-  });
-
   test("one whose migration is not confirmed is read and not written", () => {
-    const disk = made.after();
-    rewrite(disk, pointerFile(CONTAINER), (text) => text.replace('"completed"', '"cutover_commit"'));
-    const log = open(disk);
+    const log = open(harmed(rewriting(POINTER, (text) => text.replace('"completed"', '"cutover_commit"'))));
     expect([log.nodes.count, log.state]).toEqual([COUNT, "FAILED"]);
-    expect(() => log.append(bytes(userText(id(50), id(11))))).toThrow(named("migration_failed"));
+    expect(() => log.append(afterLast(50))).toThrow(named("migration_failed"));
     log.close();
   });
 });
 
 describe("the state", () => {
+  const historyOf = (log: FileLog) => (log.backend as V2Backend).states.history.map(({ toState }) => toState).join(" ");
+  const INDEXED = "DIRTY SEGMENT_SEALED INDEXED";
+
   test("goes from clean through dirty, sealed and indexed to a checkpoint, and on", async () => {
-    const disk = made.after();
-    const log = open(disk, { checkpointEvery: { entries: 2, bytes: 1 << 20 } });
+    const log = open(made.after(), { checkpointEvery: { entries: 2, bytes: 1 << 20 } });
     expect(log.state).toBe("CLEAN");
     for (let n = 0; n < 3; n++) {
-      log.append(bytes(userText(id(50 + n), id(11))));
+      log.append(afterLast(50 + n));
       expect(log.state).toBe("DIRTY");
       await log.commit();
       expect(log.state).toBe(n === 1 ? "CHECKPOINTED" : "INDEXED");
     }
-    expect((log.backend as V2Backend).states.history.map(({ toState }) => toState)).toEqual([
-      "DIRTY",
-      "SEGMENT_SEALED",
-      "INDEXED",
-      "DIRTY",
-      "SEGMENT_SEALED",
-      "INDEXED",
-      "CHECKPOINTED",
-      "DIRTY",
-      "SEGMENT_SEALED",
-      "INDEXED",
-    ]);
+    expect(historyOf(log)).toBe(`${INDEXED} ${INDEXED} CHECKPOINTED ${INDEXED}`);
     log.close();
   });
 
-  test("stays dirty when the frames cannot be made durable, and comes back from failure when the rows cannot", async () => {
-    for (const [at, states] of [
-      [1, ["DIRTY"]],
-      [2, ["DIRTY", "SEGMENT_SEALED", "FAILED", "DIRTY"]],
-    ] as const) {
-      const disk = made.after();
-      const log = open(disk);
-      let syncs = 0;
-      const { sync } = disk;
-      disk.sync = async (fd) => {
-        if (++syncs === at) throw Object.assign(new Error("EIO"), { code: "EIO" });
-        await sync(fd);
-      };
-      log.append(bytes(userText(id(50), id(11))));
-      await expect(log.commit()).rejects.toThrow(named("storage_failed"));
-      expect((log.backend as V2Backend).states.history.map(({ toState }) => toState)).toEqual(states);
-      disk.sync = sync;
-      log.append(bytes(userText(id(51), id(11))));
-      await log.commit();
-      expect([log.state, log.nodes.count]).toEqual(["INDEXED", COUNT + 1]);
-      log.close();
-      expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-    }
-  });
-});
-
-describe("several logs of one process", () => {
-  test("write in turns, and what one appended is made durable before the other goes on", async () => {
+  test.each([
+    ["frames", 1, "DIRTY"],
+    ["rows", 2, "DIRTY SEGMENT_SEALED FAILED DIRTY"],
+  ] as const)("of an append whose %s cannot be made durable is dirty again", async (_, at, states) => {
     const disk = made.after();
-    const table: LockTable = new Map();
-    const store = v2On(disk, { locks: sharedLocks(locksOf("us", table)) });
-    const [one, two] = [store.open(CONTAINER), store.open(CONTAINER)];
-    one.append(bytes(userText(id(50), id(11))));
-    const first = one.commit();
-    one.append(bytes(userText(id(51), id(50))));
-    two.append(bytes(userText(id(52), id(51))));
-    expect([one.durableCount, idsOf(two).slice(-3)]).toEqual([COUNT + 2, [id(50), id(51), id(52)]]);
-    await Promise.all([first, one.commit(), two.commit()]);
-    expect(one.refresh()).toEqual({ kind: "grown", first: COUNT + 2 });
-    one.append(bytes(userText(id(53), id(52))));
-    await one.commit();
-    expect(two.refresh()).toEqual({ kind: "grown", first: COUNT + 3 });
-    for (const log of [one, two]) {
-      expect(textsOf(log).length).toBe(COUNT + 4);
-      log.close();
-    }
-    expect(table.size).toBe(0);
+    const log = open(disk);
+    let syncs = 0;
+    const { sync } = disk;
+    disk.sync = async (fd) => {
+      if (++syncs === at) throw Object.assign(new Error("EIO"), { code: "EIO" });
+      await sync(fd);
+    };
+    log.append(afterLast(50));
+    await expect(log.commit()).rejects.toThrow(named("storage_failed"));
+    expect(historyOf(log)).toBe(states);
+    disk.sync = sync;
+    log.append(afterLast(51));
+    await log.commit();
+    expect([log.state, log.nodes.count]).toEqual(["INDEXED", COUNT + 1]);
+    log.close();
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   });
 });
 
+test("several logs of one process write in turns, and what one appended is made durable before the other goes on", async () => {
+  const disk = made.after();
+  const table: LockTable = new Map();
+  const store = v2On(disk, { locks: sharedLocks(locksOf("us", table)) });
+  const [one, two] = [store.open(CONTAINER), store.open(CONTAINER)];
+  one.append(bytes(userText(id(50), id(11))));
+  const first = one.commit();
+  one.append(bytes(userText(id(51), id(50))));
+  two.append(bytes(userText(id(52), id(51))));
+  expect([one.durableCount, idsOf(two).slice(-3)]).toEqual([COUNT + 2, [id(50), id(51), id(52)]]);
+  await Promise.all([first, one.commit(), two.commit()]);
+  expect(one.refresh()).toEqual({ kind: "grown", first: COUNT + 2 });
+  one.append(bytes(userText(id(53), id(52))));
+  await one.commit();
+  expect(two.refresh()).toEqual({ kind: "grown", first: COUNT + 3 });
+  for (const log of [one, two]) {
+    expect(textsOf(log).length).toBe(COUNT + 4);
+    log.close();
+  }
+  expect(table.size).toBe(0);
+  expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+});
+
+const batched = (line: string, index: number) =>
+  line.replace(',"message"', `,"_batch":{"session":"${SESSION}","index":${index},"count":2},"message"`);
+
 test("entries that belong together leave nothing but themselves once they were read", async () => {
-  const together = chain(COUNT).map((line, i) =>
-    line.replace(',"message"', `,"_batch":{"session":"${SESSION}","index":${i % 2},"count":2},"message"`),
-  );
-  const disk = await containerWith(together.slice(0, 6));
+  const together = chain(COUNT).map((line, i) => batched(line, i % 2));
+  const disk = await v2.containerWith(together.slice(0, 6));
   const log = open(disk);
   const waysBack = () => (log.backend as V2Backend).stored.end.batch;
   expect([textsOf(log), waysBack()]).toEqual([together.slice(0, 6), []]);
@@ -802,207 +869,124 @@ test("entries that belong together leave nothing but themselves once they were r
 });
 
 describe("another process", () => {
-  test("that died while it wrote left frames, which whoever has the lock next takes in before it writes", async () => {
-    const disk = made.after();
+  /** Opens a container in several processes. */
+  function processesOn(disk: FaultDisk) {
     const table: LockTable = new Map();
-    const theirs = v2On(disk, { locks: locksOf("they", table) }).open(CONTAINER);
-    theirs.append(bytes(userText(id(50), id(11))));
-    // Not indexed yet, so it is nobody's but theirs.
-    const ours = v2On(disk, { locks: locksOf("we", table) }).open(CONTAINER);
-    expect([ours.nodes.count, ours.lockedBy?.client, ours.damage]).toEqual([COUNT, "they", []]);
-    table.clear();
-    expect(ours.acquireLock()).toBe(true);
-    expect(ours.refresh()).toEqual({ kind: "grown", first: COUNT });
-    expect(idsOf(ours).at(-1)).toBe(id(50));
-    ours.append(bytes(userText(id(51), id(50))));
-    await ours.commit();
-    ours.close();
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-  });
+    const as = (name: string) => v2On(disk, { locks: locksOf(name, table), ...SMALL }).open(CONTAINER);
+    return { table, as };
+  }
 
-  test("that took a dead writer's segment away and made its own under that name is read where it wrote", async () => {
-    const disk = small.after();
-    const table: LockTable = new Map();
-    const openAs = (name: string) => v2On(disk, { locks: locksOf(name, table), segmentBytes: SMALL }).open(CONTAINER);
-    const half = userText(id(40), id(11)).replace(
-      ',"message"',
-      `,"_batch":{"session":"${SESSION}","index":0,"count":2},"message"`,
-    );
-    openAs("the dead").append(bytes(half));
-    table.clear();
-    const ours = openAs("we");
-    expect(kindsOf(ours)).toEqual(["incomplete_batch"]);
-    const theirs = openAs("they");
-    theirs.append(bytes(userText(id(50), id(11))));
-    await theirs.commit();
-    theirs.close();
-    expect(ours.refresh()).toEqual({ kind: "grown", first: COUNT });
-    expect(textsOf(ours).at(-1)).toBe(userText(id(50), id(11)));
-    ours.append(bytes(userText(id(51), id(50))));
-    await ours.commit();
-    ours.close();
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-  });
-
-  test("that puts another header in the place of the session's leaves nothing to be acknowledged, and is found", async () => {
-    for (const [durability, inPlace] of [
-      ["sync", false],
-      ["os", false],
-      ["sync", true],
-      ["os", true],
-    ] as const) {
-      const disk = made.after();
-      const ours = v2On(disk, { durability }).open(CONTAINER);
-      ours.append(bytes(userText(id(50), id(11))));
+  test.each([true, false])(
+    "that took a dead writer's segment away, and made its own (%s), is followed",
+    async (isMade) => {
+      const disk = small.after();
+      const { table, as } = processesOn(disk);
+      const before = disk.names(`${CONTAINER}/segments`);
+      as("the dead").append(bytes(batched(userText(id(40), id(11)), 0)));
+      table.clear();
+      const ours = as("we");
+      expect(kindsOf(ours)).toEqual(["incomplete_batch"]);
+      const wanted = [...chain(COUNT)];
+      if (isMade) {
+        const theirs = as("they");
+        theirs.append(afterLast(50));
+        await theirs.commit();
+        theirs.close();
+        expect(ours.refresh()).toEqual({ kind: "grown", first: COUNT });
+        wanted.push(userText(id(50), id(11)));
+        expect(textsOf(ours)).toEqual(wanted);
+      } else {
+        const added = disk.names(`${CONTAINER}/segments`).filter((name) => !before.includes(name));
+        expect(added).toHaveLength(1);
+        disk.remove(`${CONTAINER}/segments/${added[0]}`);
+      }
+      ours.append(afterLast(51));
       await ours.commit();
-      const path = headerFile(CONTAINER);
-      const other = bytesOf(textOf(disk.content(path) as Uint8Array).replace(SESSION, SESSION.replace(/.$/, "0")));
+      expect(textsOf(ours)).toEqual([...wanted, userText(id(51), id(11))]);
+      ours.close();
+      expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+    },
+  );
+
+  test.each([
+    ["sync", false],
+    ["os", false],
+    ["sync", true],
+    ["os", true],
+  ] as const)(
+    "that puts another header there is found, and nothing acknowledged (%s, in place: %s)",
+    async (durability, inPlace) => {
+      const disk = made.after();
+      const ours = open(disk, { durability });
+      ours.append(afterLast(50));
+      await ours.commit();
+      const other = textOf(disk.content(HEADER) as Uint8Array).replace(SESSION, SESSION.replace(/.$/, "0"));
       // A file that is removed leaves its number to the next, too.
       if (inPlace) {
-        const fd = disk.openAppend(path);
+        const fd = disk.openAppend(HEADER);
         disk.truncate(fd, 0);
-        disk.write(fd, other);
         disk.close(fd);
-      } else disk.put(path, other);
+        adding(HEADER, other)(disk);
+      } else disk.put(HEADER, bytesOf(other));
       const write = async (): Promise<void> => {
-        ours.append(bytes(userText(id(51), id(50))));
+        ours.append(afterLast(51));
         await ours.commit();
       };
       await expect(write()).rejects.toThrow(named("storage_failed"));
       expect(ours.refresh()).toEqual({ kind: "replaced" });
       ours.close();
-    }
-  });
-
-  test("that took a dead writer's segment away leaves that name to the next, which reads what it wrote itself", async () => {
-    const disk = small.after();
-    const table: LockTable = new Map();
-    const openAs = (name: string) => v2On(disk, { locks: locksOf(name, table), segmentBytes: SMALL }).open(CONTAINER);
-    const half = userText(id(40), id(11)).replace(
-      ',"message"',
-      `,"_batch":{"session":"${SESSION}","index":0,"count":2},"message"`,
-    );
-    const before = disk.names(`${CONTAINER}/segments`);
-    openAs("the dead").append(bytes(half));
-    table.clear();
-    const ours = openAs("we");
-    const added = disk.names(`${CONTAINER}/segments`).filter((name) => !before.includes(name));
-    expect(added).toHaveLength(1);
-    for (const name of added) disk.remove(`${CONTAINER}/segments/${name}`);
-    ours.append(bytes(userText(id(50), id(11))));
-    await ours.commit();
-    expect(textsOf(ours)).toEqual([...chain(COUNT), userText(id(50), id(11))]);
-    ours.close();
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-  });
-
-  test("that appends while this one looks is followed, and never taken for one that wrote the session anew", async () => {
-    for (const segmentBytes of [SMALL, 1 << 20]) {
-      const disk = (segmentBytes === SMALL ? small : made).after();
-      let meanwhile: (() => void) | undefined;
-      const { info } = disk;
-      disk.info = (path) => {
-        const found = info.call(disk, path);
-        if (!path.endsWith(".seg")) return found;
-        const act = meanwhile;
-        meanwhile = undefined;
-        act?.();
-        return found;
-      };
-      const theirs = v2On(disk, { segmentBytes, durability: "os" }).open(CONTAINER);
-      const ours = v2On(disk, { segmentBytes, locks: noLocks }).open(CONTAINER);
-      const append = (n: number): void => theirs.append(bytes(userText(id(50 + n), id(n === 0 ? 11 : 49 + n))));
-      for (let n = 0; n < 12; n += 2) {
-        append(n);
-        meanwhile = () => append(n + 1);
-        expect(ours.refresh().kind).toBe("grown");
-        expect(meanwhile).toBeUndefined();
-      }
-      ours.refresh();
-      expect(idsOf(ours)).toEqual(idsOf(theirs));
-    }
-  });
+    },
+  );
 
   test("that deleted the session finds nothing of it when this one closes", async () => {
     const disk = made.after();
     const log = open(disk);
-    log.append(bytes(userText(id(50), id(11))));
+    log.append(afterLast(50));
     await log.commit();
     removeTree(disk, CONTAINER);
-    disk.remove(pointerFile(CONTAINER));
+    disk.remove(POINTER);
     expect(log.refresh()).toEqual({ kind: "gone" });
     expect(() => log.append(bytes(userText(id(51), id(50))))).toThrow(named("storage_failed"));
     log.close();
     expect(disk.names(FOLDER)).toEqual([]);
   });
-
-  test("that made something else the session keeps this one from writing", () => {
-    const disk = made.after();
-    const log = open(disk);
-    rewrite(disk, pointerFile(CONTAINER), (text) => text.replace("native_v2", "jsonl_v3"));
-    expect(() => log.append(bytes(userText(id(50), id(11))))).toThrow(named("session_not_found"));
-    expect(log.nodes.count).toBe(COUNT);
-    log.close();
-  });
 });
 
-describe("with the durability of the system", () => {
-  test("an append is in the index at once, checkpoints are made, and nothing waits for the medium", async () => {
-    const disk = made.after();
-    const log = open(disk, { durability: "os", checkpointEvery: { entries: 3, bytes: 1 << 20 } });
-    disk.set(undefined);
-    for (let n = 0; n < 7; n++) {
-      log.append(bytes(userText(id(50 + n), id(11))));
-      expect(log.durableCount).toBe(log.nodes.count);
-      await log.commit();
-    }
-    expect(disk.operations.filter((operation) => operation.startsWith("sync"))).toEqual([]);
-    log.close();
-    expect(disk.content(checkpointFile(CONTAINER, 3))).toBeDefined();
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-    const again = open(disk.after());
-    expect([again.nodes.count, again.damage]).toEqual([COUNT + 7, []]);
-    again.close();
-  });
+test("with the durability of the system an append is in the index at once, and nothing waits for the medium", async () => {
+  const disk = made.after();
+  const log = open(disk, { durability: "os", checkpointEvery: { entries: 3, bytes: 1 << 20 } });
+  disk.set(undefined);
+  for (let n = 0; n < 7; n++) {
+    log.append(afterLast(50 + n));
+    expect(log.durableCount).toBe(log.nodes.count);
+    await log.commit();
+  }
+  expect(disk.operations.filter((operation) => operation.startsWith("sync"))).toEqual([]);
+  log.close();
+  expect(disk.content(checkpointFile(CONTAINER, 3))).toBeDefined();
+  expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
+  const again = open(disk.after());
+  expect([again.nodes.count, again.damage]).toEqual([COUNT + 7, []]);
+  again.close();
 });
 
-describe("what is left of containers that were being built", () => {
-  test("is removed when it is old", async () => {
-    const disk = made.after();
-    disk.put(`${FOLDER}/.x.v2.staging.1-1/segments/0000000000000001.seg`, bytesOf("x"));
-    disk.put(`${FOLDER}/.mine`, bytesOf("x"));
-    const wanted = beginning(headerText(), `${FOLDER}/other.v2`);
-    (await v2On(disk).publish(wanted, [])).close();
-    expect(disk.names(FOLDER).filter((name) => name.startsWith("."))).toEqual([".mine"]);
-  });
-});
-
-describe("what verifying a container finds in its documents", () => {
-  const put = (path: string, text: string) => (disk: FaultDisk) => disk.put(`${CONTAINER}/${path}`, bytesOf(text));
-  const other = (digit: string) => (digit === "1" ? "2" : "1");
-
-  test.each<[string, (disk: FaultDisk) => void]>([
-    ["half a checkpoint", put("checkpoints/0000000000000002.json", '{"half')],
-    ["half a manifest", (disk) => rewrite(disk, manifestFile(CONTAINER), (text) => text.slice(0, 200))],
-    [
-      "a row behind the cache",
-      (disk) => rewrite(disk, indexFile(CONTAINER), (text) => text.replace(/(?<="crc32c":")./, other)),
-    ],
-    ["a line of the ledger", put("migrations/ledger.jsonl", "nonsense\n")],
-    ["another file among the segments", put("segments/notes.seg", "x")],
-    ["half an event of the ledger", put("migrations/ledger.jsonl", '{"half')],
-    ["a folder with the name of a segment", (disk) => disk.makeFolder(`${CONTAINER}/segments/0000000000000009.seg`)],
-  ])("a repair names and mends, and keeps what was there: %s", async (_what, harm) => {
-    const disk = made.after();
-    harm(disk);
-    expect((await audit(disk, CONTAINER, { staging: true })).ok).toBe(false);
-    const log = open(disk);
-    expect(textsOf(log)).toEqual(chain(COUNT));
-    expect(log.repairable).toHaveLength(1);
-    const backup = log.repair();
-    log.close();
-    expect(disk.paths().some((path) => path.startsWith(`${backup}/`))).toBe(true);
-    expect(await audit(disk, CONTAINER, { staging: true })).toMatchObject({ findings: [] });
-    expect(textsOf(open(disk))).toEqual(chain(COUNT));
-  });
+test.each<[string, Harm]>([
+  ["half a checkpoint", putting(checkpointFile(CONTAINER, 2), '{"half')],
+  ["half a manifest", rewriting(MANIFEST, (text) => text.slice(0, 200))],
+  ["a row behind the cache", rewriting(INDEX, (text) => text.replace(/(?<="crc32c":")./, otherDigit))],
+  ["a line of the ledger", putting(LEDGER, "nonsense\n")],
+  ["half an event of the ledger", putting(LEDGER, '{"half')],
+  ["another file among the segments", putting(`${CONTAINER}/segments/notes.seg`, "x")],
+  ["a folder with the name of a segment", (disk) => disk.makeFolder(segmentFile(CONTAINER, 9))],
+])("a repair names and mends what verifying finds in documents, and keeps it: %s", async (_what, harm) => {
+  const disk = harmed(harm);
+  expect((await audit(disk, CONTAINER, { staging: true })).ok).toBe(false);
+  const log = open(disk);
+  expect(textsOf(log)).toEqual(chain(COUNT));
+  expect(log.repairable).toHaveLength(1);
+  const backup = log.repair();
+  log.close();
+  expect(disk.paths().some((path) => path.startsWith(`${backup}/`))).toBe(true);
+  expect(await audit(disk, CONTAINER, { staging: true })).toMatchObject({ findings: [] });
+  expect(textsOf(open(disk))).toEqual(chain(COUNT));
 });

@@ -121,91 +121,72 @@ describe("documents", () => {
     expect(manifestHash(sealManifest(EMPTY))).toBe("7d3bbb05831ab674636be9d3c76936300e6aacfceae455e8f7d8e1cc29076276");
   });
 
-  test("the members of a manifest stand in the documented order, two spaces deep, without a last line feed", () => {
+  test("the members of a manifest stand in the documented order, two spaces deep, and are read in any", () => {
     const text = encodeManifest(sealManifest(TWO));
-    expect(Object.keys(JSON.parse(text))).toEqual([
-      "schema",
-      "storeVersion",
-      "sessionId",
-      "sourceFormat",
-      "createdAt",
-      "updatedAt",
-      "head",
-      "counters",
-      "files",
-      "integrity",
-      "invariants",
-    ]);
+    const members =
+      "schema storeVersion sessionId sourceFormat createdAt updatedAt head counters files integrity invariants";
+    expect(Object.keys(JSON.parse(text)).join(" ")).toBe(members);
     expect(text.startsWith('{\n  "schema": "pi.session_store_v2.manifest.v1",\n  "storeVersion": 2,')).toBe(true);
     expect(text.endsWith("}")).toBe(true);
-  });
-
-  test("a manifest reads in any order of members and with any white space", () => {
     const reversed = Object.fromEntries(Object.entries(sealManifest(TWO)).reverse());
     expect(parseManifest(bytesOf(JSON.stringify(reversed, null, 7)))).toEqual(sealManifest(TWO));
   });
 
-  test.each(Object.keys(KINDS))("a %s reads back as it was written", (kind) => {
+  test.each(Object.keys(KINDS))("a %s reads back as it was written, and with any member amiss is refused", (kind) => {
     const { text, read, value } = KINDS[kind];
     expect(read(bytesOf(text))).toEqual(value);
-  });
-
-  test.each(Object.keys(KINDS))("a %s with a member too many, missing or of another kind is refused", (kind) => {
-    const { text, read } = KINDS[kind];
-    const document = JSON.parse(text);
-    for (const path of pathsIn(document)) {
+    for (const path of pathsIn(JSON.parse(text))) {
       const name = path.join(".");
       expect(() => read(changed(text, path, undefined)), `without ${name}`).toThrow(Malformed);
       expect(() => read(changed(text, path, [1])), `${name} as a list`).toThrow(Malformed);
       expect(() => read(changed(text, [...path.slice(0, -1), "extra"], 1)), `extra beside ${name}`).toThrow(Malformed);
     }
-    expect(() => read(bytesOf("[]"))).toThrow(Malformed);
-    expect(() => read(bytesOf(text.slice(0, -1)))).toThrow(Malformed);
+    for (const none of ["[]", text.slice(0, -1)]) expect(() => read(bytesOf(none))).toThrow(Malformed);
     expect(() => read(bytesOf(`${text}${" ".repeat(DOCUMENT_BYTES)}`))).toThrow(/byte read limit/);
   });
 
-  test("a manifest whose content is not that of its hash is refused", () => {
-    const { text, read } = KINDS.manifest;
-    for (const [path, value] of [
-      [["createdAt"], "2026-02-03T22:53:00.001Z"],
-      [["counters", "messagesTotal"], 2],
-      [["invariants", "hashChainValid"], false],
-    ] as const)
-      expect(() => read(changed(text, path, value))).toThrow("manifest hash mismatch");
+  test.each([
+    [["createdAt"], "2026-02-03T22:53:00.001Z"],
+    [["counters", "messagesTotal"], 2],
+    [["invariants", "hashChainValid"], false],
+  ])("a manifest whose %j is not that of its hash is refused", (path, value) => {
+    expect(() => parseManifest(changed(KINDS.manifest.text, path, value))).toThrow("manifest hash mismatch");
   });
 
   test("a manifest whose head does not fit its counts is refused, hash or not", () => {
-    const bad: ManifestFacts[] = [
+    const sealed = (facts: ManifestFacts) => parseManifest(bytesOf(encodeManifest(sealManifest(facts))));
+    for (const facts of [
       { ...TWO, head: { ...TWO.head, entrySeq: 3 } },
       { ...TWO, head: { ...TWO.head, segmentSeq: 0 } },
       { ...TWO, segmentCount: 0 },
       { ...EMPTY, chainHash: TWO.chainHash },
       { ...EMPTY, lastCrc32c: "5E3EC91E" },
-    ];
-    for (const facts of bad)
-      expect(() => parseManifest(bytesOf(encodeManifest(sealManifest(facts))))).toThrow(Malformed);
-    expect(parseManifest(bytesOf(encodeManifest(sealManifest(EMPTY))))).toEqual(sealManifest(EMPTY));
+    ])
+      expect(() => sealed(facts)).toThrow(Malformed);
+    expect(sealed(EMPTY)).toEqual(sealManifest(EMPTY));
   });
 
   test("a checkpoint is that of its file's name, and is not compacted beyond its head", () => {
     const text = encodeCheckpoint(CHECKPOINT);
     expect(() => parseCheckpoint(bytesOf(text), 4)).toThrow(Malformed);
-    expect(() => parseCheckpoint(changed(text, ["compactedBeforeEntrySeq"], 3), 3)).toThrow(Malformed);
-    expect(() => parseCheckpoint(changed(text, ["headEntrySeq"], 0), 3)).toThrow(Malformed);
-    expect(() => parseCheckpoint(changed(text, ["reason"], "because"), 3)).toThrow(Malformed);
+    for (const [name, value] of [
+      ["compactedBeforeEntrySeq", 3],
+      ["headEntrySeq", 0],
+      ["reason", "because"],
+    ] as const)
+      expect(() => parseCheckpoint(changed(text, [name], value), 3), name).toThrow(Malformed);
   });
 
   test("a document is written as it is, and judged when it is read: no write fails for what it says", () => {
-    const odd = sealManifest({ ...TWO, sessionId: "no UUID", createdAt: "" });
-    expect(JSON.parse(encodeManifest(odd))).toMatchObject({ sessionId: "no UUID", createdAt: "" });
-    expect(() => parseManifest(bytesOf(encodeManifest(odd)))).toThrow(Malformed);
+    const odd = encodeManifest(sealManifest({ ...TWO, sessionId: "no UUID", createdAt: "" }));
+    expect(JSON.parse(odd)).toMatchObject({ sessionId: "no UUID", createdAt: "" });
+    expect(() => parseManifest(bytesOf(odd))).toThrow(Malformed);
     const documents = [encodeCheckpoint({ ...CHECKPOINT, at: "" }), encodeEvent({ ...EVENT, at: "" })];
     for (const text of documents) expect(JSON.parse(text).at).toBe("");
   });
 
-  test("a pointer leads to no file outside of its folder", () => {
-    for (const source of ["../a.jsonl", "/etc/passwd", "a\\b", ""])
-      expect(() => parsePointer(changed(encodePointer(POINTER), ["source"], source))).toThrow(Malformed);
+  test.each(["../a.jsonl", "/etc/passwd", "a\\b", ""])("a pointer does not lead out of its folder to %j", (source) => {
+    expect(() => parsePointer(changed(encodePointer(POINTER), ["source"], source))).toThrow(Malformed);
   });
 });
 
@@ -221,41 +202,30 @@ describe("states", () => {
     ROLLED_BACK: "DIRTY FAILED",
     FAILED: "DIRTY ROLLED_BACK",
   };
-  const pairs = STATES.flatMap((from) => STATES.map((to) => [from, to] as const));
-  const legal = pairs.filter(([from, to]) => MOVES[from].split(" ").includes(to));
-  const illegal = pairs.filter(([from, to]) => !MOVES[from].split(" ").includes(to));
 
-  test("the table is the seed's: 22 moves between nine states", () => {
+  test.each(STATES)("%s leads where the seed says, and nowhere else", (from) => {
     expect(STATES).toHaveLength(9);
-    expect(legal).toHaveLength(22);
-    for (const from of STATES) expect([...TRANSITIONS[from]]).toEqual(MOVES[from].split(" "));
-  });
-
-  test.each(legal)("%s leads to %s", (from, to) => {
-    const machine = new StateMachine(() => AT, from);
-    machine.to(to, "a test");
-    expect(machine.state).toBe(to);
-    expect(machine.history).toEqual([{ fromState: from, toState: to, reason: "a test", at: AT }]);
-  });
-
-  test.each(illegal)("%s does not lead to %s", (from, to) => {
-    const machine = new StateMachine(() => AT, from);
-    expect(() => machine.to(to, "a test")).toThrow(
-      expect.objectContaining({
-        name: "storage_failed",
-        retryable: false,
-        details: { fromState: from, toState: to },
-      }),
-    );
-    expect(machine.state).toBe(from);
-    expect(machine.history).toEqual([]);
+    expect(TRANSITIONS[from].join(" ")).toBe(MOVES[from]);
+    for (const to of STATES) {
+      const machine = new StateMachine(() => AT, from);
+      const move = () => machine.to(to, "a test");
+      if (MOVES[from].split(" ").includes(to)) {
+        move();
+        expect(machine.state).toBe(to);
+        expect(machine.history).toEqual([{ fromState: from, toState: to, reason: "a test", at: AT }]);
+        continue;
+      }
+      const refused = { name: "storage_failed", retryable: false, details: { fromState: from, toState: to } };
+      expect(move, `to ${to}`).toThrow(expect.objectContaining(refused));
+      expect([machine.state, machine.history]).toEqual([from, []]);
+    }
   });
 
   test("a way with a step that does not exist is not begun", () => {
     const machine = new StateMachine(() => AT);
-    expect(() => machine.through(["DIRTY", "INDEXED"], "a test")).toThrow("cannot pass through");
-    // The last state alone could be reached from where a shorter way ends.
-    expect(() => machine.through(["DIRTY", "CLEAN", "DIRTY"], "a test")).toThrow("cannot pass through");
+    // Of the second, the last state alone could be reached from where a shorter way ends.
+    for (const way of [["DIRTY", "INDEXED"] as const, ["DIRTY", "CLEAN", "DIRTY"] as const])
+      expect(() => machine.through(way, "a test")).toThrow("cannot pass through");
     expect(machine.state).toBe("CLEAN");
     machine.through(["DIRTY", "SEGMENT_SEALED", "INDEXED", "CHECKPOINTED", "ROLLED_BACK"], "a test");
     expect(machine.state).toBe("ROLLED_BACK");
@@ -264,8 +234,7 @@ describe("states", () => {
   test("only the latest moves are remembered", () => {
     const machine = new StateMachine(() => AT, "DIRTY");
     for (let i = 0; i < 40; i++) machine.through(["SEGMENT_SEALED", "INDEXED", "DIRTY"], String(i));
-    expect(machine.history).toHaveLength(32);
-    expect(machine.history.at(-1)?.reason).toBe("39");
+    expect([machine.history.length, machine.history.at(-1)?.reason]).toEqual([32, "39"]);
   });
 });
 

@@ -1,7 +1,6 @@
 /**
- * Every disk operation of every change to a container, failing in every way: an acknowledged change is there
- * afterwards, a refused one is nowhere, and the next change works (reliability cases, guarantee 2, S2, S3; seed 003,
- * "Failure semantics").
+ * Every disk operation of every change to a container, failing in every way, and others who write meanwhile (reliability
+ * cases, guarantee 2, S2, S3; seed 003, "Failure semantics"). The suite has tests in SWEEP.
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
@@ -15,46 +14,39 @@ import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
-import {
-  appendMessages,
-  type Left,
-  lastsInFolderOfTheDead,
-  requireKept,
-  requireLasting,
-  requireOutcome,
-  type Scenario,
-  withFaults,
-} from "../../support/change-faults.ts";
-import { type Fault, FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
+import type { Durability } from "../../../src/storage/log/write-state.ts";
+import { appendMessages, lastsInFolderOfTheDead, type Scenario } from "../../support/change-faults.ts";
+import { FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, headerText, id, SESSION, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
-import { share } from "../../support/random.ts";
-import { repairAgainAfterFaults } from "../../support/repair-faults.ts";
-import { beginning, FOLDER, idsOf, QUARANTINE, STATE, textsOf } from "../../support/sessions.ts";
-import { acrossTiers, SWEEP } from "../../support/tiers.ts";
+import { range, share } from "../../support/random.ts";
+import { beginning, FOLDER, idsOf, STATE } from "../../support/sessions.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 import { CONTAINER, containerWith, cutFile, faultsOf, openV2, v2On } from "../../support/v2.ts";
+import { known, survivesFaults, THREE_IDS } from "../faults.ts";
 
 const NEW = id(30);
 /** No other frame begins like this. */
 const TORN = '{"schema":"pi.session_store_v2.segment_frame.v1","segmentSeq":1,"frameSeq":4,"ent';
-const THREE_IDS = [id(0), id(1), id(2)];
 /** Containers with the entries 0 to 2, made once and copied. */
 let three: FaultDisk;
 /** One whose only segment is nearly full. */
 let full: FaultDisk;
 const SMALL = 3000;
+const SEGMENT = segmentFile(CONTAINER, 1);
 
 beforeAll(async () => {
   three = await containerWith(chain(3));
   full = await containerWith(chain(3), { segmentBytes: SMALL });
 });
 
-function more(disk: FaultDisk, path: string, text: string): FaultDisk {
+/** Writes behind a file as another program does. */
+function writeBehind(disk: FaultDisk, path: string, text: string): FaultDisk {
   const fd = disk.openAppend(path);
   writeAll(disk, fd, bytesOf(text));
   disk.close(fd);
-  return disk.after();
+  return disk;
 }
 
 /** A new session that has a name already, which waits in memory for the first entry. */
@@ -75,19 +67,16 @@ const onContainer = (name: string, more: Partial<Scenario> = {}): Scenario => ({
   atLeast: 6,
   ...more,
 });
+const appending = (...ids: string[]) => ({ ids, change: (session: Session) => appendMessages(session, ...ids) });
 
 const SCENARIOS: Scenario[] = [
   onContainer("an append"),
-  onContainer("an append of three entries", {
-    ids: [id(30), id(31), id(32)],
-    change: (session) => appendMessages(session, id(30), id(31), id(32)),
-  }),
+  onContainer("an append of three entries", appending(id(30), id(31), id(32))),
   onContainer("an append that begins a segment", {
     disk: () => full.after(),
     open: (disk) => openV2(disk, { segmentBytes: SMALL }),
     // One fits the segment that is there, the others take two more.
-    ids: Array.from({ length: 14 }, (_, n) => id(30 + n)),
-    change: (session) => appendMessages(session, ...Array.from({ length: 14 }, (_, n) => id(30 + n))),
+    ...appending(...range(30, 44).map(id)),
     atLeast: 10,
   }),
   onContainer("an append that comes to a checkpoint", {
@@ -95,7 +84,7 @@ const SCENARIOS: Scenario[] = [
     atLeast: 18,
   }),
   onContainer("an append behind a torn frame", {
-    disk: () => more(three.after(), segmentFile(CONTAINER, 1), TORN),
+    disk: () => writeBehind(three.after(), SEGMENT, TORN).after(),
     torn: TORN,
     atLeast: 10,
   }),
@@ -109,225 +98,92 @@ const SCENARIOS: Scenario[] = [
     atLeast: 8,
   }),
   onContainer("an append behind a torn row", {
-    disk: () => more(three.after(), indexFile(CONTAINER), '{"schema":"pi.sess'),
+    disk: () => writeBehind(three.after(), indexFile(CONTAINER), '{"schema":"pi.sess').after(),
     atLeast: 8,
   }),
-  {
-    ...onContainer("the first append"),
+  onContainer("the first append", {
     disk: () => {
       const disk = new FaultDisk();
-      disk.put("/elsewhere/x", bytesOf(""));
-      disk.put(`${FOLDER}/x`, bytesOf(""));
+      for (const path of ["/elsewhere/x", `${FOLDER}/x`]) disk.put(path, bytesOf(""));
       return disk;
     },
     open: fresh,
     before: [],
     atLeast: 20,
+  }),
+];
+
+/** The container of three with one entry damaged and bytes behind the last. */
+function damaged(): FaultDisk {
+  const disk = three.after();
+  const text = Buffer.from(disk.content(SEGMENT) as Uint8Array).toString("latin1");
+  disk.put(SEGMENT, Buffer.from(text.replace(`say ${id(1)}`, "say !!!!!!!!"), "latin1"));
+  return writeBehind(disk, SEGMENT, "torn").after();
+}
+
+/** The plainest of them, and the one in which nothing is there yet. */
+const REPRESENTATIVE = ["an append", "the first append"];
+
+survivesFaults({
+  name: "v2",
+  file: CONTAINER,
+  three: () => three.after(),
+  open: (disk, seed = 2, file = CONTAINER) =>
+    new Session(v2On(disk, { seed }).open(file), testEnv(seed), leafMemory(disk, STATE, true)),
+  scenarios: SCENARIOS,
+  shares(scenario, fault) {
+    const isRepresentative = REPRESENTATIVE.includes(scenario);
+    if (fault !== "death" && fault !== "a short write") return [12, 1];
+    if (!isRepresentative) return [0, 1];
+    return fault === "death" ? [10, 1] : [3, 1];
   },
-];
-
-function known(session: Session): string[] {
-  return idsOf(session.log).filter((_, position) => session.log.nodes.type(position) === "message");
-}
-
-function isThere(disk: FaultDisk): boolean {
-  return disk.content(`${FOLDER}/${SESSION}.store.json`) !== undefined;
-}
-
-/** The entries of the session as the next process finds them. */
-function found(disk: FaultDisk): string[] {
-  const session = openV2(disk.after());
-  const ids = known(session);
-  session.close();
-  return ids;
-}
-
-/** Places at which a change failed: the next one fails at those of its own only, and at all in the long runs. */
-const PLACES = { few: new Set<string>(), all: new Set<string>() };
-
-const FAULTS: [string, (at: number) => Fault][] = [
-  ["ENOSPC", (at) => ({ kind: "fail", at, errno: "ENOSPC" })],
-  ["a short write", (at) => ({ kind: "short", at, errno: "EIO" })],
-];
-
-describe.each(SCENARIOS.map((scenario) => [scenario.name, scenario] as const))("%s", (_, scenario) => {
-  /** The plainest of them, and the one in which nothing is there yet. */
-  const isRepresentative = ["an append", "the first append"].includes(scenario.name);
-
-  for (const [name, faultAt] of FAULTS) {
-    const tier = name === "ENOSPC" || isRepresentative ? {} : SWEEP;
-
-    describe.each([name])("with %s", tier, () => {
-      acrossTiers(test, name === "ENOSPC" ? [12, 1] : isRepresentative ? [3, 1] : [1])(
-        "is done or not done, memory is what the container is, and the next change works (one of %i)",
-        async (ofMany) => {
-          const check = async (left: Left): Promise<void> => {
-            const { disk, session, operation, at } = left;
-            const ids = known(session);
-            requireOutcome(left, scenario, ids);
-            if (session.log.persisted) expect(found(disk), at).toEqual(ids);
-            // A removal that fails may leave what it was to remove.
-            else if (operation !== "remove") expect(isThere(disk), at).toBe(false);
-            await appendMessages(session, id(50));
-            await appendMessages(session, id(51), id(52));
-            const after = [...ids, id(50), id(51), id(52)];
-            expect(known(session), at).toEqual(after);
-            for (const { disk: next } of disk.lasting()) expect(found(next), at).toEqual(after);
-            session.close();
-            expect(disk.openCount, at).toBe(0);
-            expect(faultsOf(disk, CONTAINER, true), at).toEqual([]);
-            if (operation === "remove") return;
-            for (const path of disk.paths()) {
-              expect(path, at).not.toMatch(/\.staging|\.bak|\/\.[^/]*\.tmp$/);
-              if (!path.startsWith(`${CONTAINER}/`) && !path.startsWith("/elsewhere") && !path.startsWith(QUARANTINE))
-                expect([`${FOLDER}/x`, `${FOLDER}/${SESSION}.store.json`], at).toContain(path);
-            }
-          };
-          await withFaults(scenario, faultAt, check, ofMany === 1 ? PLACES.all : PLACES.few, ofMany);
-        },
-      );
-    });
-  }
-
-  const tier = isRepresentative ? {} : SWEEP;
-
-  describe("by dying", tier, () =>
-    acrossTiers(test, isRepresentative ? [10, 1] : [1])(
-      "keeps what was acknowledged, and the next process goes on (one of %i)",
-      async (ofMany) => {
-        const seen = new Set<string>();
-        await withFaults(
-          scenario,
-          (at) => ({ kind: "die", at }),
-          async ({ disk, acknowledged, at }) => {
-            for (const { disk: after, cut } of disk.remains(seen, acknowledged.join())) {
-              const where = `${at}, ${JSON.stringify(cut)}`;
-              if (!isThere(after)) {
-                expect([scenario.before, acknowledged], where).toEqual([[], []]);
-                continue;
-              }
-              let session: Session;
-              try {
-                session = openV2(after, {}, 5);
-              } catch (error) {
-                // A session that was being made, and of which a power cut left the name alone.
-                expect([scenario.before, acknowledged], `${where} ${error}`).toEqual([[], []]);
-                expect(error, where).toBeInstanceOf(Failure);
-                continue;
-              }
-              const ids = known(session);
-              for (const entryId of [...scenario.before, ...acknowledged]) expect(ids, where).toContain(entryId);
-              requireKept(after, scenario, where);
-              const extra = ids.filter((entryId) => !scenario.before.includes(entryId));
-              // All of an append or nothing of it.
-              expect([0, scenario.ids.length], where).toContain(extra.length);
-              await requireLasting(after, (disk) => openV2(disk, {}, 6), known, where);
-              await appendMessages(session, id(50));
-              // What the dead one left is as durable now as what came after it.
-              for (const { disk: last } of after.lasting()) {
-                expect(found(last), where).toEqual([...ids, id(50)]);
-                requireKept(last, scenario, where);
-              }
-              session.close();
-              expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
-            }
-          },
-          undefined,
-          ofMany,
-        );
-      },
-    ),
-  );
-});
-
-describe("opening", () => {
-  test.each([
+  forks: [["a fork", 2]],
+  forkShares: () => [4, 1],
+  damaged,
+  repairShares: [20, 5],
+  repairedAgain: [4, 12],
+  backups: (disk) => [
+    ...new Set(disk.paths().flatMap((path) => /^.*\.damaged\.bak(\.\d+)?(?=\/)/.exec(path)?.[0] ?? [])),
+  ],
+  openings: [
     ["a whole container", () => three.after()],
-    ["one with a torn frame", () => more(three.after(), segmentFile(CONTAINER, 1), userText(id(9), null).slice(0, 40))],
-  ])("%s with any operation failing is a failure or the session, and leaves nothing open", (_, make) => {
-    for (let at = 1; ; at++) {
-      const disk = make();
-      const before = disk.paths().map((path) => Buffer.from(disk.content(path) as Uint8Array).toString("hex"));
-      disk.set({ kind: "fail", at, errno: "EIO" });
-      try {
-        const log = v2On(disk).open(CONTAINER);
-        try {
-          expect(textsOf(log)).toEqual(chain(3));
-        } finally {
-          log.close();
-        }
-      } catch (error) {
-        expect(error).toMatchObject({ name: "storage_failed" });
-      }
-      const { struck, operations } = disk;
-      disk.set(undefined);
-      expect(disk.openCount, operations.join(" ")).toBe(0);
-      expect(disk.paths().map((path) => Buffer.from(disk.content(path) as Uint8Array).toString("hex"))).toEqual(before);
-      if (!struck) break;
-    }
-  });
+    ["one with a torn frame", () => writeBehind(three.after(), SEGMENT, userText(id(9), null).slice(0, 40)).after()],
+  ],
+  checkFiles(disk, file, at, isRepaired = true) {
+    if (isRepaired) expect(faultsOf(disk, file, true), at).toEqual([]);
+  },
+  places:
+    /^(?!.*(\.staging|\.bak|\/\.[^/]*\.tmp$))(\/sessions\/project\/(x|[^/]*\.store\.json|[^/]*\.v2\/.*)|\/elsewhere\/x|\/state\/quarantine\/.*)$/,
 });
 
-describe("a published session", () => {
-  const others = (disk: FaultDisk) => disk.paths().filter((path) => /\/fork\.(v2|store)/.test(path));
+const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
+const ours = () => [bytesOf(userText(NEW, id(2)))];
+const DURABILITIES: readonly Durability[] = ["sync", "os"];
 
-  test.each([...FAULTS, ["death", (at: number): Fault => ({ kind: "die", at })] as const])(
-    "with %s is there, whole, or leaves nothing, and can be tried again",
-    async (name, faultAt) => {
-      const wanted = beginning(headerText(), `${FOLDER}/fork.v2`);
-      const content = () => chain(9).map((line) => bytesOf(`${line}\n`));
-      const whole = three.after();
-      whole.record();
-      await v2On(whole).publish(wanted, content());
-      const seen = new Set<string>();
-      for (const at of share(faultPoints(faultAt(1).kind, whole), 16)) {
-        const disk = three.after();
-        const store = v2On(disk);
-        disk.set(faultAt(at));
-        let published = false;
-        try {
-          (await store.publish(wanted, content())).close();
-          published = true;
-        } catch (error) {
-          expect(error).toBeInstanceOf(Failure);
-        }
-        const operations = [...disk.operations];
-        const where = `operation ${at} of ${operations.join(" ")}`;
-        expect(disk.struck, where).toBe(true);
-        if (name === "death") {
-          for (const { disk: after } of disk.remains(seen, String(published))) {
-            expect(found(after)).toEqual(THREE_IDS);
-            if (after.content(`${FOLDER}/fork.store.json`) === undefined) {
-              expect(published, where).toBe(false);
-              continue;
-            }
-            const log = v2On(after).open(`${FOLDER}/fork.v2`);
-            expect([textsOf(log), log.damage], where).toEqual([chain(9), []]);
-            log.close();
-          }
-          continue;
-        }
-        disk.set(undefined);
-        expect(disk.openCount, where).toBe(0);
-        const operation = operations[at - 1];
-        if (!published && operation !== "remove" && operation !== "removeFolder") {
-          expect(others(disk), where).toEqual([]);
-          expect(
-            disk.paths().filter((path) => path.includes(".staging")),
-            where,
-          ).toEqual([]);
-          (await store.publish(wanted, content())).close();
-        }
-        if (published || operation !== "remove") expect(faultsOf(disk, `${FOLDER}/fork.v2`, true), where).toEqual([]);
-      }
-    },
-  );
-});
+/** Appends entries and commits them; returns the failure, if any. */
+async function attempt(log: Log, ...lines: string[]): Promise<Failure | undefined> {
+  try {
+    log.append(lines.map((line) => bytesOf(line)));
+    await log.commit();
+    return undefined;
+  } catch (error) {
+    return error as Failure;
+  }
+}
+
+/** Has a function of the test do the next write, with the disk's own to call. */
+function atNextWrite(disk: FaultDisk, act: (bytes: Uint8Array, write: (bytes: Uint8Array) => number) => number): void {
+  const { write } = disk;
+  disk.write = (fd, bytes) => {
+    disk.write = write;
+    return act(bytes, (part) => write.call(disk, fd, part));
+  };
+}
+
+const isInSegment = (disk: FaultDisk) =>
+  Buffer.from(disk.content(SEGMENT) as Uint8Array).includes(`"entryId":"${NEW}"`);
 
 describe("a commit that fails", () => {
-  const ours = () => [bytesOf(userText(NEW, id(2)))];
-  const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
-
   /** Adds to a container with three entries; the n-th sync of the commit fails, and `then` happens before it does. */
   async function failedAt(
     n: number,
@@ -366,11 +222,7 @@ describe("a commit that fails", () => {
     ["the frames", 1, segmentFile(CONTAINER, 1)],
     ["the rows", 2, indexFile(CONTAINER)],
   ])("and after which another program wrote behind %s, leaves what it had, and says so", async (_, n, path) => {
-    const { disk, log, failure } = await failedAt(n, (disk) => {
-      const fd = disk.openAppend(path);
-      writeAll(disk, fd, bytesOf("somebody's"));
-      disk.close(fd);
-    });
+    const { disk, log, failure } = await failedAt(n, (disk) => void writeBehind(disk, path, "somebody's"));
     expect(failure).toMatchObject({ name: "outcome_unknown", retryable: true });
     await goesOn(disk, log, [...THREE_IDS, NEW]);
   });
@@ -391,7 +243,7 @@ describe("a commit that fails", () => {
     await goesOn(disk, log, THREE_IDS);
   });
 
-  describe.each(["sync", "os"] as const)("is refused as nowhere only where it is, with %s,", (durability) => {
+  describe.each(DURABILITIES)("is refused as nowhere only where it is, with %s,", (durability) => {
     const elsewhere = `${FOLDER}/elsewhere.v2`;
     const rename = (disk: FaultDisk) => disk.rename(CONTAINER, elsewhere);
     const harms: [string, (disk: FaultDisk) => void][] = [
@@ -432,10 +284,7 @@ describe("a commit that fails", () => {
           if (isDue()) throw broken();
           return sync.call(disk, fd);
         };
-        const failure = await (async () => {
-          log.append(ours());
-          await log.commit();
-        })().catch((error) => error);
+        const failure = await attempt(log, userText(NEW, id(2)));
         const left = disk.after();
         const folder = [CONTAINER, elsewhere].find((path) => left.content(segmentFile(path, 1)) !== undefined);
         if (folder === elsewhere) left.rename(elsewhere, CONTAINER);
@@ -447,208 +296,101 @@ describe("a commit that fails", () => {
   });
 });
 
-test.each(["sync", "os"] as const)(
-  "an append behind which another program writes at once is never said to be nowhere while it is there, with %s",
-  async (durability) => {
+describe.each(DURABILITIES)("while another program writes at once, with %s, an append", (durability) => {
+  test("behind which it writes is never said to be nowhere while it is there", async () => {
     const disk = three.after();
-    const table: LockTable = new Map();
-    const log = v2On(disk, { durability, locks: locksOf("us", table) }).open(CONTAINER);
+    const log = v2On(disk, { durability, locks: locksOf("us", new Map()) }).open(CONTAINER);
     const theirs = v2On(disk, { durability: "os" }).open(CONTAINER);
-    const { write } = disk;
-    disk.write = (fd, bytes) => {
-      disk.write = write;
-      const written = write.call(disk, fd, bytes);
+    atNextWrite(disk, (bytes, write) => {
+      const written = write(bytes);
       theirs.append([bytesOf(userText(id(31), id(2)))]);
       return written;
-    };
-    const outcome = await (async () => {
-      log.append([bytesOf(userText(NEW, id(2)))]);
-      await log.commit();
-    })().catch((error) => error);
-    expect(outcome).toMatchObject({ name: "outcome_unknown" });
+    });
+    expect(await attempt(log, userText(NEW, id(2)))).toMatchObject({ name: "outcome_unknown" });
     log.refresh();
     expect(idsOf(log)).toEqual([...THREE_IDS, NEW, id(31)]);
-    log.append([bytesOf(userText(id(32), NEW))]);
-    await log.commit();
+    expect(await attempt(log, userText(id(32), NEW))).toBeUndefined();
     log.close();
     const again = v2On(disk.after()).open(CONTAINER);
     expect([idsOf(again), again.damage, again.readOnly]).toEqual([[...THREE_IDS, NEW, id(31), id(32)], [], null]);
-  },
-);
+  });
 
-describe.each(["sync", "os"] as const)(
-  "an append around which another program writes at once, with %s,",
-  (durability) => {
-    const cases = ["garbage", "a line\n", `${TORN}\n`].flatMap((text) =>
-      (["before", "behind", "both", "within"] as const).map((where) => [where, text] as const),
-    );
-
-    test.each(cases)("is refused as nowhere only where it is: %s, %j", async (where, text) => {
-      const disk = three.after();
-      const log = v2On(disk, { durability }).open(CONTAINER);
-      const { write } = disk;
-      const theirs = (): void => void more(disk, segmentFile(CONTAINER, 1), text);
-      disk.write = (fd, bytes) => {
-        disk.write = write;
-        if (where === "before" || where === "both") theirs();
-        // Of two frames the first is written before the disk takes no more for now.
-        const first = bytes.indexOf(10) + 1;
-        const written = write.call(disk, fd, where === "within" ? bytes.subarray(0, first) : bytes);
-        if (where !== "before") theirs();
-        return written;
-      };
-      const failure = await (async () => {
-        log.append([bytesOf(userText(NEW, id(2))), bytesOf(userText(id(31), NEW))]);
-        await log.commit();
-      })().catch((error) => error);
-      disk.write = write;
-      const isThere = Buffer.from(disk.content(segmentFile(CONTAINER, 1)) as Uint8Array).includes(`"entryId":"${NEW}"`);
-      if (failure || !isThere) expect(failure?.name === "outcome_unknown").toBe(isThere);
-      log.close();
+  const cases = ["garbage", "a line\n", `${TORN}\n`].flatMap((text) =>
+    (["before", "behind", "both", "within"] as const).map((where) => [where, text] as const),
+  );
+  test.each(cases)("is refused as nowhere only where it is: %s, %j", async (where, text) => {
+    const disk = three.after();
+    const log = v2On(disk, { durability }).open(CONTAINER);
+    atNextWrite(disk, (bytes, write) => {
+      if (where === "before" || where === "both") writeBehind(disk, SEGMENT, text);
+      // Of two frames the first is written before the disk takes no more for now.
+      const written = write(where === "within" ? bytes.subarray(0, bytes.indexOf(10) + 1) : bytes);
+      if (where !== "before") writeBehind(disk, SEGMENT, text);
+      return written;
     });
-  },
-);
+    const failure = await attempt(log, userText(NEW, id(2)), userText(id(31), NEW));
+    if (failure || !isInSegment(disk)) expect(failure?.name === "outcome_unknown").toBe(isInSegment(disk));
+    log.close();
+  });
 
-test.each(["sync", "os"] as const)(
-  "an append of two segments, of which another program has the second first, is refused as nowhere only where it is (%s)",
-  async (durability) => {
-    for (const text of ["garbage", `${TORN}\n`]) {
-      const disk = await containerWith(chain(3), { segmentBytes: 4000 });
-      const log = v2On(disk, { durability, segmentBytes: 4000 }).open(CONTAINER);
-      const { write } = disk;
-      disk.write = (fd, bytes) => {
-        disk.write = write;
-        const written = write.call(disk, fd, bytes);
-        const fdOfNext = disk.create(segmentFile(CONTAINER, 2));
-        writeAll(disk, fdOfNext, bytesOf(text));
-        disk.close(fdOfNext);
-        return written;
-      };
-      const failure = await (async () => {
-        log.append([bytesOf(userText(NEW, id(2))), bytesOf(userText(id(31), NEW, "x".repeat(2800)))]);
-        await log.commit();
-      })().catch((error) => error);
-      disk.write = write;
-      const content = Buffer.from(disk.content(segmentFile(CONTAINER, 1)) as Uint8Array);
-      const isThere = content.includes(`"entryId":"${NEW}"`);
-      expect([isThere, failure?.name]).toEqual([isThere, isThere ? "outcome_unknown" : "storage_failed"]);
-      log.close();
-    }
-  },
-);
+  test.each(["garbage", `${TORN}\n`])("of two segments, of which it has the second first, too: %j", async (text) => {
+    const disk = await containerWith(chain(3), { segmentBytes: 4000 });
+    const log = v2On(disk, { durability, segmentBytes: 4000 }).open(CONTAINER);
+    atNextWrite(disk, (bytes, write) => {
+      const written = write(bytes);
+      disk.put(segmentFile(CONTAINER, 2), bytesOf(text));
+      return written;
+    });
+    const failure = await attempt(log, userText(NEW, id(2)), userText(id(31), NEW, "x".repeat(2800)));
+    expect(failure?.name).toBe(isInSegment(disk) ? "outcome_unknown" : "storage_failed");
+    log.close();
+  });
+});
 
 test("an append before which another program writes at once is nowhere, and can be tried again", async () => {
   const disk = three.after();
-  const table: LockTable = new Map();
-  const log = v2On(disk, { locks: locksOf("us", table) }).open(CONTAINER);
+  const log = v2On(disk, { locks: locksOf("us", new Map()) }).open(CONTAINER);
   const theirs = v2On(disk, { durability: "os" }).open(CONTAINER);
-  const { write } = disk;
-  disk.write = (fd, bytes) => {
-    disk.write = write;
+  atNextWrite(disk, (bytes, write) => {
     theirs.append([bytesOf(userText(id(31), id(2)))]);
-    return write.call(disk, fd, bytes);
-  };
-  const ours = [bytesOf(userText(NEW, id(2)))];
-  expect(() => log.append(ours)).toThrow(expect.objectContaining({ name: "storage_failed", byOthers: true }));
+    return write(bytes);
+  });
+  expect(() => log.append(ours())).toThrow(expect.objectContaining({ name: "storage_failed", byOthers: true }));
   log.refresh();
   expect([idsOf(log), log.readOnly]).toEqual([[...THREE_IDS, id(31)], null]);
-  log.append(ours);
+  log.append(ours());
   await log.commit();
   log.close();
   const again = v2On(disk.after()).open(CONTAINER);
   expect([idsOf(again), again.damage, again.readOnly]).toEqual([[...THREE_IDS, id(31), NEW], [], null]);
 });
 
-describe("what is to survive the death of the process alone, and whose rows fail", () => {
-  const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
-  const theirs = (disk: FaultDisk, path: string): void => {
-    const fd = disk.openAppend(path);
-    writeAll(disk, fd, bytesOf("somebody's"));
-    disk.close(fd);
-  };
-
-  /** Has `then` come before something is written to the index, which then fails. */
-  function failAtRows(disk: FaultDisk, then: () => void): void {
-    const { write, openAppend } = disk;
-    let index = -1;
-    disk.openAppend = (path) => {
-      const fd = openAppend.call(disk, path);
-      if (path === indexFile(CONTAINER)) index = fd;
-      return fd;
-    };
-    disk.write = (fd, bytes) => {
-      if (fd !== index) return write.call(disk, fd, bytes);
-      Object.assign(disk, { write, openAppend });
-      then();
-      throw broken();
-    };
-  }
-
+test("an append that is to survive the death of the process alone stays where others wrote behind it, and its rows fail", async () => {
+  const disk = three.after();
+  const session = openV2(disk, { durability: "os" });
   const message = (text: string) => [draftOf("message", { message: { role: "user", content: text, timestamp: 1 } })];
-
-  test("is gone where nobody wrote behind it", async () => {
-    const disk = three.after();
-    const session = openV2(disk, { durability: "os" });
-    failAtRows(disk, () => {});
-    expect(() => session.append(message("one"))).toThrow(expect.objectContaining({ name: "storage_failed" }));
-    expect(idsOf(session.log)).toEqual(THREE_IDS);
-    const { ids } = session.append(message("two"));
-    await session.commit();
-    session.close();
-    expect(idsOf(v2On(disk.after()).open(CONTAINER))).toEqual([...THREE_IDS, ...ids]);
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-  });
-
-  test("stays where another program wrote behind it, and that is said", async () => {
-    const disk = three.after();
-    const session = openV2(disk, { durability: "os" });
-    failAtRows(disk, () => theirs(disk, segmentFile(CONTAINER, 1)));
-    expect(() => session.append(message("one"), "its key")).toThrow(
-      expect.objectContaining({ name: "outcome_unknown", retryable: true }),
-    );
-    const stayed = idsOf(session.log).slice(3);
-    expect(stayed).toHaveLength(1);
-    const told = session.refreshToWrite();
-    expect(told?.positions.map((position) => session.log.nodes.id(position))).toEqual(stayed);
-    expect(session.repeated("its key")?.ids).toEqual(stayed);
-    expect(session.log.isCertain?.(3)).toBe(false);
-    // As after a commit whose entries stay, the leaf is where it was.
-    expect(session.leafId).toBe(id(2));
-    const { ids } = session.append(message("two"));
-    await session.commit();
-    session.close();
-    const again = openV2(disk.after());
-    expect(idsOf(again.log)).toEqual([...THREE_IDS, ...stayed, ...ids]);
-    again.close();
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-  });
-
-  test("fails the commit that waits for it, where another log of the process had it made durable", async () => {
-    const disk = three.after();
-    const store = v2On(disk);
-    const session = new Session(store.open(CONTAINER), testEnv());
-    const { ids } = session.append(message("one"));
-    const second = store.open(CONTAINER);
-    const outcome = session.commit();
-    const { syncNow } = disk;
-    disk.syncNow = () => {
-      disk.syncNow = syncNow;
-      theirs(disk, segmentFile(CONTAINER, 1));
+  atNextWrite(disk, (bytes, write) => {
+    atNextWrite(disk, () => {
+      writeBehind(disk, SEGMENT, "somebody's");
       throw broken();
-    };
-    expect(() => second.append([bytesOf(userText(NEW, id(2)))])).toThrow(
-      expect.objectContaining({ name: "storage_failed" }),
-    );
-    expect([disk.syncNow === syncNow, idsOf(session.log)]).toEqual([true, [...THREE_IDS, ...ids]]);
-    await expect(outcome).rejects.toMatchObject({ name: "outcome_unknown" });
-    session.refreshToWrite();
-    const { ids: next } = session.append(message("two"));
-    await session.commit();
-    second.close();
-    session.close();
-    for (const { disk: left } of disk.lasting())
-      expect(idsOf(v2On(left).open(CONTAINER))).toEqual([...THREE_IDS, ...ids, ...next]);
+    });
+    return write(bytes);
   });
+  const unknown = expect.objectContaining({ name: "outcome_unknown", retryable: true });
+  expect(() => session.append(message("one"), "its key")).toThrow(unknown);
+  const stayed = idsOf(session.log).slice(3);
+  expect(stayed).toHaveLength(1);
+  const told = session.refreshToWrite();
+  expect(told?.positions.map((position) => session.log.nodes.id(position))).toEqual(stayed);
+  expect(session.repeated("its key")?.ids).toEqual(stayed);
+  expect(session.log.isCertain?.(3)).toBe(false);
+  // As after a commit whose entries stay, the leaf is where it was.
+  expect(session.leafId).toBe(id(2));
+  const { ids } = session.append(message("two"));
+  await session.commit();
+  session.close();
+  expect(idsOf(openV2(disk.after()).log)).toEqual([...THREE_IDS, ...stayed, ...ids]);
+  expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
 });
 
 test("a session that another process has when the end of its publishing fails stays that process's", async () => {
@@ -660,7 +402,7 @@ test("a session that another process has when the end of its publishing fails st
     if (path !== FOLDER || other) return disk.syncFolderNow(path);
     other = v2On(disk, { locks: locksOf("the other", table) }).open(file);
     other.append([bytesOf(userText(NEW, id(2)))]);
-    throw Object.assign(new Error("the disk is broken"), { code: "EIO" });
+    throw broken();
   };
   const store = v2On(disk, { locks: locksOf("us", table) });
   const lines = chain(3).map((line) => bytesOf(`${line}\n`));
@@ -696,120 +438,27 @@ test("the container of a session that could not be made is gone before its lock 
   expect(new Set(releases)).toEqual(new Set(["free in time"]));
 });
 
-describe("a repair", () => {
-  /** The container of three with one entry damaged and bytes behind the last. */
-  function damaged(): FaultDisk {
-    const disk = three.after();
-    const path = segmentFile(CONTAINER, 1);
-    const text = Buffer.from(disk.content(path) as Uint8Array).toString("latin1");
-    disk.put(path, Buffer.from(text.replace(`say ${id(1)}`, "say !!!!!!!!"), "latin1"));
-    return more(disk, path, "torn");
-  }
-
-  const backups = (disk: FaultDisk) =>
-    new Set(disk.paths().flatMap((path) => /^.*\.damaged\.bak(\.\d+)?(?=\/)/.exec(path)?.[0] ?? []));
-
-  const cases = [...FAULTS, ["death", (at: number): Fault => ({ kind: "die", at })] as const].flatMap(
-    ([name, faultAt]) => [3, 12].map((places) => ({ name, faultAt, places })),
-  );
-
-  for (const given of cases)
-    test.each([given])(
-      "with $name is done, or can be done by whoever comes next, and nothing that is legible is lost (at $places places)",
-      given.places === 3 ? {} : SWEEP,
-      async ({ faultAt, places }) => {
-        const whole = damaged();
-        const unharmed = openV2(whole);
-        whole.record();
-        unharmed.repair(false);
-        expect(whole.operations.length).toBeGreaterThan(20);
-        const seen = new Set<string>();
-        for (const at of share(faultPoints(faultAt(1).kind, whole), places)) {
-          const disk = damaged();
-          const session = openV2(disk);
-          disk.set(faultAt(at));
-          let failure: unknown;
-          try {
-            session.repair(false);
-          } catch (error) {
-            failure = error;
-            expect(error).toBeInstanceOf(Failure);
-          }
-          const where = `operation ${at} of ${disk.operations.join(" ")}`;
-          expect(disk.struck, where).toBe(true);
-          const died = faultAt(at).kind === "die";
-          disk.set(undefined);
-          if (!died) {
-            session.close();
-            expect(disk.openCount, where).toBe(0);
-          }
-          for (const { disk: after } of died ? disk.remains(seen) : [{ disk: disk.after() }]) {
-            const next = openV2(after);
-            expect(known(next), where).toEqual(THREE_IDS);
-            if (next.log.damage.length > 0) next.repair(false);
-            next.close();
-            const last = openV2(after);
-            expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
-            await appendMessages(last, id(50));
-            last.close();
-            expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
-            expect(backups(after).size, where).toBe(1);
-          }
-          if (failure === undefined) expect(backups(disk).size, where).toBe(1);
-        }
-      },
-    );
-
-  test("whose swap of folders is refused, and cannot be taken back, says where the session is", async () => {
-    const disk = damaged();
-    const session = openV2(disk);
-    const rename = disk.rename.bind(disk);
-    disk.rename = (from, to) => {
-      if (to === CONTAINER) throw Object.assign(new Error("the disk is broken"), { code: "EIO" });
-      rename(from, to);
-    };
-    const repair = async (): Promise<void> => void session.repair(false);
-    const { name, message } = (await repair().catch((error: Failure) => error)) as Failure;
-    expect([name, message]).toEqual(["storage_failed", expect.stringContaining(`${CONTAINER}.damaged.bak`)]);
-    expect(message).not.toContain("Nothing was changed");
-    session.close();
-    disk.rename = rename;
-    const next = openV2(disk);
-    expect(known(next)).toEqual(THREE_IDS);
-    next.repair(false);
-    await appendMessages(next, NEW);
-    next.close();
-    expect(found(disk)).toEqual([...THREE_IDS, NEW]);
-    expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-  });
-
-  acrossTiers(test, [4, 12])(
-    "that was answered outlasts a loss of power, and so does one that is asked for again (%i faults)",
-    async (count) => {
-      const disk = damaged();
-      const session = openV2(disk);
-      expect(session.repair(false).backupPath).not.toBeNull();
-      session.close();
-      const sound = (after: FaultDisk, where: string): void => {
-        const last = openV2(after);
-        expect([known(last), last.log.damage, last.log.readOnly], where).toEqual([THREE_IDS, [], null]);
-        last.close();
-        expect(faultsOf(after, CONTAINER, true), where).toEqual([]);
-        expect(backups(after).size, where).toBe(1);
-      };
-      const seen = new Set<string>();
-      for (const { disk: after, cut } of disk.remains(seen)) sound(after, JSON.stringify(cut));
-      await repairAgainAfterFaults(
-        damaged,
-        openV2,
-        (failing, operations) => {
-          for (const { disk: after, cut } of failing.remains(seen))
-            sound(after, `${JSON.stringify(cut)} after ${operations}`);
-        },
-        count,
-      );
-    },
-  );
+test("a repair whose swap of folders is refused, and cannot be taken back, says where the session is", async () => {
+  const disk = damaged();
+  const session = openV2(disk);
+  const rename = disk.rename.bind(disk);
+  disk.rename = (from, to) => {
+    if (to === CONTAINER) throw broken();
+    rename(from, to);
+  };
+  const repair = async (): Promise<void> => void session.repair(false);
+  const { name, message } = (await repair().catch((error: Failure) => error)) as Failure;
+  expect([name, message]).toEqual(["storage_failed", expect.stringContaining(`${CONTAINER}.damaged.bak`)]);
+  expect(message).not.toContain("Nothing was changed");
+  session.close();
+  disk.rename = rename;
+  const next = openV2(disk);
+  expect(known(next)).toEqual(THREE_IDS);
+  next.repair(false);
+  await appendMessages(next, NEW);
+  next.close();
+  expect(idsOf(openV2(disk).log)).toEqual([...THREE_IDS, NEW]);
+  expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
 });
 
 describe("a checkpoint that is refused", () => {
@@ -818,7 +467,7 @@ describe("a checkpoint that is refused", () => {
 
   describe.each(["asked for", "due"] as const)("%s", (way) =>
     acrossTiers(test, [3, 1])(
-      "takes its number from no later one, and says that nothing was changed only where it is not there (one of %i)",
+      "takes its number from no later one, and says what is true (one of %i)",
       async (ofMany) => {
         const isDue = way === "due";
         const begun = async (disk: FaultDisk): Promise<Log> => {
