@@ -1,11 +1,13 @@
 /** One writer for each file: the lock is the holder's until it lets go or dies. */
 
-import { spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { buildSync } from "esbuild";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Holder } from "../../../src/core/ports/store.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
@@ -16,6 +18,7 @@ import {
   isLock,
   type Lock,
   type LockOptions,
+  type Locks,
   makeLocks,
   sharedLocks,
 } from "../../../src/storage/locks/locks.ts";
@@ -41,15 +44,6 @@ const options = (client: string, disk: Disk = realDisk, stateFolder = folder): L
   stateFolder,
   client,
   now: () => "2026-01-24T16:22:26.831Z",
-});
-
-/** The disk, of which an operation is refused for some paths. */
-const refusing = (operation: "openRead" | "create", code: string, isMeant: (path: string) => boolean): Disk => ({
-  ...realDisk,
-  [operation](path: string) {
-    if (isMeant(path)) throw Object.assign(new Error(code), { code });
-    return realDisk[operation](path);
-  },
 });
 
 /** No process has it: pids end at 2^22. */
@@ -116,9 +110,13 @@ describe.each([
 });
 
 describe("locks that several logs share", () => {
-  test("are held until the last of them lets go, once each", () => {
+  const shared = (): { locks: Locks; isFree: () => boolean } => {
     const locks = sharedLocks(makeLocks(options("one")));
-    const isFree = () => makeLocks(options("two")).holder(file) === null;
+    return { locks, isFree: () => makeLocks(options("two")).holder(file) === null };
+  };
+
+  test("are held until the last of them lets go, once each", () => {
+    const { locks, isFree } = shared();
     const [a, b] = [held(locks.acquire(file)), held(locks.acquire(file))];
     expect(locks.holder(file)).toBeNull();
     a.release();
@@ -134,18 +132,23 @@ describe("locks that several logs share", () => {
   });
 
   test("are free again when letting go fails", () => {
-    let times = 0;
-    const release = () => {
-      times++;
-      throw new Error("not now");
+    let taken = 0;
+    const failing: Locks = {
+      acquire: () => ({
+        release() {
+          taken++;
+          throw new Error("not now");
+        },
+      }),
+      holder: () => null,
     };
-    const locks = sharedLocks({ acquire: () => ({ release }), holder: () => null });
+    const locks = sharedLocks(failing);
     const [a, b] = [locks.acquire(file) as Lock, locks.acquire(file) as Lock];
     a.release();
     expect(() => b.release()).toThrow("not now");
     const c = locks.acquire(file) as Lock;
     expect(() => c.release()).toThrow("not now");
-    expect(times).toBe(2);
+    expect(taken).toBe(2);
   });
 });
 
@@ -181,25 +184,61 @@ describe("the socket of a lock", needs(LINUX), () => {
     expect(taken).toBeDefined();
   });
 
+  test("is got at every try while another process looks all the time", SYSTEM, async () => {
+    const script = join(folder, "look.mjs");
+    const entry = fileURLToPath(new URL("../../../src/storage/", import.meta.url));
+    buildSync({
+      stdin: {
+        contents: `import { makeLocks } from "./locks/locks.ts";
+          import { realDisk } from "./fs/disk.ts";
+          const locks = makeLocks({ disk: realDisk, stateFolder: ${JSON.stringify(folder)}, client: "looker", now: () => "" });
+          process.stdout.write("looking");
+          process.stdin.on("end", () => process.exit()).resume();
+          const look = () => { for (let n = 0; n < 50; n++) locks.holder(${JSON.stringify(file)}); setImmediate(look); };
+          look();`,
+        resolveDir: entry,
+      },
+      bundle: true,
+      platform: "node",
+      format: "esm",
+      outfile: script,
+    });
+    const child = spawn(process.execPath, [script], { stdio: ["pipe", "pipe", "inherit"] });
+    await once(child.stdout, "data");
+    const locks = makeLocks(options("taker"));
+    let refused = 0;
+    for (let n = 0; n < 500; n++) {
+      const lock = locks.acquire(file);
+      if (isLock(lock)) lock.release();
+      else refused++;
+    }
+    child.stdin.end();
+    await once(child, "exit");
+    expect(refused).toBe(0);
+  });
+
   test("that is held while no more files can be opened is a failure and nobody's lock", () => {
     held(makeLocks(options("one")).acquire(file));
-    const locks = makeLocks(
-      options(
-        "two",
-        refusing("openRead", "EMFILE", () => true),
-      ),
-    );
-    const failure = expect.objectContaining({ name: "storage_failed", retryable: true });
-    for (const ask of [locks.acquire, locks.holder]) expect(() => ask(file)).toThrow(failure);
+    const exhausted: Disk = {
+      ...realDisk,
+      openRead() {
+        throw Object.assign(new Error("too many open files"), { code: "EMFILE" });
+      },
+    };
+    const locks = makeLocks(options("two", exhausted));
+    expect(() => locks.acquire(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
+    expect(() => locks.holder(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
   });
 
   test("is found without the kernel's list, too", () => {
-    const locks = makeLocks(
-      options(
-        "two",
-        refusing("openRead", "ENOENT", (path) => path === "/proc/net/unix"),
-      ),
-    );
+    const blind: Disk = {
+      ...realDisk,
+      openRead(path) {
+        if (path === "/proc/net/unix") throw Object.assign(new Error("hidden"), { code: "ENOENT" });
+        return realDisk.openRead(path);
+      },
+    };
+    const locks = makeLocks(options("two", blind));
     expect(locks.holder(file)).toBeNull();
     const lock = held(makeLocks(options("one")).acquire(file));
     expect(locks.holder(file)).toMatchObject({ client: "one" });
@@ -214,7 +253,7 @@ describe("the note of a holder", needs(LINUX), () => {
 
   test("is not believed when its process is gone or is another one", () => {
     held(makeLocks(options("one")).acquire(file));
-    const note = JSON.parse(readFileSync(noteIn(folder), "utf8"));
+    const note = JSON.parse(readText(noteIn(folder)));
     const other = makeLocks(options("two", realDisk, folder));
     const dead = { ...note, client: "dead", pid: DEAD };
     const reused = { ...note, client: "reused", started: "another boot 1" };
@@ -228,10 +267,16 @@ describe("the note of a holder", needs(LINUX), () => {
   test("of the present holder counts, wherever it could be written", () => {
     held(makeLocks(options("gone")).acquire(file)).release();
     const lock = held(makeLocks(options("gone")).acquire(file));
-    const stale = { ...JSON.parse(readFileSync(noteIn(folder), "utf8")), pid: DEAD };
+    const stale = { ...JSON.parse(readText(noteIn(folder))), pid: DEAD };
     lock.release();
     writeFileSync(noteIn(folder), JSON.stringify(stale));
-    const readOnly = refusing("create", "EROFS", (path) => path.startsWith(folder));
+    const readOnly: Disk = {
+      ...realDisk,
+      create(path) {
+        if (path.startsWith(folder)) throw Object.assign(new Error("read-only"), { code: "EROFS" });
+        return realDisk.create(path);
+      },
+    };
     held(makeLocks(options("elsewhere", readOnly)).acquire(file));
     expect(makeLocks(options("two")).acquire(file)).toMatchObject({ client: "elsewhere" });
   });
@@ -286,14 +331,57 @@ describe("a process", SYSTEM, () => {
   });
 });
 
-test("a lock in a file that nobody can read, or of another host, is held", SYSTEM, () => {
-  const locks = fileLocks(options("one"));
-  held(locks.acquire(file)).release();
-  const path = join(folder, "locks", `${file.device}-${file.inode}.lock`);
-  const other = { client: "far", pid: 1, since: "then", host: "another-host", started: "" };
-  for (const content of [JSON.stringify(other), "", "{", "null", "5", "[]"]) {
-    writeFileSync(path, content);
-    expect(isLock(locks.acquire(file)), content).toBe(false);
-    expect(readFileSync(path, "utf8")).toBe(content);
+describe("the lock of a holder that died", SYSTEM, () => {
+  function holding(script: string): Promise<ChildProcess> {
+    const child = spawn(process.execPath, ["-e", script], { stdio: ["ignore", "pipe", "inherit"] });
+    return new Promise((resolve) => child.stdout.once("data", () => resolve(child)));
   }
+
+  test("is free at once on Linux", needs(LINUX), async () => {
+    const name = `\\0pi-session-server/${file.device}:${file.inode}/`;
+    const child = await holding(
+      `require("node:net").createServer().listen("${name}".padEnd(108, "/"), () => console.log("held"))`,
+    );
+    const locks = makeLocks(options("one"));
+    expect(isLock(locks.acquire(file))).toBe(false);
+    const gone = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGKILL");
+    await gone;
+    held(locks.acquire(file));
+  });
+
+  test("in a file is taken over, for its process is gone or is another one", () => {
+    const locks = fileLocks(options("one"));
+    const lock = held(locks.acquire(file));
+    const path = join(folder, "locks", readdirSync(join(folder, "locks"))[0]);
+    const mine = JSON.parse(readText(path)) as { started: string };
+    lock.release();
+    for (const stale of [{ pid: DEAD }, ...(mine.started === "" ? [] : [{ started: "another boot 1" }])]) {
+      writeFileSync(path, JSON.stringify({ ...mine, ...stale }));
+      expect(locks.holder(file)).toBeNull();
+      held(locks.acquire(file)).release();
+    }
+  });
+
+  test("in a file of another host, or one that nobody can read, is held", () => {
+    const locks = fileLocks(options("one"));
+    held(locks.acquire(file)).release();
+    const path = join(folder, "locks", `${file.device}-${file.inode}.lock`);
+    const other = { client: "far", pid: 1, since: "then", host: "another-host", started: "" };
+    for (const content of [JSON.stringify(other), "", "{", "null", "5", "[]"]) {
+      writeFileSync(path, content);
+      expect(isLock(locks.acquire(file)), content).toBe(false);
+    }
+    expect(readText(path)).toBe("[]");
+  });
 });
+
+function readText(path: string): string {
+  const fd = realDisk.openRead(path);
+  try {
+    const bytes = Buffer.alloc(4096);
+    return bytes.subarray(0, realDisk.read(fd, bytes, 0, bytes.length, 0)).toString();
+  } finally {
+    realDisk.close(fd);
+  }
+}

@@ -9,8 +9,9 @@ import { strangeFormat } from "../../../src/storage/fs/formats.ts";
 import { readHeader } from "../../../src/storage/fs/header.ts";
 import { CHUNK, scanLines } from "../../../src/storage/log/lines.ts";
 import { verify } from "../../support/corruption.ts";
+import { BEGINNING } from "../../support/env.ts";
 import { chain, entryText, fileText, headerText, id, linesOf, SESSION, userText } from "../../support/lines.ts";
-import { forSeeds, isEvery, range } from "../../support/random.ts";
+import { forSeeds, isEvery, range, share } from "../../support/random.ts";
 import {
   diskWith,
   FILE,
@@ -46,65 +47,89 @@ function append(session: Session, entryId: string): Promise<void> {
 
 const HEADER = headerText();
 const file = (...lines: string[]) => fileText(HEADER, ...lines);
-const named = (name: string) => expect.objectContaining({ name });
-
-/** Expects entries, by their lines, without any damage; or damage of these kinds. */
-function requireEntries(content: string | Uint8Array, lines: readonly string[], ...kinds: string[]): Log {
-  const log = read(content);
-  expect([textsOf(log), kindsOf(log)]).toEqual([lines, kinds]);
-  return log;
-}
-
-/** Appends an entry to a file; returns what is there then. */
-async function appended(content: string, entryId = id(9)): Promise<Uint8Array> {
-  const disk = diskWith(content);
-  await append(openOn(disk), entryId);
-  return disk.content(FILE) as Uint8Array;
-}
 
 describe("line ends", () => {
   test("a byte order mark is no part of the header", () => {
-    expect(textOf(requireEntries(`\ufeff${file(...chain(2))}`, chain(2)).headerLine)).toBe(HEADER);
+    const log = read(`\ufeff${file(...chain(2))}`);
+    expect([idsOf(log), log.damage]).toEqual([[id(0), id(1)], []]);
+    expect(textOf(log.headerLine)).toBe(HEADER);
   });
 
   test("carriage returns are no part of the lines, and what is appended has none", async () => {
     const content = file(...chain(3)).replaceAll("\n", "\r\n");
-    requireEntries(content, chain(3));
-    const after = await appended(content);
-    expect(textOf(after).startsWith(content)).toBe(true);
-    expect(idsOf(read(after))).toEqual([id(0), id(1), id(2), id(9)]);
-    expect(linesOf(after).at(-1)).not.toContain("\r");
+    expect([textsOf(read(content)), read(content).damage]).toEqual([chain(3), []]);
+    const disk = diskWith(content);
+    await append(openOn(disk), id(9));
+    expect(textOf(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
+    expect(idsOf(read(disk.content(FILE) as Uint8Array))).toEqual([id(0), id(1), id(2), id(9)]);
+    expect(linesOf(disk.content(FILE) as Uint8Array).at(-1)).not.toContain("\r");
   });
 
-  test("blank lines are nothing, anywhere, and only line feeds end lines", () => {
-    requireEntries(`\n  \n${HEADER}\n\r\n \t\n${chain(2).join("\n\n\n")}\n\n`, chain(2));
-    const odd = ["\u2028", "\u2029", "\u0085", "\\u000a", "\u007f"];
-    const texts = odd.map((odd, n) => userText(id(n), null, "x").replace('"x"', `"a${odd}b"`));
-    requireEntries(file(...texts), texts);
+  test("a last line without line feed counts", async () => {
+    const content = file(...chain(3)).slice(0, -1);
+    expect([textsOf(read(content)), read(content).damage]).toEqual([chain(3), []]);
+    const disk = diskWith(content);
+    await append(openOn(disk), id(9));
+    const after = disk.content(FILE) as Uint8Array;
+    expect(linesOf(after).slice(0, 4)).toEqual([HEADER, ...chain(3)]);
+    expect([idsOf(read(after)), read(after).damage]).toEqual([[id(0), id(1), id(2), id(9)], []]);
   });
 
-  acrossTiers(test, [1, 2])("lines of any length are found, wherever the pieces that are read end (%i)", (count) => {
-    forSeeds(count, (random) => {
-      const lines: string[] = [];
-      let size = HEADER.length + 1;
-      const end = random.pick(["\n", "\r\n"]);
-      while (size < CHUNK * 2.2) {
-        const n = lines.length;
-        const toBoundary = CHUNK - (size % CHUNK);
-        const base = userText(id(n), n === 0 ? null : id(n - 1), "").length + end.length;
-        const near = [-1, 0, 1, 2, CHUNK].map((more) => toBoundary + more);
-        const wanted = random.pick([200, 5000, ...near]);
-        let line = userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(Math.max(0, wanted - base)));
-        // Some that the quick reading leaves alone.
-        if (random.chance(0.2)) line = line.replace('"type":"message"', '"type":"odd_type"');
-        lines.push(line);
-        size += line.length + end.length;
-      }
-      const log = read([HEADER, ...lines, ""].join(end));
-      expect([idsOf(log), log.damage]).toEqual([lines.map((_, n) => id(n)), []]);
-      expect(textsOf(log).every((text, n) => text === lines[n])).toBe(true);
-    });
+  test("a header alone, with or without its line feed, is a session without entries", async () => {
+    for (const content of [HEADER, `${HEADER}\n`, `\ufeff${HEADER}\r\n`, `\n \n${HEADER}\n\n`]) {
+      expect([read(content).nodes.count, read(content).damage], JSON.stringify(content)).toEqual([0, []]);
+      const disk = diskWith(content);
+      await append(openOn(disk), id(9));
+      expect(idsOf(read(disk.content(FILE) as Uint8Array)), JSON.stringify(content)).toEqual([id(9)]);
+    }
   });
+
+  test("blank lines are nothing, anywhere", () => {
+    const log = read(`\n  \n${HEADER}\n\r\n \t\n${chain(2).join("\n\n\n")}\n\n`);
+    expect([textsOf(log), log.damage]).toEqual([chain(2), []]);
+  });
+
+  test("only line feeds end lines", () => {
+    const texts = ["\u2028", "\u2029", "\u0085", "\\u000a", "\u007f"].map((odd, n) =>
+      userText(id(n), null, "x").replace('"x"', `"a${odd}b"`),
+    );
+    expect(textsOf(read(file(...texts)))).toEqual(texts);
+  });
+
+  acrossTiers(test, [1, 2])(
+    "lines of any length are found, wherever the pieces in which the file is read end (%i)",
+    (count) => {
+      forSeeds(count, (random) => {
+        const lines: string[] = [];
+        let size = HEADER.length + 1;
+        const end = random.pick(["\n", "\r\n"]);
+        while (size < CHUNK * 2.2) {
+          const n = lines.length;
+          const toBoundary = CHUNK - (size % CHUNK);
+          const base = userText(id(n), n === 0 ? null : id(n - 1), "").length + end.length;
+          const wanted = random.pick([
+            200,
+            5000,
+            toBoundary,
+            toBoundary + 1,
+            toBoundary - 1,
+            toBoundary + CHUNK,
+            toBoundary + 2,
+          ]);
+          let line = userText(id(n), n === 0 ? null : id(n - 1), "x".repeat(Math.max(0, wanted - base)));
+          // Some that the quick reading leaves alone.
+          if (random.chance(0.2)) line = line.replace('"type":"message"', '"type":"odd_type"');
+          lines.push(line);
+          size += line.length + end.length;
+        }
+        const log = read([HEADER, ...lines, ""].join(end));
+        expect(idsOf(log)).toEqual(lines.map((_, n) => id(n)));
+        expect(textsOf(log).map((text) => text.length)).toEqual(lines.map((line) => line.length));
+        expect(textsOf(log).every((text, n) => text === lines[n])).toBe(true);
+        expect(log.damage).toEqual([]);
+      });
+    },
+  );
 
   test("a file that grows while it is read is read to its end", () => {
     const disk = diskWith("short");
@@ -135,16 +160,69 @@ describe("line ends", () => {
   });
 });
 
-test("a torn tail, cut at every byte, costs the last entry and nothing else", () => {
-  const before = file(...chain(3));
+describe("a torn tail", () => {
+  const whole = chain(3);
   const last = userText(id(3), id(2), "the last — with \\n and 漢");
-  const bytes = bytesOf(last);
-  for (let cut = 1; cut < bytes.length; cut++) {
-    const log = read(Buffer.concat([bytesOf(before), bytes.subarray(0, cut)]));
-    expect(textsOf(log), `cut at ${cut}`).toEqual(chain(3));
-    expect(log.damage).toMatchObject([{ kind: "torn_tail", line: 5, byteOffset: before.length, length: cut }]);
-  }
-  expect(textsOf(read(before + last))).toEqual([...chain(3), last]);
+
+  test("cut at every byte costs the last entry and nothing else", () => {
+    const bytes = bytesOf(last);
+    for (let cut = 1; cut < bytes.length; cut++) {
+      const log = read(Buffer.concat([bytesOf(file(...whole)), bytes.subarray(0, cut)]));
+      expect(textsOf(log), `cut at ${cut}`).toEqual(whole);
+      expect(log.damage).toEqual([
+        expect.objectContaining({ kind: "torn_tail", line: 5, byteOffset: file(...whole).length, length: cut }),
+      ]);
+    }
+    expect(textsOf(read(file(...whole) + last))).toEqual([...whole, last]);
+  });
+
+  test("is kept aside and cut off by the first append, three times over", async () => {
+    let content: string | Uint8Array = file(...whole);
+    const acknowledged = idsOf(read(content));
+    for (let round = 0; round < 3; round++) {
+      const torn = userText(id(50 + round), id(2)).slice(0, 40 + round * 20);
+      const disk = diskWith(Buffer.concat([bytesOf(Buffer.from(content as Uint8Array).toString()), bytesOf(torn)]));
+      const session = openOn(disk, FILE, round);
+      expect(session.leafId).toBe(acknowledged.at(-1));
+      await append(session, id(10 + round));
+      acknowledged.push(id(10 + round));
+      content = disk.content(FILE) as Uint8Array;
+      expect([idsOf(read(content)), read(content).damage]).toEqual([acknowledged, []]);
+      const kept = disk.paths().filter((path) => path.startsWith(QUARANTINE));
+      expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual([torn]);
+      expect(session.diagnostics).toEqual([expect.objectContaining({ kind: "torn_tail", keptAt: kept[0] })]);
+    }
+  });
+
+  test("whose writer may still be at work is closed with a line feed instead", async () => {
+    const torn = last.slice(0, 50);
+    const disk = diskWith("");
+    disk.clock = () => BEGINNING + 3_600_000;
+    disk.put(FILE, bytesOf(file(...whole) + torn));
+    const session = openOn(disk);
+    for (const n of [10, 11, 12]) await append(session, id(n));
+    const after = disk.content(FILE) as Uint8Array;
+    expect(linesOf(after)[4]).toBe(torn);
+    expect(idsOf(read(after))).toEqual([id(0), id(1), id(2), id(10), id(11), id(12)]);
+    expect(kindsOf(read(after))).toEqual(["bad_line"]);
+  });
+
+  test("of zeros, as a power cut leaves it, is one too", async () => {
+    const disk = diskWith(Buffer.concat([bytesOf(file(...whole)), Buffer.alloc(5000)]));
+    const session = openOn(disk);
+    expect([idsOf(session.log), kindsOf(session.log)]).toEqual([[id(0), id(1), id(2)], ["torn_tail"]]);
+    await append(session, id(10));
+    expect(idsOf(read(disk.content(FILE) as Uint8Array))).toEqual([id(0), id(1), id(2), id(10)]);
+  });
+
+  test("that another entry was glued to costs that entry nothing", () => {
+    for (const cut of share(range(1, last.length), 70)) {
+      const log = read(file(...whole, last.slice(0, cut) + userText(id(4), id(2)), userText(id(5), id(4))));
+      expect(idsOf(log).slice(-2), `cut at ${cut}`).toEqual([id(4), id(5)]);
+      expect(textsOf(log).slice(-2)).toEqual([userText(id(4), id(2)), userText(id(5), id(4))]);
+      expect(log.damage.length).toBeGreaterThan(0);
+    }
+  });
 });
 
 describe("lines that are no entries", () => {
@@ -163,129 +241,151 @@ describe("lines that are no entries", () => {
     '{"id":"x"}',
   ];
 
-  test.each(strays)("%j is read past and reported, and leaves the leaf where it was", (stray) => {
-    const log = requireEntries(file(...chain(2), stray, ...chain(1, 2)), chain(3), "bad_line");
-    const place = { line: 4, byteOffset: file(...chain(2)).length, length: stray.length, salvaged: false };
-    expect(log.damage[0]).toMatchObject(place);
+  test.each(strays.map((stray) => [stray]))("%j is read past and reported", (stray) => {
+    const log = read(file(...chain(2), stray, ...chain(1, 2)));
+    expect([textsOf(log), kindsOf(log)]).toEqual([chain(3), ["bad_line"]]);
+    expect(log.damage[0]).toMatchObject({
+      line: 4,
+      byteOffset: file(...chain(2)).length,
+      length: stray.length,
+      salvaged: false,
+    });
+  });
+
+  test.each(strays.map((stray) => [stray]))("%j at the end leaves the leaf where it was", (stray) => {
     const content = file(...chain(4), stray);
     expect(kindsOf(read(content))).toEqual(["bad_line"]);
     const session = openOn(diskWith(content));
     expect([session.leafId, messagesAt(session).length]).toEqual([id(3), 4]);
   });
 
+  test("stay in the file when something is appended", async () => {
+    const content = file(...chain(2), ...strays);
+    const disk = diskWith(content);
+    await append(openOn(disk), id(9));
+    expect(textOf(disk.content(FILE) as Uint8Array).startsWith(content)).toBe(true);
+  });
+
+  test("a second header is one", () => {
+    const log = read(file(...chain(2), headerText({ id: "another" }), ...chain(1, 2)));
+    expect([textsOf(log), kindsOf(log), log.header.id]).toEqual([chain(3), ["extra_header"], SESSION]);
+  });
+
   test("parts of a damaged entry are not taken for entries", () => {
-    const call = { type: "toolCall", id: "call", name: "bash", arguments: { type: "custom", id: "x" } };
-    const message = { role: "assistant", content: [{ type: "text", text: "a" }, call] };
-    const whole = entryText("message", id(2), id(1), { message });
+    const blocks = [
+      { type: "text", text: "a" },
+      { type: "toolCall", id: "call", name: "bash", arguments: { type: "custom", id: "x" } },
+    ];
+    const whole = entryText("message", id(2), id(1), { message: { role: "assistant", content: blocks } });
     for (const damaged of [whole.slice(0, -3), whole.replace('"role"', '"ro\u0001le"'), whole.slice(12)]) {
-      const log = read(file(...chain(2), damaged, userText(id(3), id(1))));
-      const others = idsOf(log).filter((entryId) => entryId !== id(2));
-      expect(others, damaged).toEqual([id(0), id(1), id(3)]);
+      const log = read(file(...chain(2), damaged.replace("\\u0001", "\u0001"), userText(id(3), id(1))));
+      expect(
+        idsOf(log).filter((entryId) => entryId !== id(2)),
+        damaged,
+      ).toEqual([id(0), id(1), id(3)]);
       expect(log.damage.length).toBeGreaterThan(0);
     }
   });
 
-  test.each(["before", "behind"])("a run of zeros %s an entry costs the zeros", (where) => {
-    const [zeros, entry] = ["\0".repeat(100), userText(id(1), id(0))];
-    const line = where === "before" ? zeros + entry : entry + zeros;
-    const log = requireEntries(file(...chain(1), line, userText(id(2), id(1))), chain(3), "bad_line");
-    expect(log.damage[0].length).toBe(100);
+  test("bytes that are not UTF-8 are one line's damage", () => {
+    const bad = Buffer.from(userText(id(2), id(1), "xyz"));
+    bad[bad.indexOf("xyz") + 1] = 0xff;
+    const log = read(Buffer.concat([bytesOf(file(...chain(2))), bad, bytesOf(`\n${fileText(...chain(1, 3))}`)]));
+    expect(textsOf(log).filter((text) => !JSON.parse(text).damaged)).toEqual([...chain(2), userText(id(3), id(2))]);
+    expect(log.damage).toHaveLength(1);
+  });
+
+  test("a run of zeros before or behind an entry costs the zeros", () => {
+    const zeros = "\0".repeat(100);
+    for (const line of [zeros + userText(id(1), id(0)), userText(id(1), id(0)) + zeros]) {
+      const log = read(file(userText(id(0), null), line, userText(id(2), id(1))));
+      expect(textsOf(log)).toEqual(chain(3));
+      expect(kindsOf(log)).toEqual(["bad_line"]);
+      expect(log.damage[0].length).toBe(100);
+    }
   });
 });
 
-acrossTiers(test, [7, 1])("a flipped bit in the header leaves every entry reachable (one byte of %i)", (step) => {
+describe("one flipped bit", () => {
   /** In turn the one that changes the case of letters, the highest, and another; all of them in soak. */
   const bitsAt = (at: number) => (isEvery() ? range(0, 8) : [[5, 7, (at / 3) & 7][at % 3]]);
-  for (let at = 0; at < HEADER.length; at += step)
-    for (const bit of bitsAt(at)) {
-      const flipped = Uint8Array.from(bytesOf(file(...chain(6))));
-      flipped[at] ^= 1 << bit;
-      // A header that lost its type is an entry of an unknown one.
-      expect([6, 7], `byte ${at}, bit ${bit}`).toContain(jsonlOn(diskWith(flipped)).open(FILE).nodes.count);
-    }
+
+  const lines = chain(6);
+  const before = file(...lines.slice(0, 3)).length;
+
+  test("in an entry affects that entry at most", () => {
+    const bytes = bytesOf(file(...lines));
+    const others = lines.filter((_, n) => n !== 3);
+    for (let at = before; at < before + lines[3].length; at++)
+      for (const bit of bitsAt(at)) {
+        const flipped = Uint8Array.from(bytes);
+        flipped[at] ^= 1 << bit;
+        const log = jsonlOn(diskWith(flipped)).open(FILE);
+        const texts = textsOf(log);
+        const missing = others.filter((line) => !texts.includes(line));
+        expect(missing, `byte ${at - before}, bit ${bit}`).toEqual([]);
+        for (const text of texts) JSON.parse(text);
+      }
+  });
+
+  acrossTiers(test, [7, 1])("in the header leaves every entry reachable (one byte of %i)", (step) => {
+    const bytes = bytesOf(file(...lines));
+    for (let at = 0; at < HEADER.length; at += step)
+      for (const bit of bitsAt(at)) {
+        const flipped = Uint8Array.from(bytes);
+        flipped[at] ^= 1 << bit;
+        const log = jsonlOn(diskWith(flipped)).open(FILE);
+        // A header that lost its type is an entry of an unknown one.
+        expect([6, 7], `byte ${at}, bit ${bit}`).toContain(log.nodes.count);
+      }
+  });
 });
 
 describe("headers", () => {
-  const cannotAppend = (log: Log, name: string) => {
-    expect(log.readOnly).toMatchObject({ name });
-    expect(() => log.append([bytesOf(userText(id(9), id(2)))])).toThrow(named(name));
-  };
-
   test("that are damaged are replaced in memory, for reading only", () => {
     const log = read(fileText(`${HEADER.slice(0, 30)}\0${HEADER.slice(31)}`, ...chain(3)));
     expect([textsOf(log), kindsOf(log)]).toEqual([chain(3), expect.arrayContaining(["bad_header"])]);
+    expect(log.readOnly).toMatchObject({ name: "read_only" });
     expect(log.header).toMatchObject({ type: "session", id: expect.stringMatching(/./) });
-    cannotAppend(log, "read_only");
+    expect(() => log.append([bytesOf(userText(id(9), id(2)))])).toThrow(expect.objectContaining({ name: "read_only" }));
   });
 
-  test("that are lost are not made up of what this process is", () => {
-    const { header } = logOf(fileText("{broken", ...chain(2)));
-    expect([header.cwd, header.parentSession]).toEqual(["", undefined]);
+  test("that are missing are, too, and the first entry is not lost", () => {
+    const log = read(fileText(...chain(3)));
+    expect([textsOf(log), kindsOf(log)]).toEqual([chain(3), ["bad_header"]]);
   });
 
   test.each([
-    ["without an id", '{"type":"session","version":3}\n'],
-    ["with an id that is no text", '{"type":"session","version":3,"id":7}\n'],
-    ["that are zeros", "\0".repeat(10_000)],
-  ])("%s are of no session", (_, content) => {
-    expect(() => logOf(content)).toThrow(named("not_a_session"));
-  });
-
-  test.each([4, "4"])("of version %j are newer: read, never written", (version) => {
-    const log = requireEntries(fileText(headerText({ version }), ...chain(3)), chain(3), "newer_version");
-    expect(log.version).toBe(Number(version));
-    cannotAppend(log, "unsupported_version");
-  });
-
-  test("of a newer version are named by their own line", () => {
-    const content = fileText("a line of a log", "another", headerText({ version: 9 }));
-    const newer = { kind: "newer_version", line: 3, byteOffset: content.indexOf("{") };
-    expect(read(content).damage[0]).toMatchObject(newer);
-  });
-
-  test.each([0, 2.5, "x", {}, true])("of version %j, which is none, are read and never written", (version) => {
+    [99, 99],
+    [4, 4],
+    ["4", 4],
+  ])("of version %j are newer: read, never written", (version, known) => {
     const log = read(fileText(headerText({ version }), ...chain(3)));
-    expect([textsOf(log), log.damage.length]).toEqual([chain(3), 1]);
-    expect(log.readOnly).not.toBeNull();
+    expect([textsOf(log), kindsOf(log)]).toEqual([chain(3), ["newer_version"]]);
+    expect(log.readOnly).toMatchObject({ name: "unsupported_version" });
+    expect(log.version).toBe(known);
+    expect(() => log.append([bytesOf(userText(id(9), id(2)))])).toThrow(
+      expect.objectContaining({ name: "unsupported_version" }),
+    );
   });
 
-  const parentSession = "/elsewhere/parent.jsonl";
-  const facts = { id: SESSION, cwd: "/home/me/project", parentSession };
-  const LOG = `${"a line of a log ".repeat(100)}\n`.repeat(200);
-  test.each<[what: string, text: string, entries: number, bad: number]>([
-    ["a record of another kind", '{"type":"title"}\n', 3, 1],
-    ["a line of a log", "12:00 begun\n\n", 3, 1],
-    ["a header without an id", '{"type":"session","version":3}\n', 3, 1],
-    ["zeros in the same line", "\0".repeat(3000), 3, 1],
-    ["a torn entry in the same line", chain(1)[0].slice(0, 40), 3, 1],
-    ["an entry", `${chain(1)[0]}\n`, 4, 1],
-    ["three lines", '{"type":"title"}\n[]\nx\n', 3, 3],
-    ["many lines", LOG, 3, 200],
-    ["a long line", `${"a".repeat(1 << 19)}\n`, 3, 1],
-  ])("count from the first valid one on, for every reader, though %s stands before it", (_what, text, entries, bad) => {
-    const header = headerText({ parentSession });
-    const disk = diskWith(text + fileText(header, ...chain(3, entries - 3)));
-    const log = jsonlOn(disk).open(FILE);
-    expect(log.header).toMatchObject(facts);
-    expect([idsOf(log).length, kindsOf(log), log.readOnly]).toEqual([entries, Array(bad).fill("bad_line"), null]);
-    expect(readHeader(disk, FILE)).toEqual(JSON.parse(header));
-    const { timestamp } = JSON.parse(header);
-    expect(scanFile(disk, FILE)?.now).toMatchObject({ ...facts, timestamp, messages: entries });
-    log.repair();
-    expect(textOf(disk.content(FILE) as Uint8Array)).toBe(fileText(header, ...chain(entries)));
-    expect(kindsOf(jsonlOn(disk).open(FILE))).toEqual([]);
-  });
+  test.each([[-1], [0], [2.5], ["x"], [{}], [true]])(
+    "of version %j, which is none, are read and never written",
+    (version) => {
+      const log = read(fileText(headerText({ version }), ...chain(3)));
+      expect(textsOf(log)).toEqual(chain(3));
+      expect(log.readOnly).not.toBeNull();
+      expect(log.damage).toHaveLength(1);
+    },
+  );
 
-  test.each(["sessiom", "sX\u00d9\u00facession", ""])("whose type reads %j hide no entry", (type) => {
-    const damaged = headerText().replace('"type":"session"', `"type":${JSON.stringify(type)}`);
-    expect(textsOf(logOf(fileText(damaged, ...chain(3)))).slice(-3)).toEqual(chain(3));
-  });
-
-  test("are not looked for in a database, whatever texts it has", () => {
-    const disk = diskWith(`SQLite format 3\0\x10\n${file(...chain(2), HEADER)}`);
-    expect(() => jsonlOn(disk).open(FILE)).toThrow(named("not_a_session"));
-    expect([scanFile(disk, FILE), readHeader(disk, FILE)]).toEqual([null, undefined]);
-    expect(strangeFormat(disk, FILE)?.name).toBe("sqlite");
+  test("may write the version as a text", async () => {
+    const disk = diskWith(fileText(headerText({ version: "3" }), ...chain(3)));
+    const session = openOn(disk);
+    expect([session.diagnostics, session.log.version]).toEqual([[], 3]);
+    await append(session, id(9));
+    expect(linesOf(disk.content(FILE) as Uint8Array)[0]).toBe(headerText({ version: "3" }));
+    expect(disk.paths()).toEqual([FILE]);
   });
 });
 
@@ -342,6 +442,12 @@ describe("ids", () => {
 });
 
 describe("parents", () => {
+  test("in a line that is lost are bridged where one chain goes on", () => {
+    const session = openOn(diskWith(file(...chain(2), "}{", ...chain(2, 3))));
+    expect(messagesAt(session)).toHaveLength(4);
+    expect(session.diagnostics.map(({ kind }) => kind).sort()).toEqual(["bad_line", "missing_parent"]);
+  });
+
   test("that no line is missing for end the path, and it is said", () => {
     const session = openOn(diskWith(file(...chain(2), ...chain(2, 3))));
     expect(messagesAt(session)).toHaveLength(2);
@@ -402,9 +508,9 @@ describe("batches", () => {
     const after = disk.content(FILE) as Uint8Array;
     expect([idsOf(read(after)), read(after).damage]).toEqual([[id(0), id(1), id(2)], []]);
     const kept = disk.paths().filter((path) => path.startsWith(QUARANTINE));
-    const rest = content.slice(file(...chain(2)).length);
-    expect(kept.map((path) => textOf(disk.content(path) as Uint8Array))).toEqual([rest]);
-    expect(session.diagnostics).toContainEqual(expect.objectContaining({ keptAt: kept[0] }));
+    expect(kept.map((path) => textOf(disk.content(path) as Uint8Array)).join("")).toBe(
+      content.slice(file(...chain(2)).length),
+    );
     expect(textOf(session.line(2))).toContain('"new"');
   });
 
@@ -432,23 +538,34 @@ describe("batches", () => {
 
 describe("a member that stands twice in an entry", () => {
   const twice = (more: string): string => `${userText(id(1), id(0)).slice(0, -1)},${more}}`;
+  const MANY = chain(100, 3);
 
   test.each([
-    ["id", twice(`"id":"${id(900)}"`)],
-    ["parentId", twice('"parentId":null')],
-    ["type", twice('"type":"custom"')],
-    ["role", userText(id(1), id(0)).replace("}}", ',"role":"assistant"}}')],
-    ["message", twice('"message":{"role":"assistant","content":[]}')],
-  ])("counts where it stands last, as for every parser: %s", (_name, line) => {
-    const { type, id: entryId, parentId, message } = JSON.parse(line);
-    // In the middle of a long file it is met when the entry is read.
-    for (const after of [[], chain(100, 3)]) {
-      const session = openOn(diskWith(file(userText(id(0), null), line, userText(id(2), id(0)), ...after)));
-      expect(textsOf(session.log)[1]).toBe(line);
+    ["id", twice(`"id":"${id(900)}"`), { id: id(900) }],
+    ["parentId", twice('"parentId":null'), { parentId: null }],
+    ["type", twice('"type":"custom"'), { type: "custom" }],
+    ["role", userText(id(1), id(0)).replace("}}", ',"role":"assistant"}}'), { role: "assistant" }],
+    ["message", twice('"message":{"role":"assistant","content":[]}'), { role: "assistant" }],
+  ])("counts where it stands last, as for every parser: %s", (_name, line, expected) => {
+    for (const after of [[], MANY]) {
+      const content = fileText(headerText(), userText(id(0), null), line, userText(id(2), id(0)), ...after);
+      const session = openOn(diskWith(content));
+      textsOf(session.log);
+      // In the middle of a long file it is met when the entry is read.
       session.refresh();
       const { nodes } = session.log;
-      expect([nodes.position(entryId), nodes.type(1), session.idOrNull(nodes.parent(1))]).toEqual([1, type, parentId]);
-      if (type === "message") expect(nodes.role(1)).toBe(message.role);
+      const { type, id: entryId, parentId, message } = JSON.parse(line);
+      const position = nodes.position(entryId);
+      expect({ position, type: nodes.type(1), parent: session.idOrNull(nodes.parent(1)), role: nodes.role(1) }).toEqual(
+        {
+          position: 1,
+          type,
+          parent: parentId,
+          role: type === "message" ? message.role : nodes.role(1),
+        },
+      );
+      expect({ id: entryId, parentId, type, role: message.role }).toMatchObject(expected);
+      expect(textsOf(session.log)[1]).toBe(line);
       expect(session.diagnostics).toEqual([]);
     }
   });
@@ -483,6 +600,48 @@ test("what only keeps the leaf is no parent to name", async () => {
   expect([again.leafId, nodes.count]).toEqual([id(0), 4]);
 });
 
+describe("the first valid header in a file counts", () => {
+  const header = headerText({ parentSession: "/elsewhere/parent.jsonl" });
+  const torn = chain(1)[0].slice(0, 40);
+  const before: readonly (readonly [what: string, text: string, entries: number, kinds: readonly string[]])[] = [
+    ["a record of another kind", '{"type":"title"}\n', 3, ["bad_line"]],
+    ["a line of a log", "12:00 begun\n\n", 3, ["bad_line"]],
+    ["a header without an id", '{"type":"session","version":3}\n', 3, ["bad_line"]],
+    ["zeros in the same line", "\0".repeat(3000), 3, ["bad_line"]],
+    ["a torn entry in the same line", torn, 3, ["bad_line"]],
+    ["an entry", `${chain(1)[0]}\n`, 4, ["bad_line"]],
+    ["three lines", '{"type":"title"}\n[]\nx\n', 3, ["bad_line", "bad_line", "bad_line"]],
+  ];
+
+  test.each(before)("though %s stands before it", (_what, text, entries, kinds) => {
+    const disk = diskWith(text + fileText(header, ...chain(3, entries - 3)));
+    const log = jsonlOn(disk).open(FILE);
+    const facts = { id: SESSION, cwd: "/home/me/project", parentSession: "/elsewhere/parent.jsonl" };
+    expect(log.header).toMatchObject(facts);
+    expect([idsOf(log).length, kindsOf(log), log.readOnly]).toEqual([entries, kinds, null]);
+    expect(readHeader(disk, FILE)).toEqual(JSON.parse(header));
+    expect(scanFile(disk, FILE)?.now).toMatchObject({
+      ...facts,
+      timestamp: JSON.parse(header).timestamp,
+      messages: entries,
+    });
+    log.repair();
+    const repaired = textOf(disk.content(FILE) as Uint8Array);
+    expect(repaired).toBe(fileText(header, ...chain(entries)));
+    expect(kindsOf(jsonlOn(disk).open(FILE))).toEqual([]);
+  });
+
+  test.each(["sessiom", "sX\u00d9\u00facession", ""])("and one whose type reads %j hides no entry", (type) => {
+    const damaged = headerText().replace('"type":"session"', `"type":${JSON.stringify(type)}`);
+    expect(textsOf(logOf(fileText(damaged, ...chain(3)))).slice(-3)).toEqual(chain(3));
+  });
+
+  test("and one that is lost is not made up of what this process is", () => {
+    const log = logOf(fileText("{broken", ...chain(2)));
+    expect([log.header.cwd, log.header.parentSession]).toEqual(["", undefined]);
+  });
+});
+
 test("a result whose parent is its call begins a path, and is no damage", async () => {
   const result = (id: string, toolCallId: string) =>
     entryText("message", id, "call-1", {
@@ -500,4 +659,35 @@ test("a result whose parent is its call begins a path, and is no damage", async 
   expect(session.context(session.log.nodes.position(id(2))).items).toHaveLength(2);
   const other = openOn(diskWith(fileText(headerText(), lines[0], result(id(1), "call-2"))));
   expect(verify(other)).toMatchObject({ ok: false, damage: [{ kind: "missing_parent" }] });
+});
+
+describe("the header of a file", () => {
+  const entries = [userText(id(0), null), userText(id(1), id(0))];
+  const LOG = `${"a line of a log ".repeat(100)}\n`.repeat(200);
+
+  test.each([
+    ["behind many lines", LOG],
+    ["behind a long line", `${"a".repeat(1 << 19)}\n`],
+  ])("is found %s, and every reader takes it", (_, before) => {
+    const disk = diskWith(before + fileText(headerText(), ...entries));
+    const { header, nodes } = openOn(disk).log;
+    expect([header.id, nodes.count]).toEqual([SESSION, 2]);
+    expect(readHeader(disk, FILE)?.id).toBe(SESSION);
+    expect(scanFile(disk, FILE)?.now).toMatchObject({ id: SESSION, entries: 2 });
+  });
+
+  test("of a newer version is named by its own line", () => {
+    const content = fileText("a line of a log", "another", headerText({ version: 9 }));
+    const [newer] = read(content).damage;
+    expect(newer).toMatchObject({ kind: "newer_version", line: 3, byteOffset: content.indexOf("{") });
+  });
+
+  test("is not looked for in a database, whatever texts it has", () => {
+    const disk = diskWith(`SQLite format 3\0\x10\n${fileText(headerText(), ...entries, headerText())}`);
+    const isNone = expect.objectContaining({ name: "not_a_session" });
+    expect(() => jsonlOn(disk).open(FILE)).toThrow(isNone);
+    expect(scanFile(disk, FILE)).toBeNull();
+    expect(readHeader(disk, FILE)).toBeUndefined();
+    expect(strangeFormat(disk, FILE)?.name).toBe("sqlite");
+  });
 });
