@@ -123,18 +123,15 @@ const refusing = (error: Error) => async (): Promise<never> => {
 
 interface Behaviour {
   readonly answer?: (text: string, say: (notice: Notice) => void) => Rows | Error | Promise<Rows>;
-  /** What it says of itself. */
   readonly facts?: object;
-  /** The server that it says it is, and its fleet. */
   readonly place?: () => object | Error;
   readonly store?: () => object | Error;
-  /** Whether warnings come through. */
   readonly hears?: boolean;
   readonly most?: number;
   readonly connect?: () => Promise<void>;
 }
 
-/** A driver of a database that answers as the test says. */
+/** A driver of a database that answers as the test says: of itself, its place, its fleet; `hears`: warnings come through. */
 function databaseThat({
   answer = () => NOTHING,
   facts = {},
