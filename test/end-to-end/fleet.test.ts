@@ -8,7 +8,7 @@ import { Failure } from "../../src/core/failure.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { assistant, user } from "../support/drafts.ts";
-import { entriesOf, FleetServer } from "../support/fleet-server.ts";
+import { entriesOf, FleetServer, idsOf } from "../support/fleet-server.ts";
 import { HereLives } from "../support/proof.ts";
 import { type Json, temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
@@ -84,8 +84,12 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
       const id = `two-${fault}`;
       const params = { entries: entriesOf(id), idempotencyKey: `key-${fault}` };
       one.loses(fault);
-      expect(await one.refused("append", params)).toMatchObject({ name: "outcome_unknown", retryable: true });
-      expect(await one.ids()).not.toContain(id);
+      // What waits behind it reads from before it.
+      const asked = [{ method: "append", params }, { method: "get_entries" }];
+      one.wire.send(...asked.map((request) => ({ jsonrpc: "2.0", id: `${request.method} ${fault}`, ...request })));
+      const unknown = { name: "outcome_unknown", retryable: true };
+      expect((await one.wire.reply(`append ${fault}`)).error.data).toMatchObject(unknown);
+      expect(idsOf((await one.wire.reply(`get_entries ${fault}`)).result)).not.toContain(id);
       // As long as the fleet is away, nothing is said about it.
       expect((await one.refused("append", params)).name).toBe("storage_failed");
       one.heals();

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { MemoryFleet } from "../../support/fleet.ts";
-import { failed, lines, type Machine, type MachineKind } from "../../support/fleet-machine.ts";
+import { failed, lines, type MachineKind } from "../../support/fleet-machine.ts";
 import { Scene, testScenes } from "../../support/fleet-scene.ts";
 import { SESSION } from "../../support/lines.ts";
 import { beginning } from "../../support/sessions.ts";
@@ -83,33 +83,24 @@ describe("what another program writes (jsonl)", () => {
     await scene.play("sees 2; follows; fleet 0 1 2");
   });
 
-  /** Ways in which it cannot be given for a while: each returns what ends that. */
-  const hindrances: readonly [string, (one: Machine) => () => void][] = [
-    [
-      "the database takes nothing from this role",
-      ({ fleet }) => {
-        const { append } = fleet;
+  test.each(["the database takes nothing from this role", "the journal cannot be read"])(
+    "is given when the session is left, though for a while %s",
+    async (what) => {
+      const scene = await begun();
+      const { fleet, journal } = scene.one;
+      const [{ append }, { of }] = [fleet, journal];
+      if (what.includes("database"))
         fleet.append = async () => ({ kind: "unfit", reason: "permission denied", isOfValue: false });
-        return () => (fleet.append = append);
-      },
-    ],
-    [
-      "the journal cannot be read",
-      ({ journal }) => {
-        const { of } = journal;
+      else
         journal.of = () => {
           throw new Failure("storage_failed", "EACCES", {}, { retryable: false });
         };
-        return () => (journal.of = of);
-      },
-    ],
-  ];
-
-  test.each(hindrances)("is given when the session is left, though for a while %s", async (_, begin) => {
-    const scene = await begun();
-    const end = begin(scene.one);
-    await scene.play("sees 1; follows; follows; fleet 0", end, "gives; fleet 0 1");
-  });
+      await scene.play("sees 1; follows; follows; fleet 0");
+      Object.assign(fleet, { append });
+      Object.assign(journal, { of });
+      await scene.play("gives; fleet 0 1");
+    },
+  );
 
   test("is given once, whichever call of that fails (each in turn)", async () => {
     for (const fault of ["before", "after", "late"] as const)

@@ -1,7 +1,7 @@
 /** Random histories over a fleet in memory, and what they find in fleets that break a rule. */
 
 import { describe, expect, test } from "vitest";
-import type { Fleet, FleetBatch, FleetOutcome, FleetPart } from "../../../src/core/ports/fleet.ts";
+import type { Fleet, FleetBatch, FleetOutcome } from "../../../src/core/ports/fleet.ts";
 import { finishFacts } from "../../../src/storage/fleet/late-facts.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { memoryStore } from "../../../src/storage/memory.ts";
@@ -126,15 +126,6 @@ describe("a fleet is found out", () => {
   const MUTANTS: Readonly<Record<string, (fleet: MemoryFleet) => Fleet>> = {
     "that does not look at the epoch": (fleet) => Object.assign(fleet, { breaks: "epoch" }),
     "that looks at neither": (fleet) => Object.assign(fleet, { breaks: "both" }),
-    "that shows the parts of a commit one by one": (fleet) =>
-      Object.assign(fleet, {
-        keepPart({ sessionId, epoch, from, lines, heads, stretches }: FleetPart) {
-          const counts = { messages: 0, modified: null, isPlain: true };
-          const facts = { counts, texts: [], spendings: [], areBehind: true };
-          const after = stretches.at(-1) ?? from;
-          return fleet.append({ sessionId, epoch, before: from, after, lines, heads, facts });
-        },
-      }),
     "that says of what is unknown that it was not sent": telling((outcome) =>
       outcome.kind === "unknown" ? { kind: "away", reason: "not sent" } : outcome,
     ),

@@ -39,18 +39,7 @@ const COLUMNS = {
 const TOO_MANY: FleetFacts = { ...NO_FACTS, counts: { ...NO_FACTS.counts, messages: 2 ** 70 } };
 
 /** Words that a statement might take for something else. */
-const HOSTILE = [
-  "o'clock",
-  "$1",
-  "\\",
-  "n\u0000l",
-  "\ud800",
-  "café",
-  '"',
-  "x".repeat(300),
-  "'); drop table",
-  "\u{1f600}",
-];
+const HOSTILE = [..."o'clock|$1|\\|n\u0000l|\ud800|café|\"|'); drop table|\u{1f600}".split("|"), "x".repeat(300)];
 
 function factsOf(random: Random, at: number): FleetFacts {
   const some = (): string | null => (random.chance(0.3) ? null : random.pick(HOSTILE));
@@ -242,7 +231,7 @@ function keeps(isPooled: boolean): void {
               timeout: 10_000,
               interval: 1,
             });
-            expect(kind === "refused" ? [session.end] : [session.end, batch.after]).toContainEqual(again.end);
+            expect(kind === "unknown" ? [session.end, batch.after] : [session.end]).toContainEqual(again.end);
             Object.assign(session, again);
           }
           if (session.end.entries > known[n].length) known[n].push(line);
