@@ -347,9 +347,11 @@ describe("training", () => {
     expect(new Set(all.map(({ metadata }) => metadata.leaf_id)).size).toBe(all.length);
     for (const [n, { session_id, turns, metadata }] of all.entries()) {
       await server.result("branch", { entryId: metadata.leaf_id });
-      const { messages } = await server.result("get_messages");
-      const said = messages.filter(({ role }: Json) => role === "user" || role === "assistant");
-      expect(turns.map(({ role }: Json) => role)).toEqual(said.map(({ role }: Json) => role));
+      const path = (await server.result("get_path")).entries;
+      const roles = path.flatMap(({ message }: Json) =>
+        /^(user|assistant)$/.test(message?.role) ? [message.role] : [],
+      );
+      expect(turns.map(({ role }: Json) => role)).toEqual(roles);
       const about = { cwd: header.cwd, timestamp: header.timestamp, active: n === 0 };
       expect([session_id, metadata]).toMatchObject([header.id, about]);
       expect(metadata.turn_usage.length).toBe(turns.length);

@@ -30,12 +30,12 @@ test("a session comes in byte for byte, and a second time is known", async () =>
   const sessionPath = join(rootOf(place), folderName(CWD), `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`);
   const about = { sessionId: sessionId(1), sessionPath, entryCount: 3, version: 3, damage: [] };
   expect(first).toEqual({ ...about, outcome: "new" });
-  const look = (): unknown => {
+  const look = (): unknown[] => {
     const { mode, mtimeMs, ino } = statSync(sessionPath);
     return [contents(), mode & 0o777, mtimeMs, ino];
   };
   const before = look();
-  expect(before).toMatchObject([{ [sessionPath]: read(path) }, 0o600]);
+  expect(before.slice(0, 2)).toEqual([{ [sessionPath]: read(path) }, 0o600]);
   expect(await listed(server)).toEqual([sessionId(1)]);
   const copy = put(join(place.home, "again", "other name.jsonl"), read(path));
   for (const again of [path, copy, sessionPath])

@@ -110,16 +110,17 @@ describe("where it cuts", () => {
         user("More"),
       ],
     ],
-    [
-      "results at the end that are over the limit alone are kept with their call",
-      100,
-      1,
-      [user("Read"), calls("", "c1"), toolResult("c1", tokens(500))],
-    ],
   ])("%s", async (_what, budget, first, entries) => {
     const { server, ids, plan } = await planOf(budget, ...entries);
     expect(plan.firstKeptEntryId).toBe(ids[first]);
     await server.result("compact_append", { ...boundary(plan), summary: "s" });
+  });
+
+  test("results at the end that are over the limit alone are kept with their call", async () => {
+    const { server, ids } = await conversation(user("Read"), calls("", "c1"), toolResult("c1", tokens(500)));
+    const over = { keepRecentTokens: 100, contextWindow: 100, reserveTokens: 0 };
+    const plan = { shouldCompact: true, firstKeptEntryId: ids[1], isSplitTurn: true };
+    expect(await server.result("prepare_compaction", over)).toMatchObject(plan);
   });
 });
 
