@@ -275,36 +275,6 @@ describe("a migrated session whose pointer is gone", () => {
   });
 });
 
-describe("a container whose snapshot was deleted by hand is the session", () => {
-  const begin = async (): Promise<Made> => {
-    const made = await once();
-    remove(`${made.source}.migrated`);
-    return made;
-  };
-
-  test("it is listed, opened by its id and both of its paths, sound, exported and written", async () => {
-    const made = await begin();
-    const { server, file } = made;
-    await requireFound(made);
-    expect(await server.result("verify_session")).toMatchObject({ ok: true, invariants: { "INV-007": true } });
-    expect((await said(server, file)).length).toBeGreaterThan(0);
-    await append(server, user("more"));
-    expect(await server.result("repair_session")).toMatchObject({ repaired: [], backupPath: null });
-  });
-
-  test("it is deleted and comes back, and is rolled back, the file written from it", async () => {
-    const { server, file, id, source, contents } = await begin();
-    const texts = await said(server, file);
-    await server.result("delete_session", { sessionPath: source });
-    expect(contents()).toEqual({});
-    await server.result("restore_session", { sessionId: id });
-    expect(await listed(server)).toEqual([id]);
-    const back = await server.result("rollback_migration", { sessionPath: source });
-    expect(back).toMatchObject({ sessionPath: source, rebuilt: true });
-    expect(await said(server, source)).toEqual(texts);
-  });
-});
-
 describe("a rollback that was cut off with its file made, and the pointer still naming the container", () => {
   for (const [method, back] of [
     ["delete_session", "restore_session"],

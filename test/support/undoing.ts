@@ -186,8 +186,7 @@ export class UndoModel {
     if (kind === "rename") return ask("set_session_name", { name: `n${random.int(9)}` });
     const { entries } = await ask("get_entries");
     const entryId = (random.pick(entries as Json[]) as Json).id;
-    if (kind === "label")
-      return ask("set_label", { entryId, label: random.chance(0.3) ? null : `l${random.int(5)}` });
+    if (kind === "label") return ask("set_label", { entryId, label: random.chance(0.3) ? null : `l${random.int(5)}` });
     const summary = random.chance(0.2) ? { summary: { summary: "what was there" } } : {};
     const labelled = random.chance(0.2) ? { label: `b${random.int(5)}` } : {};
     const to = random.chance(0.15) && !("label" in labelled) ? null : entryId;
