@@ -1,8 +1,8 @@
 /** The context as providers take it, why an entry is in it, and without the data of pictures. */
 
 import { describe, expect, test } from "vitest";
-import { conversation, resultOfText } from "../support/asking.ts";
-import { assistant, toolResult, user } from "../support/drafts.ts";
+import { conversation, resultOfText, talk } from "../support/asking.ts";
+import { toolResult, user } from "../support/drafts.ts";
 import type { HereServer, Json } from "../support/server.ts";
 import { calls, pairingFaults } from "../support/turns.ts";
 
@@ -14,49 +14,24 @@ async function strict(server: HereServer, ids: readonly string[]): Promise<{ of:
   return { of: entryIds.map((id: string) => ids.indexOf(id)), messages };
 }
 
-const thinking = calls("", "2");
-thinking.message.content.unshift({ type: "thinking", thinking: "hm", thinkingSignature: "s" });
-
 describe("strict", () => {
-  test.each<[string, Json[], number[], string[]]>([
-    [
-      "a message of nothing but calls without results goes, and one with thoughts",
-      [user("a"), calls("", "1"), user("b"), thinking, user("c")],
-      [0, 2, 4],
-      [],
-    ],
+  test.each<[string, string, number[], string[]]>([
+    ["a message of nothing but calls without results goes", "u a | c :1 | u b | c :2 | u c", [0, 2, 4], []],
     [
       "results without a call go: of nobody, of another message's call, before their call",
-      [
-        toolResult("1", "nobody's"),
-        user("a"),
-        toolResult("2", "early"),
-        calls("b", "2"),
-        assistant("c"),
-        toolResult("2", "late"),
-      ],
+      "r 1 nobody's | u a | r 2 early | c b: 2 | a c | r 2 late",
       [1, 3, 4],
       ["b", "c"],
     ],
-    [
-      "a second result of one call goes",
-      [user("a"), calls("b", "1"), toolResult("1", "c"), toolResult("1", "d")],
-      [0, 1, 2],
-      ["b 1"],
-    ],
-    [
-      "what stands between a call and its result comes behind it",
-      [user("a"), calls("b", "1"), user("hurry"), toolResult("1", "c")],
-      [0, 1, 3, 2],
-      ["b 1"],
-    ],
-    [
-      "calls without a result are taken out of their message",
-      [user("a"), calls("b", "1", "2"), toolResult("2", "c")],
-      [0, 1, 2],
-      ["b 2"],
-    ],
-  ])("%s", async (_what, entries, expected, answers) => {
+    ["a second result of one call goes", "u a | c b: 1 | r 1 c | r 1 d", [0, 1, 2], ["b 1"]],
+    ["what stands between a call and its result comes behind", "u a | c b: 1 | u x | r 1 c", [0, 1, 3, 2], ["b 1"]],
+    ["calls without a result are taken out of their message", "u a | c b: 1 2 | r 2 c", [0, 1, 2], ["b 2"]],
+  ])("%s", async (_what, turns, expected, answers) => {
+    const entries = talk(turns);
+    // Thoughts alone are nothing.
+    const only = entries.find(({ message }) => message.content[0]?.id === "2");
+    if (answers.length === 0)
+      only?.message.content.unshift({ type: "thinking", thinking: "hm", thinkingSignature: "s" });
     const { server, ids } = await conversation(...entries);
     const { of, messages } = await strict(server, ids);
     expect(of).toEqual(expected);
@@ -66,7 +41,7 @@ describe("strict", () => {
   });
 
   test("a context in which everything is paired stays as it is, and blocks that stay keep their bytes", async () => {
-    const { server } = await conversation(user("a"), calls("b", "1", "2"), toolResult("2", "c"), toolResult("1", "d"));
+    const { server } = await conversation(...talk("u a | c b: 1 2 | r 2 c | r 1 d"));
     const { strict: _, ...loose } = await server.result("get_context");
     expect(await server.result("get_context", { strict: true })).toEqual(loose);
     const call = (id: string): string =>
@@ -99,7 +74,7 @@ describe("strict", () => {
   });
 
   test("a call that an edit puts in place or takes away counts as the model sees it", async () => {
-    const { server, ids } = await conversation(user("a"), calls("b", "1"), toolResult("1", "c"), user("d"));
+    const { server, ids } = await conversation(...talk("u a | c b: 1 | r 1 c | u d"));
     await server.result("edit_context", { targetId: ids[1], replacement: { content: "no call any more" } });
     expect((await strict(server, ids)).of).toEqual([0, 1, 3]);
     await server.result("edit_context", { targetId: ids[1], replacement: null });

@@ -3,44 +3,38 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { append, conversation } from "../support/asking.ts";
+import { append, conversation, talk, tokens } from "../support/asking.ts";
 import { serveContent } from "../support/cases.ts";
-import { assistant, toolResult, user } from "../support/drafts.ts";
+import { toolResult, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type HereServer, type Json, spawnServer, temporaryPlace } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 import { calls, reporting } from "../support/turns.ts";
 
-/** Text of so many tokens by Pi's estimate. */
-const tokens = (count: number): string => "abcd".repeat(count);
 const EMPTY = { messagesToSummarize: [], turnPrefixMessages: [], isSplitTurn: false };
 
 const texts = (messages: Json[]): string[] =>
   messages.map(({ content, role }) => (typeof content === "string" ? content : `${role} ${content[0]?.text ?? ""}`));
 
-/** What is prepared when as little as can be is kept. */
+/** What is prepared, by default when as little as can be is kept. */
 const prepared = (server: HereServer, keepRecentTokens = 0): Promise<Json> =>
   server.result("prepare_compaction", { keepRecentTokens });
 
 /** A session with these entries, and what is prepared in it. */
-async function planOf(
-  keepRecentTokens: number,
-  ...entries: Json[]
-): Promise<{ plan: Json; ids: string[]; server: HereServer }> {
+async function planOf(budget: number, entries: Json[]): Promise<{ plan: Json; ids: string[]; server: HereServer }> {
   const { server, ids } = await conversation(...entries);
-  return { server, ids, plan: await prepared(server, keepRecentTokens) };
+  return { server, ids, plan: await prepared(server, budget) };
 }
 
-const boundary = ({ firstKeptEntryId, tokensBefore, details }: Json): Json => ({
-  firstKeptEntryId,
-  tokensBefore,
-  details,
-});
+/** Appends the compaction that was prepared. */
+async function compact(server: HereServer, plan: Json, summary = "s"): Promise<void> {
+  const { firstKeptEntryId, tokensBefore, details } = plan;
+  await server.result("compact_append", { firstKeptEntryId, tokensBefore, details, summary });
+}
 
 describe("where it cuts", () => {
   test("the newest messages are kept until they reach the budget", async () => {
-    const ten = tokens(10);
-    const { server, ids, plan } = await planOf(30, user(ten), assistant(ten), user(ten), assistant(ten), user(ten));
+    const { server, ids, plan } = await planOf(30, talk("u *10 | a *10 | u *10 | a *10 | u *10"));
     expect(plan).toMatchObject({ firstKeptEntryId: ids[2], isSplitTurn: false, turnPrefixMessages: [] });
     expect(plan.messagesToSummarize).toHaveLength(2);
     expect((await prepared(server, 10)).firstKeptEntryId).toBe(ids[4]);
@@ -57,32 +51,15 @@ describe("where it cuts", () => {
   });
 
   test("never at a tool result: the call before it, or what follows, is the first that is kept", async () => {
-    const result = toolResult("c1", tokens(50));
-    const { server, ids } = await planOf(
-      0,
-      user("Read it"),
-      calls("", "c1"),
-      result,
-      assistant("Done"),
-      user("Thanks"),
-    );
+    const { server, ids } = await planOf(0, talk("u Read it | c :c1 | r c1 *50 | a Done | u Thanks"));
     for (let budget = 0; budget < 80; budget++)
       expect((await prepared(server, budget)).firstKeptEntryId).not.toBe(ids[2]);
     expect((await prepared(server, 20)).firstKeptEntryId).toBe(ids[3]);
   });
 
   test("a cut inside a turn has the turn's beginning as its prefix", async () => {
-    const { ids, plan } = await planOf(
-      100,
-      user("First"),
-      assistant("Yes"),
-      user("Second"),
-      calls("Looking", "c1"),
-      toolResult("c1", "found"),
-      calls("Again", "c2"),
-      toolResult("c2", tokens(100)),
-      assistant(tokens(100)),
-    );
+    const turns = "u First | a Yes | u Second | c Looking: c1 | r c1 found | c Again: c2 | r c2 *100 | a *100";
+    const { ids, plan } = await planOf(100, talk(turns));
     expect(plan).toMatchObject({ firstKeptEntryId: ids[7], isSplitTurn: true });
     expect(texts(plan.messagesToSummarize)).toEqual(["First", "assistant Yes"]);
     const prefix = ["Second", "assistant Looking", "toolResult found", "assistant Again", `toolResult ${tokens(100)}`];
@@ -90,34 +67,21 @@ describe("where it cuts", () => {
     expect(plan.conversationText.indexOf("First")).toBeLessThan(plan.conversationText.indexOf("Second"));
   });
 
-  test.each<[string, number, number, Json[]]>([
-    [
-      "entries that say nothing to the model go with what follows them",
-      10,
-      2,
-      [user("First"), assistant("Yes"), { type: "custom", customType: "state" }, user(tokens(10))],
-    ],
-    [
-      "parallel results that another message interrupts stay with their call",
-      53,
-      1,
-      [
-        user("First"),
-        calls("Both", "a", "b"),
-        toolResult("a", "one"),
-        user("Hurry"),
-        toolResult("b", tokens(50)),
-        user("More"),
-      ],
-    ],
-  ])("%s", async (_what, budget, first, entries) => {
-    const { server, ids, plan } = await planOf(budget, ...entries);
-    expect(plan.firstKeptEntryId).toBe(ids[first]);
-    await server.result("compact_append", { ...boundary(plan), summary: "s" });
+  test("entries that say nothing to the model go with what follows them", async () => {
+    const silent = { type: "custom", customType: "state" };
+    const { ids, plan } = await planOf(10, [...talk("u First | a Yes"), silent, silent, user(tokens(10))]);
+    expect(plan.firstKeptEntryId).toBe(ids[2]);
+  });
+
+  test("parallel results that another message interrupts stay with their call", async () => {
+    const turns = talk("u First | c Both: a b | r a one | u Hurry | r b *50 | u More");
+    const { server, ids, plan } = await planOf(53, turns);
+    expect(plan.firstKeptEntryId).toBe(ids[1]);
+    await compact(server, plan);
   });
 
   test("results at the end that are over the limit alone are kept with their call", async () => {
-    const { server, ids } = await conversation(user("Read"), calls("", "c1"), toolResult("c1", tokens(500)));
+    const { server, ids } = await conversation(...talk("u Read | c :c1 | r c1 *500"));
     const over = { keepRecentTokens: 100, contextWindow: 100, reserveTokens: 0 };
     const plan = { shouldCompact: true, firstKeptEntryId: ids[1], isSplitTurn: true };
     expect(await server.result("prepare_compaction", over)).toMatchObject(plan);
@@ -126,18 +90,12 @@ describe("where it cuts", () => {
 
 describe("after a compaction", () => {
   test("the span begins where the one before kept from, and its summary and files go along", async () => {
-    const { server, ids, plan } = await planOf(
-      11,
-      user("One"),
-      calls("", { id: "c1", name: "edit", arguments: { path: "old.ts" } }),
-      toolResult("c1", "ok"),
-      user("Two"),
-      assistant(tokens(10)),
-    );
+    const edit = calls("", { id: "c1", name: "edit", arguments: { path: "old.ts" } });
+    const { server, ids, plan } = await planOf(11, [user("One"), edit, ...talk("r c1 ok | u Two | a *10")]);
     expect(plan).toMatchObject({ firstKeptEntryId: ids[3], details: { readFiles: [], modifiedFiles: ["old.ts"] } });
-    await server.result("compact_append", { ...boundary(plan), summary: "One was done." });
+    await compact(server, plan, "One was done.");
     const reading = calls("", { id: "c2", arguments: { path: "new.ts" } });
-    await append(server, reading, toolResult("c2", "ok"), user(tokens(10)));
+    await append(server, reading, ...talk("r c2 ok | u *10"));
     const second = await prepared(server, 10);
     expect([second.previousSummary, second.isSplitTurn]).toEqual(["One was done.", false]);
     const summarised = ["Two", `assistant ${tokens(10)}`, "assistant ", "toolResult ok"];
@@ -146,17 +104,17 @@ describe("after a compaction", () => {
   });
 
   test("nothing is to be summarised directly behind it, and what is kept stays the same", async () => {
-    const { server, plan } = await planOf(2, user("One"), assistant("Yes"), user("Two"), assistant("Yes"));
-    await server.result("compact_append", { ...boundary(plan), summary: "s" });
+    const { server, plan } = await planOf(2, talk("u One | a Yes | u Two | a Yes"));
+    await compact(server, plan);
     const before = await server.result("get_messages");
     const second = await prepared(server);
     expect(second).toMatchObject(EMPTY);
-    await server.result("compact_append", { ...boundary(second), summary: "s" });
+    await compact(server, second);
     expect((await server.result("get_messages")).messages.slice(1)).toEqual(before.messages.slice(1));
   });
 
   test("files of a summary that an extension wrote are its own business", async () => {
-    const { server, ids } = await conversation(user("One"), assistant("Yes"), user("Two"));
+    const { server, ids } = await conversation(...talk("u One | a Yes | u Two"));
     const details = { readFiles: ["theirs.ts"], modifiedFiles: [] };
     const compaction = { firstKeptEntryId: ids[2], tokensBefore: 1, summary: "s", details, fromHook: true };
     await server.result("compact_append", compaction);
@@ -165,9 +123,9 @@ describe("after a compaction", () => {
   });
 
   test("what keeps nothing begins behind it", async () => {
-    const { server } = await conversation(user("One"), assistant("Yes"));
+    const { server } = await conversation(...talk("u One | a Yes"));
     await server.result("compact_append", { firstKeptEntryId: null, tokensBefore: 1, summary: "all of it" });
-    const ids = await append(server, user("Two"), assistant("Yes"), user("Three"));
+    const ids = await append(server, ...talk("u Two | a Yes | u Three"));
     const plan = await prepared(server);
     expect(plan).toMatchObject({ firstKeptEntryId: ids[2], previousSummary: "all of it" });
     expect(texts(plan.messagesToSummarize)).toEqual(["Two", "assistant Yes"]);
@@ -176,26 +134,18 @@ describe("after a compaction", () => {
 
 describe("tokens", () => {
   test.each<[string, number, Json[]]>([
-    ["four characters are one, rounded up for each message", 3, [user("abcde"), assistant("abc")]],
-    [
-      "what the last answer reports, and estimates of what came after it",
-      5007,
-      [user(tokens(999)), reporting(5000), user(tokens(7))],
-    ],
-    [
-      "not the report of an answer that was broken off",
-      10,
-      [user(tokens(9)), reporting(5000, { stopReason: "aborted" })],
-    ],
-    ["nor of one that failed", 10, [user(tokens(9)), reporting(5000, { stopReason: "error" })]],
-    ["nor of one without any", 10, [user(tokens(9)), reporting(0)]],
+    ["four characters are one, rounded up for each message", 3, talk("u abcde | a abc")],
+    ["the last report, and estimates after it", 5007, [...talk("u *999"), reporting(5000), ...talk("u *7")]],
+    ["no report of what was broken off", 10, [...talk("u *9"), reporting(5000, { stopReason: "aborted" })]],
+    ["nor of one that failed", 10, [...talk("u *9"), reporting(5000, { stopReason: "error" })]],
+    ["nor of one without any", 10, [...talk("u *9"), reporting(0)]],
   ])("%s", async (_what, count, entries) => {
-    const { plan } = await planOf(20_000, ...entries);
+    const { plan } = await planOf(20_000, entries);
     expect(plan).toMatchObject({ contextTokens: count, tokensBefore: count });
   });
 
   test("a report from before a compaction or a context edit was about another context", async () => {
-    const { server, ids } = await conversation(user(tokens(9)), reporting(5000), user(tokens(3)));
+    const { server, ids } = await conversation(...talk("u *9"), reporting(5000), ...talk("u *3"));
     const count = async (): Promise<number> => (await server.result("prepare_compaction")).contextTokens;
     await server.result("edit_context", { targetId: ids[0], replacement: null });
     expect(await count()).toBe(4);
@@ -219,9 +169,8 @@ describe("settings", () => {
     const params = { customInstructions: "Be brief." };
     const { settings, customInstructions } = await server.result("prepare_compaction", params);
     const defaults = { enabled: true, reserveTokens: 16_384, keepRecentTokens: 20_000, contextWindow: 128_000 };
-    expect(settings).toMatchObject(defaults);
     // Instructions come back as they were sent.
-    expect(customInstructions).toBe("Be brief.");
+    expect([settings, customInstructions]).toMatchObject([defaults, "Be brief."]);
     await server.result("set_model", { provider: "anthropic", modelId: "claude-sonnet-4-5" });
     expect((await server.result("prepare_compaction")).settings.contextWindow).toBe(200_000);
   });
@@ -252,18 +201,9 @@ describe("what a summariser gets", () => {
   };
 
   test("who said what, the calls with their arguments, no thoughts, and no command that was kept out", async () => {
-    const read = calls("Reading.", "c1");
+    const [asked, read, result, next] = talk("u Read it | c Reading.: c1 | r c1 contents | u Next");
     read.message.content.unshift({ type: "thinking", thinking: "secret thought" });
-    const hidden = bash("hidden", true);
-    const { plan } = await planOf(
-      0,
-      hidden,
-      user("Read it"),
-      read,
-      toolResult("c1", "contents"),
-      bash("ls", false),
-      user("Next"),
-    );
+    const { plan } = await planOf(0, [bash("hidden", true), asked, read, result, bash("ls", false), next]);
     expect(plan.conversationText.split("\n\n")).toEqual([
       "User: Read it",
       "Assistant: Reading.",
@@ -276,13 +216,13 @@ describe("what a summariser gets", () => {
   test("output of tools is cut at 2,000 characters, and how much is left out is said", async () => {
     const long = `${"y".repeat(1999)}😀${"z".repeat(100)}`;
     const results = [toolResult("c1", "x".repeat(2000)), toolResult("c2", long)];
-    const { plan } = await planOf(0, user("Read"), calls("", "c1", "c2"), ...results, user("Next"));
+    const { plan } = await planOf(0, [...talk("u Read | c :c1 c2"), ...results, user("Next")]);
     expect(plan.conversationText).toContain(`${"x".repeat(2000)}\n\n`);
     expect(plan.conversationText).toContain(`${"y".repeat(1999)}\n(102 more characters are left out here)`);
   });
 
   test("edits of the context hold here too", async () => {
-    const { server, ids } = await conversation(user("One"), user("Two"), user("Three"));
+    const { server, ids } = await conversation(...talk("u One | u Two | u Three"));
     await server.result("edit_context", { targetId: ids[0], replacement: null });
     await server.result("edit_context", { targetId: ids[1], replacement: { content: "Zwei" } });
     const plan = await prepared(server);
@@ -296,42 +236,38 @@ describe("what a summariser gets", () => {
       return { id: `c${index}`, name, arguments: { path } };
     });
     const asking = calls("", ...list, { id: "odd", name: "read", arguments: null });
-    const { plan } = await planOf(0, user("Go"), asking, ...list.map(({ id }) => toolResult(id, "ok")), user("Next"));
+    const { plan } = await planOf(0, [user("Go"), asking, ...list.map(({ id }) => toolResult(id, "ok")), user("Next")]);
     expect(plan.details).toEqual({ readFiles: ["a.ts", "b.ts"], modifiedFiles: ["c.ts", "d.ts"] });
   });
 
   test("of a call with a great many arguments the first and their number, and all count", SWEEP, async () => {
     const many = Object.fromEntries(Array.from({ length: 30_000 }, (_, n) => [`a${n}`, n]));
     const asking = calls("", { id: "c", name: "other", arguments: many });
-    const { plan } = await planOf(0, user("One"), asking, user("Two"));
+    const { plan } = await planOf(0, [user("One"), asking, user("Two")]);
     expect(plan.conversationText).toContain('"a19999":19999,"…":"10000 more are not shown here"');
     expect(plan.contextTokens / Math.ceil(JSON.stringify(many).length / 4)).toBeCloseTo(1, 3);
   });
 });
 
+const keeping = (firstKeptEntryId: string, summary?: string): Json => ({
+  ...{ type: "compaction", firstKeptEntryId, tokensBefore: 1 },
+  ...(summary === undefined ? {} : { summary }),
+});
+
 test.each<[string, Json[], Json]>([
   [
     "one without a summary is passed over, and the one before it rules",
-    [
-      user("b"),
-      { type: "compaction", summary: "s", firstKeptEntryId: "e1", tokensBefore: 1 },
-      user("c"),
-      { type: "compaction", firstKeptEntryId: "e3" },
-    ],
+    [user("b"), keeping("e1", "s"), user("c"), keeping("e3")],
     { previousSummary: "s", summarised: ["b", "c"] },
   ],
   [
     "one that keeps from nowhere: what the context shows is summarised",
-    [user("b"), { type: "compaction", summary: "s", firstKeptEntryId: "gone", tokensBefore: 1 }, user("c")],
+    [user("b"), keeping("gone", "s"), user("c")],
     { previousSummary: "s", summarised: ["a", "b", "c"] },
   ],
   [
     "a boundary between a call and its result is taken as it is",
-    [
-      calls("b", "1"),
-      toolResult("1", "c"),
-      { type: "compaction", summary: "s", firstKeptEntryId: "e2", tokensBefore: 1 },
-    ],
+    [...talk("c b: 1 | r 1 c"), keeping("e2", "s")],
     { previousSummary: "s", summarised: ["toolResult c"] },
   ],
 ])("of compactions that others wrote, %s", async (_what, more, expected) => {
@@ -344,7 +280,7 @@ test.each<[string, Json[], Json]>([
 });
 
 test("it changes nothing", async () => {
-  const { server } = await conversation(user("One"), assistant("Yes"), user("Two"));
+  const { server } = await conversation(...talk("u One | a Yes | u Two"));
   const before = await server.result("get_state");
   await prepared(server);
   await server.result("prepare_branch_summary", { targetId: null });

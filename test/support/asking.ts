@@ -1,7 +1,9 @@
 /** What tests ask a server for again and again, each in a line. */
 
 import { readFileSync } from "node:fs";
+import { assistant, toolResult, user } from "./drafts.ts";
 import { type HereServer, type Json, serveHere, type Wire } from "./server.ts";
+import { calls } from "./turns.ts";
 
 /** The name of the failure that a request ends with. */
 export async function nameOf(server: Wire, method: string, params?: object): Promise<string> {
@@ -51,4 +53,26 @@ export async function pages(server: Wire, method: string, member: string, params
     cursor = page.nextCursor;
   } while (cursor !== undefined);
   return found;
+}
+
+/** Text of so many tokens by Pi's estimate. */
+export const tokens = (count: number): string => "abcd".repeat(count);
+
+/**
+ * Drafts by a script of turns: `u` and `a` say something, `c` says what is before the colon and calls tools with the ids
+ * behind it, `r` is the result of a call; `*10` is a text of ten tokens.
+ */
+export function talk(script: string): Json[] {
+  return script.split(" | ").map((turn) => {
+    const [, kind, first = "", rest = ""] = /^(\w) ?(\S*) ?(.*)$/.exec(turn) as unknown as string[];
+    const said = `${first} ${rest}`.trim().replace(/^\*(\d+)$/, (_, count) => tokens(Number(count)));
+    const [before, ids = ""] = said.split(/ ?: ?/);
+    if (kind === "c") return calls(before, ...ids.split(" "));
+    if (kind === "r")
+      return toolResult(
+        first,
+        rest.replace(/^\*(\d+)$/, (_, count) => tokens(Number(count))),
+      );
+    return kind === "u" ? user(said) : assistant(said);
+  });
 }
