@@ -159,7 +159,7 @@ describe("get_fork_messages", () => {
     }
     await server.result("initialize", { maxReplyBytes: 1024 });
     expect((await pages(server, "get_fork_messages", "messages", { scope })).flat()).toEqual(whole);
-    for (const cursor of ["x", "99", "z.99"])
+    for (const cursor of ["x", "10", "z.6"])
       expect(await nameOf(server, "get_fork_messages", { scope, cursor }), cursor).toBe("cursor_expired");
   });
 
@@ -276,6 +276,9 @@ describe("from the end", () => {
     const byRoom = await pages(server, method, member, { fromEnd: true });
     expect(byRoom.reverse().flat()).toEqual(all);
     expect(await nameOf(server, method, { fromEnd: true, cursor: "d.99" })).toBe("cursor_expired");
+    // An index after the last one.
+    const cursor = all.length === 8 ? "8" : "d.4";
+    expect(await nameOf(server, method, { cursor })).toBe("cursor_expired");
   });
 
   test("get_entries keeps to its types and to what comes after an entry, and what comes meanwhile moves no page", async () => {

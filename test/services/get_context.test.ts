@@ -30,8 +30,8 @@ describe("strict", () => {
     const entries = talk(turns);
     // Thoughts alone are nothing.
     const only = entries.find(({ message }) => message.content[0]?.id === "2");
-    if (answers.length === 0)
-      only?.message.content.unshift({ type: "thinking", thinking: "hm", thinkingSignature: "s" });
+    const thoughts = [{ type: "thinking", thinking: "hm", thinkingSignature: "s" }, { type: "redactedThinking" }];
+    if (answers.length === 0) only?.message.content.unshift(...thoughts);
     const { server, ids } = await conversation(...entries);
     const { of, messages } = await strict(server, ids);
     expect(of).toEqual(expected);
