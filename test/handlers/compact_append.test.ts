@@ -1,28 +1,28 @@
-/** Appending a compaction: what the model sees then, and where one may not begin to keep. */
+/** Appending a compaction: what the model sees then, and where one may not begin to keep (reliability cases C1 to C3). */
 
-import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
+import { append, conversation } from "../support/asking.ts";
+import { assistant, toolResult, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
+import { calls } from "../support/turns.ts";
 
-/** u1 c1 r1 r2 a1 u2 c2 r3, where c1 calls two tools and c2 one; and x beside u2. */
+/** u1 c1 r1 i h r2 a1 u2 c2 r3, where c1 calls two tools, i and h come between their results, and c2 calls one; and x beside u2. */
 async function session(): Promise<HereServer> {
   const server = serveHere(["--events", "none"]);
-  const twoCalls = toolCall("1", { id: "c1" });
-  twoCalls.message.content.push({ type: "toolCall", id: "2", name: "read", arguments: {} });
-  await server.result("append", {
-    entries: [
-      user("one", { id: "u1" }),
-      twoCalls,
-      toolResult("1", "x", { id: "r1" }),
-      toolResult("2", "y", { id: "r2" }),
-      assistant("done", { id: "a1" }),
-      user("beside", { id: "x" }),
-      user("two", { id: "u2", parentId: "a1" }),
-      toolCall("3", { id: "c2" }),
-      toolResult("3", "z", { id: "r3" }),
-    ],
-  });
+  await append(
+    server,
+    user("one", { id: "u1" }),
+    { ...calls("", "1", "2"), id: "c1" },
+    toolResult("1", "x", { id: "r1" }),
+    { type: "custom", customType: "inside", id: "i" },
+    user("hurry", { id: "h" }),
+    toolResult("2", "y", { id: "r2" }),
+    assistant("done", { id: "a1" }),
+    user("beside", { id: "x" }),
+    user("two", { id: "u2", parentId: "a1" }),
+    { ...calls("", "3"), id: "c2" },
+    toolResult("3", "z", { id: "r3" }),
+  );
   return server;
 }
 
@@ -33,43 +33,43 @@ const compaction = (firstKeptEntryId: string | null, more: object = {}): Json =>
   ...more,
 });
 
-async function seen(server: HereServer): Promise<string[]> {
+async function seen(server: HereServer): Promise<string> {
   const { messages } = await server.result("get_messages");
-  return messages.map(({ role, summary, toolCallId, content }: Json) =>
-    role === "compactionSummary"
-      ? `summary: ${summary}`
+  const short = ({ role, summary, toolCallId, content }: Json): string =>
+    summary
+      ? `[${summary}]`
       : toolCallId
-        ? `result ${toolCallId}`
-        : (content?.[0]?.text ?? (typeof content === "string" ? content : role)),
-  );
+        ? `r${toolCallId}`
+        : typeof content === "string"
+          ? content
+          : (content[0].text ?? role);
+  return messages.map(short).join(" ");
 }
 
-test.each<[string | null, string[]]>([
-  ["u1", ["one", "assistant", "result 1", "result 2", "done", "two", "assistant", "result 3"]],
-  ["c1", ["assistant", "result 1", "result 2", "done", "two", "assistant", "result 3"]],
-  ["a1", ["done", "two", "assistant", "result 3"]],
-  ["u2", ["two", "assistant", "result 3"]],
-  ["c2", ["assistant", "result 3"]],
-  [null, []],
+test.each<[string | null, string]>([
+  ["u1", " one assistant r1 hurry r2 done two assistant r3"],
+  ["c1", " assistant r1 hurry r2 done two assistant r3"],
+  ["a1", " done two assistant r3"],
+  ["c2", " assistant r3"],
+  [null, ""],
 ])("what is kept from %s on follows the summary", async (firstKept, kept) => {
   const server = await session();
-  const result = await server.result("compact_append", compaction(firstKept));
-  expect(result).toEqual({
-    entryId: expect.any(String),
-    leafId: result.entryId,
-    firstKeptEntryId: firstKept ?? result.entryId,
-  });
-  expect(await seen(server)).toEqual(["summary: So far.", ...kept]);
-  await server.result("append", { entries: [user("on we go")] });
-  expect(await seen(server)).toEqual(["summary: So far.", ...kept, "on we go"]);
-  expect(await server.result("get_state")).toMatchObject({ entryCount: 11, messageCount: kept.length + 2 });
+  const { entryId, ...result } = await server.result("compact_append", compaction(firstKept));
+  expect(result).toEqual({ leafId: entryId, firstKeptEntryId: firstKept ?? entryId });
+  expect(await seen(server)).toBe(`[So far.]${kept}`);
+  await append(server, user("on we go"));
+  expect(await seen(server)).toBe(`[So far.]${kept} on we go`);
+  const messageCount = kept.split(" ").length + 1;
+  expect(await server.result("get_state")).toMatchObject({ entryCount: 13, messageCount });
 });
 
 describe("a boundary is refused, with the nearest that would do,", () => {
   test.each<[string, string, string[]]>([
-    ["between a call and its result", "r3", ["c2"]],
+    ["between a call and its result, behind which nothing comes", "r3", ["c2"]],
     ["between a call and the first of its results", "r1", ["c1", "a1"]],
     ["between the results of one message", "r2", ["c1", "a1"]],
+    ["at what says nothing between them", "i", ["c1", "a1"]],
+    ["at a message that interrupts them", "h", ["c1", "a1"]],
     ["off the path", "x", []],
     ["unknown", "nope", []],
   ])("%s", async (_what, entryId, nearest) => {
@@ -77,12 +77,31 @@ describe("a boundary is refused, with the nearest that would do,", () => {
     const error = await server.failure("compact_append", compaction(entryId));
     expect(error).toMatchObject({ code: -32803, data: { name: "invalid_boundary", entryId, nearest } });
     for (const id of nearest) expect(error.message).toContain(id);
-    expect(await server.result("get_state")).toMatchObject({ entryCount: 9, leafId: "r3" });
+    expect(await server.result("get_state")).toMatchObject({ entryCount: 11, leafId: "r3" });
     for (const id of nearest) {
       await server.result("branch", { entryId: "r3" });
       expect((await server.result("compact_append", compaction(id))).firstKeptEntryId).toBe(id);
     }
   });
+
+  test("at a result that came behind a compaction which kept its call", async () => {
+    const { server, ids } = await conversation(user("a"), calls("b", "1"));
+    await server.result("compact_append", compaction(ids[1]));
+    const [result, next] = await append(server, toolResult("1", "c"), user("d"));
+    const { data } = await server.failure("compact_append", compaction(result));
+    expect([data.name, data.nearest[1]]).toEqual(["invalid_boundary", next]);
+  });
+});
+
+test("a result whose call is nowhere separates nothing", async () => {
+  const { server, ids } = await conversation(
+    user("a"),
+    toolResult("1", "nobody's"),
+    assistant("b"),
+    toolResult("2", "c"),
+  );
+  for (const id of [ids[1], ids[3]])
+    expect((await server.result("compact_append", compaction(id))).firstKeptEntryId).toBe(id);
 });
 
 test.each<[string, object, string]>([
@@ -93,45 +112,27 @@ test.each<[string, object, string]>([
   ["negative tokens", { tokensBefore: -1 }, "tokensBefore"],
   ["no tokens", { tokensBefore: undefined }, "tokensBefore"],
 ])("%s is refused", async (_what, params, path) => {
-  const server = await session();
-  expect(await server.failure("compact_append", compaction("u2", params))).toMatchObject({
-    code: -32602,
-    data: { issues: [{ path }] },
-  });
-  expect((await server.result("get_state")).entryCount).toBe(9);
+  const { server } = await conversation(user("a", { id: "u2" }));
+  const refused = { code: -32602, data: { issues: [{ path }] } };
+  expect(await server.failure("compact_append", compaction("u2", params))).toMatchObject(refused);
+  expect((await server.result("get_state")).entryCount).toBe(1);
 });
 
 test("a second one counts from the first", async () => {
   const server = await session();
   await server.result("compact_append", compaction("u2"));
-  await server.result("append", { entries: [user("three", { id: "u3" }), assistant("fine")] });
+  await append(server, user("three", { id: "u3" }), assistant("fine"));
   await server.result("compact_append", compaction("u3", { summary: "And more." }));
-  expect(await seen(server)).toEqual(["summary: And more.", "three", "fine"]);
+  expect(await seen(server)).toBe("[And more.] three fine");
   await server.result("branch", { entryId: "u3" });
-  expect(await seen(server)).toEqual(["summary: So far.", "two", "assistant", "result 3", "three"]);
-});
-
-test("details and usage are stored as they were sent", async () => {
-  const server = await session();
-  server.send(
-    '{"jsonrpc":"2.0","id":"raw","method":"compact_append","params":{"summary":"s","firstKeptEntryId":"u2","tokensBefore":5e1,"details":{"n":1.0,"big":9007199254740993},"usage":{"input":1e2},"fromHook":true}}',
-  );
-  await server.reply("raw");
-  const { sessionFile } = await server.result("get_state");
-  const line = readFileSync(sessionFile, "utf8").trimEnd().split("\n").at(-1) as string;
-  expect(line).toContain('"details":{"n":1.0,"big":9007199254740993}');
-  expect(line).toContain('"usage":{"input":1e2}');
-  expect(JSON.parse(line)).toMatchObject({ type: "compaction", parentId: "r3", tokensBefore: 50, fromHook: true });
+  expect(await seen(server)).toBe("[So far.] two assistant r3 three");
 });
 
 test("of two that race, the one with the stale leaf fails", async () => {
   const server = await session();
   const params = compaction("u2", { expectedLeafId: "r3" });
-  server.send(
-    { jsonrpc: "2.0", id: 1, method: "compact_append", params },
-    { jsonrpc: "2.0", id: 2, method: "compact_append", params },
-  );
+  server.send(...[1, 2].map((id) => ({ jsonrpc: "2.0", id, method: "compact_append", params })));
   const [first, second] = await server.take(2);
   expect(second.error).toMatchObject({ code: -32801, data: { name: "content_modified", leafId: first.result.leafId } });
-  expect((await server.result("get_state")).entryCount).toBe(10);
+  expect((await server.result("get_state")).entryCount).toBe(12);
 });

@@ -3,6 +3,7 @@
 import { cpSync, existsSync, readdirSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { describe, expect, test } from "vitest";
+import { append, nameOf } from "../support/asking.ts";
 import { user } from "../support/drafts.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
@@ -11,10 +12,10 @@ const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac130001";
 const start = (place: Place, ...args: string[]): HereServer => serveHere(["--events", "none", ...args], { place });
 
 /** Appends with a key in a server that is started for that, and ends. Answers the state before. */
-async function appendOnce(place: Place, text: string, key: string, ...args: string[]): Promise<Json> {
+async function appendOnce(place: Place, text: string, args: string[]): Promise<Json> {
   const server = start(place, ...args);
   const state = await server.result("get_state");
-  await server.result("append", { entries: [user(text)], idempotencyKey: key });
+  await server.result("append", { entries: [user(text)], idempotencyKey: text });
   await server.finish();
   return state;
 }
@@ -27,45 +28,37 @@ async function listed(server: HereServer): Promise<[id: string, messages: number
 describe.each(["jsonl", "v2"])("in the store %s", (store) => {
   const given = ["--store", store, "--session-id", ID];
 
-  test("--session-id opens the session of this directory that has the id, so that a keyed append is done once", async () => {
+  test("--session-id opens the session of this directory that has the id, of the other store or archived, too", async () => {
     const place = temporaryPlace();
-    const first = await appendOnce(place, "one", "k1", ...given);
-    const again = await appendOnce(place, "one", "k1", ...given);
+    const first = await appendOnce(place, "one", given);
+    const again = await appendOnce(place, "one", given);
     expect([first.persisted, again.persisted]).toEqual([false, true]);
-    expect(again).toMatchObject({ sessionId: ID, sessionFile: first.sessionFile, entryCount: 1 });
-    await appendOnce(place, "two", "k2", ...given);
+    const { sessionFile } = first;
+    expect(again).toMatchObject({ sessionId: ID, sessionFile, entryCount: 1 });
+    await appendOnce(place, "two", given);
     expect(await listed(start(place))).toEqual([[ID, 2]]);
-  });
-
-  test("it opens one of the other store, too, and an archived one", async () => {
-    const place = temporaryPlace();
-    await appendOnce(place, "one", "k1", ...given);
+    // A session of another directory with that id is another one.
+    const elsewhere = await start({ ...place, cwd: place.home }, ...given).result("get_state");
+    expect(elsewhere).toMatchObject({ sessionId: ID, persisted: false });
     const other = start(place, "--store", store === "v2" ? "jsonl" : "v2", "--session-id", ID);
-    expect(await other.result("get_state")).toMatchObject({ sessionId: ID, entryCount: 1 });
+    expect(await other.result("get_state")).toMatchObject({ sessionId: ID, entryCount: 2 });
     await other.result("new_session", {});
     const { movedTo } = await other.result("archive_session", { sessionId: ID });
     await other.finish();
-    expect(await start(place, ...given).result("get_state")).toMatchObject({ sessionFile: movedTo, entryCount: 1 });
-  });
-
-  test("a session of another directory with that id is another one", async () => {
-    const place = temporaryPlace();
-    await appendOnce(place, "one", "k1", ...given);
-    const elsewhere = { ...place, cwd: place.home };
-    expect(await start(elsewhere, ...given).result("get_state")).toMatchObject({ sessionId: ID, persisted: false });
+    expect(await start(place, ...given).result("get_state")).toMatchObject({ sessionFile: movedTo, entryCount: 2 });
   });
 
   test("new_session and --fork refuse an id that a session has, wherever it is", async () => {
     const place = temporaryPlace();
-    const { sessionFile } = await appendOnce(place, "one", "k1", ...given);
+    const { sessionFile } = await appendOnce(place, "one", given);
     const server = start(place, "--store", store);
     const refused = { name: "already_exists", sessionId: ID, sessionPath: sessionFile };
     for (const params of [{}, { cwd: place.home }, { name: "n", idempotencyKey: "other" }])
       expect((await server.failure("new_session", { newSessionId: ID, ...params })).data).toMatchObject(refused);
-    const fresh = ID.replace(/1$/, "2");
-    await server.result("new_session", { newSessionId: fresh });
+    const fresh = { newSessionId: ID.replace(/1$/, "2") };
+    await server.result("new_session", fresh);
     // It has no file yet.
-    expect((await server.failure("new_session", { newSessionId: fresh })).data.name).toBe("already_exists");
+    expect(await nameOf(server, "new_session", fresh)).toBe("already_exists");
     await server.finish();
     const forked = start(place, "--store", store, "--fork", sessionFile, "--session-id", ID);
     expect((await forked.failure("get_state")).data).toMatchObject(refused);
@@ -74,12 +67,13 @@ describe.each(["jsonl", "v2"])("in the store %s", (store) => {
 
   test("the key decides whether new_session is a repeat, after a restart, too, and in the directory that it names", async () => {
     const place = temporaryPlace();
-    for (const more of [{}, { cwd: place.home }]) {
-      const params = { newSessionId: "cwd" in more ? ID.replace(/1$/, "3") : ID, idempotencyKey: "make", ...more };
-      if ("cwd" in more) params.idempotencyKey = "make elsewhere";
+    for (const params of [
+      { newSessionId: ID, idempotencyKey: "make" },
+      { newSessionId: ID.replace(/1$/, "3"), idempotencyKey: "make elsewhere", cwd: place.home },
+    ]) {
       const server = start(place, "--store", store);
       const made = await server.result("new_session", params);
-      await server.result("append", { entries: [user("one")] });
+      await append(server, user("one"));
       await server.result("new_session", {});
       expect(await server.result("new_session", params)).toEqual(made);
       await server.finish();
@@ -96,7 +90,7 @@ describe.each(["jsonl", "v2"])("in the store %s", (store) => {
     const one = start(place, ...given);
     // Session files have names that begin with the time.
     const two = serveHere(["--events", "none", ...given], { place, env: { now: () => Date.now() + 1000 } });
-    await one.result("append", { entries: [user("one")] });
+    await append(one, user("one"));
     const { data, message } = await two.failure("append", { entries: [user("two")] });
     expect([data.name, message]).toEqual(["already_exists", expect.stringContaining(ID)]);
     const { sessionFile } = await one.result("get_state");
@@ -106,17 +100,12 @@ describe.each(["jsonl", "v2"])("in the store %s", (store) => {
   });
 });
 
-test("two sessions of this directory with the id are told apart by their paths", async () => {
+test("two sessions of this directory with the id are told apart by their paths; in memory they do not count", async () => {
   const place = temporaryPlace();
-  const { sessionFile } = await appendOnce(place, "one", "k1", "--session-id", "mine");
+  const { sessionFile } = await appendOnce(place, "one", ["--session-id", "mine"]);
+  const inMemory = await start(place, "--no-session", "--session-id", "mine").result("get_state");
+  expect(inMemory).toMatchObject({ sessionId: "mine", sessionFile: null, entryCount: 0 });
   cpSync(sessionFile, sessionFile.replace(/\.jsonl$/, "-copy.jsonl"));
   const { data } = await start(place, "--session-id", "mine").failure("get_state");
   expect(data).toMatchObject({ name: "ambiguous_id", matches: 2 });
-});
-
-test("without sessions on the disk, an id that is there does not count", async () => {
-  const place = temporaryPlace();
-  await appendOnce(place, "one", "k1", "--session-id", "mine");
-  const server = start(place, "--no-session", "--session-id", "mine");
-  expect(await server.result("get_state")).toMatchObject({ sessionId: "mine", sessionFile: null, entryCount: 0 });
 });

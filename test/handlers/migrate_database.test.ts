@@ -13,11 +13,11 @@ import { contentsOf, serveLibrary } from "../support/lifecycle.ts";
 import { chain, headerText, id, SESSION, TIME, userText } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
 import { SQLITE } from "../support/programs.ts";
-import { type Json, type Place, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, type Place, temporaryPlace } from "../support/server.ts";
 import { storedText } from "../support/v2.ts";
 import { runHere } from "../support/verbs.ts";
 
-const open = findSqlite();
+const openDatabase = findSqlite() as NonNullable<ReturnType<typeof findSqlite>>;
 
 interface Rows {
   readonly headers?: readonly (readonly [id: string, json: string])[];
@@ -31,7 +31,7 @@ const numbered = (lines: readonly string[]): [number, string][] => lines.map((li
 function makeDatabase(place: Place, rows: Rows = {}, isOpen = false): string {
   const made = join(place.home, "made.sqlite");
   const { headers = [[SESSION, headerText()]], entries = numbered(chain(3)), blobs = [] } = rows;
-  const database = (open as NonNullable<typeof open>)(made);
+  const database = openDatabase(made);
   database.exec(`PRAGMA journal_mode = WAL;
     CREATE TABLE pi_session_header(id TEXT PRIMARY KEY, json TEXT NOT NULL);
     CREATE TABLE pi_session_entries(seq INTEGER PRIMARY KEY, json TEXT NOT NULL);
@@ -58,14 +58,10 @@ function makeDatabase(place: Place, rows: Rows = {}, isOpen = false): string {
 const digestOf = (bytes: Uint8Array): string => `sha256:${createHash("sha256").update(bytes).digest("hex")}`;
 
 function rowsOf(file: string, first = "PRAGMA user_version"): Json {
-  const database = (open as NonNullable<typeof open>)(file);
+  const database = openDatabase(file);
   try {
     database.exec(first);
-    const all = (sql: string) =>
-      database
-        .prepare(sql)
-        .all()
-        .map((row) => Object.values(row as object));
+    const all = (sql: string) => [...database.prepare(sql).all()].map((row) => Object.values(row as object));
     return {
       header: all("SELECT id, json FROM pi_session_header"),
       entries: all("SELECT seq, json FROM pi_session_entries ORDER BY seq"),
@@ -83,12 +79,16 @@ const ODD = [
   `{"id":"${id(2)}", "type":"session_info","parentId":"${id(1)}","timestamp":"${TIME}","name":"a talk"}`,
 ];
 
+/** A server at a place with a database. */
+function made(rows: Rows = {}, isOpen = false): { place: Place; file: string; server: HereServer; bytes: Buffer } {
+  const place = temporaryPlace();
+  const file = makeDatabase(place, rows, isOpen);
+  return { place, file, server: serveLibrary(place), bytes: readFileSync(file) };
+}
+
 describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
   test("goes into a container with every byte of its rows, and is found under its old path", async () => {
-    const place = temporaryPlace();
-    const file = makeDatabase(place, { entries: numbered(ODD) });
-    const bytes = readFileSync(file);
-    const server = serveLibrary(place);
+    const { place, file, server, bytes } = made({ entries: numbered(ODD) });
     const dry = await server.result("migrate_session", { sessionPath: file, dryRun: true });
     expect(dry).toMatchObject({ obstacles: [], entryCount: 3 });
     expect([readdirSync(place.cwd), readFileSync(file)]).toEqual([["talk.sqlite"], bytes]);
@@ -112,10 +112,7 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
   });
 
   test("comes back byte for byte when nothing was appended", async () => {
-    const place = temporaryPlace();
-    const file = makeDatabase(place);
-    const bytes = readFileSync(file);
-    const server = serveLibrary(place);
+    const { file, server, bytes } = made();
     const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
     const back = await server.result("rollback_migration", { sessionPath, reason: "a test" });
     expect(back).toMatchObject({ state: "ROLLED_BACK", sessionPath: file, laterEntries: 0, hiddenFromPi: false });
@@ -127,10 +124,7 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
   });
 
   test("comes back with what was appended as further rows, and goes again", async () => {
-    const place = temporaryPlace();
-    const file = makeDatabase(place, { entries: numbered(ODD) });
-    const bytes = readFileSync(file);
-    const server = serveLibrary(place);
+    const { place, file, server, bytes } = made({ entries: numbered(ODD) });
     await server.result("migrate_session", { sessionPath: file });
     await server.result("switch_session", { sessionPath: file });
     await server.result("append", { entries: [user("more")] });
@@ -151,9 +145,7 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
   });
 
   test("is written anew where the frozen database is gone", async () => {
-    const place = temporaryPlace();
-    const file = makeDatabase(place, { entries: numbered(ODD) });
-    const server = serveLibrary(place);
+    const { file, server } = made({ entries: numbered(ODD) });
     const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
     rmSync(`${file}.migrated`);
     expect(await server.result("rollback_migration", { sessionPath })).toMatchObject({ rebuilt: true });
@@ -165,10 +157,7 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
   });
 
   test("goes back from a cutover that was cut off", async () => {
-    const place = temporaryPlace();
-    const file = makeDatabase(place);
-    const bytes = readFileSync(file);
-    const server = serveLibrary(place);
+    const { file, server, bytes } = made();
     const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
     const pointer = sessionPath.replace(/\.v2$/, ".store.json");
     writeFileSync(pointer, readFileSync(pointer, "utf8").replace('"completed"', '"cutover_commit"'));
@@ -203,27 +192,10 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
     expect((await server.result("get_messages")).messages[0].content[0].data).toSatisfy(isWhole);
   });
 
+  const twoHeaders = [SESSION, "other"].map((one): [string, string] => [one, headerText({ id: one })]);
   const refused: [string, Rows, RegExp][] = [
-    [
-      "a gap in its rows",
-      {
-        entries: [
-          [1, chain(1)[0]],
-          [3, userText(id(1), id(0))],
-        ],
-      },
-      /row 2 has the number 3/,
-    ],
-    [
-      "two headers",
-      {
-        headers: [
-          [SESSION, headerText()],
-          ["other", headerText({ id: "other" })],
-        ],
-      },
-      /2 headers/,
-    ],
+    ["a gap in its rows", { entries: numbered(chain(3)).filter(([n]) => n !== 2) }, /row 2 has the number 3/],
+    ["two headers", { headers: twoHeaders }, /2 headers/],
     ["a header of another id", { headers: [["other", headerText()]] }, /another id/],
     ["a header of another version", { headers: [[SESSION, headerText({ version: 4 })]] }, /version 4/],
     ["an id that is no UUID", { headers: [["mine", headerText({ id: "mine" })]] }, /not a UUID/],
@@ -232,19 +204,15 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
     ["a duplicate id", { entries: numbered([chain(1)[0], userText(id(0), null, "other")]) }, /taken/],
   ];
   test.each(refused)("with %s is refused, and stays as it is", async (_name, rows, named) => {
-    const place = temporaryPlace();
-    const file = makeDatabase(place, rows);
+    const { place, file, server } = made(rows);
     const before = contentsOf(place.cwd);
-    const server = serveLibrary(place);
     const { message, data } = await server.failure("migrate_session", { sessionPath: file });
     expect([data.name, message]).toEqual(["migration_failed", expect.stringMatching(named)]);
     expect(contentsOf(place.cwd)).toEqual(before);
   });
 
   test("is refused while a program has it open that wrote beside it, and nothing is missed", async () => {
-    const place = temporaryPlace();
-    const file = makeDatabase(place, {}, true);
-    const server = serveLibrary(place);
+    const { file, server } = made({}, true);
     const { message } = await server.failure("migrate_session", { sessionPath: file });
     expect(message).toMatch(/talk\.sqlite-wal holds changes/);
     // The way that is named: a program that opens it takes them in.
@@ -255,7 +223,7 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
   test("any other database is no session", async () => {
     const place = temporaryPlace();
     const file = join(place.cwd, "other.sqlite");
-    const database = (open as NonNullable<typeof open>)(file);
+    const database = openDatabase(file);
     database.exec("CREATE TABLE t(x)");
     database.close();
     const server = serveLibrary(place);
@@ -264,9 +232,7 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
   });
 
   test("until it is moved, it opens for reading only", async () => {
-    const place = temporaryPlace();
-    const file = makeDatabase(place);
-    const server = serveLibrary(place);
+    const { file, server } = made();
     await server.result("switch_session", { sessionPath: file });
     expect(await server.result("get_state")).toMatchObject({ sessionId: SESSION, entryCount: 3, readOnly: true });
     expect((await server.failure("set_session_name", { name: "x" })).data.name).toBe("read_only");

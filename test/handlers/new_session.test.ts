@@ -1,18 +1,13 @@
 /** New sessions: nothing on disk before there is something to keep. */
 
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { existsSync } from "node:fs";
+import { basename, dirname } from "node:path";
+import { expect, test } from "vitest";
+import { linesIn } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
-import { sessionText } from "../support/example.ts";
-import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { type Json, serveHere } from "../support/server.ts";
 
-function lines(file: string): Json[] {
-  return readFileSync(file, "utf8")
-    .trimEnd()
-    .split("\n")
-    .map((line) => JSON.parse(line));
-}
+const lines = (file: string): Json[] => linesIn(file).map((line) => JSON.parse(line));
 
 test("its path and id are known from the start, its file comes with the first entry", async () => {
   const server = serveHere(["--events", "none"]);
@@ -37,16 +32,7 @@ test("its path and id are known from the start, its file comes with the first en
 });
 
 test("what sets it up waits for the first entry that is conversation, and comes before it", async () => {
-  const server = serveHere([
-    "--events",
-    "none",
-    "--provider",
-    "anthropic",
-    "--model",
-    "claude-sonnet-4-5",
-    "--thinking",
-    "high",
-  ]);
+  const server = serveHere("--events none --provider anthropic --model claude-sonnet-4-5 --thinking high".split(" "));
   const { sessionFile } = await server.result("new_session", { name: "two\nlines" });
   await server.result("append", { entries: [{ type: "thinking_level_change", thinkingLevel: "low" }] });
   expect(await server.result("get_state")).toMatchObject({
@@ -60,9 +46,8 @@ test("what sets it up waits for the first entry that is conversation, and comes 
   expect(existsSync(sessionFile)).toBe(false);
   await server.result("append", { entries: [user("x", { id: "x" })] });
   const [, ...entries] = lines(sessionFile);
-  expect(entries.map(({ type }) => type).sort()).toEqual(
-    ["message", "model_change", "session_info", "thinking_level_change", "thinking_level_change"].sort(),
-  );
+  const types = ["message", "model_change", "session_info", "thinking_level_change", "thinking_level_change"];
+  expect(entries.map(({ type }) => type).sort()).toEqual(types);
   expect(entries.at(-1).id).toBe("x");
   expect(entries.map(({ parentId }) => parentId)).toEqual([null, ...entries.slice(0, -1).map(({ id }) => id)]);
 });
@@ -74,109 +59,22 @@ test("what set it up is gone when nothing followed", async () => {
   expect(existsSync(sessionFile)).toBe(false);
 });
 
-describe("its params", () => {
-  test("go into its header", async () => {
-    const server = serveHere(["--events", "none"]);
-    const { sessionFile, sessionId } = await server.result("new_session", {
-      parentSession: "/elsewhere/old.jsonl",
-      cwd: "/some/project",
-      newSessionId: "my.own_id-1",
-    });
-    expect(sessionId).toBe("my.own_id-1");
-    expect(basename(dirname(sessionFile))).toBe("--some-project--");
-    await server.result("append", { entries: [user("x")] });
-    expect(lines(sessionFile)[0]).toMatchObject({
-      id: "my.own_id-1",
-      cwd: "/some/project",
-      parentSession: "/elsewhere/old.jsonl",
-    });
-    expect(await server.result("get_state")).toMatchObject({
-      cwd: "/some/project",
-      parentSession: "/elsewhere/old.jsonl",
-    });
-  });
-
-  test.each(["", ".", "a/b", "../x", "-a", "a-", "a b", "é", "x".repeat(200), "con:1", "a\0b"])(
-    "may not hold an id that is none, and the session stays: %j",
-    async (newSessionId) => {
-      const server = serveHere(["--events", "none"]);
-      const { sessionId } = await server.result("get_state");
-      expect(await server.failure("new_session", { newSessionId })).toMatchObject({
-        code: -32803,
-        data: { name: "invalid_id" },
-      });
-      expect((await server.result("get_state")).sessionId).toBe(sessionId);
-    },
-  );
+test("its params go into its header", async () => {
+  const server = serveHere(["--events", "none"]);
+  const about = { parentSession: "/elsewhere/old.jsonl", cwd: "/some/project" };
+  const { sessionFile, sessionId } = await server.result("new_session", { ...about, newSessionId: "my.own_id-1" });
+  expect([sessionId, basename(dirname(sessionFile))]).toEqual(["my.own_id-1", "--some-project--"]);
+  await server.result("append", { entries: [user("x")] });
+  expect(lines(sessionFile)[0]).toMatchObject({ id: "my.own_id-1", ...about });
+  expect(await server.result("get_state")).toMatchObject(about);
 });
 
-describe("the command line", () => {
-  test("names the first session", async () => {
-    const server = serveHere(["--session-id", "mine", "--name", "My session", "--events", "none"]);
-    expect(await server.result("get_state")).toMatchObject({
-      sessionId: "mine",
-      sessionName: "My session",
-      persisted: false,
-    });
-  });
-
-  test("names a path that does not exist yet", async () => {
-    const place = temporaryPlace();
-    const file = join(place.cwd, "sub", "new.jsonl");
-    const server = serveHere(["--session", file, "--events", "none"], { place });
-    expect(await server.result("get_state")).toMatchObject({ sessionFile: file, persisted: false });
-    expect(existsSync(dirname(file))).toBe(false);
-    await server.result("append", { entries: [user("x")] });
-    expect(lines(file)).toHaveLength(2);
-  });
-
-  test("names one flat folder for sessions", async () => {
-    const place = temporaryPlace();
-    const folder = join(place.home, "flat");
-    const server = serveHere(["--session-dir", folder, "--events", "none"], { place });
-    await server.result("append", { entries: [user("x")] });
-    const { sessionId } = await server.result("get_state");
-    expect(readdirSync(folder).filter((name) => !name.startsWith("."))).toEqual([expect.stringContaining(sessionId)]);
-  });
-
-  test("goes on with the latest session of the directory, and of no other", async () => {
-    const place = temporaryPlace();
-    const first = serveHere(["--events", "none"], { place });
-    await first.result("append", { entries: [user("x", { id: "x" })] });
-    const { sessionId, sessionFile } = await first.result("get_state");
-    await first.finish();
-    // Folder names collide, the header tells whose it is.
-    writeFileSync(join(dirname(sessionFile), "zzz.jsonl"), sessionText({ id: "other", cwd: "/elsewhere" }, []));
-    const next = serveHere(["--continue", "--events", "none"], { place });
-    expect(await next.result("get_state")).toMatchObject({ sessionId, leafId: "x" });
-    const none = serveHere(["-c", "--events", "none"]);
-    expect(await none.result("get_state")).toMatchObject({ persisted: false, entryCount: 0 });
-  });
-
-  test("starts in a fork", async () => {
-    const place = temporaryPlace();
-    const first = serveHere(["--events", "none"], { place });
-    await first.result("append", { entries: [user("x", { id: "x" })] });
-    const { sessionId, sessionFile } = await first.result("get_state");
-    await first.finish();
-    for (const named of [sessionFile, sessionId]) {
-      const fork = serveHere(["--fork", named, "--events", "none"], { place });
-      const state = await fork.result("get_state");
-      expect(state).toMatchObject({ parentSession: sessionFile, leafId: "x", entryCount: 1, persisted: true });
-      expect(state.sessionId).not.toBe(sessionId);
-      await fork.finish();
-    }
-  });
-
-  test("keeps everything in memory", async () => {
-    const place = temporaryPlace();
-    const server = serveHere(["--no-session", "--events", "none"], { place });
-    await server.result("append", { entries: [user("x", { id: "x" })] });
-    await server.result("branch", { entryId: null });
-    await server.result("new_session");
-    await server.result("append", { entries: [user("y")] });
-    await server.finish();
-    expect(readdirSync(place.home)).toEqual(["project"]);
-    expect(readdirSync(place.cwd)).toEqual([]);
-  });
+test("an id that is none is refused, and the session stays", async () => {
+  const server = serveHere(["--events", "none"]);
+  const { sessionId } = await server.result("get_state");
+  for (const newSessionId of ["", ".", "a/b", "../x", "-a", "a-", "a b", "é", "x".repeat(200), "con:1", "a\0b"]) {
+    const { code, data } = await server.failure("new_session", { newSessionId });
+    expect([newSessionId, code, data.name]).toEqual([newSessionId, -32803, "invalid_id"]);
+    expect((await server.result("get_state")).sessionId).toBe(sessionId);
+  }
 });

@@ -1,78 +1,51 @@
 /** preview_session: the conversation around an entry, in short, of sessions that are open here, elsewhere or nowhere. */
 
-import { readdirSync, readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { describe, expect, test } from "vitest";
-import { fileOf, sessionFile } from "../support/cases.ts";
+import { append, conversation, idsOf, nameOf, restarted } from "../support/asking.ts";
+import { fileOf, serveLines, sessionFile } from "../support/cases.ts";
 import { toolCall, toolResult, user } from "../support/drafts.ts";
+import { contentsOf } from "../support/lifecycle.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
-import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
-/** A chain of ten, a branch of three beside its fourth, and the leaf at its ninth. */
-const LINES = [
-  ...chain(10),
-  userText(id(20), id(3), "another way"),
-  assistantText(id(21), id(20)),
-  assistantText(id(22), id(20)),
-  assistantText(id(23), id(22)),
-];
-
-async function session(place: Place): Promise<string> {
-  const file = sessionFile(place, LINES);
-  const server = serveHere(["--session", file, "--events", "none"], { place });
-  await server.result("branch", { entryId: id(8) });
-  await server.finish();
-  return file;
-}
-
-const ids = ({ entries }: Json): string[] => entries.map((entry: Json) => entry.id);
 const numbered = (...numbers: number[]): string[] => numbers.map(id);
 
-describe("the path through an entry", () => {
-  test("is that to the leaf, around it, and else the branch that was continued last", async () => {
-    const place = temporaryPlace();
-    const sessionPath = await session(place);
-    const server = serveHere(["--no-session", "--events", "none"], { place });
-    const around = async (params: object): Promise<string[]> =>
-      ids(await server.result("preview_session", { sessionPath, ...params }));
-    expect(await around({})).toEqual(numbered(0, 1, 2, 3, 4, 5, 6, 7, 8));
-    expect(await around({ before: 2 })).toEqual(numbered(6, 7, 8));
-    expect(await around({ entryId: id(5), before: 1, after: 2 })).toEqual(numbered(4, 5, 6, 7));
-    expect(await around({ entryId: id(20), before: 1 })).toEqual(numbered(3, 20, 22, 23));
-    expect(await around({ entryId: id(20), before: 0, after: 1 })).toEqual(numbered(20, 22));
-    expect(await around({ entryId: id(9), before: 0 })).toEqual(numbered(9));
-    expect((await server.failure("preview_session", { sessionPath, entryId: "nope" })).data.name).toBe(
-      "entry_not_found",
-    );
-  });
-
-  test("comes with counts, and before the first entry there is none", async () => {
-    const place = temporaryPlace();
-    const sessionPath = await session(place);
-    const server = serveHere(["--session", sessionPath, "--events", "none"], { place });
-    expect(await server.result("preview_session", { before: 1 })).toMatchObject({
-      leafId: id(8),
-      entriesBefore: 7,
-      branchCount: 2,
-      damageCount: 0,
-      store: "jsonl",
-    });
-    await server.result("branch", { entryId: null });
-    expect(await server.result("preview_session")).toMatchObject({ leafId: null, entries: [], entriesBefore: 0 });
-  });
+test("the path through an entry is that to the leaf, around it, and else the branch that was continued last", async () => {
+  // A chain of ten, a branch of three beside its fourth, and the leaf at its ninth.
+  const beside = [assistantText(id(21), id(20)), assistantText(id(22), id(20)), assistantText(id(23), id(22))];
+  const place = temporaryPlace();
+  const sessionPath = sessionFile(place, [...chain(10), userText(id(20), id(3), "another way"), ...beside]);
+  const first = serveHere(["--session", sessionPath, "--events", "none"], { place });
+  await first.result("branch", { entryId: id(8) });
+  await first.finish();
+  const server = serveHere(["--no-session", "--events", "none"], { place });
+  for (const [params, expected] of [
+    [{}, numbered(0, 1, 2, 3, 4, 5, 6, 7, 8)],
+    [{ before: 2 }, numbered(6, 7, 8)],
+    [{ entryId: id(5), before: 1, after: 2 }, numbered(4, 5, 6, 7)],
+    [{ entryId: id(20), before: 1 }, numbered(3, 20, 22, 23)],
+    [{ entryId: id(20), before: 0, after: 1 }, numbered(20, 22)],
+    [{ entryId: id(9), before: 0 }, numbered(9)],
+  ])
+    expect(idsOf((await server.result("preview_session", { sessionPath, ...params })).entries)).toEqual(expected);
+  expect(await nameOf(server, "preview_session", { sessionPath, entryId: "nope" })).toBe("entry_not_found");
+  // It comes with counts, and before the first entry there is none.
+  const open = await restarted(server, [], sessionPath);
+  const counts = { leafId: id(8), entriesBefore: 7, branchCount: 2, damageCount: 0, store: "jsonl" };
+  expect(await open.result("preview_session", { before: 1 })).toMatchObject(counts);
+  await open.result("branch", { entryId: null });
+  expect(await open.result("preview_session")).toMatchObject({ leafId: null, entries: [], entriesBefore: 0 });
 });
 
 test("texts are cut, those of the named entry later; calls, failures and labels are told", async () => {
-  const server = serveHere(["--no-session", "--events", "none"]);
-  await server.result("append", {
-    entries: [
-      user("q".repeat(5000), { id: "a" }),
-      toolCall("c1", { id: "b" }),
-      toolResult("c1", "no", { id: "c" }),
-      { type: "label", id: "l", targetId: "a", label: "start" },
-    ],
-  });
+  const { server } = await conversation(
+    user("q".repeat(5000), { id: "a" }),
+    toolCall("c1", { id: "b" }),
+    toolResult("c1", "no", { id: "c" }),
+    { type: "label", id: "l", targetId: "a", label: "start" },
+  );
   const { entries } = await server.result("preview_session", { characters: 10 });
   expect(entries[0]).toMatchObject({ id: "a", role: "user", text: "q".repeat(10), isCut: true, label: "start" });
   expect(entries[1].calls).toEqual([{ name: "read", argument: "a.txt" }]);
@@ -86,18 +59,15 @@ describe("beside another process", SYSTEM, () => {
   acrossTiers(test, ["jsonl", "v2"])("nothing is written or held in %s, whoever has the session", async (store) => {
     const place = temporaryPlace();
     const writer = spawnServer(["--store", store, "--events", "none"], "lines", place);
-    await writer.result("append", { entries: [user("hello")] });
+    await append(writer, user("hello"));
     const { sessionFile: sessionPath } = await writer.result("get_state");
-    const before = contents(dirname(sessionPath));
+    const before = contentsOf(dirname(sessionPath));
     const reader = serveHere(["--no-session", "--events", "none"], { place });
     const seen = await reader.result("preview_session", { sessionPath });
-    expect(seen).toMatchObject({
-      entries: [{ role: "user", text: "hello" }],
-      store,
-      lockedBy: { pid: expect.any(Number) },
-    });
-    expect(contents(dirname(sessionPath))).toEqual(before);
-    await writer.result("append", { entries: [user("again")] });
+    const lockedBy = { pid: expect.any(Number) };
+    expect(seen).toMatchObject({ entries: [{ role: "user", text: "hello" }], store, lockedBy });
+    expect(contentsOf(dirname(sessionPath))).toEqual(before);
+    await append(writer, user("again"));
     await writer.finish();
     const later = await reader.result("preview_session", { sessionPath });
     expect(later.entries).toHaveLength(2);
@@ -106,52 +76,39 @@ describe("beside another process", SYSTEM, () => {
   });
 });
 
-function contents(folder: string): Json {
-  const names = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-  return names.map((entry) => [entry.name, readFileSync(`${entry.parentPath}/${entry.name}`, "latin1")]).sort();
-}
-
 test("damage is counted, and what is no session is told so", async () => {
   const place = temporaryPlace();
   const server = serveHere(["--no-session", "--events", "none"], { place });
-  const damaged = fileOf(place, fileText(headerText(), ...chain(2), "garbage{", userText(id(2), id(1))));
-  expect(await server.result("preview_session", { sessionPath: damaged })).toMatchObject({ damageCount: 1 });
-  const sessionPath = fileOf(place, "nothing of the kind\n");
-  expect((await server.failure("preview_session", { sessionPath })).data.name).toBe("not_a_session");
-  const newer = fileOf(place, fileText(headerText({ version: 99 }), ...chain(1)));
-  expect(await server.result("preview_session", { sessionPath: newer })).toMatchObject({
-    readOnly: "unsupported_version",
-  });
+  const of = (content: string): object => ({ sessionPath: fileOf(place, content) });
+  const damaged = of(fileText(headerText(), ...chain(2), "garbage{", userText(id(2), id(1))));
+  expect(await server.result("preview_session", damaged)).toMatchObject({ damageCount: 1 });
+  expect(await nameOf(server, "preview_session", of("nothing of the kind\n"))).toBe("not_a_session");
+  const newer = of(fileText(headerText({ version: 99 }), ...chain(1)));
+  expect(await server.result("preview_session", newer)).toMatchObject({ readOnly: "unsupported_version" });
 });
 
 test("get_tree tells calls by their argument, and what failed", async () => {
-  const place = temporaryPlace();
   const call = (name: string, args: unknown): object => ({ type: "toolCall", id: name, name, arguments: args });
-  const message = (entryId: string, parentId: string | null, of: object): string =>
-    entryText("message", entryId, parentId, { message: of });
-  const file = sessionFile(place, [
-    message("a", null, {
-      role: "assistant",
-      content: [call("bash", { timeout: 5, command: "npm test" }), call("edit", { path: "src/a.ts", new: "x" })],
-    }),
-    message("b", "a", { role: "toolResult", toolCallId: "bash", toolName: "bash", isError: true, content: [] }),
-    message("c", "b", {
-      role: "assistant",
-      content: [{ type: "text", text: "So." }, call("run", { argv: ["ls", "-l"] })],
-    }),
-    message("d", "c", { role: "bashExecution", command: "false", output: "", exitCode: 1 }),
-    message("e", "d", { role: "assistant", content: [call("odd", 7), call("none", {})] }),
-  ]);
-  const server = serveHere(["--session", file, "--events", "none"], { place });
-  const { nodes } = await server.result("get_tree", { format: "flat" });
+  const answer = (...content: object[]): object => ({ role: "assistant", content });
+  const messages = [
+    answer(call("bash", { timeout: 5, command: "npm test" }), call("edit", { path: "src/a.ts", new: "x" })),
+    { role: "toolResult", toolCallId: "bash", toolName: "bash", isError: true, content: [] },
+    answer({ type: "text", text: "So." }, call("run", { argv: ["ls", "-l"] })),
+    { role: "bashExecution", command: "false", output: "", exitCode: 1 },
+    answer(call("odd", 7), call("none", {})),
+  ];
+  const lines = messages.map((message, n) => entryText("message", id(n), n === 0 ? null : id(n - 1), { message }));
+  const { nodes } = await serveLines(lines).server.result("get_tree", { format: "flat" });
   const calls = [
     { name: "bash", argument: "npm test" },
     { name: "edit", argument: "src/a.ts" },
   ];
-  expect(nodes[0]).toMatchObject({ preview: "[bash: npm test, edit: src/a.ts]", calls });
-  expect(nodes[1]).toMatchObject({ toolName: "bash", isError: true });
-  expect(nodes[2]).toMatchObject({ preview: "So.", calls: [{ name: "run", argument: "ls -l" }] });
-  expect(nodes[3]).toMatchObject({ preview: "false", isError: true });
-  expect(nodes[4]).toMatchObject({ preview: "[odd, none]" });
+  expect(nodes).toMatchObject([
+    { preview: "[bash: npm test, edit: src/a.ts]", calls },
+    { toolName: "bash", isError: true },
+    { preview: "So.", calls: [{ name: "run", argument: "ls -l" }] },
+    { preview: "false", isError: true },
+    { preview: "[odd, none]" },
+  ]);
   expect(nodes[4]).not.toHaveProperty("isError");
 });

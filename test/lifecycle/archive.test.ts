@@ -4,11 +4,13 @@ import { existsSync, mkdirSync, readdirSync, readlinkSync, renameSync, symlinkSy
 import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
+import { nameOf } from "../support/asking.ts";
 import { catalogOn, withoutSqlite } from "../support/catalog.ts";
 import {
   CWD,
-  contentsOf,
+  library,
   listed,
+  one,
   put,
   putSession,
   read,
@@ -17,67 +19,49 @@ import {
   sessionId,
 } from "../support/lifecycle.ts";
 import { chain, id } from "../support/lines.ts";
-import { type Json, type Place, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
 
-/** What an agent that looks for sessions in the root at any depth can find. */
-function seenByAgents(place: Place): string[] {
-  return readdirSync(rootOf(place), { recursive: true })
-    .map(String)
-    .filter((name) => /\.(jsonl|sqlite)$/.test(name));
-}
+/** The sessions that lists have, and those that they have of the archive. */
+const both = async (server: HereServer): Promise<string[][]> => [
+  await listed(server),
+  await listed(server, { archived: true }),
+];
 
 test("an archived session is seen by lists that ask for it alone, and comes back as it was", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
+  const { place, server, file, contents } = library(2);
   put(join(`${file}.blobs`, "0".repeat(64)), "media");
   put(`${file}.v2.bak`, "backup");
-  putSession(place, 2);
-  const before = contentsOf(rootOf(place));
-  const server = serveLibrary(place);
-  expect(await listed(server)).toEqual([sessionId(1), sessionId(2)]);
-  const archived = await server.result("archive_session", { sessionId: sessionId(1) });
-  expect(archived).toEqual({
-    operationId: expect.any(String),
-    sessionId: sessionId(1),
-    sessionPath: file,
-    movedTo: join(archiveFolder({ root: rootOf(place), state: place.state }), folderName(CWD), basename(file)),
-  });
-  expect(seenByAgents(place).length).toBe(1);
-  expect(Object.keys(contentsOf(rootOf(place))).length).toBe(1);
-  expect([await listed(server), await listed(server, { archived: true })]).toEqual([[sessionId(2)], [sessionId(1)]]);
-  expect((await server.result("list_sessions", { archived: true })).sessions[0].sessionPath).toBe(archived.movedTo);
-  expect(read(archived.movedTo)).toBe(before[file]);
-  const back = await server.result("unarchive_session", { sessionId: sessionId(1) });
-  expect(back).toEqual({
-    operationId: expect.any(String),
-    sessionId: sessionId(1),
-    sessionPath: archived.movedTo,
-    movedTo: file,
-  });
-  expect(contentsOf(rootOf(place))).toEqual(before);
-  expect([await listed(server), await listed(server, { archived: true })]).toEqual([[sessionId(1), sessionId(2)], []]);
+  const before = contents();
+  expect(await both(server)).toEqual([[sessionId(1), sessionId(2)], []]);
+  const movedTo = join(archiveFolder({ root: rootOf(place), state: place.state }), folderName(CWD), basename(file));
+  const about = { operationId: expect.any(String), ...one };
+  expect(await server.result("archive_session", one)).toEqual({ ...about, sessionPath: file, movedTo });
+  // What an agent that looks for sessions in the root at any depth can find.
+  expect(Object.keys(contents()).length).toBe(1);
+  expect(await both(server)).toEqual([[sessionId(2)], [sessionId(1)]]);
+  expect((await server.result("list_sessions", { archived: true })).sessions[0].sessionPath).toBe(movedTo);
+  expect(read(movedTo)).toBe(before[file]);
+  const back = await server.result("unarchive_session", one);
+  expect(back).toEqual({ ...about, sessionPath: movedTo, movedTo: file });
+  expect(contents()).toEqual(before);
+  expect(await both(server)).toEqual([[sessionId(1), sessionId(2)], []]);
 });
 
 test("links among what belongs to a session go with it, and what they lead to stays", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
-  const elsewhere = join(place.home, "elsewhere");
-  put(elsewhere, "kept elsewhere");
+  const { place, server, file } = library();
+  const elsewhere = put(join(place.home, "elsewhere"), "kept elsewhere");
   const names = [".v2.bak", join(".blobs", "0".repeat(64)), join(".blobs", "broken")];
   mkdirSync(`${file}.blobs`);
   for (const [i, name] of names.entries()) symlinkSync(i < 2 ? elsewhere : `${elsewhere}-missing`, `${file}${name}`);
   const targets = (session: string): string[] => names.map((name) => readlinkSync(`${session}${name}`));
   const before = targets(file);
-  const server = serveLibrary(place);
-  const { movedTo } = await server.result("archive_session", { sessionId: sessionId(1) });
-  expect(targets(movedTo)).toEqual(before);
-  expect(readdirSync(dirname(file))).toEqual([]);
-  await server.result("unarchive_session", { sessionId: sessionId(1) });
-  expect(targets(file)).toEqual(before);
-  expect(read(elsewhere)).toBe("kept elsewhere");
+  const { movedTo } = await server.result("archive_session", one);
+  expect([targets(movedTo), readdirSync(dirname(file))]).toEqual([before, []]);
+  await server.result("unarchive_session", one);
+  expect([targets(file), read(elsewhere)]).toEqual([before, "kept elsewhere"]);
 });
 
-test("in a flat folder, too, and after a restart", async () => {
+test("in a flat folder, too, and after a restart; sessions of another root are archived elsewhere", async () => {
   const place = temporaryPlace();
   const flat = join(place.home, "flat");
   const file = putSession(place, 1, { folder: flat });
@@ -85,23 +69,16 @@ test("in a flat folder, too, and after a restart", async () => {
   const { movedTo } = await first.result("archive_session", { sessionPath: file });
   await first.finish();
   const server = serveLibrary(place, ["--session-dir", flat]);
-  expect([await listed(server), await listed(server, { archived: true })]).toEqual([[], [sessionId(1)]]);
+  expect([await both(server), await both(serveLibrary(place))]).toEqual([
+    [[], [sessionId(1)]],
+    [[], []],
+  ]);
   expect((await server.result("unarchive_session", { sessionPath: movedTo })).movedTo).toBe(file);
 });
 
-test("sessions of another root are archived elsewhere", async () => {
-  const place = temporaryPlace();
-  const flat = join(place.home, "flat");
-  putSession(place, 1, { folder: flat });
-  await serveLibrary(place, ["--session-dir", flat]).result("archive_session", { sessionId: sessionId(1) });
-  expect(await listed(serveLibrary(place), { archived: true })).toEqual([]);
-});
-
 test("an archived session can be read, found and written to, and its forks still know it", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1, { name: "parent.jsonl" });
+  const { place, server, file } = library(1, [], undefined, { name: "parent.jsonl" });
   putSession(place, 2, { header: { parentSession: file } });
-  const server = serveLibrary(place);
   const { movedTo } = await server.result("archive_session", { sessionPath: file });
   const { hits } = await server.result("search_sessions", { query: "say" });
   expect(hits.map(({ sessionPath }: Json) => sessionPath)).toContain(movedTo);
@@ -113,55 +90,41 @@ test("an archived session can be read, found and written to, and its forks still
 });
 
 test("nothing is overwritten, and nothing but a listed session is archived", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
+  const { place, server, file } = library();
   const outside = putSession(place, 2, { folder: temporaryFolder() });
-  const server = serveLibrary(place);
   const { movedTo } = await server.result("archive_session", { sessionPath: file });
   putSession(place, 1, { lines: chain(5) });
-  const [old, present] = [read(movedTo), read(file)];
-  for (const [command, params] of [
-    ["archive_session", { sessionPath: file }],
-    ["unarchive_session", { sessionPath: movedTo }],
+  const look = (): string[] => [movedTo, file, outside].map(read);
+  const before = look();
+  for (const [command, params, name] of [
+    ["archive_session", { sessionPath: file }, "already_exists"],
+    ["unarchive_session", { sessionPath: movedTo }, "already_exists"],
+    ["archive_session", one, "ambiguous_id"],
+    ["archive_session", { sessionPath: outside }, "path_outside_root"],
+    ["archive_session", { sessionPath: movedTo }, "path_outside_root"],
+    ["unarchive_session", { sessionPath: outside }, "path_outside_root"],
+    ["unarchive_session", { sessionPath: file }, "path_outside_root"],
   ] as const)
-    expect([command, (await server.failure(command, params)).data.name]).toEqual([command, "already_exists"]);
-  expect([read(movedTo), read(file)]).toEqual([old, present]);
-  expect((await server.failure("archive_session", { sessionId: sessionId(1) })).data.name).toBe("ambiguous_id");
-  for (const [command, sessionPath] of [
-    ["archive_session", outside],
-    ["archive_session", movedTo],
-    ["unarchive_session", outside],
-    ["unarchive_session", file],
-  ] as const)
-    expect([command, (await server.failure(command, { sessionPath })).data.name]).toEqual([
-      command,
-      "path_outside_root",
-    ]);
-  expect(existsSync(outside)).toBe(true);
+    expect([command, params, await nameOf(server, command, params)]).toEqual([command, params, name]);
+  expect(look()).toEqual(before);
 });
 
 test("a place of the leaf that only we keep goes along", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
-  const holder = serveHere(["--session", file, "--events", "none"], { place });
-  await holder.result("branch", { entryId: id(0) });
-  const copy = read(file);
-  await holder.finish();
-  // As if it had died before it left its marker.
-  put(file, copy);
+  const { place, server, file } = library();
   const first = serveHere(["--session", file, "--events", "none"], { place });
   await first.result("branch", { entryId: id(1) });
-  first.stop();
-  const server = serveLibrary(place);
-  await first.done;
+  const folder = join(place.state, "leaves");
+  const kept = [file, join(folder, readdirSync(folder)[0])].map((path) => [path, read(path)]);
+  await first.finish();
+  // As if it had died before it wrote the place into the file.
+  for (const [path, text] of kept) put(path, text);
   const { movedTo } = await server.result("archive_session", { sessionPath: file });
   expect((await server.result("open_session", { sessionPath: movedTo })).leafId).toBe(id(1));
 });
 
 test("a list that watches folders sees sessions come to the archive and leave it", async () => {
-  const place = temporaryPlace();
-  const files = [putSession(place, 1), putSession(place, 2, { cwd: "/another" })];
-  const server = serveLibrary(place);
+  const { place, server, file } = library();
+  const files = [file, putSession(place, 2, { cwd: "/another" })];
   const catalog = catalogOn({ root: rootOf(place), state: place.state }, { ...withoutSqlite, watchFrom: 1 });
   const archivedIds = async (): Promise<string[]> =>
     (await catalog.list({ archived: true })).found.map(({ id }) => id).sort();
@@ -170,21 +133,16 @@ test("a list that watches folders sees sessions come to the archive and leave it
     await server.result("archive_session", { sessionPath });
     expect(await archivedIds()).toEqual([sessionId(1), sessionId(2)].slice(0, index + 1));
   }
-  await server.result("unarchive_session", { sessionId: sessionId(1) });
+  await server.result("unarchive_session", one);
   expect([await archivedIds(), (await catalog.list({})).total]).toEqual([[sessionId(2)], 1]);
 });
 
 test("an archived session that was deleted, or moved, by hand is where it is", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
-  const other = putSession(place, 2);
-  const server = serveLibrary(place);
-  for (const sessionPath of [file, other]) await server.result("archive_session", { sessionPath });
-  const [one, two] = (await server.result("list_sessions", { archived: true, sort: "created" })).sessions.map(
-    ({ sessionPath }: Json) => sessionPath,
-  );
-  unlinkSync(one);
-  renameSync(two, join(dirname(file), basename(two)));
-  expect(await listed(server, { archived: true })).toEqual([]);
-  expect((await listed(server)).length).toBe(1);
+  const { server, file, files } = library(2);
+  const moved: string[] = [];
+  for (const sessionPath of files) moved.push((await server.result("archive_session", { sessionPath })).movedTo);
+  expect(existsSync(file)).toBe(false);
+  unlinkSync(moved[0]);
+  renameSync(moved[1], join(dirname(file), basename(moved[1])));
+  expect(await both(server)).toEqual([[sessionId(2)], []]);
 });

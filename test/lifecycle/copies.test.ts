@@ -6,8 +6,9 @@
 import { cpSync, linkSync, readdirSync, renameSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { append } from "../support/asking.ts";
 import { user } from "../support/drafts.ts";
-import { contentsOf, put, putSession, rootOf, serveLibrary } from "../support/lifecycle.ts";
+import { contentsOf, put, putSession, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { type HereServer, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { SWEEP } from "../support/tiers.ts";
 
@@ -24,24 +25,19 @@ interface Original {
 
 type Early = (file: string) => string;
 
-async function append(server: HereServer, sessionPath: string): Promise<void> {
-  const { sessionId: id } = await server.result("open_session", { sessionPath });
-  await server.result("append", { sessionId: id, entries: [user("later")] });
-  await server.result("close_session", { sessionId: id });
-}
-
 async function asFile(place: Place, early?: Early): Promise<Original> {
   const path = putSession(place, 1);
-  const copy = early?.(path);
-  return { server: serveLibrary(place), path, copy };
+  return { copy: early?.(path), server: serveLibrary(place), path };
 }
 
 async function migrated(place: Place, early?: Early): Promise<Original> {
   const { server, path: file, copy } = await asFile(place, early);
   put(`${file}.v1.bak`, "backup");
-  const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
-  await append(server, sessionPath);
-  return { server, path: sessionPath, copy };
+  const { sessionPath: path } = await server.result("migrate_session", { sessionPath: file });
+  const { sessionId } = await server.result("open_session", { sessionPath: path });
+  await server.result("append", { sessionId, entries: [user("later")] });
+  await server.result("close_session", { sessionId });
+  return { server, path, copy };
 }
 
 async function rolledBack(place: Place, early?: Early): Promise<Original> {
@@ -52,7 +48,7 @@ async function rolledBack(place: Place, early?: Early): Promise<Original> {
 
 async function born(place: Place): Promise<Original> {
   const maker = serveHere(["--store", "v2", "--events", "none"], { place });
-  await maker.result("append", { entries: [user("one")] });
+  await append(maker, user("one"));
   const { sessionFile: path } = await maker.result("get_state");
   await maker.finish();
   return { server: serveLibrary(place), path };
@@ -86,21 +82,23 @@ const named =
     return copy;
   };
 
-const exported = (name: string): Way => ({
-  of: Object.keys(STORES),
-  async late({ server, path: sessionPath }) {
-    const outputPath = beside(sessionPath, name);
-    await server.result("export_session", { sessionPath, format: "jsonl", outputPath });
-    return outputPath;
-  },
-});
-
 const ofContainer = (name: string, hasPointer: boolean): Way => ({
   of: CONTAINERS,
   late({ path }) {
     const copy = beside(path, name);
     cpSync(path, copy, { recursive: true });
     if (hasPointer) cpSync(pointerOf(path), pointerOf(copy));
+    return copy;
+  },
+});
+
+const ofFrozen = (nameOf: (file: string) => string, more: Partial<Way> = {}, hasPointer = true): Way => ({
+  of: ["a migrated session"],
+  ...more,
+  late({ path }) {
+    const frozen = readdirSync(dirname(path)).find((name) => name.endsWith(".migrated")) as string;
+    const copy = named(nameOf)(beside(path, frozen));
+    if (!hasPointer) renameSync(pointerOf(path), `${pointerOf(path)}.away`);
     return copy;
   },
 });
@@ -113,8 +111,7 @@ const WAYS: Record<string, Way> = {
     early(file) {
       const copy = named(() => "continued.jsonl")(file);
       const entry = { ...user("only here"), id: "d0000000", parentId: null, timestamp: "2026-01-25T00:00:00.000Z" };
-      put(copy, `${contentsOf(dirname(file))[copy]}${JSON.stringify(entry)}\n`);
-      return copy;
+      return put(copy, `${read(copy)}${JSON.stringify(entry)}\n`);
     },
   },
   "a hard link": {
@@ -124,71 +121,64 @@ const WAYS: Record<string, Way> = {
       return beside(file, "link.jsonl");
     },
   },
-  "an export": exported("export.jsonl"),
-  "a copy of its frozen file": {
-    of: ["a migrated session"],
-    late({ path }) {
-      const frozen = readdirSync(dirname(path)).find((name) => name.endsWith(".migrated")) as string;
-      return named(() => "again.jsonl")(beside(path, frozen));
+  "an export": {
+    of: Object.keys(STORES),
+    async late({ server, path: sessionPath }) {
+      const outputPath = beside(sessionPath, "export.jsonl");
+      await server.result("export_session", { sessionPath, format: "jsonl", outputPath });
+      return outputPath;
     },
   },
-  "a copy of its frozen file under the old name": {
-    of: ["a migrated session"],
+  "a copy of its frozen file": ofFrozen(() => "again.jsonl"),
+  "a copy of its frozen file under the old name": ofFrozen((name) => name.replace(".migrated", ""), {
     isOneSession: true,
-    late({ path }) {
-      const frozen = readdirSync(dirname(path)).find((name) => name.endsWith(".migrated")) as string;
-      return named((name) => name.replace(".migrated", ""))(beside(path, frozen));
-    },
-  },
+  }),
+  "a copy of its frozen file, and no pointer": ofFrozen(() => "again.jsonl", {}, false),
   "a copy of its container and pointer": ofContainer(`${OTHER_ID}.v2`, true),
   "a copy of its container": ofContainer(`${OTHER_ID}.v2`, false),
   "a backup of its container and pointer": ofContainer("backup.v2", true),
-  "a copy of its frozen file, and no pointer": {
-    of: ["a migrated session"],
-    late({ path }) {
-      const frozen = readdirSync(dirname(path)).find((name) => name.endsWith(".migrated")) as string;
-      const copy = named(() => "again.jsonl")(beside(path, frozen));
-      renameSync(pointerOf(path), `${pointerOf(path)}.away`);
-      return copy;
-    },
-  },
 };
 
+type Doing = (server: HereServer, sessionPath: string) => Promise<unknown>;
+
+/** Requests one after the other, each of which may be refused. */
+const asked =
+  (...calls: [method: string, params?: object][]): Doing =>
+  async (server, sessionPath) => {
+    let at = sessionPath;
+    for (const [method, params] of calls) {
+      const { result } = await server.request(method, { sessionPath: at, ...params });
+      if (method === "archive_session") at = result?.movedTo ?? at;
+    }
+  };
+
 /** What can be done to a session that is named by its path; each may be refused. */
-const OPERATIONS: Record<string, (server: HereServer, sessionPath: string) => Promise<unknown>> = {
-  "delete for good": (server, sessionPath) => server.request("delete_session", { sessionPath, permanent: true }),
-  delete: (server, sessionPath) => server.request("delete_session", { sessionPath }),
-  archive: (server, sessionPath) => server.request("archive_session", { sessionPath }),
-  relocate: (server, sessionPath) =>
-    server.request("relocate_session", { sessionPath, cwd: "/new/place", allowMissing: true }),
-  migrate: (server, sessionPath) => server.request("migrate_session", { sessionPath }),
-  "roll back": (server, sessionPath) => server.request("rollback_migration", { sessionPath }),
-  "delete and restore": async (server, sessionPath) => {
-    await server.request("delete_session", { sessionPath });
-    await server.request("restore_session", { sessionPath });
-  },
+const OPERATIONS: Record<string, Doing> = {
+  "delete for good": asked(["delete_session", { permanent: true }]),
+  delete: asked(["delete_session"]),
+  archive: asked(["archive_session"]),
+  relocate: asked(["relocate_session", { cwd: "/new/place", allowMissing: true }]),
+  migrate: asked(["migrate_session"]),
+  "roll back": asked(["rollback_migration"]),
+  "delete and restore": asked(["delete_session"], ["restore_session"]),
   "delete and undo": async (server, sessionPath) => {
     const { result } = await server.request("delete_session", { sessionPath });
     if (result) await server.result("undo", {});
   },
-  "archive and bring back": async (server, sessionPath) => {
-    const { result } = await server.request("archive_session", { sessionPath });
-    await server.request("unarchive_session", { sessionPath: result?.movedTo ?? sessionPath });
-  },
+  "archive and bring back": asked(["archive_session"], ["unarchive_session"]),
   "relocate to its own place": async (server, sessionPath) => {
     const { result } = await server.request("preview_session", { sessionPath });
-    const cwd = result?.cwd ?? server.place.cwd;
-    await server.request("relocate_session", { sessionPath, cwd, allowMissing: true });
+    await asked(["relocate_session", { cwd: result?.cwd ?? server.place.cwd, allowMissing: true }])(
+      server,
+      sessionPath,
+    );
   },
-  "migrate and roll back": async (server, sessionPath) => {
-    await server.request("migrate_session", { sessionPath });
-    await server.request("rollback_migration", { sessionPath });
-  },
+  "migrate and roll back": asked(["migrate_session"], ["rollback_migration"]),
   repair: async (server, sessionPath) => {
     await server.request("switch_session", { sessionPath });
     await server.request("repair_session", {});
   },
-  prune: (server, sessionPath) => server.request("prune_leftovers", { sessionPath, permanent: true, force: true }),
+  prune: asked(["prune_leftovers", { permanent: true, force: true }]),
   import: (server, path) => server.request("import_session", { path }),
   "mend the health": (server) => server.request("fix_health", {}),
 };
@@ -243,18 +233,16 @@ for (const [store, make] of Object.entries(STORES))
 
 test("no export gets the name of a file whose container pi_agent_rust would take the session's for", async () => {
   const { server, path: sessionPath } = await born(temporaryPlace());
-  const outputPath = sessionPath.replace(/\.v2$/, ".jsonl");
+  const path = sessionPath.replace(/\.v2$/, ".jsonl");
   for (const overwrite of [false, true]) {
-    const { data } = await server.failure("export_session", { sessionPath, format: "jsonl", outputPath, overwrite });
-    expect(data).toMatchObject({ name: "already_exists", path: outputPath });
+    const params = { sessionPath, format: "jsonl", outputPath: path, overwrite };
+    expect((await server.failure("export_session", params)).data).toMatchObject({ name: "already_exists", path });
   }
 });
 
 test("to migrate a link migrates the session that it leads to", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
+  const { server, path: file } = await asFile(temporaryPlace());
   symlinkSync(file, beside(file, "link.jsonl"));
-  const server = serveLibrary(place);
   await server.result("migrate_session", { sessionPath: beside(file, "link.jsonl") });
   const { active, snapshotPath } = await server.result("migration_status", { sessionPath: file });
   expect([active, snapshotPath]).toEqual(["native_v2", `${file}.migrated`]);
@@ -263,41 +251,36 @@ test("to migrate a link migrates the session that it leads to", async () => {
 });
 
 test("a copy that has a container of its own id beside it is not migrated, and the refusal says what to do", async () => {
-  const { server, path, copy } = await migrated(
-    temporaryPlace(),
-    named(() => "backup.jsonl"),
-  );
-  const { message, data } = await server.failure("migrate_session", { sessionPath: copy });
-  expect([data.name, message]).toEqual(["migration_failed", expect.stringMatching(/another session.*import/s)]);
-  const status = await server.result("migration_status", { sessionPath: copy });
-  expect(status).toMatchObject({ active: "jsonl_v3", state: "CLEAN" });
-  const rolled = await server.failure("rollback_migration", { sessionPath: copy });
-  expect([rolled.data.name, rolled.message]).toEqual(["migration_failed", expect.stringContaining("not migrated")]);
+  const copied = named(() => "backup.jsonl");
+  const { server, path, copy: sessionPath } = await migrated(temporaryPlace(), copied);
+  for (const [method, said] of [
+    ["migrate_session", /another session.*import/s],
+    ["rollback_migration", /not migrated/],
+  ] as const) {
+    const { message, data } = await server.failure(method, { sessionPath });
+    expect([data.name, message]).toEqual(["migration_failed", expect.stringMatching(said)]);
+    const status = await server.result("migration_status", { sessionPath });
+    expect(status).toMatchObject({ active: "jsonl_v3", state: "CLEAN" });
+  }
   expect(await server.result("migration_status", { sessionPath: path })).toMatchObject({ active: "native_v2" });
 });
 
-test.each([
-  ["its header", (container: string) => join(container, "header.jsonl")],
-  ["a segment", (container: string) => join(container, "segments", "0000000000000001.seg")],
-  ["a name that is free in it", (container: string) => join(container, "new.jsonl")],
-  ["a folder of it that is not there", (container: string) => join(container, "more", "new.jsonl")],
-  [
-    "a link to its header",
-    (container: string) => {
-      symlinkSync(join(container, "header.jsonl"), beside(container, "link.jsonl"));
-      return beside(container, "link.jsonl");
-    },
-  ],
-  [
-    "its header in a folder that is a link",
-    (container: string) => {
-      symlinkSync(container, beside(container, "link"));
-      return join(beside(container, "link"), "header.jsonl");
-    },
-  ],
+/** A name beside a container that leads to it, or to a part of it. */
+function linked(container: string, part: string, name: string): string {
+  symlinkSync(join(container, part), beside(container, name));
+  return beside(container, name);
+}
+
+test.each<[string, (container: string) => string]>([
+  ["its header", (container) => join(container, "header.jsonl")],
+  ["a segment", (container) => join(container, "segments", "0000000000000001.seg")],
+  ["a name that is free in it", (container) => join(container, "new.jsonl")],
+  ["a folder of it that is not there", (container) => join(container, "more", "new.jsonl")],
+  ["a link to its header", (container) => linked(container, "header.jsonl", "link.jsonl")],
+  ["its header in a folder that is a link", (container) => join(linked(container, "", "link"), "header.jsonl")],
   [
     "the header of a container that was rolled back",
-    (container: string) => {
+    (container) => {
       cpSync(container, `${container}.rolled-back`, { recursive: true });
       return join(`${container}.rolled-back`, "header.jsonl");
     },
@@ -305,12 +288,12 @@ test.each([
 ])("no path into a container is a session: %s", async (_, partOf) => {
   const place = temporaryPlace();
   const { server, path } = await born(place);
-  const part = partOf(path);
+  const sessionPath = partOf(path);
   const before = contentsOf(rootOf(place));
   const refused = { data: { name: "not_a_session" }, message: expect.stringContaining("is a part of the session") };
   for (const command of ["switch_session", "delete_session", "migrate_session"])
-    expect(await server.failure(command, { sessionPath: part })).toMatchObject(refused);
-  const started = serveHere(["--session", part], { place });
+    expect(await server.failure(command, { sessionPath })).toMatchObject(refused);
+  const started = serveHere(["--session", sessionPath], { place });
   expect(await started.failure("append", { entries: [user("lost")] })).toMatchObject(refused);
   await started.finish();
   expect(contentsOf(rootOf(place))).toEqual(before);
@@ -319,8 +302,7 @@ test.each([
 test("the header of a container that lies among the folders of directories is in no list, and no session to verify", async () => {
   const place = temporaryPlace();
   const { server, path } = await born(place);
-  renameSync(path, join(rootOf(place), basename(path)));
-  renameSync(pointerOf(path), join(rootOf(place), basename(pointerOf(path))));
+  for (const part of [path, pointerOf(path)]) renameSync(part, join(rootOf(place), basename(part)));
   expect((await server.result("list_sessions", { headerOnly: true })).sessions).toEqual([]);
   expect(await server.result("verify_sessions")).toMatchObject({ total: 0, ok: true });
   expect((await server.result("get_health")).hidden).toEqual([]);

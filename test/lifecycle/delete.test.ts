@@ -5,175 +5,157 @@ import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodePointer } from "../../src/storage/v2/documents.ts";
 import { newPointer } from "../../src/storage/v2/pointer.ts";
-import { contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import { nameOf } from "../support/asking.ts";
+import { call } from "../support/cases.ts";
+import {
+  contentsOf,
+  type Library,
+  library,
+  listed,
+  one,
+  put,
+  putSession,
+  read,
+  rootOf,
+  serveLibrary,
+  sessionId,
+} from "../support/lifecycle.ts";
 import { chain, id } from "../support/lines.ts";
 import { type Place, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
 
-/** A session with all that can belong to one, and a neighbour with the same. */
-function wholeSession(place: Place, n = 1): { file: string; others: string[] } {
+/** A session with all that can belong to one. */
+function wholeSession(place: Place, n = 1): string {
   const file = putSession(place, n);
-  const folder = dirname(file);
-  const others = [
-    `${file}.v1.bak`,
-    `${file}.damaged.bak`,
-    `${file}.damaged.bak.2`,
-    join(`${file}.blobs`, "0".repeat(64)),
-    `${file}.migrated`,
-    join(folder, `${sessionId(n)}.store.json`),
-    join(folder, `${sessionId(n)}.v2`, "manifest.json"),
-    join(folder, `${sessionId(n)}.v2`, "segments", "0000000000000001.seg"),
-    join(folder, `${sessionId(n)}.v2.staging`, "migrations", "ledger.jsonl"),
-    join(folder, `${sessionId(n)}.v2.rolled-back`, "manifest.json"),
-    join(folder, `${sessionId(n)}.v2.rolled-back.2`, "manifest.json"),
-  ];
-  for (const path of others) put(path, `content of ${basename(path)} ${n}`);
+  const beside = (name: string): string => join(dirname(file), `${sessionId(n)}${name}`);
+  for (const path of [
+    ...[".v1.bak", ".damaged.bak", ".damaged.bak.2", `.blobs/${"0".repeat(64)}`, ".migrated"].map((end) => file + end),
+    ...[".v2/manifest.json", ".v2/segments/0000000000000001.seg", ".v2.staging/migrations/ledger.jsonl"].map(beside),
+    ...[".v2.rolled-back/manifest.json", ".v2.rolled-back.2/manifest.json"].map(beside),
+  ])
+    put(path, `content of ${basename(path)} ${n}`);
   const back = { ...newPointer("0".repeat(64), sessionId(n)), active: "jsonl_v3", phase: "rollback" } as const;
-  put(others[5], encodePointer({ ...back, source: basename(file) }));
-  return { file, others };
+  put(beside(".store.json"), encodePointer({ ...back, source: basename(file) }));
+  return file;
 }
+
+/** A whole session, and a neighbour with the same. */
+function whole(): Library {
+  const all = library(0);
+  return { ...all, file: wholeSession(all.place), files: [wholeSession(all.place, 2)] };
+}
+
+const trashOf = ({ state }: Place): string => join(state, "trash");
 
 describe("delete_session", () => {
   test("moves a session with all that belongs to it to our trash, and restore_session brings it back", async () => {
-    const place = temporaryPlace();
-    const { file } = wholeSession(place);
-    wholeSession(place, 2);
-    const before = contentsOf(rootOf(place));
-    const server = serveLibrary(place);
-    const deleted = await server.result("delete_session", { sessionPath: file });
-    expect(deleted).toEqual({
-      operationId: expect.any(String),
-      sessionId: sessionId(1),
-      sessionPath: file,
-      movedTo: join(place.state, "trash", readdirSync(join(place.state, "trash"))[0], basename(file)),
-      trash: "own",
-    });
-    expect(read(deleted.movedTo)).toBe(before[file]);
-    const left = contentsOf(rootOf(place));
-    expect(Object.keys(left).filter((path) => path.includes(sessionId(1)))).toEqual([]);
-    for (const [path, content] of Object.entries(left)) expect(content).toBe(before[path]);
+    const { place, server, file, contents } = whole();
+    const before = contents();
+    const { movedTo, ...deleted } = await server.result("delete_session", { sessionPath: file });
+    expect(deleted).toEqual({ operationId: expect.any(String), ...one, sessionPath: file, trash: "own" });
+    expect(movedTo).toBe(join(trashOf(place), readdirSync(trashOf(place))[0], basename(file)));
+    expect(read(movedTo)).toBe(before[file]);
+    const others = Object.entries(before).filter(([path]) => !path.includes(sessionId(1)));
+    expect(contents()).toEqual(Object.fromEntries(others));
     expect(await listed(server)).toEqual([sessionId(2)]);
-    const restored = await server.result("restore_session", { sessionId: sessionId(1) });
-    expect(restored).toEqual({ sessionId: sessionId(1), sessionPath: deleted.movedTo, movedTo: file });
-    expect(contentsOf(rootOf(place))).toEqual(before);
-    expect(readdirSync(join(place.state, "trash"))).toEqual([]);
+    expect(await server.result("restore_session", one)).toEqual({ ...one, sessionPath: movedTo, movedTo: file });
+    expect([contents(), readdirSync(trashOf(place))]).toEqual([before, []]);
     expect(await listed(server)).toEqual([sessionId(1), sessionId(2)]);
   });
 
   test("permanently unlinks all of it and nothing else", async () => {
-    const place = temporaryPlace();
-    const { file } = wholeSession(place);
-    const { others } = wholeSession(place, 2);
-    const neighbour = put(join(dirname(file), `${basename(file)}x`), "not ours");
-    const server = serveLibrary(place);
-    const result = await server.result("delete_session", { sessionId: sessionId(1), permanent: true });
-    expect(result).toEqual({
-      operationId: expect.any(String),
-      sessionId: sessionId(1),
-      sessionPath: file,
-      trash: "none",
-    });
-    const left = Object.keys(contentsOf(rootOf(place))).sort();
-    expect(left).toEqual([neighbour, join(dirname(file), basename(file).replace("0001", "0002")), ...others].sort());
-    expect(existsSync(join(place.state, "trash"))).toBe(false);
-    const { data } = await server.failure("restore_session", { sessionId: sessionId(1) });
-    expect(data.name).toBe("session_not_found");
+    const { place, server, file, contents } = whole();
+    put(`${file}x`, "not ours");
+    const others = Object.entries(contents()).filter(([path]) => !path.includes(sessionId(1)) || path === `${file}x`);
+    const deleted = await server.result("delete_session", { ...one, permanent: true });
+    expect(deleted).toEqual({ operationId: expect.any(String), ...one, sessionPath: file, trash: "none" });
+    expect([contents(), existsSync(trashOf(place))]).toEqual([Object.fromEntries(others), false]);
+    expect(await nameOf(server, "restore_session", one)).toBe("session_not_found");
   });
 
   test("takes an id only whole", async () => {
-    const place = temporaryPlace();
-    const file = putSession(place, 1);
-    const server = serveLibrary(place);
-    const before = contentsOf(rootOf(place));
-    for (const wrong of [sessionId(1).slice(0, -1), sessionId(1).slice(0, 8), "0"])
-      expect((await server.failure("delete_session", { sessionId: wrong })).data.name).toBe("ambiguous_id");
-    for (const wrong of ["*", "../x", "%2e", "con ", `${sessionId(1)}*`, "a".repeat(300)])
-      expect((await server.failure("delete_session", { sessionId: wrong })).data.name).toBe("invalid_id");
-    expect((await server.failure("delete_session", { sessionId: "unknown" })).data.name).toBe("session_not_found");
-    expect((await server.failure("delete_session", { sessionId: sessionId(1), sessionPath: file })).code).toBe(-32602);
-    expect((await server.failure("delete_session", {})).code).toBe(-32602);
-    expect(contentsOf(rootOf(place))).toEqual(before);
+    const { server, file, contents } = library();
+    const before = contents();
+    for (const [name, ...wrong] of [
+      ["ambiguous_id", sessionId(1).slice(0, -1), sessionId(1).slice(0, 8), "0"],
+      ["invalid_id", "*", "../x", "%2e", "con ", `${sessionId(1)}*`, "a".repeat(300)],
+      ["session_not_found", "unknown"],
+    ])
+      for (const which of wrong) expect(await nameOf(server, "delete_session", { sessionId: which }), which).toBe(name);
+    for (const params of [{ ...one, sessionPath: file }, {}])
+      expect((await server.failure("delete_session", params)).code).toBe(-32602);
+    expect(contents()).toEqual(before);
   });
 
   test("refuses an id that two files have, and takes either by its path", async () => {
-    const place = temporaryPlace();
-    const file = putSession(place, 1);
+    const { server, file } = library();
     const copy = put(file.replace(".jsonl", ".sync-conflict-20260124.jsonl"), read(file));
-    put(join(dirname(file), `${sessionId(1)}.v2`, "manifest.json"), "of the first");
-    const server = serveLibrary(place);
-    expect((await server.failure("delete_session", { sessionId: sessionId(1) })).data).toMatchObject({
-      name: "ambiguous_id",
-      matches: 2,
-    });
+    const container = put(join(dirname(file), `${sessionId(1)}.v2`, "manifest.json"), "of the first");
+    const { data } = await server.failure("delete_session", one);
+    expect(data).toMatchObject({ name: "ambiguous_id", matches: 2 });
     await server.result("delete_session", { sessionPath: copy });
-    expect(existsSync(file)).toBe(true);
     // The container may be that of the other.
-    expect(existsSync(join(dirname(file), `${sessionId(1)}.v2`))).toBe(true);
+    expect([existsSync(file), existsSync(container)]).toEqual([true, true]);
   });
 
   test("refuses what is open here, beside or as the current one, and takes it once it is closed", async () => {
-    const place = temporaryPlace();
-    const files = [putSession(place, 1), putSession(place, 2)];
+    const { place, files, contents } = library(2);
     const server = serveHere(["--session", files[0], "--events", "none"], { place });
     await server.result("open_session", { sessionPath: files[1] });
-    const before = contentsOf(rootOf(place));
-    for (const [index, sessionPath] of files.entries())
-      for (const command of ["delete_session", "archive_session"])
-        expect((await server.failure(command, { sessionPath })).data).toMatchObject({
-          name: "session_locked",
-          sessionId: sessionId(index + 1),
-        });
-    expect(contentsOf(rootOf(place))).toEqual(before);
+    const before = contents();
+    for (const [n, sessionPath] of files.entries())
+      for (const command of ["delete_session", "archive_session"]) {
+        const { data } = await server.failure(command, { sessionPath });
+        expect(data).toMatchObject({ name: "session_locked", sessionId: sessionId(n + 1) });
+      }
+    expect(contents()).toEqual(before);
     // In one write: the order is kept.
     server.send(
-      { jsonrpc: "2.0", id: "c", method: "close_session", params: { sessionId: sessionId(2) } },
-      { jsonrpc: "2.0", id: "d", method: "delete_session", params: { sessionPath: files[1] } },
+      call("c", "close_session", { sessionId: sessionId(2) }),
+      call("d", "delete_session", { sessionPath: files[1] }),
     );
     expect((await server.reply("d")).result.trash).toBe("own");
   });
 
   test("refuses what another process writes to, and names it", async () => {
-    const place = temporaryPlace();
-    const file = putSession(place, 1);
-    const holder = serveHere(["--session", file, "--events", "none"], { place });
-    await holder.result("set_session_name", { name: "held" });
-    const server = serveLibrary(place);
-    const before = contentsOf(rootOf(place));
+    const { place, server, file: sessionPath, contents } = library();
+    const holding = serveHere(["--session", sessionPath, "--events", "none"], { place });
+    await holding.result("set_session_name", { name: "held" });
+    const before = contents();
+    const holder = { client: "pi-session-server 0.0.0-test", pid: process.pid };
     for (const [command, more] of [
       ["delete_session", {}],
       ["delete_session", { permanent: true }],
       ["archive_session", {}],
       ["relocate_session", { cwd: "/elsewhere" }],
     ] as const) {
-      const { data } = await server.failure(command, { sessionPath: file, ...more });
-      expect([command, data]).toMatchObject([
-        command,
-        { name: "session_locked", holder: { client: "pi-session-server 0.0.0-test", pid: process.pid } },
-      ]);
+      const { data } = await server.failure(command, { sessionPath, ...more });
+      expect([command, data]).toMatchObject([command, { name: "session_locked", holder }]);
     }
-    expect(contentsOf(rootOf(place))).toEqual(before);
-    await holder.finish();
-    expect((await server.result("delete_session", { sessionPath: file })).trash).toBe("own");
+    expect(contents()).toEqual(before);
+    await holding.finish();
+    expect((await server.result("delete_session", { sessionPath })).trash).toBe("own");
   });
 
   test("touches nothing that is no session", async () => {
-    const place = temporaryPlace();
-    const text = put(join(place.cwd, "notes.jsonl"), '{"type":"message"}\nnotes\n');
-    const empty = put(join(place.cwd, "empty.jsonl"), "");
+    const { place, server } = library(0);
+    put(join(place.cwd, "notes.jsonl"), '{"type":"message"}\nnotes\n');
+    put(join(place.cwd, "empty.jsonl"), "");
     mkdirSync(join(place.cwd, "folder.jsonl"));
-    const server = serveLibrary(place);
-    for (const sessionPath of [text, empty, join(place.cwd, "folder.jsonl"), place.cwd])
-      expect((await server.failure("delete_session", { sessionPath })).data.name).toBe("not_a_session");
-    const { data } = await server.failure("delete_session", { sessionPath: join(place.cwd, "none.jsonl") });
-    expect(data.name).toBe("session_not_found");
-    expect([read(text), read(empty)]).toEqual(['{"type":"message"}\nnotes\n', ""]);
+    const before = contentsOf(place.cwd);
+    for (const name of ["notes.jsonl", "empty.jsonl", "folder.jsonl", ""])
+      expect(await nameOf(server, "delete_session", { sessionPath: join(place.cwd, name) })).toBe("not_a_session");
+    const none = { sessionPath: join(place.cwd, "none.jsonl") };
+    expect([await nameOf(server, "delete_session", none), contentsOf(place.cwd)]).toEqual([
+      "session_not_found",
+      before,
+    ]);
   });
 
   test("deletes a damaged session and one of a newer version", async () => {
-    const place = temporaryPlace();
+    const { place, server } = library(0);
     const damaged = putSession(place, 1, { lines: [...chain(2), "}{"] });
     const newer = putSession(place, 2, { header: { version: 99 } });
     const headless = put(join(dirname(damaged), "headless.jsonl"), `{"type":"sess\n${chain(2).join("\n")}\n`);
-    const server = serveLibrary(place);
     for (const sessionPath of [damaged, newer, headless]) {
       const content = read(sessionPath);
       const { movedTo } = await server.result("delete_session", { sessionPath });
@@ -183,41 +165,36 @@ describe("delete_session", () => {
     }
   });
 
-  test("with --read-only nothing is deleted", async () => {
-    const place = temporaryPlace();
-    const file = putSession(place, 1);
-    const server = serveLibrary(place, ["--read-only"]);
+  test("with --read-only nothing is deleted, moved or named", async () => {
+    const { server, file: sessionPath } = library(1, ["--read-only"]);
     for (const [command, params] of [
-      ["delete_session", { sessionPath: file }],
-      ["archive_session", { sessionPath: file }],
-      ["relocate_session", { sessionPath: file, cwd: "/x" }],
-      ["restore_session", { sessionPath: file }],
-      ["import_session", { path: file }],
-      ["set_session_name", { sessionPath: file, name: "x" }],
+      ["delete_session", {}],
+      ["archive_session", {}],
+      ["relocate_session", { cwd: "/x" }],
+      ["restore_session", {}],
+      ["set_session_name", { name: "x" }],
     ] as const)
-      expect([command, (await server.failure(command, params)).data.name]).toEqual([command, "read_only"]);
+      expect([command, await nameOf(server, command, { sessionPath, ...params })]).toEqual([command, "read_only"]);
+    expect(await nameOf(server, "import_session", { path: sessionPath })).toBe("read_only");
   });
 
   test("stays in its folders under --confine, links followed", async () => {
-    const place = temporaryPlace();
-    const outside = putSession(place, 1, { folder: temporaryFolder(), name: "outside.jsonl" });
-    const inside = putSession(place, 2);
+    const { place, server, file: inside } = library(1, ["--confine"]);
+    const outside = putSession(place, 2, { folder: temporaryFolder(), name: "outside.jsonl" });
     const link = join(dirname(inside), "link.jsonl");
     symlinkSync(outside, link);
-    const server = serveLibrary(place, ["--confine"]);
     for (const sessionPath of [outside, link, `${dirname(inside)}/../../../../../outside.jsonl`])
-      expect((await server.failure("delete_session", { sessionPath })).data.name).toBe("path_outside_root");
+      expect(await nameOf(server, "delete_session", { sessionPath })).toBe("path_outside_root");
     expect(existsSync(outside)).toBe(true);
     expect((await server.result("delete_session", { sessionPath: inside })).trash).toBe("own");
   });
 
   test("follows a link to the session, which is what is deleted and comes back", async () => {
-    const place = temporaryPlace();
+    const { place, server } = library(0);
     const real = putSession(place, 1, { folder: temporaryFolder(), name: "real.jsonl" });
     const link = join(rootOf(place), "--home-me-project--", "link.jsonl");
     mkdirSync(dirname(link), { recursive: true });
     symlinkSync(real, link);
-    const server = serveLibrary(place);
     expect(await listed(server)).toEqual([sessionId(1)]);
     expect((await server.result("delete_session", { sessionPath: link })).sessionPath).toBe(real);
     expect([existsSync(real), await listed(server)]).toEqual([false, []]);
@@ -227,64 +204,57 @@ describe("delete_session", () => {
 
   test("a session whose file was deleted by hand is gone", async () => {
     const place = temporaryPlace();
-    const { file } = wholeSession(place);
+    const file = wholeSession(place);
     const server = serveLibrary(place);
-    expect(await listed(server)).toEqual([sessionId(1)]);
-    expect((await server.result("search_sessions", { query: "say" })).hits.length).toBe(3);
+    const seen = async (): Promise<number[]> => {
+      const { hits } = await server.result("search_sessions", { query: "say" });
+      return [(await listed(server)).length, hits.length];
+    };
+    expect(await seen()).toEqual([1, 3]);
     unlinkSync(file);
-    expect(await listed(server)).toEqual([]);
-    expect((await server.result("search_sessions", { query: "say" })).hits).toEqual([]);
+    expect(await seen()).toEqual([0, 0]);
     for (const command of ["delete_session", "restore_session", "switch_session", "open_session"])
-      expect((await server.failure(command, { sessionId: sessionId(1) })).data.name).toBe("session_not_found");
+      expect(await nameOf(server, command, one)).toBe("session_not_found");
     await server.finish();
-    const next = serveLibrary(place);
-    expect(await listed(next)).toEqual([]);
+    expect(await listed(serveLibrary(place))).toEqual([]);
   });
 
   test("forgets a position of the leaf, and a restored session has it again", async () => {
-    const place = temporaryPlace();
-    const file = putSession(place, 1);
-    const first = serveHere(["--session", file, "--events", "none"], { place });
+    const { place, server, file: sessionPath } = library();
+    const first = serveHere(["--session", sessionPath, "--events", "none"], { place });
     await first.result("branch", { entryId: id(0) });
-    // It dies before it can leave a marker.
-    const server = serveLibrary(place);
     const leaves = (): string[] => readdirSync(join(place.state, "leaves"));
-    expect(leaves().length).toBe(1);
-    const copy = put(join(temporaryFolder(), basename(file)), read(file));
-    expect(read(copy)).toBe(read(file));
-    const { data } = await server.failure("delete_session", { sessionPath: file });
-    // The first still writes to it; once its place is kept, it is only a file.
-    expect(data.name).toBe("session_locked");
+    const [record, lines] = [join(place.state, "leaves", leaves()[0]), read(sessionPath)];
+    const recorded = read(record);
+    expect(await nameOf(server, "delete_session", { sessionPath })).toBe("session_locked");
     await first.finish();
-    const lines = read(file);
-    await server.result("delete_session", { sessionPath: file });
+    // As if it had died before it wrote the place into the file.
+    put(sessionPath, lines);
+    put(record, recorded);
+    await server.result("delete_session", { sessionPath });
     expect(leaves()).toEqual([]);
-    await server.result("restore_session", { sessionPath: file });
-    expect(read(file)).toBe(lines);
-    const { leafId } = await server.result("open_session", { sessionPath: file });
-    expect(leafId).toBe(id(0));
+    await server.result("restore_session", { sessionPath });
+    expect(read(sessionPath)).toBe(lines);
+    expect((await server.result("open_session", { sessionPath })).leafId).toBe(id(0));
   });
 });
 
 describe("restore_session", () => {
   test("overwrites nothing, and gives back what was deleted last", async () => {
-    const place = temporaryPlace();
-    const file = putSession(place, 1, { lines: chain(1) });
-    const server = serveLibrary(place);
+    const { place, server, file } = library(1, [], undefined, { lines: chain(1) });
     const older = await server.result("delete_session", { sessionPath: file });
     putSession(place, 1, { lines: chain(2) });
     const newer = await server.result("delete_session", { sessionPath: file });
     expect(newer.movedTo).not.toBe(older.movedTo);
     putSession(place, 1, { lines: chain(3) });
     const third = read(file);
-    for (const params of [{ sessionId: sessionId(1) }, { sessionPath: file }, { sessionPath: older.movedTo }])
-      expect((await server.failure("restore_session", params)).data).toMatchObject({
-        name: "already_exists",
-        path: file,
-      });
+    for (const params of [one, { sessionPath: file }, { sessionPath: older.movedTo }]) {
+      const { data } = await server.failure("restore_session", params);
+      expect(data).toMatchObject({ name: "already_exists", path: file });
+    }
     expect(read(file)).toBe(third);
     unlinkSync(file);
-    expect((await server.result("restore_session", { sessionId: sessionId(1) })).sessionPath).toBe(newer.movedTo);
+    expect((await server.result("restore_session", one)).sessionPath).toBe(newer.movedTo);
     unlinkSync(file);
     expect((await server.result("restore_session", { sessionPath: older.movedTo })).movedTo).toBe(file);
     expect(read(file).trim().split("\n").length).toBe(2);
@@ -292,43 +262,34 @@ describe("restore_session", () => {
 
   test("makes the folder again that is gone, and is refused a name that something of another has taken", async () => {
     const place = temporaryPlace();
-    const { file } = wholeSession(place);
+    const file = wholeSession(place);
+    const before = contentsOf(rootOf(place));
     const server = serveLibrary(place);
     const { movedTo } = await server.result("delete_session", { sessionPath: file });
     const item = contentsOf(dirname(movedTo));
-    const taken = put(`${file}.v1.bak`, "of somebody else");
-    expect((await server.failure("restore_session", { sessionPath: file })).data).toMatchObject({
-      name: "already_exists",
-      path: taken,
-    });
-    expect([contentsOf(dirname(movedTo)), read(taken)]).toEqual([item, "of somebody else"]);
-    unlinkSync(taken);
+    const path = put(`${file}.v1.bak`, "of somebody else");
+    const { data } = await server.failure("restore_session", { sessionPath: file });
+    expect(data).toMatchObject({ name: "already_exists", path });
+    expect([contentsOf(dirname(movedTo)), read(path)]).toEqual([item, "of somebody else"]);
+    unlinkSync(path);
     await server.result("restore_session", { sessionPath: file });
-    expect(Object.keys(contentsOf(rootOf(place))).length).toBe(12);
+    expect(contentsOf(rootOf(place))).toEqual(before);
   });
 
   test("knows nothing in the trash that is not a deleted session", async () => {
-    const place = temporaryPlace();
-    put(join(place.state, "trash", "note.txt"), "x");
-    put(join(place.state, "trash", "a", "record.json"), "not JSON");
-    put(
-      join(place.state, "trash", "b", "record.json"),
-      '{"sessionId":"lost","path":"/x/lost.jsonl","deletedAt":"now"}',
-    );
-    const server = serveLibrary(place);
-    expect((await server.failure("restore_session", { sessionId: "lost" })).data.name).toBe("session_not_found");
-    expect((await server.failure("restore_session", { sessionId: "../../etc" })).data.name).toBe("session_not_found");
+    const { place, server } = library(0);
+    put(join(trashOf(place), "note.txt"), "x");
+    put(join(trashOf(place), "a", "record.json"), "not JSON");
+    const record = { sessionId: "lost", path: "/x/lost.jsonl", deletedAt: "now" };
+    put(join(trashOf(place), "b", "record.json"), JSON.stringify(record));
+    for (const sessionId of ["lost", "../../etc"])
+      expect(await nameOf(server, "restore_session", { sessionId })).toBe("session_not_found");
   });
 });
 
 describe("with a trash command", () => {
   /** A `trash` on the PATH that does as its script says; `$TRASH` is the desktop's trash. */
-  function withTrash(script: string): {
-    place: Place;
-    trash: string;
-    file: string;
-    server: ReturnType<typeof serveHere>;
-  } {
+  function withTrash(script: string): Library & { trash: string; before: Record<string, string> } {
     const plain = temporaryPlace();
     const bin = join(plain.home, "bin");
     const trash = join(plain.home, ".local", "share", "Trash", "files");
@@ -336,54 +297,46 @@ describe("with a trash command", () => {
     mkdirSync(trash, { recursive: true });
     writeFileSync(join(bin, "trash"), `#!/bin/sh\nTRASH='${trash}'\n${script}\n`);
     chmodSync(join(bin, "trash"), 0o755);
-    const variables = { ...plain.variables, PATH: `${bin}:/usr/bin:/bin` };
-    const place = { ...plain, variables };
-    const { file } = wholeSession(place);
-    return { place, trash, file, server: serveHere(["--events", "none"], { place }) };
+    const place = { ...plain, variables: { ...plain.variables, PATH: `${bin}:/usr/bin:/bin` } };
+    const file = wholeSession(place);
+    return { ...library(0, [], place), file, trash, before: contentsOf(rootOf(place)) };
   }
+  const told = (sessionPath: string): object => ({
+    operationId: expect.any(String),
+    ...one,
+    sessionPath,
+    trash: "desktop",
+  });
 
   test("that takes it, and where it lies is told", async () => {
-    const { place, trash, file, server } = withTrash('mv "$@" "$TRASH"/');
-    const before = Object.values(contentsOf(rootOf(place))).sort();
-    expect(await server.result("delete_session", { sessionPath: file })).toEqual({
-      operationId: expect.any(String),
-      sessionId: sessionId(1),
-      sessionPath: file,
-      movedTo: join(trash, basename(file)),
-      trash: "desktop",
-    });
-    expect(Object.values(contentsOf(trash)).sort()).toEqual(before);
-    expect(contentsOf(rootOf(place))).toEqual({});
+    const { trash, file, server, before, contents } = withTrash('mv "$@" "$TRASH"/');
+    const movedTo = join(trash, basename(file));
+    expect(await server.result("delete_session", { sessionPath: file })).toEqual({ ...told(file), movedTo });
+    expect(Object.values(contentsOf(trash)).sort()).toEqual(Object.values(before).sort());
+    expect(contents()).toEqual({});
     expect((await server.failure("restore_session", { sessionPath: file })).message).toMatch(/desktop/);
   });
 
   test("elsewhere, where it lies is not told", async () => {
     const { server, file } = withTrash('mkdir "$TRASH/deep"; mv "$@" "$TRASH/deep"/');
-    const result = await server.result("delete_session", { sessionPath: file });
-    expect(result).toEqual({
-      operationId: expect.any(String),
-      sessionId: sessionId(1),
-      sessionPath: file,
-      trash: "desktop",
-    });
+    expect(await server.result("delete_session", { sessionPath: file })).toEqual(told(file));
   });
 
   test("that fails, our own trash takes it", async () => {
-    const { place, file, server } = withTrash("exit 1");
-    const before = Object.values(contentsOf(rootOf(place))).sort();
+    const { file, server, before, contents } = withTrash("exit 1");
     const { trash, movedTo } = await server.result("delete_session", { sessionPath: file });
-    expect([trash, contentsOf(rootOf(place))]).toEqual(["own", {}]);
+    expect([trash, contents()]).toEqual(["own", {}]);
     const { [join(dirname(movedTo), "record.json")]: record, ...files } = contentsOf(dirname(movedTo));
-    expect([JSON.parse(record).path, Object.values(files).sort()]).toEqual([file, before]);
+    expect(JSON.parse(record).path).toBe(file);
+    expect(Object.values(files).sort()).toEqual(Object.values(before).sort());
   });
 
   test("that takes only the session, nothing of it stays behind", async () => {
-    const { place, trash, file, server } = withTrash('mv "$1" "$TRASH"/; exit 1');
-    const before = contentsOf(rootOf(place));
-    const result = await server.result("delete_session", { sessionPath: file });
-    expect(result).toMatchObject({ trash: "desktop", movedTo: join(trash, basename(file)) });
-    expect(contentsOf(rootOf(place))).toEqual({});
-    const kept = [...Object.values(contentsOf(trash)), ...Object.values(contentsOf(join(place.state, "trash")))];
-    for (const content of Object.values(before)) expect(kept).toContain(content);
+    const { place, trash, file, server, before, contents } = withTrash('mv "$1" "$TRASH"/; exit 1');
+    const movedTo = join(trash, basename(file));
+    expect(await server.result("delete_session", { sessionPath: file })).toMatchObject({ trash: "desktop", movedTo });
+    expect(contents()).toEqual({});
+    const kept = [...Object.values(contentsOf(trash)), ...Object.values(contentsOf(trashOf(place)))];
+    expect(kept).toEqual(expect.arrayContaining(Object.values(before)));
   });
 });

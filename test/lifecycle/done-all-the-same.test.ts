@@ -2,19 +2,27 @@
 
 import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { contentsOf, put, putDamaged, putSession, read, rootOf, sessionId } from "../support/lifecycle.ts";
+import { contentsOf, one, put, putDamaged, putSession, read, rootOf } from "../support/lifecycle.ts";
 import { entryText, userText } from "../support/lines.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
-const one = { sessionId: sessionId(1) };
+const WATCHED = ["syncFolder", "syncFolderNow", "remove", "create"] as const;
+
+interface Refusing {
+  readonly place: Place;
+  readonly server: HereServer;
+  readonly disk: Disk;
+  /** From now on, this operation is refused of these paths. */
+  readonly refuse: (what: keyof Disk, of: RegExp) => void;
+}
 
 /** A disk that refuses operations from a moment on, and the server on it. */
-function refusing(place: Place): { server: HereServer; disk: Disk; refuse: (what: keyof Disk, of: RegExp) => void } {
+function refusing(place = temporaryPlace()): Refusing {
   let refused: { readonly what: keyof Disk; readonly of: RegExp } | undefined;
   const disk: Disk = { ...realDisk };
-  for (const what of ["syncFolder", "syncFolderNow", "remove", "create"] as const) {
+  for (const what of WATCHED) {
     const act = realDisk[what] as (path: string) => never;
     disk[what] = (path: string): never => {
       if (refused?.what === what && refused.of.test(path))
@@ -23,10 +31,15 @@ function refusing(place: Place): { server: HereServer; disk: Disk; refuse: (what
     };
   }
   const server = serveHere(["--no-session", "--events", "none"], { place, disk });
-  const refuse = (what: keyof Disk, of: RegExp): void => {
-    refused = { what, of };
-  };
-  return { server, disk, refuse };
+  return { place, server, disk, refuse: (what, of) => (refused = { what, of }) };
+}
+
+/** A damaged session; `damaged` and `now`: its bytes. */
+async function damagedIn({ server, place }: Refusing, store: string, more: readonly string[] = []) {
+  const { file, sessionPath } = await putDamaged(server, place, store, more);
+  const part = store === "v2" ? join(sessionPath, "segments", "0000000000000001.seg") : file;
+  await server.result("open_session", { sessionPath });
+  return { file, sessionPath, damaged: read(part), now: () => read(part) };
 }
 
 function expectDone({ data, message }: Json): void {
@@ -34,20 +47,18 @@ function expectDone({ data, message }: Json): void {
   expect(message).not.toContain("Nothing was changed");
 }
 
+const kindOf = async (server: HereServer, method: string): Promise<string> => (await server.result(method)).kind;
+
 test.each(["jsonl", "v2"])(
   "a repair that is taken back, and its folder not synced, is taken back (%s)",
   async (store) => {
-    const place = temporaryPlace();
-    const other = putSession(place, 2);
-    const { server, disk, refuse } = refusing(place);
-    await server.result("archive_session", { sessionPath: other });
-    const { file, sessionPath } = await putDamaged(server, place, store);
-    const part = store === "v2" ? join(sessionPath, "segments", "0000000000000001.seg") : file;
-    const damaged = read(part);
-    await server.result("open_session", { sessionPath });
+    const all = refusing();
+    const { server, disk, refuse } = all;
+    await server.result("archive_session", { sessionPath: putSession(all.place, 2) });
+    const { file, sessionPath, damaged, now } = await damagedIn(all, store);
     await server.result("repair_session", one);
     await server.result("close_session", one);
-    const repaired = read(part);
+    const repaired = now();
     disk.rename = (path, name) => {
       realDisk.rename(path, name);
       if (name === sessionPath) refuse("syncFolder", new RegExp(`${dirname(file)}$`));
@@ -55,35 +66,36 @@ test.each(["jsonl", "v2"])(
     expectDone(await server.failure("undo"));
     disk.rename = realDisk.rename;
     refuse("syncFolder", /^$/);
-    expect(read(part)).toBe(damaged);
-    expect((await server.result("redo")).kind).toBe("repair");
-    expect([read(part), damaged === repaired]).toEqual([repaired, false]);
-    expect((await server.result("undo")).kind).toBe("repair");
-    expect((await server.result("undo")).kind).toBe(store === "v2" ? "migrate" : "archive");
+    expect(now()).toBe(damaged);
+    expect(await kindOf(server, "redo")).toBe("repair");
+    expect([now(), damaged === repaired]).toEqual([repaired, false]);
+    expect(await kindOf(server, "undo")).toBe("repair");
+    expect(await kindOf(server, "undo")).toBe(store === "v2" ? "migrate" : "archive");
   },
 );
 
-describe.each(["jsonl", "v2"])("a repair (%s)", (store) => {
-  const refusal = (): never => {
-    throw Object.assign(new Error("the disk is broken"), { code: "EIO" });
-  };
-  const called = (): string[] => {
-    const call = { type: "toolCall", id: "call-1", name: "bash", arguments: {} };
-    const message = { role: "assistant", content: [call], stopReason: "toolUse" };
-    return [entryText("message", "d0000000", "c0000000", { message }), userText("e0000000", "d0000000", "go on?")];
-  };
+const CALL = { type: "toolCall", id: "call-1", name: "bash", arguments: {} };
+const CALLING = { role: "assistant", content: [CALL], stopReason: "toolUse" };
+const CALLED = [
+  entryText("message", "d0000000", "c0000000", { message: CALLING }),
+  userText("e0000000", "d0000000", "go on?"),
+];
 
-  test.each([
-    ["its folder was not synced", "folder"],
-    ["what it appends was refused", "append"],
-    ["what it appends was not synced", "sync"],
-  ])("is done, though %s: the failure names the original, and undo brings it back", async (_, refused) => {
-    const place = temporaryPlace();
-    const { server, disk, refuse } = refusing(place);
-    const { file, sessionPath } = await putDamaged(server, place, store, called());
-    const part = store === "v2" ? join(sessionPath, "segments", "0000000000000001.seg") : file;
-    const damaged = read(part);
-    await server.result("open_session", { sessionPath });
+test.each(
+  ["jsonl", "v2"].flatMap((store) => [
+    [store, "its folder was not synced", "folder"],
+    [store, "what it appends was refused", "append"],
+    [store, "what it appends was not synced", "sync"],
+  ]),
+)(
+  "a repair (%s) is done, though %s: the failure names the original, and undo brings it back",
+  async (store, _, refused) => {
+    const all = refusing();
+    const { server, disk, refuse } = all;
+    const { file, sessionPath, damaged, now } = await damagedIn(all, store, CALLED);
+    const refusal = (): never => {
+      throw Object.assign(new Error("the disk is broken"), { code: "EIO" });
+    };
     disk.rename = (path, name) => {
       realDisk.rename(path, name);
       if (name !== sessionPath) return;
@@ -97,46 +109,35 @@ describe.each(["jsonl", "v2"])("a repair (%s)", (store) => {
     const { rename, sync, syncNow, write } = realDisk;
     Object.assign(disk, { rename, sync, syncNow, write });
     refuse("syncFolder", /^$/);
-    expect(data.name).toBe("storage_failed");
+    expect([data.name, message]).toEqual(["storage_failed", expect.stringContaining(data.backupPath)]);
     expect(message).not.toContain("Nothing was changed");
-    expect(message).toContain(data.backupPath);
-    expect(read(part)).not.toBe(damaged);
+    expect(now()).not.toBe(damaged);
     expect((await server.result("repair_session", { ...one, dryRun: true })).repaired).toEqual([]);
     await server.result("close_session", one);
-    expect((await server.result("undo")).kind).toBe("repair");
-    expect(read(part)).toBe(damaged);
-  });
-});
-
-test.each(["jsonl", "v2"])(
-  "a session that was deleted for good, and its folder not synced, is deleted (%s)",
-  async (store) => {
-    const place = temporaryPlace();
-    const { server, refuse } = refusing(place);
-    let sessionPath = putSession(place, 1);
-    if (store === "v2") ({ sessionPath } = await server.result("migrate_session", { sessionPath }));
-    refuse("syncFolder", new RegExp(`${dirname(sessionPath)}$`));
-    const failure = await server.failure("delete_session", { sessionPath, permanent: true });
-    expectDone(failure);
-    expect(failure.message).toContain("The session is deleted");
-    expect(contentsOf(rootOf(place))).toEqual({});
+    expect([await kindOf(server, "undo"), now()]).toEqual(["repair", damaged]);
   },
 );
 
+test.each(["jsonl", "v2"])("a session deleted for good, and its folder not synced, is deleted (%s)", async (store) => {
+  const { place, server, refuse } = refusing();
+  let sessionPath = putSession(place, 1);
+  if (store === "v2") ({ sessionPath } = await server.result("migrate_session", { sessionPath }));
+  refuse("syncFolder", new RegExp(`${dirname(sessionPath)}$`));
+  const failure = await server.failure("delete_session", { sessionPath, permanent: true });
+  expectDone(failure);
+  expect([failure.message, contentsOf(rootOf(place))]).toEqual([expect.stringContaining("The session is deleted"), {}]);
+});
+
 test("a container that was deleted for good, and its pointer not, is deleted", async () => {
-  const place = temporaryPlace();
-  const { server, refuse } = refusing(place);
+  const { place, server, refuse } = refusing();
   const { sessionPath } = await server.result("migrate_session", { sessionPath: putSession(place, 1) });
   const pointer = sessionPath.replace(/\.v2$/, ".store.json");
   expect(existsSync(pointer)).toBe(true);
   refuse("remove", /\.store\.json$/);
   const failure = await server.failure("delete_session", { sessionPath, permanent: true });
   expectDone(failure);
-  expect([failure.message, failure.data.left]).toEqual([
-    expect.stringContaining("The session is deleted"),
-    [basename(pointer)],
-  ]);
-  expect(Object.keys(contentsOf(rootOf(place)))).toEqual([pointer]);
+  expect(failure.message).toContain("The session is deleted");
+  expect([failure.data.left, Object.keys(contentsOf(rootOf(place)))]).toEqual([[basename(pointer)], [pointer]]);
 });
 
 test("a session that the trash command took, and not what belongs to it, is deleted", async () => {
@@ -145,10 +146,10 @@ test("a session that the trash command took, and not what belongs to it, is dele
   for (const folder of [bin, trash]) mkdirSync(folder);
   writeFileSync(join(bin, "trash"), `#!/bin/sh\nmv "$1" '${trash}'/\n`);
   chmodSync(join(bin, "trash"), 0o755);
-  const place = { ...plain, variables: { ...plain.variables, PATH: `${bin}:/usr/bin:/bin` } };
+  const variables = { ...plain.variables, PATH: `${bin}:/usr/bin:/bin` };
+  const { place, server, refuse } = refusing({ ...plain, variables });
   const file = putSession(place, 1);
   const backup = put(`${file}.v1.bak`, "backup");
-  const { server, refuse } = refusing(place);
   refuse("create", new RegExp(`^${join(place.state, "trash")}`));
   const failure = await server.failure("delete_session", { sessionPath: file });
   expectDone(failure);

@@ -4,82 +4,44 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { Failure } from "../../src/core/failure.ts";
 import type { LifeCycle } from "../../src/core/ports/lifecycle.ts";
-import type { Stores } from "../../src/core/ports/stores.ts";
-import type { StoragePaths } from "../../src/storage/fs/paths.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
-import { makeStores } from "../../src/storage/stores.ts";
-import {
-  CONTAINER as CUT_CONTAINER,
-  FILE as CUT_FILE,
-  FOLDER as CUT_FOLDER,
-  cutOffs,
-  WAYS,
-} from "../support/cut-off.ts";
+import { CONTAINER, cutOffs, FILE, FOLDER, WAYS } from "../support/cut-off.ts";
 import { FaultDisk, faultPoints } from "../support/disk.ts";
-import { testEnv } from "../support/env.ts";
 import { sessionId } from "../support/lifecycle.ts";
+import { outcome, putContainer, storesOn, textAt } from "../support/lifecycle-faults.ts";
 import { chain, fileBytes, headerText } from "../support/lines.ts";
 import { share } from "../support/random.ts";
-import { beginning } from "../support/sessions.ts";
 import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
-const FOLDER = "/sessions/--home-me-project--";
-const FILE = `${FOLDER}/2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
-const CONTAINER = `${FOLDER}/${sessionId(5)}.v2`;
+const SESSIONS = "/sessions/--home-me-project--";
+const SESSION = `${SESSIONS}/2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
+const DAMAGED = `${SESSIONS}/${sessionId(5)}.v2.damaged.bak`;
 
 /** What is left over; the last is a container of two files. */
 const LEFT = [
-  `${FILE}.v1.bak`,
-  `${FILE}.damaged.bak`,
-  `${CONTAINER}.damaged.bak/header.jsonl`,
-  `${CONTAINER}.damaged.bak/segments/0000000000000001.seg`,
+  `${SESSION}.v1.bak`,
+  `${SESSION}.damaged.bak`,
+  `${DAMAGED}/header.jsonl`,
+  `${DAMAGED}/segments/0000000000000001.seg`,
 ];
 
-const ROOT: StoragePaths = { root: "/sessions", state: "/state" };
-
-function storesOn(disk: FaultDisk, seed: number, paths = ROOT): Stores {
-  return makeStores({
-    disk,
-    env: testEnv(seed),
-    paths,
-    locks: noLocks,
-    durability: "sync",
-    cwd: "/",
-    kind: "v2",
-  });
-}
-
-const lifeOn = (disk: FaultDisk, seed: number): LifeCycle => storesOn(disk, seed).lifeCycle;
+const lifeOn = (disk: FaultDisk, seed = 7): LifeCycle => storesOn(disk, undefined, "v2", seed).lifeCycle;
 
 async function prepared(): Promise<FaultDisk> {
   const disk = new FaultDisk();
-  disk.put(FILE, fileBytes(headerText({ id: sessionId(1) }), ...chain(3)));
-  const { forNew } = storesOn(disk, 8);
-  (await forNew.publish(beginning(headerText({ id: sessionId(5) })), [fileBytes(...chain(3))])).close();
+  disk.put(SESSION, fileBytes(headerText({ id: sessionId(1) }), ...chain(3)));
+  await putContainer(disk);
   for (const path of LEFT) disk.put(path, fileBytes(`content of ${path}`));
   return disk.after();
 }
 
 const prune = (disk: FaultDisk, permanent = false): Promise<unknown> =>
-  lifeOn(disk, 7).leftovers.prune({}, { permanent, force: false });
-
-async function attempted(run: () => Promise<unknown>): Promise<void> {
-  try {
-    await run();
-  } catch (error) {
-    if (!(error instanceof Failure)) throw error;
-  }
-}
-
-const textAt = (disk: FaultDisk, path: string): string => Buffer.from(disk.content(path) ?? []).toString("latin1");
+  lifeOn(disk).leftovers.prune({}, { permanent, force: false });
 
 /** Each leftover has its name or one in the trash, and what is no leftover is as it was. */
 function checkKept(before: FaultDisk, disk: FaultDisk, what: string): void {
   for (const path of LEFT) {
-    const text = textAt(before, path);
-    const places = disk.paths().filter((other) => textAt(disk, other) === text);
+    const places = disk.paths().filter((other) => textAt(disk, other) === textAt(before, path));
     const isKept = places.some((other) => other === path || other.startsWith("/state/trash/"));
     expect(isKept, `${what}: ${path}, which is at ${places.join(", ") || "no place"}`).toBe(true);
   }
@@ -93,34 +55,42 @@ function checkSessions(before: FaultDisk, disk: FaultDisk, what: string): void {
 }
 
 const leftIn = (disk: FaultDisk): string[] => disk.paths().filter((path) => LEFT.includes(path));
+const trashIn = (disk: FaultDisk): string[] => disk.paths().filter((path) => path.startsWith("/state/trash/"));
+
+/** Lets some operations of a pruning fail, and asks for it again; `check` gets each disk after each time. */
+async function failingAt(places: number, isForGood: boolean, check: typeof checkKept): Promise<FaultDisk> {
+  const before = await prepared();
+  const whole = before.after();
+  whole.record();
+  await prune(whole, isForGood);
+  expect(leftIn(whole)).toEqual([]);
+  check(before, whole, "done");
+  for (const at of share(faultPoints("fail", whole), places)) {
+    const disk = before.after();
+    disk.set({ kind: "fail", at, errno: at % 2 === 0 ? "EIO" : "ENOSPC" });
+    await outcome(() => prune(disk, isForGood));
+    disk.set(undefined);
+    check(before, disk, `fails at ${at}`);
+    expect(disk.openCount, `fails at ${at}: ${whole.operations[at - 1]} ${whole.places?.[at - 1]}`).toBe(0);
+    await prune(disk, isForGood);
+    check(before, disk, `fails at ${at}, again`);
+    expect(leftIn(disk), `fails at ${at}, again`).toEqual([]);
+  }
+  return whole;
+}
 
 for (const given of [4, 12])
   test.each([given])(
     "whatever fails on the way, and wherever it dies, nothing is lost (at %i places)",
     given === 4 ? SYSTEM : SWEEP,
     async (places) => {
+      const whole = await failingAt(places, false, checkKept);
       const before = await prepared();
-      const whole = before.after();
-      whole.record();
-      await prune(whole);
-      expect(leftIn(whole)).toEqual([]);
-      checkKept(before, whole, "done");
-      for (const at of share(faultPoints("fail", whole), places)) {
-        const disk = before.after();
-        disk.set({ kind: "fail", at, errno: at % 2 === 0 ? "EIO" : "ENOSPC" });
-        await attempted(() => prune(disk));
-        disk.set(undefined);
-        checkKept(before, disk, `fails at ${at}`);
-        expect(disk.openCount, `fails at ${at}: ${whole.operations[at - 1]} ${whole.places?.[at - 1]}`).toBe(0);
-        await prune(disk);
-        checkKept(before, disk, `fails at ${at}, again`);
-        expect(leftIn(disk), `fails at ${at}, again`).toEqual([]);
-      }
       const seen = new Set<string>();
       for (const at of share(faultPoints("die", whole), places / 4)) {
         const disk = before.after();
         disk.set({ kind: "die", at });
-        await attempted(() => prune(disk));
+        await outcome(() => prune(disk));
         for (const { disk: next, cut } of disk.remains(seen)) {
           const what = `dies at ${at}, ${JSON.stringify(cut)}`;
           checkKept(before, next, what);
@@ -133,20 +103,7 @@ for (const given of [4, 12])
   );
 
 test("removed for good, only leftovers go, whatever fails", async () => {
-  const before = await prepared();
-  const whole = before.after();
-  whole.record();
-  await prune(whole, true);
-  expect(leftIn(whole)).toEqual([]);
-  for (const at of share(faultPoints("fail", whole), 12)) {
-    const disk = before.after();
-    disk.set({ kind: "fail", at, errno: "EIO" });
-    await attempted(() => prune(disk, true));
-    disk.set(undefined);
-    checkSessions(before, disk, `fails at ${at}`);
-    await prune(disk, true);
-    expect(leftIn(disk), `fails at ${at}, again`).toEqual([]);
-  }
+  await failingAt(12, true, checkSessions);
 });
 
 test("an item of the trash is there as a whole or not at all, wherever its removal dies", async () => {
@@ -156,11 +113,11 @@ test("an item of the trash is there as a whole or not at all, wherever its remov
   const whole = before.after();
   whole.record();
   await lifeOn(whole, 9).emptyTrash();
-  expect(whole.paths().filter((path) => path.startsWith("/state/trash/"))).toEqual([]);
+  expect(trashIn(whole)).toEqual([]);
   for (const at of faultPoints("die", whole)) {
     const disk = before.after();
     disk.set({ kind: "die", at });
-    await attempted(() => lifeOn(disk, 9).emptyTrash());
+    await outcome(() => lifeOn(disk, 9).emptyTrash());
     const next = disk.after();
     const life = lifeOn(next, 10);
     for (const { files } of life.trash()) {
@@ -168,19 +125,16 @@ test("an item of the trash is there as a whole or not at all, wherever its remov
       checkKept(begun, next, `dies at ${at}`);
     }
     await life.emptyTrash();
-    expect(
-      next.paths().filter((path) => path.startsWith("/state/trash/")),
-      `dies at ${at}`,
-    ).toEqual([]);
+    expect(trashIn(next), `dies at ${at}`).toEqual([]);
   }
 });
 
 acrossTiers(describe, WAYS)("$name that was cut off", (way) => {
   test("is completed with every entry, though all leftovers were removed before, even for good", SYSTEM, async () => {
     for (const { disk, at } of await cutOffs(way)) {
-      const stores = storesOn(disk, 11, { flat: CUT_FOLDER, state: "/state" });
+      const stores = storesOn(disk, { flat: FOLDER, state: "/state" }, "v2", 11);
       await stores.lifeCycle.leftovers.prune({}, { permanent: true, force: true });
-      const path = [CUT_FILE, CUT_CONTAINER].find((one) => stores.holds(one)) as string;
+      const path = [FILE, CONTAINER].find((one) => stores.holds(one)) as string;
       const { interrupted, state } = stores.migrations.status(path);
       if (interrupted && state === "MIGRATION_STAGING") await stores.migrations.migrate(path, {});
       else if (interrupted) await stores.migrations.rollBack(path, {});

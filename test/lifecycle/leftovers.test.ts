@@ -3,114 +3,101 @@
 import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { CWD, contentsOf, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
-import { chain } from "../support/lines.ts";
-import { type HereServer, type Json, temporaryPlace } from "../support/server.ts";
+import { encodePointer } from "../../src/storage/v2/documents.ts";
+import { newPointer } from "../../src/storage/v2/pointer.ts";
+import { nameOf } from "../support/asking.ts";
+import { user } from "../support/drafts.ts";
+import { contentsOf, library, one, put, putSession, read, rootOf, sessionId } from "../support/lifecycle.ts";
+import type { HereServer, Json } from "../support/server.ts";
 
 interface Beside {
   readonly server: HereServer;
   /** Path of the session now. */
   readonly session: string;
   readonly folder: string;
+  /** What is left over of another session. */
+  readonly other: string;
 }
 
 /** A session with what a repair and a migration leave beside it; in V2, its file is left over too. */
-async function withLeftovers(store: "jsonl" | "v2", args: string[] = []): Promise<Beside> {
-  const place = temporaryPlace();
-  const file = putSession(place, 1, { cwd: place.cwd });
-  const server = serveLibrary(place, args);
-  let session = file;
-  if (store === "v2") {
-    const moved = await server.result("migrate_session", { sessionPath: file, dryRun: false });
-    session = moved.sessionPath;
-  }
+async function withLeftovers(store: "jsonl" | "v2", args: string[] = [], isAlone = true): Promise<Beside> {
+  const { place, server, file } = library(1, args);
+  const migrated = store === "v2" ? await server.result("migrate_session", { sessionPath: file }) : {};
+  const session = migrated.sessionPath ?? file;
   writeFileSync(`${file}.v2.bak`, "an old version");
   writeFileSync(`${session}.damaged.bak`, "a damaged one");
-  return { server, session, folder: dirname(file) };
+  const other = isAlone ? "" : put(`${putSession(place, 2)}.v1.bak`, "other");
+  return { server, session, folder: dirname(file), other };
 }
 
 async function list(server: HereServer, params: object = {}): Promise<Json[]> {
   return (await server.result("list_leftovers", params)).leftovers;
 }
 
+const prune = (server: HereServer, params: object = {}): Promise<Json> => server.result("prune_leftovers", params);
 const names = (leftovers: readonly Json[]): string[] => leftovers.map(({ path }) => basename(path)).sort();
 
 describe.each(["jsonl", "v2"] as const)("beside a session of %s", (store) => {
-  test("it is listed with its session and its consequence, and nothing is changed", async () => {
-    const { server, session, folder } = await withLeftovers(store);
+  const count = store === "v2" ? 3 : 2;
+
+  test("it is listed with its consequence, goes to the trash as one operation, and comes back byte for byte", async () => {
+    const { server, session: sessionPath, folder } = await withLeftovers(store);
     const before = contentsOf(folder);
     const found = await list(server);
-    expect(found.map(({ kind }) => kind).sort()).toEqual(["backup", "backup", ...(store === "v2" ? ["migrated"] : [])]);
-    for (const one of found) expect(one).toMatchObject({ sessionPath: session, keptBecause: null, isNeeded: false });
-    const damaged = found.find(({ path }) => path.endsWith(".damaged.bak"));
-    expect(damaged.consequence).toBe("Without it, the repair cannot be undone.");
+    const kinds = ["backup", "backup", ...(store === "v2" ? ["migrated"] : [])];
+    expect(found.map(({ kind }) => kind).sort()).toEqual(kinds);
+    for (const one of found) expect(one).toMatchObject({ sessionPath, keptBecause: null, isNeeded: false });
+    const { consequence } = found.find(({ path }) => path.endsWith(".damaged.bak"));
+    expect(consequence).toBe("Without it, the repair cannot be undone.");
     expect(contentsOf(folder)).toEqual(before);
-  });
 
-  test("it goes to the trash as one operation, and undo brings it back byte for byte", async () => {
-    const { server, session, folder } = await withLeftovers(store);
-    const before = contentsOf(folder);
-    const wanted = names(await list(server));
-    const { operationId, itemPath, removed, kept } = await server.result("prune_leftovers");
-    expect([names(removed), kept]).toEqual([wanted, []]);
+    const wanted = names(found);
+    const { operationId, itemPath, removed, kept } = await prune(server);
+    expect([names(removed), kept, await list(server)]).toEqual([wanted, [], []]);
     expect(readdirSync(folder).filter((name) => wanted.includes(name))).toEqual([]);
-    expect(await list(server)).toEqual([]);
     const [item] = (await server.result("list_trash")).items;
     expect(item).toMatchObject({ itemPath, sessionId: null, fileCount: wanted.length });
-    expect((await server.result("verify_session", { sessionPath: session })).ok).toBe(true);
-    const undone = await server.result("undo");
-    expect(undone).toMatchObject({ operationId, kind: "prune" });
+    expect((await server.result("verify_session", { sessionPath })).ok).toBe(true);
+    expect(await server.result("undo")).toMatchObject({ operationId, kind: "prune" });
     expect(contentsOf(folder)).toEqual(before);
     expect((await server.result("list_trash")).total).toBe(0);
-    expect(names((await server.result("prune_leftovers")).removed)).toEqual(wanted);
+    expect(names((await prune(server)).removed)).toEqual(wanted);
   });
 
   test("with a damaged session it stays, unless that is forced; other sessions' goes", async () => {
-    const { server, session, folder } = await withLeftovers(store);
-    const other = putSession({ home: dirname(folder), state: "", cwd: "", variables: {} }, 2, { folder });
-    writeFileSync(`${other}.v1.bak`, "other");
+    const { server, session, other } = await withLeftovers(store, [], false);
     const body = store === "v2" ? join(session, "segments", "0000000000000001.seg") : session;
     const bytes = readFileSync(body);
     bytes.fill(0, bytes.length - 60, bytes.length - 20);
     writeFileSync(body, bytes);
-    const { removed, kept } = await server.result("prune_leftovers");
-    expect(names(removed)).toEqual([basename(`${other}.v1.bak`)]);
-    expect(kept.length).toBe(store === "v2" ? 3 : 2);
+    const { removed, kept } = await prune(server);
+    expect([names(removed), kept.length]).toEqual([[basename(other)], count]);
     for (const { keptBecause, isNeeded } of kept)
       expect([keptBecause, isNeeded]).toEqual([expect.stringMatching(/^its session is damaged/), false]);
     const paths = [kept[0].path];
-    expect((await server.result("prune_leftovers", { paths })).removed).toEqual([]);
-    expect(names((await server.result("prune_leftovers", { paths, force: true })).removed)).toEqual([
-      basename(paths[0]),
-    ]);
+    expect((await prune(server, { paths })).removed).toEqual([]);
+    expect(names((await prune(server, { paths, force: true })).removed)).toEqual(names(kept.slice(0, 1)));
   });
 
   test("of a session in use it stays, even forced, and the others go", async () => {
-    const { server, session, folder } = await withLeftovers(store);
-    const other = putSession({ home: dirname(folder), state: "", cwd: "", variables: {} }, 2, { folder });
-    writeFileSync(`${other}.v1.bak`, "other");
+    const { server, session, other } = await withLeftovers(store, [], false);
     await server.result("open_session", { sessionPath: session });
-    await server.result("append", {
-      sessionId: sessionId(1),
-      entries: [{ type: "message", message: { role: "user", content: "more" } }],
-    });
-    const { removed, kept } = await server.result("prune_leftovers", { force: true });
-    expect(names(removed)).toEqual([basename(`${other}.v1.bak`)]);
-    expect(kept.length).toBe(store === "v2" ? 3 : 2);
+    await server.result("append", { ...one, entries: [user("more")] });
+    const { removed, kept } = await prune(server, { force: true });
+    expect([names(removed), kept.length]).toEqual([[basename(other)], count]);
     for (const { keptBecause, isNeeded } of kept)
       expect([keptBecause, isNeeded]).toEqual([expect.stringMatching(/is writing to this session/), true]);
   });
 
   test("removed for good, it cannot be undone, and the record says so", async () => {
     const { server, folder } = await withLeftovers(store);
-    const count = (await list(server)).length;
-    const { operationId, itemPath, removed } = await server.result("prune_leftovers", { permanent: true });
+    const { operationId, itemPath, removed } = await prune(server, { permanent: true });
     expect([removed.length, itemPath]).toEqual([count, null]);
     expect(readdirSync(folder).filter((name) => /bak|migrated/.test(name))).toEqual([]);
     const [operation] = (await server.result("list_operations")).operations;
-    expect(operation).toMatchObject({ operationId, kind: "prune", canUndo: false });
-    expect(operation.reason).toMatch(/removed for good/);
-    expect((await server.failure("undo", { operationId })).data.name).toBe("cannot_undo");
+    const reason = expect.stringMatching(/removed for good/);
+    expect(operation).toMatchObject({ operationId, kind: "prune", canUndo: false, reason });
+    expect(await nameOf(server, "undo", { operationId })).toBe("cannot_undo");
   });
 });
 
@@ -119,114 +106,155 @@ test("read-only, nothing goes", async () => {
   const before = contentsOf(folder);
   expect((await list(server)).length).toBe(2);
   for (const params of [{}, { permanent: true, force: true }])
-    expect((await server.failure("prune_leftovers", params)).data.name).toBe("read_only");
-  expect((await server.failure("empty_trash")).data.name).toBe("read_only");
-  expect(contentsOf(folder)).toEqual(before);
+    expect(await nameOf(server, "prune_leftovers", params)).toBe("read_only");
+  expect([await nameOf(server, "empty_trash"), contentsOf(folder)]).toEqual(["read_only", before]);
 });
 
 test("without its original, a migrated session is read and written on, and rolled back to a new file", async () => {
   const { server, session } = await withLeftovers("v2");
-  await server.result("prune_leftovers", { kinds: ["migrated"], permanent: true });
-  const { entries } = await server
-    .result("switch_session", { sessionPath: session })
-    .then(() => server.result("get_entries"));
+  await prune(server, { kinds: ["migrated"], permanent: true });
+  await server.result("switch_session", { sessionPath: session });
+  const { entries } = await server.result("get_entries");
   await server.result("new_session");
   const back = await server.result("rollback_migration", { sessionPath: session });
   expect(back).toMatchObject({ rebuilt: true, entryCount: entries.length });
-  expect(readFileSync(back.sessionPath, "utf8").trim().split("\n").length).toBe(entries.length + 1);
+  expect(read(back.sessionPath).trim().split("\n").length).toBe(entries.length + 1);
   // The container that was rolled back is left over now.
   const [container] = await list(server, { kinds: ["rolled_back"] });
   expect(container).toMatchObject({ sessionPath: back.sessionPath, keptBecause: null });
   const before = contentsOf(container.path);
-  await server.result("prune_leftovers", { paths: [container.path] });
+  await prune(server, { paths: [container.path] });
   expect(existsSync(container.path)).toBe(false);
   await server.result("undo");
   expect(contentsOf(container.path)).toEqual(before);
 });
 
-test("only what we leave is left over: other names, links, folders of others, what is being written", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1, { cwd: CWD });
+test.each([
+  ["a.jsonl.v1.bak", true],
+  ["a.jsonl.damaged.bak.12", true],
+  ["a.jsonl.repaired.bak", true],
+  ["a.jsonl.relocated.bak", true],
+  ["a.jsonl.migrated", true],
+  ["01.v2.rolled-back.3", true],
+  ["a.jsonl", false],
+  ["a.v2", false],
+  ["x.bak", false],
+  ["x.jsonl.bak", false],
+  ["y.jsonl.v.bak", false],
+  [".x.jsonl.v1.bak", false],
+  ["notes.migrated", false],
+  ["a.jsonl.blobs", false],
+])("%s is left over: %s", async (name, isOne) => {
+  const { server, file } = library();
+  const path = put(join(dirname(file), name), "content");
+  expect((await list(server)).map((one) => one.path)).toEqual(isOne ? [path] : []);
+});
+
+test("only what we leave is left over, and where anything else is named nothing goes", async () => {
+  const { server, file } = library();
   const folder = dirname(file);
-  for (const name of ["notes.migrated", "x.bak", "x.jsonl.bak", "y.jsonl.v.bak", ".x.jsonl.v1.bak"])
-    writeFileSync(join(folder, name), "mine");
+  const backup = put(`${file}.v2.bak`, "backup");
   symlinkSync(file, `${file}.v1.bak`);
-  writeFileSync(join(folder, `.${basename(file)}.${process.pid}-123.tmp`), "on its way");
-  const server = serveLibrary(place);
-  const found = await list(server);
-  expect(found).toMatchObject([
-    { kind: "temporary", isNeeded: true, keptBecause: "a process may still be writing it" },
-  ]);
-  expect((await server.result("prune_leftovers", { force: true })).removed).toEqual([]);
-  for (const path of [`${file}.v1.bak`, join(folder, "x.bak"), file])
-    expect((await server.failure("prune_leftovers", { paths: [path] })).data.name, path).toBe("not_a_session");
-  const missing = await server.failure("prune_leftovers", { paths: [join(folder, "nothing.jsonl.v1.bak")] });
-  expect(missing.data.name).toBe("session_not_found");
-  expect(readdirSync(folder).length).toBe(8);
+  const temporary = join(folder, `.${basename(file)}.${process.pid}-123.tmp`);
+  writeFileSync(temporary, "on its way");
+  const found = await list(server, { kinds: ["temporary"] });
+  const why = { isNeeded: true, keptBecause: "a process may still be writing it" };
+  expect(found).toMatchObject([{ kind: "temporary", path: temporary, ...why }]);
+  expect((await prune(server, { kinds: ["temporary"], force: true })).removed).toEqual([]);
+  for (const [path, name] of [
+    [`${file}.v1.bak`, "not_a_session"],
+    [put(join(folder, "x.bak"), "mine"), "not_a_session"],
+    [file, "not_a_session"],
+    [join(folder, "nothing.jsonl.v1.bak"), "session_not_found"],
+  ])
+    expect(await nameOf(server, "prune_leftovers", { paths: [backup, path] }), path).toBe(name);
+  expect(await prune(server, { kinds: ["rolled_back"] })).toMatchObject({ operationId: null, removed: [], kept: [] });
+  expect([read(backup), (await server.result("list_operations")).operations]).toEqual(["backup", []]);
+});
+
+test("those of several sessions go together, and come back together or not at all", async () => {
+  const { place, server, file, contents } = library();
+  const files = [file, putSession(place, 2, { cwd: "/elsewhere" })];
+  const paths = files.flatMap((path) => [put(`${path}.v1.bak`, `of ${path}`), put(`${path}.migrated`, "x")]);
+  const container = join(dirname(file), `${sessionId(1)}.v2.rolled-back`);
+  put(join(container, "segments", "1.seg"), "frames");
+  const back = { ...newPointer("0".repeat(64), sessionId(1)), active: "jsonl_v3", phase: "rollback" } as const;
+  const pointer = encodePointer({ ...back, source: basename(file) });
+  files.push(put(join(dirname(file), `${sessionId(1)}.store.json`), pointer));
+  const before = contents();
+  const { itemPath } = await prune(server, { paths: [...paths, container] });
+  expect(Object.keys(contents()).sort()).toEqual([...files].sort());
+  const { items } = await server.result("list_trash");
+  expect(items).toMatchObject([{ itemPath, sessionId: null, name: null, messageCount: null, fileCount: 5 }]);
+  expect(await nameOf(server, "restore_session", { sessionPath: itemPath })).toBe("session_not_found");
+  const [{ kind, text }] = (await server.result("list_operations")).operations as Json[];
+  expect([kind, text]).toEqual(["prune", "Moved 5 leftover files to the trash."]);
+  // Something else has come to one of the paths: then all of it stays where it is.
+  put(paths[1], "another");
+  expect((await server.failure("undo")).data).toMatchObject({ name: "ground_moved", path: paths[1] });
+  expect(readdirSync(itemPath)).toHaveLength(6);
+  put(paths[1], "x");
+  for (const method of ["undo", "redo", "undo"]) {
+    await server.result(method);
+    if (method === "undo") expect(contents()).toEqual(before);
+    else expect(Object.keys(contents()).sort()).toEqual([...files].sort());
+  }
+  expect(readdirSync(join(place.state, "trash"))).toEqual([]);
 });
 
 test("the only copy of a session stays, and one whose names act on terminals is moved as it is", async () => {
-  const place = temporaryPlace();
-  const folder = join(rootOf(place), "--odd--");
-  mkdirSync(folder, { recursive: true });
-  const lone = join(folder, "a\u001b[2Jb\nc.jsonl.v1.bak");
-  writeFileSync(lone, "the only copy");
-  const server = serveLibrary(place);
-  const { removed, kept } = await server.result("prune_leftovers");
-  expect([removed, names(kept)]).toEqual([[], [basename(lone)]]);
-  expect(kept[0].keptBecause).toMatch(/only copy/);
-  expect((await server.result("prune_leftovers", { paths: [lone], force: true })).removed.length).toBe(1);
+  const { place, server } = library(0);
+  const lone = put(join(rootOf(place), "--odd--", "a\u001b[2Jb\nc.jsonl.v1.bak"), "the only copy");
+  const { removed, kept } = await prune(server);
+  expect([removed, names(kept), kept[0].keptBecause]).toEqual([
+    [],
+    [basename(lone)],
+    expect.stringMatching(/only copy/),
+  ]);
+  expect((await prune(server, { paths: [lone], force: true })).removed.length).toBe(1);
   await server.result("undo");
-  expect(readFileSync(lone, "utf8")).toBe("the only copy");
+  expect(read(lone)).toBe("the only copy");
 });
 
 test("only those of one session, or of a kind, or that are old enough", async () => {
-  const { server, session, folder } = await withLeftovers("v2");
-  const other = putSession({ home: dirname(folder), state: "", cwd: "", variables: {} }, 2, { folder });
-  writeFileSync(`${other}.v1.bak`, "other");
-  expect(names(await list(server, { sessionPath: other }))).toEqual([basename(`${other}.v1.bak`)]);
-  expect((await list(server, { sessionPath: session })).length).toBe(3);
-  expect((await list(server, { kinds: ["migrated"] })).length).toBe(1);
-  expect(await list(server, { before: "2020-01-01T00:00:00Z" })).toEqual([]);
-  expect((await list(server, { before: "2999-01-01T00:00:00Z" })).length).toBe(4);
+  const { server, session: sessionPath, other } = await withLeftovers("v2", [], false);
+  for (const [params, count] of [
+    [{ sessionPath: other.replace(".v1.bak", "") }, 1],
+    [{ sessionPath }, 3],
+    [{ kinds: ["migrated"] }, 1],
+    [{ before: "2020-01-01T00:00:00Z" }, 0],
+    [{ before: "2999-01-01T00:00:00Z" }, 4],
+  ] as const)
+    expect([params, (await list(server, params)).length]).toEqual([params, count]);
   expect((await server.failure("list_leftovers", { before: "soon" })).code).toBe(-32602);
 });
 
 test("confined, what lies elsewhere cannot be named", async () => {
-  const place = temporaryPlace();
-  putSession(place, 1, { cwd: place.cwd });
-  const outside = join(place.home, "elsewhere");
-  mkdirSync(outside);
-  writeFileSync(join(outside, "x.jsonl.v1.bak"), "not yours");
-  const server = serveLibrary(place, ["--confine"]);
-  const refusal = await server.failure("prune_leftovers", { paths: [join(outside, "x.jsonl.v1.bak")], force: true });
-  expect(refusal.data.name).toBe("path_outside_root");
-  expect(existsSync(join(outside, "x.jsonl.v1.bak"))).toBe(true);
+  const { place, server } = library(1, ["--confine"]);
+  mkdirSync(join(place.home, "elsewhere"));
+  const path = put(join(place.home, "elsewhere", "x.jsonl.v1.bak"), "not yours");
+  expect(await nameOf(server, "prune_leftovers", { paths: [path], force: true })).toBe("path_outside_root");
+  expect(existsSync(path)).toBe(true);
 });
 
 test("the trash is emptied of what is old, for good", async () => {
-  const place = temporaryPlace();
-  const files = [1, 2].map((n) => putSession(place, n, { cwd: CWD, lines: chain(2) }));
-  const server = serveLibrary(place);
+  const { server, files } = library(2);
   for (const sessionPath of files) await server.result("delete_session", { sessionPath });
-  const { items } = await server.result("list_trash");
-  expect(items.length).toBe(2);
-  const newest = items[0].deletedAt;
-  const would = await server.result("empty_trash", { before: newest, dryRun: true });
-  expect(would.items).toMatchObject([{ itemPath: items[1].itemPath }]);
+  const [newer, older] = (await server.result("list_trash")).items;
+  const before = newer.deletedAt;
+  const would = await server.result("empty_trash", { before, dryRun: true });
+  expect(would.items).toMatchObject([{ itemPath: older.itemPath }]);
   expect((await server.result("list_trash")).total).toBe(2);
-  const { operationId, items: gone } = await server.result("empty_trash", { before: newest });
-  expect(gone.map(({ itemPath }: Json) => itemPath)).toEqual([items[1].itemPath]);
-  expect(existsSync(items[1].itemPath)).toBe(false);
-  expect(readdirSync(dirname(items[0].itemPath))).toEqual([basename(items[0].itemPath)]);
-  expect((await server.failure("undo", { operationId })).data.name).toBe("cannot_undo");
-  const failure = await server.failure("undo", { sessionPath: files[0] });
-  expect(failure.data.name).toBe("ground_moved");
+  const { operationId, items: gone } = await server.result("empty_trash", { before });
+  expect([gone.length, gone[0].itemPath, existsSync(older.itemPath)]).toEqual([1, older.itemPath, false]);
+  expect(readdirSync(dirname(newer.itemPath))).toEqual([basename(newer.itemPath)]);
+  expect(await nameOf(server, "undo", { operationId })).toBe("cannot_undo");
+  expect(await nameOf(server, "undo", { sessionPath: files[0] })).toBe("ground_moved");
   expect((await server.result("restore_session", { sessionId: sessionId(2) })).movedTo).toBe(files[1]);
 });
 
 test("a session that grew since is judged as it is now", async () => {
   const { server, session } = await withLeftovers("jsonl");
   appendFileSync(session, '{"type":"message","id":"half');
-  expect((await server.result("prune_leftovers")).removed).toEqual([]);
+  expect((await prune(server)).removed).toEqual([]);
 });

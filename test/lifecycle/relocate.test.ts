@@ -5,10 +5,22 @@ import { basename, dirname, join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
+import { append, nameOf } from "../support/asking.ts";
 import { user } from "../support/drafts.ts";
-import { contentsOf, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import {
+  CWD,
+  type Library,
+  library,
+  listed,
+  one,
+  put,
+  putSession,
+  read,
+  rootOf,
+  sessionId,
+} from "../support/lifecycle.ts";
 import { chain, id, userText } from "../support/lines.ts";
-import { type Json, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, serveHere, temporaryFolder } from "../support/server.ts";
 
 let NEW: string;
 
@@ -17,163 +29,138 @@ beforeEach(() => {
   for (const n of ["", ".2"]) mkdirSync(`${NEW}${n}`);
 });
 
+/** A server, and a file of this content in a folder of the session folders. */
+function withFile(folder: string, name: string, content: string): Library {
+  const all = library(0);
+  return { ...all, file: put(join(rootOf(all.place), folder, name), content) };
+}
+
+const relocate = (server: HereServer, sessionPath: string, cwd = NEW): Promise<Json> =>
+  server.result("relocate_session", { sessionPath, cwd });
+
 test("only the cwd's bytes change, and the old file is kept where the reply says", async () => {
-  const place = temporaryPlace();
   // Odd spacing, numbers and members are bytes like any others.
   const header = `{ "type" : "session","version":3, "x":1.0e400 ,"id":"${sessionId(1)}","cwd" : "/home/me/project" ,"y":[1,\t2]}`;
-  const file = put(join(rootOf(place), "--home-me-project--", "odd.jsonl"), `${header}\r\n${chain(3).join("\n")}`);
-  put(join(`${file}.blobs`, "0".repeat(64)), "media");
+  const content = `${header}\r\n${chain(3).join("\n")}`;
+  const { place, server, file, contents } = withFile("--home-me-project--", "odd.jsonl", content);
+  const blob = join(".blobs", "0".repeat(64));
+  put(`${file}${blob}`, "media");
   put(`${file}.v1.bak`, "backup");
-  const before = read(file);
   const { mode } = statSync(file);
-  const server = serveLibrary(place);
-  const result = await server.result("relocate_session", { sessionId: sessionId(1), cwd: NEW });
+  const result = await server.result("relocate_session", { ...one, cwd: NEW });
   const movedTo = join(rootOf(place), folderName(NEW), "odd.jsonl");
   const keptAt = `${movedTo}.relocated.bak`;
-  expect(result).toEqual({ sessionId: sessionId(1), sessionPath: file, movedTo, keptAt });
-  expect(read(movedTo)).toBe(before.replace('"/home/me/project"', JSON.stringify(NEW)));
+  expect(result).toEqual({ ...one, sessionPath: file, movedTo, keptAt });
+  expect(contents()).toEqual({
+    [movedTo]: content.replace('"/home/me/project"', JSON.stringify(NEW)),
+    [keptAt]: content,
+    [`${movedTo}${blob}`]: "media",
+    [`${movedTo}.v1.bak`]: "backup",
+  });
   expect(statSync(movedTo).mode).toBe(mode);
-  expect(read(keptAt)).toBe(before);
-  expect(Object.keys(contentsOf(rootOf(place))).sort()).toEqual(
-    [join(`${movedTo}.blobs`, "0".repeat(64)), `${movedTo}.v1.bak`, keptAt, movedTo].sort(),
-  );
-  expect(await listed(server, { cwd: NEW })).toEqual([sessionId(1)]);
-  expect(await listed(server, { cwd: "/home/me/project" })).toEqual([]);
+  expect([await listed(server, { cwd: NEW }), await listed(server, { cwd: CWD })]).toEqual([[sessionId(1)], []]);
 });
 
-test("a header without a cwd gets one", async () => {
-  const place = temporaryPlace();
-  const file = put(join(rootOf(place), "----", "none.jsonl"), `{"type":"session","id":"none"}\n${chain(1)[0]}\n`);
-  const { movedTo } = await serveLibrary(place).result("relocate_session", { sessionPath: file, cwd: NEW });
-  expect(read(movedTo)).toBe(`{"type":"session","cwd":${JSON.stringify(NEW)},"id":"none"}\n${chain(1)[0]}\n`);
+test.each([
+  ["without a cwd gets one", '{"type":"session","id":"none"}', '{"type":"session","cwd":~,"id":"none"}'],
+  ["of version 1 stays one", '{"type":"session","id":"v1","cwd":"/v1"}', '{"type":"session","id":"v1","cwd":~}'],
+])("a header %s", async (_what, before, after) => {
+  const { server, file } = withFile("--v1--", "v1.jsonl", `${before}\n${chain(1)[0]}\n`);
+  const { movedTo } = await relocate(server, file);
+  expect(read(movedTo)).toBe(`${after.replace("~", JSON.stringify(NEW))}\n${chain(1)[0]}\n`);
+});
+
+test("a damaged header is not written anew", async () => {
+  const { server, file, contents } = withFile("--x--", "x.jsonl", `{"type":"sess\n${chain(2).join("\n")}\n`);
+  const before = contents();
+  expect(await nameOf(server, "relocate_session", { sessionPath: file, cwd: NEW })).toBe("corrupt");
+  expect(contents()).toEqual(before);
 });
 
 test("a session that gets a name gets it in the folder of its directory, whatever its id says", async () => {
-  const place = temporaryPlace();
-  const file = put(
-    join(rootOf(place), "--x--", "session.log"),
-    `{"type":"session","id":"/../../out"}\n${chain(1)[0]}\n`,
-  );
-  const { movedTo } = await serveLibrary(place).result("relocate_session", { sessionPath: file, cwd: NEW });
-  expect(movedTo).toBe(join(rootOf(place), folderName(NEW), "__out.jsonl"));
+  const line = '{"type":"session","id":"/../../out"}';
+  const { place, server, file } = withFile("--x--", "session.log", `${line}\n${chain(1)[0]}\n`);
+  expect((await relocate(server, file)).movedTo).toBe(join(rootOf(place), folderName(NEW), "__out.jsonl"));
 });
 
 test("in a flat folder the session stays in its place", async () => {
-  const place = temporaryPlace();
-  const flat = join(place.home, "flat");
-  const file = putSession(place, 1, { folder: flat });
+  const flat = join(temporaryFolder(), "flat");
+  const { server, file } = library(1, ["--session-dir", flat], undefined, { folder: flat });
   const before = read(file);
-  const server = serveLibrary(place, ["--session-dir", flat]);
   for (const n of ["", ".2"]) {
-    const result = await server.result("relocate_session", { sessionPath: file, cwd: `${NEW}${n}` });
-    expect(result).toMatchObject({ movedTo: file, keptAt: `${file}.relocated.bak${n}` });
-    expect(await listed(server, { cwd: `${NEW}${n}` })).toEqual([sessionId(1)]);
+    const cwd = `${NEW}${n}`;
+    expect(await relocate(server, file, cwd)).toMatchObject({ movedTo: file, keptAt: `${file}.relocated.bak${n}` });
+    expect(await listed(server, { cwd })).toEqual([sessionId(1)]);
   }
   expect(read(`${file}.relocated.bak`)).toBe(before);
-  expect((await server.failure("relocate_session", { sessionPath: file, cwd: `${NEW}.2` })).data.name).toBe(
-    "already_exists",
-  );
+  const again = { sessionPath: file, cwd: `${NEW}.2` };
+  expect(await nameOf(server, "relocate_session", again)).toBe("already_exists");
 });
 
 test("what was forked from it still knows it, by the id or by the name of its file", async () => {
-  const place = temporaryPlace();
-  const parents = [putSession(place, 1), putSession(place, 2, { name: "plain.jsonl" })];
-  const server = serveLibrary(place);
+  const { place, server, file } = library();
+  const parents = [file, putSession(place, 2, { name: "plain.jsonl" })];
   for (const [index, parentSession] of parents.entries()) {
     putSession(place, 3 + index, { header: { parentSession } });
-    await server.result("relocate_session", { sessionPath: parentSession, cwd: NEW });
+    await relocate(server, parentSession);
     const family = await server.result("get_session_family", { sessionId: sessionId(3 + index) });
     expect(family).toMatchObject({ root: sessionId(1 + index), nodes: [{}, { forkedAtEntryId: id(2) }] });
   }
 });
 
 test("the leaf stays where it was, and the session goes on there", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
+  const { place, server, file } = library();
   const first = serveHere(["--session", file, "--events", "none"], { place });
   await first.result("branch", { entryId: id(1) });
-  const lines = read(file);
-  await first.finish();
-  put(file, lines);
-  const second = serveHere(["--session", file, "--events", "none"], { place });
-  await second.result("branch", { entryId: id(1) });
-  second.stop();
-  await second.done;
-  const server = serveLibrary(place);
-  const { movedTo } = await server.result("relocate_session", { sessionPath: file, cwd: NEW });
+  first.stop();
+  await first.done;
+  const { movedTo } = await relocate(server, file);
   const switched = await server.result("switch_session", { sessionPath: movedTo });
   expect(switched).toMatchObject({ sessionId: sessionId(1), leafId: id(1) });
   expect((await server.result("get_state")).cwd).toBe(NEW);
 });
 
 test("overwrites nothing", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
-  const other = putSession(place, 2, { cwd: NEW, name: basename(file) });
-  const before = contentsOf(rootOf(place));
-  const server = serveLibrary(place);
-  expect((await server.failure("relocate_session", { sessionPath: file, cwd: NEW })).data).toMatchObject({
-    name: "already_exists",
-    path: other,
-  });
-  expect(contentsOf(rootOf(place))).toEqual(before);
-});
-
-test("a session of version 1 stays one", async () => {
-  const place = temporaryPlace();
-  const lines = ['{"type":"message","message":{"role":"user","content":"old"}}'];
-  const file = put(
-    join(rootOf(place), "--v1--", "v1.jsonl"),
-    `{"type":"session","id":"v1","cwd":"/v1"}\n${lines[0]}\n`,
-  );
-  const { movedTo } = await serveLibrary(place).result("relocate_session", { sessionPath: file, cwd: NEW });
-  expect(read(movedTo)).toBe(`{"type":"session","id":"v1","cwd":${JSON.stringify(NEW)}}\n${lines[0]}\n`);
-});
-
-test("a damaged header is not written anew", async () => {
-  const place = temporaryPlace();
-  const file = put(join(rootOf(place), "--x--", "x.jsonl"), `{"type":"sess\n${chain(2).join("\n")}\n`);
-  const server = serveLibrary(place);
-  const before = contentsOf(rootOf(place));
-  expect((await server.failure("relocate_session", { sessionPath: file, cwd: NEW })).data.name).toBe("corrupt");
-  expect(contentsOf(rootOf(place))).toEqual(before);
+  const { place, server, file, contents } = library();
+  const path = putSession(place, 2, { cwd: NEW, name: basename(file) });
+  const before = contents();
+  const { data } = await server.failure("relocate_session", { sessionPath: file, cwd: NEW });
+  expect(data).toMatchObject({ name: "already_exists", path });
+  expect(contents()).toEqual(before);
 });
 
 test("a deleted one goes with what it was before", async () => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
-  const server = serveLibrary(place);
-  const { movedTo, keptAt } = await server.result("relocate_session", { sessionPath: file, cwd: NEW });
-  const trashed = await server.result("delete_session", { sessionPath: movedTo });
+  const { server, file } = library();
+  const { movedTo: sessionPath, keptAt } = await relocate(server, file);
+  const trashed = await server.result("delete_session", { sessionPath });
   expect([existsSync(keptAt), existsSync(join(dirname(trashed.movedTo), basename(keptAt)))]).toEqual([false, true]);
 });
 
 describe.each(["jsonl", "v2"])("a session on %s", (store) => {
-  async function make(): Promise<{ file: string; id: string; place: ReturnType<typeof temporaryPlace> }> {
-    const place = temporaryPlace();
-    const server = serveHere(["--store", store, "--events", "none"], { place });
-    await server.result("append", { entries: [user("one"), user("two")] });
-    const { sessionFile: file, sessionId } = await server.result("get_state");
+  async function make(): Promise<Library & { id: string }> {
+    const all = library(0);
+    const server = serveHere(["--store", store, "--events", "none"], { place: all.place });
+    await append(server, user("one"), user("two"));
+    const { sessionFile: file, sessionId: id } = await server.result("get_state");
     await server.finish();
-    return { file, id: sessionId, place };
+    return { ...all, file, id };
   }
 
+  /** The file that has the header. */
+  const headerOf = (path: string): string => (store === "v2" ? join(path, "header.jsonl") : path);
+
   test("is relocated any number of times, there and back, each time with what it was before", async () => {
-    const { file, id, place } = await make();
-    const server = serveHere(["--no-session", "--events", "none"], { place });
-    const folders = [NEW, `${NEW}.2`, place.cwd, NEW, place.cwd, `${NEW}.2`];
+    const { file, id, place, server, contents } = await make();
     const kept: string[] = [];
     let from = file;
-    for (const cwd of folders) {
-      const before = read(headerOf(from));
+    for (const cwd of [NEW, `${NEW}.2`, place.cwd, NEW, place.cwd, `${NEW}.2`]) {
+      kept.push(read(headerOf(from)));
       const { sessionPath, movedTo, keptAt } = await server.result("relocate_session", { sessionId: id, cwd });
       expect([sessionPath, movedTo]).toEqual([from, join(rootOf(place), folderName(cwd), basename(file))]);
-      expect(read(keptAt)).toBe(before);
-      expect(await listed(server)).toEqual([id]);
-      kept.push(before);
+      expect([read(keptAt), await listed(server)]).toEqual([kept.at(-1), [id]]);
       from = movedTo;
     }
-    const there = Object.entries(contentsOf(rootOf(place)));
+    const there = Object.entries(contents());
     // Every one of them is there still, and all are beside the session.
     const backups = there.filter(([path]) => path.includes(".relocated.bak"));
     expect(backups.map(([, content]) => content).sort()).toEqual(kept.sort());
@@ -184,59 +171,59 @@ describe.each(["jsonl", "v2"])("a session on %s", (store) => {
     expect(messages.map(({ content }: Json) => content)).toEqual(["one", "two"]);
   });
 
-  test("is not relocated to a folder that is not there, unless that is said", async () => {
-    const { file, id, place } = await make();
-    const server = serveHere(["--no-session", "--events", "none"], { place });
-    const before = contentsOf(rootOf(place));
+  test("is not relocated to a folder that is not there, unless that is said, nor where no process can be", async () => {
+    const { file: sessionPath, id, place, server, contents } = await make();
+    const before = contents();
     writeFileSync(join(place.home, "file"), "");
-    for (const cwd of [join(place.home, "projcet"), join(place.home, "file"), join(place.home, "file", "below")]) {
-      const { data, message } = await server.failure("relocate_session", { sessionPath: file, cwd });
+    const missing = ["projcet", "file", "file/below"].map((name) => join(place.home, name));
+    for (const cwd of [...missing, "relative", "/with\0a NUL"]) {
+      const params = { sessionPath, cwd, allowMissing: !missing.includes(cwd) };
+      const { data, message } = await server.failure("relocate_session", params);
       expect([data.name, data.issues[0].path]).toEqual(["invalid_params", "cwd"]);
-      expect(message).toContain(cwd);
-      expect(message).toContain("allowMissing");
+      if (missing.includes(cwd)) expect(message).toContain(cwd);
+      if (missing.includes(cwd)) expect(message).toContain("allowMissing");
     }
-    expect(contentsOf(rootOf(place))).toEqual(before);
+    expect(contents()).toEqual(before);
     const cwd = "/on/another/machine";
-    await server.result("relocate_session", { sessionPath: file, cwd: `${cwd}/`, allowMissing: true });
+    await server.result("relocate_session", { sessionPath, cwd: `${cwd}/`, allowMissing: true });
     expect(await listed(server, { cwd })).toEqual([id]);
   });
 
   test("is not touched when its folder has another name by a link", async () => {
-    const { file, id, place } = await make();
+    const { file, id, place, server } = await make();
     symlinkSync(dirname(file), join(rootOf(place), "link"));
-    const sessionPath = join(rootOf(place), "link", basename(file));
-    const server = serveHere(["--no-session", "--events", "none"], { place });
-    const params = { sessionPath, cwd: place.cwd };
-    expect((await server.failure("relocate_session", params)).data.name).toBe("already_exists");
-    const { sessionId } = await server.result("switch_session", { sessionPath: file });
-    expect(sessionId).toBe(id);
+    const params = { sessionPath: join(rootOf(place), "link", basename(file)), cwd: place.cwd };
+    expect(await nameOf(server, "relocate_session", params)).toBe("already_exists");
+    expect(await server.result("switch_session", { sessionPath: file })).toMatchObject({ sessionId: id });
   });
+});
 
-  // In a container, no entry is in the file that is replaced.
-  test.runIf(store === "jsonl").each([
+describe("where the disk refuses after the header was replaced", () => {
+  const refused = (): Error => Object.assign(new Error("refused"), { code: "EIO" });
+
+  test.each([
     ["the folder cannot be synced", "syncFolder"],
     ["what came late cannot be copied", "write"],
-  ] as const)("keeps what another program wrote since its header was replaced, where %s", async (_why, operation) => {
-    const { file, id, place } = await make();
-    const rewritten = headerOf(file);
-    const before = read(rewritten);
+  ] as const)("what another program wrote since stays, where %s", async (_why, operation) => {
+    const { file, place } = library();
+    const before = read(file);
     const [late, theirs] = [userText("b0000000", null, "late"), userText("b0000001", null, "theirs")];
     let stage: "before" | "replaced" | "failed" = "before";
     const fail = (): void => {
       if (stage !== "replaced") return;
       stage = "failed";
-      appendFileSync(rewritten, `${theirs}\n`);
-      throw Object.assign(new Error("refused"), { code: "EIO" });
+      appendFileSync(file, `${theirs}\n`);
+      throw refused();
     };
     const disk: Disk = {
       ...realDisk,
       link(path, name) {
         realDisk.link(path, name);
-        if (path === rewritten) appendFileSync(path, `${late}\n`);
+        if (path === file) appendFileSync(path, `${late}\n`);
       },
       rename(path, name) {
         realDisk.rename(path, name);
-        if (name === rewritten && stage === "before") stage = "replaced";
+        if (name === file && stage === "before") stage = "replaced";
       },
       async syncFolder(path) {
         if (operation === "syncFolder") fail();
@@ -248,73 +235,52 @@ describe.each(["jsonl", "v2"])("a session on %s", (store) => {
       },
     };
     const server = serveHere(["--no-session", "--events", "none"], { place, disk });
-    const { message, data } = await server.failure("relocate_session", { sessionId: id, cwd: NEW });
+    const { message, data } = await server.failure("relocate_session", { ...one, cwd: NEW });
     expect([stage, message]).toEqual(["failed", expect.stringContaining(data.keptAt)]);
     expect(message).not.toContain("Nothing was changed");
-    expect(read(rewritten)).toContain(theirs);
-    expect(read(data.keptAt)).toBe(`${before}${late}\n`);
-    const { movedTo } = await server.result("relocate_session", { sessionId: id, cwd: NEW });
-    expect(read(headerOf(movedTo))).toContain(theirs);
+    expect([read(file), read(data.keptAt)]).toEqual([expect.stringContaining(theirs), `${before}${late}\n`]);
+    const { movedTo } = await server.result("relocate_session", { ...one, cwd: NEW });
+    expect(read(movedTo)).toContain(theirs);
   });
 
-  test.runIf(store === "jsonl")("is as it was where the folder cannot be synced and nobody wrote", async () => {
-    const { file, id, place } = await make();
-    const before = contentsOf(rootOf(place));
+  test("the session is as it was where the folder cannot be synced and nobody wrote", async () => {
+    const { file, place, contents } = library();
+    const before = contents();
     let isReplaced = false;
     const disk: Disk = {
       ...realDisk,
       rename(path, name) {
         realDisk.rename(path, name);
-        isReplaced = name === headerOf(file);
+        isReplaced = name === file;
       },
       async syncFolder(path) {
         if (!isReplaced) return realDisk.syncFolder(path);
         isReplaced = false;
-        throw Object.assign(new Error("refused"), { code: "EIO" });
+        throw refused();
       },
     };
     const server = serveHere(["--no-session", "--events", "none"], { place, disk });
-    expect((await server.failure("relocate_session", { sessionId: id, cwd: NEW })).data.name).toBe("storage_failed");
-    expect(contentsOf(rootOf(place))).toEqual(before);
+    expect(await nameOf(server, "relocate_session", { ...one, cwd: NEW })).toBe("storage_failed");
+    expect(contents()).toEqual(before);
   });
-
-  /** The file that has the header. */
-  function headerOf(path: string): string {
-    return store === "v2" ? join(path, "header.jsonl") : path;
-  }
 });
 
 test("a confined server does not tell which folders there are elsewhere", async () => {
-  const place = temporaryPlace();
-  const server = serveLibrary(place, ["--confine"]);
+  const { server, files } = library(2, ["--confine"]);
   for (const [n, cwd] of [NEW, `${NEW}.missing`].entries())
-    await server.result("relocate_session", { sessionPath: putSession(place, n + 1), cwd });
+    expect(await relocate(server, files[n], cwd)).toMatchObject({ sessionPath: files[n] });
 });
 
 test("a second name that a move which was cut off left goes with the same request, by id or path", async () => {
-  const place = temporaryPlace();
-  const server = serveLibrary(place);
+  const { server, files } = library(3);
   for (const [n, by] of (["sessionId", "old", "new"] as const).entries()) {
-    const file = putSession(place, n + 1);
-    const { movedTo } = await server.result("relocate_session", { sessionPath: file, cwd: NEW });
-    linkSync(movedTo, file);
-    const which = by === "sessionId" ? { sessionId: sessionId(n + 1) } : { sessionPath: by === "old" ? file : movedTo };
-    const other = { ...which, cwd: `${NEW}.2` };
-    expect((await server.failure("relocate_session", other)).data.name).toMatch(/already_exists|ambiguous_id/);
+    const { movedTo } = await relocate(server, files[n]);
+    linkSync(movedTo, files[n]);
+    const name = sessionId(n + 1);
+    const which = by === "sessionId" ? { sessionId: name } : { sessionPath: by === "old" ? files[n] : movedTo };
+    const other = await nameOf(server, "relocate_session", { ...which, cwd: `${NEW}.2` });
+    expect(other).toMatch(/already_exists|ambiguous_id/);
     expect(await server.result("relocate_session", { ...which, cwd: NEW })).toMatchObject({ movedTo });
-    expect(await listed(server, { query: sessionId(n + 1) })).toEqual([sessionId(n + 1)]);
+    expect(await listed(server, { query: name })).toEqual([name]);
   }
-});
-
-test.each(["relative", "/with\0a NUL"])("a session gets no directory %j, which no process can be in", async (cwd) => {
-  const place = temporaryPlace();
-  const file = putSession(place, 1);
-  const before = contentsOf(rootOf(place));
-  const { data } = await serveLibrary(place).failure("relocate_session", {
-    sessionPath: file,
-    cwd,
-    allowMissing: true,
-  });
-  expect(data).toMatchObject({ name: "invalid_params", issues: [{ path: "cwd" }] });
-  expect(contentsOf(rootOf(place))).toEqual(before);
 });

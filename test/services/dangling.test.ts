@@ -1,42 +1,32 @@
 /** Tool calls that a session ended in: named by diagnostics, answered by repair_session (reliability case C12). */
 
-import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
+import { append } from "../support/asking.ts";
+import { serveContent } from "../support/cases.ts";
 import { assistant, toolResult, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
-import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { id } from "../support/lines.ts";
+import { type HereServer, type Json, serveHere } from "../support/server.ts";
 import { calls, pairingFaults } from "../support/turns.ts";
 
 /** A server that opened a file with these entries, one after the other. */
-function opened(entries: Json[], args: string[] = []): { server: HereServer; file: string } {
-  const place = temporaryPlace();
-  const file = join(place.home, "session.jsonl");
-  const chain = entries.map((entry, index) => ({
-    ...entry,
-    id: idOf(index),
-    parentId: index === 0 ? null : idOf(index - 1),
-  }));
-  writeFileSync(file, sessionText({ id: "s1", cwd: place.cwd }, chain));
-  return { server: serveHere(["--session", file, ...args], { place }), file };
+function opened(...entries: Json[]): { server: HereServer; file: string } {
+  const chain = entries.map((entry, n) => ({ ...entry, id: id(n), parentId: n === 0 ? null : id(n - 1) }));
+  return serveContent(sessionText({ id: "s1", cwd: "/" }, chain));
 }
 
-const idOf = (index: number): string => (0xa0000000 + index).toString(16);
-
 const named = async (server: HereServer): Promise<Json[]> => (await server.result("get_state")).diagnostics;
+const answeredBy = async (server: HereServer, params: object = {}): Promise<Json[]> =>
+  (await server.result("repair_session", params)).answered;
 
-test("calls at the end of the path that have no result are named", async () => {
-  const { server } = opened([user("a"), calls("b", "1", "2", "3"), toolResult("2", "c"), user("still there?")]);
+test("calls at the end of the path that have no result are named, and are no damage", async () => {
+  const { server } = opened(user("a"), calls("b", "1", "2", "3"), toolResult("2", "c"), user("still there?"));
   const found = await named(server);
-  expect(found.map(({ kind, entryId, toolCallId }) => ({ kind, entryId, toolCallId }))).toEqual([
-    { kind: "dangling_tool_call", entryId: idOf(1), toolCallId: "1" },
-    { kind: "dangling_tool_call", entryId: idOf(1), toolCallId: "3" },
-  ]);
-  expect(found[0].reason).toMatch(/repair_session/);
-});
-
-test("a session that just ended in the middle of a turn is not damaged", async () => {
-  const { server } = opened([user("a"), calls("b", "1")]);
+  expect(found).toMatchObject(
+    ["1", "3"].map((toolCallId) => ({ kind: "dangling_tool_call", entryId: id(1), toolCallId })),
+  );
+  expect([found.length, found[0].reason]).toEqual([2, expect.stringMatching(/repair_session/)]);
   expect(await server.result("verify_session")).toMatchObject({ ok: true, damage: [] });
 });
 
@@ -46,64 +36,59 @@ test.each([
   ["there is no answer at all", [user("a")]],
   ["there is nothing", []],
 ])("none when %s", async (_, entries) => {
-  const { server } = opened(entries);
-  expect(await named(server)).toEqual([]);
+  expect(await named(opened(...entries).server)).toEqual([]);
 });
 
-test("none on another branch, and none that a compaction has cut away", async () => {
-  const { server } = opened([user("a"), calls("b", "1")]);
-  await server.result("branch", { entryId: idOf(0) });
-  expect(await named(server)).toEqual([]);
-  await server.result("branch", { entryId: idOf(1) });
-  expect(await named(server)).toHaveLength(1);
+test("none on another branch, none that a compaction has cut away, none that this host has just appended", async () => {
+  const { server } = opened(user("a"), calls("b", "1"));
+  for (const [entryId, count] of [
+    [id(0), 0],
+    [id(1), 1],
+  ]) {
+    await server.result("branch", { entryId });
+    expect(await named(server)).toHaveLength(count as number);
+  }
   await server.result("compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 });
   expect(await named(server)).toEqual([]);
-});
-
-test("a call that this host has just appended is still at work", async () => {
-  const { server } = opened([user("a")]);
-  await server.result("append", { entries: [calls("b", "1")] });
-  expect(await named(server)).toEqual([]);
-  expect((await server.result("repair_session")).answered).toEqual([]);
+  await append(server, calls("b", "1"));
+  expect([await named(server), await answeredBy(server)]).toEqual([[], []]);
 });
 
 test("repair_session appends one error result for each, once", async () => {
-  const { server, file } = opened([user("a"), calls("b", "1", "2", "3"), toolResult("2", "c")]);
-  const dry = await server.result("repair_session", { dryRun: true });
-  expect(dry.answered.map(({ toolCallId, resultId }: Json) => [toolCallId, resultId])).toEqual([
+  const { server, file } = opened(user("a"), calls("b", "1", "2", "3"), toolResult("2", "c"));
+  const bytes = readFileSync(file, "utf8");
+  const dry = await answeredBy(server, { dryRun: true });
+  expect(dry.map(({ toolCallId, resultId }) => [toolCallId, resultId])).toEqual([
     ["1", null],
     ["3", null],
   ]);
-  const bytes = readFileSync(file, "utf8");
-  expect((await server.result("repair_session", { danglingToolCalls: false })).answered).toEqual([]);
+  expect(await answeredBy(server, { danglingToolCalls: false })).toEqual([]);
   expect(readFileSync(file, "utf8")).toBe(bytes);
 
   const { answered, backupPath, entryCount } = await server.result("repair_session");
-  expect({ backupPath, entryCount }).toEqual({ backupPath: null, entryCount: 5 });
+  expect([backupPath, entryCount]).toEqual([null, 5]);
   const { messages } = await server.result("get_messages");
-  expect(messages.slice(3)).toEqual(
-    ["1", "3"].map((toolCallId) =>
-      expect.objectContaining({ role: "toolResult", toolCallId, toolName: "read", isError: true }),
-    ),
-  );
-  expect(pairingFaults(messages)).toEqual([]);
-  expect(answered.map(({ resultId }: Json) => resultId)).toEqual(
-    (await server.result("get_context")).entryIds.slice(3),
-  );
+  const result = { role: "toolResult", toolName: "read", isError: true };
+  expect(messages.slice(3)).toMatchObject(["1", "3"].map((toolCallId) => ({ ...result, toolCallId })));
+  expect([messages.length, pairingFaults(messages)]).toEqual([5, []]);
+  const { entryIds } = await server.result("get_context");
+  expect(answered.map(({ resultId }: Json) => resultId)).toEqual(entryIds.slice(3));
   expect(await named(server)).toEqual([]);
   expect(await server.result("repair_session")).toMatchObject({ answered: [], entryCount: 5 });
 });
 
 test("calls without ids are answered too", async () => {
-  const { server } = opened([user("a"), calls("b", "", ""), toolResult("", "c")]);
-  expect((await server.result("repair_session")).answered).toHaveLength(1);
-  expect((await server.result("repair_session")).answered).toHaveLength(0);
+  const { server } = opened(user("a"), calls("b", "", ""), toolResult("", "c"));
+  expect([(await answeredBy(server)).length, (await answeredBy(server)).length]).toEqual([1, 0]);
   expect(pairingFaults((await server.result("get_messages")).messages)).toEqual([]);
 });
 
 test("a read-only session is only looked at", async () => {
-  const { server } = opened([user("a"), calls("b", "1")], ["--read-only"]);
-  expect(await named(server)).toHaveLength(1);
-  expect((await server.request("repair_session")).result?.answered ?? []).toEqual([]);
-  expect(await named(server)).toHaveLength(1);
+  const { server, file } = opened(user("a"), calls("b", "1"));
+  await server.finish();
+  const reader = serveHere(["--session", file, "--read-only"], { place: server.place });
+  expect(await named(reader)).toHaveLength(1);
+  const { result, error } = await reader.request("repair_session");
+  expect(result?.answered ?? error.data.name).toEqual(result ? [] : "read_only");
+  expect(await named(reader)).toHaveLength(1);
 });

@@ -1,21 +1,15 @@
 /** What a branch found comes to the leaf. */
 
 import { describe, expect, test } from "vitest";
-import { fileOf, linesIn, sessionFile } from "../support/cases.ts";
+import { append, idsOf, nameOf, restarted, resultOfText } from "../support/asking.ts";
+import { fileOf, linesIn, serveLines, sessionFile } from "../support/cases.ts";
 import { assistant, toolResult, user } from "../support/drafts.ts";
-import { chain, headerText } from "../support/lines.ts";
-import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { chain, headerText, userText } from "../support/lines.ts";
+import { type HereServer, type Json, serveHere } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 import { calls } from "../support/turns.ts";
 
 const write = (id: string, path: string): Json => ({ id, name: "write", arguments: { path } });
-
-async function append(server: HereServer, ...entries: Json[]): Promise<string[]> {
-  return (await server.result("append", { entries })).entryIds;
-}
-
-const failureOf = async (server: HereServer, params: Json): Promise<string> =>
-  (await server.failure("merge_branch", params)).data.name;
 
 acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
   async function ready(): Promise<{ server: HereServer; trunk: string[]; branch: string[]; here: string[] }> {
@@ -29,28 +23,22 @@ acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
   test("its summary is an entry after the leaf that the model sees, with where it is from", async () => {
     const { server, trunk, branch, here } = await ready();
     const prepared = await server.result("prepare_branch_summary", { fromId: branch[2] });
-    expect(prepared).toMatchObject({
-      oldLeafId: here[1],
-      commonAncestorId: trunk[1],
-      details: { modifiedFiles: ["d.ts"] },
-    });
-    expect(prepared.entriesToSummarize.map((entry: Json) => entry.id)).toEqual(branch);
+    const details = { modifiedFiles: ["d.ts"] };
+    expect(prepared).toMatchObject({ oldLeafId: here[1], commonAncestorId: trunk[1], details });
+    expect(idsOf(prepared.entriesToSummarize)).toEqual(branch);
     expect(prepared.conversationText).toMatch(/^User: c\n\nAssistant: d\n/);
-    const merged = await server.result("merge_branch", { from: branch[2].slice(0, 8), summary: "d.ts is the way" });
-    expect(merged).toMatchObject({ fromId: branch[2], commonAncestorId: trunk[1], entryCount: 3 });
-    const { entry } = await server.result("get_entry", { entryId: merged.entryId });
+    const summary = "d.ts is the way";
+    const merged = await server.result("merge_branch", { from: branch[2].slice(0, 8), summary });
     const { entryId, leafId, ...provenance } = merged;
+    expect(provenance).toMatchObject({ fromId: branch[2], commonAncestorId: trunk[1], entryCount: 3 });
+    const { entry } = await server.result("get_entry", { entryId });
     expect(entry).toMatchObject({
-      type: "branch_summary",
-      parentId: here[1],
-      fromId: branch[2],
-      summary: "d.ts is the way",
-      details: { readFiles: [], modifiedFiles: ["d.ts"], merged: provenance },
+      ...{ type: "branch_summary", parentId: here[1], fromId: branch[2], summary },
+      details: { readFiles: [], ...details, merged: provenance },
     });
-    expect((await server.result("get_state")).leafId).toBe(entryId);
+    expect([leafId, (await server.result("get_state")).leafId]).toEqual([entryId, entryId]);
     const { messages } = await server.result("get_messages");
-    expect(messages.at(-1)).toMatchObject({ role: "branchSummary", summary: "d.ts is the way", fromId: branch[2] });
-    expect(leafId).toBe(entryId);
+    expect(messages.at(-1)).toMatchObject({ role: "branchSummary", summary, fromId: branch[2] });
     const told = server.events.filter(({ params }) => params.entryIds?.includes(entryId));
     expect(told.map(({ method }) => method)).toEqual(["session_append"]);
   });
@@ -64,9 +52,8 @@ acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
     }
     expect(await server.result("merge_branch", { from: branch[2], summary: "two" })).toMatchObject({ entryCount: 3 });
     await server.result("branch", { entryId: trunk[1] });
-    expect(await server.result("merge_branch", { from: branch[1], summary: "elsewhere" })).toMatchObject({
-      entryCount: 2,
-    });
+    const elsewhere = await server.result("merge_branch", { from: branch[1], summary: "elsewhere" });
+    expect(elsewhere).toMatchObject({ entryCount: 2 });
   });
 
   test("with a key, once, also by a server that comes later", async () => {
@@ -74,30 +61,21 @@ acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
     const params = { from: branch[2], summary: "s", idempotencyKey: "k" };
     const first = await server.result("merge_branch", params);
     expect(await server.result("merge_branch", params)).toEqual(first);
-    const { sessionFile } = await server.result("get_state");
-    await server.finish();
-    const later = serveHere(["--session", sessionFile, "--events", "none"], { place: server.place });
+    const later = await restarted(server);
     expect(await later.result("merge_branch", params)).toEqual(first);
-    const { summaryEntryId } = await later.result("branch", {
-      entryId: branch[0],
-      summary: { summary: "t" },
-      idempotencyKey: "other",
-    });
-    expect(summaryEntryId).toBeDefined();
+    const other = { entryId: branch[0], summary: { summary: "t" }, idempotencyKey: "other" };
+    expect((await later.result("branch", other)).summaryEntryId).toBeDefined();
     expect((await later.failure("merge_branch", { ...params, idempotencyKey: "other" })).code).toBe(-32602);
   });
 
   test("where the path has it already there is nothing to merge", async () => {
     const { server, trunk, branch, here } = await ready();
     const before = (await server.result("get_entries")).entries;
-    for (const from of [trunk[0], here[0], here[1], "leaf"])
-      expect(await failureOf(server, { from, summary: "s" }), from).toBe("nothing_to_merge");
-    expect(await failureOf(server, { from: "none", summary: "s" })).toBe("entry_not_found");
-    expect(await failureOf(server, { from: branch[2], summary: "s", expectedLeafId: trunk[0] })).toBe(
-      "content_modified",
-    );
-    for (const summary of ["", " \n"])
-      expect((await server.failure("merge_branch", { from: branch[2], summary })).code).toBe(-32602);
+    const refused = (params: Json): Promise<string> => nameOf(server, "merge_branch", { summary: "s", ...params });
+    for (const from of [trunk[0], here[0], here[1], "leaf"]) expect(await refused({ from })).toBe("nothing_to_merge");
+    expect(await refused({ from: "none" })).toBe("entry_not_found");
+    expect(await refused({ from: branch[2], expectedLeafId: trunk[0] })).toBe("content_modified");
+    for (const summary of ["", " \n"]) expect(await refused({ from: branch[2], summary })).toBe("invalid_params");
     expect((await server.result("get_entries")).entries).toEqual(before);
   });
 
@@ -112,19 +90,17 @@ acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
     expect(merged).toMatchObject(from);
     const { entry } = await server.result("get_entry", { entryId: merged.entryId });
     expect(entry.details).toMatchObject({ modifiedFiles: ["i.ts"], merged: from });
-    expect(await failureOf(server, { otherId: sessionId, from: own[0], summary: "s" })).toBe("nothing_to_merge");
+    const again = { otherId: sessionId, from: own[0], summary: "s" };
+    expect(await nameOf(server, "merge_branch", again)).toBe("nothing_to_merge");
     expect((await server.result("verify_session")).ok).toBe(true);
   });
 });
 
 test("details and usage of the host are stored as they were sent, with the provenance", async () => {
-  const place = temporaryPlace();
-  const file = sessionFile(place, [...chain(2), chain(2, 5)[0].replace(/"parentId":"[^"]*"/, '"parentId":"a0000000"')]);
-  const server = serveHere(["--session", file, "--events", "none"], { place });
-  server.write(
-    `{"jsonrpc":"2.0","id":1,"method":"merge_branch","params":{"from":"a0000001","summary":"s","details":{"n":1.50,"merged":7},"usage":{"input":1e2},"fromHook":true}}\n`,
-  );
-  expect((await server.reply(1)).result).toMatchObject({ entryCount: 1 });
+  const { server, file } = serveLines([...chain(2), userText("b0000000", "a0000000")]);
+  const sent = '"details":{"n":1.50,"merged":7},"usage":{"input":1e2},"fromHook":true';
+  const merged = await resultOfText(server, "merge_branch", `{"from":"a0000001","summary":"s",${sent}}`);
+  expect(merged).toMatchObject({ entryCount: 1 });
   await server.finish();
   const line = linesIn(file).at(-1) as string;
   expect(line).toContain(`"details":{"n":1.50,"merged":{"fromId":"a0000001"`);
@@ -132,17 +108,11 @@ test("details and usage of the host are stored as they were sent, with the prove
 });
 
 test("a session that is none, or has nothing to do with it, is refused", async () => {
-  const place = temporaryPlace();
-  const file = sessionFile(place, chain(2));
-  const alien = sessionFile(
-    place,
-    [chain(1)[0].replaceAll("a0000000", "bbbb0000")],
-    "b.jsonl",
-    headerText({ id: "alien" }),
-  );
-  const server = serveHere(["--session", file, "--events", "none"], { place });
-  const params = { from: "leaf", summary: "s" };
-  expect(await failureOf(server, { ...params, otherPath: alien })).toBe("unrelated_sessions");
-  expect(await failureOf(server, { ...params, otherPath: fileOf(place, "x\n", "x.jsonl") })).toBe("not_a_session");
+  const { server, file, place } = serveLines(chain(2));
+  const alien = sessionFile(place, [userText("bbbb0000", null)], "b.jsonl", headerText({ id: "alien" }));
+  const refused = (otherPath: string): Promise<string> =>
+    nameOf(server, "merge_branch", { from: "leaf", summary: "s", otherPath });
+  expect(await refused(alien)).toBe("unrelated_sessions");
+  expect(await refused(fileOf(place, "x\n", "x.jsonl"))).toBe("not_a_session");
   expect(linesIn(file)).toHaveLength(3);
 });

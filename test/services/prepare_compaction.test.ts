@@ -1,255 +1,178 @@
+/** What a host needs to compact: where it cuts, what is to be summarised, how much the context holds. */
+
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { assistant, toolResult, user } from "../support/drafts.ts";
+import { append, conversation, talk, tokens } from "../support/asking.ts";
+import { serveContent } from "../support/cases.ts";
+import { toolResult, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
-import { type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Json, spawnServer, temporaryPlace } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 import { calls, reporting } from "../support/turns.ts";
 
-/** Text of so many tokens by Pi's estimate. */
-const tokens = (count: number): string => "abcd".repeat(count);
+const EMPTY = { messagesToSummarize: [], turnPrefixMessages: [], isSplitTurn: false };
 
-async function serverWith(...entries: Json[]): Promise<{ server: HereServer; ids: string[] }> {
-  const server = serveHere(["--no-session"]);
-  const { entryIds } = await server.result("append", { entries });
-  return { server, ids: entryIds };
+const texts = (messages: Json[]): string[] =>
+  messages.map(({ content, role }) => (typeof content === "string" ? content : `${role} ${content[0]?.text ?? ""}`));
+
+/** What is prepared, by default when as little as can be is kept. */
+const prepared = (server: HereServer, keepRecentTokens = 0): Promise<Json> =>
+  server.result("prepare_compaction", { keepRecentTokens });
+
+/** A session with these entries, and what is prepared in it. */
+async function planOf(budget: number, entries: Json[]): Promise<{ plan: Json; ids: string[]; server: HereServer }> {
+  const { server, ids } = await conversation(...entries);
+  return { server, ids, plan: await prepared(server, budget) };
 }
 
-function texts(messages: Json[]): string[] {
-  return messages.map(({ content, role }) =>
-    typeof content === "string" ? content : `${role} ${content[0]?.text ?? ""}`,
-  );
+/** Appends the compaction that was prepared. */
+async function compact(server: HereServer, plan: Json, summary = "s"): Promise<void> {
+  const { firstKeptEntryId, tokensBefore, details } = plan;
+  await server.result("compact_append", { firstKeptEntryId, tokensBefore, details, summary });
 }
 
 describe("where it cuts", () => {
   test("the newest messages are kept until they reach the budget", async () => {
-    const { server, ids } = await serverWith(
-      user(tokens(10)),
-      assistant(tokens(10)),
-      user(tokens(10)),
-      assistant(tokens(10)),
-      user(tokens(10)),
-    );
-    const prepare = (keepRecentTokens: number): Promise<Json> =>
-      server.result("prepare_compaction", { keepRecentTokens });
-    expect((await prepare(10)).firstKeptEntryId).toBe(ids[4]);
-    expect((await prepare(21)).firstKeptEntryId).toBe(ids[2]);
-    expect(await prepare(30)).toMatchObject({ firstKeptEntryId: ids[2], isSplitTurn: false, turnPrefixMessages: [] });
-    expect((await prepare(30)).messagesToSummarize).toHaveLength(2);
-  });
-
-  test("what fits into the budget is kept whole, and there is nothing to summarise", async () => {
-    const { server, ids } = await serverWith(user("Hello"), assistant("Hi"));
-    expect(await server.result("prepare_compaction")).toMatchObject({
-      firstKeptEntryId: ids[0],
-      messagesToSummarize: [],
-      turnPrefixMessages: [],
-      conversationText: "",
-    });
+    const { server, ids, plan } = await planOf(30, talk("u *10 | a *10 | u *10 | a *10 | u *10"));
+    expect(plan).toMatchObject({ firstKeptEntryId: ids[2], isSplitTurn: false, turnPrefixMessages: [] });
+    expect(plan.messagesToSummarize).toHaveLength(2);
+    expect((await prepared(server, 10)).firstKeptEntryId).toBe(ids[4]);
+    expect((await prepared(server, 21)).firstKeptEntryId).toBe(ids[2]);
+    // What fits into the budget is kept whole.
+    const whole = { ...EMPTY, firstKeptEntryId: ids[0], conversationText: "" };
+    expect(await server.result("prepare_compaction")).toMatchObject(whole);
   });
 
   test("an empty session has nothing to keep", async () => {
-    const server = serveHere(["--no-session"]);
-    expect(await server.result("prepare_compaction")).toMatchObject({
-      shouldCompact: false,
-      contextTokens: 0,
-      firstKeptEntryId: null,
-      messagesToSummarize: [],
-    });
+    const { server } = await conversation();
+    const nothing = { ...EMPTY, shouldCompact: false, contextTokens: 0, firstKeptEntryId: null };
+    expect(await server.result("prepare_compaction")).toMatchObject(nothing);
   });
 
   test("never at a tool result: the call before it, or what follows, is the first that is kept", async () => {
-    const { server, ids } = await serverWith(
-      user("Read it"),
-      calls("", "c1"),
-      toolResult("c1", tokens(50)),
-      assistant("Done"),
-      user("Thanks"),
-    );
-    for (let keepRecentTokens = 0; keepRecentTokens < 80; keepRecentTokens++) {
-      const { firstKeptEntryId } = await server.result("prepare_compaction", { keepRecentTokens });
-      expect(firstKeptEntryId).not.toBe(ids[2]);
-    }
-    expect((await server.result("prepare_compaction", { keepRecentTokens: 20 })).firstKeptEntryId).toBe(ids[3]);
+    const { server, ids } = await planOf(0, talk("u Read it | c :c1 | r c1 *50 | a Done | u Thanks"));
+    for (let budget = 0; budget < 80; budget++)
+      expect((await prepared(server, budget)).firstKeptEntryId).not.toBe(ids[2]);
+    expect((await prepared(server, 20)).firstKeptEntryId).toBe(ids[3]);
   });
 
   test("a cut inside a turn has the turn's beginning as its prefix", async () => {
-    const { server, ids } = await serverWith(
-      user("First"),
-      assistant("Yes"),
-      user("Second"),
-      calls("Looking", "c1"),
-      toolResult("c1", "found"),
-      calls("Again", "c2"),
-      toolResult("c2", tokens(100)),
-      assistant(tokens(100)),
-    );
-    const plan = await server.result("prepare_compaction", { keepRecentTokens: 100 });
+    const turns = "u First | a Yes | u Second | c Looking: c1 | r c1 found | c Again: c2 | r c2 *100 | a *100";
+    const { ids, plan } = await planOf(100, talk(turns));
     expect(plan).toMatchObject({ firstKeptEntryId: ids[7], isSplitTurn: true });
     expect(texts(plan.messagesToSummarize)).toEqual(["First", "assistant Yes"]);
-    expect(texts(plan.turnPrefixMessages)).toEqual([
-      "Second",
-      "assistant Looking",
-      "toolResult found",
-      "assistant Again",
-      `toolResult ${tokens(100)}`,
-    ]);
+    const prefix = ["Second", "assistant Looking", "toolResult found", "assistant Again", `toolResult ${tokens(100)}`];
+    expect(texts(plan.turnPrefixMessages)).toEqual(prefix);
     expect(plan.conversationText.indexOf("First")).toBeLessThan(plan.conversationText.indexOf("Second"));
   });
 
   test("entries that say nothing to the model go with what follows them", async () => {
-    const { server, ids } = await serverWith(
-      user("First"),
-      assistant("Yes"),
-      { type: "custom", customType: "state" },
-      { type: "thinking_level_change", thinkingLevel: "high" },
-      user(tokens(10)),
-    );
-    const plan = await server.result("prepare_compaction", { keepRecentTokens: 10 });
+    const silent = { type: "custom", customType: "state" };
+    const { ids, plan } = await planOf(10, [...talk("u First | a Yes"), silent, silent, user(tokens(10))]);
     expect(plan.firstKeptEntryId).toBe(ids[2]);
   });
 
   test("parallel results that another message interrupts stay with their call", async () => {
-    const { server, ids } = await serverWith(
-      user("First"),
-      calls("Both", "a", "b"),
-      toolResult("a", "one"),
-      user("Hurry"),
-      toolResult("b", tokens(50)),
-      user("More"),
-    );
-    const plan = await server.result("prepare_compaction", { keepRecentTokens: 53 });
+    const turns = talk("u First | c Both: a b | r a one | u Hurry | r b *50 | u More");
+    const { server, ids, plan } = await planOf(53, turns);
     expect(plan.firstKeptEntryId).toBe(ids[1]);
-    await server.result("compact_append", { ...boundary(plan), summary: "s" });
+    await compact(server, plan);
   });
 
   test("results at the end that are over the limit alone are kept with their call", async () => {
-    const { server, ids } = await serverWith(user("Read"), calls("", "c1"), toolResult("c1", tokens(500)));
+    const { server, ids } = await conversation(...talk("u Read | c :c1 | r c1 *500"));
     const over = { keepRecentTokens: 100, contextWindow: 100, reserveTokens: 0 };
-    expect(await server.result("prepare_compaction", over)).toMatchObject({
-      shouldCompact: true,
-      firstKeptEntryId: ids[1],
-      isSplitTurn: true,
-    });
+    const plan = { shouldCompact: true, firstKeptEntryId: ids[1], isSplitTurn: true };
+    expect(await server.result("prepare_compaction", over)).toMatchObject(plan);
   });
-});
-
-const boundary = ({ firstKeptEntryId, tokensBefore, details }: Json): Json => ({
-  firstKeptEntryId,
-  tokensBefore,
-  details,
 });
 
 describe("after a compaction", () => {
   test("the span begins where the one before kept from, and its summary and files go along", async () => {
-    const { server, ids } = await serverWith(
-      user("One"),
-      calls("", { id: "c1", name: "edit", arguments: { path: "old.ts" } }),
-      toolResult("c1", "ok"),
-      user("Two"),
-      assistant(tokens(10)),
-    );
-    const first = await server.result("prepare_compaction", { keepRecentTokens: 11 });
-    expect(first).toMatchObject({ firstKeptEntryId: ids[3], details: { readFiles: [], modifiedFiles: ["old.ts"] } });
-    await server.result("compact_append", { ...boundary(first), summary: "One was done." });
-    await server.result("append", {
-      entries: [calls("", { id: "c2", arguments: { path: "new.ts" } }), toolResult("c2", "ok"), user(tokens(10))],
-    });
-    const second = await server.result("prepare_compaction", { keepRecentTokens: 10 });
-    expect(second.previousSummary).toBe("One was done.");
-    expect(texts(second.messagesToSummarize)).toEqual([
-      "Two",
-      `assistant ${tokens(10)}`,
-      "assistant ",
-      "toolResult ok",
-    ]);
+    const edit = calls("", { id: "c1", name: "edit", arguments: { path: "old.ts" } });
+    const { server, ids, plan } = await planOf(11, [user("One"), edit, ...talk("r c1 ok | u Two | a *10")]);
+    expect(plan).toMatchObject({ firstKeptEntryId: ids[3], details: { readFiles: [], modifiedFiles: ["old.ts"] } });
+    await compact(server, plan, "One was done.");
+    const reading = calls("", { id: "c2", arguments: { path: "new.ts" } });
+    await append(server, reading, ...talk("r c2 ok | u *10"));
+    const second = await prepared(server, 10);
+    expect([second.previousSummary, second.isSplitTurn]).toEqual(["One was done.", false]);
+    const summarised = ["Two", `assistant ${tokens(10)}`, "assistant ", "toolResult ok"];
+    expect(texts(second.messagesToSummarize)).toEqual(summarised);
     expect(second.details).toEqual({ readFiles: ["new.ts"], modifiedFiles: ["old.ts"] });
-    expect(second.isSplitTurn).toBe(false);
   });
 
   test("nothing is to be summarised directly behind it, and what is kept stays the same", async () => {
-    const { server } = await serverWith(user("One"), assistant("Yes"), user("Two"), assistant("Yes"));
-    const first = await server.result("prepare_compaction", { keepRecentTokens: 2 });
-    await server.result("compact_append", { ...boundary(first), summary: "s" });
+    const { server, plan } = await planOf(2, talk("u One | a Yes | u Two | a Yes"));
+    await compact(server, plan);
     const before = await server.result("get_messages");
-    const second = await server.result("prepare_compaction", { keepRecentTokens: 0 });
-    expect(second).toMatchObject({ messagesToSummarize: [], turnPrefixMessages: [], isSplitTurn: false });
-    await server.result("compact_append", { ...boundary(second), summary: "s" });
-    const after = await server.result("get_messages");
-    expect(after.messages.slice(1)).toEqual(before.messages.slice(1));
+    const second = await prepared(server);
+    expect(second).toMatchObject(EMPTY);
+    await compact(server, second);
+    expect((await server.result("get_messages")).messages.slice(1)).toEqual(before.messages.slice(1));
   });
 
   test("files of a summary that an extension wrote are its own business", async () => {
-    const { server, ids } = await serverWith(user("One"), assistant("Yes"), user("Two"));
+    const { server, ids } = await conversation(...talk("u One | a Yes | u Two"));
     const details = { readFiles: ["theirs.ts"], modifiedFiles: [] };
     const compaction = { firstKeptEntryId: ids[2], tokensBefore: 1, summary: "s", details, fromHook: true };
     await server.result("compact_append", compaction);
-    await server.result("append", { entries: [user("Three")] });
-    expect((await server.result("prepare_compaction", { keepRecentTokens: 0 })).details.readFiles).toEqual([]);
+    await append(server, user("Three"));
+    expect((await prepared(server)).details.readFiles).toEqual([]);
   });
 
   test("what keeps nothing begins behind it", async () => {
-    const { server } = await serverWith(user("One"), assistant("Yes"));
+    const { server } = await conversation(...talk("u One | a Yes"));
     await server.result("compact_append", { firstKeptEntryId: null, tokensBefore: 1, summary: "all of it" });
-    const { entryIds } = await server.result("append", { entries: [user("Two"), assistant("Yes"), user("Three")] });
-    const plan = await server.result("prepare_compaction", { keepRecentTokens: 0 });
-    expect(plan).toMatchObject({ firstKeptEntryId: entryIds[2], previousSummary: "all of it" });
+    const ids = await append(server, ...talk("u Two | a Yes | u Three"));
+    const plan = await prepared(server);
+    expect(plan).toMatchObject({ firstKeptEntryId: ids[2], previousSummary: "all of it" });
     expect(texts(plan.messagesToSummarize)).toEqual(["Two", "assistant Yes"]);
   });
 });
 
 describe("tokens", () => {
-  test("four characters are one, rounded up for each message", async () => {
-    const { server } = await serverWith(user("abcde"), assistant("abc"));
-    expect((await server.result("prepare_compaction")).contextTokens).toBe(3);
-  });
-
-  test("what the last answer reports counts, with estimates of what came after it", async () => {
-    const { server } = await serverWith(user(tokens(999)), reporting(5000), user(tokens(7)));
-    expect(await server.result("prepare_compaction")).toMatchObject({ contextTokens: 5007, tokensBefore: 5007 });
-  });
-
-  test.each([
-    ["broken off", reporting(5000, { stopReason: "aborted" })],
-    ["failed", reporting(5000, { stopReason: "error" })],
-    ["without any", reporting(0)],
-  ])("a report of an answer that was %s does not count", async (_, answer) => {
-    const { server } = await serverWith(user(tokens(9)), answer);
-    expect((await server.result("prepare_compaction")).contextTokens).toBe(10);
+  test.each<[string, number, Json[]]>([
+    ["four characters are one, rounded up for each message", 3, talk("u abcde | a abc")],
+    ["the last report, and estimates after it", 5007, [...talk("u *999"), reporting(5000), ...talk("u *7")]],
+    ["no report of what was broken off", 10, [...talk("u *9"), reporting(5000, { stopReason: "aborted" })]],
+    ["nor of one that failed", 10, [...talk("u *9"), reporting(5000, { stopReason: "error" })]],
+    ["nor of one without any", 10, [...talk("u *9"), reporting(0)]],
+  ])("%s", async (_what, count, entries) => {
+    const { plan } = await planOf(20_000, entries);
+    expect(plan).toMatchObject({ contextTokens: count, tokensBefore: count });
   });
 
   test("a report from before a compaction or a context edit was about another context", async () => {
-    const { server, ids } = await serverWith(user(tokens(9)), reporting(5000), user(tokens(3)));
+    const { server, ids } = await conversation(...talk("u *9"), reporting(5000), ...talk("u *3"));
+    const count = async (): Promise<number> => (await server.result("prepare_compaction")).contextTokens;
     await server.result("edit_context", { targetId: ids[0], replacement: null });
-    expect((await server.result("prepare_compaction")).contextTokens).toBe(4);
-    await server.result("append", { entries: [reporting(600)] });
-    expect((await server.result("prepare_compaction")).contextTokens).toBe(600);
+    expect(await count()).toBe(4);
+    await append(server, reporting(600));
+    expect(await count()).toBe(600);
     await server.result("compact_append", { firstKeptEntryId: ids[2], tokensBefore: 1, summary: "abcd" });
-    expect((await server.result("prepare_compaction")).contextTokens).toBe(5);
+    expect(await count()).toBe(5);
   });
 
   test("a compaction is due when they exceed the window less the reserve", async () => {
-    const { server } = await serverWith(user("Hello"), reporting(800));
+    const { server } = await conversation(user("Hello"), reporting(800));
     const due = async (contextWindow: number): Promise<boolean> =>
       (await server.result("prepare_compaction", { contextWindow, reserveTokens: 200 })).shouldCompact;
-    expect(await due(1000)).toBe(false);
-    expect(await due(999)).toBe(true);
-  });
-
-  test("the window is the model's, or a common one where it is not known", async () => {
-    const { server } = await serverWith(user("Hello"));
-    expect((await server.result("prepare_compaction")).settings.contextWindow).toBe(128_000);
-    await server.result("set_model", { provider: "anthropic", modelId: "claude-sonnet-4-5" });
-    expect((await server.result("prepare_compaction")).settings.contextWindow).toBe(200_000);
+    expect([await due(1000), await due(999)]).toEqual([false, true]);
   });
 });
 
 describe("settings", () => {
-  test("Pi's defaults hold where nothing is configured", async () => {
-    const { server } = await serverWith(user("Hello"));
-    const { settings } = await server.result("prepare_compaction");
-    expect(settings).toMatchObject({ enabled: true, reserveTokens: 16_384, keepRecentTokens: 20_000 });
+  test("are Pi's defaults where nothing is configured, and the window of the model", async () => {
+    const { server } = await conversation(user("Hello"));
+    const params = { customInstructions: "Be brief." };
+    const { settings, customInstructions } = await server.result("prepare_compaction", params);
+    const defaults = { enabled: true, reserveTokens: 16_384, keepRecentTokens: 20_000, contextWindow: 128_000 };
+    // Instructions come back as they were sent.
+    expect([settings, customInstructions]).toMatchObject([defaults, "Be brief."]);
+    await server.result("set_model", { provider: "anthropic", modelId: "claude-sonnet-4-5" });
+    expect((await server.result("prepare_compaction")).settings.contextWindow).toBe(200_000);
   });
 
   test("the user's settings count more, the project's most, the request's own above all", SYSTEM, async () => {
@@ -272,178 +195,94 @@ describe("settings", () => {
 });
 
 describe("what a summariser gets", () => {
-  test("who said what, the calls with their arguments, no thoughts", async () => {
-    const { server } = await serverWith(
-      user("Read it"),
-      {
-        type: "message",
-        message: {
-          role: "assistant",
-          content: [
-            { type: "thinking", thinking: "secret thought" },
-            { type: "text", text: "Reading." },
-            { type: "toolCall", id: "c1", name: "read", arguments: { path: "a.txt" } },
-          ],
-        },
-      },
-      toolResult("c1", "contents"),
-      user("Next"),
-    );
-    const { conversationText } = await server.result("prepare_compaction", { keepRecentTokens: 0 });
-    expect(conversationText).toBe(
-      'User: Read it\n\nAssistant: Reading.\n\nTool call: read {"path":"a.txt"}\n\nTool result (read): contents',
-    );
+  const bash = (command: string, excludeFromContext: boolean): Json => {
+    const message = { role: "bashExecution", command, output: "out", cancelled: false, truncated: false };
+    return { type: "message", message: { ...message, excludeFromContext } };
+  };
+
+  test("who said what, the calls with their arguments, no thoughts, and no command that was kept out", async () => {
+    const [asked, read, result, next] = talk("u Read it | c Reading.: c1 | r c1 contents | u Next");
+    read.message.content.unshift({ type: "thinking", thinking: "secret thought" });
+    const { plan } = await planOf(0, [bash("hidden", true), asked, read, result, bash("ls", false), next]);
+    expect(plan.conversationText.split("\n\n")).toEqual([
+      "User: Read it",
+      "Assistant: Reading.",
+      'Tool call: read {"path":"a.txt"}',
+      "Tool result (read): contents",
+      "Command of the user: ls\nout",
+    ]);
   });
 
   test("output of tools is cut at 2,000 characters, and how much is left out is said", async () => {
-    const { server } = await serverWith(
-      user("Read"),
-      calls("", "c1", "c2"),
-      toolResult("c1", "x".repeat(2000)),
-      toolResult("c2", `${"y".repeat(1999)}😀${"z".repeat(100)}`),
-      user("Next"),
-    );
-    const { conversationText } = await server.result("prepare_compaction", { keepRecentTokens: 0 });
-    expect(conversationText).toContain(`${"x".repeat(2000)}\n\n`);
-    expect(conversationText).toContain(`${"y".repeat(1999)}\n(102 more characters are left out here)`);
-  });
-
-  test("a command that the user kept out of the context stays out", async () => {
-    const bash = (command: string, excludeFromContext: boolean): Json => ({
-      type: "message",
-      message: {
-        role: "bashExecution",
-        command,
-        output: "out",
-        cancelled: false,
-        truncated: false,
-        excludeFromContext,
-      },
-    });
-    const { server } = await serverWith(bash("hidden", true), bash("shown", false), user("Next"));
-    const { conversationText } = await server.result("prepare_compaction", { keepRecentTokens: 0 });
-    expect(conversationText).toBe("Command of the user: shown\nout");
+    const long = `${"y".repeat(1999)}😀${"z".repeat(100)}`;
+    const results = [toolResult("c1", "x".repeat(2000)), toolResult("c2", long)];
+    const { plan } = await planOf(0, [...talk("u Read | c :c1 c2"), ...results, user("Next")]);
+    expect(plan.conversationText).toContain(`${"x".repeat(2000)}\n\n`);
+    expect(plan.conversationText).toContain(`${"y".repeat(1999)}\n(102 more characters are left out here)`);
   });
 
   test("edits of the context hold here too", async () => {
-    const { server, ids } = await serverWith(user("One"), user("Two"), user("Three"));
+    const { server, ids } = await conversation(...talk("u One | u Two | u Three"));
     await server.result("edit_context", { targetId: ids[0], replacement: null });
     await server.result("edit_context", { targetId: ids[1], replacement: { content: "Zwei" } });
-    const plan = await server.result("prepare_compaction", { keepRecentTokens: 0 });
-    expect(plan.conversationText).toBe("User: Zwei");
-    expect(texts(plan.messagesToSummarize)).toEqual(["Zwei"]);
+    const plan = await prepared(server);
+    expect([plan.conversationText, texts(plan.messagesToSummarize)]).toEqual(["User: Zwei", ["Zwei"]]);
   });
 
   test("files: what was changed is not listed as read, each once, in order", async () => {
-    const files = [
-      ["read", "b.ts"],
-      ["read", "a.ts"],
-      ["read", "b.ts"],
-      ["write", "d.ts"],
-      ["edit", "c.ts"],
-      ["read", "c.ts"],
-      ["bash", "e.ts"],
-    ];
-    const list = files.map(([name, path], index) => ({ id: `c${index}`, name, arguments: { path } }));
-    const { server } = await serverWith(
-      user("Go"),
-      calls("", ...list, { id: "odd", name: "read", arguments: null }),
-      ...list.map(({ id }) => toolResult(id, "ok")),
-      user("Next"),
-    );
-    expect((await server.result("prepare_compaction", { keepRecentTokens: 0 })).details).toEqual({
-      readFiles: ["a.ts", "b.ts"],
-      modifiedFiles: ["c.ts", "d.ts"],
+    const files = ["read b.ts", "read a.ts", "read b.ts", "write d.ts", "edit c.ts", "read c.ts", "bash e.ts"];
+    const list = files.map((one, index) => {
+      const [name, path] = one.split(" ");
+      return { id: `c${index}`, name, arguments: { path } };
     });
+    const asking = calls("", ...list, { id: "odd", name: "read", arguments: null });
+    const { plan } = await planOf(0, [user("Go"), asking, ...list.map(({ id }) => toolResult(id, "ok")), user("Next")]);
+    expect(plan.details).toEqual({ readFiles: ["a.ts", "b.ts"], modifiedFiles: ["c.ts", "d.ts"] });
   });
 
-  test("instructions for the summariser come back as they were sent", async () => {
-    const { server } = await serverWith(user("Hello"));
-    const { customInstructions } = await server.result("prepare_compaction", { customInstructions: "Be brief." });
-    expect(customInstructions).toBe("Be brief.");
+  test("of a call with a great many arguments the first and their number, and all count", SWEEP, async () => {
+    const many = Object.fromEntries(Array.from({ length: 30_000 }, (_, n) => [`a${n}`, n]));
+    const asking = calls("", { id: "c", name: "other", arguments: many });
+    const { plan } = await planOf(0, [user("One"), asking, user("Two")]);
+    expect(plan.conversationText).toContain('"a19999":19999,"…":"10000 more are not shown here"');
+    expect(plan.contextTokens / Math.ceil(JSON.stringify(many).length / 4)).toBeCloseTo(1, 3);
   });
 });
 
-describe("compactions that others wrote", () => {
-  const entry = (index: number, rest: Json): Json => ({
-    ...rest,
-    id: `e${index}`,
-    parentId: index === 0 ? null : `e${index - 1}`,
-  });
-  const preparedOn = async (...entries: Json[]): Promise<Json> => {
-    const place = temporaryPlace();
-    const file = join(place.home, "session.jsonl");
-    writeFileSync(
-      file,
-      sessionText(
-        { id: "s1", cwd: place.cwd },
-        entries.map((one, index) => entry(index, one)),
-      ),
-    );
-    const server = serveHere(["--session", file], { place });
-    return server.result("prepare_compaction", { keepRecentTokens: 0 });
-  };
+const keeping = (firstKeptEntryId: string, summary?: string): Json => ({
+  ...{ type: "compaction", firstKeptEntryId, tokensBefore: 1 },
+  ...(summary === undefined ? {} : { summary }),
+});
 
-  test("one without a summary is passed over, and the one before it rules", async () => {
-    const plan = await preparedOn(
-      user("a"),
-      user("b"),
-      { type: "compaction", summary: "s", firstKeptEntryId: "e1", tokensBefore: 1 },
-      user("c"),
-      { type: "compaction", firstKeptEntryId: "e3" },
-      user("d"),
-    );
-    expect(plan.previousSummary).toBe("s");
-    expect(texts(plan.messagesToSummarize)).toEqual(["b", "c"]);
-  });
-
-  test("one that keeps from nowhere: what the context shows is summarised", async () => {
-    const plan = await preparedOn(
-      user("a"),
-      user("b"),
-      { type: "compaction", summary: "s", firstKeptEntryId: "gone", tokensBefore: 1 },
-      user("c"),
-      user("d"),
-    );
-    expect(texts(plan.messagesToSummarize)).toEqual(["a", "b", "c"]);
-  });
-
-  test("a boundary between a call and its result is taken as it is", async () => {
-    const plan = await preparedOn(
-      user("a"),
-      calls("b", "1"),
-      toolResult("1", "c"),
-      { type: "compaction", summary: "s", firstKeptEntryId: "e2", tokensBefore: 1 },
-      user("d"),
-    );
-    expect(plan.firstKeptEntryId).toBe("e4");
-    expect(texts(plan.messagesToSummarize)).toEqual(["toolResult c"]);
-  });
+test.each<[string, Json[], Json]>([
+  [
+    "one without a summary is passed over, and the one before it rules",
+    [user("b"), keeping("e1", "s"), user("c"), keeping("e3")],
+    { previousSummary: "s", summarised: ["b", "c"] },
+  ],
+  [
+    "one that keeps from nowhere: what the context shows is summarised",
+    [user("b"), keeping("gone", "s"), user("c")],
+    { previousSummary: "s", summarised: ["a", "b", "c"] },
+  ],
+  [
+    "a boundary between a call and its result is taken as it is",
+    [...talk("c b: 1 | r 1 c"), keeping("e2", "s")],
+    { previousSummary: "s", summarised: ["toolResult c"] },
+  ],
+])("of compactions that others wrote, %s", async (_what, more, expected) => {
+  const entries = [user("a"), ...more, user("d")];
+  const named = entries.map((one, n) => ({ ...one, id: `e${n}`, parentId: n === 0 ? null : `e${n - 1}` }));
+  const { server } = serveContent(sessionText({ id: "s1", cwd: "/" }, named));
+  const { previousSummary, messagesToSummarize, firstKeptEntryId } = await prepared(server);
+  expect({ previousSummary, summarised: texts(messagesToSummarize) }).toEqual(expected);
+  expect(firstKeptEntryId).toBe(`e${entries.length - 1}`);
 });
 
 test("it changes nothing", async () => {
-  const { server } = await serverWith(user("One"), assistant("Yes"), user("Two"));
+  const { server } = await conversation(...talk("u One | a Yes | u Two"));
   const before = await server.result("get_state");
-  await server.result("prepare_compaction", { keepRecentTokens: 0 });
+  await prepared(server);
   await server.result("prepare_branch_summary", { targetId: null });
   expect(await server.result("get_state")).toEqual(before);
 });
-
-test(
-  "of a call with a great many arguments, the summariser gets the first and their number, and all count",
-  SWEEP,
-  async () => {
-    const many = Object.fromEntries(Array.from({ length: 30_000 }, (_, n) => [`a${n}`, n]));
-    const asking = assistant("");
-    const content = [{ type: "toolCall", id: "c", name: "other", arguments: many }];
-    const { server } = await serverWith(
-      user("One"),
-      { ...asking, message: { ...asking.message, content } },
-      user("Two"),
-    );
-    const plan = await server.result("prepare_compaction", { keepRecentTokens: 0 });
-    expect(plan.conversationText).toContain('"a19999":19999,"…":"10000 more are not shown here"');
-    const all = Math.ceil(JSON.stringify(many).length / 4);
-    expect(plan.contextTokens / all).toBeCloseTo(1, 3);
-  },
-);

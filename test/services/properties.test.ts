@@ -3,6 +3,7 @@
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
+import { append } from "../support/asking.ts";
 import { assistant, toolResult, user } from "../support/drafts.ts";
 import { needs } from "../support/needs.ts";
 import { REFERENCE, REFERENCE_FOLDER } from "../support/programs.ts";
@@ -27,8 +28,7 @@ class Conversation {
   }
 
   async step(): Promise<void> {
-    const { random } = this;
-    const roll = random.next();
+    const roll = this.random.next();
     if (roll < 0.6) await this.turn();
     else if (roll < 0.75) await this.compact();
     else if (roll < 0.87) await this.branch();
@@ -53,7 +53,7 @@ class Conversation {
         if (random.chance(0.9)) entries.push(toolResult(id, this.words()));
       }
     }
-    if (entries.length > 0) await this.server.result("append", { entries });
+    if (entries.length > 0) await append(this.server, ...entries);
   }
 
   private async path(): Promise<Json[]> {

@@ -1,9 +1,7 @@
 /** Sessions whose migration, rollback or first append was cut off by the death of its process, at every disk operation. */
 
-import { createHash } from "node:crypto";
 import { expect } from "vitest";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
-import type { Log } from "../../src/core/ports/store.ts";
 import { pointerFile } from "../../src/storage/fs/container-paths.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
@@ -24,11 +22,15 @@ export const CONTAINER = `${FOLDER}/${SESSION}.v2`;
 export const SNAPSHOT = `${FILE}.migrated`;
 export const TEXT = fileText(headerText(), ...chain(2));
 
-export function optionsOn(disk: FaultDisk): MigrationOptions {
+function storesOn(disk: FaultDisk) {
   const env = testEnv();
   const common = { disk, env, locks: noLocks, durability: "sync", quarantine: "/state/quarantine" } as const;
-  const files = jsonlStore({ ...common, fileFor: () => FILE });
   const containers = segmentedStore({ ...common, containerFor: () => CONTAINER });
+  return { env, files: jsonlStore({ ...common, fileFor: () => FILE }), containers };
+}
+
+export function optionsOn(disk: FaultDisk): MigrationOptions {
+  const { env, files, containers } = storesOn(disk);
   return {
     disk,
     env,
@@ -39,30 +41,14 @@ export function optionsOn(disk: FaultDisk): MigrationOptions {
   };
 }
 
-/** The first entries of a session that begins in V2, durable; the caller closes it. */
-async function beginOn(disk: FaultDisk): Promise<Log> {
-  const store = segmentedStore({
-    disk,
-    env: testEnv(),
-    locks: noLocks,
-    durability: "sync",
-    quarantine: "/state/quarantine",
-    containerFor: () => CONTAINER,
-  });
-  const log = store.create({ headerLine: bytesOf(headerText()), header: JSON.parse(headerText()) });
-  try {
-    log.append(chain(2).map(bytesOf));
-    await log.commit();
-  } catch (error) {
-    log.close();
-    throw error;
-  }
-  return log;
+function fileDisk(): FaultDisk {
+  const disk = new FaultDisk();
+  disk.put(FILE, bytesOf(TEXT));
+  return disk;
 }
 
 export async function migratedDisk(...later: string[]): Promise<FaultDisk> {
-  const disk = new FaultDisk();
-  disk.put(FILE, bytesOf(TEXT));
+  const disk = fileDisk();
   await migrate(optionsOn(disk), FILE);
   if (later.length > 0) {
     const log = optionsOn(disk).openContainer(CONTAINER);
@@ -73,9 +59,14 @@ export async function migratedDisk(...later: string[]): Promise<FaultDisk> {
   return disk.after();
 }
 
+/** A disk with the first entries of a session that begins in V2, durable. */
 async function bornDisk(): Promise<FaultDisk> {
   const disk = new FaultDisk();
-  (await beginOn(disk)).close();
+  const header = { headerLine: bytesOf(headerText()), header: JSON.parse(headerText()) };
+  const log = storesOn(disk).containers.create(header);
+  log.append(chain(2).map(bytesOf));
+  await log.commit();
+  log.close();
   return disk.after();
 }
 
@@ -89,45 +80,32 @@ export interface Way {
   readonly ids: readonly string[];
 }
 
+const rollback = (name: string, begin: Way["begin"], count: number): Way => ({
+  name: `a rollback ${name}`,
+  begin,
+  go: (disk) => rollBack(optionsOn(disk), CONTAINER),
+  ids: [id(0), id(1), id(2)].slice(0, count),
+});
+
 export const WAYS: readonly Way[] = [
   {
     name: "a migration",
-    begin: async () => {
-      const disk = new FaultDisk();
-      disk.put(FILE, bytesOf(TEXT));
-      return disk;
-    },
+    begin: async () => fileDisk(),
     go: (disk) => migrate(optionsOn(disk), FILE),
     ids: [id(0), id(1)],
   },
-  {
-    name: "a rollback to the snapshot",
-    begin: () => migratedDisk(),
-    go: (disk) => rollBack(optionsOn(disk), CONTAINER),
-    ids: [id(0), id(1)],
-  },
-  {
-    name: "a rollback with later entries",
-    begin: () => migratedDisk(LATER),
-    go: (disk) => rollBack(optionsOn(disk), CONTAINER),
-    ids: [id(0), id(1), id(2)],
-  },
-  {
-    name: "a rollback without the snapshot",
-    begin: async () => {
+  rollback("to the snapshot", () => migratedDisk(), 2),
+  rollback("with later entries", () => migratedDisk(LATER), 3),
+  rollback(
+    "without the snapshot",
+    async () => {
       const disk = await migratedDisk(LATER);
       disk.remove(SNAPSHOT);
       return disk;
     },
-    go: (disk) => rollBack(optionsOn(disk), CONTAINER),
-    ids: [id(0), id(1), id(2)],
-  },
-  {
-    name: "a rollback of a session that began in V2",
-    begin: bornDisk,
-    go: (disk) => rollBack(optionsOn(disk), CONTAINER),
-    ids: [id(0), id(1)],
-  },
+    3,
+  ),
+  rollback("of a session that began in V2", bornDisk, 2),
 ];
 
 interface CutOff {
@@ -163,16 +141,16 @@ export async function cutOffs(way: Pick<Way, "begin" | "go">, all = false): Prom
   return found;
 }
 
+function pointerOn(disk: FaultDisk): Json | undefined {
+  const bytes = disk.content(pointerFile(CONTAINER));
+  return bytes && JSON.parse(textOf(bytes));
+}
+
 /** Names in the folder, the pointer's phase and the session file's content. */
 function kindOf(disk: FaultDisk): string {
-  const names = disk
-    .names(FOLDER)
-    .map((name) => name.replace(/\d+-\d+(\.tmp)?$/, ""))
-    .sort();
-  const pointer = disk.content(pointerFile(CONTAINER));
-  const { active, phase } = pointer === undefined ? {} : JSON.parse(textOf(pointer));
-  const file = disk.content(FILE) ?? new Uint8Array(0);
-  return JSON.stringify([names, active, phase, createHash("sha256").update(file).digest("hex")]);
+  const names = disk.names(FOLDER).map((name) => name.replace(/\d+-\d+(\.tmp)?$/, ""));
+  const { active, phase } = pointerOn(disk) ?? {};
+  return JSON.stringify([names.sort(), active, phase, textOf(disk.content(FILE) ?? new Uint8Array(0))]);
 }
 
 export const serveOn = (disk: FaultDisk, ...args: string[]): HereServer =>
@@ -187,29 +165,26 @@ export const namedIn = ({ message }: Json): string[] => message.match(/rollback_
 /** Goes the way that the refused append names, and appends; returns whether the append was refused. */
 async function leadOut(server: HereServer, ids: readonly string[], how: "named" | "current", command: string) {
   expect(await idsOf(server)).toEqual(ids);
-  const before = await server.request("append", { entries: [user("x")] });
-  if (before.error) {
-    expect(before.error.data.name).toBe("migration_failed");
-    expect(namedIn(before.error)).toContain(command);
-    const file = (await server.result("get_state")).sessionFile;
-    if (how === "named") {
-      await server.result("new_session");
-      await server.result(command, { sessionPath: file });
-      await server.result("switch_session", { sessionPath: file });
-    } else await server.result(command);
+  const { error } = await server.request("append", { entries: [user("x")] });
+  if (error) {
+    expect(error.data.name).toBe("migration_failed");
+    expect(namedIn(error)).toContain(command);
+    const sessionPath = (await server.result("get_state")).sessionFile;
+    if (how === "named") await server.result("new_session");
+    await server.result(command, how === "named" ? { sessionPath } : {});
+    if (how === "named") await server.result("switch_session", { sessionPath });
     expect(await idsOf(server)).toEqual(ids);
     await server.result("append", { entries: [user("x")] });
   }
   expect((await idsOf(server)).length).toBe(ids.length + 1);
   expect((await server.result("migration_status")).state).not.toBe("FAILED");
   expect((await server.result("verify_session")).damage).toEqual([]);
-  return before.error !== undefined;
+  return error !== undefined;
 }
 
 /** The paths by which the session is known. */
 function pathsOn(disk: FaultDisk): string[] {
-  const bytes = disk.content(pointerFile(CONTAINER));
-  const pointer = bytes === undefined ? undefined : JSON.parse(textOf(bytes));
+  const pointer = pointerOn(disk);
   const isFile = disk.content(FILE) !== undefined || (pointer?.source ?? null) !== null;
   return [...(isFile ? [FILE] : []), ...(pointer === undefined ? [] : [CONTAINER])];
 }

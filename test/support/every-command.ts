@@ -13,6 +13,7 @@ import { user } from "./drafts.ts";
 import { testEnv } from "./env.ts";
 import { examplePlace, ID_IN_CONTAINER, ID_OF_CURRENT } from "./example.ts";
 import { failingDisk, STROKES, type Stroke } from "./failing.ts";
+import { entryText } from "./lines.ts";
 import type { Random } from "./random.ts";
 import { type Json, serveHere } from "./server.ts";
 
@@ -105,26 +106,21 @@ export async function converse(trial: Trial): Promise<{ operations: number; met:
     heldReplyBytes,
   });
   let written = 0;
+  const containers = segmentedStore({
+    ...{ disk: realDisk, env: testEnv(10), locks: noLocks, durability: "os" },
+    quarantine: `${place.state}/quarantine`,
+    containerFor: () => container,
+  });
   const foreign = (): void => {
-    const entry = { ...user("from elsewhere", {}), id: (0xf0000000 + ++written).toString(16), parentId: "d4e5f6a7" };
-    const { type, id, parentId, ...rest } = entry as Json;
-    const line = JSON.stringify({ type, id, parentId, timestamp: "2026-01-24T16:22:26.831Z", ...rest });
+    const { type, ...rest } = user("from elsewhere");
+    const line = entryText(type, (0xf0000000 + ++written).toString(16), "d4e5f6a7", rest);
     try {
-      if (store === "jsonl") appendFileSync(session, `${line}\n`);
-      else {
-        const log = segmentedStore({
-          disk: realDisk,
-          env: testEnv(written + 10),
-          locks: noLocks,
-          durability: "os",
-          quarantine: `${place.state}/quarantine`,
-          containerFor: () => container,
-        }).open(container);
-        try {
-          log.append([Buffer.from(line)]);
-        } finally {
-          log.close();
-        }
+      if (store === "jsonl") return appendFileSync(session, `${line}\n`);
+      const log = containers.open(container);
+      try {
+        log.append([Buffer.from(line)]);
+      } finally {
+        log.close();
       }
     } catch {
       // The session was moved, cut or deleted: then there is nobody to write to.
@@ -136,11 +132,8 @@ export async function converse(trial: Trial): Promise<{ operations: number; met:
     const send = (step: Step): unknown => {
       const id = `r${asked.length}`;
       asked.push({ id, step });
-      server.send(
-        dialect === "pi"
-          ? { ...step.params, id, type: step.name }
-          : { jsonrpc: "2.0", id, method: step.name, params: step.params },
-      );
+      const { name, params } = step;
+      server.send(dialect === "pi" ? { ...params, id, type: name } : { jsonrpc: "2.0", id, method: name, params });
       return id;
     };
     for (const [index, step] of script.entries()) {

@@ -15,7 +15,7 @@ import { noLocks } from "../../src/storage/locks/locks.ts";
 import { makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk, faultPoints, POWER_CUTS } from "./disk.ts";
 import { testEnv } from "./env.ts";
-import { sessionId } from "./lifecycle.ts";
+import { one, sessionId } from "./lifecycle.ts";
 import { chain, fileBytes, headerText, id, userText } from "./lines.ts";
 import { isEvery, share } from "./random.ts";
 import { beginning } from "./sessions.ts";
@@ -25,49 +25,32 @@ const FLAT: StoragePaths = { flat: "/flat", state: "/state" };
 const NAME = `2026-01-24T16-22-26-831Z_${sessionId(1)}.jsonl`;
 const FOLDER = "/sessions/--home-me-project--";
 const FILE = `${FOLDER}/${NAME}`;
+const ARCHIVED = `/state/archive/%2Fsessions/--home-me-project--/${NAME}`;
+const CONTAINER = `${FOLDER}/${sessionId(5)}.v2`;
 const HEADER = headerText({ id: sessionId(1) });
-const BYTES = fileBytes(HEADER, ...chain(3));
+const OTHER = headerText({ id: sessionId(2) });
 const ELSEWHERE = "/mail/copy.jsonl";
+const CWD = "/home/me/new";
 
 /** The same disk, with our state folder on another file system than the sessions. */
 function apart(disk: FaultDisk): Disk {
-  const demandOne = (a: string, b: string): void => {
-    if (a.startsWith("/state/") !== b.startsWith("/state/"))
+  const checked = (act: (path: string, name: string) => void) => (path: string, name: string) => {
+    if (path.startsWith("/state/") !== name.startsWith("/state/"))
       throw Object.assign(new Error("another file system"), { code: "EXDEV" });
+    act.call(disk, path, name);
   };
-  return Object.assign(Object.create(disk) as Disk, {
-    link(path: string, name: string) {
-      demandOne(path, name);
-      FaultDisk.prototype.link.call(this, path, name);
-    },
-    rename(path: string, name: string) {
-      demandOne(path, name);
-      FaultDisk.prototype.rename.call(this, path, name);
-    },
-  });
+  const { link, rename } = FaultDisk.prototype;
+  return Object.assign(Object.create(disk) as Disk, { link: checked(link), rename: checked(rename) });
 }
 
-function lifeOn(disk: FaultDisk, places: StoragePaths, isApart = false): LifeCycle {
-  const stores = makeStores({
-    disk: isApart ? apart(disk) : disk,
-    env: testEnv(7),
-    paths: places,
-    locks: noLocks,
-    durability: "sync",
-    cwd: "/",
-    kind: "jsonl",
-  });
-  storesOf.set(stores.lifeCycle, stores);
-  return stores.lifeCycle;
+export function storesOn(disk: Disk, paths = ROOT, kind: "jsonl" | "v2" = "jsonl", seed = 7): Stores {
+  return makeStores({ disk, env: testEnv(seed), paths, locks: noLocks, durability: "sync", cwd: "/", kind });
 }
-
-const storesOf = new WeakMap<LifeCycle, Stores>();
 
 /**
  * Takes the last operation back, or brings it back, as the commands do: what was begun counts as the disk shows it.
  */
-async function undoLast(life: LifeCycle, kind: "undo" | "redo" = "undo"): Promise<void> {
-  const { operations } = storesOf.get(life) as Stores;
+async function undoLast({ lifeCycle: life, operations }: Stores, kind: "undo" | "redo" = "undo"): Promise<void> {
   for (const operation of History.of(operations).operations)
     if (operation.stage === "begun") {
       const step = life.stepOf(operation);
@@ -87,14 +70,11 @@ async function undoLast(life: LifeCycle, kind: "undo" | "redo" = "undo"): Promis
 
 /** The session, all that belongs to it, and a neighbour. */
 function put(disk: FaultDisk, folder: string): void {
-  disk.put(`${folder}/${NAME}`, BYTES);
+  disk.put(`${folder}/${NAME}`, fileBytes(HEADER, ...chain(3)));
+  const segment = `${sessionId(1)}.v2/segments/0000000000000001.seg`;
   for (const other of [
-    `${NAME}.blobs/${"ab".repeat(32)}`,
-    `${NAME}.v1.bak`,
-    `${sessionId(1)}.v2/manifest.json`,
-    `${sessionId(1)}.v2/segments/0000000000000001.seg`,
-    `${sessionId(1)}.store.json`,
-    "neighbour.jsonl",
+    ...[`${NAME}.blobs/${"ab".repeat(32)}`, `${NAME}.v1.bak`, `${sessionId(1)}.v2/manifest.json`, segment],
+    ...[`${sessionId(1)}.store.json`, "neighbour.jsonl"],
   ])
     disk.put(`${folder}/${other}`, fileBytes(`content of ${other}`));
 }
@@ -103,8 +83,8 @@ interface Scenario {
   readonly name: string;
   readonly places?: StoragePaths;
   /** What it finds. */
-  readonly prepare?: (life: LifeCycle, disk: FaultDisk) => Promise<unknown>;
-  readonly run: (life: LifeCycle) => Promise<unknown>;
+  readonly prepare?: (stores: Stores, disk: FaultDisk) => Promise<unknown>;
+  readonly run: (stores: Stores) => Promise<unknown>;
   /** What the same request answers when it was done already. */
   readonly done?: string;
   /** Contents that may be gone. */
@@ -114,10 +94,8 @@ interface Scenario {
   readonly stays?: string;
 }
 
-const one = { sessionId: sessionId(1) };
-
 /** By its id, or by its path in a folder where it is there already. */
-async function relocateById(life: LifeCycle, of: string, cwd: string, folder?: string): Promise<void> {
+async function relocateById({ lifeCycle: life }: Stores, of: string, cwd: string, folder?: string): Promise<void> {
   const path = `/sessions/${folder}/${NAME}`;
   const there = folder !== undefined && isThere(life, path);
   await life.relocate(there ? path : life.locate({ sessionId: of }, { cwd }), cwd, true);
@@ -133,153 +111,98 @@ function isThere(life: LifeCycle, sessionPath: string): boolean {
 }
 
 /** A session in a Session Store V2 container, beside the others. */
-async function putContainer(disk: FaultDisk, places = ROOT): Promise<void> {
-  const { forNew } = makeStores({
-    disk,
-    env: testEnv(8),
-    paths: places,
-    locks: noLocks,
-    durability: "sync",
-    cwd: "/",
-    kind: "v2",
-  });
+export async function putContainer(disk: FaultDisk, places = ROOT): Promise<void> {
   const header = beginning(headerText({ id: sessionId(5) }));
-  (await forNew.publish(header, [fileBytes(...chain(3))])).close();
+  (await storesOn(disk, places, "v2", 8).forNew.publish(header, [fileBytes(...chain(3))])).close();
 }
 
-const CONTAINER = `${FOLDER}/${sessionId(5)}.v2`;
+/** A scenario of the life cycle alone. */
+const moving = (
+  name: string,
+  done: string | undefined,
+  run: (life: LifeCycle) => Promise<unknown>,
+  more: Partial<Scenario> = {},
+): Scenario => ({ name, done, run: ({ lifeCycle }) => run(lifeCycle), ...more });
 
-const CONTAINERS: readonly Scenario[] = [
-  {
-    name: "relocate of a container by id",
-    prepare: (_life, disk) => putContainer(disk),
-    run: (life) => relocateById(life, sessionId(5), "/home/me/new"),
-    done: "already_exists",
-  },
-  {
-    name: "relocate of a container for the second time",
-    async prepare(life, disk) {
-      await putContainer(disk);
-      await relocateById(life, sessionId(5), "/home/me/new");
-    },
-    run: (life) => relocateById(life, sessionId(5), "/home/me/third"),
-    done: "already_exists",
-  },
-  {
-    name: "relocate of a container in a flat folder",
-    places: FLAT,
-    prepare: (_life, disk) => putContainer(disk, FLAT),
-    run: (life) => relocateById(life, sessionId(5), "/home/me/new"),
-    done: "already_exists",
-  },
-  {
-    name: "delete of a container",
-    prepare: (_life, disk) => putContainer(disk),
-    run: (life) => life.delete(CONTAINER, false),
-    done: "session_not_found",
-  },
-  {
-    name: "archive of a container",
-    prepare: (_life, disk) => putContainer(disk),
-    run: (life) => life.archive(CONTAINER),
-    done: "session_not_found",
-  },
-];
+const relocating = (
+  name: string,
+  of: number,
+  run: [cwd: string, folder?: string],
+  more: Partial<Scenario> = {},
+): Scenario => ({
+  ...{ name, done: "already_exists", ...more },
+  run: (stores) => relocateById(stores, sessionId(of), ...run),
+});
+
+const withContainer: Partial<Scenario> = { prepare: (_stores, disk) => putContainer(disk) };
+const archived: Partial<Scenario> = { prepare: ({ lifeCycle }) => lifeCycle.archive(FILE) };
+const incoming = (...lines: string[]): Partial<Scenario> => ({
+  prepare: async (_stores, disk) => disk.put(ELSEWHERE, fileBytes(...lines)),
+});
+const NOT_FOUND = "session_not_found";
+const OUTSIDE = "path_outside_root";
 
 const MOVES: readonly Scenario[] = [
-  { name: "delete", run: (life) => life.delete(life.locate(one), false), done: "session_not_found" },
-  {
-    name: "delete for good",
-    run: (life) => life.delete(life.locate(one), true),
-    done: "session_not_found",
-    loses: true,
-  },
-  {
-    name: "restore",
-    prepare: (life) => life.delete(FILE, false),
-    run: (life) => life.restore(one),
-    done: "session_not_found",
-  },
-  { name: "archive", run: (life) => life.archive(FILE), done: "session_not_found" },
-  {
-    name: "archive from a flat folder",
-    places: FLAT,
-    run: (life) => life.archive(`/flat/${NAME}`),
-    done: "session_not_found",
-  },
-  {
-    name: "unarchive",
-    prepare: (life) => life.archive(FILE),
-    run: (life) => life.unarchive(`/state/archive/%2Fsessions/--home-me-project--/${NAME}`),
-    done: "session_not_found",
-  },
-  {
-    name: "archive by id",
-    run: (life) => life.archive(life.locate(one, "archive")),
-    done: "path_outside_root",
-  },
-  {
-    name: "unarchive by id",
-    prepare: (life) => life.archive(FILE),
-    run: (life) => life.unarchive(life.locate(one, "unarchive")),
-    done: "path_outside_root",
-  },
-  { name: "relocate", run: (life) => life.relocate(FILE, "/home/me/new", true), done: "session_not_found" },
-  {
-    name: "relocate by id",
-    run: (life) => relocateById(life, sessionId(1), "/home/me/new"),
-    done: "already_exists",
-  },
-  {
-    name: "relocate for the third time",
-    async prepare(life) {
-      await relocateById(life, sessionId(1), "/home/me/new");
-      await relocateById(life, sessionId(1), "/home/me/third");
+  moving("delete", NOT_FOUND, (life) => life.delete(life.locate(one), false)),
+  moving("delete for good", NOT_FOUND, (life) => life.delete(life.locate(one), true), { loses: true }),
+  moving("restore", NOT_FOUND, (life) => life.restore(one), {
+    prepare: ({ lifeCycle }) => lifeCycle.delete(FILE, false),
+  }),
+  moving("archive", NOT_FOUND, (life) => life.archive(FILE)),
+  moving("archive from a flat folder", NOT_FOUND, (life) => life.archive(`/flat/${NAME}`), { places: FLAT }),
+  moving("unarchive", NOT_FOUND, (life) => life.unarchive(ARCHIVED), archived),
+  moving("archive by id", OUTSIDE, (life) => life.archive(life.locate(one, "archive"))),
+  moving("unarchive by id", OUTSIDE, (life) => life.unarchive(life.locate(one, "unarchive")), archived),
+  moving("relocate", NOT_FOUND, (life) => life.relocate(FILE, CWD, true)),
+  relocating("relocate by id", 1, [CWD]),
+  relocating("relocate for the third time", 1, ["/home/me/project"], {
+    async prepare(stores) {
+      await relocateById(stores, sessionId(1), CWD);
+      await relocateById(stores, sessionId(1), "/home/me/third");
     },
-    run: (life) => relocateById(life, sessionId(1), "/home/me/project"),
-    done: "already_exists",
-  },
-  {
-    name: "relocate by the new path",
-    // The last step but one: the session has both names.
-    run: (life) => relocateById(life, sessionId(1), "/home/me/new", "--home-me-new--"),
-    done: "already_exists",
-  },
-  {
-    name: "relocate in a flat folder",
+  }),
+  // The last step but one: the session has both names.
+  relocating("relocate by the new path", 1, [CWD, "--home-me-new--"]),
+  moving("relocate in a flat folder", "already_exists", (life) => life.relocate(`/flat/${NAME}`, CWD, true), {
     places: FLAT,
-    run: (life) => life.relocate(`/flat/${NAME}`, "/home/me/new", true),
-    done: "already_exists",
-  },
-  {
-    name: "import",
-    prepare: async (_life, disk) => {
-      disk.put(ELSEWHERE, fileBytes(headerText({ id: sessionId(2) }), ...chain(9)));
+  }),
+  moving("import", undefined, (life) => life.import(ELSEWHERE), {
+    async prepare(_stores, disk) {
+      disk.put(ELSEWHERE, fileBytes(OTHER, ...chain(9)));
       disk.put(`${ELSEWHERE}.blobs/${"cd".repeat(32)}`, fileBytes("media"));
     },
-    run: (life) => life.import(ELSEWHERE),
-  },
-  {
-    name: "import of more",
-    prepare: async (_life, disk) => disk.put(ELSEWHERE, fileBytes(HEADER, ...chain(9))),
-    run: (life) => life.import(ELSEWHERE),
+  }),
+  moving("import of more", undefined, (life) => life.import(ELSEWHERE), {
+    ...incoming(HEADER, ...chain(9)),
     loses: true,
-  },
-  {
-    name: "import of a conflict copy",
-    prepare: async (_life, disk) => disk.put(ELSEWHERE, fileBytes(HEADER, ...chain(2), userText("b0000000", id(1)))),
-    run: (life) => life.import(ELSEWHERE),
-  },
+  }),
+  moving(
+    "import of a conflict copy",
+    undefined,
+    (life) => life.import(ELSEWHERE),
+    incoming(HEADER, ...chain(2), userText("b0000000", id(1))),
+  ),
+  relocating("relocate of a container by id", 5, [CWD], withContainer),
+  relocating("relocate of a container for the second time", 5, ["/home/me/third"], {
+    async prepare(stores, disk) {
+      await putContainer(disk);
+      await relocateById(stores, sessionId(5), CWD);
+    },
+  }),
+  relocating("relocate of a container in a flat folder", 5, [CWD], {
+    places: FLAT,
+    prepare: (_stores, disk) => putContainer(disk, FLAT),
+  }),
+  moving("delete of a container", NOT_FOUND, (life) => life.delete(CONTAINER, false), withContainer),
+  moving("archive of a container", NOT_FOUND, (life) => life.archive(CONTAINER), withContainer),
 ];
 
 /** Damages a container and repairs it, as the command does; there are backups of earlier repairs, too. */
-async function repairContainer(life: LifeCycle, disk: FaultDisk): Promise<void> {
+async function repairContainer({ open, operations }: Stores, disk: FaultDisk): Promise<void> {
   await putContainer(disk);
-  const { open, operations } = storesOf.get(life) as Stores;
   const segment = `${CONTAINER}/segments/0000000000000001.seg`;
   for (const from of ["say a0000001", "say a0000000"]) {
-    const bytes = Buffer.from(disk.content(segment) as Uint8Array).toString("latin1");
-    disk.put(segment, fileBytes(bytes.trimEnd().replace(from, "say !!!!!!!!")));
+    disk.put(segment, fileBytes(textAt(disk, segment).trimEnd().replace(from, "say !!!!!!!!")));
     const log = open(CONTAINER);
     log.acquireLock();
     const inode = disk.info(`${CONTAINER}/header.jsonl`).inode;
@@ -295,34 +218,37 @@ async function repairContainer(life: LifeCycle, disk: FaultDisk): Promise<void> 
 }
 
 /** The operations to take back, each alone in the record. */
-const UNDONE: readonly [string, (life: LifeCycle, disk: FaultDisk) => Promise<unknown>][] = [
-  ["delete", (life) => life.delete(FILE, false)],
-  ["archive", (life) => life.archive(FILE)],
-  ["relocate", (life) => life.relocate(FILE, "/home/me/new", true)],
+const UNDONE: readonly [string, NonNullable<Scenario["prepare"]>][] = [
+  ["delete", ({ lifeCycle }) => lifeCycle.delete(FILE, false)],
+  ["archive", ({ lifeCycle }) => lifeCycle.archive(FILE)],
+  ["relocate", ({ lifeCycle }) => lifeCycle.relocate(FILE, CWD, true)],
   [
     "relocate of a container",
-    async (life, disk) => {
+    async ({ lifeCycle }, disk) => {
       await putContainer(disk);
-      await life.relocate(CONTAINER, "/home/me/new", true);
+      await lifeCycle.relocate(CONTAINER, CWD, true);
     },
   ],
   [
     "restore",
-    async (life, disk) => {
-      await life.delete(FILE, false);
+    async ({ lifeCycle }, disk) => {
+      await lifeCycle.delete(FILE, false);
       forgetOperations(disk);
-      await life.restore(one);
+      await lifeCycle.restore(one);
     },
   ],
   [
     "import",
-    async (life, disk) => {
-      disk.put(ELSEWHERE, fileBytes(headerText({ id: sessionId(2) }), ...chain(9)));
-      await life.import(ELSEWHERE);
+    async ({ lifeCycle }, disk) => {
+      disk.put(ELSEWHERE, fileBytes(OTHER, ...chain(9)));
+      await lifeCycle.import(ELSEWHERE);
     },
   ],
   ["repair of a container", repairContainer],
-  ["prune", (life) => life.leftovers.prune({ paths: [`${FILE}.v1.bak`] }, { permanent: false, force: false })],
+  [
+    "prune",
+    ({ lifeCycle }) => lifeCycle.leftovers.prune({ paths: [`${FILE}.v1.bak`] }, { permanent: false, force: false }),
+  ],
 ];
 
 function forgetOperations(disk: FaultDisk): void {
@@ -337,14 +263,13 @@ const APART = [
 
 export const SCENARIOS: readonly Scenario[] = [
   ...MOVES,
-  ...CONTAINERS,
   {
     name: "redo of repair of a container",
-    async prepare(life, disk) {
-      await repairContainer(life, disk);
-      await undoLast(life);
+    async prepare(stores, disk) {
+      await repairContainer(stores, disk);
+      await undoLast(stores);
     },
-    run: (life) => undoLast(life, "redo"),
+    run: (stores) => undoLast(stores, "redo"),
     done: "operation_not_found",
     stays: CONTAINER,
   },
@@ -352,55 +277,46 @@ export const SCENARIOS: readonly Scenario[] = [
     ([name, prepare]): Scenario => ({
       name: `undo of ${name}`,
       prepare,
-      run: (life) => undoLast(life),
+      run: (stores) => undoLast(stores),
       done: "operation_not_found",
       // Taken back, a relocation leaves one file with the header that it had: the other one goes.
       loses: name.startsWith("relocate"),
-      ...(prepare === repairContainer ? { stays: CONTAINER } : {}),
+      stays: prepare === repairContainer ? CONTAINER : undefined,
     }),
   ),
-  ...[...MOVES, ...CONTAINERS]
-    .filter(({ name }) => APART.includes(name))
-    .map((scenario) => ({
-      ...scenario,
-      name: `${scenario.name} across file systems`,
-      isApart: true,
-    })),
+  ...MOVES.filter(({ name }) => APART.includes(name)).map((scenario) => ({
+    ...scenario,
+    name: `${scenario.name} across file systems`,
+    isApart: true,
+  })),
 ];
 
-async function prepared({ places = ROOT, prepare, isApart }: Scenario): Promise<FaultDisk> {
-  const disk = new FaultDisk();
-  put(disk, places.flat ?? FOLDER);
-  await prepare?.(lifeOn(disk, places, isApart), disk);
-  return disk.after();
-}
+export const textAt = (disk: FaultDisk, path: string): string =>
+  Buffer.from(disk.content(path) ?? []).toString("latin1");
 
 function contents(disk: FaultDisk): Map<string, string> {
   // The record of operations grows with each attempt.
   const paths = disk.paths().filter((path) => !path.startsWith("/state/operations/"));
-  return new Map(paths.map((path) => [path, Buffer.from(disk.content(path) as Uint8Array).toString("latin1")]));
+  return new Map(paths.map((path) => [path, textAt(disk, path)]));
 }
 
 /** Paths and contents, each once: folders of the trash are named by the clock, and may be two where one could not end. */
 function shape(disk: FaultDisk): string[] {
-  return [...contents(disk)]
-    .filter(([path]) => !isLeftover(path, disk))
-    .map(
-      ([path, content]) =>
-        `${path.replace(/\/trash\/[^/]+\//, "/trash/*/")}\n${basename(path) === "record.json" ? "" : content}`,
-    )
-    .filter((one, index, all) => all.indexOf(one) === index)
-    .sort();
+  const all = [...contents(disk)].filter(([path]) => !isLeftover(path, disk));
+  const shown = all.map(([path, content]) => {
+    const name = path.replace(/\/trash\/[^/]+\//, "/trash/*/");
+    return `${name}\n${basename(path) === "record.json" ? "" : content}`;
+  });
+  return [...new Set(shown)].sort();
 }
 
 /** What an interrupted request may leave: temporary files, what was torn, and items of the trash without their session. */
 function isLeftover(path: string, disk: FaultDisk): boolean {
   if (path.endsWith(".tmp") || path.startsWith("/state/quarantine/")) return true;
   const item = /^\/state\/trash\/[^/]+\//.exec(path)?.[0];
-  return (
-    item !== undefined &&
-    !disk.paths().some((other) => other === `${item}${NAME}` || other.startsWith(`${item}${sessionId(5)}.v2/`))
-  );
+  const isSession = (other: string): boolean =>
+    other === `${item}${NAME}` || other.startsWith(`${item}${sessionId(5)}.v2/`);
+  return item !== undefined && !disk.paths().some(isSession);
 }
 
 /** Every content that was there is there still, and those of others under their names. */
@@ -412,7 +328,7 @@ function checkKept(before: ReadonlyMap<string, string>, disk: FaultDisk, what: s
   for (const [path, content] of before) if (path.includes("neighbour")) expect(after.get(path), what).toBe(content);
 }
 
-async function outcome(run: () => Promise<unknown>): Promise<string> {
+export async function outcome(run: () => Promise<unknown>): Promise<string> {
   try {
     await run();
     return "ok";
@@ -422,48 +338,48 @@ async function outcome(run: () => Promise<unknown>): Promise<string> {
   }
 }
 
-/** The scenario without a fault, its operations recorded. */
-async function recorded(scenario: Scenario, beginning: FaultDisk): Promise<FaultDisk> {
-  const whole = beginning.after();
+/** What a scenario finds, and it without a fault, its operations recorded. */
+async function recorded({ places = ROOT, prepare, run, isApart, loses, stays }: Scenario) {
+  const on = (disk: FaultDisk): Stores => storesOn(isApart ? apart(disk) : disk, places);
+  const first = new FaultDisk();
+  put(first, places.flat ?? FOLDER);
+  await prepare?.(on(first), first);
+  const begin = first.after();
+  const before = contents(begin);
+  const whole = begin.after();
   whole.record();
-  await scenario.run(lifeOn(whole, scenario.places ?? ROOT, scenario.isApart));
+  await run(on(whole));
   expect(whole.operations.length).toBeGreaterThan(10);
-  return whole;
-}
-
-/** Opens the session that stays, with all its entries. */
-function checkStays({ stays, places = ROOT }: Scenario, disk: FaultDisk, what: string): void {
-  if (stays === undefined) return;
-  const { open } = storesOf.get(lifeOn(disk.after(), places)) as Stores;
-  const log = open(stays);
-  expect([log.header.id, log.nodes.count], what).toEqual([sessionId(5), 3]);
-  log.close();
+  /** Checks what is there, and opens the session that stays, with all its entries. */
+  const check = (disk: FaultDisk, what: string): void => {
+    if (!loses) checkKept(before, disk, what);
+    if (stays === undefined) return;
+    const log = storesOn(disk.after(), places).open(stays);
+    expect([log.header.id, log.nodes.count], what).toEqual([sessionId(5), 3]);
+    log.close();
+  };
+  return { begin, whole, check, ask: (disk: FaultDisk) => outcome(() => run(on(disk))) };
 }
 
 /** Interrupts a scenario by death and power cuts at some of its disk operations, or at all ({@link share}). */
 export async function checkInterrupted(scenario: Scenario, count = 5): Promise<void> {
-  const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
-  const beginning = await prepared(scenario);
-  const before = contents(beginning);
-  const whole = await recorded(scenario, beginning);
+  const { done = "ok", stays } = scenario;
+  const { begin, whole, check, ask } = await recorded(scenario);
   const wanted = shape(whole);
   for (const cut of POWER_CUTS) expect(shape(whole.after(cut)), `done, then ${JSON.stringify(cut)}`).toEqual(wanted);
   const seen = new Set<string>();
   for (const at of share(faultPoints("die", whole), count)) {
-    const disk = beginning.after();
+    const disk = begin.after();
     disk.set({ kind: "die", at });
-    await outcome(() => run(lifeOn(disk, places, isApart)));
+    await ask(disk);
     for (const { disk: next, cut } of disk.remains(seen)) {
       const what = `dies at ${at}, ${JSON.stringify(cut)}`;
-      if (!loses) checkKept(before, next, what);
-      checkStays(scenario, next, what);
-      const again = await outcome(() => run(lifeOn(next, places, isApart)));
+      check(next, what);
+      const again = await ask(next);
       expect(["ok", done], what).toContain(again);
-      if (!loses) checkKept(before, next, `${what}, again`);
+      check(next, `${what}, again`);
       if (again === "ok") expect(shape(next), `${what}, again`).toEqual(wanted);
-      if (scenario.stays !== undefined)
-        expect(next.names(FOLDER), `${what}, again`).toContain(basename(scenario.stays));
-      checkStays(scenario, next, `${what}, again`);
+      if (stays !== undefined) expect(next.names(FOLDER), `${what}, again`).toContain(basename(stays));
     }
   }
 }
@@ -473,30 +389,25 @@ export async function checkInterrupted(scenario: Scenario, count = 5): Promise<v
  * `ofMany` of the rest, or all ({@link share}).
  */
 export async function checkErrors(scenario: Scenario, seen: Set<string>, ofMany = 2): Promise<void> {
-  const { places = ROOT, run, done = "ok", loses = false, isApart } = scenario;
-  const beginning = await prepared(scenario);
-  const before = contents(beginning);
-  const whole = await recorded(scenario, beginning);
+  const { name, done = "ok", isApart } = scenario;
+  const { begin, whole, check, ask } = await recorded({ ...scenario, stays: undefined });
   const errnos = ["EIO", "ENOSPC"];
   const points = faultPoints("fail", whole, seen);
   for (const at of share(points, Math.ceil(points.length / ofMany)))
     for (const errno of isEvery() ? errnos : [errnos[at % 2]]) {
-      const disk = beginning.after();
+      const disk = begin.after();
       disk.set({ kind: "fail", at, errno });
-      const first = await outcome(() => run(lifeOn(disk, places, isApart)));
+      const first = await ask(disk);
       const what = `${errno} at ${at}: ${first}`;
       disk.set(undefined);
-      if (!loses) checkKept(before, disk, what);
-      const again = await outcome(() => run(lifeOn(disk, places, isApart)));
+      check(disk, what);
       // What is unlinked cannot be brought back, whatever fails after it; what cannot be, of a container, is no session.
-      expect(
-        [
-          "ok",
-          ...(first === "ok" || first === done || scenario.name === "delete for good" ? [done] : []),
-          ...(first === "ok" && isApart ? ["not_a_session"] : []),
-        ],
-        what,
-      ).toContain(again);
+      const allowed = [
+        "ok",
+        ...(first === "ok" || first === done || name === "delete for good" ? [done] : []),
+        ...(first === "ok" && isApart ? ["not_a_session"] : []),
+      ];
+      expect(allowed, what).toContain(await ask(disk));
       expect(disk.openCount, what).toBe(0);
     }
 }

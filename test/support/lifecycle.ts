@@ -58,6 +58,24 @@ export function serveLibrary(place: Place = temporaryPlace(), args: string[] = [
   return serveHere(["--events", "none", ...args], { place, env: { sha256 } });
 }
 
+/** A server at a place with so many sessions, and what is in the folders of these. */
+export interface Library {
+  readonly place: Place;
+  readonly server: HereServer;
+  readonly files: readonly string[];
+  readonly file: string;
+  readonly contents: () => Record<string, string>;
+}
+
+export function library(count = 1, args: string[] = [], place = temporaryPlace(), wanted: Wanted = {}): Library {
+  const files = Array.from({ length: count }, (_, n) => putSession(place, n + 1, wanted));
+  const server = serveLibrary(place, args);
+  return { place, server, files, file: files[0], contents: () => contentsOf(rootOf(place)) };
+}
+
+/** What names the first session. */
+export const one = { sessionId: sessionId(1) };
+
 /** Ids of the sessions that are listed. */
 export async function listed(server: HereServer, params: object = {}): Promise<string[]> {
   const { sessions } = await server.result("list_sessions", params);

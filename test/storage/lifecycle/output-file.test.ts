@@ -1,14 +1,14 @@
 /** What is written for a person is on the medium before it has its name, and its name before that is told. */
 
 import { mkdirSync, writeFileSync } from "node:fs";
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import type { Stores } from "../../../src/core/ports/stores.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
 import { makeStores } from "../../../src/storage/stores.ts";
-import { catalogOn, type Library, temporaryLibrary } from "../../support/catalog.ts";
+import { catalogOn, temporaryLibrary } from "../../support/catalog.ts";
 import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, fileText, headerText } from "../../support/lines.ts";
@@ -82,52 +82,44 @@ describe.each(["refuse", "replace", "rename"] as const)("an output whose taken n
   });
 });
 
-describe("an index of sessions", () => {
-  function ready(): Library {
-    const library = temporaryLibrary();
-    const folder = join(library.root, "--p--");
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, "one.jsonl"), fileText(headerText(), ...chain(2)));
-    mkdirSync(join(library.root, "..", "out"));
-    return library;
-  }
-
-  test.each([true, false])("is on the medium before it has its name, where that is wanted (%s)", async (isDurable) => {
-    const library = ready();
-    const out = join(library.root, "..", "out", "index.sqlite");
-    const done: string[] = [];
-    const opened = new Set<number>();
-    const disk: Disk = {
-      ...realDisk,
-      // SQLite has written it, so it is opened again for that.
-      openAppend(path) {
-        const fd = realDisk.openAppend(path);
-        opened.add(fd);
-        return fd;
-      },
-      async sync(fd) {
-        await realDisk.sync(fd);
-        if (opened.has(fd)) done.push("sync");
-      },
-      async syncFolder(path) {
-        await realDisk.syncFolder(path);
-        if (out.startsWith(path)) done.push("sync folder");
-      },
-      link(from, to) {
-        realDisk.link(from, to);
-        if (to === out) done.push("name");
-      },
-      rename(from, to) {
-        realDisk.rename(from, to);
-        if (to === out) done.push("name");
-      },
+test.each([true, false])("an index is on the medium before it has its name, where wanted (%s)", async (isDurable) => {
+  const library = temporaryLibrary();
+  const folder = join(library.root, "--p--");
+  const out = join(library.root, "..", "out", "index.sqlite");
+  for (const path of [folder, dirname(out)]) mkdirSync(path, { recursive: true });
+  writeFileSync(join(folder, "one.jsonl"), fileText(headerText(), ...chain(2)));
+  const done: string[] = [];
+  const opened = new Set<number>();
+  const naming =
+    (act: (from: string, to: string) => void) =>
+    (from: string, to: string): void => {
+      act(from, to);
+      if (to === out) done.push("name");
     };
-    const catalog = catalogOn(library, { disk, isDurable });
-    for (const what of ["new", "again"]) {
-      done.length = 0;
-      opened.clear();
-      expect(await catalog.exportIndex(out), what).toBe(1);
-      expect(done, what).toEqual(isDurable ? ["sync", "name", "sync folder"] : ["name"]);
-    }
-  });
+  const disk: Disk = {
+    ...realDisk,
+    // SQLite has written it, so it is opened again for that.
+    openAppend(path) {
+      const fd = realDisk.openAppend(path);
+      opened.add(fd);
+      return fd;
+    },
+    async sync(fd) {
+      await realDisk.sync(fd);
+      if (opened.has(fd)) done.push("sync");
+    },
+    async syncFolder(path) {
+      await realDisk.syncFolder(path);
+      if (out.startsWith(path)) done.push("sync folder");
+    },
+    link: naming(realDisk.link),
+    rename: naming(realDisk.rename),
+  };
+  const catalog = catalogOn(library, { disk, isDurable });
+  for (const what of ["new", "again"]) {
+    done.length = 0;
+    opened.clear();
+    expect(await catalog.exportIndex(out), what).toBe(1);
+    expect(done, what).toEqual(isDurable ? ["sync", "name", "sync folder"] : ["name"]);
+  }
 });
