@@ -11,8 +11,8 @@ import * as library from "./schema-library.ts";
 const UNUSUAL = Symbol("unusual");
 /** Returns what the schema makes of a value, or UNUSUAL. */
 type Accept = (value: unknown) => unknown;
-type Shape = Readonly<Record<string, Note>>;
-type Value = Readonly<Record<string, unknown>>;
+type NotedMembers = Readonly<Record<string, Note>>;
+type GivenObject = Readonly<Record<string, unknown>>;
 
 /** Returns an argument with the schemas in the place of their notes. */
 function made(argument: unknown): unknown {
@@ -25,11 +25,11 @@ function made(argument: unknown): unknown {
 class Note {
   readonly accept: Accept;
   private readonly isOptional: boolean;
-  readonly shape: Shape | undefined;
+  readonly shape: NotedMembers | undefined;
   private readonly make: () => zod.ZodType;
   private known: zod.ZodType | undefined;
 
-  constructor(accept: Accept, make: () => zod.ZodType, isOptional = false, shape?: Shape) {
+  constructor(accept: Accept, make: () => zod.ZodType, isOptional = false, shape?: NotedMembers) {
     this.accept = accept;
     this.make = make;
     this.isOptional = isOptional;
@@ -55,7 +55,7 @@ class Note {
   }
 
   /** Accepts the member of an object, which need not be there if it is optional. */
-  acceptedIn(object: Value, name: string): unknown {
+  acceptedIn(object: GivenObject, name: string): unknown {
     return name in object ? this.accept(object[name]) : this.isOptional ? undefined : UNUSUAL;
   }
 
@@ -125,11 +125,11 @@ class Note {
   }
 
   pick(members: Readonly<Record<string, true>>): Note {
-    const shape = Object.fromEntries(Object.keys(members).map((name) => [name, (this.shape as Shape)[name]]));
+    const shape = Object.fromEntries(Object.keys(members).map((name) => [name, (this.shape as NotedMembers)[name]]));
     return this.with("pick", [members], membersOf(shape, "left out"), false, shape);
   }
 
-  extend(members: Shape): Note {
+  extend(members: NotedMembers): Note {
     const shape = { ...this.shape, ...members };
     return this.with("extend", [members], membersOf(shape, "left out"), false, shape);
   }
@@ -141,7 +141,7 @@ class Note {
     });
   }
 
-  private with(method: string, all: unknown[], accept: Accept, isOptional?: boolean, shape?: Shape): Note {
+  private with(method: string, all: unknown[], accept: Accept, isOptional?: boolean, shape?: NotedMembers): Note {
     const methods = (): Methods => this.schema as unknown as Methods;
     return new Note(accept, () => methods()[method](...all.map(made)), isOptional, shape);
   }
@@ -152,12 +152,12 @@ type Methods = Readonly<Record<string, (...all: unknown[]) => zod.ZodType>>;
 const sizeOf = (value: unknown): number => (typeof value === "number" ? value : (value as { length: number }).length);
 
 /** Returns what accepts an object with these members. Others are refused, left out or kept. */
-function membersOf(shape: Shape, others: "refused" | "left out" | "kept"): Accept {
+function membersOf(shape: NotedMembers, others: "refused" | "left out" | "kept"): Accept {
   const members = Object.entries(shape);
   return (value) => {
     if (typeof value !== "object" || value === null || Array.isArray(value) || Object.hasOwn(value, "__proto__"))
       return UNUSUAL;
-    const object = value as Value;
+    const object = value as GivenObject;
     const accepted: Record<string, unknown> = {};
     for (const [name, member] of members) {
       const one = member.acceptedIn(object, name);
@@ -175,13 +175,13 @@ function membersOf(shape: Shape, others: "refused" | "left out" | "kept"): Accep
 }
 
 /** Notes a schema that a function of zod makes of these arguments. */
-function noted(name: string, all: unknown[], accept: Accept, shape?: Shape): Note {
+function noted(name: string, all: unknown[], accept: Accept, shape?: NotedMembers): Note {
   return new Note(accept, () => (library as unknown as Methods)[name](...all.map(made)), false, shape);
 }
 
 const objects =
   (name: string, others: "refused" | "left out" | "kept") =>
-  (shape: Shape, ...more: unknown[]): Note =>
+  (shape: NotedMembers, ...more: unknown[]): Note =>
     noted(name, [shape, ...more], membersOf(shape, others), shape);
 
 const where =

@@ -1,4 +1,4 @@
-/** What of zod makes the schemas. The program loads this file when a value needs one (noted-schemas.ts). */
+/** Makes the schemas, by zod. The program loads this file when a value needs one (noted-schemas.ts). */
 
 export {
   array,
