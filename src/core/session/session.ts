@@ -422,6 +422,11 @@ export class Session implements Bodies {
     return this.leaf.isDurable;
   }
 
+  /** Whether `isDurable`, or its entries are and the disk gives no answer about its leaf. */
+  get maySettle(): boolean {
+    return this.leaf.maySettle;
+  }
+
   /** Puts a session that is not stored yet into its store, with the entries that set it up. Throws the log's failures. */
   putIntoStore(): void {
     if (!this.log.persisted) this.write({ lines: [], ids: [] });

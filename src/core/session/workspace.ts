@@ -418,7 +418,8 @@ export class Workspace {
     let failed: unknown;
     for (const session of this.sessions)
       try {
-        await session.commit();
+        // Files that others changed may not be readable any more; what was acknowledged needs no commit then.
+        if (!session.maySettle) await session.commit();
         await session.leave();
       } catch (error) {
         failed ??= error;
