@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
 import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "../support/attaching.ts";
-import { PID_NAMESPACES, spawnElsewhere } from "../support/elsewhere.ts";
+import { PID_NAMESPACES, spawnElsewhere } from "../support/namespaces.ts";
 import { needs } from "../support/needs.ts";
 import { serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import {

@@ -12,6 +12,7 @@ import { lockNextTo } from "../../src/storage/locks/lock-paths.ts";
 import { isLock, type Lock, makeLocks } from "../../src/storage/locks/locks.ts";
 import { SqliteLock } from "../../src/storage/locks/sqlite-lock.ts";
 import { user } from "../support/drafts.ts";
+import { runWithLocks, takings } from "../support/lock-contention.ts";
 import {
   type Elsewhere,
   isLockedInKernel,
@@ -19,7 +20,7 @@ import {
   NETWORK_NAMESPACES,
   PID_NAMESPACES,
   spawnElsewhere,
-} from "../support/elsewhere.ts";
+} from "../support/namespaces.ts";
 import { LINUX, need, needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import {
@@ -30,7 +31,6 @@ import {
   temporaryFolder,
   temporaryPlace,
 } from "../support/server.ts";
-import { runWithLocks, takings } from "../support/takings.ts";
 import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 /** Another version of Node, to be mixed with this one. */

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Episode, newRun } from "../support/foreign-changes.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
+import { Witness } from "../support/observer.ts";
 import { Random } from "../support/random.ts";
 import { temporaryPlace } from "../support/server.ts";
-import { Witness } from "../support/witness.ts";
 
 /** Asks for nothing but what is always asked. */
 class Nothing extends Random {

@@ -9,14 +9,14 @@ import { setTimeout as pass } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { linesIn, sessionFile } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
-import { startAndEnd, WAYS } from "../support/ends.ts";
 import { chain, id } from "../support/lines.ts";
+import { simulatedWeeks } from "../support/long-use.ts";
 import { LINUX, needs } from "../support/needs.ts";
 import { isMarker } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
 import { countingEnv, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { startAndEnd, WAYS } from "../support/server-ends.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
-import { simulatedWeeks } from "../support/weeks.ts";
 
 /** One of those in which the input ends, in which the reader goes, and in which a signal comes. */
 const OF_EACH_KIND = ["the end of input inside a frame", "a reader that goes", "SIGTERM"];

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { findSqlite, type OpenDatabase } from "../../src/storage/fs/sqlite.ts";
 import { CONTAINERS, containers, inVolume, spawnContained } from "../support/containers.ts";
-import { lockFiles } from "../support/elsewhere.ts";
+import { lockFiles } from "../support/namespaces.ts";
 import { needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync } from "../support/random.ts";
 import { temporaryPlace } from "../support/server.ts";

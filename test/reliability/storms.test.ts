@@ -6,11 +6,11 @@
 
 import { expect, type TestOptions, test } from "vitest";
 import { killBeside } from "../support/beside-pi.ts";
-import { NETWORK_NAMESPACES } from "../support/elsewhere.ts";
 import { changeUnderneath } from "../support/foreign-changes.ts";
 import { KINDS } from "../support/foreign-kinds.ts";
 import { fuzz } from "../support/fuzz.ts";
-import { type Meeting, meet, OWN_NAMESPACES } from "../support/meeting.ts";
+import { type Meeting, meet, OWN_NAMESPACES } from "../support/many-servers.ts";
+import { NETWORK_NAMESPACES } from "../support/namespaces.ts";
 import { needs } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { shareAtRandom } from "../support/sharing.ts";

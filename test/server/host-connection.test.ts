@@ -7,7 +7,7 @@ import get_state from "../../src/handlers/get_state.ts";
 import { findCommand } from "../../src/handlers/shared/find.ts";
 import { jsonrpc } from "../../src/server/connection/jsonrpc.ts";
 import { user } from "../support/drafts.ts";
-import { gatedDisk } from "../support/gated_disk.ts";
+import { gatedDisk } from "../support/gated-disk.ts";
 import { range } from "../support/random.ts";
 import { call, type Framing, frame, type Json, kinds, serveHere } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";

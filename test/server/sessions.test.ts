@@ -3,7 +3,7 @@
 import { readdirSync } from "node:fs";
 import { describe, expect, test, vi } from "vitest";
 import { user } from "../support/drafts.ts";
-import { gatedDisk } from "../support/gated_disk.ts";
+import { gatedDisk } from "../support/gated-disk.ts";
 import { call, type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 

@@ -1,9 +1,9 @@
 /** One lock, taken by processes in different namespaces that are killed meanwhile: no two hold it at once. */
 
 import { expect, test } from "vitest";
-import { apart } from "../support/elsewhere.ts";
+import { takings } from "../support/lock-contention.ts";
+import { apart } from "../support/namespaces.ts";
 import { forSeedsAsync } from "../support/random.ts";
-import { takings } from "../support/takings.ts";
 
 const WANTED = Number(process.env.SOAK_TAKINGS ?? 5000);
 /** Other versions of Node, to be mixed with this one. */

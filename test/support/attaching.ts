@@ -11,7 +11,7 @@ import { onTestFinished } from "vitest";
 import type { Attachments, Entrance, FoundHolder } from "../../src/core/ports/attach.ts";
 import { type AttachOptions, makeAttachments } from "../../src/storage/attach/attach.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { type Apart, apart } from "./elsewhere.ts";
+import { type Apart, apart } from "./namespaces.ts";
 import { temporaryFolder } from "./server.ts";
 
 const STORAGE = fileURLToPath(new URL("../../src/storage/", import.meta.url));

@@ -10,10 +10,10 @@ import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
 import { user } from "./drafts.ts";
 import { changeFile, isFile, KINDS, type Later, putBack } from "./foreign-kinds.ts";
-import type { StoreName } from "./meeting.ts";
+import type { StoreName } from "./many-servers.ts";
+import { type Answer, type Dialect, type Heard, kindsIn, Witness } from "./observer.ts";
 import type { Random } from "./random.ts";
 import { type Framing, type Json, temporaryPlace } from "./server.ts";
-import { type Answer, type Dialect, type Heard, kindsIn, Witness } from "./witness.ts";
 
 interface ForeignOptions {
   readonly store: StoreName;

@@ -7,7 +7,7 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { expect, onTestFinished } from "vitest";
-import { type Meeting, meet } from "./meeting.ts";
+import { type Meeting, meet } from "./many-servers.ts";
 import type { Random } from "./random.ts";
 import type { Json } from "./server.ts";
 

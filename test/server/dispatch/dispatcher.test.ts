@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
-import { gatedDisk } from "../../support/gated_disk.ts";
+import { gatedDisk } from "../../support/gated-disk.ts";
 import { type Json, kinds, serveHere, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 

@@ -15,8 +15,8 @@ import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions, journalOn } from "../../support/fleet.ts";
 import { id, userText } from "../../support/lines.ts";
-import { notesOn } from "../../support/owing.ts";
 import { beginning } from "../../support/sessions.ts";
+import { notesOn } from "../../support/unsent-lines.ts";
 import { harnessOn } from "../jsonl/harness.ts";
 
 const certificates = (path: string): string => {

@@ -9,9 +9,9 @@ import { failed, line, lines, Machine, written } from "../../support/fleet-machi
 import { lineOf, Scene, testScenes } from "../../support/fleet-scene.ts";
 import { headerText, id, SESSION } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
-import { placeOf } from "../../support/owing.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { placeOf } from "../../support/unsent-lines.ts";
 
 const journaled = { isJournaled: true } as const;
 

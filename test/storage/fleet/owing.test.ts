@@ -19,10 +19,10 @@ import { user } from "../../support/drafts.ts";
 import { fleetOptions, MemoryFleet } from "../../support/fleet.ts";
 import { failed, followed, found, line, lines, Machine, second, written } from "../../support/fleet-machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
-import { healed, inFleet, journaled, mine, notesOn, owing, placeOf } from "../../support/owing.ts";
 import { HereLives } from "../../support/proof.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { healed, inFleet, journaled, mine, notesOn, owing, placeOf } from "../../support/unsent-lines.ts";
 
 const eio = (): Error => Object.assign(new Error("EIO: test"), { code: "EIO" });
 const fails = (): never => {

@@ -10,9 +10,9 @@ import { FaultDisk } from "../../support/disk.ts";
 import { FleetTable, journalOn } from "../../support/fleet.ts";
 import { followed, found, line, Machine, written } from "../../support/fleet-machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
-import { healed, inFleet, journaled, mine, notesOn, owing, placeOf } from "../../support/owing.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
+import { healed, inFleet, journaled, mine, notesOn, owing, placeOf } from "../../support/unsent-lines.ts";
 
 const address = (name: string, tenant = ""): string =>
   `postgres://me@${name}/agents${tenant === "" ? "" : `?tenant=${tenant}`}`;

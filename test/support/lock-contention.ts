@@ -11,7 +11,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 import { expect, onTestFinished } from "vitest";
-import { type Apart, apart } from "./elsewhere.ts";
+import { type Apart, apart } from "./namespaces.ts";
 import type { Random } from "./random.ts";
 import { temporaryFolder } from "./server.ts";
 

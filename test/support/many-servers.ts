@@ -7,13 +7,13 @@ import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
-import { apart } from "./elsewhere.ts";
+import { apart } from "./namespaces.ts";
+import { type Answer, Witness } from "./observer.ts";
 import { isMarker, partsOf } from "./proof.ts";
 import { Random } from "./random.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
 // @ts-expect-error plain JavaScript, for whoever checks containers without ours
 import { faultsOf } from "./v2-checker.js";
-import { type Answer, Witness } from "./witness.ts";
 
 export type StoreName = "jsonl" | "v2";
 
