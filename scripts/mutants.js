@@ -258,13 +258,31 @@ const SWITCH = (control) => `import { appendFileSync, mkdirSync, readFileSync } 
 const [how = "", what = ""] = (() => { try { return readFileSync(${JSON.stringify(control)}, "utf8").split(" "); } catch { return []; } })();
 const active = how === "active" ? Number(what) : -1;
 const noted = new Set<string>();
+/** Returns the test that started this process, or one of the processes above it. */
+function testAbove(): string {
+  for (let pid = String(process.ppid); Number(pid) > 1; ) {
+    try { return readFileSync(what + "/of-" + pid, "utf8"); } catch {}
+    try { pid = readFileSync("/proc/" + pid + "/stat", "utf8").replace(/.*\\) /s, "").split(" ")[1]; } catch { break; }
+  }
+  return "";
+}
 export function mutant_(id: number): boolean {
   if (how === "record") {
-    const test = (globalThis as any).mutantTest ?? "";
+    const test = (globalThis as any).mutantTest ?? testAbove();
     const key = test + " " + id;
     if (!noted.has(key)) { noted.add(key); mkdirSync(what, { recursive: true }); appendFileSync(what + "/" + process.pid, id + " " + test + "\\n"); }
   }
   return id === active;
+}
+`;
+
+/** Names the test file that runs, for what this process reaches, and for what the processes reach that it starts. */
+const SETUP = (control) => `{
+  const { mkdirSync, readFileSync, writeFileSync } = await import("node:fs");
+  const { testPath } = (await import("vitest")).expect.getState();
+  (globalThis as any).mutantTest = testPath;
+  const [how, what] = readFileSync(${JSON.stringify(control)}, "utf8").split(" ");
+  if (how === "record") { mkdirSync(what, { recursive: true }); writeFileSync(what + "/of-" + process.pid, testPath); }
 }
 `;
 
@@ -284,10 +302,7 @@ function makeCopy(byFile) {
     writeFileSync(join(folder, file), head + withSwitches(text, mutants).slice(first.length));
   }
   const setup = join(folder, "test/support/equality.ts");
-  writeFileSync(
-    setup,
-    `${readFileSync(setup, "utf8")}\n;(globalThis as any).mutantTest = (await import("vitest")).expect.getState().testPath;\n`,
-  );
+  writeFileSync(setup, `${readFileSync(setup, "utf8")}\n;${SETUP(control)}`);
   return { folder, turn: (text) => writeFileSync(control, text) };
 }
 
@@ -301,44 +316,30 @@ const vitest = (folder, args, timeout) =>
     maxBuffer: 1 << 28,
   });
 
-/** The test files of a project. */
-function filesOf(folder, project) {
-  const { stdout } = spawnSync(
-    process.execPath,
-    [join(folder, "node_modules/vitest/vitest.mjs"), "list", "--project", project, "--filesOnly", "--json"],
-    { cwd: folder, encoding: "utf8", maxBuffer: 1 << 28 },
-  );
-  return JSON.parse(stdout).map(({ file }) => relative(folder, file));
-}
-
 /** Runs the tests without a mutant. Returns by mutant the test files that reach it, and how long each took; those that fail do not count. */
 function record({ folder, turn }) {
   const reached = new Map();
   const failing = new Set();
   const took = new Map();
   const place = join(folder, "reached");
-  /** What processes reach that a test starts is what `file` reaches. */
-  const runOnce = (args, file) => {
+  for (const project of ["unit", "system"]) {
+    console.log(`What the ${project} tests reach ...`);
     rmSync(place, { recursive: true, force: true });
     turn(`record ${place}`);
     const out = join(folder, "report.json");
-    vitest(folder, [...args, "--reporter", "json", "--outputFile", out]);
+    vitest(folder, ["--project", project, "--reporter", "json", "--outputFile", out]);
     for (const { name, status, startTime, endTime } of JSON.parse(readFileSync(out, "utf8")).testResults) {
       const path = relative(folder, name);
       took.set(path, (took.get(path) ?? 0) + endTime - startTime);
       if (status === "failed") failing.add(path);
     }
-    for (const name of existsSync(place) ? readdirSync(place) : [])
+    for (const name of existsSync(place) ? readdirSync(place) : []) {
+      if (name.startsWith("of-")) continue;
       for (const line of readFileSync(join(place, name), "utf8").split("\n").slice(0, -1)) {
         const [id, test = ""] = line.split(" ");
-        const path = test === "" ? file : relative(folder, test);
-        if (path !== undefined) reached.set(Number(id), new Set([...(reached.get(Number(id)) ?? []), path]));
+        if (test !== "") reached.set(Number(id), new Set([...(reached.get(Number(id)) ?? []), relative(folder, test)]));
       }
-  };
-  runOnce(["--project", "unit"]);
-  for (const file of filesOf(folder, "system")) {
-    console.log(`reached by ${file} ...`);
-    runOnce(["--project", "system", file], file);
+    }
   }
   const sound = ([id, files]) => [
     id,
