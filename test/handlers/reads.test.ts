@@ -187,11 +187,14 @@ describe("get_fork_messages", () => {
 
   test("every one of them can be forked before", async () => {
     const server = await session();
-    const content = [{ type: "image", data: "", mimeType: "image/png" }];
-    await append(server, { type: "message", id: "i", message: { role: "user", content } });
+    const image = { type: "image", data: "", mimeType: "image/png" };
+    const none = { type: "text", text: "" };
+    for (const content of ["", [image], [none, none]])
+      await append(server, { type: "message", message: { role: "user", content } });
     await server.result("compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 });
     const { messages } = await server.result("get_fork_messages");
-    expect(idsOf(messages)).not.toContain("i");
+    // Those without text are left out.
+    expect(idsOf(messages)).toEqual(["a", "c", "e", "r"]);
     for (const { entryId, text } of messages)
       expect((await (await session()).result("fork", { entryId })).text).toBe(text);
   });

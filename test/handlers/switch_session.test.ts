@@ -102,6 +102,24 @@ test("to the session that is current keeps it, by whatever name", async () => {
   expect(linesIn(sessionFile)).toHaveLength(6);
 });
 
+test("to one that another process writes to, of another directory, opens it for reading, and leaves no trace there", async () => {
+  const { place } = (await twoSessions()).server;
+  const file = join(place.cwd, "held.jsonl");
+  const lines = [user("x", { id: "x", parentId: null }), user("y", { id: "y", parentId: "x" })];
+  writeFileSync(file, sessionText({ id: "held", cwd: "/elsewhere" }, lines));
+  // Nobody is let in or joins: what is looked at is the lock.
+  const serve = (...args: string[]) => serveHere(["--events", "none", "--attach", "off", ...args], { place });
+  const [holder, server] = [serve("--session", file), serve("--session", "other.jsonl")];
+  await append(holder, user("z", { id: "z" }));
+  const before = readFileSync(file, "utf8");
+  await server.result("switch_session", { sessionPath: file });
+  const state = { readOnly: true, lockedBy: { pid: process.pid }, cwd: "/elsewhere" };
+  expect(await server.result("get_state")).toMatchObject(state);
+  expect(await server.result("branch", { entryId: "x" })).toMatchObject({ leafId: "x", durable: false });
+  await server.result("switch_session", { sessionPath: "other.jsonl" });
+  expect([(await holder.result("get_state")).leafId, readFileSync(file, "utf8")]).toEqual(["z", before]);
+});
+
 test("commands behind it act on the new session, those before on the old", async () => {
   const { server, current, other } = await twoSessions();
   const adding = (id: number): Json => call(id, "append", { entries: [user(`${id}`, { id: `n${id}` })] });

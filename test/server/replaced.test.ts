@@ -50,6 +50,15 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session on %s in whose place 
     expect(await damageTold(server)).toContain("lost_entries");
   });
 
+  test("nothing: a write is refused for good, and a clone has what is still known", async () => {
+    const { server, sessionFile } = await serverWith(user("a"), assistant("b"));
+    rmSync(sessionFile, { recursive: true });
+    const { data } = await server.failure("append", { entries: [user("c")] });
+    expect(data).toMatchObject({ name: "storage_failed", retryable: false, errno: "ENOENT" });
+    await server.result("clone");
+    expect(await server.result("get_state")).toMatchObject({ entryCount: 2, persisted: true });
+  });
+
   test("a copy that is damaged: the damage is told", async () => {
     const { server, sessionFile } = await serverWith(user("a"), assistant("bbbbbbbb"), user("c"));
     cpSync(sessionFile, `${sessionFile}.copy`, { recursive: true });

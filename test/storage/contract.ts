@@ -445,6 +445,22 @@ function describeFiles(
       expect(log.stamp).not.toEqual(stamp);
     });
 
+    test.runIf(plain).each([
+      ["nothing", ""],
+      ["a number", "1\n"],
+      ["a header without id", '{"type":"session","version":3}\n'],
+      ["a header with an id that is no text", '{"type":"session","version":3,"id":7}\n'],
+      ["UTF-16", `\ufffe{\u0000"\u0000`],
+      ["a compressed file", "\u001f\u008b\u0008\u0000\u0000\u0000\u0000\u0000\u0000\u0003"],
+      ["many zeros", "\0".repeat(10_000)],
+    ])("that holds %s is refused, and it stays as it is", (_, content) => {
+      const path = pathOf("session.jsonl");
+      write(path, content);
+      const before = disk().info(path);
+      expect(() => harness().store.open(path)).toThrow(named("not_a_session"));
+      expect([disk().info(path), contentOf(path)]).toEqual([before, content]);
+    });
+
     test("that is a folder is refused, and one that lies under a file is not found", () => {
       disk().makeFolder(sessionPath("folder"));
       write(pathOf("file"), "x");

@@ -134,6 +134,16 @@ test("responses to nothing get no answer", async () => {
   expect((await server.next()).id).toBe(4);
 });
 
+test.each(["lines", "headers"] as const)(
+  "1,000 requests of one write get as many replies, in order, in %s",
+  async (framing) => {
+    const server = serveHere(QUIET, { framing });
+    const ids = Array.from({ length: 1000 }, (_, id) => id);
+    server.send(...ids.map((id) => call(id, "get_last_assistant_text")));
+    expect((await server.take(1000)).map(({ id }) => id)).toEqual(ids);
+  },
+);
+
 describe("text that is no message", () => {
   test.each([
     ["an invalid byte", Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x3a, 0x31, 0x7d, 0x0a])],

@@ -114,6 +114,19 @@ describe("packs in PostgreSQL", needs(POSTGRESQL), () => {
     },
   );
 
+  test("over a pack that is missing nobody reads", async () => {
+    const one = suite.connect();
+    const { append } = await begun(one, "torn");
+    await append(
+      range(0, 6).map((n) => lineOf(n, "x".repeat(300_000))),
+      true,
+    );
+    sql("delete from pi_fleet.pack where seq = 2");
+    await expect(linesOf(one, "torn", 0, 6)).rejects.toMatchObject(FAILED);
+    const heads = one.fleet.heads("torn", 0, 6)[Symbol.asyncIterator]();
+    await expect(heads.next()).rejects.toMatchObject(FAILED);
+  });
+
   test("what was said in packs is found, once its facts are there, which another process adds", async () => {
     const [one, two, three] = [suite.connect(), suite.connect(), suite.connect()];
     const { all, append } = await begun(one, "said");

@@ -229,9 +229,20 @@ describe("giving a file its name", () => {
   });
 });
 
-test("a link in the place of a file is no failure to try again", () => {
-  const failure = storageFailure(Object.assign(new Error("ELOOP"), { code: "ELOOP" }), "testing");
-  expect(failure).toMatchObject({ name: "storage_failed", retryable: false, details: { errno: "ELOOP" } });
+test.each([
+  ["ENOSPC", "storage_full", true],
+  ["EDQUOT", "storage_full", true],
+  ["EIO", "storage_failed", true],
+  ["EMFILE", "storage_failed", true],
+  ["EROFS", "storage_failed", false],
+  ["EACCES", "storage_failed", false],
+  ["ENAMETOOLONG", "storage_failed", false],
+  // A link is in the place of a file.
+  ["ELOOP", "storage_failed", false],
+])("where the disk says %s, the failure is %s, to be tried again: %s", (errno, name, retryable) => {
+  const cause = Object.assign(new Error(errno), { code: errno });
+  const failure = storageFailure(cause, "testing");
+  expect(failure).toMatchObject({ name, retryable, details: { errno }, cause });
   expect(storageFailure(failure, "again")).toBe(failure);
 });
 

@@ -7,6 +7,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
+import type { Log } from "../../../src/core/ports/store.ts";
 import {
   checkpointFile,
   indexFile,
@@ -18,6 +19,7 @@ import {
 import { jsonlStore } from "../../../src/storage/jsonl/store.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
 import { attachmentFolder, attachmentsIn } from "../../../src/storage/log/attachments.ts";
+import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
 import { audit } from "../../../src/storage/v2/audit.ts";
 import { readLedger, readPointer } from "../../../src/storage/v2/documents.ts";
 import { migrate, plan } from "../../../src/storage/v2/migration.ts";
@@ -195,6 +197,27 @@ describe("migrating", () => {
     const again = { state: "CLEAN", entryCount: 6, migrationId: null, correlationId: CORRELATION };
     expect(await migrate(optionsOn(disk), CONTAINER)).toMatchObject(again);
     expect(stateOn(disk)).toBe("CLEAN");
+  });
+
+  test("a position of the leaf that only we keep goes along, there and back", async () => {
+    const disk = diskWith(FIVE);
+    const leaves = leafMemory(disk, "/state", true);
+    const options = { ...optionsOn(disk), leaves };
+    const recorded = async (log: Log, leafId: string): Promise<void> => {
+      await leaves.record(log, leafId);
+      log.close();
+    };
+    const recalled = (log: Log): unknown => {
+      const leafId = leaves.recall(log);
+      log.close();
+      return leafId;
+    };
+    await recorded(options.openFile(FILE, true), id(1));
+    await toContainer(disk, options);
+    expect(recalled(options.openContainer(CONTAINER, true))).toBe(id(1));
+    await recorded(options.openContainer(CONTAINER, true), id(2));
+    await back(disk, options);
+    expect(recalled(options.openFile(FILE, true))).toBe(id(2));
   });
 
   test("a plan reads everything and writes nothing", async () => {
@@ -397,6 +420,16 @@ describe("failure semantics of the seed", () => {
     await expect(appendTo(disk, SIXTH)).rejects.toMatchObject({ name: "not_a_session" });
     await expect(back(disk)).resolves.toMatchObject({ state: "ROLLED_BACK" });
     expect(textAt(disk)).toBe(FIVE);
+  });
+
+  test("a cutover that was cut off, the file gone: FAILED, as the ledger says, and an operator must act", async () => {
+    const disk = await halfway();
+    disk.remove(SNAPSHOT);
+    await expect(back(disk)).rejects.toMatchObject({ name: "migration_failed", details: { state: "FAILED" } });
+    expect(status(disk, CONTAINER)).toMatchObject({ state: "FAILED", active: "native_v2", interrupted: true });
+    const failed = { phase: "failed", outcome: "fatal_error", errorClass: "atomicity_violation" };
+    expect(ledgerOn(disk).at(-1)).toMatchObject(failed);
+    await expect(migrate(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ name: "migration_failed" });
   });
 
   test("a rollback that was cut off while it took the name without hard links goes on over the empty file", async () => {
