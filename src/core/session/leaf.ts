@@ -103,6 +103,11 @@ export class LeafTracker {
     return this.entries.areDurable && unlessUnread(() => this.isDurable);
   }
 
+  /** Whether the entries are durable and the disk gives no answer about the leaf: a commit has nothing to do, and fails. */
+  get isUnread(): boolean {
+    return this.maySettle && unlessUnread(() => !this.isDurable);
+  }
+
   /** Whether an opening would find another leaf, and this one can be recorded. */
   private get isDue(): boolean {
     if (!this.keeps || this.store === undefined || this.holder || this.at === UNSURE) return false;

@@ -422,9 +422,9 @@ export class Session implements Bodies {
     return this.leaf.isDurable;
   }
 
-  /** Whether `isDurable`, or its entries are and the disk gives no answer about its leaf. */
-  get maySettle(): boolean {
-    return this.leaf.maySettle;
+  /** Whether its entries are durable and the disk gives no answer about its leaf. */
+  get isUnread(): boolean {
+    return this.leaf.isUnread;
   }
 
   /** Puts a session that is not stored yet into its store, with the entries that set it up. Throws the log's failures. */

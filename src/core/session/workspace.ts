@@ -418,8 +418,8 @@ export class Workspace {
     let failed: unknown;
     for (const session of this.sessions)
       try {
-        // Files that others changed may not be readable any more; what was acknowledged needs no commit then.
-        if (!session.maySettle) await session.commit();
+        // Another program may have changed the files so that they cannot be read. All that was acknowledged is durable then.
+        if (!session.isUnread) await session.commit();
         await session.leave();
       } catch (error) {
         failed ??= error;
