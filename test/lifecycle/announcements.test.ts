@@ -10,7 +10,7 @@ import { describe, expect, test } from "vitest";
 import { nameOf } from "../support/asking.ts";
 import { library, one, putSession, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { type HereServer, type Json, type SpawnedServer, spawnServer, temporaryPlace } from "../support/server.ts";
-import { announced, said } from "../support/shared-session.ts";
+import { announced, said, turn } from "../support/shared-session.ts";
 import { SWEEP, SYSTEM, UNIT } from "../support/tiers.ts";
 
 async function list(server: HereServer, params: object = {}): Promise<Json[]> {
@@ -101,7 +101,7 @@ for (const [where, tier] of [
       await holder.finish();
       await server.result("open_session", { sessionPath });
       await server.result("append", { ...one, ...said("ours") });
-      while (there(within).length < 2) await server.result("get_state");
+      while (there(within).length < 2) await turn();
       const ours = there(within);
       expect([(await prune(server, { force: true })).removed, there(within)]).toEqual([[], ours]);
     });
