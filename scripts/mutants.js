@@ -2,7 +2,7 @@
 //
 //   node scripts/mutants.js draw --seed <n> [--count 400]   draws mutants into test/mutants/drawn.jsonl
 //   node scripts/mutants.js check                           says which of them are not in the sources any more
-//   node scripts/mutants.js run [--part <k/n>] [--only 7,12] runs the tests against each, into test/mutants/results.jsonl
+//   node scripts/mutants.js run [--lanes 2] [--only 7,12]    runs the tests against each, into test/mutants/results.jsonl
 //   node scripts/mutants.js table [--than <results.jsonl>]   prints killed and survived by folder; 1 if one that was killed
 //                                                           in the other results survives
 //
@@ -10,7 +10,7 @@
 // of them are in one copy of the sources, each behind a switch, so that nothing is built anew. Which tests reach a mutant is
 // noted in a run without any, and only those run against it: `npm test` has them all. A mutant of what a module does when
 // it is loaded runs against the whole unit tier. What runs in a browser has no mutants.
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import {
   existsSync,
   mkdirSync,
@@ -33,7 +33,9 @@ const RESULTS = join(ROOT, "test/mutants/results.jsonl");
 /** Folders whose code runs in a browser. */
 const ELSEWHERE = /^src\/page\/script\//;
 /** Seconds after which a run counts as one that hangs, beside three times what the tests took without a mutant. */
-const PATIENCE = 120;
+const PATIENCE = 90;
+/** A test that waits for what never comes is not waited for as long as on a slow machine. */
+const LIMITS = ["--testTimeout", "30000", "--hookTimeout", "60000", "--bail", "1"];
 
 const COMPARISONS = { "<": "<=", "<=": "<", ">": ">=", ">=": ">", "===": "!==", "!==": "===" };
 const ARITHMETIC = { "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&" };
@@ -306,18 +308,30 @@ function makeCopy(byFile) {
   return { folder, turn: (text) => writeFileSync(control, text) };
 }
 
-const vitest = (folder, args, timeout) =>
-  spawnSync(process.execPath, [join(folder, "node_modules/vitest/vitest.mjs"), "run", ...args], {
+/** Runs tests in a copy. Resolves with the exit status, null where the time was over, and the output. */
+function vitest(folder, args, timeout) {
+  const child = spawn(process.execPath, [join(folder, "node_modules/vitest/vitest.mjs"), "run", ...args], {
     cwd: folder,
     env: { ...process.env, NO_COLOR: "1", FORCE_COLOR: "0" },
-    encoding: "utf8",
-    timeout,
-    killSignal: "SIGKILL",
-    maxBuffer: 1 << 28,
+    stdio: ["ignore", "pipe", "ignore"],
+    detached: true,
   });
+  return new Promise((resolve) => {
+    let stdout = "";
+    // With its workers: one that loops hears of nothing.
+    const timer = timeout && setTimeout(() => process.kill(-child.pid, "SIGKILL"), timeout);
+    child.stdout.setEncoding("utf8").on("data", (text) => {
+      stdout += text;
+    });
+    child.on("exit", (status) => {
+      clearTimeout(timer);
+      resolve({ status, stdout });
+    });
+  });
+}
 
 /** Runs the tests without a mutant. Returns by mutant the test files that reach it, and how long each took; those that fail do not count. */
-function record({ folder, turn }) {
+async function record({ folder, turn }) {
   const reached = new Map();
   const failing = new Set();
   const took = new Map();
@@ -327,7 +341,7 @@ function record({ folder, turn }) {
     rmSync(place, { recursive: true, force: true });
     turn(`record ${place}`);
     const out = join(folder, "report.json");
-    vitest(folder, ["--project", project, "--reporter", "json", "--outputFile", out]);
+    await vitest(folder, ["--project", project, "--reporter", "json", "--outputFile", out]);
     for (const { name, status, startTime, endTime } of JSON.parse(readFileSync(out, "utf8")).testResults) {
       const path = relative(folder, name);
       took.set(path, (took.get(path) ?? 0) + endTime - startTime);
@@ -349,42 +363,60 @@ function record({ folder, turn }) {
   return { reached: new Map([...reached].map(sound)), failing: [...failing], took };
 }
 
+/** Returns the files, of which the quickest come first, in runs that take a few seconds, then twice as long, and so on. */
+function runsOf(files, took) {
+  const runs = [];
+  let rest = files;
+  for (let most = 3000; rest.length > 0; most *= 2) {
+    let count = 0;
+    for (let sum = 0; count < rest.length && (count === 0 || sum < most); count++) sum += took.get(rest[count]) ?? 0;
+    runs.push(rest.slice(0, count));
+    rest = rest.slice(count);
+  }
+  return runs;
+}
+
 /** Runs the tests that reach a mutant, up to the first that fails. Returns how it ended, and by which test. */
-function attack({ folder, turn }, mutant, { reached, failing, took }) {
+async function attack({ folder, turn }, mutant, { reached, failing, took }) {
   const files = reached.get(mutant.id) ?? [];
   if (files.length === 0) return { outcome: "not reached" };
   turn(`active ${mutant.id}`);
   const isLoaded = mutant.where === "";
   const without = failing.flatMap((file) => ["--exclude", file]);
-  const args = isLoaded ? ["--project", "unit", ...without] : ["--project", "unit", "--project", "system", ...files];
-  const usual = isLoaded ? 60_000 : files.reduce((sum, file) => sum + (took.get(file) ?? 0), 0);
-  const { status, stdout } = vitest(folder, [...args, "--bail", "1"], Math.ceil(PATIENCE * 1000 + 3 * usual));
-  if (status === 0) return { outcome: "survived", files: files.length };
-  const [, by] = /FAIL\s+(?:\|?\w+\|?\s+)?(test\S+)/.exec(stdout) ?? [];
-  return { outcome: status === null ? "killed by a test that hangs" : "killed", by };
+  for (const some of isLoaded ? [without] : runsOf(files, took)) {
+    const usual = isLoaded ? 60_000 : some.reduce((sum, file) => sum + (took.get(file) ?? 0), 0);
+    const projects = isLoaded ? ["--project", "unit"] : ["--project", "unit", "--project", "system"];
+    const { status, stdout } = await vitest(folder, [...projects, ...LIMITS, ...some], PATIENCE * 1000 + 3 * usual);
+    if (status === 0) continue;
+    const [, by] = /FAIL\s+(?:\|?\w+\|?\s+)?(test\S+)/.exec(stdout) ?? [];
+    return { outcome: status === null ? "killed by a test that hangs" : "killed", by };
+  }
+  return { outcome: "survived", files: files.length };
 }
 
-/** Attacks all mutants, or a part of them, and writes each result down at once. Those that have one are left out. */
-function run({ part, only }) {
+/** Attacks all mutants, in lanes side by side, and writes each result down at once. Those that have one are left out. */
+async function run({ lanes, only }) {
   const byFile = found();
   const all = [...byFile.values()].flat().sort((a, b) => a.id - b.id);
   const wanted = new Set(only?.split(",").map(Number));
-  const [k, n] = (part ?? "1/1").split("/").map(Number);
   const results = resultsIn(RESULTS);
-  const copy = makeCopy(byFile);
+  const copies = Array.from({ length: Number(lanes) }, () => makeCopy(byFile));
   try {
-    const known = record(copy);
-    for (const mutant of all) {
-      if (only ? !wanted.has(mutant.id) : results[mutant.id] !== undefined || mutant.id % n !== k % n) continue;
-      results[mutant.id] = attack(copy, mutant, known);
-      writeLines(
-        RESULTS,
-        Object.entries(results).map(([id, result]) => ({ id: Number(id), ...result })),
-      );
-      console.log(`${mutant.id} ${mutant.file} ${mutant.where}: ${mutant.operator}: ${results[mutant.id].outcome}`);
-    }
+    const known = await record(copies[0]);
+    const left = all.filter(({ id }) => (only ? wanted.has(id) : results[id] === undefined));
+    const work = async (copy) => {
+      for (let mutant = left.shift(); mutant; mutant = left.shift()) {
+        results[mutant.id] = await attack(copy, mutant, known);
+        writeLines(
+          RESULTS,
+          Object.entries(results).map(([id, result]) => ({ id: Number(id), ...result })),
+        );
+        console.log(`${mutant.id} ${mutant.file} ${mutant.where}: ${mutant.operator}: ${results[mutant.id].outcome}`);
+      }
+    };
+    await Promise.all(copies.map(work));
   } finally {
-    rmSync(copy.folder, { recursive: true, force: true });
+    for (const { folder } of copies) rmSync(folder, { recursive: true, force: true });
   }
 }
 
@@ -423,7 +455,7 @@ const { values, positionals } = parseArgs({
   options: {
     seed: { type: "string" },
     count: { type: "string", default: "400" },
-    part: { type: "string" },
+    lanes: { type: "string", default: "2" },
     only: { type: "string" },
     than: { type: "string" },
   },
@@ -431,6 +463,6 @@ const { values, positionals } = parseArgs({
 const [command] = positionals;
 if (command === "draw") draw(Number(values.seed ?? Math.floor(Math.random() * 2 ** 31)), Number(values.count));
 else if (command === "check") found();
-else if (command === "run") run(values);
+else if (command === "run") await run(values);
 else if (command === "table") process.exitCode = print(values.than) ? 1 : 0;
 else throw new Error("draw, check, run or table?");
