@@ -258,6 +258,20 @@ test("what is no session, cannot be read or is damaged does not stand in the way
   expect(reply.total).toBe(4);
 });
 
+test("a session that branched at every second entry is listed as quickly as another, damaged or not", async () => {
+  const idOf = (n: number): string => (0x10000000 + n).toString(16);
+  const parentOf = (n: number): string | null => (n < 2 ? null : idOf(2 * Math.ceil(n / 2) - 2));
+  const entries = Array.from({ length: 100_000 }, (_, n) => ({ ...user("x"), id: idOf(n), parentId: parentOf(n) }));
+  put({ id: "branched", entries });
+  put({ id: "circle", entries: [...entries.slice(0, -1), { ...user("x"), id: idOf(99_999), parentId: idOf(99_999) }] });
+  const { sessions } = await list();
+  const marks = sessions.map((session: Json) => [session.sessionId, session.messageCount, session.isDamaged ?? false]);
+  expect(marks.sort()).toEqual([
+    ["branched", 100_000, false],
+    ["circle", 100_000, true],
+  ]);
+});
+
 test("sees what this server has just appended, and a flat folder", async () => {
   const folder = join(place.home, "flat");
   const server = serveHere(["--session-dir", folder, "--events", "none"], { place });

@@ -45,29 +45,24 @@ export class Links {
     if (!this.isJudged || this.others.size === 0) return false;
     const table = new ParentTable(this.count);
     for (let i = 0; i < this.count; i++) if (!table.put(links[2 * i], links[2 * i + 1])) return true;
+    let walk = 0;
     for (const [parent, isNeeded] of this.others)
-      if (table.parentOf(parent) === undefined ? isNeeded : isInCircle(table, parent)) return true;
+      if (table.parentOf(parent) === undefined ? isNeeded : !table.leadsToEnd(parent, ++walk)) return true;
     return false;
   }
-}
-
-function isInCircle(table: ParentTable, first: number): boolean {
-  const seen = new Set<number>();
-  for (let at: number | undefined = first; at !== undefined && at !== ROOT; at = table.parentOf(at)) {
-    if (seen.has(at)) return true;
-    seen.add(at);
-  }
-  return false;
 }
 
 /** Parents by ids. */
 class ParentTable {
   private readonly pairs: Int32Array;
+  /** By pair: the walk that came past it, 0 for none. */
+  private readonly walks: Int32Array;
   private readonly mask: number;
 
   constructor(count: number) {
     const slots = 2 ** (33 - Math.clz32(count));
     this.pairs = new Int32Array(2 * slots);
+    this.walks = new Int32Array(slots);
     this.mask = 2 * slots - 2;
   }
 
@@ -83,6 +78,20 @@ class ParentTable {
   parentOf(id: number): number | undefined {
     const slot = this.slotOf(id);
     return this.pairs[slot] === 0 ? undefined : this.pairs[slot + 1];
+  }
+
+  /** Returns whether parents lead from an entry to a root or out of the table. Walks are numbered from 1. */
+  leadsToEnd(first: number, walk: number): boolean {
+    for (let id = first; id !== ROOT; ) {
+      const slot = this.slotOf(id);
+      if (this.pairs[slot] === 0) return true;
+      const pair = slot >> 1;
+      // What an earlier walk came past led to an end.
+      if (this.walks[pair] !== 0) return this.walks[pair] !== walk;
+      this.walks[pair] = walk;
+      id = this.pairs[slot + 1];
+    }
+    return true;
   }
 
   /** Returns the place of an id, or the empty one in which it would be. */
