@@ -4,8 +4,10 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import type { Disk } from "../../src/storage/fs/disk.ts";
+import { append, nameOf } from "../support/asking.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
+import { library, listed, sessionId } from "../support/lifecycle.ts";
 import { fileText, userText } from "../support/lines.ts";
 import { HereLives, type HereLivesOptions, imprint, readPlainly, sessionFiles } from "../support/proof.ts";
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
@@ -313,3 +315,48 @@ acrossTiers(test, ["jsonl", "v2"] as const)(
     expect((await second.result("append", two)).entryIds).toEqual(entryIds);
   },
 );
+
+describe("a command about a session that is not open", () => {
+  const keyed = { idempotencyKey: "k" };
+
+  test("is done once for its key, whichever session a repeat would be about", async () => {
+    const { server } = library(2);
+    for (const n of [1, 2]) await server.result("archive_session", { sessionId: sessionId(n) });
+    const undone = await server.result("undo", keyed);
+    expect(await server.result("undo", keyed)).toEqual(undone);
+    expect(await listed(server)).toEqual([undone.sessionId]);
+    const redone = await server.result("redo", keyed);
+    expect(await server.result("redo", keyed)).toEqual(redone);
+    expect(await listed(server)).toEqual([]);
+    const last = await server.result("undo", { idempotencyKey: "last" });
+    // From now on the newest operation is one of the current session.
+    await append(server, user("x"));
+    await server.result("set_session_name", { name: "named" });
+    expect(await server.result("undo", { idempotencyKey: "last" })).toEqual(last);
+    expect((await server.result("get_state")).sessionName).toBe("named");
+  });
+
+  test("is done once for its key, and only at the leaf that is expected", async () => {
+    const { server, file } = library();
+    const refused = { sessionPath: file, expectedLeafId: "0badbad0" };
+    expect(await nameOf(server, "migrate_session", refused)).toBe("content_modified");
+    const migrated = await server.result("migrate_session", { sessionPath: file, ...keyed });
+    expect(await server.result("migrate_session", { sessionPath: file, ...keyed })).toEqual(migrated);
+    const { sessionPath } = migrated;
+    const named = { sessionPath, name: "named" };
+    for (const method of ["create_checkpoint", "rollback_migration"])
+      expect(await nameOf(server, method, { ...refused, sessionPath })).toBe("content_modified");
+    expect(await nameOf(server, "set_session_name", { ...refused, ...named })).toBe("content_modified");
+    const made = await server.result("create_checkpoint", { sessionPath, ...keyed });
+    expect(await server.result("create_checkpoint", { sessionPath, ...keyed })).toEqual(made);
+    const { checkpointSeq, headEntryId: expectedLeafId } = made;
+    expect(await server.result("create_checkpoint", { sessionPath, expectedLeafId })).toEqual({
+      ...made,
+      checkpointSeq: checkpointSeq + 1,
+    });
+    await server.result("set_session_name", { ...named, ...keyed });
+    expect(await nameOf(server, "undo", { sessionPath, expectedLeafId })).toBe("content_modified");
+    const back = await server.result("rollback_migration", { sessionPath, ...keyed });
+    expect(await server.result("rollback_migration", { sessionPath, ...keyed })).toEqual(back);
+  });
+});

@@ -26,6 +26,7 @@ import { eventOf, eventsOfReplacement, type PendingEvent } from "../connection/h
 import type { AgentGate } from "./agent-gate.ts";
 import { CallContext, type CallHooks, inPlace } from "./call-context.ts";
 import { stillFound } from "./found-events.ts";
+import { guardClosed } from "./guards.ts";
 import { type KeyedParams, KeyedResults } from "./keyed-results.ts";
 import { BatchReply, type Lane, type Payload, type QueuedCall, type ReadSource, sourceOf } from "./lane.ts";
 import { LaneCommits } from "./lane-commits.ts";
@@ -446,6 +447,11 @@ export class Dispatcher implements ReplyHost {
     const run = (): unknown => command.run(context, call.params as never);
     const { effect } = command;
     if (effect === "read" || effect === "replace" || effect === "control") this.attachmentOf(lane)?.follow();
+    if (effect === "write" && call.target === null)
+      return this.keyed.once(call, () => {
+        guardClosed(this.workspace, call);
+        return run();
+      });
     if (call.target === null || effect === "read" || effect === "server" || effect === "control") return run();
     if (effect === "close") return this.commits.whenDurable(lane, run);
     if (effect === "write") return this.writes.run(lane, call, events, { context });

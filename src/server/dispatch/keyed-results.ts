@@ -47,6 +47,16 @@ export class KeyedResults {
     return isThere ? remembered?.result : undefined;
   }
 
+  /**
+   * Runs a write about a session that is not open, unless this process remembers its key. A command that leaves entries
+   * looks for the key in the session instead.
+   */
+  once(call: Call, run: () => unknown): unknown {
+    const { idempotencyKey } = call.params as KeyedParams;
+    if (idempotencyKey === undefined || call.command.repeat) return run();
+    return this.results.get(this.nameOf(call, idempotencyKey))?.result ?? this.remember(call, run());
+  }
+
   /** Returns the positions of the entries that an earlier write with this key left. */
   positionsOf({ session }: CommandContext, call: Call, key: string): number[] {
     const ids = session.repeated(key)?.ids ?? this.results.get(this.nameOf(call, key))?.entryIds ?? [];
@@ -108,10 +118,17 @@ export class KeyedResults {
       this.results.delete(this.nameOf(call, idempotencyKey));
   }
 
-  /** Returns the name of a result. It belongs to the session, or to the process if the command leaves the session. */
+  /**
+   * Returns the name of a result. It belongs to the session, or to the process if the command leaves the session, or finds
+   * out itself which one it is about: a repeat may find another one.
+   */
   private nameOf({ command, params, target }: Call, key: string): string {
-    const { sessionId = this.workspace.current?.id } = params as { sessionId?: string };
-    const session = command.effect === "write" ? (target?.id ?? sessionId ?? "") : "";
+    const { sessionId = this.workspace.current?.id, sessionPath } = params as {
+      sessionId?: string;
+      sessionPath?: string;
+    };
+    const isOfProcess = command.effect !== "write" || command.about !== undefined;
+    const session = isOfProcess ? "" : (target?.id ?? sessionPath ?? sessionId ?? "");
     return `${session}\n${command.name}\n${key}`;
   }
 }
