@@ -64,7 +64,7 @@ describe("beside another process", SYSTEM, () => {
     const before = contentsOf(dirname(sessionPath));
     const reader = serveHere(["--no-session", "--events", "none"], { place });
     const seen = await reader.result("preview_session", { sessionPath });
-    const lockedBy = { pid: expect.any(Number) };
+    const lockedBy = { pid: writer.process.pid };
     expect(seen).toMatchObject({ entries: [{ role: "user", text: "hello" }], store, lockedBy });
     expect(contentsOf(dirname(sessionPath))).toEqual(before);
     await append(writer, user("again"));
