@@ -9,6 +9,7 @@ import { History } from "../../../src/core/session/history.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { operationLog } from "../../../src/storage/lifecycle/operation-log.ts";
 import { noLocks } from "../../../src/storage/locks/locks.ts";
+import { FaultDisk } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { failingDisk } from "../../support/failing.ts";
 import { temporaryFolder } from "../../support/server.ts";
@@ -47,6 +48,18 @@ test("what was noted is written together when it is due, and in one write", () =
   log.note(operation(5));
   log.failed([log.note(operation(6)), log.note(operation(7))]);
   expect(numbersIn(log)).toBe("0 1 2 3 4 5");
+});
+
+test("what is about to happen is on the medium before it does, whatever a loss of power leaves", async () => {
+  const disk = new FaultDisk();
+  const log = logIn("/state", { disk, isDurable: true, maxBytes: 1 });
+  // Each is in a file of its own.
+  for (let n = 0; n < 4; n++) {
+    const { id } = n % 2 ? log.beginNow(operation(n)) : await log.begin(operation(n));
+    for (const { disk: left } of disk.lasting())
+      expect(logIn("/state", { disk: left }).lines(), `${n}`).toContainEqual(expect.objectContaining({ id }));
+  }
+  expect(disk.paths()).toContain("/state/operations/4.jsonl");
 });
 
 test("torn and damaged lines are passed over, and damage no other", async () => {
