@@ -11,7 +11,6 @@ import type { Progress } from "../../core/ports/catalog.ts";
 import type { Connections } from "./connections.ts";
 import { NOTHING } from "./ends.ts";
 import { descriptionIn } from "./fact-parts.ts";
-import { isolationOf } from "./isolation.ts";
 import { PATIENCE } from "./keeping.ts";
 import { BEGINS_AGAIN, NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { LET_GO } from "./sql-keeper.ts";
@@ -235,18 +234,14 @@ function removal(table: (typeof SESSION_ROWS)[number]): string {
     ${noted} select count(*) as rows from gone`;
 }
 
-/** Words of a batch with whether they are used: each is looked up in the index, which is fast for the rare ones that most are. */
-const LOOKED_UP = `select batch.word, exists (select from pi_fleet.said s
-    where s.tenant = $1 and s.words @@ ('''' || batch.word || '''')::tsquery) as used from batch`;
-/** The same where row level security is before the index: all of them in one pass over the texts. */
-const PASSED = `select batch.word, found.word is not null as used from batch left join (
-    select distinct one as word from pi_fleet.said s, pg_catalog.unnest(pg_catalog.tsvector_to_array(s.words)) as one
-    where s.tenant = $1 and one in (select word from batch)) found on found.word = batch.word`;
-
-/** Judges words that are in no text, as far as was seen then: some are in later ones, and are wanted again. */
-const JUDGE_WORDS = (judged: string): string => `with batch as (
+/**
+ * Judges words that may be in no text any more: those that are in one are wanted again. The server looks up each in the
+ * index, which is fast for the rare ones that most are.
+ */
+const JUDGE_WORDS = `with batch as (
     select word from pi_fleet.word where tenant = $1 and word > $2 and ${UNUSED} order by word limit ${ROWS_AT_ONCE})
-  , judged as materialized (${judged})
+  , judged as materialized (select batch.word, exists (select from pi_fleet.said s
+      where s.tenant = $1 and s.words @@ ('''' || batch.word || '''')::tsquery) as used from batch)
   , wanted as (update pi_fleet.word w set unused_since = null from judged j
       where w.tenant = $1 and w.word = j.word and j.used)
   , gone as (delete from pi_fleet.word w using judged j where w.tenant = $1 and w.word = j.word and not j.used
@@ -371,11 +366,9 @@ export class FleetPruning {
   }
 
   private async dropWords(): Promise<number> {
-    const { boundTo } = await isolationOf(this.connections);
-    const judging = JUDGE_WORDS(boundTo === null ? LOOKED_UP : PASSED);
     let rows = 0;
     for (let after: unknown = ""; after !== null; ) {
-      const { last, rows: count } = await this.row(judging, after);
+      const { last, rows: count } = await this.row(JUDGE_WORDS, after);
       rows += Number(count);
       after = last ?? null;
     }
