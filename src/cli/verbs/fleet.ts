@@ -29,10 +29,6 @@ export default {
   operands: ["<word>", "[folder or id]"],
   flags: {
     "--older-than": { value: "time", meaning: "with prune: what was deleted before this time, by default 30d" },
-    "--forget-ids": {
-      value: "time",
-      meaning: "with prune: also the ids of sessions deleted before this time, such as 2y",
-    },
     "--until": {
       value: "time",
       meaning: "with prune: deletes sessions that nobody has written to since, such as 90d",
@@ -101,7 +97,7 @@ export default {
       const refused = (indexed?.unreadable.length ?? 0) + (unkept === undefined ? 0 : 1);
       const from = migrated ? { migratedFrom: migrated.before, ...indexed, refused, unkept } : {};
       const status = await fleet.status();
-      const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0, ids: 0 }) : undefined;
+      const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0 }) : undefined;
       const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...left } = aside ?? {};
       return { address: shown, ...status, ...(aside ? { deleted: left } : {}), ...from };
     } finally {
@@ -275,14 +271,13 @@ function* statusLines({
   yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${others(sums.tenant)}`;
   yield `${grouped(sums.held)} of them have a writer now`;
   yield `The tables have ${sizeText(sums.storedBytes)}, for all tenants together`;
-  const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0, ids = 0 } = sums.deleted ?? {};
+  const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0 } = sums.deleted ?? {};
   if (sessions + unfinished + halfway > 0) {
     const more = unfinished > 0 ? `, and ${grouped(unfinished)} begun and not finished` : "";
     yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${sizeText(bytes)}${more}: fleet prune`;
   }
   if (interrupted > 0)
     yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
-  if (ids > 0) yield `${count(ids, "id", "ids")} of sessions that were removed for good`;
   if (sums.unkept !== undefined)
     yield `Long values are not compressed as they could be (${inert(sums.unkept)}): fleet migrate does that another time`;
   if (sums.endsAbandoned === false)
