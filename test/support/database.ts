@@ -1,10 +1,6 @@
-/**
- * Databases in the PostgreSQL that all tests share (shared-database.ts). They end with the suite that has them. Roles are
- * those of the server: it has those of two tenants from the beginning, and others have names of their own.
- */
+/** Databases in the PostgreSQL that all tests share (shared-database.ts). They end with the suite that has them. */
 
 import { afterAll, beforeAll, inject } from "vitest";
-import { TENANTS } from "../../src/storage/fleet/isolation.ts";
 import { Postgres, psqlIn, urlOf } from "./postgres.ts";
 import type { Psql } from "./psql.ts";
 import { folderOf } from "./shared-database.ts";
@@ -12,9 +8,6 @@ import { type SqlFleet, sqlFleet } from "./sql-fleet.ts";
 
 /** The database with the tables that others are copies of, and its name while it is made. */
 const [WITH_TABLES, UNFINISHED] = ["with_tables", "unfinished"];
-
-/** Roles whose tenants are isolated where a test has them be. */
-const ROLES = ["alice", "mallory"];
 
 let made = 0;
 
@@ -62,9 +55,6 @@ export class Database implements TestDatabase {
     if (!this.isThere(WITH_TABLES)) {
       // A process that made it was killed.
       this.admin(`drop database if exists ${UNFINISHED} with (force)`);
-      this.admin(`drop role if exists ${[...ROLES, TENANTS].join(", ")}`);
-      this.admin(`create role ${TENANTS} nologin`);
-      for (const role of ROLES) this.admin(`create role ${role} login in role ${TENANTS}`);
       this.admin(`create database ${UNFINISHED}`);
       const { fleet } = sqlFleet(urlOf(this.folder, UNFINISHED), "first");
       await fleet.migrate();

@@ -14,12 +14,12 @@ export const PGBOUNCER = need("PgBouncer", "apt-get install pgbouncer", () => PR
 
 export class Pooler {
   readonly folder = socketFolder("pi-pool-");
-  private readonly how: { size: number; roles: readonly string[]; database: string };
+  private readonly how: { size: number; database: string };
   private process: ChildProcess | undefined;
 
-  /** `size`: connections to a server, at most. `roles`: those whom it lets in. `database`: the one that its address names. */
-  constructor({ size = 2, roles = ["fleet"] as readonly string[], database = "postgres" } = {}) {
-    this.how = { size, roles, database };
+  /** `size`: connections to a server, at most. `database`: the one that its address names. */
+  constructor({ size = 2, database = "postgres" } = {}) {
+    this.how = { size, database };
   }
 
   get url(): string {
@@ -29,7 +29,7 @@ export class Pooler {
   /** Writes its settings: the servers, of which each connection takes the next one. */
   private configure(folders: readonly string[]): void {
     const { folder } = this;
-    const { size, roles } = this.how;
+    const { size } = this.how;
     const lines = [
       ...["[databases]", `* = host=${folders.join(",")} port=5432`, "[pgbouncer]"],
       ...["listen_addr =", "listen_port = 5432", `unix_socket_dir = ${folder}`, "unix_socket_mode = 0777"],
@@ -37,7 +37,7 @@ export class Pooler {
       ...["pool_mode = transaction", `default_pool_size = ${size}`, "max_client_conn = 500", "server_round_robin = 1"],
       ...["server_login_retry = 1", "query_wait_timeout = 3", "log_connections = 0", "log_disconnections = 0"],
     ];
-    writeFileSync(join(folder, "users"), ["pooler", ...roles].map((role) => `"${role}" ""\n`).join(""));
+    writeFileSync(join(folder, "users"), ["pooler", "fleet"].map((role) => `"${role}" ""\n`).join(""));
     writeFileSync(join(folder, "settings"), `${lines.join("\n")}\n`);
   }
 

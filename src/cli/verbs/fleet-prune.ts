@@ -7,7 +7,7 @@ import { count, inert, oneLine, sizeText, wrap } from "../terminal/text.ts";
 import type { Asking, Given, Result } from "../verb.ts";
 import { sizedRow } from "./doctor.ts";
 
-export const PRUNING_FLAGS = ["--older-than", "--forget-ids", "--until", "--archived", "--unnamed", "--apply", "--yes"];
+export const PRUNING_FLAGS = ["--older-than", "--until", "--archived", "--unnamed", "--apply", "--yes"];
 /** Milliseconds that a session has been deleted for when its rows go, unless the caller says otherwise. */
 const THIRTY_DAYS = 30 * 86_400_000;
 
@@ -28,11 +28,7 @@ export async function prunedBy(
   if (age === undefined && stray) throw new UsageError(`${stray} goes with --until, such as --until 90d.`);
   const choice = { archived: flags.has("--archived"), named: !flags.has("--unnamed") };
   const idle = age === undefined ? undefined : { age, ...choice, owed: owed() };
-  const ages: PruningAges = { rows: ageOf("--older-than") ?? THIRTY_DAYS, ids: ageOf("--forget-ids"), idle };
-  if (ages.ids !== undefined && ages.ids < ages.rows)
-    throw new UsageError(
-      "--forget-ids takes a time before that of --older-than: ids stay longer than what they named.",
-    );
+  const ages: PruningAges = { rows: ageOf("--older-than") ?? THIRTY_DAYS, idle };
   const found = await pruning.find(ages);
   if (!flags.has("--apply") || isNothing(found)) return { applied: flags.has("--apply"), ...found };
   if (!flags.has("--yes"))
@@ -47,8 +43,8 @@ function isNothing(found: Prunable): boolean {
   return found.idle === 0 && isNothingForGood(found);
 }
 
-function isNothingForGood({ sessions, unfinished, halfway, interrupted, ids, words, attachments }: Prunable): boolean {
-  return sessions + unfinished + halfway + interrupted + ids + words + attachments === 0;
+function isNothingForGood({ sessions, unfinished, halfway, interrupted, words, attachments }: Prunable): boolean {
+  return sessions + unfinished + halfway + interrupted + words + attachments === 0;
 }
 
 function questionAbout(found: Prunable): string {
@@ -68,7 +64,7 @@ function idleText({ idle, idleBytes, idleNamed, idleArchived }: Prunable): strin
 }
 
 function whatGoes(found: Prunable): string {
-  const { sessions, entries, bytes, unfinished, halfway, interrupted, ids, words, attachments } = found;
+  const { sessions, entries, bytes, unfinished, halfway, interrupted, words, attachments } = found;
   const parts = [
     ...(sessions > 0
       ? [`${count(sessions, "session", "sessions")} with ${count(entries, "entry", "entries")} (${sizeText(bytes)})`]
@@ -78,7 +74,6 @@ function whatGoes(found: Prunable): string {
     ...(interrupted > 0
       ? [`parts of commits to ${count(interrupted, "session", "sessions")} that never became entries`]
       : []),
-    ...(ids > 0 ? [count(ids, "id", "ids")] : []),
     ...(attachments > 0 ? [count(attachments, "attachment", "attachments")] : []),
     ...(words > 0 ? [count(words, "word", "words")] : []),
   ];

@@ -5,7 +5,6 @@ import { AddressError } from "../../storage/fleet/address.ts";
 import { wholeId } from "../../storage/fleet/arrival.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
 import { type KnownStore, notedStore } from "../../storage/fleet/identity.ts";
-import { TENANTS } from "../../storage/fleet/isolation.ts";
 import { JOURNAL_FOLDER, Journal } from "../../storage/fleet/journal.ts";
 import { SCHEMA_VERSION } from "../../storage/fleet/schema.ts";
 import { readWhole } from "../../storage/fs/disk.ts";
@@ -18,7 +17,7 @@ import { type Asking, DAMAGE, FAILURE, OK, type Result, sentenceOf, type Verb } 
 import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
-const OF_DATABASE = ["status", "migrate", "isolate", "prune", "take", "adopt"];
+const OF_DATABASE = ["status", "migrate", "prune", "take", "adopt"];
 const OF_SESSIONS = ["verify", "import", "export", "push"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Faults and files that are printed at most. */
@@ -30,10 +29,6 @@ export default {
   operands: ["<word>", "[folder or id]"],
   flags: {
     "--older-than": { value: "time", meaning: "with prune: what was deleted before this time, by default 30d" },
-    "--forget-ids": {
-      value: "time",
-      meaning: "with prune: also the ids of sessions deleted before this time, such as 2y",
-    },
     "--until": {
       value: "time",
       meaning: "with prune: deletes sessions that nobody has written to since, such as 90d",
@@ -45,12 +40,10 @@ export default {
   },
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
   more:
-    "The word is status, migrate, isolate, prune, take, adopt, verify, import, export or push. " +
+    "The word is status, migrate, prune, take, adopt, verify, import, export or push. " +
     "The database is that of PI_FLEET_URL or --fleet; what is said of sessions is about those of the tenant in its URL, or " +
     "those that are in none. migrate makes the tables, and gathers anew what lists and searches lack; running servers may go on " +
-    "meanwhile. isolate has each role of the database see only the " +
-    "sessions of the tenant that has its name (?tenant= in the URL), and says how to make such a role. prune shows " +
-    "what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
+    "meanwhile. prune shows what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
     "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
     "it also deletes sessions that nobody has written to since and nobody has now; restore brings them back until their rows go. " +
     "take <id> takes a session from a process that has it and hangs, or is forgotten on another machine, so that any server can " +
@@ -100,11 +93,11 @@ export default {
       }
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
       const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
-      const unkept = word === "isolate" ? await fleet.isolate() : migrated?.unkept;
+      const unkept = migrated?.unkept;
       const refused = (indexed?.unreadable.length ?? 0) + (unkept === undefined ? 0 : 1);
-      const from = { ...(migrated ? { migratedFrom: migrated.before, ...indexed, refused } : {}), unkept };
+      const from = migrated ? { migratedFrom: migrated.before, ...indexed, refused, unkept } : {};
       const status = await fleet.status();
-      const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0, ids: 0 }) : undefined;
+      const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0 }) : undefined;
       const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...left } = aside ?? {};
       return { address: shown, ...status, ...(aside ? { deleted: left } : {}), ...from };
     } finally {
@@ -117,7 +110,6 @@ export default {
     else if (word === "prune") yield* prunedLines(result, page);
     else if (word === "take") yield* takenLines(result);
     else if (word === "push") yield* pushedLines(result);
-    else if (word === "isolate") yield* isolatedLines(result);
     else yield* OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
   status: ({ faults = [], copies = [], refused = 0, incomplete = 0 }) =>
@@ -254,12 +246,6 @@ function* fileLines({ folder, files, refused, incomplete, tenant }: Result, word
   if (incomplete > 0) yield `${count(incomplete, "session lacks", "sessions lack")} attachments`;
 }
 
-function* isolatedLines(status: Result): Generator<string> {
-  yield* statusLines(status);
-  yield `A role for a tenant: create role NAME login password 'SECRET' in role ${TENANTS}`;
-  yield "Its URL has ?tenant=NAME. The owner of the tables sees all of them; keep its password from tenants.";
-}
-
 function* statusLines({
   address,
   server,
@@ -282,30 +268,20 @@ function* statusLines({
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
-  const stored = sums.storedBytes === null ? "" : `; ${sizeText(sums.storedBytes)} in the database`;
-  const apart = sums.isIsolated ? others(sums.tenant) : "";
-  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${stored}${apart}`;
+  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${others(sums.tenant)}`;
   yield `${grouped(sums.held)} of them have a writer now`;
-  const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0, ids = 0 } = sums.deleted ?? {};
+  yield `The tables have ${sizeText(sums.storedBytes)}, for all tenants together`;
+  const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0 } = sums.deleted ?? {};
   if (sessions + unfinished + halfway > 0) {
     const more = unfinished > 0 ? `, and ${grouped(unfinished)} begun and not finished` : "";
     yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${sizeText(bytes)}${more}: fleet prune`;
   }
   if (interrupted > 0)
     yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
-  if (ids > 0) yield `${count(ids, "id", "ids")} of sessions that were removed for good`;
-  if (sums.unguarded.length > 0)
-    yield `Tenants are not kept apart in ${sums.unguarded.join(", ")}: have the owner run pi-session-server fleet migrate`;
-  for (const schema of sums.making ?? []) {
-    const where = schema === null ? "schemas in the database" : `functions in schema ${inert(schema)}`;
-    const what = schema === null ? "database NAME" : `schema ${inert(schema)}`;
-    yield `Tenants may make ${where}, which other programs there could be made to run: have its owner run: revoke create on ${what} from public, ${TENANTS}`;
-  }
   if (sums.unkept !== undefined)
     yield `Long values are not compressed as they could be (${inert(sums.unkept)}): fleet migrate does that another time`;
   if (sums.endsAbandoned === false)
     yield "A statement for which nobody waits any more runs to its end there, and keeps its place: alter role NAME set client_connection_check_interval = '10s'";
-  if (sums.isIsolated) yield "Each role sees only the tenant that has its name";
 }
 
 function inWords(words: readonly string[]): string {

@@ -8,9 +8,8 @@ import { Failure } from "../../core/failure.ts";
 import { sha256 } from "../v2/frame.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
-import { ServerRefusal, unfit, ValueRefusal } from "./failures.ts";
+import { unfit, ValueRefusal } from "./failures.ts";
 import { type KnownStore, metStore, requireSameStore } from "./identity.ts";
-import { requireTenant } from "./isolation.ts";
 import {
   forgetfulness,
   isFormer,
@@ -356,7 +355,6 @@ export class Connections {
       this.open.add(connection);
       const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
       connection.fact = await serverFact(ask, () => this.hears(connection), connection.client.processID);
-      await requireTenant(ask, this.options.address.tenant);
       await requireSameStore(ask, this.store);
       if (this.isClosed) throw new Error(CLOSED);
       const { place } = connection.fact;
@@ -452,7 +450,7 @@ export function refusalIn(answer: SqlAnswer): string | undefined {
 
 /** Returns in the place of a SQLSTATE why no connection is to be had, where that lasts. */
 function refusalCode(error: unknown): string | undefined {
-  if (error instanceof ServerRefusal || (error instanceof Failure && !error.retryable)) return REFUSED;
+  if (error instanceof Failure && !error.retryable) return REFUSED;
   const { code, message } = error as { code?: unknown; message?: unknown };
   if (message === NO_TLS) return PLAIN;
   if (typeof code === "string" && OF_TRUST.test(code)) return UNTRUSTED;

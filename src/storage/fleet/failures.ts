@@ -35,9 +35,6 @@ export function reasonOf({ message }: Error): string {
   return message.replace(/ Nothing was changed\b[^.]*\./, "");
 }
 
-/** A refusal of a server that lasts until somebody changes something; the message says what. */
-export class ServerRefusal extends Error {}
-
 /** Returns whether an error says that the fleet did not answer. */
 export function isAway(error: unknown): boolean {
   return error instanceof Failure && error.name === "storage_failed" && error.details.fleet === true && error.retryable;

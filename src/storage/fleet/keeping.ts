@@ -4,7 +4,7 @@ import type { SqlStatement } from "./driver.ts";
 import type { ServerAnswer } from "./server-fact.ts";
 
 /** A way to the database. */
-export interface StatementRunner {
+interface StatementRunner {
   run(statement: SqlStatement): Promise<ServerAnswer>;
 }
 

@@ -3,7 +3,6 @@
 import { Failure } from "../../core/failure.ts";
 import { type Connections, NO_TABLES, refusalIn, type SqlAnswer } from "./connections.ts";
 import { unfit } from "./failures.ts";
-import { isolate, tenantGaps } from "./isolation.ts";
 import { keepLong, PATIENCE, whyUnchanged } from "./keeping.ts";
 import { MAKE_TABLES, SCHEMA_VERSION, VERSION_QUERY } from "./schema.ts";
 
@@ -23,7 +22,7 @@ export async function schemaVersion(connections: Connections): Promise<number> {
   throw unusable(answer);
 }
 
-/** Makes the tables where there are none, and guards them. Throws storage_failed, unsupported_version. */
+/** Makes the tables where there are none. Throws storage_failed, unsupported_version. */
 export async function migrate(connections: Connections): Promise<MigratedTables> {
   const before = await schemaVersion(connections);
   requireKnown(before);
@@ -35,10 +34,7 @@ export async function migrate(connections: Connections): Promise<MigratedTables>
   }
   const after = await schemaVersion(connections);
   requireKnown(after);
-  // Another process may have ended before it guarded the tables that it made.
-  const { canBeMended } = await tenantGaps(connections);
-  const unkept = await (canBeMended ? isolate(connections) : keepLong(connections));
-  return { before, after, unkept };
+  return { before, after, unkept: await keepLong(connections) };
 }
 
 /** Throws storage_failed where there are no tables, and unsupported_version where they have another version. */

@@ -31,7 +31,6 @@ import { endOf, isSameEnd, NOTHING } from "./ends.ts";
 import { describedRow, isFound, unfound } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
 import { holderOf } from "./holders.ts";
-import { isolate } from "./isolation.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, lacking } from "./line-reader.ts";
@@ -402,12 +401,6 @@ export class PostgresFleet implements Fleet {
   /** See {@link migrate}. */
   migrate(): Promise<MigratedTables> {
     return migrate(this.connections);
-  }
-
-  /** Has each role see only the tenant that has its name, from now on. Returns what `migrate` calls `unkept`. */
-  async isolate(): Promise<string | undefined> {
-    await requireTables(this.connections);
-    return isolate(this.connections);
   }
 
   /** Throws storage_failed unless the tables are there, in the version of this program. */

@@ -11,9 +11,8 @@ import type { Progress } from "../../core/ports/catalog.ts";
 import type { Connections } from "./connections.ts";
 import { NOTHING } from "./ends.ts";
 import { descriptionIn } from "./fact-parts.ts";
-import { isolationOf } from "./isolation.ts";
 import { PATIENCE } from "./keeping.ts";
-import { BEGINS_AGAIN, NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
+import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { LET_GO } from "./sql-keeper.ts";
 
 /** Sessions that one transaction marks, or whose rows are looked for together. */
@@ -31,8 +30,6 @@ const UNUSED_HOURS = 24;
 export interface PruningAges {
   /** Of the deletion of sessions, and of the last change of those that were never finished. */
   readonly rows: number;
-  /** Of the deletion of sessions whose ids are given up, too; undefined: none. */
-  readonly ids?: number;
   /** The sessions that are deleted because nobody writes to them; undefined: none. */
   readonly idle?: IdleChoice;
 }
@@ -80,8 +77,6 @@ export interface Prunable {
   readonly halfway: number;
   /** Sessions that nobody has, with parts of a long commit that came to nothing; nobody sees these. */
   readonly interrupted: number;
-  /** Ids of sessions without rows. */
-  readonly ids: number;
   /** Words that may be in no text any more. */
   readonly words: number;
   /** Attachments that no session names. */
@@ -127,9 +122,6 @@ const INTERRUPTED = `s.tenant = $1 and (s.lease_until is null or s.lease_until <
 const DELETED = "tenant = $1 and state = 2 and removed_at is null";
 const UNFINISHED = `tenant = $1 and state = 0 and deleted_at is null
   and (lease_until is null or lease_until <= clock_timestamp())`;
-/** One that was to begin again, and whose lines did not come, is among these. */
-const REMOVED = `tenant = $1 and (state = 2 and removed_at is not null
-  or ${BEGINS_AGAIN()} and (lease_until is null or lease_until <= clock_timestamp()))`;
 
 /** Parameters: $2 age, $3 archived ones, $4 named ones, $5 ids that stay. */
 const IDLE = `s.tenant = $1 and s.state = 1 and s.changed_at < ${AGE("$2")} and ($3::boolean or not s.archived)
@@ -159,7 +151,6 @@ const FOUND = `select
     coalesce(pg_catalog.sum(entries) filter (where ${DELETED} and deleted_at < ${AGE("$2")}), 0) as entries,
     coalesce(pg_catalog.sum(bytes) filter (where ${DELETED} and deleted_at < ${AGE("$2")}), 0) as bytes,
     count(*) filter (where ${UNFINISHED} and changed_at < ${AGE("$2")}) as unfinished,
-    count(*) filter (where ${REMOVED} and deleted_at < ${AGE("$3")}) as ids,
     (select count(*) from pi_fleet.session where tenant = $1 and generation > emptied) as halfway,
     (select count(*) from pi_fleet.session s where ${INTERRUPTED}) as interrupted,
     (select count(*) from pi_fleet.word where tenant = $1 and ${UNUSED}) as words,
@@ -209,12 +200,6 @@ const DROP_UNFINISHED = `with due as (
   , nameless as (delete from pi_fleet.described d using gone where d.tenant = $1 and d.session_id = gone.id)
   select count(*) as sessions from gone`;
 
-const DROP_IDS = `with due as (
-    select id from pi_fleet.session where ${REMOVED} and deleted_at < ${AGE("$2")} and generation = emptied
-    limit ${ROWS_AT_ONCE} for update skip locked)
-  , gone as (delete from pi_fleet.session s using due where s.tenant = $1 and s.id = due.id returning 1)
-  select count(*) as sessions from gone`;
-
 const HALFWAY = `select id, generation from pi_fleet.session where tenant = $1 and generation > emptied and id > $2
   order by id limit ${SESSIONS_AT_ONCE}`;
 
@@ -235,18 +220,14 @@ function removal(table: (typeof SESSION_ROWS)[number]): string {
     ${noted} select count(*) as rows from gone`;
 }
 
-/** Words of a batch with whether they are used: each is looked up in the index, which is fast for the rare ones that most are. */
-const LOOKED_UP = `select batch.word, exists (select from pi_fleet.said s
-    where s.tenant = $1 and s.words @@ ('''' || batch.word || '''')::tsquery) as used from batch`;
-/** The same where row level security is before the index: all of them in one pass over the texts. */
-const PASSED = `select batch.word, found.word is not null as used from batch left join (
-    select distinct one as word from pi_fleet.said s, pg_catalog.unnest(pg_catalog.tsvector_to_array(s.words)) as one
-    where s.tenant = $1 and one in (select word from batch)) found on found.word = batch.word`;
-
-/** Judges words that are in no text, as far as was seen then: some are in later ones, and are wanted again. */
-const JUDGE_WORDS = (judged: string): string => `with batch as (
+/**
+ * Judges words that may be in no text any more: those that are in one are wanted again. The server looks up each in the
+ * index, which is fast for the rare ones that most are.
+ */
+const JUDGE_WORDS = `with batch as (
     select word from pi_fleet.word where tenant = $1 and word > $2 and ${UNUSED} order by word limit ${ROWS_AT_ONCE})
-  , judged as materialized (${judged})
+  , judged as materialized (select batch.word, exists (select from pi_fleet.said s
+      where s.tenant = $1 and s.words @@ ('''' || batch.word || '''')::tsquery) as used from batch)
   , wanted as (update pi_fleet.word w set unused_since = null from judged j
       where w.tenant = $1 and w.word = j.word and j.used)
   , gone as (delete from pi_fleet.word w using judged j where w.tenant = $1 and w.word = j.word and not j.used
@@ -272,8 +253,8 @@ export class FleetPruning {
   }
 
   /** Returns what may go, with the sessions that were deleted, or written to, first. Throws storage_failed. */
-  async find({ rows, ids, idle }: PruningAges): Promise<FoundPrunable> {
-    const found = await this.row(FOUND, rows, ids ?? null);
+  async find({ rows, idle }: PruningAges): Promise<FoundPrunable> {
+    const found = await this.row(FOUND, rows);
     const named = await this.connections.read({ text: NAMED, values: [this.tenant, rows] });
     const unwritten = idle
       ? await this.connections.read({ text: IDLE_FOUND, values: [this.tenant, ...valuesOf(idle)] })
@@ -281,13 +262,8 @@ export class FleetPruning {
     const [sums = {}] = unwritten;
     return {
       ...{ sessions: Number(found.sessions), entries: Number(found.entries), bytes: Number(found.bytes) },
-      ...{
-        unfinished: Number(found.unfinished),
-        halfway: Number(found.halfway),
-        interrupted: Number(found.interrupted),
-        ids: Number(found.ids),
-      },
-      ...{ words: Number(found.words), attachments: Number(found.attachments) },
+      ...{ unfinished: Number(found.unfinished), halfway: Number(found.halfway) },
+      ...{ interrupted: Number(found.interrupted), words: Number(found.words), attachments: Number(found.attachments) },
       ...{ idle: Number(sums.all_of_them ?? 0), idleBytes: Number(sums.all_bytes ?? 0) },
       ...{ idleNamed: Number(sums.all_named ?? 0), idleArchived: Number(sums.all_archived ?? 0) },
       idleSessions: unwritten.map(({ id, entries, bytes, changed_at, facts }) => ({
@@ -311,21 +287,20 @@ export class FleetPruning {
    * Removes what `find` tells of. What went by a statement whose answer was lost is gone and not counted. Throws
    * storage_failed; what is left then goes the next time.
    */
-  async prune({ rows, ids, idle }: PruningAges, progress?: Progress): Promise<PrunedFleet> {
-    const before = await this.find({ rows, ids, idle });
+  async prune({ rows, idle }: PruningAges, progress?: Progress): Promise<PrunedFleet> {
+    const before = await this.find({ rows, idle });
     const marked = await this.gone(MARK_DELETED, rows);
     const interrupted = await this.repeat(DROP_PARTS);
     await this.repeat(EMPTY_UNFINISHED, rows, Buffer.from(NOTHING.chain, "hex"));
     const [swept, removed] = await this.sweep(before.halfway + marked.ids.size, progress);
     const unfinished = await this.repeat(DROP_UNFINISHED, rows);
-    const forgotten = ids === undefined ? 0 : await this.repeat(DROP_IDS, ids);
     const words = await this.dropWords();
     const attachments = await this.repeat(DROP_BLOBS);
     // At last, so that rows of these do not go at once.
     const deleted = idle ? await this.gone(DELETE_IDLE, ...valuesOf(idle)) : NOTHING_GONE;
     return {
       ...{ sessions: marked.ids.size, entries: marked.entries, bytes: marked.bytes },
-      ...{ unfinished, halfway: swept, interrupted, ids: forgotten, words, attachments, rows: removed },
+      ...{ unfinished, halfway: swept, interrupted, words, attachments, rows: removed },
       ...{ idle: deleted.ids.size, idleBytes: deleted.bytes },
       ...{ idleNamed: deleted.named, idleArchived: deleted.archived },
       named: before.named.filter(({ sessionId }) => marked.ids.has(sessionId)),
@@ -371,11 +346,9 @@ export class FleetPruning {
   }
 
   private async dropWords(): Promise<number> {
-    const { boundTo } = await isolationOf(this.connections);
-    const judging = JUDGE_WORDS(boundTo === null ? LOOKED_UP : PASSED);
     let rows = 0;
     for (let after: unknown = ""; after !== null; ) {
-      const { last, rows: count } = await this.row(judging, after);
+      const { last, rows: count } = await this.row(JUDGE_WORDS, after);
       rows += Number(count);
       after = last ?? null;
     }

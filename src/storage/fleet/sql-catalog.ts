@@ -43,8 +43,8 @@ const COLUMNS = `s.id, s.messages::float8 as messages, s.modified, s.is_plain, s
   (s.bytes + s.entries + pg_catalog.octet_length(s.header) + 1)::float8 as size, s.archived, d.facts`;
 
 /**
- * The ids beside that of `s`, in their order. Written so that the server goes to them by the index: without statistics, as
- * of isolated tenants, it sorted all ids before that of each session.
+ * The ids before and after that of `s`, in their order. Compared together with the tenant, so that the server goes to them
+ * by the index: of tables that were filled just now it has no statistics, and would sort all ids for each session.
  */
 const BESIDE = (tenant: string): string => {
   const beside = (beyond: string, direction: string): string => `(select case when n.tenant = ${tenant} then n.id end

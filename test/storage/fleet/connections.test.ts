@@ -151,7 +151,6 @@ function databaseThat({
       questions.push({ text, name });
       if (text.includes("pg_is_in_recovery"))
         return { rows: [{ standby: false, commit: "on", fsync: "on", standbys: "", version: "15.1", ...facts }] };
-      if (text.includes("row_security_active")) return NOTHING;
       if (text === "commit") {
         if (hears) said({ severity: "WARNING", message: "there is no transaction in progress" });
         return NOTHING;

@@ -7,20 +7,19 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
-import { isolate, TENANTS } from "../../../src/storage/fleet/isolation.ts";
 import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
 import { type SuiteDatabase, suiteDatabase, suiteServer, type TestDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
-import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
 import { range } from "../../support/random.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
 import { batchOf, FleetSuite, instead, linesOf, meddle } from "../../support/sql-machines.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
-const WHERE = ["in PostgreSQL", "of an isolated tenant in PostgreSQL", "in PostgreSQL behind PgBouncer"];
+const WHERE = ["in PostgreSQL", "in PostgreSQL behind PgBouncer"];
 const STORES = ["jsonl", "v2"] as const;
 const SLOWLY = { timeout: 20_000, interval: 100 };
 
@@ -42,15 +41,9 @@ const interrupt = ({ fleet }: SqlFleet): (() => void) =>
 function partsIn<Server extends TestDatabase>(where: string, database: SuiteDatabase<Server>) {
   const suite = new FleetSuite(database);
   let pooler: Pooler | undefined;
-  suite.through = (url) => {
-    if (where.includes("tenant")) return `${url.replace("user=fleet", "user=alice")}&tenant=alice`;
-    return pooler?.url ?? url;
-  };
+  suite.through = (url) => pooler?.url ?? url;
   beforeAll(async () => {
     const { server } = database;
-    if (where.includes("tenant")) await isolate(database.connect().connections);
-    if (where.includes("tenant") && server instanceof Postgres)
-      server.sql(`create role alice login in role ${TENANTS}`);
     if (!where.includes("PgBouncer")) return;
     pooler = new Pooler({ database: server.name });
     await pooler.start(server.folder);

@@ -2,12 +2,11 @@
  * A pooler between servers and database, which hands out a connection for each transaction: what one client sees of it
  * may have been said by another connection, and even by another database, than the one that commits.
  *
- * @module-tag system
+ * @module-tag sweep
  */
 
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
-import { isolate } from "../../../src/storage/fleet/isolation.ts";
 import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { suiteDatabase } from "../../support/database.ts";
@@ -19,7 +18,6 @@ import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 import { batchOf as batchFor } from "../../support/sql-machines.ts";
-import { SWEEP } from "../../support/tiers.ts";
 import { keepsTheContract } from "../contract.ts";
 import { harnessOn as jsonlOn } from "../jsonl/harness.ts";
 import { harnessOn as containersOn } from "../v2/harness.ts";
@@ -27,7 +25,7 @@ import { harnessOn as containersOn } from "../v2/harness.ts";
 const ON_ONE = { kind: "committed", durability: "primary" };
 const ON_TWO = { kind: "committed", durability: "replicated" };
 
-describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => {
+describe("behind a pooler in transaction mode", needs(POSTGRESQL, PGBOUNCER), () => {
   let [primary, standby]: Postgres[] = [];
   let pooler: Pooler;
   const open: SqlFleet[] = [];
@@ -138,48 +136,27 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
   });
 });
 
-/** Has the suite in which it is called have a database of isolated tenants, and few connections to it. */
-function pooledDatabase() {
+describe("the contract of logs behind a pooler", needs(POSTGRESQL, PGBOUNCER), () => {
   const database = suiteDatabase();
   let pooler: Pooler | undefined;
+  let made = 0;
+
   beforeAll(async () => {
     const { name, folder } = database.server;
-    pooler = new Pooler({ size: 2, roles: ["fleet", "alice", "mallory"], database: name });
+    pooler = new Pooler({ size: 2, database: name });
     await pooler.start(folder);
-    await isolate(database.connect().connections);
   });
   afterAll(() => pooler?.close());
-  /** Connects as a tenant; undefined before the tests begin. */
-  return (tenant: string, role = "fleet"): SqlFleet | undefined =>
-    pooler && sqlFleet(`${pooler.url.replace("user=fleet", `user=${role}`)}&tenant=${tenant}`, role);
-}
-
-describe("the contract of logs behind a pooler", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => {
-  const connect = pooledDatabase();
-  let made = 0;
 
   for (const [name, harnessOn] of Object.entries({ jsonl: jsonlOn, v2: containersOn }))
     keepsTheContract(`a fleet over ${name}`, () => {
       const disk = new FaultDisk();
       disk.makeFolder("/root/sessions");
-      const fleet = connect(`test ${made++}`)?.fleet;
+      // The harness is also made before the tests begin.
+      const fleet = pooler && sqlFleet(`${pooler.url}&tenant=test ${made++}`, "fleet").fleet;
       const ours = <T extends FileLogOptions>(options: T): T =>
         fleet ? copying(options, fleetOptions(fleet)) : options;
       const harness = harnessOn(disk, "/root", { faults: disk }, () => void fleet?.close(), ours);
       return { ...harness, store: fleetStore(harness.store), isCopied: true };
     });
-});
-
-describe("tenants behind a pooler", needs(POSTGRESQL, PGBOUNCER), () => {
-  const connect = pooledDatabase();
-
-  test("have to do with what is theirs, whose connection it ever was before", async () => {
-    const of = (role: string, tenant: string): SqlFleet => connect(tenant, role) as SqlFleet;
-    const [alice, mallory, other] = [of("alice", "alice"), of("mallory", "mallory"), of("mallory", "alice")];
-    const takings = await Promise.all([alice, mallory].map((one) => takenBy(one, "same id")));
-    expect(takings.map(({ epoch }) => epoch)).toEqual([1, 1]);
-    const reason = expect.stringContaining("has to do with the tenant mallory alone");
-    expect(await other.fleet.take("same id", 0)).toMatchObject({ kind: "unfit", reason });
-    await Promise.all([alice, mallory, other].map(({ fleet }) => fleet.close()));
-  });
 });
