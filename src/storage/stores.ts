@@ -41,6 +41,7 @@ import {
   type StoragePaths,
   sessionFolders,
 } from "./fs/paths.ts";
+import { putAside } from "./fs/quarantine.ts";
 import { isSameFile } from "./fs/stamps.ts";
 import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
@@ -199,6 +200,7 @@ export function makeStores(options: StoresOptions): Stores {
       return stored && headerOf(stored);
     },
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
+    putAside: (file) => guarded("keeping a copy that cannot be read", () => putAside(disk, file)),
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
   const all = whenUsed(

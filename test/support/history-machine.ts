@@ -155,6 +155,7 @@ class HistoryProcess {
         stores: [copies],
         open: store.open,
         holds: () => true,
+        putAside: () => {},
         headerAt: () => undefined,
       },
       find: (): string => {
