@@ -36,8 +36,11 @@ export type SqlQuestion = SqlStatement | ((fact: ServerFact) => SqlStatement);
 
 /** SQLSTATEs that mean that the transaction was undone because of others: the same statement may succeed. */
 const AGAIN = new Set(["40001", "40P01", "55P03"]);
-/** Classes of SQLSTATE after which a commit may have happened: the connection or the server is ending. */
-const IN_DOUBT = /^(?:08|57P|58|XX|40003|53)/;
+/** SQLSTATEs after which a commit may have happened: the connection or the server is ending, or does not know. */
+const IN_DOUBT = /^(?:08|57P|40003)/;
+/** Those that may also be the last words of a server, as where the disk of its log is full. */
+const MAY_END = /^(?:53|58|XX)/;
+const ENDING = new Set<unknown>(["FATAL", "PANIC"]);
 const MOST_AGAIN = 5;
 /** SQLSTATEs for a schema, a table and a column that are not there. */
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
@@ -279,9 +282,9 @@ export class Connections {
       connection.drop();
       return { kind: "unknown", reason: doubt };
     } catch (error) {
-      const { code } = error as { code?: unknown };
-      const isAnswer = typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && "severity" in (error as object);
-      if (isAnswer && !IN_DOUBT.test(code))
+      const { code, severity } = error as { code?: unknown; severity?: unknown };
+      const isAnswer = typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && severity !== undefined;
+      if (isAnswer && isUndone(code, severity))
         return { kind: "failed", code, reason: NO_TABLES.has(code) ? LACKS_TABLES : reasonOf(error) };
       connection.drop();
       return { kind: "unknown", reason: reasonOf(error), ...(isAnswer ? { code } : {}) };
@@ -432,6 +435,15 @@ export class Connections {
     for (const connection of this.open) connection.drop();
     this.open.clear();
   }
+}
+
+/**
+ * Returns whether an error of the server says that nothing of a statement was done. What it calls ERROR is that, but the name
+ * is translated where the server speaks another language.
+ */
+function isUndone(code: string, severity: unknown): boolean {
+  if (IN_DOUBT.test(code) || ENDING.has(severity)) return false;
+  return severity === "ERROR" || !MAY_END.test(code);
 }
 
 /** Returns whether an answer is that the server does not take a value, however often it is sent. Nothing was done. */

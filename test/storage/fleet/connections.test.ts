@@ -7,6 +7,7 @@ import { AddressError, addressOf } from "../../../src/storage/fleet/address.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { Connections } from "../../../src/storage/fleet/connections.ts";
 import type { DatabaseClient, DatabaseServer, Notice, Rows, SqlStatement } from "../../../src/storage/fleet/driver.ts";
+import { NOTHING as NO_LINES } from "../../../src/storage/fleet/ends.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { PostgresFleet } from "../../../src/storage/fleet/postgres.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
@@ -14,6 +15,7 @@ import { copying } from "../../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions, journalOn } from "../../support/fleet.ts";
+import { batchOf } from "../../support/fleet-commits.ts";
 import { id, userText } from "../../support/lines.ts";
 import { beginning } from "../../support/sessions.ts";
 import { notesOn } from "../../support/unsent-lines.ts";
@@ -214,15 +216,36 @@ describe("an answer", () => {
   });
 
   test.each([
-    ["42501", "failed"],
-    ["22021", "failed"],
-    ["57P01", "unknown"],
-    ["08006", "unknown"],
-    ["53300", "unknown"],
-    ["40003", "unknown"],
-    ["XX000", "unknown"],
-  ])("that is an error of state %s is %s", async (code, kind) => {
-    expect(await databaseThat({ answer: () => errorOf(code) }).run("append")).toMatchObject({ kind });
+    ["42501", "ERROR", "failed"],
+    ["22021", "ERROR", "failed"],
+    ["53100", "ERROR", "failed"],
+    ["58030", "ERROR", "failed"],
+    ["XX000", "ERROR", "failed"],
+    // Its log did not take the commit, or took it and did not say so.
+    ["53100", "PANIC", "unknown"],
+    ["53300", "FATAL", "unknown"],
+    ["57P01", "FATAL", "unknown"],
+    ["57P01", "ERROR", "unknown"],
+    ["08006", "ERROR", "unknown"],
+    ["40003", "ERROR", "unknown"],
+    // A server that speaks another language says neither.
+    ["42501", "FEHLER", "failed"],
+    ["53100", "FEHLER", "unknown"],
+  ])("that is an error of state %s (%s) is %s", async (code, severity, kind) => {
+    const { run, dropped } = databaseThat({ answer: () => errorOf(code, { severity }) });
+    expect(await run("append")).toMatchObject({ kind });
+    expect(dropped()).toBe(kind === "unknown" ? 1 : 0);
+  });
+
+  test("of a database whose disk is full is a failure to try again after, of which nothing is there", async () => {
+    const { connections } = databaseThat({ answer: () => errorOf("53100") });
+    const fleet = fleetOver(connections);
+    const batch = batchOf({ id: "one", epoch: 1, end: NO_LINES }, ["{}"]);
+    expect(await fleet.append(batch)).toMatchObject({ kind: "away", reason: "state 53100" });
+    await expect(connections.read({ text: "a read" })).rejects.toMatchObject({
+      name: "storage_failed",
+      retryable: true,
+    });
   });
 
   test.each([
