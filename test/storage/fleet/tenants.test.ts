@@ -101,7 +101,7 @@ describe("tenants", needs(POSTGRESQL), () => {
     alice = fleetOf("alice", "alice");
     await begun(alice, THEIRS, "xylophone");
     before = untouched();
-    const [config] = addressOf(urlOf("mallory"), () => "").servers;
+    const { server: config } = addressOf(urlOf("mallory"), () => "");
     mallory = (await loadDriver())(config);
     mallory.on("notice", ({ message }) => notices.push(message ?? ""));
     await mallory.connect();
