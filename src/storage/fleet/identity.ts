@@ -12,7 +12,7 @@ import { ifPresent, writeTemporary } from "../fs/files.ts";
 import { sha256 } from "../v2/frame.ts";
 import { type AskServer, isFormer, nameOf, placeNamed, type ServerPlace } from "./server-fact.ts";
 
-/** What is known of the database at an address. */
+/** The facts that are known of the database at an address. */
 interface StoreNote {
   /** The id of its store; undefined where none was met. */
   readonly store?: string;
@@ -22,7 +22,7 @@ interface StoreNote {
 
 /** The store that is known at an address. */
 export interface KnownStore {
-  /** What a person does so that it is not known any more. */
+  /** The words for a person who wants it not to be known any more. */
   readonly remedy: string;
   known(): StoreNote;
   /** Adds what was met. A server that was promoted earlier never replaces a later one. Never rejects. */
@@ -88,7 +88,7 @@ export function metStore(): KnownStore {
 export function notedStore(disk: Disk, stateFolder: string, shown: string): KnownStore {
   const folder = join(stateFolder, "fleet-stores");
   const file = join(folder, `${sha256(shown).slice(0, 32)}.json`);
-  /** What the disk does not have, not yet or because it fails. */
+  /** The facts that the disk does not have, not yet or because it fails. */
   let own: StoreNote = {};
   let last: StoreNote = {};
   /** Returns what the disk has; a note that is damaged is none. */
