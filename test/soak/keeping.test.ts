@@ -90,7 +90,7 @@ soak("keeping", async (random, number) => {
       await machine.start();
       machines.push(machine);
     }
-    database.proxies[0].share = 0.01;
+    database.proxy.share = 0.01;
     const chaos = new Random(number + 1);
     background.push(
       (async () => {

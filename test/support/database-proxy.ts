@@ -14,6 +14,8 @@ const BEGINNING = 1;
 
 export class DatabaseProxy {
   readonly folder: string;
+  /** The folder of the server to which new connections lead. */
+  database: string;
   cuts = 0;
   /** The share of requests at which something is lost. */
   share = 0;
@@ -26,9 +28,10 @@ export class DatabaseProxy {
 
   constructor(database: string, folder: string, random: Random) {
     this.folder = folder;
+    this.database = database;
     mkdirSync(folder, { recursive: true });
     this.server = createServer((near) => {
-      const far = createConnection(join(database, SOCKET));
+      const far = createConnection(join(this.database, SOCKET));
       let requests = 0;
       let isDeaf = false;
       let isMute = false;

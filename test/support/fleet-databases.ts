@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { brotliDecompressSync } from "node:zlib";
 import { DatabaseProxy } from "./database-proxy.ts";
-import { Postgres } from "./postgres.ts";
+import { Postgres, urlOf } from "./postgres.ts";
 import type { Random } from "./random.ts";
 
 /** Settings that the databases of short tests do without: what a server does by itself takes locks, too. */
@@ -20,8 +20,8 @@ export interface BefallenDatabase {
   readonly url: string;
   /** Milliseconds within which a server answers that is not stopped. */
   readonly answerWithin: number;
-  /** Proxies through which the machines reach it. */
-  readonly proxies: readonly DatabaseProxy[];
+  /** The endpoint through which the machines reach it. */
+  readonly proxy: DatabaseProxy;
   /** The server with what was acknowledged. */
   readonly server: Postgres;
   readonly figures: Readonly<Record<string, number>>;
@@ -34,28 +34,23 @@ export interface BefallenDatabase {
   close(): Promise<void>;
 }
 
-/** Returns the address of the servers in some folders. */
-function urlOf(...folders: string[]): string {
-  return `postgres:///postgres?host=${encodeURIComponent(folders.join(","))}&user=fleet`;
-}
-
 export class KilledDatabase implements BefallenDatabase {
   readonly answerWithin = 60_000;
   readonly server = new Postgres(AS_USERS_HAVE_IT);
   readonly figures = { kills: 0 };
-  readonly proxies: readonly [DatabaseProxy];
+  readonly proxy: DatabaseProxy;
 
   constructor(random: Random) {
-    this.proxies = [new DatabaseProxy(this.server.folder, join(this.server.folder, "proxy"), random)];
+    this.proxy = new DatabaseProxy(this.server.folder, join(this.server.folder, "proxy"), random);
   }
 
   get url(): string {
-    return urlOf(this.proxies[0].folder);
+    return urlOf(this.proxy.folder, "postgres");
   }
 
   async start(): Promise<void> {
     await this.server.start();
-    await this.proxies[0].listen();
+    await this.proxy.listen();
   }
 
   async befall(): Promise<void> {
@@ -65,23 +60,24 @@ export class KilledDatabase implements BefallenDatabase {
   }
 
   calm(): void {
-    this.proxies[0].share = 0;
+    this.proxy.share = 0;
   }
 
   async close(): Promise<void> {
-    await this.proxies[0].close();
+    await this.proxy.close();
     await this.server.close();
   }
 }
 
 /**
  * A primary and its standby. The primary is killed, or stopped and goes on as if nothing had happened, and the standby is
- * promoted; then a new standby is made where the primary was. `isSynchronous`: commits wait for the standby.
+ * promoted; then a new standby is made where the primary was. New connections lead to the server that was promoted last, and
+ * those to the former one stay. `isSynchronous`: commits wait for the standby.
  */
 export class PromotedDatabase implements BefallenDatabase {
   readonly answerWithin = 2500;
   readonly figures = { kills: 0, promotions: 0, zombies: 0 };
-  readonly proxies: readonly DatabaseProxy[];
+  readonly proxy: DatabaseProxy;
   private readonly random: Random;
   private readonly isSynchronous: boolean;
   /** The primary first. */
@@ -94,12 +90,12 @@ export class PromotedDatabase implements BefallenDatabase {
     this.isSynchronous = isSynchronous;
     const proxyTo = (server: Postgres, name: string): DatabaseProxy =>
       new DatabaseProxy(server.folder, join(server.folder, name), random);
-    this.proxies = this.servers.map((server) => Object.assign(proxyTo(server, "proxy"), { stalls: true }));
+    this.proxy = Object.assign(proxyTo(this.server, "proxy"), { stalls: true });
     this.links = new Map(this.servers.map((server) => [server, proxyTo(server, "link")]));
   }
 
   get url(): string {
-    return urlOf(...this.proxies.map(({ folder }) => folder));
+    return urlOf(this.proxy.folder, "postgres");
   }
 
   get server(): Postgres {
@@ -107,7 +103,7 @@ export class PromotedDatabase implements BefallenDatabase {
   }
 
   async start(): Promise<void> {
-    for (const proxy of [...this.proxies, ...this.links.values()]) await proxy.listen();
+    for (const proxy of [this.proxy, ...this.links.values()]) await proxy.listen();
     await this.server.start();
     await this.addStandby();
   }
@@ -149,6 +145,7 @@ export class PromotedDatabase implements BefallenDatabase {
     await standby.promote();
     figures.promotions++;
     this.servers.reverse();
+    this.proxy.database = standby.folder;
     if (isZombie) {
       await wait(random.int(800));
       // It goes on, and knows nothing of the other.
@@ -163,12 +160,12 @@ export class PromotedDatabase implements BefallenDatabase {
   }
 
   calm(): void {
-    for (const proxy of this.proxies) proxy.share = 0;
+    this.proxy.share = 0;
   }
 
   async close(): Promise<void> {
     for (const server of this.servers) server.signal("SIGCONT");
-    await Promise.all([...this.proxies, ...this.links.values()].map((proxy) => proxy.close()));
+    await Promise.all([this.proxy, ...this.links.values()].map((proxy) => proxy.close()));
     for (const server of this.servers) await server.close();
   }
 }

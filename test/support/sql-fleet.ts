@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { addressOf } from "../../src/storage/fleet/address.ts";
 import { Connections } from "../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../src/storage/fleet/driver.ts";
+import type { KnownStore } from "../../src/storage/fleet/identity.ts";
 import { PostgresFleet } from "../../src/storage/fleet/postgres.ts";
 import { SqlCatalog } from "../../src/storage/fleet/sql-catalog.ts";
 import { SqlKeeper } from "../../src/storage/fleet/sql-keeper.ts";
@@ -22,11 +23,11 @@ export interface SqlFleet extends FleetConnection {
 export function sqlFleet(
   url: string,
   name: string,
-  { answerWithin = 60_000, most = 4, lease = 30_000 } = {},
+  { answerWithin = 60_000, most = 4, lease = 30_000, store = undefined as KnownStore | undefined } = {},
 ): SqlFleet {
   const address = addressOf(url, (path) => readFileSync(path, "utf8"));
   const connections = new Connections({
-    ...{ address, driver: loadDriver, most, connectWithin: 60_000, answerWithin },
+    ...{ address, driver: loadDriver, most, connectWithin: 60_000, answerWithin, store },
   });
   const shown = { client: name, pid: 0, since: "2026-01-24T16:22:26.831Z", host: `host of ${name}` };
   const { tenant } = address;

@@ -17,7 +17,7 @@ import { type Asking, DAMAGE, FAILURE, OK, type Result, sentenceOf, type Verb } 
 import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
-const OF_DATABASE = ["status", "migrate", "prune", "take", "adopt"];
+const OF_DATABASE = ["status", "migrate", "prune", "take"];
 const OF_SESSIONS = ["verify", "import", "export", "push"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Faults and files that are printed at most. */
@@ -40,14 +40,14 @@ export default {
   },
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
   more:
-    "The word is status, migrate, prune, take, adopt, verify, import, export or push. " +
+    "The word is status, migrate, prune, take, verify, import, export or push. " +
     "The database is that of PI_FLEET_URL or --fleet; what is said of sessions is about those of the tenant in its URL, or " +
     "those that are in none. migrate makes the tables, and gathers anew what lists and searches lack; running servers may go on " +
     "meanwhile. prune shows what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
     "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
     "it also deletes sessions that nobody has written to since and nobody has now; restore brings them back until their rows go. " +
     "take <id> takes a session from a process that has it and hangs, or is forgotten on another machine, so that any server can " +
-    "write to it at once. adopt has this machine use another database than before at its address, such as one that was made anew. verify reads every line of it against its hash chain, " +
+    "write to it at once. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
     "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal).",
@@ -69,14 +69,10 @@ export default {
       throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
     const readFile = (path: string): string => Buffer.from(readWhole(asking.disk, path)).toString("utf8");
     const { state } = findPaths(asking.variables, undefined, () => undefined);
-    // It takes whatever it meets for the one that is known from then on.
-    const adopted = (at: string): KnownStore => ({ ...notedStore(asking.disk, state, at), known: () => undefined });
-    const { fleet, catalog, keeper, pruning, shown, tenant } = connect(
-      text,
-      address !== undefined,
-      readFile,
-      word === "adopt" ? adopted : undefined,
-    );
+    // A person makes tables where there are none any more, too.
+    const storeAt =
+      word === "migrate" ? undefined : (shown: string): KnownStore => notedStore(asking.disk, state, shown);
+    const { fleet, catalog, keeper, pruning, shown, tenant } = connect(text, address !== undefined, readFile, storeAt);
     if (OF_SESSIONS.includes(word)) return { tenant, ...(await ofSessions(asking, word, operand)) };
     try {
       if (word === "take") {

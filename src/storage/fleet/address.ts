@@ -6,12 +6,16 @@ import type { DatabaseServer } from "./driver.ts";
 export class AddressError extends Error {}
 
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"];
-const KNOWN = new Set(["host", "port", "user", "dbname", "sslmode", "sslrootcert", "application_name", "tenant"]);
+/** Parameters of a URL. `connect_timeout` changes nothing: the settings say how long a server is waited for. */
+const KNOWN = new Set(
+  "host port user dbname sslmode sslrootcert application_name tenant target_session_attrs connect_timeout".split(" "),
+);
+/** Values of `target_session_attrs`, which change nothing either: a fleet always needs a server that takes writes. */
+const TARGETS = ["any", "read-write", "primary"];
 const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
 
 export interface Address {
-  /** The servers to try, in order; the first that may be written to is used. */
-  readonly servers: readonly DatabaseServer[];
+  readonly server: DatabaseServer;
   /** The address without its password, for people. */
   readonly shown: string;
   readonly hasPassword: boolean;
@@ -19,17 +23,24 @@ export interface Address {
   readonly tenant: string;
 }
 
+/** Only what runs the servers knows which of them is the primary; a client that chooses may choose a former one. */
+const SEVERAL =
+  "The address of the fleet lists several servers. Name one endpoint that always leads to the present primary: a pooler, a virtual address or a DNS name.";
+
 /**
- * Reads `postgres://user@host:port/database`; parts that are missing come from the PG* variables. `?host=` and `?port=`
- * may list several servers, or name the folder of a socket. `sslmode` means what it means to psql, but without it a
- * server elsewhere must prove its name (verify-full). `tenant` is ours. `readFile` reads the certificates of `sslrootcert`.
+ * Reads `postgres://user@host:port/database`; parts that are missing come from the PG* variables. `?host=` may name the
+ * folder of a socket. `sslmode` means what it means to psql, but without it a server elsewhere must prove its name
+ * (verify-full). `tenant` is ours. `readFile` reads the certificates of `sslrootcert`.
  */
 export function addressOf(text: string, readFile: (path: string) => string): Address {
   let url: URL;
   try {
     url = new URL(text);
   } catch {
-    throw new AddressError("The address of the fleet is not a URL such as postgres://user@host/database.");
+    const isList = /^\w+:\/\/(?:[^/?#]*@)?[^/?#@]*,/.test(text);
+    throw new AddressError(
+      isList ? SEVERAL : "The address of the fleet is not a URL such as postgres://user@host/database.",
+    );
   }
   if (url.protocol !== "postgres:" && url.protocol !== "postgresql:")
     throw new AddressError(`The address of the fleet begins with postgres://, not with ${url.protocol}//.`);
@@ -42,31 +53,35 @@ export function addressOf(text: string, readFile: (path: string) => string): Add
   for (const name of query.keys())
     if (!KNOWN.has(name))
       throw new AddressError(
-        `The address of the fleet has ${name}=, which is not known. Known are ${[...KNOWN].join(", ")}.`,
+        name === "options"
+          ? "The address of the fleet has options=, which poolers refuse. Give the role these settings in the database: alter role ... set ..."
+          : `The address of the fleet has ${name}=, which is not known. Known are ${[...KNOWN].join(", ")}.`,
       );
+  const target = query.get("target_session_attrs") ?? "any";
+  if (!TARGETS.includes(target))
+    throw new AddressError(
+      `The address of the fleet has a target_session_attrs for which a server need not take writes. Leave it out, or choose one of ${TARGETS.join(", ")}.`,
+    );
   // An address of IPv6 is between brackets in a URL, and nowhere else.
-  const hosts = (query.get("host") ?? decoded(url.hostname)).split(",").map((host) => host.replace(/^\[(.*)\]$/, "$1"));
-  const ports = (query.get("port") ?? url.port).split(",");
-  if (ports.length > 1 && ports.length !== hosts.length)
-    throw new AddressError("The address of the fleet lists several ports, but not one for each host.");
+  const host = (query.get("host") ?? decoded(url.hostname)).replace(/^\[(.*)\]$/, "$1");
+  const usedHost = host || process.env.PGHOST || "";
+  const port = query.get("port") ?? url.port;
+  if (`${usedHost}${port}`.includes(",")) throw new AddressError(SEVERAL);
   const password = decoded(url.password);
-  const common = {
+  const server = {
     user: query.get("user") ?? (decoded(url.username) || undefined),
     password: password || undefined,
     database: query.get("dbname") ?? (decoded(url.pathname.slice(1)) || undefined),
     application_name: query.get("application_name") ?? "pi-session-server",
-  };
-  const servers = hosts.map((host, n) => ({
-    ...common,
     host: host || undefined,
-    port: portOf(ports[ports.length > 1 ? n : 0]),
-    ssl: sslOf(host || process.env.PGHOST || "", query, readFile),
-  }));
+    port: portOf(port),
+    ssl: sslOf(usedHost, query, readFile),
+  };
   const tenant = query.get("tenant") ?? "";
   if (query.has("tenant") && (tenant === "" || tenant.includes("\0")))
     throw new AddressError("The address of the fleet has a tenant without a name. Name it, or leave ?tenant= out.");
   url.password = "";
-  return { servers, shown: url.href, hasPassword: password !== "", tenant };
+  return { server, shown: url.href, hasPassword: password !== "", tenant };
 }
 
 function unescaped(characters: string, escapes: string): string {
@@ -96,7 +111,7 @@ function sslOf(host: string, query: URLSearchParams, readFile: (path: string) =>
   const mode = query.get("sslmode") ?? process.env.PGSSLMODE ?? (isNear ? "disable" : "verify-full");
   if (!SSL_MODES.includes(mode))
     throw new AddressError(
-      `The address of the fleet has sslmode=${mode}. Choose one of ${SSL_MODES.join(", ")}: prefer and allow would send everything in the open to whoever asks for it.`,
+      `The address of the fleet has sslmode=${mode}. Choose one of ${SSL_MODES.join(", ")}: prefer and allow would send everything in the open to anybody who asks for it.`,
     );
   if (mode === "disable" || host.startsWith("/")) return false;
   const path = query.get("sslrootcert") ?? process.env.PGSSLROOTCERT;

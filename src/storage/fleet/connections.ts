@@ -9,7 +9,7 @@ import { sha256 } from "../v2/frame.ts";
 import type { Address } from "./address.ts";
 import type { DatabaseClient, DatabaseServer, MakeClient, Notice, Rows, SqlStatement } from "./driver.ts";
 import { unfit, ValueRefusal } from "./failures.ts";
-import { type KnownStore, metStore, requireSameStore } from "./identity.ts";
+import { type KnownStore, metStore, reasonAgainst, requireSameStore } from "./identity.ts";
 import {
   forgetfulness,
   isFormer,
@@ -35,8 +35,11 @@ export type SqlQuestion = SqlStatement | ((fact: ServerFact) => SqlStatement);
 
 /** SQLSTATEs that mean that the transaction was undone because of others: the same statement may succeed. */
 const AGAIN = new Set(["40001", "40P01", "55P03"]);
-/** Classes of SQLSTATE after which a commit may have happened: the connection or the server is ending. */
-const IN_DOUBT = /^(?:08|57P|58|XX|40003|53)/;
+/** SQLSTATEs after which a commit may have happened: the connection or the server is ending, or does not know. */
+const IN_DOUBT = /^(?:08|57P|40003)/;
+/** Those that may also be the last words of a server, as where the disk of its log is full. */
+const MAY_END = /^(?:53|58|XX)/;
+const ENDING = new Set<unknown>(["FATAL", "PANIC"]);
 const MOST_AGAIN = 5;
 /** SQLSTATEs for a schema, a table and a column that are not there. */
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
@@ -86,15 +89,14 @@ const LASTS =
   /no pg_hba\.conf entry|pg_hba\.conf rejects|does not exist|not permitted to log in|(?:peer|ident|certificate) authentication failed|valid client certificate/i;
 /** Classes of SQLSTATE for values: of a wrong form, against a rule of the tables, beyond a limit of the server. */
 const OF_VALUES = /^(?:22|23|54)/;
-/** Milliseconds for which others of several servers are waited for when one has answered. */
-const OTHERS = 500;
-/** Milliseconds after which a connection that nobody uses is closed, but for one. */
-const IDLE = 60_000;
+/**
+ * Milliseconds after which a connection that nobody uses is closed. To make one takes as long as fifty statements (6 ms
+ * without TLS), so it is longer than the 10 s between two renewals of leases: a process that has sessions keeps one.
+ */
+const IDLE = 15_000;
 /** Milliseconds after which the system asks whether the other end is there, instead of two hours. */
 const ASKED_AFTER = 30_000;
 const CLOSED = "the fleet was closed";
-const FORMER =
-  "it was the primary before another server was promoted; if it is to be used again, restart the programs that use it";
 
 interface ConnectionLimits {
   readonly address: Address;
@@ -114,17 +116,14 @@ interface ConnectionLimits {
 class DatabaseConnection {
   readonly client: DatabaseClient;
   fact: ServerFact = { durability: "primary", version: "" };
-  /** The server that it was made to. */
-  readonly server: DatabaseServer;
   isOver = false;
   /** The clock of the process when its last statement was answered. */
   usedAt = 0;
   /** Warnings that came since the statement was sent. */
   readonly warnings: string[] = [];
 
-  constructor(client: DatabaseClient, server: DatabaseServer) {
+  constructor(client: DatabaseClient) {
     this.client = client;
-    this.server = server;
     client.on("error", () => {
       this.isOver = true;
     });
@@ -155,9 +154,7 @@ export class Connections {
   private sweeping: NodeJS.Timeout | undefined;
   /** The server that answered last. */
   fact: ServerFact | undefined;
-  /** The one to which the last connection was made. */
-  private chosen: DatabaseServer | undefined;
-  /** The latest primary that is known. */
+  /** The latest primary that was known when this last looked: a note on the disk is too dear for each commit. */
   private latest: ServerPlace | undefined;
   private readonly store: KnownStore;
 
@@ -223,8 +220,9 @@ export class Connections {
       connection.fact = { ...connection.fact, isDirect: false };
       answer = await put();
     }
+    if (answer.kind !== "done") this.look();
+    if (this.isClosed) connection.drop();
     if (connection.isOver) this.forget(connection);
-    else if (this.isClosed) this.leave(connection);
     else this.rest(connection);
     return answer;
   }
@@ -237,14 +235,14 @@ export class Connections {
     this.sweeping ??= setInterval(() => this.sweep(), IDLE / 2).unref();
   }
 
-  /** Closes the connections that nobody has used for long; one is kept. The one that was used last is used next. */
+  /** Closes the connections that nobody has used for long. The one that was used last is used next. */
   private sweep(): void {
-    while (this.idle.length > 1 && performance.now() - this.idle[0].usedAt >= IDLE) {
+    while (this.idle.length > 0 && performance.now() - this.idle[0].usedAt >= IDLE) {
       const [unused] = this.idle.splice(0, 1);
       this.forget(unused);
       unused.client.end().catch(() => {});
     }
-    if (this.idle.length > 1) return;
+    if (this.idle.length > 0) return;
     clearInterval(this.sweeping);
     this.sweeping = undefined;
   }
@@ -257,7 +255,6 @@ export class Connections {
       late = setTimeout(
         () => {
           connection.drop();
-          this.chosen = undefined;
           const isWaiting = connection.fact.durability === "replicated";
           const why = isWaiting ? "; it may wait for a standby, which synchronous_standby_names asks for" : "";
           reject(new Error(`it did not answer in time${why}`));
@@ -278,9 +275,9 @@ export class Connections {
       connection.drop();
       return { kind: "unknown", reason: doubt };
     } catch (error) {
-      const { code } = error as { code?: unknown };
-      const isAnswer = typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && "severity" in (error as object);
-      if (isAnswer && !IN_DOUBT.test(code))
+      const { code, severity } = error as { code?: unknown; severity?: unknown };
+      const isAnswer = typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && severity !== undefined;
+      if (isAnswer && isUndone(code, severity))
         return { kind: "failed", code, reason: NO_TABLES.has(code) ? LACKS_TABLES : reasonOf(error) };
       connection.drop();
       return { kind: "unknown", reason: reasonOf(error), ...(isAnswer ? { code } : {}) };
@@ -297,14 +294,18 @@ export class Connections {
   private doubtIn(connection: DatabaseConnection, row: Readonly<Record<string, unknown>>): string | undefined {
     if (connection.warnings.length > 0) return connection.warnings.join("; ");
     const place = placeNamed(row.server);
-    if (isFormer(place, this.latest)) return FORMER;
+    const against = isFormer(place, this.latest) ? reasonAgainst(place, this.store) : undefined;
+    if (against !== undefined) return against;
     if (place) this.note(connection, place);
     return forgetfulness(row);
   }
 
   /** Notes which server answers at the other end of a connection. */
   private note(connection: DatabaseConnection, place: ServerPlace): void {
-    this.latest = place;
+    if (isFormer(this.latest, place)) {
+      this.latest = place;
+      void this.store.note({ latest: place });
+    }
     if (nameOf(connection.fact) !== nameOf({ ...connection.fact, place }))
       connection.fact = { ...connection.fact, place };
     this.fact = connection.fact;
@@ -323,10 +324,16 @@ export class Connections {
     return connection.warnings.length > 0;
   }
 
-  /** Returns a connection that waits for work, or makes one to the latest primary. */
+  /** Looks whether a process of this machine has met a later primary. */
+  private look(): void {
+    this.latest = this.store.known().latest;
+  }
+
+  /** Returns a connection that waits for work, or makes one. */
   private async connection(): Promise<DatabaseConnection> {
     for (let known = this.idle.pop(); known; known = this.idle.pop()) {
-      if (!known.isOver && !isFormer(known.fact.place, this.latest)) {
+      if (known.isOver) this.look();
+      else if (!isFormer(known.fact.place, this.latest)) {
         this.fact = known.fact;
         return known;
       }
@@ -335,77 +342,31 @@ export class Connections {
     }
     if (this.isClosed) throw new Error(CLOSED);
     const make = await this.options.driver();
-    const { servers } = this.options.readAddress?.() ?? this.options.address;
-    const chosen = servers.find(({ host, port }) => host === this.chosen?.host && port === this.chosen?.port);
-    let connection: DatabaseConnection | undefined;
-    if (chosen && servers.length > 1) connection = await this.connect(make, chosen).catch(() => undefined);
-    connection ??= await this.latestOf(servers.map((server) => this.connect(make, server)));
-    this.chosen = connection.server;
+    const { server } = this.options.readAddress?.() ?? this.options.address;
+    const connection = await this.connect(make, server);
     this.fact = connection.fact;
     return connection;
   }
 
-  /** Connects to a server. Throws where it cannot be written to. */
+  /** Connects to the server. Throws where it cannot be written to. */
   private async connect(make: MakeClient, server: DatabaseServer): Promise<DatabaseConnection> {
     const within = { connectionTimeoutMillis: this.options.connectWithin };
     const config = { ...server, ...within, keepAlive: true, keepAliveInitialDelayMillis: ASKED_AFTER };
-    const connection = new DatabaseConnection(make(config), server);
+    const connection = new DatabaseConnection(make(config));
     try {
       await connection.client.connect();
       this.open.add(connection);
       const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
       connection.fact = await serverFact(ask, () => this.hears(connection), connection.client.processID);
-      await requireSameStore(ask, this.store);
+      await requireSameStore(ask, connection.fact.place, this.store);
       if (this.isClosed) throw new Error(CLOSED);
-      const { place } = connection.fact;
-      if (isFormer(place, this.latest)) throw new Error(FORMER);
-      if (place) this.latest = place;
+      this.look();
       return connection;
     } catch (error) {
       connection.drop();
       this.forget(connection);
       throw error;
     }
-  }
-
-  /**
-   * Returns the connection to the latest primary: one that was killed and came back does not know that another was
-   * promoted, and would take what is written. Throws why the last server cannot be used, where none can.
-   */
-  private async latestOf(attempts: readonly Promise<DatabaseConnection>[]): Promise<DatabaseConnection> {
-    if (attempts.length === 1) return attempts[0];
-    const made: DatabaseConnection[] = [];
-    let isLate = false;
-    let failed: unknown;
-    const all = attempts.map(async (attempt, n) => {
-      try {
-        const connection = await attempt;
-        if (isLate) this.leave(connection);
-        else made[n] = connection;
-      } catch (error) {
-        // One that is away may be let in by another time.
-        if (failed === undefined || refusalCode(error) === undefined) failed = error;
-      }
-    });
-    let late: NodeJS.Timeout | undefined;
-    const moment = Promise.any(attempts)
-      .catch(() => {})
-      .then(() => new Promise<void>((resolve) => (late = setTimeout(resolve, OTHERS).unref())));
-    await Promise.race([Promise.all(all), moment]);
-    clearTimeout(late);
-    isLate = true;
-    const found = made.filter((one) => one !== undefined);
-    const best = found.find(({ fact }) => !isFormer(fact.place, this.latest));
-    for (const other of found) if (other !== best) this.leave(other);
-    if (best) return best;
-    // All that answered in time are former ones.
-    throw failed ?? new Error(FORMER);
-  }
-
-  /** Ends a connection that nobody uses. */
-  private leave(connection: DatabaseConnection): void {
-    connection.drop();
-    this.forget(connection);
   }
 
   private forget(connection: DatabaseConnection): void {
@@ -430,6 +391,15 @@ export class Connections {
     for (const connection of this.open) connection.drop();
     this.open.clear();
   }
+}
+
+/**
+ * Returns whether an error of the server says that nothing of a statement was done. What it calls ERROR is that, but the name
+ * is translated where the server speaks another language.
+ */
+function isUndone(code: string, severity: unknown): boolean {
+  if (IN_DOUBT.test(code) || ENDING.has(severity)) return false;
+  return severity === "ERROR" || !MAY_END.test(code);
 }
 
 /** Returns whether an answer is that the server does not take a value, however often it is sent. Nothing was done. */

@@ -1,54 +1,85 @@
 /**
- * The identity of a fleet's database: the one that a machine gave its sessions to. Another one at the same address, made anew
- * or not, is not taken for it: it would get sessions that are not its own, and lacks those that were acknowledged.
+ * The identity of a fleet's database: the one that a machine gave its sessions to, and the primary of it that was promoted
+ * last. Another database at the same address, made anew or not, would get sessions that are not its own, and lacks those that
+ * were acknowledged. A former primary that comes back takes writes that nobody else sees. Neither is used.
  */
 
 import { join } from "node:path";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { NotedFleet } from "../../core/ports/fleet.ts";
-import { type Disk, readWhole } from "../fs/disk.ts";
-import { ifPresent, putInPlace } from "../fs/files.ts";
+import { type Disk, readWhole, writeAll } from "../fs/disk.ts";
+import { ifPresent, writeTemporary } from "../fs/files.ts";
 import { sha256 } from "../v2/frame.ts";
-import type { AskServer } from "./server-fact.ts";
+import { type AskServer, isFormer, nameOf, placeNamed, type ServerPlace } from "./server-fact.ts";
+
+/** The facts that are known of the database at an address. */
+interface StoreNote {
+  /** The id of its store; undefined where none was met. */
+  readonly store?: string;
+  /** The primary that was promoted last, of those that were met. */
+  readonly latest?: ServerPlace;
+}
 
 /** The store that is known at an address. */
 export interface KnownStore {
-  /** Returns its id; undefined where none was met. */
-  known(): string | undefined;
-  note(id: string): Promise<void>;
+  /** The words for a person who wants it not to be known any more. */
+  readonly remedy: string;
+  known(): StoreNote;
+  /** Adds what was met. A server that was promoted earlier never replaces a later one. Never rejects. */
+  note(met: StoreNote): Promise<void>;
 }
 
 /** SQLSTATEs for a schema and a table that are not there. */
 const NO_TABLES = new Set(["3F000", "42P01"]);
 const STORE = "select value from pi_fleet.meta where key = 'store'";
 
-/** Throws unless the database at the other end is the known one. The first one that is met becomes that. */
-export async function requireSameStore(ask: AskServer, store: KnownStore): Promise<void> {
+/**
+ * Throws unless the database at the other end is the known one, at its latest primary. The first one that is met becomes the
+ * known one.
+ */
+export async function requireSameStore(
+  ask: AskServer,
+  place: ServerPlace | undefined,
+  store: KnownStore,
+): Promise<void> {
   const answer = await ask({ text: STORE });
-  const known = store.known();
+  const known = store.known().store;
   if (answer.kind === "failed") {
-    // Whoever makes its tables now makes another fleet of it. Where one may not ask, what is there is used.
+    // A person who makes its tables now makes another fleet of it. Where a role may not ask, the database is used.
     if (known !== undefined && NO_TABLES.has(answer.code))
       throw new Error("the database has no tables of the fleet any more; pi-session-server fleet migrate makes them");
-    return;
-  }
-  if (answer.kind !== "done") throw new Error(answer.reason);
-  const id = answer.rows[0]?.value;
-  if (typeof id !== "string") return;
-  if (known === undefined) await store.note(id);
-  else if (known !== id)
+  } else if (answer.kind !== "done") throw new Error(answer.reason);
+  const id = answer.kind === "done" ? answer.rows[0]?.value : undefined;
+  const met = typeof id === "string" ? id : undefined;
+  if (known !== undefined && met !== undefined && known !== met)
     throw new Error(
-      `another database is at this address than before: its store is ${id}, and this machine's sessions are in ${known}. If it was made anew, or is to have them from now on: pi-session-server fleet adopt`,
+      `another database is at this address than before: its store is ${met}, and this machine's sessions are in ${known}. Nothing is sent to it. Have the address lead to the former database; if this one is to have the sessions from now on, ${store.remedy}`,
     );
+  await store.note({ store: met, latest: place });
+  const reason = reasonAgainst(place, store);
+  if (reason !== undefined) throw new Error(reason);
+}
+
+/** Returns why a server is not used, if it is a former primary. */
+export function reasonAgainst(place: ServerPlace | undefined, { known, remedy }: KnownStore): string | undefined {
+  const { latest } = known();
+  if (!place || !isFormer(place, latest)) return undefined;
+  return `this server is a former primary: it has timeline ${place.timeline}, and this machine has met timeline ${latest?.timeline}. Nothing is acknowledged there, and nothing more is sent to it. Have the address lead to the present primary; if this server is to be used from now on, ${remedy}`;
+}
+
+function joined(noted: StoreNote, { store, latest }: StoreNote): StoreNote {
+  const isEarlier = latest === undefined || isFormer(latest, noted.latest);
+  return { store: noted.store ?? store, latest: isEarlier ? noted.latest : latest };
 }
 
 /** Returns the store that this process met at an address, for when nobody else remembers. */
 export function metStore(): KnownStore {
-  let met: string | undefined;
+  let met: StoreNote = {};
   return {
+    remedy: "start this program again",
     known: () => met,
-    async note(id) {
-      met = id;
+    async note(more) {
+      met = joined(met, more);
     },
   };
 }
@@ -57,28 +88,50 @@ export function metStore(): KnownStore {
 export function notedStore(disk: Disk, stateFolder: string, shown: string): KnownStore {
   const folder = join(stateFolder, "fleet-stores");
   const file = join(folder, `${sha256(shown).slice(0, 32)}.json`);
-  const met = metStore();
+  /** The facts that the disk does not have, not yet or because it fails. */
+  let own: StoreNote = {};
+  let last: StoreNote = {};
+  /** Returns what the disk has; a note that is damaged is none. */
+  const noted = (): StoreNote => {
+    const bytes = ifPresent(() => readWhole(disk, file));
+    try {
+      const { store, server } = (bytes ? parse(bytes) : {}) as { store?: unknown; server?: unknown };
+      return { store: typeof store === "string" ? store : undefined, latest: placeNamed(server) };
+    } catch {
+      return {};
+    }
+  };
+  const known = (): StoreNote => {
+    try {
+      last = joined(noted(), own);
+    } catch {
+      // This process remembers it.
+      last = joined(last, own);
+    }
+    return last;
+  };
+  const textOf = ({ store, latest }: StoreNote): string =>
+    JSON.stringify({ address: shown, store, server: nameOf({ place: latest }) });
   return {
-    known() {
+    remedy: `remove ${file}`,
+    known,
+    async note(met) {
+      const mine = joined(own, met);
+      own = mine;
+      const now = known();
+      const text = textOf(now);
       try {
-        const bytes = ifPresent(() => readWhole(disk, file));
-        const { store } = (bytes ? parse(bytes) : {}) as { store?: unknown };
-        if (typeof store === "string") return store;
+        if (text !== textOf(noted())) {
+          disk.makeFolder(folder);
+          const fill = (fd: number): void => writeAll(disk, fd, bytesOf(text));
+          // Another process may have met a later one meanwhile.
+          await writeTemporary(disk, file, fill, { sync: true }, (temporary) =>
+            isFormer(now.latest, noted().latest) ? disk.remove(temporary) : disk.rename(temporary, file),
+          );
+        }
+        if (own === mine) own = {};
       } catch {
-        // This process remembers it.
-      }
-      return met.known();
-    },
-    async note(id) {
-      await met.note(id);
-      try {
-        disk.makeFolder(folder);
-        await putInPlace(disk, file, bytesOf(JSON.stringify({ address: shown, store: id })), {
-          replace: true,
-          sync: true,
-        });
-      } catch {
-        // The next process notes it.
+        // The next connection, or the next process, notes it.
       }
     },
   };
@@ -91,14 +144,14 @@ export function fleetAt(disk: Disk, stateFolder: string, shown: string): NotedFl
     address: shown,
     tenant: new URL(shown).searchParams.get("tenant") ?? "",
     get store() {
-      return met.known();
+      return met.known().store;
     },
   };
 }
 
 /**
- * Whether two notes mean one fleet. At one address is one, because another store there has to be adopted, and then gets what
- * was owed to the one before; and one store may have several addresses, as with and without a standby.
+ * Whether two notes mean one fleet. At one address is one: another store is used there after a person removed the note of the
+ * one before, and then gets what was owed to that. One store may have several addresses, as with and without a pooler.
  */
 export function isSameFleet(a: NotedFleet, b: NotedFleet): boolean {
   return a.address === b.address || (a.tenant === b.tenant && a.store !== undefined && a.store === b.store);

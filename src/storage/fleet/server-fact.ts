@@ -118,7 +118,7 @@ export function provenBy(fact: ServerFact, row: Readonly<Record<string, unknown>
 }
 
 /** Returns the name of a server, which a promoted standby of it does not have. */
-export function nameOf({ place }: ServerFact): string | undefined {
+export function nameOf({ place }: Pick<ServerFact, "place">): string | undefined {
   return place && `${place.system}/${place.timeline.toString(16).toUpperCase()}`;
 }
 

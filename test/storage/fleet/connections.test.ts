@@ -7,6 +7,8 @@ import { AddressError, addressOf } from "../../../src/storage/fleet/address.ts";
 import { connectFleet } from "../../../src/storage/fleet/connect.ts";
 import { Connections } from "../../../src/storage/fleet/connections.ts";
 import type { DatabaseClient, DatabaseServer, Notice, Rows, SqlStatement } from "../../../src/storage/fleet/driver.ts";
+import { NOTHING as NO_LINES } from "../../../src/storage/fleet/ends.ts";
+import { type KnownStore, notedStore } from "../../../src/storage/fleet/identity.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { PostgresFleet } from "../../../src/storage/fleet/postgres.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
@@ -14,6 +16,7 @@ import { copying } from "../../../src/storage/fleet/store.ts";
 import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
 import { FaultDisk } from "../../support/disk.ts";
 import { fleetOptions, journalOn } from "../../support/fleet.ts";
+import { batchOf } from "../../support/fleet-commits.ts";
 import { id, userText } from "../../support/lines.ts";
 import { beginning } from "../../support/sessions.ts";
 import { notesOn } from "../../support/unsent-lines.ts";
@@ -24,17 +27,17 @@ const certificates = (path: string): string => {
   return "a certificate";
 };
 const at = (text: string) => addressOf(text, certificates);
-/** What an address says of each server, and how that proves itself. */
-const serversAt = (text: string): string[] =>
-  at(text).servers.map(({ host, port, user, password, database, ssl }) => {
-    const trust = ssl && [
-      ssl.rejectUnauthorized ? "proven" : "not proven",
-      ssl.ca,
-      ssl.checkServerIdentity && "any name",
-    ];
-    const proof = trust ? trust.filter(Boolean).join(", ") : "plain";
-    return `${[user, password, host, port, database].filter(Boolean).join(" ")}: ${proof}`;
-  });
+/** Returns what an address says of the server, and how the server proves itself. */
+function serverAt(text: string): string {
+  const { host, port, user, password, database, ssl } = at(text).server;
+  const trust = ssl && [
+    ssl.rejectUnauthorized ? "proven" : "not proven",
+    ssl.ca,
+    ssl.checkServerIdentity && "any name",
+  ];
+  const proof = trust ? trust.filter(Boolean).join(", ") : "plain";
+  return `${[user, password, host, port, database].filter(Boolean).join(" ")}: ${proof}`;
+}
 
 describe("an address", () => {
   test.each([
@@ -42,11 +45,8 @@ describe("an address", () => {
     ["postgres:///agents?host=/run/pg", "/run/pg agents: plain"],
     ["postgres://me@[::1]:5433/a", "me ::1 5433 a: plain"],
     ["postgres://me@[2001:db8::1]/a", "me 2001:db8::1 a: proven"],
-    ["postgres:///a?host=[::1],one&sslmode=disable", "::1 a: plain; one a: plain"],
-    [
-      "postgresql:///a?host=one,two&port=1,2&sslmode=require",
-      "one 1 a: not proven, any name; two 2 a: not proven, any name",
-    ],
+    ["postgresql:///a?host=[::1]&port=1&sslmode=require", "::1 1 a: not proven, any name"],
+    ["postgres://one/a?sslmode=disable&target_session_attrs=read-write&connect_timeout=3", "one a: plain"],
     ["postgres://db.example/a", "db.example a: proven"],
     ["postgres://localhost/a", "localhost a: plain"],
     ["postgres://127.0.0.1/a?sslmode=verify-full&sslrootcert=/ca.pem", "127.0.0.1 a: proven, a certificate"],
@@ -54,7 +54,7 @@ describe("an address", () => {
     ["postgres://one/a?sslmode=require&sslrootcert=/ca.pem", "one a: proven, a certificate, any name"],
     ["postgres://one/a?sslmode=verify-ca", "one a: proven, any name"],
   ])("is read as other programs of PostgreSQL read it: %s", (text, meant) => {
-    expect(serversAt(text).join("; ")).toBe(meant);
+    expect(serverAt(text)).toBe(meant);
   });
 
   test("is shown without its password, and may name a tenant", () => {
@@ -78,12 +78,18 @@ describe("an address", () => {
       (end) => [`postgres://me:12${end}@db.example/a`, /%[23]/] as const,
     ),
     ...[
+      "postgres://me:secret@one,two/a",
+      "postgres://me:secret@one:1,two:2/a",
+      "postgres:///a?host=one,two&port=1,2",
+      "postgres:///a?host=one&port=1,2",
+    ].map((text) => [text, /one endpoint/] as const),
+    ["postgres://db.example/a?options=-c%20fsync=off", /alter role/] as const,
+    ...[
       "db.example",
       "mysql://db.example/a",
       "postgres://db.example/a?sslmode=prefer",
       "postgres://db.example/a?sslrootcert=/missing.pem",
-      "postgres://db.example/a?options=-c%20fsync=off",
-      "postgres:///a?host=one,two&port=1,2,3",
+      "postgres://db.example/a?target_session_attrs=standby",
       "postgres:///a?host=one&port=70000",
       "postgres:///a?tenant=",
     ].map((text) => [text, /./] as const),
@@ -129,6 +135,7 @@ interface Behaviour {
   readonly hears?: boolean;
   readonly most?: number;
   readonly connect?: () => Promise<void>;
+  readonly known?: KnownStore;
 }
 
 /** A driver of a database that answers as the test says: of itself, its place, its fleet; `hears`: warnings come through. */
@@ -140,6 +147,7 @@ function databaseThat({
   hears = true,
   most = 2,
   connect = async () => {},
+  known,
 }: Behaviour = {}) {
   let said: (notice: Notice) => void = () => {};
   let dropped = 0;
@@ -169,24 +177,14 @@ function databaseThat({
     connection: { stream: { destroy: () => void dropped++, writableLength: 0, once: () => {} } },
   };
   const address = at("postgres:///a?host=/run/pg");
-  const connections = new Connections({ ...LIMITS, address, driver: async () => () => client, most });
+  const connections = new Connections({ ...LIMITS, address, driver: async () => () => client, most, store: known });
   const run = (text: string, more: object = {}) => connections.run({ text, ...more });
   return { client, connections, dropped: () => dropped, questions, run };
-}
-
-/** Connections to two servers. */
-function connectionsTo(one: DatabaseClient, two: DatabaseClient): Connections {
-  const driver =
-    async () =>
-    ({ host }: DatabaseServer) =>
-      host === "one" ? one : two;
-  return new Connections({ ...LIMITS, address: at("postgres:///a?host=one,two"), driver });
 }
 
 const fleetOver = (connections: Connections): PostgresFleet =>
   new PostgresFleet(connections, { id: "one", shown: { client: "one", pid: 0, since: "" } });
 const DONE = { kind: "done" };
-const LATER = expect.stringContaining("before another server was promoted");
 
 /** Has the rest of a test run with timers that go on when it says. */
 function fakeTimers(
@@ -213,15 +211,36 @@ describe("an answer", () => {
   });
 
   test.each([
-    ["42501", "failed"],
-    ["22021", "failed"],
-    ["57P01", "unknown"],
-    ["08006", "unknown"],
-    ["53300", "unknown"],
-    ["40003", "unknown"],
-    ["XX000", "unknown"],
-  ])("that is an error of state %s is %s", async (code, kind) => {
-    expect(await databaseThat({ answer: () => errorOf(code) }).run("append")).toMatchObject({ kind });
+    ["42501", "ERROR", "failed"],
+    ["22021", "ERROR", "failed"],
+    ["53100", "ERROR", "failed"],
+    ["58030", "ERROR", "failed"],
+    ["XX000", "ERROR", "failed"],
+    // Its log did not take the commit, or took it and did not say so.
+    ["53100", "PANIC", "unknown"],
+    ["53300", "FATAL", "unknown"],
+    ["57P01", "FATAL", "unknown"],
+    ["57P01", "ERROR", "unknown"],
+    ["08006", "ERROR", "unknown"],
+    ["40003", "ERROR", "unknown"],
+    // A server that speaks another language says neither.
+    ["42501", "FEHLER", "failed"],
+    ["53100", "FEHLER", "unknown"],
+  ])("that is an error of state %s (%s) is %s", async (code, severity, kind) => {
+    const { run, dropped } = databaseThat({ answer: () => errorOf(code, { severity }) });
+    expect(await run("append")).toMatchObject({ kind });
+    expect(dropped()).toBe(kind === "unknown" ? 1 : 0);
+  });
+
+  test("of a database whose disk is full is a failure to try again after, of which nothing is there", async () => {
+    const { connections } = databaseThat({ answer: () => errorOf("53100") });
+    const fleet = fleetOver(connections);
+    const batch = batchOf({ id: "one", epoch: 1, end: NO_LINES }, ["{}"]);
+    expect(await fleet.append(batch)).toMatchObject({ kind: "away", reason: "state 53100" });
+    await expect(connections.read({ text: "a read" })).rejects.toMatchObject({
+      name: "storage_failed",
+      retryable: true,
+    });
   });
 
   test.each([
@@ -298,18 +317,6 @@ describe("an answer", () => {
     expect([log.durability, notesOn(disk).length]).toEqual(isAway ? ["local", 1] : [undefined, 0]);
   });
 
-  test.each([
-    ["refuses", "refuses", "failed"],
-    ["refuses", "is away", "away"],
-    ["is away", "refuses", "away"],
-  ])("of two servers, of which one %s and the other %s, is %s", async (...ends) => {
-    const [one, two] = ends.map((end) => {
-      const error = errorOf(end === "refuses" ? "28P01" : "ECONNREFUSED");
-      return databaseThat({ connect: refusing(error) }).client;
-    });
-    expect(await connectionsTo(one, two).run({ text: "take" })).toMatchObject({ kind: ends[2] });
-  });
-
   test("that came too late for a serial order is asked for again, a few times", async () => {
     // It waits for a random time before it asks again.
     const random = vi.spyOn(Math, "random").mockReturnValue(0);
@@ -380,7 +387,10 @@ describe("an answer", () => {
     expect(told.map(Boolean)).toEqual(isKept ? [true, false, false] : [false, false]);
   });
 
-  const ending = (text: string): Rows | Error => (text === "its connection ends" ? errorOf("57P01") : NOTHING);
+  const ending = (text: string): Rows | Error => {
+    if (text === "a refusal") return errorOf("42501");
+    return text === "its connection ends" ? errorOf("57P01") : NOTHING;
+  };
 
   test("of another store than before is not asked for, nor of one that has no tables any more", async () => {
     let store: object | Error;
@@ -389,7 +399,7 @@ describe("an answer", () => {
     for (const [next, answer] of [
       [errorOf("42P01"), DONE],
       [{ value: "one" }, DONE],
-      [{ value: "two" }, saying("fleet adopt")],
+      [{ value: "two" }, saying("its store is two, and this machine's sessions are in one")],
       [errorOf("42P01"), saying("no tables")],
       // Who may not ask for it uses what is there.
       [errorOf("42501"), DONE],
@@ -400,10 +410,98 @@ describe("an answer", () => {
       await run("its connection ends");
     }
   });
+
+  describe("of a former primary", () => {
+    const ADDRESS = "postgres://me@db/agents";
+    /** Processes of one machine, and the server to which its endpoint leads. */
+    function machine() {
+      const disk = new FaultDisk();
+      const at = { server: "7/2" };
+      const process = () => {
+        const known = notedStore(disk, "/root/state", ADDRESS);
+        return databaseThat({ answer: ending, place: () => ({ ...at }), store: () => ({ value: "a store" }), known });
+      };
+      const note = () => disk.paths().find((path) => path.includes("fleet-stores")) ?? "";
+      return { disk, at, process, note };
+    }
+    const refused = (path: string) => {
+      const reason = expect.stringMatching(new RegExp(`Nothing is acknowledged.*nothing more is sent.*${path}`));
+      return { kind: "away", reason };
+    };
+
+    test("is not asked for, by a process that begins later neither, until its note is removed", async () => {
+      const { disk, at, process, note } = machine();
+      const first = process();
+      expect(await first.run("append")).toMatchObject(DONE);
+      at.server = "7/1";
+      await first.run("its connection ends");
+      for (const { run } of [first, process()]) expect(await run("append")).toMatchObject(refused(note()));
+      // The one that was promoted last, and another cluster with the same store, as after a dump.
+      for (const server of ["7/3", "8/1"]) {
+        at.server = server;
+        expect(await process().run("append")).toMatchObject(DONE);
+      }
+      at.server = "8/2";
+      const again = process();
+      expect(await again.run("append")).toMatchObject(DONE);
+      at.server = "8/1";
+      await again.run("its connection ends");
+      expect(await again.run("append")).toMatchObject(refused(note()));
+      disk.remove(note());
+      for (const { run } of [again, process()]) expect(await run("append")).toMatchObject(DONE);
+    });
+
+    test("is not taken any more over a connection that lives, once another process has met the next one", async () => {
+      const { at, process, note } = machine();
+      at.server = "7/1";
+      const [first, idle] = [process(), process()];
+      for (const { run } of [first, idle]) expect(await run("append")).toMatchObject(DONE);
+      at.server = "7/2";
+      expect(await process().run("append")).toMatchObject(DONE);
+      at.server = "7/1";
+      // It looks when something fails.
+      expect(await first.run("append")).toMatchObject(DONE);
+      expect(await first.run("a refusal")).toMatchObject({ kind: "failed" });
+      expect(await first.run("append")).toMatchObject(refused(note()));
+    });
+
+    test.each([
+      [1, 2],
+      [2, 1],
+    ])("stays one when two processes note what they met at the same time (%s, %s)", async (...timelines) => {
+      const { disk } = machine();
+      const known = () => notedStore(disk, "/root/state", ADDRESS);
+      await Promise.all(timelines.map((timeline) => known().note({ latest: { system: "7", timeline } })));
+      expect(known().known()).toEqual({ latest: { system: "7", timeline: 2 } });
+      expect(disk.paths()).toHaveLength(1);
+    });
+
+    test("is noted once, and never in the way of a commit", async () => {
+      const { disk, at, process, note } = machine();
+      const [one, two] = [process(), process()];
+      for (const { run } of [one, two, process()]) expect(await run("append")).toMatchObject(DONE);
+      const written = disk.operations.filter((name) => name.startsWith("rename"));
+      expect(written).toHaveLength(1);
+      expect(JSON.parse(Buffer.from(disk.content(note()) ?? []).toString())).toEqual({
+        address: ADDRESS,
+        store: "a store",
+        server: "7/2",
+      });
+      at.server = "7/3";
+      vi.spyOn(disk, "create").mockImplementation(() => {
+        throw Object.assign(new Error("no room"), { code: "ENOSPC" });
+      });
+      await two.run("its connection ends");
+      expect(await two.run("append")).toMatchObject(DONE);
+      at.server = "7/2";
+      await two.run("its connection ends");
+      expect(await two.run("append")).toMatchObject(refused(note()));
+    });
+  });
 });
 
 describe("connections", () => {
-  test("that nobody uses for a minute are closed but for one, and ask early whether the other end is there", async () => {
+  test("that nobody uses for a moment are closed, and ask early whether the other end is there", async () => {
     fakeTimers("setInterval", "clearInterval", "performance");
     const made: DatabaseServer[] = [];
     const waiting: (() => void)[] = [];
@@ -418,23 +516,24 @@ describe("connections", () => {
       },
     });
     const asked = Array.from({ length: 5 }, () => connections.run({ text: "wait" }));
-    await vi.waitFor(() => expect(waiting).toHaveLength(5));
-    for (const go of waiting.splice(0)) go();
+    const answerAll = async (count: number): Promise<void> => {
+      while (waiting.length < count) await new Promise(setImmediate);
+      for (const go of waiting.splice(0)) go();
+    };
+    await answerAll(5);
     await Promise.all(asked);
     expect(made).toHaveLength(5);
     for (const config of made) expect(config).toMatchObject({ keepAlive: true, keepAliveInitialDelayMillis: 30_000 });
-    for (const left of [5, 1]) {
-      vi.advanceTimersByTime(50_000);
-      expect(open).toBe(left);
+    // One is used as leases are renewed: it is always the same.
+    for (let n = 0; n < 3; n++) {
+      vi.advanceTimersByTime(10_000);
+      const next = connections.run({ text: "wait" });
+      await answerAll(1);
+      expect(await next).toMatchObject(DONE);
     }
-    // The one that is left is used.
-    const next = connections.run({ text: "wait" });
-    await vi.waitFor(() => expect(waiting).toHaveLength(1));
-    waiting[0]();
-    expect(await next).toMatchObject(DONE);
-    expect([made.length, vi.getTimerCount()]).toEqual([5, 1]);
-    await connections.close();
-    expect(vi.getTimerCount()).toBe(0);
+    expect([open, made.length]).toEqual([1, 5]);
+    vi.advanceTimersByTime(25_000);
+    expect([open, vi.getTimerCount()]).toEqual([0, 0]);
   });
 
   test("answer all who wait, also those who ask while they are closed, and are closed then", async () => {
@@ -485,23 +584,6 @@ describe("connections", () => {
     expect(await asked).toEqual({ kind: "away", reason: "the fleet was closed" });
     expect(dropped()).toBe(1);
     expect(questions.map(({ text }) => text)).not.toContain("append");
-  });
-
-  test("are away where only a former primary answers in time", async () => {
-    fakeTimers("setTimeout", "clearTimeout");
-    let attempts = 0;
-    const former = databaseThat();
-    const latest = databaseThat({
-      place: () => ({ server: "7/2" }),
-      // The first attempt comes to nothing for as long as is waited for it.
-      connect: () => (attempts++ === 0 ? new Promise(() => {}) : Promise.resolve()),
-    });
-    const connections = connectionsTo(former.client, latest.client);
-    const asked = [connections.run({ text: "append" })];
-    await vi.advanceTimersByTimeAsync(100);
-    asked.push(connections.run({ text: "append" }));
-    await vi.advanceTimersByTimeAsync(1000);
-    expect(await Promise.all(asked)).toMatchObject([{ kind: "away", reason: LATER }, DONE]);
   });
 
   test("outlive a statement that cannot be made, of which nothing is done", async () => {

@@ -4,20 +4,32 @@
  * @module-tag system
  */
 
+import { rmSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { notedStore } from "../../../src/storage/fleet/identity.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { batchOf, type Held, taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
-import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
+import { POSTGRESQL, Postgres, socketFolder, urlOf } from "../../support/postgres.ts";
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 
 describe("a primary with a standby", needs(POSTGRESQL), () => {
   let [primary, standby]: Postgres[] = [];
+  let place: string;
+  let state: string;
   const open: SqlFleet[] = [];
 
+  /** Has the endpoint, which is a folder of sockets, lead to a server from now on. */
+  const lead = (server: Postgres): void => {
+    rmSync(place, { force: true });
+    symlinkSync(server.folder, place);
+  };
+  /** A process of the machine. */
   const fleetOf = (name: string, user = "fleet", answerWithin = 60_000): SqlFleet => {
-    const hosts = [primary, standby].map(({ folder }) => folder).join(",");
-    const url = `postgres:///postgres?host=${encodeURIComponent(hosts)}&user=${user}`;
-    const fleet = sqlFleet(url, name, { answerWithin });
+    const url = urlOf(place, "postgres").replace("user=fleet", `user=${user}`);
+    const store = notedStore(realDisk, state, url);
+    const fleet = sqlFleet(url, name, { answerWithin, store });
     open.push(fleet);
     return fleet;
   };
@@ -30,6 +42,9 @@ describe("a primary with a standby", needs(POSTGRESQL), () => {
   beforeAll(async () => {
     primary = new Postgres(["synchronous_standby_names = '*'"]);
     standby = new Postgres();
+    state = socketFolder("pi-end-");
+    place = join(state, "endpoint");
+    lead(primary);
     await primary.start();
     await standby.follow(primary, primary.folder);
     await standby.start();
@@ -37,6 +52,7 @@ describe("a primary with a standby", needs(POSTGRESQL), () => {
   afterAll(async () => {
     await Promise.all(open.map(({ fleet }) => fleet.close()));
     await Promise.all([primary.close(), standby.close()]);
+    rmSync(state, { recursive: true, force: true });
   });
 
   test("what a commit has reached is said, and nothing that is not proven", async () => {
@@ -93,13 +109,14 @@ describe("a primary with a standby", needs(POSTGRESQL), () => {
     expect(outcome).toMatchObject({ kind: "unknown", reason: expect.stringContaining("synchronous_standby_names") });
   });
 
-  test("after a promotion nothing is written before the session is taken anew, and the former primary is left", async () => {
+  test("after a promotion nothing is written before the session is taken anew, and the former primary is used by nobody", async () => {
     const { one, ...held } = await begun();
     const first = batchOf(held, ['{"n":"before"}']);
     expect(await one.fleet.append(first)).toMatchObject(committed("replicated"));
     const former = one.fleet.server;
     await primary.kill();
     await standby.promote();
+    lead(standby);
     const next = batchOf({ ...held, end: first.after }, ['{"n":"after"}']);
     let outcome = await one.fleet.append(next);
     if (outcome.kind === "unknown") outcome = await one.fleet.append(next);
@@ -108,11 +125,15 @@ describe("a primary with a standby", needs(POSTGRESQL), () => {
     const epoch = held.epoch + 1;
     expect(await taken(one, "one", held.epoch)).toMatchObject({ epoch, end: first.after, durability: "primary" });
     expect(await one.fleet.append({ ...next, epoch })).toEqual(committed("primary"));
-    // The former one comes back, is listed first, and would take what is written.
+    // The former one comes back, would take what is written, and the endpoint leads there again.
     await primary.start();
-    expect((await fleetOf("two").fleet.look("one"))?.end).toEqual(next.after);
+    lead(primary);
     await standby.kill();
-    const message = expect.stringContaining("before another server was promoted");
-    await expect(one.fleet.look("one")).rejects.toMatchObject({ message });
+    const message = expect.stringContaining("this server is a former primary");
+    for (const { fleet } of [one, fleetOf("started again")])
+      await expect(fleet.look("one")).rejects.toMatchObject({ message });
+    await standby.start();
+    lead(standby);
+    for (const { fleet } of [one, fleetOf("two")]) expect((await fleet.look("one"))?.end).toEqual(next.after);
   });
 });

@@ -420,7 +420,7 @@ test("a fleet is told by its address, its tenant, and the store that this machin
   const address = "postgres://me@db/agents?tenant=acme";
   const fleet = fleetAt(disk, "/root/state", address);
   expect(fleet).toMatchObject({ address, tenant: "acme", store: undefined });
-  await notedStore(disk, "/root/state", address).note("met later");
+  await notedStore(disk, "/root/state", address).note({ store: "met later" });
   expect(fleet.store).toBe("met later");
 });
 

@@ -127,7 +127,7 @@ describe("behind a pooler in transaction mode", needs(POSTGRESQL, PGBOUNCER), ()
     pooler.turn(primary.folder);
     const before = linesIn(primary);
     expect((await fleet.append(batchOf(epoch, end, '{"n":"lost"}'))).kind).not.toBe("committed");
-    const reason = expect.stringContaining("before another server was promoted");
+    const reason = expect.stringContaining("this server is a former primary");
     for (const id of ["one", "none"]) expect(await fleet.take(id, epoch)).toMatchObject({ kind: "away", reason });
     await expect(fleet.look("one")).rejects.toMatchObject({ message: reason });
     expect(linesIn(primary)).toBe(before);

@@ -67,7 +67,7 @@ describe("what a database refuses", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
 
   /** Somebody who reads the tables in a transaction that lasts. */
   const reader = async () => {
-    const [config] = addressOf(suite.url, () => "").servers;
+    const { server: config } = addressOf(suite.url, () => "");
     const client = (await loadDriver())(config);
     await client.connect();
     onTestFinished(() => client.end());

@@ -96,7 +96,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test.each([
     ["that names none, as of an older program", undefined],
     ["of the same store under another address", { ...fleetOf("elsewhere"), store: "store of a" }],
-    ["of the same address, whose store was adopted since", { ...fleetOf("a"), store: "the one before" }],
+    ["of the same address, where another store is used since", { ...fleetOf("a"), store: "the one before" }],
     ["of the same address, whose store nobody had met", { address: address("a"), tenant: "" }],
   ])("a note %s is its own, and goes", async (_, noted) => {
     const disk = new FaultDisk();
