@@ -2,8 +2,11 @@
 
 /** Milliseconds after which a server looks for the first time: one that is about to end does not begin. */
 const FIRST = 10_000;
-/** Milliseconds after which it looks again, once nothing was found. */
-const EVERY = 60_000;
+/**
+ * Milliseconds after which it looks again on average, once nothing was found. Each look makes a connection: of 10,000 idle
+ * servers the database gets eleven a second.
+ */
+const EVERY = 900_000;
 
 export class LateSweep {
   private readonly finish: () => Promise<boolean>;
@@ -28,7 +31,7 @@ export class LateSweep {
     } catch {
       // The database is away, or its tables have another version: another time.
     }
-    if (!this.isOver) this.timer = this.after(EVERY);
+    if (!this.isOver) this.timer = this.after(EVERY * (0.5 + Math.random()));
   }
 
   end(): void {
