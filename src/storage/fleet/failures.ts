@@ -90,7 +90,7 @@ export function overtaken(taking: Taking): Failure {
   if (taking.kind === "held") return locked(taking.holder);
   return new Failure(
     "content_modified",
-    "Another machine wrote to this session meanwhile. Nothing was changed. Read the new state and decide again.",
+    "Another machine wrote to this session, or another program changed its file here. Nothing was changed, and the fleet's entries count. Read the new state and decide again.",
     {},
     { retryable: true },
   );
