@@ -358,7 +358,7 @@ export class Connections {
       this.open.add(connection);
       const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
       connection.fact = await serverFact(ask, () => this.hears(connection), connection.client.processID);
-      await requireSameStore(ask, connection.fact.place, this.store);
+      await requireSameStore(ask, connection.fact.place, this.store, this.options.store !== undefined);
       if (this.isClosed) throw new Error(CLOSED);
       this.look();
       return connection;

@@ -5,11 +5,13 @@
  */
 
 import { join } from "node:path";
+import { Failure } from "../../core/failure.ts";
 import { bytesOf, parse } from "../../core/json/json.ts";
 import type { NotedFleet } from "../../core/ports/fleet.ts";
 import { type Disk, readWhole, writeAll } from "../fs/disk.ts";
 import { ifPresent, writeTemporary } from "../fs/files.ts";
 import { sha256 } from "../v2/frame.ts";
+import { SCHEMA_VERSION } from "./schema.ts";
 import { type AskServer, isFormer, nameOf, placeNamed, type ServerPlace } from "./server-fact.ts";
 
 /** The facts that are known of the database at an address. */
@@ -31,16 +33,18 @@ export interface KnownStore {
 
 /** SQLSTATEs for a schema and a table that are not there. */
 const NO_TABLES = new Set(["3F000", "42P01"]);
-const STORE = "select value from pi_fleet.meta where key = 'store'";
+const STORE = `select value, (select v.value from pi_fleet.meta v where v.key = 'version') as version
+  from pi_fleet.meta where key = 'store'`;
 
 /**
  * Throws unless the database at the other end is the known one, at its latest primary. The first one that is met becomes the
- * known one.
+ * known one. `isForSessions`: its tables are to be written, so that their version counts.
  */
 export async function requireSameStore(
   ask: AskServer,
   place: ServerPlace | undefined,
   store: KnownStore,
+  isForSessions: boolean,
 ): Promise<void> {
   const answer = await ask({ text: STORE });
   const known = store.known().store;
@@ -49,7 +53,8 @@ export async function requireSameStore(
     if (known !== undefined && NO_TABLES.has(answer.code))
       throw new Error("the database has no tables of the fleet any more; pi-session-server fleet migrate makes them");
   } else if (answer.kind !== "done") throw new Error(answer.reason);
-  const id = answer.kind === "done" ? answer.rows[0]?.value : undefined;
+  const { value: id, version } = (answer.kind === "done" && answer.rows[0]) || {};
+  if (isForSessions && version !== undefined && Number(version) !== SCHEMA_VERSION) throw otherVersion(Number(version));
   const met = typeof id === "string" ? id : undefined;
   if (known !== undefined && met !== undefined && known !== met)
     throw new Error(
@@ -58,6 +63,16 @@ export async function requireSameStore(
   await store.note({ store: met, latest: place });
   const reason = reasonAgainst(place, store);
   if (reason !== undefined) throw new Error(reason);
+}
+
+/** Returns the failure of tables that another version of the program made, which this one would write wrongly. */
+function otherVersion(version: number): Failure {
+  const remedy =
+    version > SCHEMA_VERSION ? "use a newer pi-session-server" : "pi-session-server fleet migrate says what to do";
+  return new Failure(
+    "unsupported_version",
+    `its tables have version ${version}, and this program writes version ${SCHEMA_VERSION} alone; ${remedy}`,
+  );
 }
 
 /** Returns why a server is not used, if it is a former primary. */

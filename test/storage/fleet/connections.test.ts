@@ -411,6 +411,17 @@ describe("an answer", () => {
     }
   });
 
+  test.each([
+    [99, "use a newer pi-session-server"],
+    [1, "fleet migrate says what to do"],
+  ])("whose tables have version %i is sent nothing, and the reason says what to do", async (version, remedy) => {
+    const known = notedStore(new FaultDisk(), "/root/state", "postgres://me@db/agents");
+    const { run, questions } = databaseThat({ answer: ending, store: () => ({ value: "one", version }), known });
+    const reason = expect.stringMatching(new RegExp(`have version ${version}, .*${remedy}`));
+    expect(await run("append")).toMatchObject({ kind: "failed", reason });
+    expect(questions.join()).not.toContain("append");
+  });
+
   describe("of a former primary", () => {
     const ADDRESS = "postgres://me@db/agents";
     /** Processes of one machine, and the server to which its endpoint leads. */
