@@ -110,6 +110,14 @@ export default command({
         sizeBytes: z.number().int(),
         reason: z.string().nullable(),
       }),
+      fleet: z
+        .object({
+          away: z.string().nullable().describe("why the database does not answer; null where it does"),
+          owed: z.number().int().describe("sessions with entries that only this machine has; fleet push gives them"),
+          kept: z.number().int().describe("files of entries that the fleet refused; list_kept has them"),
+        })
+        .nullable()
+        .describe("null for a server without a fleet"),
       space: z
         .object({ path: z.string(), freeBytes: z.number(), totalBytes: z.number() })
         .optional()
@@ -146,6 +154,7 @@ export default command({
         sizeBytes: 65536,
         reason: null,
       },
+      fleet: null,
       space: { path: "/home/me/.pi/agent/sessions", freeBytes: 51539607552, totalBytes: 255013683200 },
       fixes: [],
     },
@@ -153,6 +162,7 @@ export default command({
   async run({ workspace, server, progress }) {
     const { leftovers, damaged, hidden, roots, catalog, ...health } = await workspace.stores.health.examine(progress);
     const { ids } = workspace.stores.offered("", 0, "both");
+    const { fleet, kept } = workspace.stores;
     const shortId = (id: string | null) =>
       id === null
         ? null
@@ -165,6 +175,13 @@ export default command({
       ok: damaged.length === 0 && catalog.state !== "damaged" && !health.notRead.some(({ isDamaged }) => isDamaged),
       server: { name: server.name, version: server.version },
       catalog: { ...catalog },
+      fleet: fleet
+        ? {
+            away: await fleet.whyAway(),
+            owed: fleet.owed().filter(({ from }) => from !== null).length,
+            kept: kept.list().length,
+          }
+        : null,
       counts: { ...health.counts },
       node: { ...health.node },
       roots: roots.map((root) => ({ ...root, agents: [...root.agents] })),

@@ -66,7 +66,7 @@ export function fact(label: string, texts: readonly string[], page: OutputStyle,
 }
 
 function* facts(health: Result, page: OutputStyle): Generator<string> {
-  const { server, node, roots, counts, catalog, space, stateFolder } = health;
+  const { server, node, roots, counts, catalog, fleet, space, stateFolder } = health;
   yield* fact("Program", [`${inert(server.name)} ${inert(server.version)}`], page);
   yield* fact(
     "Node",
@@ -81,6 +81,7 @@ function* facts(health: Result, page: OutputStyle): Generator<string> {
   yield* fact("State", [shortPath(stateFolder, page.home)], page);
   yield* fact("Sessions", countTexts(counts), page);
   yield* fact("Catalog", [catalogText(catalog)], page);
+  if (fleet) yield* fact("Fleet", fleetTexts(fleet), page);
   if (space) yield* fact("Disk", [`${sizeText(space.freeBytes)} of ${sizeText(space.totalBytes)} free`], page);
 }
 
@@ -109,6 +110,22 @@ function countTexts({ sessions, archived, trashed, containers, forks, databases 
     ...(databases === 0
       ? []
       : [`${count(databases, "database", "databases")} of pi_agent_rust, which migrate takes in`]),
+  ];
+}
+
+function fleetTexts({ away, owed, kept }: Result): string[] {
+  return [
+    away === null ? "its database answers" : inert(away),
+    ...(owed === 0
+      ? []
+      : [
+          `${count(owed, "session has", "sessions have")} entries that only this machine has; fleet push gives them to it`,
+        ]),
+    ...(kept === 0
+      ? []
+      : [
+          `${count(kept, "file", "files")} of entries that it refused; recover lists them, and appends them as branches`,
+        ]),
   ];
 }
 

@@ -50,7 +50,8 @@ export default {
     "write to it at once. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
-    "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal).",
+    "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal), and ends with 0 only if nothing is left " +
+    "that this machine alone has: run it before a container is thrown away.",
   async run(asking, given) {
     const { operands, flags } = given;
     const [word, operand] = operands;
@@ -108,8 +109,8 @@ export default {
     else if (word === "push") yield* pushedLines(result);
     else yield* OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
-  status: ({ faults = [], copies = [], refused = 0, incomplete = 0 }) =>
-    faults.length > 0 || copies.some(isWrong) ? DAMAGE : refused + incomplete > 0 ? FAILURE : OK,
+  status: ({ faults = [], copies = [], refused = 0, incomplete = 0, kept = 0 }) =>
+    faults.length > 0 || copies.some(isWrong) ? DAMAGE : refused + incomplete + kept > 0 ? FAILURE : OK,
 } satisfies Verb;
 
 /** Returns the sessions that hold what only this machine has, which a prune leaves alone. */
@@ -138,7 +139,8 @@ async function ofSessions(asking: Asking, word: string, folder: string): Promise
   if (word === "verify") return care.verify(asking.progress);
   if (word === "push") {
     const sessions = await care.push(asking.progress);
-    return { sessions, refused: sessions.filter(({ outcome }) => outcome === "refused").length };
+    const { kept } = await asking.ask("list_kept", {});
+    return { sessions, refused: sessions.filter(({ outcome }) => outcome === "refused").length, kept: kept.length };
   }
   const path = absolute(folder, asking.cwd);
   const files = await (word === "import"
@@ -184,7 +186,7 @@ const STATES: Readonly<Record<string, string>> = {
   only_here: "not in the fleet; the next write, or fleet import, brings it there",
 };
 
-function* pushedLines({ sessions, refused }: Result): Generator<string> {
+function* pushedLines({ sessions, refused, kept }: Result): Generator<string> {
   if (sessions.length === 0)
     yield "Nothing is noted here that the fleet lacks; fleet verify compares the copies with it";
   else yield `${count(sessions.length - refused, "session was", "sessions were")} given to the fleet`;
@@ -194,6 +196,8 @@ function* pushedLines({ sessions, refused }: Result): Generator<string> {
       yield `${inert(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
     if (outcome === "refused") yield toldLine(sessionPath, pushed);
   }
+  if (kept > 0)
+    yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists them`;
 }
 
 function* journalLines(journal: Result): Generator<string> {

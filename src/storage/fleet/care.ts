@@ -27,6 +27,7 @@ import { FleetCopy } from "./copy.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { descriptionIn } from "./fact-parts.ts";
 import { CopyFacts } from "./facts.ts";
+import { asFailure } from "./failures.ts";
 import { type GivingPlace, giveAll, meet, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
@@ -154,6 +155,15 @@ export class FleetKeeping implements FleetCare {
   }
 
   // --- what is owed ------------------------------------------------------------------------------------------------
+
+  async whyAway(): Promise<string | null> {
+    try {
+      await this.place.fleet.look("");
+      return null;
+    } catch (error) {
+      return asFailure(error).message;
+    }
+  }
 
   owed(): JournaledSession[] {
     return owedIn(this.giving);

@@ -24,7 +24,7 @@ import { Database, suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { fleetSuite, newSession } from "../../support/fleet-suite.ts";
 import { collectGarbage } from "../../support/garbage.ts";
-import { headerText, userText } from "../../support/lines.ts";
+import { fileText, headerText, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives, type HereLivesOptions } from "../../support/proof.ts";
@@ -107,7 +107,15 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     }
     await machine.kill();
     await one.fleet.close();
+    const told = async (): Promise<Json> => {
+      const { stdout } = await runHere(place, ["doctor", "--json"], {
+        variables: { PI_FLEET_URL: database.server.url },
+      });
+      return JSON.parse(stdout).fleet;
+    };
+    expect(await told()).toEqual({ away: expect.stringContaining("cannot be read"), owed: 3, kept: 0 });
     await database.server.start();
+    expect(await told()).toEqual({ away: null, owed: 3, kept: 0 });
     // The lease of the process that is gone runs out.
     sql("update pi_fleet.session set lease_until = now()");
     const other = lives();
@@ -133,6 +141,21 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     expect([faults, copies.map(({ state }: Json) => state)]).toEqual([[], ["same", "same"]]);
     expect((await verb(place, "verify")).stdout).toContain("are a branch since");
     expect(sql(`select entries from pi_fleet.session where id = '${ids[0]}'`)).toBe("2");
+    // The end of a container: nothing may be left that this machine alone has.
+    const ended = async (): Promise<unknown[]> => {
+      const { status, stdout } = await verb(place, "push");
+      return [status, /recover lists them/.test(stdout)];
+    };
+    for (const note of readdirSync(join(place.state, "fleet-journal")))
+      rmSync(join(place.state, "fleet-journal", note));
+    expect(await ended()).toEqual([0, false]);
+    mkdirSync(join(place.state, "quarantine"), { recursive: true });
+    writeFileSync(
+      join(place.state, "quarantine", `${ids[0]}.refused.bin`),
+      fileText(headerText(), userText("x", null)),
+    );
+    expect(await ended()).toEqual([1, true]);
+    expect(await told()).toEqual({ away: null, owed: 0, kept: 1 });
   });
 
   test("names what it does not bring in, or not as it is, and brings the others in", async () => {
