@@ -197,7 +197,7 @@ function* pushedLines({ sessions, refused, kept }: Result): Generator<string> {
     if (outcome === "refused") yield toldLine(sessionPath, pushed);
   }
   if (kept > 0)
-    yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists them`;
+    yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists and appends them; then remove them`;
 }
 
 function* journalLines(journal: Result): Generator<string> {

@@ -144,7 +144,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     // The end of a container: nothing may be left that this machine alone has.
     const ended = async (): Promise<unknown[]> => {
       const { status, stdout } = await verb(place, "push");
-      return [status, /recover lists them/.test(stdout)];
+      return [status, /recover lists and appends them/.test(stdout)];
     };
     for (const note of readdirSync(join(place.state, "fleet-journal")))
       rmSync(join(place.state, "fleet-journal", note));
