@@ -38,9 +38,11 @@ import { LineReader, lacking } from "./line-reader.ts";
 import { type MigratedTables, migrate, requireTables, schemaVersion } from "./migration.ts";
 import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
 import { clearStatement, partStatement } from "./part-statement.ts";
+import type { FleetProcesses } from "./processes.ts";
 import { BEGINS_AGAIN } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
 import { SqlBlobs } from "./sql-blobs.ts";
+import type { SqlRow } from "./sql-values.ts";
 import { type FleetStatus, statusOf } from "./status.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. */
@@ -58,6 +60,8 @@ interface FleetWriter {
   readonly id: string;
   /** The name and machine that others are told, as its lock says them. */
   readonly shown: Holder;
+  /** Those of its machine, itself among them. */
+  readonly processes?: FleetProcesses;
 }
 
 /** A session that this process has. */
@@ -88,7 +92,7 @@ const TAKE = (fact: ServerFact): string => `update pi_fleet.session
   set epoch = greatest(epoch, $3) + 1, holder = $4, holder_name = $5, holder_host = $6, holder_since = $7,
     lease_until = clock_timestamp() + $8::float8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
-    and (holder = $4 or not ${BEGINS_AGAIN()} and (holder is null or lease_until <= clock_timestamp()))
+    and (holder = $4 or not ${BEGINS_AGAIN()} and (holder is null or holder = $9 or lease_until <= clock_timestamp()))
   returning epoch, ${END}, indexed, ${serverColumn(fact)}, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
@@ -98,7 +102,7 @@ const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values (
 const LOOK = (
   fact: ServerFact,
 ): string => `select header, ${END}, epoch, state, ${BEGINS_AGAIN()} as begins_again, holder_name, holder_host,
-    holder_since, holder <> $3 and lease_until > clock_timestamp() as held, archived, one.server
+    holder_since, case when holder <> $3 and lease_until > clock_timestamp() then holder end as held, archived, one.server
   from (select ${serverColumn(fact)}) one left join pi_fleet.session on tenant = $1 and id = $2`;
 
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
@@ -136,6 +140,8 @@ export class PostgresFleet implements Fleet {
   private readonly alone = new Set<string>();
   private readonly joint = new JointAppends<PendingAppend>((appends) => this.appendAll(appends));
   private renewing: NodeJS.Timeout | undefined;
+  /** Whether the other processes of the machine can see that this one has ended. */
+  private isNoted = false;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
   constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "", now = Date.now } = {}) {
@@ -152,20 +158,30 @@ export class PostgresFleet implements Fleet {
   }
 
   async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
+    if (!this.isNoted) this.writer.processes?.note(this.writer.id);
+    this.isNoted = true;
+    let ended: string | undefined;
     for (let tries = 0; tries < MOST_TAKINGS; tries++) {
-      const taking = await this.takeOnce(sessionId, above, headerLine);
-      if (taking) return taking;
+      const taking = await this.takeOnce(sessionId, above, headerLine, ended);
+      if (typeof taking === "object") return taking;
+      ended = taking;
     }
     return { kind: "away", reason: "others took the session and let go of it just now" };
   }
 
   /**
    * Returns undefined where it is to be taken again: another process had the session, and let go of it, or its lease ran
-   * out, before it was asked who; or it was begun.
+   * out, before it was asked who; or it was begun. Returns the id of that process where it has ended.
    */
-  private async takeOnce(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking | undefined> {
+  private async takeOnce(
+    sessionId: string,
+    above: number,
+    headerLine: Uint8Array | undefined,
+    ended: string | undefined,
+  ): Promise<Taking | string | undefined> {
     const { id, shown } = this.writer;
-    const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
+    const by = [id, shown.client, shown.host ?? null, shown.since, this.lease];
+    const values = [this.tenant, sessionId, above, ...by, ended ?? null];
     const taken = await this.connections.run((fact) => ({ text: TAKE(fact), values }));
     if (taken.kind !== "done") return failed(taken);
     const [row] = taken.rows;
@@ -180,10 +196,11 @@ export class PostgresFleet implements Fleet {
     if (looked.kind !== "done") return failed(looked);
     const [there] = looked.rows;
     if (typeof there?.state === "number") {
+      const holder = this.holderIn(there);
       // One that was to begin again, and whose lines did not come, is as deleted as before.
-      if (there.state === 2 || (there.begins_again && !there.held)) return { kind: "deleted" };
-      if (!there.held) return undefined;
-      return { kind: "held", holder: holderOf(there), end: endOf(there) };
+      if (there.state === 2 || (there.begins_again && !holder)) return { kind: "deleted" };
+      if (holder) return { kind: "held", holder, end: endOf(there) };
+      return there.held === null ? undefined : String(there.held);
     }
     if (!headerLine) return { kind: "missing" };
     const begun = await this.connections.run({
@@ -192,6 +209,11 @@ export class PostgresFleet implements Fleet {
     });
     // Where another server was promoted meanwhile, it may be missing there.
     return begun.kind === "done" ? undefined : failed(begun);
+  }
+
+  /** Returns who else has a session, and is not known to have ended. */
+  private holderIn(row: SqlRow): Holder | null {
+    return row.held && !this.writer.processes?.hasEnded(String(row.held)) ? holderOf(row) : null;
   }
 
   private looking(sessionId: string): SqlQuestion {
@@ -355,7 +377,7 @@ export class PostgresFleet implements Fleet {
   async look(sessionId: string): Promise<FleetSession | null> {
     const [row] = await this.connections.read(this.looking(sessionId));
     if (row?.state !== 1) return null;
-    const holder = row.held ? holderOf(row) : null;
+    const holder = this.holderIn(row);
     const [headerLine, epoch, archived] = [row.header as Uint8Array, Number(row.epoch), row.archived === true];
     return { id: sessionId, headerLine, end: endOf(row), epoch, holder, archived };
   }
@@ -420,9 +442,10 @@ export class PostgresFleet implements Fleet {
     return statusOf(this.connections, this.tenant, await schemaVersion(this.connections));
   }
 
-  close(): Promise<void> {
+  async close(): Promise<void> {
     clearInterval(this.renewing);
-    return this.connections.close();
+    await this.connections.close();
+    if (this.isNoted) this.writer.processes?.forget(this.writer.id);
   }
 }
 

@@ -1,15 +1,29 @@
 /**
- * The renewing of leases of a process that writes nothing, over a real PostgreSQL: which sessions it has, and which not.
+ * Leases over a real PostgreSQL: which are renewed while nothing is written, and for which holders others wait.
  *
  * @module-tag system
  */
 
-import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { spawn, spawnSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
+import { processStart } from "../../../src/storage/fs/processes.ts";
 import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
+import { temporaryFolder } from "../../support/server.ts";
 import { batchOf, fleetSuite, meddle } from "../../support/sql-machines.ts";
+
+/** Returns what a note says of a process that is stopped. */
+function stopped(): object {
+  const { pid = 0 } = spawn("sleep", ["600"], { stdio: "ignore" });
+  process.kill(pid, "SIGSTOP");
+  onTestFinished(() => void process.kill(pid, "SIGKILL"));
+  return { pid, started: processStart(realDisk, pid) };
+}
 
 /** Milliseconds after which leases are renewed. */
 const EVERY = 10_000;
@@ -108,6 +122,48 @@ describe("leases", needs(POSTGRESQL), () => {
     vi.advanceTimersByTime(EVERY);
     expect(run).not.toHaveBeenCalled();
     expect(leased()).toBe("");
+  });
+
+  /** Returns how a process takes a session from another one, of whose note in the state folder something is otherwise. */
+  const takenFrom = async (otherwise: object, own?: string) => {
+    const stateFolder = temporaryFolder();
+    const one = suite.open("seven", { lease: HOUR, stateFolder });
+    await taken(one, "a");
+    const path = join(stateFolder, "fleet-processes", "seven.json");
+    writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), ...otherwise }));
+    const two = suite.open("eight", { lease: HOUR, stateFolder: own ?? stateFolder });
+    return { one, two, taking: await two.fleet.take("a", 0) };
+  };
+  const gone = { pid: spawnSync("true").pid };
+  const started = processStart(realDisk, process.pid) as string;
+  const HELD = { kind: "held", holder: { client: "seven" } };
+
+  test.each<[string, object]>([
+    ["has ended", gone],
+    ["has ended, and whose pid another one has", { started: `${started}0` }],
+  ])("of a process of the same machine that %s are worth nothing", async (_, otherwise) => {
+    const { one, two, taking } = await takenFrom(otherwise);
+    expect(taking).toMatchObject({ kind: "taken", epoch: 2 });
+    // If it lives all the same, it is refused, and waits for the other as for any.
+    const batch = batchOf("a", 1, NOTHING, ['{"n":1}']);
+    expect(await one.fleet.append(batch)).toEqual({ kind: "refused" });
+    expect(await one.fleet.take("a", 1)).toMatchObject({ kind: "held", holder: { client: "eight" } });
+    expect(await two.fleet.append({ ...batch, epoch: 2 })).toMatchObject({ kind: "committed" });
+  });
+
+  test.each<[string, () => object]>([
+    ["lives", () => ({})],
+    ["is stopped", stopped],
+    ["ended in another run of the system, as on a clone", () => ({ ...gone, started: "another-boot 1" })],
+    ["ended in another container, with the same host name", () => ({ ...gone, space: 1 })],
+    ["ended on another machine that has the same state folder", () => ({ ...gone, host: "another" })],
+    ["has a note without a pid", () => ({ ...gone, pid: null })],
+  ])("of a process that %s are waited for", async (_, otherwise) => {
+    expect((await takenFrom(otherwise())).taking).toMatchObject(HELD);
+  });
+
+  test("of a process that has no note on this machine are waited for", async () => {
+    expect((await takenFrom(gone, temporaryFolder())).taking).toMatchObject(HELD);
   });
 
   test("that end while another process takes the session are no reason to refuse it", async () => {
