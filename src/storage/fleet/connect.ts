@@ -17,7 +17,7 @@ import type { FleetConnection } from "./store.ts";
 const CONNECTIONS = 8;
 /** Milliseconds within which a connection is made, and a statement answered, and for which a request asks again. */
 const REFUSING = { connectWithin: 5000, answerWithin: 15_000, patience: 10_000 };
-/** Milliseconds after which an open session is asked for again that another machine may write to. */
+/** Milliseconds after which an open session is asked for again that another machine may write to, at least. */
 const FOLLOWED_EVERY = 2000;
 const FIRST_WAIT = 50;
 const LONGEST_WAIT = 1000;

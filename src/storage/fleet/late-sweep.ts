@@ -3,7 +3,7 @@
 /** Milliseconds after which a server looks for the first time: one that is about to end does not begin. */
 const FIRST = 10_000;
 /** Milliseconds after which it looks again, once nothing was found. */
-const EVERY = 60_000;
+const EVERY = 600_000;
 
 export class LateSweep {
   private readonly finish: () => Promise<boolean>;

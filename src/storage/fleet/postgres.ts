@@ -30,6 +30,7 @@ import {
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
 import { describedRow, isFound, unfound } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
+import { storedHead } from "./heads.ts";
 import { holderOf } from "./holders.ts";
 import { isolate } from "./isolation.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
@@ -45,12 +46,16 @@ import { SqlBlobs } from "./sql-blobs.ts";
 import type { SqlRow } from "./sql-values.ts";
 import { type FleetStatus, statusOf } from "./status.ts";
 
-/** Milliseconds for which nobody else may take a session after its holder was heard of. */
+/** Milliseconds for which nobody else may take a session after its holder was heard of. An idle one is not heard of. */
 export const LEASE = 30_000;
 /** Times that a session is taken which is another one's, and let go of, or was lost with a server, before it is looked at. */
 const MOST_TAKINGS = 3;
-/** Milliseconds after which a holder that writes nothing is heard of again. */
+/** Milliseconds after which a holder is heard of again that writes nothing in the middle of a turn. */
 const RENEWED_EVERY = 10_000;
+/** Milliseconds without a write after which a turn that has not ended is taken for abandoned. */
+const LONGEST_SILENCE = 600_000;
+/** Roles of the messages of a turn. */
+const OF_TURNS: ReadonlySet<string> = new Set(["user", "assistant", "toolResult"]);
 /** Heads that are fetched together. */
 const HEADS_FETCHED = 16_000;
 
@@ -70,6 +75,9 @@ interface LeasedSession {
   readonly server: string | undefined;
   /** Entries that the database has said to have. Where it has fewer, as one that was restored, nothing else of it holds. */
   entries: number;
+  /** Whether what was written last leaves a turn unfinished, and when by the clock of the process that was. */
+  isInTurn: boolean;
+  written: number;
   /** The clock of the process when the database was last asked for more time and gave it; -Infinity: never. */
   renewed: number;
 }
@@ -220,17 +228,22 @@ export class PostgresFleet implements Fleet {
     return (fact) => ({ text: LOOK(fact), values: [this.tenant, sessionId, this.writer.id] });
   }
 
-  /** Lets others see from now on that this process is there, also while it writes nothing. */
+  /** Lets others see from now on that this process is there, also while it writes nothing in a turn. */
   private hold(sessionId: string, known: Pick<LeasedSession, "server" | "entries">): void {
-    this.held.set(sessionId, { ...known, renewed: Number.NEGATIVE_INFINITY });
+    const never = Number.NEGATIVE_INFINITY;
+    this.held.set(sessionId, { ...known, isInTurn: false, written: never, renewed: never });
     this.renewing ??= setInterval(() => void this.renewAll(), RENEWED_EVERY).unref();
   }
 
-  /** Where that fails, another may take what we have, and our next write finds out. */
+  /**
+   * Renews the leases of sessions in the middle of a turn. That of an idle one runs out, so that nobody has to ask for it, and
+   * nothing is asked on its account. Where this fails, another may take what we have, and our next write finds out.
+   */
   private async renewAll(): Promise<void> {
-    const sessions = new Map(this.held);
-    if (sessions.size === 0) return;
     const asked = performance.now();
+    const isDue = ({ isInTurn, written }: LeasedSession): boolean => isInTurn && asked - written < LONGEST_SILENCE;
+    const sessions = new Map([...this.held].filter(([, session]) => isDue(session)));
+    if (sessions.size === 0) return;
     const answer = await this.connections.run({
       text: RENEW,
       values: [this.tenant, this.writer.id, [...sessions.keys()], this.lease],
@@ -332,7 +345,11 @@ export class PostgresFleet implements Fleet {
       if (!done.has(String(n))) return { kind: "refused" };
       this.alone.delete(batch.sessionId);
       const held = this.held.get(batch.sessionId);
-      if (held) held.entries = batch.after.entries;
+      if (held) {
+        held.entries = batch.after.entries;
+        held.isInTurn = leavesTurn(batch) ?? held.isInTurn;
+        held.written = performance.now();
+      }
       this.words.note(facts.words ?? []);
       return { kind: "committed", durability };
     });
@@ -454,6 +471,15 @@ function failed(answer: Exclude<SqlAnswer, { kind: "done" }>) {
   const reason = refusalIn(answer);
   if (reason === undefined) return { kind: "away", reason: answer.reason } as const;
   return { kind: "unfit", reason, ...(refusesValue(answer) ? { isOfValue: true } : {}) } as const;
+}
+
+/** Whether a batch leaves a turn unfinished: its last message has to be answered, or calls tools. Undefined: it has none. */
+function leavesTurn({ heads, lines }: FleetBatch): boolean | undefined {
+  const roleAt = (n: number): string => storedHead(heads[n])?.role ?? "";
+  let last = heads.length - 1;
+  while (last >= 0 && !OF_TURNS.has(roleAt(last))) last--;
+  if (last < 0) return undefined;
+  return roleAt(last) !== "assistant" || bytes(lines[last]).includes('"stopReason":"toolUse"');
 }
 
 function bytes(line: Uint8Array): Buffer {

@@ -8,6 +8,7 @@ import { spawn, spawnSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { processStart } from "../../../src/storage/fs/processes.ts";
@@ -33,16 +34,19 @@ describe("leases", needs(POSTGRESQL), () => {
   const suite = fleetSuite();
   const sql = (text: string): string => suite.sql(text);
   const connect = (name: string, lease = HOUR) => suite.open(name, { lease });
-  /** Takes sessions for a process. Returns it with what renews its leases, and fails unless one statement does that. */
+  /** Has a process write what begins a turn to sessions. Returns it with what renews its leases: in one statement, or none. */
   const holding = async (...ids: string[]) => {
     const one = connect("one");
-    for (const id of ids) await taken(one, id);
+    for (const id of ids) {
+      const { epoch } = await taken(one, id);
+      expect(await one.fleet.append(batchOf(id, epoch, NOTHING, ['{"n":1}']))).toMatchObject({ kind: "committed" });
+    }
     const run = vi.spyOn(one.connections, "run");
-    const renew = async (): Promise<void> => {
+    const renew = async (statements = 1): Promise<void> => {
       run.mockClear();
       vi.advanceTimersByTime(EVERY);
       const kinds = (await Promise.all(run.mock.results.map(({ value }) => value))).map(({ kind }) => kind);
-      expect(kinds).toEqual(["done"]);
+      expect(kinds).toEqual(Array(statements).fill("done"));
     };
     const renewed = (): string => ids.filter((id) => one.fleet.renewedAgo(id) < HOUR).join(" ");
     return { ...one, renew, renewed };
@@ -89,9 +93,7 @@ describe("leases", needs(POSTGRESQL), () => {
   });
 
   test("are worth nothing where the database lacks what it has said of the session, as one that was restored", async () => {
-    const { renew, renewed, fleet } = await holding("a", "b");
-    for (const id of ["a", "b"])
-      expect(await fleet.append(batchOf(id, 1, NOTHING, ['{"n":1}']))).toMatchObject({ kind: "committed" });
+    const { renew, renewed } = await holding("a", "b");
     touch("a", `entries = 0, bytes = 0, chain = decode('${NOTHING.chain}', 'hex')`);
     await renew();
     expect(renewed()).toBe("b");
@@ -116,12 +118,34 @@ describe("leases", needs(POSTGRESQL), () => {
   });
 
   test("of sessions that were let go of are not renewed, and nothing is asked where there are none", async () => {
-    const three = connect("three");
-    await three.fleet.release("a", (await taken(three, "a")).epoch);
-    const run = vi.spyOn(three.connections, "run");
-    vi.advanceTimersByTime(EVERY);
-    expect(run).not.toHaveBeenCalled();
+    const { fleet, renew } = await holding("a");
+    await fleet.release("a", 1);
+    await renew(0);
     expect(leased()).toBe("");
+  });
+
+  test("run out where the last answer ends a turn, and are renewed where it calls a tool, for ten minutes", async () => {
+    const { fleet, renew } = await holding("a");
+    const answer = async (reason: string, { after }: FleetBatch, role = "assistant"): Promise<FleetBatch> => {
+      const text = JSON.stringify({ message: { content: '"stopReason":"toolUse"', stopReason: reason } });
+      const batch = { ...batchOf("a", 1, after, [text]), heads: [JSON.stringify([reason, null, "message", role])] };
+      expect(await fleet.append(batch)).toMatchObject({ kind: "committed" });
+      return batch;
+    };
+    const ended = await answer("stop", batchOf("a", 1, NOTHING, ['{"n":1}']));
+    // The lease is that of the write.
+    await renew(0);
+    const calls = await answer("toolUse", ended);
+    await renew();
+    // What is no message of a turn neither begins nor ends one.
+    const noted = await answer("stop", calls, "custom");
+    await renew();
+    const now = performance.now();
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => now + 600_000);
+    await renew(0);
+    clock.mockRestore();
+    await answer("stop", noted, "toolResult");
+    await renew();
   });
 
   /** Returns how a process takes a session from another one, of whose note in the state folder something is otherwise. */
