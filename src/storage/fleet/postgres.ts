@@ -50,9 +50,9 @@ import { type FleetStatus, statusOf } from "./status.ts";
 export const LEASE = 30_000;
 /** Times that a session is taken which is another one's, and let go of, or was lost with a server, before it is looked at. */
 const MOST_TAKINGS = 3;
-/** Milliseconds after which a holder is heard of again that writes nothing in the middle of a turn. */
+/** Milliseconds after which a holder is heard of again that writes nothing while something is under way. */
 const RENEWED_EVERY = 10_000;
-/** Milliseconds without a write after which a turn that has not ended is taken for abandoned. */
+/** Milliseconds without a write after which what has not ended is taken for abandoned. */
 const LONGEST_SILENCE = 600_000;
 /** Roles of the messages of a turn. */
 const OF_TURNS: ReadonlySet<string> = new Set(["user", "assistant", "toolResult"]);
@@ -75,8 +75,11 @@ interface LeasedSession {
   readonly server: string | undefined;
   /** Entries that the database has said to have. Where it has fewer, as one that was restored, nothing else of it holds. */
   entries: number;
-  /** Whether what was written last leaves a turn unfinished, and when by the clock of the process that was. */
+  /** Whether nothing was written yet since it was taken, so that something is under way. */
+  isNew: boolean;
+  /** Whether what was written last leaves a turn unfinished. */
   isInTurn: boolean;
+  /** The clock of the process when that was, or when the session was taken. */
   written: number;
   /** The clock of the process when the database was last asked for more time and gave it; -Infinity: never. */
   renewed: number;
@@ -228,20 +231,23 @@ export class PostgresFleet implements Fleet {
     return (fact) => ({ text: LOOK(fact), values: [this.tenant, sessionId, this.writer.id] });
   }
 
-  /** Lets others see from now on that this process is there, also while it writes nothing in a turn. */
+  /** Lets others see from now on that this process is at work there, also while it writes nothing. */
   private hold(sessionId: string, known: Pick<LeasedSession, "server" | "entries">): void {
-    const never = Number.NEGATIVE_INFINITY;
-    this.held.set(sessionId, { ...known, isInTurn: false, written: never, renewed: never });
+    const isInTurn = this.held.get(sessionId)?.isInTurn === true;
+    const written = performance.now();
+    this.held.set(sessionId, { ...known, isNew: true, isInTurn, written, renewed: Number.NEGATIVE_INFINITY });
     this.renewing ??= setInterval(() => void this.renewAll(), RENEWED_EVERY).unref();
   }
 
   /**
-   * Renews the leases of sessions in the middle of a turn. That of an idle one runs out, so that nobody has to ask for it, and
-   * nothing is asked on its account. Where this fails, another may take what we have, and our next write finds out.
+   * Renews the leases of sessions in which something is under way: one was taken and not written to yet, or is in the middle of
+   * a turn. That of an idle one runs out, so that nobody has to ask for it, and nothing is asked on its account. Where this
+   * fails, another may take what we have, and our next write finds out.
    */
   private async renewAll(): Promise<void> {
     const asked = performance.now();
-    const isDue = ({ isInTurn, written }: LeasedSession): boolean => isInTurn && asked - written < LONGEST_SILENCE;
+    const isDue = ({ isNew, isInTurn, written }: LeasedSession): boolean =>
+      (isNew || isInTurn) && asked - written < LONGEST_SILENCE;
     const sessions = new Map([...this.held].filter(([, session]) => isDue(session)));
     if (sessions.size === 0) return;
     const answer = await this.connections.run({
@@ -347,6 +353,7 @@ export class PostgresFleet implements Fleet {
       const held = this.held.get(batch.sessionId);
       if (held) {
         held.entries = batch.after.entries;
+        held.isNew = false;
         held.isInTurn = leavesTurn(batch) ?? held.isInTurn;
         held.written = performance.now();
       }

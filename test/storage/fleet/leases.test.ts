@@ -124,6 +124,16 @@ describe("leases", needs(POSTGRESQL), () => {
     expect(leased()).toBe("");
   });
 
+  test("of sessions that were taken for something that is under way are renewed until something else is written", async () => {
+    const { fleet, renew } = await holding();
+    await taken({ fleet }, "a");
+    await renew();
+    const heads = [JSON.stringify(["1", null, "label", ""])];
+    const batch = { ...batchOf("a", 1, NOTHING, ['{"n":1}']), heads };
+    expect(await fleet.append(batch)).toMatchObject({ kind: "committed" });
+    await renew(0);
+  });
+
   test("run out where the last answer ends a turn, and are renewed where it calls a tool, for ten minutes", async () => {
     const { fleet, renew } = await holding("a");
     const answer = async (reason: string, { after }: FleetBatch, role = "assistant"): Promise<FleetBatch> => {
