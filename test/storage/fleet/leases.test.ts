@@ -12,10 +12,11 @@ import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { processStart } from "../../../src/storage/fs/processes.ts";
+import { user } from "../../support/drafts.ts";
 import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { temporaryFolder } from "../../support/server.ts";
+import { type SpawnedServer, spawnServer, temporaryFolder, temporaryPlace } from "../../support/server.ts";
 import { batchOf, fleetSuite, meddle } from "../../support/sql-machines.ts";
 
 /** Returns what a note says of a process that is stopped. */
@@ -198,6 +199,21 @@ describe("leases", needs(POSTGRESQL), () => {
 
   test("of a process that has no note on this machine are waited for", async () => {
     expect((await takenFrom(gone, temporaryFolder())).taking).toMatchObject(HELD);
+  });
+
+  test("of a server that was killed hold up nobody on its machine", async () => {
+    const place = temporaryPlace();
+    const served = (): SpawnedServer =>
+      spawnServer([], "lines", { ...place, variables: { ...place.variables, PI_FLEET_URL: suite.url } });
+    const one = served();
+    await one.result("append", { entries: [user("first")] });
+    const { sessionId } = await one.result("get_state");
+    one.process.kill("SIGKILL");
+    await one.exit;
+    const two = served();
+    await two.result("switch_session", { sessionId });
+    await two.result("append", { entries: [user("second")] });
+    expect(suite.row(sessionId, "entries")).toBe("2");
   });
 
   test("that end while another process takes the session are no reason to refuse it", async () => {
