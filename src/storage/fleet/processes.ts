@@ -11,7 +11,7 @@ import { namesIn } from "../fs/folders.ts";
 import { Claims, readClaim } from "../locks/claims.ts";
 import type { LockOptions } from "../locks/contract.ts";
 
-/** Notes of processes that have ended, at most: the latest. */
+/** Notes of others that stay, at most: the latest. */
 const MOST_NOTES = 100;
 /** The id of a process. Those in the database are what others wrote there. */
 const ID = /^[\w-]{1,64}$/;
@@ -36,9 +36,9 @@ export class FleetProcesses {
     const { options, folder } = this;
     try {
       options.disk.makeFolder(folder);
-      const others = namesIn(options.disk, folder).sort().slice(0, -MOST_NOTES);
-      for (const name of others)
-        if (this.hasEnded(name.replace(/\.json$/, ""))) removeQuietly(options.disk, join(folder, name));
+      // Ids begin with the time. Of those of other containers and runs nobody knows whether they have ended.
+      for (const name of namesIn(options.disk, folder).slice(0, -MOST_NOTES))
+        removeQuietly(options.disk, join(folder, name));
       const bytes = bytesOf(JSON.stringify(this.claims.make(0)));
       putInPlaceNow(options.disk, this.pathOf(id), bytes, { replace: true, sync: false });
     } catch {

@@ -5,7 +5,7 @@
  */
 
 import { spawn, spawnSync } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
@@ -199,6 +199,19 @@ describe("leases", needs(POSTGRESQL), () => {
 
   test("of a process that has no note on this machine are waited for", async () => {
     expect((await takenFrom(gone, temporaryFolder())).taking).toMatchObject(HELD);
+  });
+
+  test("of a hundred processes at most are noted on a machine, the latest", async () => {
+    const stateFolder = temporaryFolder();
+    const folder = join(stateFolder, "fleet-processes");
+    mkdirSync(folder);
+    for (let n = 100; n < 250; n++) writeFileSync(join(folder, `${n}.json`), "{}");
+    const one = suite.open("nine", { stateFolder });
+    await taken(one, "a");
+    const noted = readdirSync(folder);
+    expect([noted.length, noted.includes("149.json"), noted.includes("150.json")]).toEqual([101, false, true]);
+    await one.fleet.close();
+    expect(readdirSync(folder)).not.toContain("nine.json");
   });
 
   test("of a server that was killed hold up nobody on its machine", async () => {
