@@ -9,7 +9,8 @@ export default command({
   name: "recover_kept",
   summary:
     "Appends entries that list_kept lists to their session, as a branch: byte for byte, at the parents that they name. " +
-    "The leaf stays; branch goes there. What the session has already is left out, so that doing it twice has one effect. " +
+    "The leaf stays; branch goes there. What the session has already is left out, so that doing it twice has one effect, " +
+    "and so is what the host has repeated with the idempotencyKey of its request. " +
     "The file stays.",
   effect: "write",
   params: { keptAt: z.string().min(1).describe("the path that list_kept shows, or that a failure named") },

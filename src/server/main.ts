@@ -14,6 +14,7 @@ import { userFolders } from "../storage/attach/private-folders.ts";
 import { connectFleet } from "../storage/fleet/connect.ts";
 import { notedStore } from "../storage/fleet/identity.ts";
 import { LateSweep } from "../storage/fleet/late-sweep.ts";
+import { FleetProcesses } from "../storage/fleet/processes.ts";
 import type { FleetConnection } from "../storage/fleet/store.ts";
 import { agentPlaces } from "../storage/foreign/places.ts";
 import { type ConfinedDisk, confinedDisk, isBelow, realPathOf } from "../storage/fs/confined-disk.ts";
@@ -220,12 +221,16 @@ function agentMeans({ words, within }: AgentSettings, settings: ServerSettings, 
 function fleetOf(settings: ServerSettings, world: World, paths: StoragePaths): FleetConnection | undefined {
   const text = settings.fleet ?? world.variables.PI_FLEET_URL;
   if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;
+  const { disk } = world;
+  const client = `pi-session-server ${world.version}`;
+  const now = (): string => timestamp(world.env);
   const place = {
-    client: `pi-session-server ${world.version}`,
+    client,
     processId: world.env.sessionId(),
-    since: timestamp(world.env),
-    readFile: (path: string) => Buffer.from(readWhole(world.disk, path)).toString("utf8"),
-    storeAt: (shown: string) => notedStore(world.disk, paths.state, shown),
+    since: now(),
+    processes: new FleetProcesses({ disk, stateFolder: paths.state, client, now }),
+    readFile: (path: string) => Buffer.from(readWhole(disk, path)).toString("utf8"),
+    storeAt: (shown: string) => notedStore(disk, paths.state, shown),
   };
   return connectFleet(text, place, settings.fleet !== undefined, settings.fleetAway);
 }

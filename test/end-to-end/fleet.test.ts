@@ -1,10 +1,11 @@
 /** A server whose sessions are also in a fleet: what a host is told, and what a repeated request does. */
 
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import * as z from "zod";
 import { Failure } from "../../src/core/failure.ts";
+import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { assistant, user } from "../support/drafts.ts";
@@ -207,13 +208,53 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     expect((await one.result("verify_session")).damage).toEqual([]);
   });
 
+  test("what was refused is not there twice after the host has repeated it with its key, and what continues it is there", async () => {
+    const one = await new FleetServer(args).start();
+    const sessionId = await one.begin();
+    const { table } = one.fleet;
+    const two = await new FleetServer(args, { table, name: "two" }).takeOver(sessionId, "theirs");
+    const request = { entries: [user("mine"), user("more")], idempotencyKey: "key" };
+    const { keptAt } = await one.refused("append", request);
+    await two.lives.end();
+    const [header, ...lines] = readFileSync(keptAt, "utf8").trimEnd().split("\n");
+    const [first, last] = lines.map((line) => JSON.parse(line).id);
+    const { timestamp } = JSON.parse(lines[0]);
+    const kept = (name: string, ...lines: (Json | string)[]): string => {
+      const texts = lines.map((line) => (typeof line === "string" ? line : JSON.stringify({ timestamp, ...line })));
+      const path = keptAt.replace(".refused", `-${name}.refused`);
+      writeFileSync(path, [header, ...texts, ""].join("\n"));
+      return path;
+    };
+    const marker = { type: "custom", id: "marker", parentId: "one", customType: LEAF_MARKER };
+    const next = { type: "message", id: "next", parentId: last, ...user("next") };
+    // Another command had its key, so that this one is no repeat.
+    const _batch = { session: sessionId, key: "another", index: 0, count: 1 };
+    const label = { type: "label", id: "label", parentId: "next", targetId: first, _batch };
+    const marked = kept("marked", marker, ...lines);
+    const continued = kept("continued", ...lines, next, label);
+    await one.result("append", { entries: [user("another")], idempotencyKey: "another" });
+    const { entryIds } = await one.result("append", request);
+    expect(entryIds).not.toContain(first);
+    for (const path of [keptAt, marked])
+      expect(await one.result("recover_kept", { keptAt: path })).toMatchObject({ entryIds: [], renamed: [] });
+    const recovered = { entryIds: ["next", "label"], renamed: [] };
+    expect(await one.result("recover_kept", { keptAt: continued })).toMatchObject(recovered);
+    expect((await one.path("next")).slice(-3)).toEqual([...entryIds, "next"]);
+    const { entries } = await one.result("get_entries");
+    expect(entries.find(({ id }: Json) => id === "label").targetId).toBe(entryIds[0]);
+    const texts = entries.map(({ message }: Json) => message?.content).filter(Boolean);
+    expect(texts).toEqual(["one", "theirs", "another", "mine", "more", "next"]);
+    table.check();
+  });
+
   test("what was refused is offered as a branch, byte for byte, and once", async () => {
     const one = await new FleetServer(args).start();
     const sessionId = await one.begin();
     const { table } = one.fleet;
     const two = await new FleetServer(args, { table, name: "two" }).takeOver(sessionId, "theirs", "taken");
     const entries = [...entriesOf("mine"), user("other", { id: "taken" }), ...entriesOf("last")];
-    const refused = await one.refused("append", { entries });
+    const request = { entries, idempotencyKey: "key" };
+    const refused = await one.refused("append", request);
     const { keptAt } = refused;
     const holder = { client: "two", host: "host of two" };
     expect(refused).toMatchObject({ name: "session_locked", retryable: true, holder });
@@ -231,6 +272,8 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     const renamed = [{ from: "taken", to }];
     expect(recovered).toMatchObject({ entryIds: ["mine", to, "last"], leafId: "on", renamed });
     expect((await one.result("recover_kept", { keptAt })).entryIds).toEqual([]);
+    // The host repeats it all the same.
+    expect((await one.result("append", request)).entryIds).toEqual(["mine", to, "last"]);
     expect(one.inFleet(sessionId).slice(0, 7)).toEqual(["one", "theirs", "taken", "on", "mine", to, "last"]);
     expect(await one.path("last")).toEqual(["one", "mine", to, "last"]);
     await one.append("further");

@@ -6,9 +6,11 @@ import { Connections } from "../../src/storage/fleet/connections.ts";
 import { loadDriver } from "../../src/storage/fleet/driver.ts";
 import type { KnownStore } from "../../src/storage/fleet/identity.ts";
 import { PostgresFleet } from "../../src/storage/fleet/postgres.ts";
+import { FleetProcesses } from "../../src/storage/fleet/processes.ts";
 import { SqlCatalog } from "../../src/storage/fleet/sql-catalog.ts";
 import { SqlKeeper } from "../../src/storage/fleet/sql-keeper.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
+import { realDisk } from "../../src/storage/fs/disk.ts";
 import { fleetOptions } from "./fleet.ts";
 
 /** A fleet as one process uses it. */
@@ -19,19 +21,31 @@ export interface SqlFleet extends FleetConnection {
   readonly connections: Connections;
 }
 
+export interface SqlFleetOptions {
+  readonly store?: KnownStore;
+  readonly answerWithin?: number;
+  readonly most?: number;
+  readonly lease?: number;
+  /** The state folder of its machine; without one, it notes itself nowhere. */
+  readonly stateFolder?: string;
+}
+
 /** Connects to a database for the process with this name. Whoever made it closes it. */
 export function sqlFleet(
   url: string,
   name: string,
-  { answerWithin = 60_000, most = 4, lease = 30_000, store = undefined as KnownStore | undefined } = {},
+  { answerWithin = 60_000, most = 4, lease = 30_000, store, stateFolder }: SqlFleetOptions = {},
 ): SqlFleet {
   const address = addressOf(url, (path) => readFileSync(path, "utf8"));
   const connections = new Connections({
     ...{ address, driver: loadDriver, most, connectWithin: 60_000, answerWithin, store },
   });
-  const shown = { client: name, pid: 0, since: "2026-01-24T16:22:26.831Z", host: `host of ${name}` };
+  const since = "2026-01-24T16:22:26.831Z";
+  const shown = { client: name, pid: 0, since, host: `host of ${name}` };
   const { tenant } = address;
-  const fleet = new PostgresFleet(connections, { id: name, shown }, { lease, tenant });
+  const place = stateFolder && { disk: realDisk, stateFolder, client: name, now: () => since };
+  const processes = place ? new FleetProcesses(place) : undefined;
+  const fleet = new PostgresFleet(connections, { id: name, shown, processes }, { lease, tenant });
   return {
     ...fleetOptions(fleet),
     fleet,

@@ -12,7 +12,7 @@ import { assistant, user } from "./drafts.ts";
 import { batchOf as batchFor, NO_FACTS } from "./fleet-commits.ts";
 import { HereLives } from "./proof.ts";
 import type { Json, Place, Wire } from "./server.ts";
-import { type SqlFleet, sqlFleet } from "./sql-fleet.ts";
+import { type SqlFleet, type SqlFleetOptions, sqlFleet } from "./sql-fleet.ts";
 import { type Run, runHere } from "./verbs.ts";
 
 export const HEADER = Buffer.from('{"type":"session"}');
@@ -108,10 +108,7 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
   }
 
   /** Connects for a process with a name of its own. */
-  open(
-    name: string,
-    { url = this.url, ...how }: { url?: string; lease?: number; answerWithin?: number } = {},
-  ): SqlFleet {
+  open(name: string, { url = this.url, ...how }: SqlFleetOptions & { readonly url?: string } = {}): SqlFleet {
     const fleet = sqlFleet(url, name, how);
     this.opened.push(fleet);
     return fleet;

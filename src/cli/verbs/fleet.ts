@@ -45,9 +45,9 @@ export default {
     "those that are in none. migrate makes the tables, and gathers anew what lists and searches lack; running servers may go on " +
     "meanwhile. prune shows what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
     "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
-    "it also deletes sessions that nobody has written to since and nobody has now; restore brings them back until their rows go. " +
-    "take <id> takes a session from a process that has it and hangs, or is forgotten on another machine, so that any server can " +
-    "write to it at once. verify reads every line of it against its hash chain, " +
+    "it also deletes sessions that nobody has written to since and in which nothing is under way; restore brings them back until their rows go. " +
+    "take <id> is the last resort where a turn runs, or hangs, on a machine that nobody reaches: any server can write to the " +
+    "session at once. An idle session needs no take: others may write 30 seconds after its last write. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
     "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal), and ends with 0 only if nothing is left " +

@@ -235,7 +235,7 @@ export interface Fleet {
   take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking>;
   /**
    * Returns how many milliseconds ago this process last asked for more time for a session that it has, and was given it;
-   * Infinity where it was not since it was taken. It is asked for while nothing is written.
+   * Infinity where it was not since it was taken. It is asked for while nothing is written and something is under way.
    */
   renewedAgo(sessionId: string): number;
   /**

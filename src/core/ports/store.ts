@@ -153,10 +153,11 @@ export interface Log {
   takeStayed?(): number | undefined;
   /**
    * Brings the log what others wrote to the session elsewhere, without becoming a writer; `refresh` tells of it. Nothing
-   * else may be done with the log meanwhile. Returns undefined where there is nothing to ask, or it was asked just now.
-   * Rejects with a failure where it cannot be.
+   * else may be done with the log meanwhile. Returns undefined where there is nothing to ask, or it was asked just now: the
+   * longer nothing happens, the less often. `asked`: milliseconds since somebody asked something of the session. Rejects
+   * with a failure where it cannot be.
    */
-  follow?(): Promise<void> | undefined;
+  follow?(asked?: number): Promise<void> | undefined;
   /**
    * Gives what other programs wrote here, while this process was the writer, to where the session is kept, too; where that
    * is away, it is noted that it is owed. Returns undefined where there is nothing to give. Never rejects.

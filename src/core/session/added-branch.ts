@@ -4,7 +4,7 @@
  */
 
 import { Failure } from "../failure.ts";
-import { draftOf, headMarkIn, newLine, patchMembers, placeOf } from "../format/entry.ts";
+import { type Batch, draftOf, headMarkIn, newLine, patchMembers, placeOf } from "../format/entry.ts";
 import { LEAF_MARKER } from "../format/head.ts";
 import { bytesOf, parse, payloadOf, sameBytes } from "../json/json.ts";
 import type { Env } from "../ports/env.ts";
@@ -44,7 +44,11 @@ export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBr
   if (log.acquireLock()) session.foreign.checkForChanges();
   const base = { log: session.log, count: session.log.nodes.count, theirs: [] };
   const sha256: Env["sha256"] = (bytes) => env.sha256(bytes);
-  const branch = branchOf(base, own, sha256);
+  const repeats = repeatsIn(session, own);
+  const unrepeated = own.filter((line) => !repeats.has(idOf(membersOf(line))));
+  // A marker moves the leaf of what followed it.
+  const left = unrepeated.every((line) => membersOf(line).customType === LEAF_MARKER) ? [] : unrepeated;
+  const branch = branchOf(base, left, sha256, repeats);
   const ids = new Set<string>();
   for (const [n, line] of branch.lines.entries()) {
     const parentId = parentOf(membersOf(line));
@@ -56,15 +60,36 @@ export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBr
   }
   if (branch.lines.length === 0) return branch;
   const marker = markerAfter(base, branch, sha256, session.sharedLeafId);
-  session.write({ lines: [...branch.lines, marker], ids: branch.entryIds });
+  session.write({ lines: [...branch.lines, marker], ids: branch.entryIds }, { isBranch: true });
   return branch;
 }
 
-/** Returns the branch that lines make. Those that are there already are left out. */
+/** Returns the ids of entries that the host has written again under their idempotency keys, with those that they have now. */
+function repeatsIn(session: Session, own: readonly Uint8Array[]): ReadonlyMap<string, string> {
+  const { nodes } = session.log;
+  const repeats = new Map<string, string>();
+  for (const line of own) {
+    const members = membersOf(line);
+    const batch = members._batch as Partial<Batch> | null | undefined;
+    if (batch?.session !== session.id || typeof batch.key !== "string") continue;
+    const { ids = [] } = session.repeated(batch.key) ?? {};
+    const id = ids[batch.index ?? -1];
+    // Another command may have used the key.
+    const isRepeat = ids.length === batch.count && id !== undefined;
+    if (isRepeat && nodes.type(nodes.position(id)) === members.type) repeats.set(idOf(members), id);
+  }
+  return repeats;
+}
+
+/**
+ * Returns the branch that lines make. Those that are there already are left out. `names`: entries that are there under
+ * another id.
+ */
 export function branchOf(
   { log, count, theirs }: BranchBase,
   own: readonly Uint8Array[],
   sha256: Env["sha256"],
+  names: ReadonlyMap<string, string> = new Map(),
 ): AddedBranch {
   const added = new Map(theirs.map((line) => [idOf(membersOf(line)), line]));
   const lineWith = (id: string): Uint8Array | undefined => {
@@ -78,7 +103,7 @@ export function branchOf(
   const entryIds: string[] = [];
   for (const stored of own) {
     const members = membersOf(stored);
-    const line = withNames(stored, members, renamed);
+    const line = withNames(stored, members, (id) => renamed.get(id) ?? names.get(id));
     let id = idOf(members);
     let kept = line;
     for (let n = 1; ; n++) {
@@ -106,10 +131,10 @@ function newId(seed: string, n: number): string {
 }
 
 /** Returns a line in which entries are named as they are now. */
-function withNames(line: Uint8Array, members: EntryMembers, renamed: ReadonlyMap<string, string>): Uint8Array {
+function withNames(line: Uint8Array, members: EntryMembers, nameOf: (id: string) => string | undefined): Uint8Array {
   const values: Record<string, Uint8Array> = {};
   for (const name of REFERENCES) {
-    const now = renamed.get(String(members[name]));
+    const now = nameOf(String(members[name]));
     if (now !== undefined) values[name] = bytesOf(JSON.stringify(now));
   }
   return Object.keys(values).length === 0 ? line : patchMembers(line, values);

@@ -55,6 +55,13 @@ export interface Appended {
 /** Lines to write, the ids of those that are entries, and their heads where they are known. */
 type LinesToWrite = Pick<Appended, "lines"> & { readonly ids: readonly string[]; readonly heads?: NewLines["heads"] };
 
+interface HowToWrite {
+  readonly defer?: boolean;
+  readonly head?: string | null;
+  readonly retired?: boolean;
+  readonly isBranch?: boolean;
+}
+
 export class Session implements Bodies {
   readonly env: Env;
   private readonly entries: SessionEntries;
@@ -300,12 +307,11 @@ export class Session implements Bodies {
 
   /**
    * Adds lines to the log and to the tree, with the entries of other programs that came before them; all of them through
-   * a head, which they may retire, or through none. Returns the position of the last one.
+   * a head, which they may retire, or through none. `isBranch`: they were made elsewhere, with keys of their own. Returns the
+   * position of the last one.
    */
-  write(
-    { lines, heads, ids }: LinesToWrite,
-    { defer = false, head = null, retired = false }: { defer?: boolean; head?: string | null; retired?: boolean } = {},
-  ): number {
+  write({ lines, heads, ids }: LinesToWrite, how: HowToWrite = {}): number {
+    const { defer = false, head = null, retired = false, isBranch = false } = how;
     const { log } = this;
     const { nodes } = log;
     const first = nodes.count;
@@ -323,7 +329,7 @@ export class Session implements Bodies {
     const own = alone ? undefined : new Set(ids);
     for (let position = first; position < nodes.count; position++) {
       if (own && !own.has(nodes.id(position))) this.foreign.note(position);
-      this.entries.add(position, alone ? lines[position - first] : undefined);
+      this.entries.add(position, alone && !isBranch ? lines[position - first] : undefined);
     }
     if (alone) this.leaf.wrote(first, nodes.count, head !== null);
     this.heads.wrote(first, nodes.count, head, alone, retired);

@@ -68,7 +68,7 @@ export class Upkeep {
       this.takeIn(lane, session);
       replies.flush(lane);
       replies.reportFound(session);
-      const following = session.log.follow?.();
+      const following = session.log.follow?.(workspace.env.now() - lane.touched);
       // The next look finds what came.
       if (following) this.occupy(lane, () => following);
     }

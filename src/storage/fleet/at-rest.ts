@@ -15,6 +15,12 @@ import type { FleetOptions } from "./options.ts";
 import { givenOrNoted, LinesRefused, stillRefused } from "./refusals.ts";
 import type { Tenure } from "./tenure.ts";
 
+/**
+ * Milliseconds after which others are looked for again, at most, where nothing has happened for long: a database has to bear
+ * the looks of thousands of idle agents.
+ */
+const LONGEST_PAUSE = 180_000;
+
 /** How a working copy stands to the fleet, as it was found last. */
 export interface FleetStanding {
   /** Another process that writes to the session there. */
@@ -54,25 +60,40 @@ export class CopyAtRest {
   /** Whether there is something to take in or to give. */
   private readonly news: Inquiry;
   private readonly refused: LinesRefused;
+  /** When others had last written something that the copy lacked. */
+  private heard: number;
 
   constructor(copy: CopyParts) {
     this.copy = copy;
     const { followedEvery, elapsed } = copy.options;
+    this.heard = elapsed();
     this.refused = new LinesRefused(copy.log, copy.options);
     this.news = new Inquiry(followedEvery, elapsed, () => this.hasNews());
   }
 
   /** See Outside. */
-  followNow(): Promise<void> | undefined {
+  followNow(asked?: number): Promise<void> | undefined {
     const { copy, news } = this;
     if (!copy.isBegun()) return undefined;
     const isAlone = copy.isAlone();
     // When the database is back, it may be another one.
     if (isAlone) this.refused.forget();
     if (copy.tenure.isSure || isAlone) return this.giveAgain();
-    if (news.take()) return this.follow(true).then(() => this.giveAgain());
-    news.renew();
+    if (news.take()) {
+      this.heard = copy.options.elapsed();
+      return this.follow(true).then(() => this.giveAgain());
+    }
+    news.renew(this.pauseAfter(asked));
     return undefined;
+  }
+
+  /** Returns the milliseconds between two looks: a tenth of the time for which nothing was written or, if that is known, asked. */
+  private pauseAfter(asked = Number.POSITIVE_INFINITY): number {
+    const { options, known, debt, tenure } = this.copy;
+    const quiet = Math.min(asked, options.elapsed() - Math.max(this.heard, tenure.answered));
+    // What only this machine has is not made to wait.
+    const isDue = debt.isOwed || known.isAhead;
+    return isDue ? options.followedEvery : Math.max(options.followedEvery, Math.min(LONGEST_PAUSE, quiet / 10));
   }
 
   private giveAgain(): Promise<void> | undefined {

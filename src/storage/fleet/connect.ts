@@ -7,6 +7,7 @@ import { loadDriver } from "./driver.ts";
 import type { KnownStore } from "./identity.ts";
 import { Outage } from "./outage.ts";
 import { LEASE, PostgresFleet } from "./postgres.ts";
+import type { FleetProcesses } from "./processes.ts";
 import { FleetPruning } from "./pruning.ts";
 import { SqlCatalog } from "./sql-catalog.ts";
 import { SqlKeeper } from "./sql-keeper.ts";
@@ -16,7 +17,7 @@ import type { FleetConnection } from "./store.ts";
 const CONNECTIONS = 8;
 /** Milliseconds within which a connection is made, and a statement answered, and for which a request asks again. */
 const REFUSING = { connectWithin: 5000, answerWithin: 15_000, patience: 10_000 };
-/** Milliseconds after which an open session is asked for again that another machine may write to. */
+/** Milliseconds after which an open session is asked for again that another machine may write to, at least. */
 const FOLLOWED_EVERY = 2000;
 const FIRST_WAIT = 50;
 const LONGEST_WAIT = 1000;
@@ -33,6 +34,8 @@ interface FleetPlace {
   /** ISO 8601. */
   readonly since: string;
   readonly readFile: (path: string) => string;
+  /** The processes of this machine; without them, nobody sees that this one has ended. */
+  readonly processes?: FleetProcesses;
   /** Returns the store that this machine knows at an address; without it, the one that is met first is used. */
   readonly storeAt?: (shown: string) => KnownStore;
 }
@@ -72,7 +75,7 @@ export function connectFleet(
   });
   const shown = { client: place.client, pid: process.pid, since: place.since, host: hostname() };
   const { tenant } = address;
-  const fleet = new PostgresFleet(connections, { id: place.processId, shown }, { tenant });
+  const fleet = new PostgresFleet(connections, { id: place.processId, shown, processes: place.processes }, { tenant });
   const elapsed = (): number => performance.now();
   return {
     fleet,

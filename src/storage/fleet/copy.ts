@@ -132,8 +132,8 @@ export class FleetCopy implements Outside {
     return this.readying;
   }
 
-  followNow(): Promise<void> | undefined {
-    return this.atRest.followNow();
+  followNow(asked?: number): Promise<void> | undefined {
+    return this.atRest.followNow(asked);
   }
 
   give(): Promise<void> | undefined {

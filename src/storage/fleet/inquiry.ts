@@ -14,9 +14,9 @@ export class Inquiry {
     this.ask = ask;
   }
 
-  /** Has it asked, when it is time. */
-  renew(): void {
-    if (this.isAsking || this.elapsed() - this.asked < this.every) return;
+  /** Has it asked, when it is time: `every` so many milliseconds. */
+  renew(every = this.every): void {
+    if (this.isAsking || this.elapsed() - this.asked < every) return;
     this.isAsking = true;
     this.asked = this.elapsed();
     void this.find();

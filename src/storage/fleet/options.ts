@@ -9,7 +9,7 @@ export interface FleetOptions {
   readonly fleet: Fleet;
   /** Milliseconds for which a session can be relied on after the fleet answered; its lease is longer. */
   readonly trustedFor: number;
-  /** Milliseconds after which it is asked again what others wrote. */
+  /** Milliseconds after which it is asked again what others wrote, at least: the longer nothing happens, the later. */
   readonly followedEvery: number;
   /** Returns the time that has passed since some moment, in milliseconds. */
   readonly elapsed: () => number;

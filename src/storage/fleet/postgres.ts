@@ -30,6 +30,7 @@ import {
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
 import { describedRow, isFound, unfound } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
+import { storedHead } from "./heads.ts";
 import { holderOf } from "./holders.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
@@ -37,17 +38,23 @@ import { LineReader, lacking } from "./line-reader.ts";
 import { type MigratedTables, migrate, requireTables, schemaVersion } from "./migration.ts";
 import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
 import { clearStatement, partStatement } from "./part-statement.ts";
+import type { FleetProcesses } from "./processes.ts";
 import { BEGINS_AGAIN } from "./schema.ts";
 import { nameOf, provenBy, type ServerFact, serverColumn, WAITS_FOR } from "./server-fact.ts";
 import { SqlBlobs } from "./sql-blobs.ts";
+import type { SqlRow } from "./sql-values.ts";
 import { type FleetStatus, statusOf } from "./status.ts";
 
-/** Milliseconds for which nobody else may take a session after its holder was heard of. */
+/** Milliseconds for which nobody else may take a session after its holder was heard of. An idle one is not heard of. */
 export const LEASE = 30_000;
 /** Times that a session is taken which is another one's, and let go of, or was lost with a server, before it is looked at. */
 const MOST_TAKINGS = 3;
-/** Milliseconds after which a holder that writes nothing is heard of again. */
+/** Milliseconds after which a holder is heard of again that writes nothing while something is under way. */
 const RENEWED_EVERY = 10_000;
+/** Milliseconds without a write after which what has not ended is taken for abandoned. */
+const LONGEST_SILENCE = 600_000;
+/** Roles of the messages of a turn. */
+const OF_TURNS: ReadonlySet<string> = new Set(["user", "assistant", "toolResult"]);
 /** Heads that are fetched together. */
 const HEADS_FETCHED = 16_000;
 
@@ -57,6 +64,8 @@ interface FleetWriter {
   readonly id: string;
   /** The name and machine that others are told, as its lock says them. */
   readonly shown: Holder;
+  /** Those of its machine, itself among them. */
+  readonly processes?: FleetProcesses;
 }
 
 /** A session that this process has. */
@@ -65,6 +74,12 @@ interface LeasedSession {
   readonly server: string | undefined;
   /** Entries that the database has said to have. Where it has fewer, as one that was restored, nothing else of it holds. */
   entries: number;
+  /** Whether nothing was written yet since it was taken, so that something is under way. */
+  isNew: boolean;
+  /** Whether what was written last leaves a turn unfinished. */
+  isInTurn: boolean;
+  /** The clock of the process when that was, or when the session was taken. */
+  written: number;
   /** The clock of the process when the database was last asked for more time and gave it; -Infinity: never. */
   renewed: number;
 }
@@ -87,7 +102,7 @@ const TAKE = (fact: ServerFact): string => `update pi_fleet.session
   set epoch = greatest(epoch, $3) + 1, holder = $4, holder_name = $5, holder_host = $6, holder_since = $7,
     lease_until = clock_timestamp() + $8::float8 * interval '1 millisecond'
   where tenant = $1 and id = $2 and state < 2
-    and (holder = $4 or not ${BEGINS_AGAIN()} and (holder is null or lease_until <= clock_timestamp()))
+    and (holder = $4 or not ${BEGINS_AGAIN()} and (holder is null or holder = $9 or lease_until <= clock_timestamp()))
   returning epoch, ${END}, indexed, ${serverColumn(fact)}, ${WAITS_FOR}`;
 
 const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values ($1, $2, $3, $4)
@@ -97,7 +112,7 @@ const BEGIN = `insert into pi_fleet.session (tenant, id, header, chain) values (
 const LOOK = (
   fact: ServerFact,
 ): string => `select header, ${END}, epoch, state, ${BEGINS_AGAIN()} as begins_again, holder_name, holder_host,
-    holder_since, holder <> $3 and lease_until > clock_timestamp() as held, archived, one.server
+    holder_since, case when holder <> $3 and lease_until > clock_timestamp() then holder end as held, archived, one.server
   from (select ${serverColumn(fact)}) one left join pi_fleet.session on tenant = $1 and id = $2`;
 
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
@@ -135,6 +150,8 @@ export class PostgresFleet implements Fleet {
   private readonly alone = new Set<string>();
   private readonly joint = new JointAppends<PendingAppend>((appends) => this.appendAll(appends));
   private renewing: NodeJS.Timeout | undefined;
+  /** Whether the other processes of the machine can see that this one has ended. */
+  private isNoted = false;
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
   constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "", now = Date.now } = {}) {
@@ -151,20 +168,30 @@ export class PostgresFleet implements Fleet {
   }
 
   async take(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking> {
+    if (!this.isNoted) this.writer.processes?.note(this.writer.id);
+    this.isNoted = true;
+    let ended: string | undefined;
     for (let tries = 0; tries < MOST_TAKINGS; tries++) {
-      const taking = await this.takeOnce(sessionId, above, headerLine);
-      if (taking) return taking;
+      const taking = await this.takeOnce(sessionId, above, headerLine, ended);
+      if (typeof taking === "object") return taking;
+      ended = taking;
     }
     return { kind: "away", reason: "others took the session and let go of it just now" };
   }
 
   /**
    * Returns undefined where it is to be taken again: another process had the session, and let go of it, or its lease ran
-   * out, before it was asked who; or it was begun.
+   * out, before it was asked who; or it was begun. Returns the id of that process where it has ended.
    */
-  private async takeOnce(sessionId: string, above: number, headerLine?: Uint8Array): Promise<Taking | undefined> {
+  private async takeOnce(
+    sessionId: string,
+    above: number,
+    headerLine: Uint8Array | undefined,
+    ended: string | undefined,
+  ): Promise<Taking | string | undefined> {
     const { id, shown } = this.writer;
-    const values = [this.tenant, sessionId, above, id, shown.client, shown.host ?? null, shown.since, this.lease];
+    const by = [id, shown.client, shown.host ?? null, shown.since, this.lease];
+    const values = [this.tenant, sessionId, above, ...by, ended ?? null];
     const taken = await this.connections.run((fact) => ({ text: TAKE(fact), values }));
     if (taken.kind !== "done") return failed(taken);
     const [row] = taken.rows;
@@ -179,10 +206,11 @@ export class PostgresFleet implements Fleet {
     if (looked.kind !== "done") return failed(looked);
     const [there] = looked.rows;
     if (typeof there?.state === "number") {
+      const holder = this.holderIn(there);
       // One that was to begin again, and whose lines did not come, is as deleted as before.
-      if (there.state === 2 || (there.begins_again && !there.held)) return { kind: "deleted" };
-      if (!there.held) return undefined;
-      return { kind: "held", holder: holderOf(there), end: endOf(there) };
+      if (there.state === 2 || (there.begins_again && !holder)) return { kind: "deleted" };
+      if (holder) return { kind: "held", holder, end: endOf(there) };
+      return there.held === null ? undefined : String(there.held);
     }
     if (!headerLine) return { kind: "missing" };
     const begun = await this.connections.run({
@@ -193,21 +221,34 @@ export class PostgresFleet implements Fleet {
     return begun.kind === "done" ? undefined : failed(begun);
   }
 
+  /** Returns who else has a session, and is not known to have ended. */
+  private holderIn(row: SqlRow): Holder | null {
+    return row.held && !this.writer.processes?.hasEnded(String(row.held)) ? holderOf(row) : null;
+  }
+
   private looking(sessionId: string): SqlQuestion {
     return (fact) => ({ text: LOOK(fact), values: [this.tenant, sessionId, this.writer.id] });
   }
 
-  /** Lets others see from now on that this process is there, also while it writes nothing. */
+  /** Lets others see from now on that this process is at work there, also while it writes nothing. */
   private hold(sessionId: string, known: Pick<LeasedSession, "server" | "entries">): void {
-    this.held.set(sessionId, { ...known, renewed: Number.NEGATIVE_INFINITY });
+    const isInTurn = this.held.get(sessionId)?.isInTurn === true;
+    const written = performance.now();
+    this.held.set(sessionId, { ...known, isNew: true, isInTurn, written, renewed: Number.NEGATIVE_INFINITY });
     this.renewing ??= setInterval(() => void this.renewAll(), RENEWED_EVERY).unref();
   }
 
-  /** Where that fails, another may take what we have, and our next write finds out. */
+  /**
+   * Renews the leases of sessions in which something is under way: one was taken and not written to yet, or is in the middle of
+   * a turn. That of an idle one runs out, so that nobody has to ask for it, and nothing is asked on its account. Where this
+   * fails, another may take what we have, and our next write finds out.
+   */
   private async renewAll(): Promise<void> {
-    const sessions = new Map(this.held);
-    if (sessions.size === 0) return;
     const asked = performance.now();
+    const isDue = ({ isNew, isInTurn, written }: LeasedSession): boolean =>
+      (isNew || isInTurn) && asked - written < LONGEST_SILENCE;
+    const sessions = new Map([...this.held].filter(([, session]) => isDue(session)));
+    if (sessions.size === 0) return;
     const answer = await this.connections.run({
       text: RENEW,
       values: [this.tenant, this.writer.id, [...sessions.keys()], this.lease],
@@ -309,7 +350,12 @@ export class PostgresFleet implements Fleet {
       if (!done.has(String(n))) return { kind: "refused" };
       this.alone.delete(batch.sessionId);
       const held = this.held.get(batch.sessionId);
-      if (held) held.entries = batch.after.entries;
+      if (held) {
+        held.entries = batch.after.entries;
+        held.isNew = false;
+        held.isInTurn = leavesTurn(batch) ?? held.isInTurn;
+        held.written = performance.now();
+      }
       this.words.note(facts.words ?? []);
       return { kind: "committed", durability };
     });
@@ -354,7 +400,7 @@ export class PostgresFleet implements Fleet {
   async look(sessionId: string): Promise<FleetSession | null> {
     const [row] = await this.connections.read(this.looking(sessionId));
     if (row?.state !== 1) return null;
-    const holder = row.held ? holderOf(row) : null;
+    const holder = this.holderIn(row);
     const [headerLine, epoch, archived] = [row.header as Uint8Array, Number(row.epoch), row.archived === true];
     return { id: sessionId, headerLine, end: endOf(row), epoch, holder, archived };
   }
@@ -413,9 +459,10 @@ export class PostgresFleet implements Fleet {
     return statusOf(this.connections, this.tenant, await schemaVersion(this.connections));
   }
 
-  close(): Promise<void> {
+  async close(): Promise<void> {
     clearInterval(this.renewing);
-    return this.connections.close();
+    await this.connections.close();
+    if (this.isNoted) this.writer.processes?.forget(this.writer.id);
   }
 }
 
@@ -424,6 +471,15 @@ function failed(answer: Exclude<SqlAnswer, { kind: "done" }>) {
   const reason = refusalIn(answer);
   if (reason === undefined) return { kind: "away", reason: answer.reason } as const;
   return { kind: "unfit", reason, ...(refusesValue(answer) ? { isOfValue: true } : {}) } as const;
+}
+
+/** Whether a batch leaves a turn unfinished: its last message has to be answered, or calls tools. Undefined: it has none. */
+function leavesTurn({ heads, lines }: FleetBatch): boolean | undefined {
+  const roleAt = (n: number): string => storedHead(heads[n])?.role ?? "";
+  let last = heads.length - 1;
+  while (last >= 0 && !OF_TURNS.has(roleAt(last))) last--;
+  if (last < 0) return undefined;
+  return roleAt(last) !== "assistant" || bytes(lines[last]).includes('"stopReason":"toolUse"');
 }
 
 function bytes(line: Uint8Array): Buffer {

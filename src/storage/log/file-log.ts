@@ -250,8 +250,8 @@ export class FileLog implements CopiedLog {
     return this.outside?.confirm();
   }
 
-  follow(): Promise<void> | undefined {
-    return this.outside?.followNow();
+  follow(asked?: number): Promise<void> | undefined {
+    return this.outside?.followNow(asked);
   }
 
   give(): Promise<void> | undefined {

@@ -41,8 +41,8 @@ export interface Outside {
   confirm(): Promise<void> | undefined;
   /** Brings the log what others wrote, without becoming a writer. Rejects with a failure where that cannot be. */
   follow(): Promise<void>;
-  /** Does so, unless there is nothing to ask, or it was asked just now: then it returns undefined. */
-  followNow(): Promise<void> | undefined;
+  /** See Log. */
+  followNow(asked?: number): Promise<void> | undefined;
   /** See Log. */
   give(): Promise<void> | undefined;
   /**

@@ -154,6 +154,29 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await scene.play("marks; later 5000; asks; writes 2; asked take append");
   });
 
+  test("others are looked for the less often the longer nothing happens, until they write or somebody asks", async () => {
+    const scene = await begun({ followedEvery: 2000 }, "leaves");
+    const { calls } = scene.one.fleet;
+    const looksIn = async (seconds: number, asked?: number): Promise<number> => {
+      const before = calls.length;
+      for (let n = 0; n < seconds; n += 2) {
+        scene.clock += 2000;
+        await scene.log.follow?.(asked);
+        await scene.play("waits");
+      }
+      return calls.slice(before).filter((name) => name === "look").length;
+    };
+    expect(await looksIn(20)).toBeGreaterThan(8);
+    expect(await looksIn(1800)).toBeLessThan(60);
+    // Ten thousand of them are 56 looks a second.
+    expect(await looksIn(1800)).toBe(10);
+    expect(await looksIn(20, 0)).toBe(10);
+    await scene.play("two has 0; two asks; two writes 1; two closes");
+    await looksIn(190);
+    await scene.play("copy 0 1");
+    expect(await looksIn(10)).toBeGreaterThan(3);
+  });
+
   test.each(["before", "after", "late"] as const)(
     "each line is there once, whatever call fails (%s)",
     async (fault) => {

@@ -1,15 +1,31 @@
 /**
- * The renewing of leases of a process that writes nothing, over a real PostgreSQL: which sessions it has, and which not.
+ * Leases over a real PostgreSQL: which are renewed while nothing is written, and for which holders others wait.
  *
  * @module-tag system
  */
 
-import { beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { spawn, spawnSync } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
+import { realDisk } from "../../../src/storage/fs/disk.ts";
+import { processStart } from "../../../src/storage/fs/processes.ts";
+import { user } from "../../support/drafts.ts";
 import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
+import { type SpawnedServer, spawnServer, temporaryFolder, temporaryPlace } from "../../support/server.ts";
 import { batchOf, fleetSuite, meddle } from "../../support/sql-machines.ts";
+
+/** Returns what a note says of a process that is stopped. */
+function stopped(): object {
+  const { pid = 0 } = spawn("sleep", ["600"], { stdio: "ignore" });
+  process.kill(pid, "SIGSTOP");
+  onTestFinished(() => void process.kill(pid, "SIGKILL"));
+  return { pid, started: processStart(realDisk, pid) };
+}
 
 /** Milliseconds after which leases are renewed. */
 const EVERY = 10_000;
@@ -19,16 +35,19 @@ describe("leases", needs(POSTGRESQL), () => {
   const suite = fleetSuite();
   const sql = (text: string): string => suite.sql(text);
   const connect = (name: string, lease = HOUR) => suite.open(name, { lease });
-  /** Takes sessions for a process. Returns it with what renews its leases, and fails unless one statement does that. */
+  /** Has a process write what begins a turn to sessions. Returns it with what renews its leases: in one statement, or none. */
   const holding = async (...ids: string[]) => {
     const one = connect("one");
-    for (const id of ids) await taken(one, id);
+    for (const id of ids) {
+      const { epoch } = await taken(one, id);
+      expect(await one.fleet.append(batchOf(id, epoch, NOTHING, ['{"n":1}']))).toMatchObject({ kind: "committed" });
+    }
     const run = vi.spyOn(one.connections, "run");
-    const renew = async (): Promise<void> => {
+    const renew = async (statements = 1): Promise<void> => {
       run.mockClear();
       vi.advanceTimersByTime(EVERY);
       const kinds = (await Promise.all(run.mock.results.map(({ value }) => value))).map(({ kind }) => kind);
-      expect(kinds).toEqual(["done"]);
+      expect(kinds).toEqual(Array(statements).fill("done"));
     };
     const renewed = (): string => ids.filter((id) => one.fleet.renewedAgo(id) < HOUR).join(" ");
     return { ...one, renew, renewed };
@@ -75,9 +94,7 @@ describe("leases", needs(POSTGRESQL), () => {
   });
 
   test("are worth nothing where the database lacks what it has said of the session, as one that was restored", async () => {
-    const { renew, renewed, fleet } = await holding("a", "b");
-    for (const id of ["a", "b"])
-      expect(await fleet.append(batchOf(id, 1, NOTHING, ['{"n":1}']))).toMatchObject({ kind: "committed" });
+    const { renew, renewed } = await holding("a", "b");
     touch("a", `entries = 0, bytes = 0, chain = decode('${NOTHING.chain}', 'hex')`);
     await renew();
     expect(renewed()).toBe("b");
@@ -102,12 +119,114 @@ describe("leases", needs(POSTGRESQL), () => {
   });
 
   test("of sessions that were let go of are not renewed, and nothing is asked where there are none", async () => {
-    const three = connect("three");
-    await three.fleet.release("a", (await taken(three, "a")).epoch);
-    const run = vi.spyOn(three.connections, "run");
-    vi.advanceTimersByTime(EVERY);
-    expect(run).not.toHaveBeenCalled();
+    const { fleet, renew } = await holding("a");
+    await fleet.release("a", 1);
+    await renew(0);
     expect(leased()).toBe("");
+  });
+
+  test("of sessions that were taken for something that is under way are renewed until something else is written", async () => {
+    const { fleet, renew } = await holding();
+    await taken({ fleet }, "a");
+    await renew();
+    const heads = [JSON.stringify(["1", null, "label", ""])];
+    const batch = { ...batchOf("a", 1, NOTHING, ['{"n":1}']), heads };
+    expect(await fleet.append(batch)).toMatchObject({ kind: "committed" });
+    await renew(0);
+  });
+
+  test("run out where the last answer ends a turn, and are renewed where it calls a tool, for ten minutes", async () => {
+    const { fleet, renew } = await holding("a");
+    const answer = async (reason: string, { after }: FleetBatch, role = "assistant"): Promise<FleetBatch> => {
+      const text = JSON.stringify({ message: { content: '"stopReason":"toolUse"', stopReason: reason } });
+      const batch = { ...batchOf("a", 1, after, [text]), heads: [JSON.stringify([reason, null, "message", role])] };
+      expect(await fleet.append(batch)).toMatchObject({ kind: "committed" });
+      return batch;
+    };
+    const ended = await answer("stop", batchOf("a", 1, NOTHING, ['{"n":1}']));
+    // The lease is that of the write.
+    await renew(0);
+    const calls = await answer("toolUse", ended);
+    await renew();
+    // What is no message of a turn neither begins nor ends one.
+    const noted = await answer("stop", calls, "custom");
+    await renew();
+    const now = performance.now();
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => now + 600_000);
+    await renew(0);
+    clock.mockRestore();
+    await answer("stop", noted, "toolResult");
+    await renew();
+  });
+
+  /** Returns how a process takes a session from another one, of whose note in the state folder something is otherwise. */
+  const takenFrom = async (otherwise: object, own?: string) => {
+    const stateFolder = temporaryFolder();
+    const one = suite.open("seven", { lease: HOUR, stateFolder });
+    await taken(one, "a");
+    const path = join(stateFolder, "fleet-processes", "seven.json");
+    writeFileSync(path, JSON.stringify({ ...JSON.parse(readFileSync(path, "utf8")), ...otherwise }));
+    const two = suite.open("eight", { lease: HOUR, stateFolder: own ?? stateFolder });
+    return { one, two, taking: await two.fleet.take("a", 0) };
+  };
+  const gone = { pid: spawnSync("true").pid };
+  const started = processStart(realDisk, process.pid) as string;
+  const HELD = { kind: "held", holder: { client: "seven" } };
+
+  test.each<[string, object]>([
+    ["has ended", gone],
+    ["has ended, and whose pid another one has", { started: `${started}0` }],
+  ])("of a process of the same machine that %s are worth nothing", async (_, otherwise) => {
+    const { one, two, taking } = await takenFrom(otherwise);
+    expect(taking).toMatchObject({ kind: "taken", epoch: 2 });
+    // If it lives all the same, it is refused, and waits for the other as for any.
+    const batch = batchOf("a", 1, NOTHING, ['{"n":1}']);
+    expect(await one.fleet.append(batch)).toEqual({ kind: "refused" });
+    expect(await one.fleet.take("a", 1)).toMatchObject({ kind: "held", holder: { client: "eight" } });
+    expect(await two.fleet.append({ ...batch, epoch: 2 })).toMatchObject({ kind: "committed" });
+  });
+
+  test.each<[string, () => object]>([
+    ["lives", () => ({})],
+    ["is stopped", stopped],
+    ["ended in another run of the system, as on a clone", () => ({ ...gone, started: "another-boot 1" })],
+    ["ended in another container, with the same host name", () => ({ ...gone, space: 1 })],
+    ["ended on another machine that has the same state folder", () => ({ ...gone, host: "another" })],
+    ["has a note without a pid", () => ({ ...gone, pid: null })],
+  ])("of a process that %s are waited for", async (_, otherwise) => {
+    expect((await takenFrom(otherwise())).taking).toMatchObject(HELD);
+  });
+
+  test("of a process that has no note on this machine are waited for", async () => {
+    expect((await takenFrom(gone, temporaryFolder())).taking).toMatchObject(HELD);
+  });
+
+  test("of a hundred processes at most are noted on a machine, the latest", async () => {
+    const stateFolder = temporaryFolder();
+    const folder = join(stateFolder, "fleet-processes");
+    mkdirSync(folder);
+    for (let n = 100; n < 250; n++) writeFileSync(join(folder, `${n}.json`), "{}");
+    const one = suite.open("nine", { stateFolder });
+    await taken(one, "a");
+    const noted = readdirSync(folder);
+    expect([noted.length, noted.includes("149.json"), noted.includes("150.json")]).toEqual([101, false, true]);
+    await one.fleet.close();
+    expect(readdirSync(folder)).not.toContain("nine.json");
+  });
+
+  test("of a server that was killed hold up nobody on its machine", async () => {
+    const place = temporaryPlace();
+    const served = (): SpawnedServer =>
+      spawnServer([], "lines", { ...place, variables: { ...place.variables, PI_FLEET_URL: suite.url } });
+    const one = served();
+    await one.result("append", { entries: [user("first")] });
+    const { sessionId } = await one.result("get_state");
+    one.process.kill("SIGKILL");
+    await one.exit;
+    const two = served();
+    await two.result("switch_session", { sessionId });
+    await two.result("append", { entries: [user("second")] });
+    expect(suite.row(sessionId, "entries")).toBe("2");
   });
 
   test("that end while another process takes the session are no reason to refuse it", async () => {

@@ -1,0 +1,68 @@
+/**
+ * The processes of this machine that take sessions of a fleet. Each has a note in the state folder, so that another one sees
+ * that it has ended, and does not wait for its leases.
+ */
+
+import { join } from "node:path";
+import { bytesOf } from "../../core/json/json.ts";
+import { removeQuietly } from "../fs/disk.ts";
+import { putInPlaceNow } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+import { Claims, readClaim } from "../locks/claims.ts";
+import type { LockOptions } from "../locks/contract.ts";
+
+/** Notes of others that stay, at most: the latest. */
+const MOST_NOTES = 100;
+/** The id of a process. Those in the database are what others wrote there. */
+const ID = /^[\w-]{1,64}$/;
+
+export class FleetProcesses {
+  private readonly options: LockOptions;
+  private readonly folder: string;
+  private readonly claims: Claims;
+
+  constructor(options: LockOptions) {
+    this.options = options;
+    this.folder = join(options.stateFolder, "fleet-processes");
+    this.claims = new Claims(options);
+  }
+
+  private pathOf(id: string): string {
+    return join(this.folder, `${id}.json`);
+  }
+
+  /** Notes this process. Without a note, others wait for its leases. */
+  note(id: string): void {
+    const { options, folder } = this;
+    try {
+      options.disk.makeFolder(folder);
+      // Ids begin with the time. Of those of other containers and runs nobody knows whether they have ended.
+      for (const name of namesIn(options.disk, folder).slice(0, -MOST_NOTES))
+        removeQuietly(options.disk, join(folder, name));
+      const bytes = bytesOf(JSON.stringify(this.claims.make(0)));
+      putInPlaceNow(options.disk, this.pathOf(id), bytes, { replace: true, sync: false });
+    } catch {
+      // Nobody can know then that it has ended.
+    }
+  }
+
+  forget(id: string): void {
+    removeQuietly(this.options.disk, this.pathOf(id));
+  }
+
+  /**
+   * Whether a process is known to have ended: it noted itself in this state folder, in this run of the system. A folder that
+   * was copied with its machine says nothing about those of another run, nor one that containers share about those of others.
+   */
+  hasEnded(id: string): boolean {
+    const claim = ID.test(id) ? readClaim(this.options.disk, this.pathOf(id))?.claim : null;
+    if (!claim || typeof claim.pid !== "number") return false;
+    const run = runOf(this.claims.make(0));
+    return run !== "" && runOf(claim) === run && this.claims.isStale(claim);
+  }
+}
+
+/** Returns what the start time of a process says of the run of the system; empty where that does not know it. */
+function runOf({ started }: { readonly started?: unknown }): string {
+  return String(started ?? "").split(" ")[0];
+}
