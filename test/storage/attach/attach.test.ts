@@ -327,6 +327,24 @@ describe("where a socket can be", () => {
     await requireHeard(two);
   });
 
+  test.skipIf(process.platform !== "linux")(
+    "a path of 107 bytes is listened on as it is, and one of 108 is not",
+    () => {
+      const disk = { ...realDisk, folders: undefined, inFolder: (folder, use) => use(folder, realDisk) } as Disk;
+      const base = shortFolder();
+      opened(attachmentsWith(), sessionIn(base, "jsonl", "probe"));
+      const [name = ""] = beside(base)?.filter((one) => one.endsWith(".sock")) ?? [];
+      const isListenedOn = [107, 108].map((length) => {
+        // The names of the next sockets are as long as this one's.
+        const folder = join(base, "d".repeat(length - join(base, "/", ".pi-session-server", name).length - 1));
+        fs.mkdirSync(folder);
+        opened(attachmentsWith({ disk, ownDisk: disk, temporary: join(base, "none") }), sessionIn(folder));
+        return beside(folder)?.some((one) => one.endsWith(".sock")) ?? false;
+      });
+      expect(isListenedOn).toEqual([true, false]);
+    },
+  );
+
   test("a path that is too long is not listened on where the system cannot shorten it", async () => {
     const inFolder: Disk["inFolder"] = (folder, use) => use(folder, realDisk);
     const disk = { ...realDisk, folders: undefined, inFolder } as Disk;
