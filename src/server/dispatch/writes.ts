@@ -4,7 +4,6 @@ import { notUndone } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
-import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Sharing } from "../attach/sharing.ts";
 import { isDoneByHolder } from "../attach/words.ts";
@@ -31,8 +30,6 @@ interface KnownOfWrite {
   readonly mayJoin?: boolean;
   /** The log that was asked whether this process may write. */
   readonly readied?: Log;
-  /** Whether the session's copy was fetched again. */
-  readonly isFetched?: boolean;
 }
 
 export class Writes {
@@ -46,7 +43,7 @@ export class Writes {
   run(lane: Lane, call: Call, events: PendingEvent[], known: KnownOfWrite = {}): unknown {
     const { host } = this;
     const { keyed } = host;
-    const { context = host.contextFor(lane, call, events), mayJoin = !call.peer, readied, isFetched } = known;
+    const { context = host.contextFor(lane, call, events), mayJoin = !call.peer, readied } = known;
     const { command } = call;
     const { idempotencyKey } = call.params as KeyedParams;
     const repeated = (): unknown =>
@@ -71,13 +68,7 @@ export class Writes {
     if (ready) return ready.then(again);
     // One check serves a whole input chunk; the append itself finds what others write meanwhile.
     if (lane.checkedForForeignWrites !== session) {
-      try {
-        host.queueForeign(lane, session, session.refreshToWrite());
-      } catch (error) {
-        const fetching = isFetched ? undefined : fetchedAgain(context.workspace, session, error);
-        if (!fetching) throw error;
-        return fetching.then(() => this.run(lane, call, events, { mayJoin, isFetched: true }));
-      }
+      host.queueForeign(lane, session, session.refreshToWrite());
       lane.checkedForForeignWrites = session;
       // What took its place is asked about, too.
       if (readied && session.log !== readied) return this.run(lane, call, events, { context, mayJoin, readied });
@@ -110,11 +101,4 @@ export class Writes {
 function confirmed(log: Log, result: unknown): unknown {
   const confirming = log.confirm?.();
   return confirming ? confirming.then(() => result) : result;
-}
-
-/** Fetches the copy of a session again that is missing or cannot be read, where other machines have the session, too. */
-function fetchedAgain({ stores }: Workspace, { file }: Session, error: unknown): Promise<void> | undefined {
-  const isLost =
-    error instanceof Failure && (error.name === "not_a_session" || error.details.errno === "ENOENT") && file !== null;
-  return isLost ? stores.arrive?.({ sessionPath: file }) : undefined;
 }

@@ -1,6 +1,6 @@
 /** Sessions of a fleet that are named by paths at which nothing is on this machine. */
 
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
@@ -70,25 +70,6 @@ test.each(["nothing", "zeros", "no header"])(
     }
   },
 );
-
-test.each([
-  ["jsonl", "deleted"],
-  ["jsonl", "emptied"],
-  ["jsonl", "zeros"],
-  ["v2", "deleted"],
-])("a copy (%s) that is %s while a server has it open comes back with the next write", async (store, how) => {
-  const one = await machine(new FleetTable(), store).start();
-  await one.append("one");
-  await one.append("two");
-  const { sessionFile, sessionId } = await one.state();
-  if (how === "deleted") rmSync(sessionFile, { recursive: true });
-  else writeFileSync(sessionFile, how === "emptied" ? "" : "\0".repeat(300));
-  await one.append("three");
-  expect([await one.ids(), one.inFleet(sessionId)]).toEqual(Array(2).fill(["one", "two", "three"]));
-  await ended(one);
-  const again = await machine(one.fleet.table, store, { place: one.lives.place }).start("--session", sessionFile);
-  expect(await again.ids()).toEqual(["one", "two", "three"]);
-});
 
 acrossTiers(describe, STORES)("with copies as %s", (store) => {
   test.each(["the copy's", "another home's"])(
