@@ -41,7 +41,6 @@ import {
   type StoragePaths,
   sessionFolders,
 } from "./fs/paths.ts";
-import { putAside } from "./fs/quarantine.ts";
 import { isSameFile } from "./fs/stamps.ts";
 import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
@@ -200,7 +199,6 @@ export function makeStores(options: StoresOptions): Stores {
       return stored && headerOf(stored);
     },
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
-    putAside: (file) => guarded("keeping a copy that cannot be read", () => putAside(disk, file)),
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
   const all = whenUsed(

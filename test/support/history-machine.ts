@@ -155,7 +155,6 @@ class HistoryProcess {
         stores: [copies],
         open: store.open,
         holds: () => true,
-        putAside: () => {},
         headerAt: () => undefined,
       },
       find: (): string => {

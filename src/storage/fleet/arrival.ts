@@ -14,7 +14,7 @@ import { FileLog } from "../log/file-log.ts";
 import { isUuid } from "../v2/documents.ts";
 import { fetchMissing } from "./attachments.ts";
 import type { Outage } from "./outage.ts";
-import { isSpoilt, type TransferPlace, transfer } from "./transfer.ts";
+import { type TransferPlace, transfer } from "./transfer.ts";
 
 /** Sessions that were begun in the same millisecond and are looked at, at most. */
 const MOST_BEGUN = 100;
@@ -47,8 +47,8 @@ export async function arrive(place: ArrivalPlace, where: WantedSession, progress
   const { sessionPath } = where;
   if (sessionPath === undefined) return arriveById(place, where, progress);
   const file = place.holds(sessionPath) ? sessionPath : copyFor(place, sessionPath);
-  if (file !== undefined && (await bringUpToDate(place, file))) return;
-  return fetchSession(place, await lookByPath(place, file ?? sessionPath), progress);
+  if (file !== undefined) return bringUpToDate(place, file);
+  return fetchSession(place, await lookByPath(place, sessionPath), progress);
 }
 
 // --- paths at which nothing is ----------------------------------------------------------------------------------------
@@ -126,13 +126,13 @@ async function arriveById(
   // Files may have ids that no command takes.
   if (isWhole && !SESSION_ID.test(id)) return;
   const whole = localFile(place, id, true);
-  if (whole !== undefined && (await bringUpToDate(place, whole))) return;
+  if (whole !== undefined) return bringUpToDate(place, whole);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
   const there = place.outage?.lasts === true ? null : await lookFor(place, id);
   if (there) return fetchSession(place, there, progress);
   if (isWhole) return;
   const begun = localFile(place, id);
-  if (begun !== undefined && (await bringUpToDate(place, begun))) return;
+  if (begun !== undefined) return bringUpToDate(place, begun);
   return fetchSession(place, await place.fleet.look(await wholeId(place.catalog, id)), progress);
 }
 
@@ -167,12 +167,9 @@ function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: b
 
 // --- coming -----------------------------------------------------------------------------------------------------------
 
-/**
- * Adds to a copy the lines that it lacks. Where that cannot be, it is read as it is, and a write says why. Returns false where
- * nothing in it can be read.
- */
-async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<boolean> {
-  if (outage?.lasts) return true;
+/** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
+async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<void> {
+  if (outage?.lasts) return;
   let log: Log | undefined;
   try {
     log = open(file);
@@ -181,13 +178,11 @@ async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string
       await fetchMissing(fleet, log, log.header.id);
     }
   } catch (error) {
-    if (isSpoilt(error)) return false;
-    // The next opening meets the same failure, if it is one of the file.
+    // Whoever opens it next meets the same failure, if it is one of the file.
     if (!(error instanceof Failure)) throw error;
   } finally {
     log?.close();
   }
-  return true;
 }
 
 async function fetchSession(

@@ -17,8 +17,6 @@ export interface TransferPlace {
   /** Stores for new sessions, the preferred one first, that do not tell the fleet. */
   readonly stores: readonly Store[];
   open(file: string): Log;
-  /** Keeps a file under another name, unless it is a session by now. */
-  putAside(file: string): void;
 }
 
 /**
@@ -53,23 +51,16 @@ async function copied(
   progress: Progress | undefined,
 ): Promise<Log> {
   let refusal: unknown;
-  const made = async (store: Store): Promise<Log> => {
-    const log = await store.publish(beginning, linesOf(place.fleet, session, progress));
-    await withAttachments(place.fleet, log, session.id);
-    if (log instanceof FileLog && log.outside instanceof FleetCopy) log.outside.madeOf(session.end);
-    return log;
-  };
   for (const store of place.stores)
     try {
-      return await made(store);
+      const log = await store.publish(beginning, linesOf(place.fleet, session, progress));
+      await withAttachments(place.fleet, log, session.id);
+      if (log instanceof FileLog && log.outside instanceof FleetCopy) log.outside.madeOf(session.end);
+      return log;
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      if (error.name === "already_exists") {
-        const file = String(error.details.sessionPath);
-        const other = openMade(place, session.id, file);
-        if (other) return other;
-        if (other === undefined) return await made(store);
-      }
+      const made = error.name === "already_exists" ? openMade(place, session.id, error.details.sessionPath) : undefined;
+      if (made) return made;
       // A container takes only some ids.
       if (error.name !== "invalid_id") throw error;
       refusal = error;
@@ -88,28 +79,12 @@ async function withAttachments(fleet: Fleet, log: Log, id: string): Promise<void
   }
 }
 
-/**
- * Opens what has the name of a copy. Returns null where that is another session, and undefined where it was no session any
- * more, and is kept under another name.
- */
-function openMade(place: TransferPlace, id: string, file: string): Log | null | undefined {
-  let log: Log;
-  try {
-    log = place.open(file);
-  } catch (error) {
-    if (!isSpoilt(error)) throw error;
-    place.putAside(file);
-    return undefined;
-  }
+/** Opens what has the name of a copy. Returns undefined where that is another session. */
+function openMade(place: TransferPlace, id: string, file: unknown): Log | undefined {
+  const log = place.open(String(file));
   if (log.header.id === id) return log;
   log.close();
-  return null;
-}
-
-/** Returns whether an error of opening a copy says that nothing in it can be read, though it is no other program's file. */
-export function isSpoilt(error: unknown): boolean {
-  if (!(error instanceof Failure) || error.name !== "not_a_session") return false;
-  return error.details.format === undefined || error.details.format === "empty";
+  return undefined;
 }
 
 /** Yields the lines of a session, each with its line feed. Throws storage_failed at the end if they are not all of it. */

@@ -5,7 +5,6 @@ import { unfinished } from "../../core/errno.ts";
 import type { Disk } from "./disk.ts";
 import { freeName, isNameTaken, nth, putInPlaceNow } from "./files.ts";
 import { namesIn, UnsyncedFolders } from "./folders.ts";
-import { readHeader } from "./header.ts";
 
 /** The end of the name of such a backup, and its number. */
 const BACKUP = /^\.(?:damaged|repaired)\.bak(?:\.(\d{1,9}))?$/;
@@ -62,13 +61,6 @@ export function nextBackup(disk: Disk, container: string, kind: "damaged" | "rep
 /** Returns a free name for the backup of a session, `<file>.<kind>.bak` or numbered, which no scanner recognizes. */
 export function backupName(disk: Disk, file: string, kind: string): string {
   return freeName(disk, (n) => nth(`${file}.${kind}.bak`, n));
-}
-
-/** Gives a file that cannot be read the name of a backup, unless another process has put a session there meanwhile. */
-export function putAside(disk: Disk, file: string): void {
-  const backup = backupName(disk, file, "damaged");
-  disk.rename(file, backup);
-  if (readHeader(disk, backup)) disk.link(backup, file);
 }
 
 /**

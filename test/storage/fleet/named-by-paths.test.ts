@@ -53,24 +53,6 @@ const namesOf = (home: string): string[] =>
     .filter((name) => /\.(jsonl|v2)$/.test(name) && !/\.v2\/|state/.test(name))
     .map((name) => basename(name));
 
-test.each(["nothing", "zeros", "no header"])(
-  "a copy that holds %s is fetched again, and kept as it was found",
-  async (what) => {
-    const table = new FleetTable();
-    const { sessionId, sessionFile, place } = await made(table, "jsonl");
-    const spoilt = { nothing: "", zeros: "\0".repeat(500), "no header": `"x"}\n{"type":"mess` }[what] as string;
-    for (const [n, where] of [{ sessionId }, { sessionPath: sessionFile }].entries()) {
-      writeFileSync(sessionFile, spoilt);
-      const one = await machine(table, "jsonl", { place }).start();
-      await one.result("switch_session", where);
-      expect(await one.ids()).toEqual(["one", "more0"].slice(0, n + 1));
-      await one.append(`more${n}`);
-      await ended(one);
-      expect(readFileSync(`${sessionFile}.damaged.bak${n === 0 ? "" : ".2"}`, "utf8")).toBe(spoilt);
-    }
-  },
-);
-
 acrossTiers(describe, STORES)("with copies as %s", (store) => {
   test.each(["the copy's", "another home's"])(
     "a start with the path of one brings it, and makes no other (%s path)",
