@@ -328,12 +328,22 @@ describe("a command about a session that is not open", () => {
     const redone = await server.result("redo", keyed);
     expect(await server.result("redo", keyed)).toEqual(redone);
     expect(await listed(server)).toEqual([]);
-    const last = await server.result("undo", { idempotencyKey: "last" });
-    // From now on the newest operation is one of the current session.
+    // The operation before it is one of the current session, and the repeat comes while the first is under way.
+    const { sessionId: back } = await server.result("undo");
     await append(server, user("x"));
     await server.result("set_session_name", { name: "named" });
-    expect(await server.result("undo", { idempotencyKey: "last" })).toEqual(last);
+    await server.result("archive_session", { sessionId: back });
+    const last = { idempotencyKey: "last" };
+    server.ask("first", "undo", last);
+    await new Promise((resolve) => setImmediate(resolve));
+    server.ask("second", "undo", last);
+    const { result: first } = await server.reply("first");
+    expect((await server.reply("second")).result).toEqual(first);
     expect((await server.result("get_state")).sessionName).toBe("named");
+    // Another operation that is named is another request.
+    const { operations } = await server.result("list_operations", {});
+    const { operationId } = operations.find(({ text }: Json) => text.includes("named"));
+    expect((await server.result("undo", { operationId, ...last })).operationId).toBe(operationId);
   });
 
   test("is done once for its key, and only at the leaf that is expected", async () => {

@@ -29,7 +29,13 @@ export function guardClosed(workspace: Workspace, { command, params }: Call): vo
   if (expectedLeafId === undefined || command.repeat) return;
   const path = command.about ? command.about(workspace, params as never) : sessionPath;
   if (path === undefined) return;
-  const session = workspace.open({ sessionPath: workspace.stores.migrations.currentPathOf(path) });
+  let session: Session;
+  try {
+    session = workspace.open({ sessionPath: workspace.stores.migrations.currentPathOf(path) });
+  } catch {
+    // The command says why the session cannot be opened, in its own words.
+    return;
+  }
   try {
     session.guard(expectedLeafId, true);
   } finally {

@@ -24,6 +24,8 @@ interface RememberedResult {
 export class KeyedResults {
   private readonly workspace: Workspace;
   private readonly results = new Map<string, RememberedResult>();
+  /** Results of commands that run in any lane, while they run: a repeat may be in another one. */
+  private readonly running = new Map<string, Promise<unknown>>();
   /** Messages of calls that did something, and were not answered by what an earlier one had done. */
   private readonly done = new WeakSet<Call["messageText"]>();
 
@@ -38,6 +40,8 @@ export class KeyedResults {
   ofWrite(context: CommandContext, call: Call, key: string): unknown {
     const { command } = call;
     const { session } = context;
+    const running = this.running.get(this.nameOf(call, key));
+    if (running) return running;
     const remembered = this.results.get(this.nameOf(call, key));
     const entryIds = command.repeat && session.repeated(key)?.ids;
     if (entryIds && !isDeepStrictEqual(remembered?.entryIds, entryIds))
@@ -54,7 +58,8 @@ export class KeyedResults {
   once(call: Call, run: () => unknown): unknown {
     const { idempotencyKey } = call.params as KeyedParams;
     if (idempotencyKey === undefined || call.command.repeat) return run();
-    return this.results.get(this.nameOf(call, idempotencyKey))?.result ?? this.remember(call, run());
+    const name = this.nameOf(call, idempotencyKey);
+    return this.running.get(name) ?? this.results.get(name)?.result ?? this.remember(call, run());
   }
 
   /** Returns the positions of the entries that an earlier write with this key left. */
@@ -101,7 +106,14 @@ export class KeyedResults {
   remember(call: Call, result: unknown, session?: Session): unknown {
     const { idempotencyKey } = call.params as KeyedParams;
     if (idempotencyKey === undefined) return result;
-    if (result instanceof Promise) return result.then((value) => this.remember(call, value, session));
+    if (result instanceof Promise) {
+      const name = this.nameOf(call, idempotencyKey);
+      const running = result
+        .then((value) => this.remember(call, value, session))
+        .finally(() => this.running.delete(name));
+      if (call.command.about) this.running.set(name, running);
+      return running;
+    }
     // A vetoed call did nothing, and may be made again.
     const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
     const entryIds = (call.command.repeat && session?.repeated(idempotencyKey)?.ids) ?? [];
@@ -119,16 +131,17 @@ export class KeyedResults {
   }
 
   /**
-   * Returns the name of a result. It belongs to the session, or to the process if the command leaves the session, or finds
-   * out itself which one it is about: a repeat may find another one.
+   * Returns the name of a result. It belongs to the session, or to the process if the command leaves the session. Where a
+   * command finds out itself which session it is about, a repeat may find another one: what it names counts.
    */
   private nameOf({ command, params, target }: Call, key: string): string {
-    const { sessionId = this.workspace.current?.id, sessionPath } = params as {
-      sessionId?: string;
-      sessionPath?: string;
-    };
-    const isOfProcess = command.effect !== "write" || command.about !== undefined;
-    const session = isOfProcess ? "" : (target?.id ?? sessionPath ?? sessionId ?? "");
-    return `${session}\n${command.name}\n${key}`;
+    const { sessionId, sessionPath, operationId } = params as Record<string, string | undefined>;
+    const given = sessionPath ?? sessionId;
+    const of = command.about
+      ? `${operationId ?? ""} ${given ?? ""}`
+      : command.effect === "write"
+        ? (target?.id ?? given ?? this.workspace.current?.id ?? "")
+        : "";
+    return `${of}\n${command.name}\n${key}`;
   }
 }

@@ -57,6 +57,8 @@ const LEAVING = 1000;
 export const MOVED = "moved";
 /** In that place, too: a statement could not be made, as of values that are too long. */
 const UNMADE = "unmade";
+/** Shows that the server's process goes on. */
+const STILL_THERE = "select 1";
 /** Answered with a warning wherever it arrives, and changes nothing. */
 const WARNED = "commit";
 /** The SQLSTATE of a row that needs another one. */
@@ -277,8 +279,16 @@ export class Connections {
     } catch (error) {
       const { code, severity } = error as { code?: unknown; severity?: unknown };
       const isAnswer = typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) && severity !== undefined;
-      if (isAnswer && isUndone(code, severity))
-        return { kind: "failed", code, reason: NO_TABLES.has(code) ? LACKS_TABLES : reasonOf(error) };
+      // The server may refuse, and then find that it cannot: only its next answer shows that it lives.
+      const isUndoneThere =
+        isAnswer &&
+        isUndone(code, severity) &&
+        (!MAY_END.test(code) ||
+          (await Promise.race([client.query({ text: STILL_THERE }), lateness]).then(
+            () => true,
+            () => false,
+          )));
+      if (isUndoneThere) return { kind: "failed", code, reason: NO_TABLES.has(code) ? LACKS_TABLES : reasonOf(error) };
       connection.drop();
       return { kind: "unknown", reason: reasonOf(error), ...(isAnswer ? { code } : {}) };
     } finally {

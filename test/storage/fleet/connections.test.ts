@@ -128,6 +128,8 @@ const refusing = (error: Error) => async (): Promise<never> => {
 };
 
 interface Behaviour {
+  /** Whether the server's process goes on after an error. */
+  readonly lives?: boolean;
   readonly answer?: (text: string, say: (notice: Notice) => void) => Rows | Error | Promise<Rows>;
   readonly facts?: object;
   readonly place?: () => object | Error;
@@ -148,6 +150,7 @@ function databaseThat({
   most = 2,
   connect = async () => {},
   known,
+  lives = true,
 }: Behaviour = {}) {
   let said: (notice: Notice) => void = () => {};
   let dropped = 0;
@@ -163,6 +166,7 @@ function databaseThat({
         if (hears) said({ severity: "WARNING", message: "there is no transaction in progress" });
         return NOTHING;
       }
+      if (text === "select 1" && lives) return NOTHING;
       const asked = text.includes("pg_control_system") ? place() : text.includes("'store'") ? store() : undefined;
       const answered = asked ? rowOf(asked) : await answer(text, said);
       if (answered instanceof Error) throw answered;
@@ -230,6 +234,12 @@ describe("an answer", () => {
     const { run, dropped } = databaseThat({ answer: () => errorOf(code, { severity }) });
     expect(await run("append")).toMatchObject({ kind });
     expect(dropped()).toBe(kind === "unknown" ? 1 : 0);
+  });
+
+  test("that is an error of a process that ends right after it is unknown: it may have committed before", async () => {
+    const { run, dropped } = databaseThat({ answer: () => errorOf("XX000"), lives: false });
+    expect(await run("append")).toMatchObject({ kind: "unknown" });
+    expect(dropped()).toBe(1);
   });
 
   test("of a database whose disk is full is a failure to try again after, of which nothing is there", async () => {
