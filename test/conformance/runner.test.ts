@@ -161,7 +161,8 @@ test("a signal ends the run, its servers, and removes its files", async () => {
   const folder = temporaryFolder();
   const temporary = join(folder, "tmp");
   mkdirSync(temporary);
-  const nap = "sleep 7654.321";
+  // No other run, nor what one left behind, has the same.
+  const nap = `sleep 7654.${process.pid}`;
   const args = [PROGRAM, "conformance", "--", "sh", "-c", `${nap} & echo started >&2; cat > /dev/null`];
   const child = spawn(process.execPath, args, {
     cwd: folder,
