@@ -78,7 +78,7 @@ export interface FleetCare {
   importFolder(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
   /** Writes all sessions of the fleet as files in folders of their working directories. Overwrites nothing. */
   exportTo(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
-  /** Returns why the database does not answer; null where it does. Never rejects. */
+  /** Returns why the database does not answer; null where it does. */
   whyAway(): Promise<string | null>;
   /** Returns the sessions with entries that only this machine has, because the database was away. Asks nobody. */
   owed(): readonly JournaledSession[];

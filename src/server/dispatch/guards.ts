@@ -1,5 +1,6 @@
 /** Guards: what must hold before a write runs. */
 
+import { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import type { Call } from "../connection/call.ts";
@@ -32,9 +33,10 @@ export function guardClosed(workspace: Workspace, { command, params }: Call): vo
   let session: Session;
   try {
     session = workspace.open({ sessionPath: workspace.stores.migrations.currentPathOf(path) });
-  } catch {
+  } catch (error) {
     // The command says why the session cannot be opened, in its own words.
-    return;
+    if (error instanceof Failure) return;
+    throw error;
   }
   try {
     session.guard(expectedLeafId, true);

@@ -40,9 +40,10 @@ export class KeyedResults {
   ofWrite(context: CommandContext, call: Call, key: string): unknown {
     const { command } = call;
     const { session } = context;
-    const running = this.running.get(this.nameOf(call, key));
+    const name = this.nameOf(call, key);
+    const running = this.running.get(name);
     if (running) return running;
-    const remembered = this.results.get(this.nameOf(call, key));
+    const remembered = this.results.get(name);
     const entryIds = command.repeat && session.repeated(key)?.ids;
     if (entryIds && !isDeepStrictEqual(remembered?.entryIds, entryIds))
       return command.repeat?.(context, entryIds, call.params as never);
@@ -107,11 +108,11 @@ export class KeyedResults {
     const { idempotencyKey } = call.params as KeyedParams;
     if (idempotencyKey === undefined) return result;
     if (result instanceof Promise) {
+      const remembered = result.then((value) => this.remember(call, value, session));
+      if (!call.command.about) return remembered;
       const name = this.nameOf(call, idempotencyKey);
-      const running = result
-        .then((value) => this.remember(call, value, session))
-        .finally(() => this.running.delete(name));
-      if (call.command.about) this.running.set(name, running);
+      const running = remembered.finally(() => this.running.delete(name));
+      this.running.set(name, running);
       return running;
     }
     // A vetoed call did nothing, and may be made again.
@@ -137,11 +138,9 @@ export class KeyedResults {
   private nameOf({ command, params, target }: Call, key: string): string {
     const { sessionId, sessionPath, operationId } = params as Record<string, string | undefined>;
     const given = sessionPath ?? sessionId;
-    const of = command.about
-      ? `${operationId ?? ""} ${given ?? ""}`
-      : command.effect === "write"
-        ? (target?.id ?? given ?? this.workspace.current?.id ?? "")
-        : "";
+    let of = "";
+    if (command.about) of = `${operationId ?? ""} ${given ?? ""}`;
+    else if (command.effect === "write") of = target?.id ?? given ?? this.workspace.current?.id ?? "";
     return `${of}\n${command.name}\n${key}`;
   }
 }

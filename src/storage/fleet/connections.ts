@@ -93,7 +93,7 @@ const LASTS =
 const OF_VALUES = /^(?:22|23|54)/;
 /**
  * Milliseconds after which a connection that nobody uses is closed. To make one takes as long as fifty statements (6 ms
- * without TLS), so it is longer than the 10 s between two renewals of leases: a process that has sessions keeps one.
+ * without TLS), so it is longer than the 10 s between two renewals of leases: a process in the middle of a turn keeps one.
  */
 const IDLE = 15_000;
 /** Milliseconds after which the system asks whether the other end is there, instead of two hours. */

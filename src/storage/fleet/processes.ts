@@ -15,6 +15,7 @@ import type { LockOptions } from "../locks/contract.ts";
 const MOST_NOTES = 100;
 /** The id of a process. Those in the database are what others wrote there. */
 const ID = /^[\w-]{1,64}$/;
+const NOTE = /^[\w-]{1,64}\.json$/;
 
 export class FleetProcesses {
   private readonly options: LockOptions;
@@ -37,8 +38,8 @@ export class FleetProcesses {
     try {
       options.disk.makeFolder(folder);
       // Ids begin with the time. Of those of other containers and runs nobody knows whether they have ended.
-      for (const name of namesIn(options.disk, folder).slice(0, -MOST_NOTES))
-        removeQuietly(options.disk, join(folder, name));
+      const notes = namesIn(options.disk, folder).filter((name) => NOTE.test(name));
+      for (const name of notes.slice(0, -MOST_NOTES)) removeQuietly(options.disk, join(folder, name));
       const bytes = bytesOf(JSON.stringify(this.claims.make(0)));
       putInPlaceNow(options.disk, this.pathOf(id), bytes, { replace: true, sync: false });
     } catch {
