@@ -114,6 +114,12 @@ export default command({
         .object({
           away: z.string().nullable().describe("why the database does not answer; null where it does"),
           owed: z.number().int().describe("sessions with entries that only this machine has; fleet push gives them"),
+          lacking: z
+            .number()
+            .int()
+            .describe(
+              "sessions of which the database has lost entries that were acknowledged here; fleet restore gives them",
+            ),
           kept: z.number().int().describe("files of entries that the fleet refused; list_kept has them"),
         })
         .nullable()
@@ -179,6 +185,7 @@ export default command({
         ? {
             away: await fleet.whyAway(),
             owed: fleet.owed().filter(({ from }) => from !== null).length,
+            lacking: (await fleet.lacking().catch(() => [])).length,
             kept: kept.list().length,
           }
         : null,

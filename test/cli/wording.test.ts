@@ -140,11 +140,14 @@ test("a verb that fails names verbs, and with --json commands, also one that ask
   expect(error).toMatchObject({ message: ON_THE_WIRE, data: { name: "session_not_found", sessionPath: PATH } });
 });
 
-test.each(["push", "verify", "import", "export"])("fleet %s tells in verbs of what it could not do", (word) => {
-  const told = { sessionPath: PATH, sessionId: "01a1", outcome: "refused", message: ON_THE_WIRE };
-  const found = { sessions: [told], files: [told], faults: [told], copies: [], journal: [] };
-  const result = { ...found, refused: 1, deleted: 0, entries: 0, bytes: 0 };
-  const given = { operands: [word], flags: new Map(), took: [] } as unknown as Given;
-  const printed = [...(findVerb("fleet") as Verb).print(result, given, undefined as never)];
-  expect(printed.filter((line) => line.endsWith(TYPED))).toHaveLength(1);
-});
+test.each(["push", "restore", "verify", "import", "export"])(
+  "fleet %s tells in verbs of what it could not do",
+  (word) => {
+    const told = { sessionPath: PATH, sessionId: "01a1", outcome: "refused", message: ON_THE_WIRE };
+    const found = { sessions: [told], files: [told], faults: [told], copies: [], lacking: [], journal: [] };
+    const result = { ...found, refused: 1, deleted: 0, entries: 0, bytes: 0 };
+    const given = { operands: [word], flags: new Map(), took: [] } as unknown as Given;
+    const printed = [...(findVerb("fleet") as Verb).print(result, given, undefined as never)];
+    expect(printed.filter((line) => line.endsWith(TYPED))).toHaveLength(1);
+  },
+);

@@ -133,7 +133,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     log.close();
   },
   async waits() {
-    for (let n = 0; n < 5; n++) await Promise.resolve();
+    for (let n = 0; n < 8; n++) await Promise.resolve();
   },
 
   // What befalls a machine, or all of them.

@@ -348,6 +348,10 @@ export class MemoryFleet implements Fleet {
     return { id: sessionId, headerLine, end, epoch, holder: other };
   }
 
+  isMissing(sessionId: string): Promise<boolean> {
+    return this.read("isMissing", () => this.table.rows.get(sessionId)?.isThere !== true);
+  }
+
   async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
     for (let at = from; at < to; at += 3)
       yield (await this.rowFor("lines", sessionId)).lines.slice(at, Math.min(to, at + 3));

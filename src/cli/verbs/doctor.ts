@@ -113,13 +113,18 @@ function countTexts({ sessions, archived, trashed, containers, forks, databases 
   ];
 }
 
-function fleetTexts({ away, owed, kept }: Result): string[] {
+function fleetTexts({ away, owed, lacking, kept }: Result): string[] {
   return [
     away === null ? "its database answers" : inert(away),
     ...(owed === 0
       ? []
       : [
           `${count(owed, "session has", "sessions have")} entries that only this machine has; fleet push gives them to it`,
+        ]),
+    ...(lacking === 0
+      ? []
+      : [
+          `it has lost entries of ${count(lacking, "session", "sessions")} that were acknowledged here; fleet restore gives them back`,
         ]),
     ...(kept === 0
       ? []

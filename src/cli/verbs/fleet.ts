@@ -18,7 +18,7 @@ import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
 const OF_DATABASE = ["status", "migrate", "prune", "take"];
-const OF_SESSIONS = ["verify", "import", "export", "push"];
+const OF_SESSIONS = ["verify", "import", "export", "push", "restore"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Faults and files that are printed at most. */
 const MOST_PRINTED = 50;
@@ -40,7 +40,7 @@ export default {
   },
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
   more:
-    "The word is status, migrate, prune, take, verify, import, export or push. " +
+    "The word is status, migrate, prune, take, verify, import, export, push or restore. " +
     "The database is that of PI_FLEET_URL or --fleet; what is said of sessions is about those of the tenant in its URL, or " +
     "those that are in none. migrate makes the tables, and gathers anew what lists and searches lack; running servers may go on " +
     "meanwhile. prune shows what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
@@ -51,7 +51,8 @@ export default {
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
     "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal), and ends with 0 only if nothing is left " +
-    "that this machine alone has: run it before a container is thrown away.",
+    "that this machine alone has: run it before a container is thrown away. restore does the same after a backup of the database was restored, or a " +
+    "standby promoted: what it has lost of this machine's sessions is given back, as it was or as branches.",
   async run(asking, given) {
     const { operands, flags } = given;
     const [word, operand] = operands;
@@ -106,11 +107,15 @@ export default {
     if (word === "verify") yield* verifiedLines(result);
     else if (word === "prune") yield* prunedLines(result, page);
     else if (word === "take") yield* takenLines(result);
-    else if (word === "push") yield* pushedLines(result);
+    else if (word === "push" || word === "restore") yield* pushedLines(result);
     else yield* OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
-  status: ({ faults = [], copies = [], refused = 0, incomplete = 0, kept = 0 }) =>
-    faults.length > 0 || copies.some(isWrong) ? DAMAGE : refused + incomplete + kept > 0 ? FAILURE : OK,
+  status: ({ faults = [], copies = [], lacking = [], refused = 0, incomplete = 0, kept = 0 }) =>
+    faults.length > 0 || lacking.length > 0 || copies.some(isWrong)
+      ? DAMAGE
+      : refused + incomplete + kept > 0
+        ? FAILURE
+        : OK,
 } satisfies Verb;
 
 /** Returns the sessions that hold what only this machine has, which a prune leaves alone. */
@@ -137,7 +142,7 @@ function careOf({ service }: Asking): FleetCare {
 async function ofSessions(asking: Asking, word: string, folder: string): Promise<Result> {
   const care = careOf(asking);
   if (word === "verify") return care.verify(asking.progress);
-  if (word === "push") {
+  if (word === "push" || word === "restore") {
     const sessions = await care.push(asking.progress);
     const { kept } = await asking.ask("list_kept", {});
     return { sessions, refused: sessions.filter(({ outcome }) => outcome === "refused").length, kept: kept.length };
@@ -209,6 +214,13 @@ function* journalLines(journal: Result): Generator<string> {
       yield `${inert(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${inert(at)}, which ends with ${inert(lastEntryId)}`;
 }
 
+function* lackingLines(lacking: Result): Generator<string> {
+  if (lacking.length === 0) return;
+  yield `${count(lacking.length, "session lacks", "sessions lack")} entries in the database that were acknowledged here: fleet restore gives them back`;
+  for (const { sessionId, entries, at } of lacking.slice(0, MOST_PRINTED))
+    yield `  ${inert(sessionId)}: ${entries === null ? "some entries" : count(entries, "entry", "entries")}; the last entry of the session was acknowledged at ${inert(at)}`;
+}
+
 function* verifiedLines({
   sessions,
   deleted,
@@ -216,15 +228,16 @@ function* verifiedLines({
   bytes,
   faults,
   copies,
+  lacking,
   journal,
   tenant,
 }: Result): Generator<string> {
   const aside = deleted > 0 ? `, ${grouped(deleted)} of them deleted,` : "";
   yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains${others(tenant)}`;
   for (const fault of faults.slice(0, MOST_PRINTED)) yield toldLine(fault.sessionId ?? SESSIONS, fault);
-  yield faults.length === 0
-    ? "The database has what was acknowledged"
-    : `${count(faults.length, "fault", "faults")} in the database`;
+  if (faults.length > 0) yield `${count(faults.length, "fault", "faults")} in the database`;
+  yield* lackingLines(lacking);
+  if (faults.length + lacking.length === 0) yield "The database has what was acknowledged on this machine";
   const same = copies.filter(({ state }: Result) => state === "same").length;
   yield `${count(same, "copy", "copies")} here with the same entries`;
   for (const [state, meaning] of Object.entries(STATES)) {

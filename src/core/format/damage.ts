@@ -24,6 +24,7 @@ export interface Damage {
     | "missing_blob"
     | "bad_index"
     | "diverged"
+    | "restored_entries"
     | "file_beside";
   /** 1-based; 0 when it is not about one line. */
   readonly line: number;

@@ -23,6 +23,17 @@ export interface CheckedCopy {
   readonly fleetEntries: number;
 }
 
+/** A session of which the database lacks entries that hosts of this machine got an acknowledgement for. */
+export interface SessionLoss {
+  readonly sessionId: string;
+  /** The path that its copy had when the last of them was acknowledged. */
+  readonly sessionPath: string;
+  /** Their number; null where the copy does not say. */
+  readonly entries: number | null;
+  /** When the last entry of the session was acknowledged here, ISO 8601. */
+  readonly at: string;
+}
+
 export interface FleetVerified {
   /** Sessions that were read, also those that are deleted and may be restored. */
   readonly sessions: number;
@@ -31,6 +42,7 @@ export interface FleetVerified {
   readonly bytes: number;
   readonly faults: readonly FleetFault[];
   readonly copies: readonly CheckedCopy[];
+  readonly lacking: readonly SessionLoss[];
   /** Sessions of this machine that were written to while the database was away. */
   readonly journal: readonly JournaledSession[];
 }
@@ -82,7 +94,9 @@ export interface FleetCare {
   whyAway(): Promise<string | null>;
   /** Returns the sessions with entries that only this machine has, because the database was away. Asks nobody. */
   owed(): readonly JournaledSession[];
-  /** Gives the fleet what only this machine has. */
+  /** Returns the sessions of which the database lacks acknowledged entries, as far as the numbers of their entries show. */
+  lacking(): Promise<readonly SessionLoss[]>;
+  /** Gives the fleet what only this machine has: because the database was away, or because it has lost it. */
   push(progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions anew whose facts are missing, or cannot be read. */
   index(progress?: Progress): Promise<FleetIndexed>;

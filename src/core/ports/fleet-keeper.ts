@@ -86,6 +86,8 @@ export interface FleetKeeper {
    * for those whose own cannot be read; without it, these end the reading.
    */
   rows(unread?: Unread): AsyncIterable<FleetRow>;
+  /** Returns those with some ids. */
+  rowsOf(sessionIds: readonly string[]): Promise<readonly FleetRow[]>;
   /** Returns one of them; null where there is none. */
   row(sessionId: string): Promise<FleetRow | null>;
   /** Returns one of them with what its other rows are; null where there is none. */

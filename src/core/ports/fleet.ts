@@ -200,6 +200,11 @@ export interface JournaledSession {
   readonly conflicts: readonly FleetConflict[];
   /** Whether nobody was told of the latest yet. */
   readonly isUntold?: boolean;
+  /**
+   * Entries that the database had and has lost, until a host hears of it: their number, the last of them, and when that was
+   * acknowledged (ISO 8601).
+   */
+  readonly lost?: { readonly entries: number; readonly lastEntryId: string; readonly at: string };
   /** Missing in notes of older programs, which are taken for those of any fleet. */
   readonly fleet?: NotedFleet;
   /** Why nothing more is known, with the path of the note as `sessionPath`: it cannot be read. The id is empty then. */
@@ -220,6 +225,11 @@ export interface FleetConflict {
   readonly renamed: number;
   /** The first of these, with the ids that they had. */
   readonly names?: { readonly from: string; readonly to: string }[];
+  /**
+   * `lost`: the database had the entries, and an older state of it was restored or promoted. `unsent`: another program, or a
+   * process that ended, wrote them to the file. Missing: they were acknowledged while the database was away.
+   */
+  readonly reason?: "lost" | "unsent";
 }
 
 export interface Fleet {
@@ -261,6 +271,8 @@ export interface Fleet {
   release(sessionId: string, epoch: number): Promise<void>;
   /** Returns a session, without taking it; null when the fleet has none. Throws storage_failed. */
   look(sessionId: string): Promise<FleetSession | null>;
+  /** Returns whether the fleet knows nothing of a session, not even that it was deleted. Throws storage_failed. */
+  isMissing(sessionId: string): Promise<boolean>;
   /** Yields the lines of a session from one position up to another, in pieces. Throws storage_failed. */
   lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]>;
   /** Yields the heads of a session (see FleetBatch) from one position up to another, in pieces. Throws storage_failed. */

@@ -28,7 +28,7 @@ interface AddedBranch {
 }
 
 /** The entries that a branch is added to: the first `count` of a log, and then `theirs`. */
-interface BranchBase {
+export interface BranchBase {
   readonly log: Log;
   readonly count: number;
   readonly theirs: readonly Uint8Array[];
@@ -67,18 +67,63 @@ export function addBranch(session: Session, own: readonly Uint8Array[]): AddedBr
 /** Returns the ids of entries that the host has written again under their idempotency keys, with those that they have now. */
 function repeatsIn(session: Session, own: readonly Uint8Array[]): ReadonlyMap<string, string> {
   const { nodes } = session.log;
+  return repeatsOf(own, session.id, {
+    idsOf: (key) => session.repeated(key)?.ids ?? [],
+    typeOf: (id) => nodes.type(nodes.position(id)),
+  });
+}
+
+/** Returns the same for entries that are there as lines. */
+export function repeatsAmong(
+  theirs: readonly Uint8Array[],
+  own: readonly Uint8Array[],
+  sessionId: string,
+): ReadonlyMap<string, string> {
+  const idsByKey = new Map<string, string[]>();
+  const types = new Map<string, unknown>();
+  for (const line of theirs) {
+    const members = membersOf(line);
+    const { key, index = -1 } = keyedIn(members, sessionId) ?? {};
+    if (key === undefined) continue;
+    const ids = idsByKey.get(key) ?? [];
+    ids[index] = idOf(members);
+    idsByKey.set(key, ids);
+    types.set(idOf(members), members.type);
+  }
+  if (idsByKey.size === 0) return new Map();
+  return repeatsOf(own, sessionId, { idsOf: (key) => idsByKey.get(key) ?? [], typeOf: (id) => types.get(id) });
+}
+
+/** The entries that a session has under a key. */
+interface KeyedEntries {
+  idsOf(key: string): readonly string[];
+  typeOf(id: string): unknown;
+}
+
+function repeatsOf(
+  own: readonly Uint8Array[],
+  sessionId: string,
+  { idsOf, typeOf }: KeyedEntries,
+): ReadonlyMap<string, string> {
   const repeats = new Map<string, string>();
   for (const line of own) {
     const members = membersOf(line);
-    const batch = members._batch as Partial<Batch> | null | undefined;
-    if (batch?.session !== session.id || typeof batch.key !== "string") continue;
-    const { ids = [] } = session.repeated(batch.key) ?? {};
+    const batch = keyedIn(members, sessionId);
+    if (!batch) continue;
+    const ids = idsOf(batch.key);
     const id = ids[batch.index ?? -1];
     // Another command may have used the key.
     const isRepeat = ids.length === batch.count && id !== undefined;
-    if (isRepeat && nodes.type(nodes.position(id)) === members.type) repeats.set(idOf(members), id);
+    if (isRepeat && typeOf(id) === members.type) repeats.set(idOf(members), id);
   }
   return repeats;
+}
+
+/** Returns the key with which an entry was written to a session, and its place among those of the key. */
+function keyedIn(members: EntryMembers, sessionId: string): (Partial<Batch> & { key: string }) | undefined {
+  const batch = members._batch as Partial<Batch> | null | undefined;
+  const { key } = batch ?? {};
+  return batch?.session === sessionId && typeof key === "string" ? { ...batch, key } : undefined;
 }
 
 /**

@@ -42,6 +42,7 @@ const BREAKS = {
   lost_entries: null,
   bad_index: null,
   diverged: null,
+  restored_entries: null,
   file_beside: null,
 } as const satisfies Record<Damage["kind"], string | null>;
 
@@ -93,6 +94,7 @@ function entryAt({ log }: Session, position: number): Entry {
 const NO_FAULTS: ReadonlySet<Damage["kind"]> = new Set([
   ...NO_DAMAGE,
   "diverged",
+  "restored_entries",
   "newer_branch",
   "ambiguous_leaf",
   "no_parent",

@@ -127,7 +127,7 @@ export class CopyAtRest {
     // Whoever was in the way of a write may have gone.
     if (standing.holder && !tenure.isSure) standing.holder = there?.holder ?? null;
     const { holds } = this.refused;
-    if (!holds && known.isLostIn(there, tenure.hasMoved)) return true;
+    if (!holds && (await known.isLostIn(there, this.copy.options.fleet))) return true;
     if (there !== null && (await this.differsFrom(there, server))) return true;
     // Another process of this machine may have given the fleet what this one has acknowledged.
     if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) standing.reached = "primary";
@@ -161,7 +161,7 @@ export class CopyAtRest {
     debt.renew();
     standing.refusal = stillRefused(standing.refusal, there);
     const isDue = debt.isDue(isHost) && !known.isLeftTo(there);
-    const isLost = known.isLostIn(there, tenure.hasMoved);
+    const isLost = await known.isLostIn(there, copy.options.fleet);
     const differs = !isDue && there !== null && (await this.differsFrom(there, server, most));
     if (!isDue && !isLost && !differs) return;
     // Somebody may write by now, who finds it out, too.

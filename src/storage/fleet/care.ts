@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
+import { payloadOf } from "../../core/json/json.ts";
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
 import type { Fleet, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type {
@@ -14,6 +15,7 @@ import type {
   FleetIndexed,
   FleetPushed,
   FleetVerified,
+  SessionLoss,
 } from "../../core/ports/fleet-care.ts";
 import type { CheckedRow, FleetKeeper, FleetRow, Unread } from "../../core/ports/fleet-keeper.ts";
 import type { Beginning, Log, Store } from "../../core/ports/store.ts";
@@ -21,14 +23,17 @@ import type { LocalCatalog } from "../catalog/catalog.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
+import { sha256 } from "../v2/frame.ts";
+import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
 import { attachmentsThere, giveMissing } from "./attachments.ts";
+import { linesOf as linesIn } from "./batch.ts";
 import type { WrittenOnce } from "./care-files.ts";
 import { FleetCopy } from "./copy.ts";
 import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { descriptionIn } from "./fact-parts.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure } from "./failures.ts";
-import { type GivingPlace, giveAll, meet, owedIn } from "./giving.ts";
+import { type GivingPlace, giveAll, giveBack, meet, owedIn } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 import { linesOf } from "./transfer.ts";
@@ -88,14 +93,25 @@ export class FleetKeeping implements FleetCare {
     const faults: FleetFault[] = [];
     const copies: CheckedCopy[] = [];
     const sums = { sessions: 0, deleted: 0, entries: 0, bytes: 0 };
+    const acknowledged = new Map(this.place.options.journal.ends.all().map((one) => [one.sessionId, one]));
+    const lacking: SessionLoss[] = [];
+    const compare = async (row: FleetRow): Promise<void> => {
+      const one = acknowledged.get(row.id);
+      const entries = one ? await this.lackIn(one, row) : 0;
+      if (one && entries !== 0) lacking.push(lackOfEnd(one, entries));
+    };
     const verifying = new Verifying(fleet, keeper);
+    const unreadIds = new Set<string | null>();
     const unread: Unread = (sessionId) => {
+      unreadIds.add(sessionId);
       if (sessionId !== null) left.delete(sessionId);
       faults.push({ sessionId, fault: "chain", message: rowUnreadable(sessionId) });
     };
     for await (const row of keeper.rows(unread)) {
       // One that is being filled is nobody's yet.
       if (row.state === "filling") continue;
+      await compare(row);
+      acknowledged.delete(row.id);
       const copy = left.get(row.id);
       left.delete(row.id);
       if (hasLines(row)) {
@@ -109,7 +125,57 @@ export class FleetKeeping implements FleetCare {
       progress?.(sums.sessions, sums.sessions + left.size);
     }
     for (const copy of left.values()) copies.push(this.onlyHere(copy));
-    return { ...sums, faults, copies, journal: this.place.options.journal.all() };
+    for (const one of acknowledged.values())
+      if (!unreadIds.has(one.sessionId)) lacking.push(lackOfEnd(one, one.end.entries));
+    return { ...sums, faults, copies, lacking, journal: this.place.options.journal.all() };
+  }
+
+  async lacking(): Promise<SessionLoss[]> {
+    const ends = this.place.options.journal.ends.all();
+    const rows = new Map(
+      (await this.place.keeper.rowsOf(ends.map(({ sessionId }) => sessionId))).map((row) => [row.id, row]),
+    );
+    const lacking: SessionLoss[] = [];
+    for (const one of ends) {
+      const row = rows.get(one.sessionId);
+      const isLonger = row !== undefined && row.end.entries > one.end.entries;
+      const entries = isLonger ? 0 : await this.lackIn(one, row);
+      if (entries !== 0) lacking.push(lackOfEnd(one, entries));
+    }
+    return lacking;
+  }
+
+  /** Returns how many entries before an acknowledged end a session of the fleet lacks; null where the copy does not say. */
+  private async lackIn({ sessionId, sessionPath, end }: AcknowledgedEnd, row?: FleetRow): Promise<number | null> {
+    if (!row || row.state === "filling") return end.entries;
+    if (row.state === "deleted" || isSameEnd(row.end, end)) return 0;
+    const log = this.opened(sessionPath);
+    try {
+      const isWhole =
+        log?.header.id === sessionId &&
+        log.nodes.count >= end.entries &&
+        isSameEnd(endIn(log, end.entries, NOTHING), end);
+      if (row.end.entries > end.entries) {
+        // Where the copy has all of both, no line is read.
+        if (
+          log &&
+          isWhole &&
+          log.nodes.count >= row.end.entries &&
+          isSameEnd(endIn(log, row.end.entries, end), row.end)
+        )
+          return 0;
+        if (isSameEnd(await this.endOf(sessionId, end.entries), end)) return 0;
+      }
+      if (!log || !isWhole) return row.end.entries < end.entries ? end.entries - row.end.entries : null;
+      // They may be in a branch.
+      const there = new Set<string>();
+      for await (const lines of this.place.fleet.lines(sessionId, 0, row.end.entries))
+        for (const line of lines) there.add(sha256(payloadOf(line)));
+      const here = linesIn(log, 0, end.entries);
+      return here.filter((line) => !there.has(sha256(payloadOf(line)))).length;
+    } finally {
+      log?.close();
+    }
   }
 
   private async endOf(id: string, entries: number): Promise<FleetEnd> {
@@ -172,7 +238,10 @@ export class FleetKeeping implements FleetCare {
   async push(progress?: Progress): Promise<FleetPushed[]> {
     // Where it does not answer, each session is refused with the reason.
     await meet(this.place.fleet);
-    return giveAll(this.giving, progress);
+    const pushed = await giveAll(this.giving, progress);
+    const lacking = await this.lacking().catch(() => []);
+    for (const one of lacking) pushed.push(await giveBack(this.giving, one));
+    return pushed;
   }
 
   // --- import ------------------------------------------------------------------------------------------------------
@@ -361,6 +430,10 @@ export class FleetKeeping implements FleetCare {
       await fleet.release(id, epoch);
     }
   }
+}
+
+function lackOfEnd({ sessionId, sessionPath, at }: AcknowledgedEnd, entries: number | null): SessionLoss {
+  return { sessionId, sessionPath, entries, at };
 }
 
 /** Returns the path of a session whose header does not give one. */

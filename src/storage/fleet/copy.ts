@@ -11,15 +11,16 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
+import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
 import { CopyAtRest, type FleetStanding } from "./at-rest.ts";
 import { isLong, linesOf, stepAfter } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
 import { commonSource } from "./common-source.ts";
 import { Debt } from "./debt.ts";
-import { linesBetween, NOTHING } from "./ends.ts";
+import { endIn, linesBetween, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, byOthers, isAway, notTaken, overtaken, stopped, tooSlow, unfit } from "./failures.ts";
-import { giveWay } from "./giving-way.ts";
+import { entriesLost, giveWay } from "./giving-way.ts";
 import { KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
@@ -43,6 +44,10 @@ export class FleetCopy implements Outside {
   private isConfirming = false;
   /** Entries that this machine has acknowledged, and the fleet may lack. */
   private readonly debt: Debt;
+  /** The end up to which hosts of this machine got an acknowledgement. */
+  private acknowledged: AcknowledgedEnd | undefined;
+  /** That end, where this process noted it, so that it is one of this log. */
+  private notedEnd = NOTHING;
   /** The commit that ran last. */
   private commit = new RunningCommit(0, 0, false);
   /** Whether the fleet may have the session, although its first commit failed here. */
@@ -52,7 +57,8 @@ export class FleetCopy implements Outside {
     this.log = log;
     this.options = options;
     this.tenure = new Tenure(log.header.id, options);
-    this.known = new KnownEnd(log);
+    this.acknowledged = options.journal.ends.of(log.header.id);
+    this.known = new KnownEnd(log, this.acknowledged?.end.entries ?? 0);
     this.facts = new CopyFacts(log);
     this.debt = new Debt(log, options.journal);
     this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.tenure));
@@ -168,8 +174,10 @@ export class FleetCopy implements Outside {
         this.debt.renew();
         if (!(await this.catchUp(taking.end))) return;
         this.commit.isOvertaken = false;
+        await this.noteLoss();
         if (isHost) await this.debt.tell();
         await this.giveRest();
+        if (isHost) await this.debt.tellOfReturn();
         return;
       }
       if (taking.kind === "missing") return;
@@ -196,18 +204,44 @@ export class FleetCopy implements Outside {
    * This process has the session, and nothing waits.
    */
   private async giveRest(): Promise<void> {
-    const { debt, known } = this;
+    const { debt, known, log } = this;
     const { isOwed } = debt;
     const isLacking = isOwed || this.isConfirming || known.entries < known.had;
-    if (isLacking) await this.pushThrough(this.commitOf(this.log.durableCount));
+    if (isLacking) await this.pushThrough(this.commitOf(log.durableCount));
     known.settle();
-    if (isOwed) await debt.end();
+    if (!isOwed) return;
+    await debt.end();
+    this.noteAcknowledged(log.durableCount);
+  }
+
+  /** Notes durably that the fleet lacks entries that hosts of this machine got an acknowledgement for, if it does. */
+  private async noteLoss(): Promise<void> {
+    const { acknowledged, debt, known } = this;
+    const lost = entriesLost(this.log, acknowledged, known.now);
+    if (!acknowledged || lost === 0 || debt.isOwed) return;
+    // The database never had these, and their note is gone.
+    if (acknowledged.durability === "local") return debt.begin(known.now);
+    const lastEntryId = this.log.nodes.id(acknowledged.end.entries - 1);
+    await debt.beginAfterLoss(known.now, { entries: lost, lastEntryId, at: acknowledged.at });
+  }
+
+  /** Notes that the host gets an acknowledgement for the first `count` entries. */
+  private noteAcknowledged(count: number): void {
+    const { log, known, options, id, tenure } = this;
+    if (log.file === null || log.readOnly) return;
+    const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
+    this.notedEnd = known.entries === count ? known.now : endIn(log, count, before);
+    const { durability = "primary" } = this;
+    options.journal.ends.note({
+      ...{ sessionId: id, sessionPath: log.file, end: this.notedEnd, durability, server: tenure.server },
+    });
   }
 
   confirm(): Promise<void> | undefined {
     const { log, commit } = this;
     const isThere = this.known.entries >= log.durableCount && !commit.isOvertaken;
-    return !log.persisted || log.readOnly || isThere ? undefined : this.confirmNow();
+    if (!log.persisted || log.readOnly || isThere) return undefined;
+    return this.confirmNow().then(() => this.noteAcknowledged(log.durableCount));
   }
 
   private async confirmNow(isPatient = true): Promise<void> {
@@ -276,7 +310,7 @@ export class FleetCopy implements Outside {
     // From now on this log may have other lines than the session.
     this.late.end();
     try {
-      await giveWay({ log, options, journaled: debt.journaled }, there);
+      await giveWay({ log, options, journaled: debt.journaled, acknowledged: this.acknowledged }, there);
     } catch (error) {
       if (error instanceof Failure && error.name === "read_only") known.leave(there, error);
       throw error;
@@ -294,15 +328,19 @@ export class FleetCopy implements Outside {
     const commit = this.commitOf(count, before);
     this.commit = commit;
     try {
-      if (this.isAlone) return await this.goOnAlone(kept);
-      await this.pushThrough(commit);
-      if (debt.isOwed) await debt.end();
+      if (this.isAlone) await this.goOnAlone(kept);
+      else {
+        await this.pushThrough(commit);
+        if (debt.isOwed) await debt.end();
+      }
+      this.noteAcknowledged(count);
     } catch (error) {
       this.tenure.epoch = null;
       let failure = await this.toldAfter(error);
       if (failure === null)
         try {
-          return await this.goOnAlone(kept);
+          await this.goOnAlone(kept);
+          return this.noteAcknowledged(count);
         } catch (refused) {
           failure = refused;
         }

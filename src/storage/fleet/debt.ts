@@ -8,6 +8,14 @@ import type { FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import type { Journal } from "./journal.ts";
 
+/** Why entries of a machine became a branch. */
+const CAUSES = {
+  away: "While the fleet's database was away, another machine wrote to this session, too.",
+  lost: "The fleet's database lost entries that were acknowledged here, because an older state of it was restored or a standby promoted, and another machine wrote to this session since.",
+  unsent:
+    "Another program, or a process that ended before the fleet had its entries, wrote to the session's file here, and another machine wrote to this session, too.",
+} as const;
+
 export class Debt {
   private readonly log: CopiedLog;
   private readonly journal: Journal;
@@ -50,7 +58,8 @@ export class Debt {
    * one with a damaged header, gives nothing: it takes the session from nobody.
    */
   isDue(isHost: boolean): boolean {
-    return (this.isOwed && this.log.readOnly === null) || (isHost && this.isUntold);
+    const isToldLater = this.isUntold || (this.journaled?.lost !== undefined && !this.isOwed);
+    return (this.isOwed && this.log.readOnly === null) || (isHost && isToldLater);
   }
 
   /** Whether nobody was told yet that entries became a branch. */
@@ -69,6 +78,22 @@ export class Debt {
   async begin(end: FleetEnd, kept?: Promise<void>): Promise<void> {
     await kept;
     this.known = await this.journal.begin(this.log.header.id, this.file, end);
+  }
+
+  /** Notes that the fleet has lost what it had after an end. */
+  async beginAfterLoss(end: FleetEnd, lost: NonNullable<JournaledSession["lost"]>): Promise<void> {
+    this.known = await this.journal.begin(this.log.header.id, this.file, end, lost);
+  }
+
+  /** Reports, once, entries that the database had lost and has again. */
+  async tellOfReturn(): Promise<void> {
+    const { lost, ...known } = this.journaled ?? {};
+    if (!lost || this.isOwed) return;
+    const { entries, lastEntryId, at } = lost;
+    const sentence = `The fleet's database lacked the last ${entries} entries that were acknowledged here, until ${at}: an older state of it was restored, or a standby promoted. Nothing is lost: this machine gave them back.`;
+    this.log.addDamage(damageOfEntry(lastEntryId, "restored_entries", sentence));
+    await this.journal.end(known as JournaledSession, this.isTold);
+    this.renew();
   }
 
   /** Notes that the fleet has all of it. */
@@ -97,9 +122,9 @@ export class Debt {
     const conflict = journaled?.conflicts.at(-1);
     if (!journaled || !conflict || !this.isUntold) return;
     this.told = conflict.at;
-    const { entries, lastEntryId, renamed, names = [] } = conflict;
+    const { entries, lastEntryId, renamed, names = [], reason = "away" } = conflict;
     const others = renamed === 0 ? "" : ` Of those, ${renamed} got another id, because others had given theirs.`;
-    const sentence = `While the fleet's database was away, another machine wrote to this session, too. The ${entries} entries that were written here are a branch of it, which ends with this entry.${others}`;
+    const sentence = `${CAUSES[reason]} The ${entries} entries of this machine are a branch of the session, which ends with this entry.${others}`;
     const damage = damageOfEntry(lastEntryId, "diverged", sentence);
     this.log.addDamage(names.length === 0 ? damage : { ...damage, renamed: names });
     // Who is killed before all of it is in the fleet tells it again.

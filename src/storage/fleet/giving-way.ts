@@ -1,16 +1,17 @@
 /**
  * The end of a copy that says something else than the fleet. The fleet's lines take the place of what the copy has
- * after the last line that is in both. Lines that were acknowledged while the fleet was away continue it as a branch;
- * others, of a server that died or that a promoted database lacked, are kept aside.
+ * after the last line that is in both, and entries that the copy alone has continue the session as a branch. Only an edited
+ * line of an entry that the fleet has is kept aside.
  */
 
 import { Failure } from "../../core/failure.ts";
 import { parse, payloadOf, sameBytes } from "../../core/json/json.ts";
-import type { Fleet, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetConflict, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
-import { branchOf, markerAfter } from "../../core/session/added-branch.ts";
+import { type BranchBase, branchOf, markerAfter, repeatsAmong } from "../../core/session/added-branch.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { sha256 } from "../v2/frame.ts";
+import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
 import { fetchNamed } from "./attachments.ts";
 import { linesOf } from "./batch.ts";
 import { endAfter, endIn, HELD_BYTES, isSameEnd, NOTHING } from "./ends.ts";
@@ -34,6 +35,15 @@ interface Differing {
     readonly heldBytes?: number;
   };
   readonly journaled: JournaledSession | null | undefined;
+  readonly acknowledged: AcknowledgedEnd | undefined;
+}
+
+/** Returns the number of entries that hosts of this machine got an acknowledgement for and that are not before an end. */
+export function entriesLost(log: Log, acknowledged: AcknowledgedEnd | undefined, { entries }: FleetEnd): number {
+  const { end } = acknowledged ?? {};
+  if (!end || end.entries <= entries || end.entries > log.nodes.count) return 0;
+  // In an edited file nobody knows which entries these are.
+  return isSameEnd(endIn(log, end.entries, NOTHING), end) ? end.entries - entries : 0;
 }
 
 /**
@@ -42,23 +52,29 @@ interface Differing {
  * common than that. Throws read_only.
  */
 export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
-  const { log, options } = copy;
+  const { log, options, acknowledged } = copy;
   const { count } = log.nodes;
   const owing = owingOf(copy);
+  const isAnother = owing?.from == null && entriesLost(log, acknowledged, NOTHING) === 0;
   for (let back = FIRST_BACK; log.persisted; back *= 8) {
     const from = Math.max(0, Math.min(count, there.entries) - back);
-    const parted = await partedAfter(copy, from, there);
+    const parted = await partedAfter(copy, from, there, isAnother);
     if (parted) {
       const { common } = parted;
-      if (parted.theirs === "long" && owing) throw tooLong(log, there.bytes - endIn(log, common, NOTHING).bytes);
-      // Where nobody was told of any line here, the copy is a beginning then, to which the rest comes in pieces.
+      const end = endIn(log, common, NOTHING);
+      const isLost = entriesLost(log, acknowledged, end) > 0;
+      if (parted.theirs === "long" && (owing || isLost)) throw tooLong(log, there.bytes - end.bytes);
+      // Where no host was told of any line here, the copy is a beginning then, to which the rest comes in pieces.
       const theirs = parted.theirs === "long" ? [] : parted.theirs;
       const fetching = fetchNamed(options.fleet, log, theirs);
       if (fetching) await fetching;
       requireCount(log, count);
-      if (owing) await branchOff(copy, owing, common, theirs);
-      else setAside(copy, common, theirs);
-      return;
+      if (owing) return branchOff(copy, owing, owing.lost && "lost", common, theirs);
+      const note = options.journal.noteOf(log.header.id, log.file ?? "", end);
+      const cause = acknowledged?.durability === "local" ? undefined : "lost";
+      if (isLost) return branchOff(copy, note, cause, common, theirs);
+      if (parted.theirs === "long") return setAside(copy, linesOf(log, common, count), common, theirs);
+      return branchOff(copy, note, "unsent", common, theirs);
     }
     if (from === 0) break;
   }
@@ -86,15 +102,18 @@ interface Parted {
   readonly theirs: readonly Uint8Array[] | "long";
 }
 
-/** Returns where they part after a position; null where they have no line in common there, or do not lead to an end. */
+/**
+ * Returns where they part after a position; null where they have no line in common there, or do not lead to an end.
+ * `isAnother`: a copy without any line in common is another session's.
+ */
 async function partedAfter(
-  { log, options, journaled }: Differing,
+  { log, options }: Differing,
   from: number,
   there: FleetEnd,
+  isAnother: boolean,
 ): Promise<Parted | null> {
   const { nodes, header } = log;
   const { fleet, heldBytes = HELD_BYTES } = options;
-  const isAnother = from > 0 || journaled?.from == null;
   let common = from;
   let end = endIn(log, from, NOTHING);
   let bytes = 0;
@@ -104,7 +123,7 @@ async function partedAfter(
     for (const line of lines) {
       const isCommon = bytes === 0 && common < nodes.count && sameBytes(payloadOf(line), payloadOf(log.read(common)));
       if (isCommon) common++;
-      else if (common === from && isAnother) return null;
+      else if (common === from && (from > 0 || isAnother)) return null;
       else {
         bytes += line.length;
         if (bytes <= heldBytes) held.push(line);
@@ -114,20 +133,26 @@ async function partedAfter(
   }
   return isSameEnd(end, there) ? { common, theirs: bytes > heldBytes ? "long" : held } : null;
 }
-
 async function branchOff(
-  { log, options }: Differing,
+  copy: Differing,
   journaled: JournaledSession,
+  reason: FleetConflict["reason"],
   common: number,
   theirs: readonly Uint8Array[],
 ): Promise<void> {
+  const { log, options } = copy;
   const base = { log, count: common, theirs };
-  const branch = branchOf(base, linesOf(log, common, log.nodes.count), sha256);
+  const own = linesOf(log, common, log.nodes.count);
+  // The host has repeated some under their keys since; a program has edited some that the fleet has.
+  const repeats = repeatsAmong(theirs, own, log.header.id);
+  const edited = reason === "unsent" ? editedIn(base, own) : new Set();
+  const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line));
+  const branch = branchOf(base, left, sha256, repeats);
   const { lines, entryIds, renamed } = branch;
   const lastEntryId = entryIds.at(-1);
   if (lastEntryId === undefined) {
-    log.replaceFrom(common, theirs);
-    return;
+    const kept = own.filter((line) => edited.has(line));
+    return setAside(copy, kept, common, theirs);
   }
   // A branch that came to nothing was noted, and another is made now.
   const { conflicts, isUntold } = journaled;
@@ -137,17 +162,41 @@ async function branchOff(
   const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
   const { count } = log.nodes;
   const marker = markerAfter(base, branch, sha256);
-  const { id: markerId } = parse(marker) as { id: string };
-  const conflict = { entries: entryIds.length, lastEntryId, markerId, renamed: renamed.size, names };
-  await options.journal.diverged({ ...journaled, conflicts: before }, conflict);
+  const conflict = { entries: entryIds.length, lastEntryId, markerId: idIn(marker), renamed: renamed.size, names };
+  await options.journal.diverged({ ...journaled, conflicts: before }, reason ? { ...conflict, reason } : conflict);
   requireCount(log, count);
   // Whoever opens it is where the others are.
   log.replaceFrom(common, [...theirs, ...lines, marker], renamed);
 }
 
-function setAside({ log, options }: Differing, common: number, theirs: readonly Uint8Array[]): void {
+/** Returns the lines that another program has edited: the fleet has their entries with other bytes. */
+function editedIn({ log, count, theirs }: BranchBase, own: readonly Uint8Array[]): ReadonlySet<unknown> {
+  const known = new Map(theirs.map((line) => [idIn(line), line]));
+  const lineOf = (id: string): Uint8Array | undefined => {
+    const position = log.nodes.position(id);
+    return known.get(id) ?? (position >= 0 && position < count ? log.read(position) : undefined);
+  };
+  return new Set(
+    own.filter((line) => {
+      const there = lineOf(idIn(line));
+      return there !== undefined && !sameBytes(payloadOf(there), payloadOf(line));
+    }),
+  );
+}
+
+function idIn(line: Uint8Array): string {
+  return String((parse(line) as { id?: unknown }).id);
+}
+
+/** Has the fleet's lines take the place of those after the common ones, and keeps some of these aside. */
+function setAside(
+  { log, options }: Differing,
+  kept: readonly Uint8Array[],
+  common: number,
+  theirs: readonly Uint8Array[],
+): void {
   try {
-    options.keepAside(log, linesOf(log, common, log.nodes.count));
+    if (kept.length > 0) options.keepAside(log, kept);
   } catch {
     // The whole copy is kept beside the session.
   }

@@ -6,7 +6,7 @@
 import { Failure } from "../../core/failure.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { Fleet, JournaledSession } from "../../core/ports/fleet.ts";
-import type { FleetPushed } from "../../core/ports/fleet-care.ts";
+import type { FleetPushed, SessionLoss } from "../../core/ports/fleet-care.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
@@ -72,6 +72,30 @@ async function give(place: GivingPlace, known: JournaledSession): Promise<FleetP
   }
 }
 
+/** Gives the fleet back what it has lost of a session. */
+export async function giveBack(place: GivingPlace, lacking: SessionLoss): Promise<FleetPushed> {
+  const { journal, openCopy } = place;
+  const { sessionId } = lacking;
+  let { sessionPath } = lacking;
+  try {
+    sessionPath = fileOf(place, lacking);
+    const before = journal.of(sessionId, sessionPath)?.conflicts.length ?? 0;
+    await closing(openCopy(sessionPath), async (log) => {
+      if (log.readOnly) throw log.readOnly;
+      const copy = log instanceof FileLog ? log.outside : undefined;
+      await copy?.follow(Number.POSITIVE_INFINITY);
+      copy?.requireOurs();
+    });
+    await giveFrom(place, sessionId, sessionPath);
+    const now = journal.of(sessionId, sessionPath);
+    if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_OWED };
+    return { sessionId, sessionPath, outcome: (now?.conflicts.length ?? 0) > before ? "branched" : "given" };
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    return { sessionId, sessionPath, outcome: "refused", message: error.message };
+  }
+}
+
 /** Does so. Throws why that cannot be. */
 async function given(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
   const { journal } = place;
@@ -102,7 +126,10 @@ export async function giveFrom(
 }
 
 /** Returns the path of a session: where it was noted, or, as of one that was moved, where lists have it. */
-function fileOf({ find, openCopy }: GivingPlace, { sessionId, sessionPath }: JournaledSession): string {
+function fileOf(
+  { find, openCopy }: GivingPlace,
+  { sessionId, sessionPath }: Pick<JournaledSession, "sessionId" | "sessionPath">,
+): string {
   // Another copy may lack what this one owes.
   if (idAt(openCopy, sessionPath) === sessionId) return sessionPath;
   try {

@@ -16,6 +16,7 @@ import { namesIn } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { sha256 } from "../v2/frame.ts";
+import { AcknowledgedEnds } from "./acknowledged-ends.ts";
 import { NOTHING } from "./ends.ts";
 import { isSameFleet } from "./identity.ts";
 
@@ -32,6 +33,8 @@ const NAMES_FILE = /\..*\./;
 
 /** The name of its folder in the state folder. */
 export const JOURNAL_FOLDER = "fleet-journal";
+/** That of the ends of sessions, beside it. */
+const ENDS_FOLDER = "fleet-ends";
 
 /** A note, and the name of its file. */
 interface NamedNote {
@@ -52,6 +55,9 @@ export class Journal {
   /** Whether the name of its folder is on the medium, as far as this process has seen to it. */
   private hasDurableFolder = false;
 
+  /** The ends that hosts of this machine got an acknowledgement for. */
+  readonly ends: AcknowledgedEnds;
+
   /** Sessions that are given to the fleet beside everything else now, each with what ends then. It never rejects. */
   readonly giving = new Map<string, Promise<void>>();
 
@@ -64,6 +70,7 @@ export class Journal {
     this.folder = folder;
     this.now = now;
     this.own = own;
+    this.ends = new AcknowledgedEnds(disk, join(dirname(folder), ENDS_FOLDER), now, own);
   }
 
   // --- names -----------------------------------------------------------------------------------------------------
@@ -209,21 +216,33 @@ export class Journal {
 
   // --- writing ---------------------------------------------------------------------------------------------------
 
-  /** Notes, durably, that entries after `from` are acknowledged here and may not be in the fleet. */
-  async begin(sessionId: string, sessionPath: string, from: FleetEnd): Promise<JournaledSession> {
+  /** Notes, durably, that entries after `from` are acknowledged here and may not be in the fleet, or that it has lost them. */
+  async begin(
+    sessionId: string,
+    sessionPath: string,
+    from: FleetEnd,
+    lost?: JournaledSession["lost"],
+  ): Promise<JournaledSession> {
     let known = this.noted(sessionId, sessionPath);
     // A note follows its file.
-    if (!known?.from || known.sessionPath !== sessionPath) {
+    if (!known?.from || known.sessionPath !== sessionPath || lost) {
       const now = { since: this.now(), from };
       const { since, from: owed } = known?.from ? known : now;
-      known = await this.write({ conflicts: [], ...known, sessionId, sessionPath, since, from: owed });
+      const next = { conflicts: [], ...known, sessionId, sessionPath, since, from: owed };
+      known = await this.write(lost ? { ...next, lost } : next);
     }
     this.acknowledged.set(keyOf(known), known);
     return known;
   }
 
+  /** Returns a note, which nothing has yet, that entries after `from` are in a file alone. */
+  noteOf(sessionId: string, sessionPath: string, from: FleetEnd): JournaledSession {
+    const { conflicts = [], isUntold } = this.noted(sessionId, sessionPath) ?? {};
+    return { sessionId, sessionPath, since: this.now(), from, conflicts, ...(isUntold ? { isUntold } : {}) };
+  }
+
   /** Notes, durably, that others wrote meanwhile, and that a branch is made of what was written here. */
-  async diverged(known: JournaledSession, conflict: Omit<FleetConflict, "at">): Promise<void> {
+  async diverged({ lost, ...known }: JournaledSession, conflict: Omit<FleetConflict, "at">): Promise<void> {
     const conflicts = [...known.conflicts, { ...conflict, at: this.now() }].slice(-MOST_CONFLICTS);
     const noted = await this.write({ ...known, conflicts, isUntold: true });
     if (known.from) this.acknowledged.set(keyOf(known), noted);
@@ -233,7 +252,7 @@ export class Journal {
   async end({ isUntold, ...known }: JournaledSession, isTold: boolean): Promise<void> {
     this.forget(known.sessionId, known.sessionPath);
     try {
-      if (known.conflicts.length === 0) this.removeNotes(known);
+      if (known.conflicts.length === 0 && !known.lost) this.removeNotes(known);
       else await this.write({ ...known, from: null, ...(isUntold && !isTold ? { isUntold } : {}) });
     } catch {
       // The next process that opens the session compares, and tries again.

@@ -1,7 +1,7 @@
 /** The knowledge that one working copy has of what the fleet has of its session. */
 
 import type { Failure } from "../../core/failure.ts";
-import type { FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { endIn, endInTurns, isSameEnd, NOTHING, prefixIn } from "./ends.ts";
 import type { LateStretch } from "./late-facts.ts";
@@ -18,7 +18,7 @@ export class KnownEnd {
   /** The end up to which copy and fleet are known to have the same. */
   now: FleetEnd = NOTHING;
   /** Number of entries that the fleet was known to have: of those that it lacks later it was robbed. */
-  had = 0;
+  had: number;
   /** An end of the fleet that the copy does not lead to, for as many entries as it had. `left`: why nothing can be done about it. */
   private other: { readonly end: FleetEnd; readonly count: number; readonly left?: Failure } | undefined;
   /** Number of entries whose facts the fleet has. */
@@ -28,8 +28,10 @@ export class KnownEnd {
   /** Number of entries that were there when the copy was opened. */
   private readonly opened: number;
 
-  constructor(log: CopiedLog) {
+  /** `had`: number of entries that the fleet had as this machine noted it. */
+  constructor(log: CopiedLog, had: number) {
     this.log = log;
+    this.had = had;
     this.opened = log.nodes.count;
   }
 
@@ -128,12 +130,12 @@ export class KnownEnd {
   }
 
   /**
-   * Whether the fleet lacks lines that it had: another server was promoted that had not got them, or an older state of the
-   * database was restored. A session that is missing was deleted, unless there is another server (`hasMoved`). In one that
-   * the copy cannot give way to, as another's with its id, nothing of it is.
+   * Returns whether the fleet lacks lines that it had: another server was promoted that had not got them, or an older state
+   * of the database was restored. In one that the copy cannot give way to, as another's with its id, nothing of it is.
    */
-  isLostIn(there: FleetSession | null, hasMoved: boolean): boolean {
-    if (there === null) return hasMoved && this.had > 0;
-    return there.end.entries < this.had && !this.isLeftTo(there);
+  isLostIn(there: FleetSession | null, fleet: Pick<Fleet, "isMissing">): boolean | Promise<boolean> {
+    if (this.log.readOnly) return false;
+    if (there !== null) return there.end.entries < this.had && !this.isLeftTo(there);
+    return this.had > 0 && fleet.isMissing(this.log.header.id);
   }
 }

@@ -405,6 +405,11 @@ export class PostgresFleet implements Fleet {
     return { id: sessionId, headerLine, end: endOf(row), epoch, holder, archived };
   }
 
+  async isMissing(sessionId: string): Promise<boolean> {
+    const [row] = await this.connections.read(this.looking(sessionId));
+    return typeof row?.state !== "number" || (row.state === 0 && !row.begins_again);
+  }
+
   async *lines(sessionId: string, from: number, to: number): AsyncIterable<readonly Uint8Array[]> {
     const reader = new LineReader(this.connections, this.tenant, sessionId, to);
     let next = from < to ? reader.after(from) : undefined;

@@ -215,6 +215,11 @@ export class SqlKeeper implements FleetKeeper {
     for await (const row of this.paged(OWN, "true", unread)) yield ownRow(row);
   }
 
+  async rowsOf(sessionIds: readonly string[]): Promise<FleetRow[]> {
+    const text = `select ${OWN} from pi_fleet.session s where tenant = $1 and id = any($2)`;
+    return (await this.connections.read({ text, values: [this.tenant, sessionIds] })).map(ownRow);
+  }
+
   /**
    * Yields columns of the sessions `s` for which a condition holds, by their ids; `more` are its values, from $3 on. Where a
    * row cannot be read, those before it are read one by one, and it goes on behind it: by the next id that lists know. Where

@@ -39,8 +39,11 @@ export interface Outside {
   ready(): Promise<void> | undefined;
   /** See Log. */
   confirm(): Promise<void> | undefined;
-  /** Brings the log what others wrote, without becoming a writer. Rejects with a failure where that cannot be. */
-  follow(): Promise<void>;
+  /**
+   * Brings the log what others wrote, without becoming a writer. Rejects with a failure where that cannot be. `most`: bytes
+   * that are compared at once, at most.
+   */
+  follow(most?: number): Promise<void>;
   /** See Log. */
   followNow(asked?: number): Promise<void> | undefined;
   /** See Log. */

@@ -151,7 +151,7 @@ test.each([false, true])(
     const { sessionFile, sessionId } = await made(table, "jsonl", "--session-id", "a_b");
     const one = await machine(table).start();
     if (isOpen) await one.result("open_session", { sessionId });
-    const sessionPath = sessionFile.replace(/T\d\d/, "T23");
+    const sessionPath = sessionFile.replace(/T\d\d(?=-\d\d-)/, "T23");
     expect((await one.refused("switch_session", { sessionPath })).name).toBe("session_not_found");
     await one.result("switch_session", { sessionPath: sessionFile });
     expect((await one.state()).sessionId).toBe("a_b");
@@ -172,7 +172,7 @@ acrossTiers(test, [18, 20])(
     };
     const one = await machine(new FleetTable(), "jsonl", { disk }).start("--session-id", "a_b");
     await one.result("append", { entries: [user("x".repeat(1 << size))] });
-    const sessionPath = (await one.state()).sessionFile.replace(/T\d\d/, "T23");
+    const sessionPath = (await one.state()).sessionFile.replace(/T\d\d(?=-\d\d-)/, "T23");
     await one.result("new_session");
     bytes = 0;
     expect((await one.refused("switch_session", { sessionPath })).name).toBe("session_not_found");

@@ -42,15 +42,30 @@ const SCENES: Readonly<Record<string, string>> = {
   "a copy of which the fleet has another session since then takes it from nobody": `
     writes 0; writes 1; unlocks; promote 20; leaves; two writes 9<; expires; marks; follows; asked look lines; holder two
     two writes 10<9; marks; follows; asked look lines; holder two; copy 0 1`,
-  "where others have written as much, and let go, a copy that is only read shows what they wrote": `
-    writes 0; writes 1; unlocks; two has 0; promote 1; leaves; two writes 9<0; two closes; follows; reopens; copy 0 9<0
-    fleet 0 9<0; aside 1`,
-  "where others have written less, and have it, a copy that is only read shows what they wrote": `
-    writes 0; writes 1; writes 2; unlocks; two has 0; promote 2; leaves; two writes 9<0; follows; reopens; copy 0 9<0
-    fleet 0 9<0; aside 1 2`,
-  "where others have written since, the copy that has it gives way, and keeps it aside": `
+  "where others have written as much, and let go, what was acknowledged is a branch, of which the host hears": `
+    writes 0; writes 1; unlocks; two has 0; promote 1; leaves; two writes 9<0; two closes; follows; reopens; copy 0 9<0 1 @9
+    aside; is local; asks; fleet 0 9<0 1 @9; told diverged:1; is replicated; notes 1; closes; follows; told`,
+  "where others have written less, and have it, what was acknowledged is a branch as soon as they let go": `
+    writes 0; writes 1; writes 2; unlocks; two has 0; promote 2; leaves; two writes 9<0; follows; reopens
+    copy 0 9<0 1 2 @9; is local; fleet 0 9<0; two closes; asks; fleet 0 9<0 1 2 @9; told diverged:2; aside`,
+  "where others have written since, a refused write is kept aside, and what was acknowledged is a branch": `
     writes 0; two has 0; writes 1; promote 1; leaves; two writes 2<0; two closes; writes 3<1 !content_modified; asks
-    reopens; aside 3<1 1; copy 0 2<0`,
+    reopens; aside 3<1; copy 0 2<0 1 @2; asks; fleet 0 2<0 1 @2; told diverged:1`,
+  "what was acknowledged is given back in order by a process that begins later, without a write, which says so": `
+    writes 0; writes 1; writes 2; closes; promote 2; leaves; again follows; fleet 0 1 2; again told restored_entries:2
+    again is replicated; again notes 0; again closes; again follows; again told`,
+  "a whole session that is lost comes back, too, and a session that was deleted does not": `
+    writes 0; writes 1; closes; promote 20; leaves; again follows; fleet 0 1; again told restored_entries:1; again closes
+    deleted; again marks; again follows; again asked look isMissing; again told`,
+  "where a killed process had not given back all of it, the next one does": `
+    writes 0; writes 1; writes 2; closes; promote 2; leaves; again loses append before; again follows; fleet 0
+    again notes 1; again closes; leaves; last follows; fleet 0 1 2; last told restored_entries:2; last notes 0`,
+  "an end that another process of this machine had acknowledged before is in the record, too": `
+    writes 0; closes; leaves; again writes 1; again closes; promote 1; leaves; last follows; fleet 0 1
+    last told restored_entries:1`,
+  "two machines that acknowledged different entries give back the ones that they have, each once": `
+    writes 0; closes; leaves; two has 0; two writes 1; two closes; follows; closes; promote 20; leaves; follows; fleet 0 1
+    closes; two follows; fleet 0 1; two told`,
 };
 
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
@@ -102,7 +117,7 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await scene.play("asks; fleet; follows; fleet 0");
   });
 
-  test("what gave way is written anew when its request is repeated with its key", async () => {
+  test("a request whose entries were lost, and became a branch, is answered with them when it is repeated with its key", async () => {
     const shared = Object.assign(new FleetTable(), { past: [] });
     const server = async (name: string, seed: number): Promise<Wire> => {
       const fleet = new MemoryFleet(shared, name);
@@ -122,10 +137,11 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect((await one.failure("append", { entries: [user("next")] })).data.name).toBe("content_modified");
     const again = await one.result("append", mine);
     const there = shared.linesOf(sessionId).map((text) => JSON.parse(text));
+    expect(there.pop()).toMatchObject({ type: "custom" });
     const texts = there.map(({ message }) => message.content.at(-1).text ?? message.content);
     expect(texts).toEqual(["one", "two", "theirs", "mine"]);
     expect(again.entryIds).toEqual([there[3].id]);
     expect(await one.result("append", mine)).toEqual(again);
-    expect(shared.linesOf(sessionId)).toHaveLength(4);
+    expect(shared.linesOf(sessionId)).toHaveLength(5);
   });
 });

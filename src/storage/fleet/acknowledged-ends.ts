@@ -1,0 +1,125 @@
+/**
+ * The record that a machine keeps of each session: the end up to which its hosts got an acknowledgement. A database that
+ * lacks some of it, because a backup was restored or a standby was promoted, is recognised by that. The record is written
+ * after the acknowledgement and not synced: it makes nothing durable, and after a loss of power an earlier end is there.
+ */
+
+import { join } from "node:path";
+import { bytesOf, linesIn, parse } from "../../core/json/json.ts";
+import type { FleetEnd, NotedFleet } from "../../core/ports/fleet.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { closeQuietly, type Disk, exists, readWhole, writeAll } from "../fs/disk.ts";
+import { ifPresent, putInPlaceNow } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
+import { sha256 } from "../v2/frame.ts";
+
+export interface AcknowledgedEnd {
+  readonly sessionId: string;
+  /** The path that its copy had then. */
+  readonly sessionPath: string;
+  readonly end: FleetEnd;
+  readonly durability: NonNullable<Log["durability"]>;
+  /** The server of the database that had it, if it says which one it is. */
+  readonly server?: string;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
+/** Bytes of a record to which ends are added; a longer one is written anew with its last end. */
+const MOST_BYTES = 1 << 15;
+/** Digits of a name that stand for the session, and for the fleet. */
+const [OF_SESSION, OF_FLEET] = [32, 16];
+const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}-[0-9a-f]{${OF_FLEET}}\\.jsonl$`);
+
+export class AcknowledgedEnds {
+  private readonly disk: Disk;
+  private readonly folder: string;
+  private readonly now: () => string;
+  private readonly own: NotedFleet | undefined;
+
+  /** `now` returns the time in ISO 8601. `own`: the fleet of this process. */
+  constructor(disk: Disk, folder: string, now: () => string, own: NotedFleet | undefined) {
+    this.disk = disk;
+    this.folder = folder;
+    this.now = now;
+    this.own = own;
+  }
+
+  /** The ends of the names of this fleet's records: by its store, which may have several addresses, and by its address. */
+  private get suffixes(): string[] {
+    const { store, address = "", tenant = "" } = this.own ?? {};
+    const names = store === undefined ? [address] : [store, address];
+    return names.map((name) => `-${sha256(`${name}\n${tenant}`).slice(0, OF_FLEET)}.jsonl`);
+  }
+
+  private filesOf(sessionId: string): string[] {
+    // Ids are chosen by hosts, and names of files are not as free.
+    return this.suffixes.map((suffix) => join(this.folder, `${sha256(sessionId).slice(0, OF_SESSION)}${suffix}`));
+  }
+
+  /** Notes an end. Never throws: without it, an earlier one is known. */
+  note(acknowledged: Omit<AcknowledgedEnd, "at">): void {
+    const { disk } = this;
+    const [file] = this.filesOf(acknowledged.sessionId);
+    const line = bytesOf(`${JSON.stringify({ ...acknowledged, at: this.now() })}\n`);
+    try {
+      if (!exists(disk, file)) {
+        disk.makeFolder(this.folder);
+        return putInPlaceNow(disk, file, line, { replace: true, sync: false });
+      }
+      const fd = disk.openAppend(file);
+      try {
+        if (disk.infoOf(fd).size < MOST_BYTES) return writeAll(disk, fd, line);
+      } finally {
+        closeQuietly(disk, fd);
+      }
+      putInPlaceNow(disk, file, line, { replace: true, sync: false });
+    } catch {
+      // The disk refuses it. The entries are where they were acknowledged.
+    }
+  }
+
+  /** Returns the last end of a session; undefined without one, and where the disk does not say. */
+  of(sessionId: string): AcknowledgedEnd | undefined {
+    for (const file of this.filesOf(sessionId)) {
+      const found = this.read(file);
+      if (found?.sessionId === sessionId) return found;
+    }
+    return undefined;
+  }
+
+  /** Returns the last ends of all sessions of this fleet. */
+  all(): AcknowledgedEnd[] {
+    const { suffixes, disk, folder } = this;
+    try {
+      const names = namesIn(disk, folder).filter((name) => NAME.test(name));
+      // Of two records of a session, that of the store is the later one.
+      const found = suffixes.toReversed().flatMap((suffix) => names.filter((name) => name.endsWith(suffix)));
+      const ends = found.flatMap((name) => this.read(join(folder, name)) ?? []);
+      return [...new Map(ends.map((one) => [one.sessionId, one])).values()];
+    } catch {
+      return [];
+    }
+  }
+
+  private read(file: string): AcknowledgedEnd | undefined {
+    try {
+      const bytes = ifPresent(() => readWhole(this.disk, file)) ?? new Uint8Array();
+      // A line that a loss of power cut or zeroed says nothing; the one before it does.
+      return [...linesIn(bytes)].reverse().map(parsedEnd).find(Boolean);
+    } catch {
+      return undefined;
+    }
+  }
+}
+
+function parsedEnd(line: Uint8Array): AcknowledgedEnd | undefined {
+  try {
+    const one = parse(line) as Partial<AcknowledgedEnd> | null;
+    const { entries, bytes, chain } = one?.end ?? {};
+    const isEnd = Number.isSafeInteger(entries) && Number.isSafeInteger(bytes) && /^[0-9a-f]{64}$/.test(chain ?? "");
+    return isEnd && typeof one?.sessionId === "string" ? (one as AcknowledgedEnd) : undefined;
+  } catch {
+    return undefined;
+  }
+}
