@@ -115,6 +115,11 @@ export default command({
           away: z.string().nullable().describe("why the database does not answer; null where it does"),
           owed: z.number().int().describe("sessions with entries that only this machine has; fleet push gives them"),
           kept: z.number().int().describe("files of entries that the fleet refused; list_kept has them"),
+          commits: z.number().int().describe("commits that the database has taken since this server began"),
+          unknown: z.number().int().describe("commits of which no answer came"),
+          refusals: z.number().int().describe("commits that the database did not take"),
+          takings: z.number().int().describe("times that this server became the writer of a session"),
+          waits: z.number().int().describe("times that a request waited for a database that was away"),
         })
         .nullable()
         .describe("null for a server without a fleet"),
@@ -180,6 +185,7 @@ export default command({
             away: await fleet.whyAway(),
             owed: fleet.owed().filter(({ from }) => from !== null).length,
             kept: kept.list().length,
+            ...fleet.tally,
           }
         : null,
       counts: { ...health.counts },

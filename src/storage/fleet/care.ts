@@ -5,7 +5,7 @@ import { storageFailure } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
-import type { Fleet, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetEnd, FleetTally, JournaledSession } from "../../core/ports/fleet.ts";
 import type {
   CheckedCopy,
   FleetCare,
@@ -163,6 +163,10 @@ export class FleetKeeping implements FleetCare {
     } catch (error) {
       return asFailure(error).message;
     }
+  }
+
+  get tally(): FleetTally {
+    return this.place.fleet.tally;
   }
 
   owed(): JournaledSession[] {
