@@ -3,7 +3,7 @@
 //   node bench/fleet-long.js [--entries 100000] [--sessions 100] [--writers 64] [--small 1000] [--seconds 5] [--turns 200]
 //                            [--only push,sessions,append,writers,saver] [--write]
 //
-// --write puts the table into docs/fleet.md. `saver` runs the same turns with LangGraph's PostgresSaver, which it installs
+// --write puts the table into docs/fleet-internals.md. `saver` runs the same turns with LangGraph's PostgresSaver, which it installs
 // into a temporary folder. Needs a build, the package pg, and PostgreSQL's programs.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -355,7 +355,7 @@ try {
 }
 if (options.write) {
   const how = `Node ${process.version}, ${cpus().length} processors for all of it, load ${load.toFixed(1)} before, PostgreSQL on the same machine with its own settings, one run; \`node bench/fleet-long.js --write\``;
-  const document = fileURLToPath(new URL("../docs/fleet.md", import.meta.url));
+  const document = fileURLToPath(new URL("../docs/fleet-internals.md", import.meta.url));
   const text = readFileSync(document, "utf8");
   writeFileSync(document, withFigures(text, "figures of the fleet", { how, head: ["what", "measured", "goal"], rows }));
 }

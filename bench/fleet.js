@@ -4,7 +4,7 @@
 //   node bench/fleet.js --sessions 1000 [--kilobytes 100] [--rounds 200] [--appends 500] [--json] [--write]
 //   node bench/fleet.js --sessions 0 --cold 100000 [--colds 5]     how soon a session of so many entries is of use
 //
-// --write puts a table into docs/fleet.md. Needs a build, the package pg, and PostgreSQL's programs.
+// --write puts a table into docs/fleet-internals.md. Needs a build, the package pg, and PostgreSQL's programs.
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, loadavg, tmpdir } from "node:os";
@@ -152,7 +152,7 @@ if (options.write) {
     ["`fleet verify`", `${figures.verifyMegabytesPerSecond} MB/s`, ""],
   ];
   const how = `Node ${process.version}, ${cpus().length} processors for all of it, load ${load.toFixed(1)} before, ${options.sessions} sessions of ${figures.megabytes} MB together, from a machine that has none of them; PostgreSQL there, too, with its own settings; \`node bench/fleet.js --write\``;
-  const document = fileURLToPath(new URL("../docs/fleet.md", import.meta.url));
+  const document = fileURLToPath(new URL("../docs/fleet-internals.md", import.meta.url));
   const head = ["what", "measured", "goal"];
   writeFileSync(document, withFigures(readFileSync(document, "utf8"), "figures of many sessions", { how, head, rows }));
 }

@@ -121,6 +121,11 @@ export default command({
               "sessions of which the database has lost entries that were acknowledged here; fleet restore gives them",
             ),
           kept: z.number().int().describe("files of entries that the fleet refused; list_kept has them"),
+          commits: z.number().int().describe("commits that the database has taken since this server began"),
+          unknown: z.number().int().describe("commits of which no answer came"),
+          refusals: z.number().int().describe("commits that the database did not take"),
+          takings: z.number().int().describe("times that this server became the writer of a session"),
+          waits: z.number().int().describe("times that a request waited for a database that was away"),
         })
         .nullable()
         .describe("null for a server without a fleet"),
@@ -187,6 +192,7 @@ export default command({
             owed: fleet.owed().filter(({ from }) => from !== null).length,
             lacking: (await fleet.lacking().catch(() => [])).length,
             kept: kept.list().length,
+            ...fleet.tally,
           }
         : null,
       counts: { ...health.counts },

@@ -18,6 +18,7 @@ import {
   type StoragePaths,
   type Variables,
 } from "../storage/fs/paths.ts";
+import { QUARANTINE_FOLDER } from "../storage/fs/quarantine.ts";
 import { jsonlStore } from "../storage/jsonl/store.ts";
 import { type Locks, makeLocks, noLocks, sharedLocks } from "../storage/locks/locks.ts";
 import { snapshotCache } from "../storage/log/snapshot-cache.ts";
@@ -75,7 +76,8 @@ export function storesFor(
   const cwd = process.cwd();
   const later = (work: () => void): unknown => setTimeout(work, PUT_OFF).unref();
   const snapshots = snapshotCache(disk, state, undefined, later);
-  const common = { disk, env, locks: locksFor(state), durability, snapshots, quarantine: join(state, "quarantine") };
+  const quarantine = join(state, QUARANTINE_FOLDER);
+  const common = { disk, env, locks: locksFor(state), durability, snapshots, quarantine };
   return openingOf(
     { disk, paths, durability, cwd, kind },
     {

@@ -133,6 +133,7 @@ export class MemoryFleet implements Fleet {
   durability: "replicated" | "primary" = "replicated";
   /** The server that answered last, and those on which sessions were taken. */
   server = "0";
+  tally = { commits: 0, unknown: 0, refusals: 0, takings: 0, waits: 0 };
   private readonly takenAt = new Map<string, string>();
   /** What goes on before a call arrives. */
   turns: () => Promise<void> = () => Promise.resolve();

@@ -15,9 +15,10 @@ import { UsageError } from "../options.ts";
 import { count, grouped, inert, sizeText } from "../terminal/text.ts";
 import { type Asking, DAMAGE, FAILURE, OK, type Result, sentenceOf, type Verb } from "../verb.ts";
 import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
+import { measuredBy, metricLines, others, statusLines } from "./fleet-status.ts";
 
 /** Words about the database alone, and those that also need the sessions of this machine. */
-const OF_DATABASE = ["status", "migrate", "prune", "take"];
+const OF_DATABASE = ["status", "metrics", "migrate", "prune", "take"];
 const OF_SESSIONS = ["verify", "import", "export", "push", "restore"];
 const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Faults and files that are printed at most. */
@@ -40,9 +41,10 @@ export default {
   },
   onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
   more:
-    "The word is status, migrate, prune, take, verify, import, export, push or restore. " +
+    "The word is status, metrics, migrate, prune, take, verify, import, export, push or restore. " +
     "The database is that of PI_FLEET_URL or --fleet; what is said of sessions is about those of the tenant in its URL, or " +
-    "those that are in none. migrate makes the tables, and gathers anew what lists and searches lack; running servers may go on " +
+    "those that are in none. metrics prints figures of the database over all tenants, and of this machine, as Prometheus " +
+    "reads them; it ends with 1 where the database does not answer. migrate makes the tables, and gathers anew what lists and searches lack; running servers may go on " +
     "meanwhile. prune shows what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
     "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
     "it also deletes sessions that nobody has written to since and in which nothing is under way; restore brings them back until their rows go. " +
@@ -82,11 +84,12 @@ export default {
         const sessionId = await wholeId(catalog, operand);
         return { address: shown, tenant, sessionId, holder: await keeper.takeAway(sessionId) };
       }
+      const journal = new Journal(asking.disk, join(state, JOURNAL_FOLDER), () =>
+        new Date(realEnv.now()).toISOString(),
+      );
+      if (word === "metrics") return { address: shown, ...(await measuredBy(fleet, asking, given, journal, state)) };
       if (word === "prune") {
         await fleet.requireTables();
-        const journal = new Journal(asking.disk, join(state, JOURNAL_FOLDER), () =>
-          new Date(realEnv.now()).toISOString(),
-        );
         return { address: shown, tenant, ...(await prunedBy(pruning, asking, given, () => idsOwedBy(journal))) };
       }
       const migrated = word === "migrate" ? await fleet.migrate() : undefined;
@@ -108,12 +111,14 @@ export default {
     else if (word === "prune") yield* prunedLines(result, page);
     else if (word === "take") yield* takenLines(result);
     else if (word === "push" || word === "restore") yield* pushedLines(result);
+    else if (word === "metrics") yield* metricLines(result, page);
     else yield* OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
   },
-  status: ({ faults = [], copies = [], lacking = [], refused = 0, incomplete = 0, kept = 0 }) =>
+  isExact: ({ operands: [word] }) => word === "metrics",
+  status: ({ faults = [], copies = [], lacking = [], refused = 0, incomplete = 0, kept = 0, away = null }) =>
     faults.length > 0 || lacking.length > 0 || copies.some(isWrong)
       ? DAMAGE
-      : refused + incomplete + kept > 0
+      : refused + incomplete + kept > 0 || away !== null
         ? FAILURE
         : OK,
 } satisfies Verb;
@@ -153,11 +158,6 @@ async function ofSessions(asking: Asking, word: string, folder: string): Promise
     : care.exportTo(path, asking.progress));
   const refused = files.filter(({ outcome }) => outcome === "refused").length;
   return { folder: path, files, refused, incomplete: files.filter((file) => file.missingAttachments).length };
-}
-
-/** Returns the end of a sentence about the sessions that are in no tenant. */
-function others(tenant: unknown): string {
-  return tenant ? "" : "; those of tenants are not among them";
 }
 
 function* takenLines({ sessionId, holder }: Result): Generator<string> {
@@ -257,44 +257,6 @@ function* fileLines({ folder, files, refused, incomplete, tenant }: Result, word
   for (const file of told.slice(0, MOST_PRINTED)) yield toldLine(file.sessionPath, file);
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
   if (incomplete > 0) yield `${count(incomplete, "session lacks", "sessions lack")} attachments`;
-}
-
-function* statusLines({
-  address,
-  server,
-  durability,
-  schemaVersion,
-  migratedFrom,
-  ...sums
-}: Result): Generator<string> {
-  yield `${inert(address)}: ${inert(server)}`;
-  if (schemaVersion === 0) {
-    yield "It has no tables yet: pi-session-server fleet migrate makes them.";
-    return;
-  }
-  yield `Tables of version ${schemaVersion}${migratedFrom === 0 ? ", made just now" : ""}`;
-  if (sums.indexed > 0) yield `${count(sums.indexed, "session", "sessions")} can be listed and searched again`;
-  if (sums.inUse?.length > 0)
-    yield `${count(sums.inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
-  for (const id of sums.unreadable ?? [])
-    yield `${inert(id)}: its header or lines cannot be read; fleet verify tells more`;
-  yield durability === "replicated"
-    ? "Commits are on a second machine before they are acknowledged"
-    : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
-  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${others(sums.tenant)}`;
-  yield `${grouped(sums.held)} of them have a writer now`;
-  yield `The tables have ${sizeText(sums.storedBytes)}, for all tenants together`;
-  const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0 } = sums.deleted ?? {};
-  if (sessions + unfinished + halfway > 0) {
-    const more = unfinished > 0 ? `, and ${grouped(unfinished)} begun and not finished` : "";
-    yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${sizeText(bytes)}${more}: fleet prune`;
-  }
-  if (interrupted > 0)
-    yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
-  if (sums.unkept !== undefined)
-    yield `Long values are not compressed as they could be (${inert(sums.unkept)}): fleet migrate does that another time`;
-  if (sums.endsAbandoned === false)
-    yield "A statement for which nobody waits any more runs to its end there, and keeps its place: alter role NAME set client_connection_check_interval = '10s'";
 }
 
 function inWords(words: readonly string[]): string {

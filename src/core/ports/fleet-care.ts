@@ -1,7 +1,7 @@
 /** The contract of the care of a fleet: whether it is as it says, and its sessions brought in and out as files. */
 
 import type { Progress } from "./catalog.ts";
-import type { JournaledSession } from "./fleet.ts";
+import type { FleetTally, JournaledSession } from "./fleet.ts";
 
 /** Something that is wrong in the database. */
 export interface FleetFault {
@@ -92,6 +92,7 @@ export interface FleetCare {
   exportTo(folder: string, progress?: Progress): Promise<readonly FleetFile[]>;
   /** Returns why the database does not answer; null where it does. */
   whyAway(): Promise<string | null>;
+  readonly tally: FleetTally;
   /** Returns the sessions with entries that only this machine has, because the database was away. Asks nobody. */
   owed(): readonly JournaledSession[];
   /** Returns the sessions of which the database lacks acknowledged entries, as far as the numbers of their entries show. */

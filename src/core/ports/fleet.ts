@@ -232,7 +232,21 @@ export interface FleetConflict {
   readonly reason?: "lost" | "unsent";
 }
 
+/** Numbers of what a process has met since it began. */
+export interface FleetTally {
+  readonly commits: number;
+  /** Commits of which no answer came. */
+  readonly unknown: number;
+  /** Commits that the database did not take: others had the session, or a value is none for it. */
+  readonly refusals: number;
+  /** Times that this process became the writer of a session, also again. */
+  readonly takings: number;
+  /** Times that a request waited for a database that was away. */
+  readonly waits: number;
+}
+
 export interface Fleet {
+  readonly tally: FleetTally;
   /**
    * The server that answered last, if it says which one it is. After another one was promoted, which may lack what the
    * first had acknowledged, an append is refused until the session is taken there.

@@ -6,7 +6,7 @@ import { Failure } from "../../core/failure.ts";
 import { headerIn, headerOf, type SessionHeader } from "../../core/format/entry.ts";
 import { payloadOf } from "../../core/json/json.ts";
 import type { Listed, Progress } from "../../core/ports/catalog.ts";
-import type { Fleet, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
+import type { Fleet, FleetEnd, FleetTally, JournaledSession } from "../../core/ports/fleet.ts";
 import type {
   CheckedCopy,
   FleetCare,
@@ -229,6 +229,10 @@ export class FleetKeeping implements FleetCare {
     } catch (error) {
       return asFailure(error).message;
     }
+  }
+
+  get tally(): FleetTally {
+    return this.place.fleet.tally;
   }
 
   owed(): JournaledSession[] {

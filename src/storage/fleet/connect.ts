@@ -77,6 +77,7 @@ export function connectFleet(
   const { tenant } = address;
   const fleet = new PostgresFleet(connections, { id: place.processId, shown, processes: place.processes }, { tenant });
   const elapsed = (): number => performance.now();
+  const waiting = patienceOf(patience, elapsed);
   return {
     fleet,
     catalog: new SqlCatalog(connections, tenant),
@@ -86,7 +87,11 @@ export function connectFleet(
     trustedFor: (LEASE * 2) / 3,
     followedEvery: FOLLOWED_EVERY,
     elapsed,
-    patience: patienceOf(patience, elapsed),
+    async patience(tries, since) {
+      const hasWaited = await waiting(tries, since);
+      if (hasWaited) fleet.tally.waits++;
+      return hasWaited;
+    },
     ...(isAlone ? { outage: new Outage(fleet, ASKED_EVERY, elapsed) } : {}),
   };
 }

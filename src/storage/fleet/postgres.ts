@@ -35,6 +35,7 @@ import { holderOf } from "./holders.ts";
 import { type JointAppend, JointAppends } from "./joint-appends.ts";
 import { KnownWords } from "./known-words.ts";
 import { LineReader, lacking } from "./line-reader.ts";
+import { databaseMetrics, type FleetMetric } from "./metrics.ts";
 import { type MigratedTables, migrate, requireTables, schemaVersion } from "./migration.ts";
 import { headsFrom, type Pack, packed, SPINE } from "./pack.ts";
 import { clearStatement, partStatement } from "./part-statement.ts";
@@ -152,6 +153,7 @@ export class PostgresFleet implements Fleet {
   private renewing: NodeJS.Timeout | undefined;
   /** Whether the other processes of the machine can see that this one has ended. */
   private isNoted = false;
+  readonly tally = { commits: 0, unknown: 0, refusals: 0, takings: 0, waits: 0 };
 
   /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
   constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "", now = Date.now } = {}) {
@@ -173,7 +175,10 @@ export class PostgresFleet implements Fleet {
     let ended: string | undefined;
     for (let tries = 0; tries < MOST_TAKINGS; tries++) {
       const taking = await this.takeOnce(sessionId, above, headerLine, ended);
-      if (typeof taking === "object") return taking;
+      if (typeof taking === "object") {
+        if (taking.kind === "taken") this.tally.takings++;
+        return taking;
+      }
       ended = taking;
     }
     return { kind: "away", reason: "others took the session and let go of it just now" };
@@ -303,7 +308,11 @@ export class PostgresFleet implements Fleet {
     const outcome = await this.appendOnce(batch);
     // What was given before is not there any more: it is given again, and parts that are kept stay.
     const isLacking = outcome.kind === "refused" && this.blobs.forgotten !== forgotten;
-    return isLacking ? this.appendOnce(batch) : outcome;
+    const last = isLacking ? await this.appendOnce(batch) : outcome;
+    if (last.kind === "committed") this.tally.commits++;
+    else if (last.kind === "unknown") this.tally.unknown++;
+    else if (last.kind !== "away") this.tally.refusals++;
+    return last;
   }
 
   private async appendOnce(batch: FleetBatch): Promise<FleetOutcome> {
@@ -457,6 +466,12 @@ export class PostgresFleet implements Fleet {
   /** Throws storage_failed unless the tables are there, in the version of this program. */
   requireTables(): Promise<void> {
     return requireTables(this.connections);
+  }
+
+  /** Returns the figures of all tenants. Throws storage_failed. */
+  async metrics(): Promise<FleetMetric[]> {
+    await requireTables(this.connections);
+    return databaseMetrics(this.connections, this.lease);
   }
 
   /** Returns counts and sizes. Throws storage_failed. */

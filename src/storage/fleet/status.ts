@@ -2,6 +2,23 @@
 
 import type { Connections } from "./connections.ts";
 import { PATIENCE } from "./keeping.ts";
+import { TABLE_SIZES } from "./metrics.ts";
+
+/** Sizes of the sessions of one tenant. */
+interface TenantSize {
+  /** Empty: those that are in no tenant. */
+  readonly tenant: string;
+  readonly sessions: number;
+  readonly entries: number;
+  readonly bytes: number;
+}
+
+interface LargeSession {
+  readonly tenant: string;
+  readonly sessionId: string;
+  readonly entries: number;
+  readonly bytes: number;
+}
 
 /** Counts and sizes of a fleet. */
 export interface FleetStatus {
@@ -17,6 +34,9 @@ export interface FleetStatus {
   readonly storedBytes: number;
   /** The tenant whose sessions these are; empty for the one without a name. */
   readonly tenant: string;
+  /** The tenants with sessions, and the largest sessions: of the tenant that the URL names, or of all where it names none. */
+  readonly tenants: readonly TenantSize[];
+  readonly largest: readonly LargeSession[];
   /** Whether a statement ends for which nobody waits any more; null: the server does not say. */
   readonly endsAbandoned: boolean | null;
 }
@@ -26,15 +46,22 @@ const ABANDONED = "select pg_catalog.current_setting('client_connection_check_in
 
 const STATUS = `select count(*) as sessions, coalesce(pg_catalog.sum(entries), 0) as entries, coalesce(pg_catalog.sum(bytes), 0) as bytes,
     count(*) filter (where holder is not null and lease_until > clock_timestamp()) as held,
-    pg_catalog.pg_total_relation_size('pi_fleet.entry') + pg_catalog.pg_total_relation_size('pi_fleet.pack')
-      + pg_catalog.pg_total_relation_size('pi_fleet.session') as stored
+    (select pg_catalog.sum(table_bytes) from (${TABLE_SIZES}) t) as stored
   from pi_fleet.session where tenant = $1 and state = 1`;
+
+/** $1: the tenant; empty: all of them. */
+const OF_TENANT = "state = 1 and ($1 = '' or tenant = $1)";
+const TENANTS = `select tenant, count(*) as sessions, pg_catalog.sum(entries) as entries, pg_catalog.sum(bytes) as bytes
+  from pi_fleet.session where ${OF_TENANT} group by tenant order by 4 desc, tenant`;
+const LARGEST = `select tenant, id, entries, bytes from pi_fleet.session where ${OF_TENANT}
+  order by bytes desc, tenant, id limit 10`;
 
 /** Returns counts and sizes; `schemaVersion`: 0 where there are no tables. Throws storage_failed. */
 export async function statusOf(connections: Connections, tenant: string, schemaVersion: number): Promise<FleetStatus> {
   const [abandoned] = await connections.read({ text: ABANDONED });
-  const asked = { text: STATUS, values: [tenant], within: PATIENCE };
-  const [row] = schemaVersion === 0 ? [{}] : await connections.read(asked);
+  const read = async (text: string) =>
+    schemaVersion === 0 ? [] : connections.read({ text, values: [tenant], within: PATIENCE });
+  const [row = {}] = await read(STATUS);
   const { fact } = connections;
   const count = (name: string): number => Number((row as Record<string, unknown>)[name] ?? 0);
   return {
@@ -43,6 +70,14 @@ export async function statusOf(connections: Connections, tenant: string, schemaV
     schemaVersion,
     ...{ sessions: count("sessions"), entries: count("entries"), bytes: count("bytes"), held: count("held") },
     ...{ storedBytes: count("stored"), tenant },
+    tenants: (await read(TENANTS)).map((one) => ({
+      ...{ tenant: String(one.tenant), sessions: Number(one.sessions) },
+      ...{ entries: Number(one.entries), bytes: Number(one.bytes) },
+    })),
+    largest: (await read(LARGEST)).map((one) => ({
+      ...{ tenant: String(one.tenant), sessionId: String(one.id) },
+      ...{ entries: Number(one.entries), bytes: Number(one.bytes) },
+    })),
     endsAbandoned: typeof abandoned?.every === "string" ? abandoned.every !== "0" : null,
   };
 }

@@ -6,6 +6,8 @@ import type { Disk } from "./disk.ts";
 import { freeName, isNameTaken, nth, putInPlaceNow } from "./files.ts";
 import { namesIn, UnsyncedFolders } from "./folders.ts";
 
+/** The name of its folder in the state folder. */
+export const QUARANTINE_FOLDER = "quarantine";
 /** The end of the name of such a backup, and its number. */
 const BACKUP = /^\.(?:damaged|repaired)\.bak(?:\.(\d{1,9}))?$/;
 

@@ -1,0 +1,112 @@
+/** The state and the sizes of a fleet for a person, and its figures as Prometheus reads them. */
+
+import { join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Journal } from "../../storage/fleet/journal.ts";
+import { keptPlace } from "../../storage/fleet/kept.ts";
+import { answeringMetric, type FleetMetric, machineMetrics } from "../../storage/fleet/metrics.ts";
+import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
+import type { OutputStyle } from "../terminal/page.ts";
+import { count, exact, grouped, inert, sizeText } from "../terminal/text.ts";
+import type { Asking, Given, Result } from "../verb.ts";
+
+/** Tenants that are printed at most. */
+const MOST_TENANTS = 10;
+
+/**
+ * Gathers the figures of a fleet and of this machine. Where the database cannot be asked, those of the machine are there, and
+ * `away` says why.
+ */
+export async function measuredBy(
+  fleet: { metrics(): Promise<readonly FleetMetric[]> },
+  asking: Asking,
+  { flags }: Given,
+  journal: Pick<Journal, "all">,
+  stateFolder: string,
+): Promise<Result> {
+  const kept = keptPlace(asking.disk, join(stateFolder, QUARANTINE_FOLDER)).list();
+  const machine = machineMetrics(journal.all(), kept.length, asking.page().now);
+  try {
+    const database = await fleet.metrics();
+    return { away: null, metrics: [answeringMetric(true), ...database, ...machine] };
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+    if (!flags.has("--json")) asking.say(error.message);
+    return { away: error.message, metrics: [answeringMetric(false), ...machine] };
+  }
+}
+
+/** Yields figures in the text format of Prometheus. */
+export function* metricLines({ metrics }: Result, page: OutputStyle): Generator<string> {
+  for (const { name, help, samples } of metrics as readonly FleetMetric[]) {
+    yield `# HELP ${name} ${help}`;
+    yield `# TYPE ${name} gauge`;
+    for (const { labels, value } of samples) {
+      const pairs = Object.entries(labels).map(([label, text]) => `${label}="${escaped(text)}"`);
+      yield exact(`${name}${pairs.length > 0 ? `{${pairs.join(",")}}` : ""} ${value}`, page.isTerminal);
+    }
+  }
+}
+
+/** Returns the value of a label as that format has it. */
+function escaped(text: string): string {
+  return text.replace(/[\\"\n]/g, (one) => (one === "\n" ? "\\n" : `\\${one}`));
+}
+
+/** Returns the end of a sentence about the sessions that are in no tenant. */
+export function others(tenant: unknown): string {
+  return tenant ? "" : "; those of tenants are not among them";
+}
+
+export function* statusLines({
+  address,
+  server,
+  durability,
+  schemaVersion,
+  migratedFrom,
+  ...sums
+}: Result): Generator<string> {
+  yield `${inert(address)}: ${inert(server)}`;
+  if (schemaVersion === 0) {
+    yield "It has no tables yet: pi-session-server fleet migrate makes them.";
+    return;
+  }
+  yield `Tables of version ${schemaVersion}${migratedFrom === 0 ? ", made just now" : ""}`;
+  if (sums.indexed > 0) yield `${count(sums.indexed, "session", "sessions")} can be listed and searched again`;
+  if (sums.inUse?.length > 0)
+    yield `${count(sums.inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
+  for (const id of sums.unreadable ?? [])
+    yield `${inert(id)}: its header or lines cannot be read; fleet verify tells more`;
+  yield durability === "replicated"
+    ? "Commits are on a second machine before they are acknowledged"
+    : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
+  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${others(sums.tenant)}`;
+  yield `${grouped(sums.held)} of them have a writer now`;
+  yield `The tables have ${sizeText(sums.storedBytes)}, for all tenants together`;
+  if (migratedFrom === undefined) yield* sizeLines(sums);
+  const { sessions = 0, bytes = 0, unfinished = 0, halfway = 0, interrupted = 0 } = sums.deleted ?? {};
+  if (sessions + unfinished + halfway > 0) {
+    const more = unfinished > 0 ? `, and ${grouped(unfinished)} begun and not finished` : "";
+    yield `${count(sessions, "session is", "sessions are")} deleted and can be restored, ${sizeText(bytes)}${more}: fleet prune`;
+  }
+  if (interrupted > 0)
+    yield `${count(interrupted, "session has", "sessions have")} parts of commits that never became entries: fleet prune`;
+  if (sums.unkept !== undefined)
+    yield `Long values are not compressed as they could be (${inert(sums.unkept)}): fleet migrate does that another time`;
+  if (sums.endsAbandoned === false)
+    yield "A statement for which nobody waits any more runs to its end there, and keeps its place: alter role NAME set client_connection_check_interval = '10s'";
+}
+
+/** Yields what the tenants and the largest sessions take. */
+function* sizeLines({ tenants, largest, tenant: own }: Result): Generator<string> {
+  const sizes = ({ entries, bytes }: Result): string => `${count(entries, "entry", "entries")}, ${sizeText(bytes)}`;
+  const named = tenants.filter(({ tenant }: Result) => tenant !== own);
+  for (const one of named.slice(0, MOST_TENANTS))
+    yield `Tenant ${inert(one.tenant)}: ${count(one.sessions, "session", "sessions")} with ${sizes(one)}`;
+  if (named.length > MOST_TENANTS) yield `and ${count(named.length - MOST_TENANTS, "more tenant", "more tenants")}`;
+  if (largest.length > 0) yield "The largest sessions:";
+  for (const one of largest) {
+    const whose = one.tenant === own ? "" : `, of the tenant ${inert(one.tenant)}`;
+    yield `  ${inert(one.sessionId)}: ${sizes(one)}${whose}`;
+  }
+}
