@@ -201,6 +201,7 @@ export function makeStores(options: StoresOptions): Stores {
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
+  const bring = async (sessionId: string): Promise<void> => arrivals.arrive?.({ sessionId, isWhole: true });
   const all = whenUsed(
     () =>
       inFleet.catalog({
@@ -235,6 +236,7 @@ export function makeStores(options: StoresOptions): Stores {
     ...inFleet.giving({
       openCopy: (file) => openLog(allowed(file)),
       find: findAnywhere,
+      arrive: bring,
     }),
     kept: whenUsed(() => keptPlace(disk, common.quarantine)),
     ...inFleet.care({
@@ -242,6 +244,7 @@ export function makeStores(options: StoresOptions): Stores {
       open: openForReading,
       openCopy: (file) => openLog(allowed(file)),
       find: findAnywhere,
+      arrive: bring,
       sessionsIn: (folder, unreadable) => sessionsIn(disk, allowed(folder), unreadable),
       sizeOf: (file) => (isContainerName(file) ? null : (infoOrNull(disk, file)?.size ?? null)),
       fileIn: (folder, header) => fileFor({ ...paths, flat: undefined, root: allowed(folder) }, header),

@@ -189,7 +189,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   asked: ({ machine, mark }, words) => expect([...new Set(machine.fleet.calls.slice(mark))]).toEqual(words),
 };
 
-const notesOf = (paths: readonly string[]): string[] => paths.filter((path) => path.includes("fleet-journal/"));
+const notesOf = (paths: readonly string[]): string[] => paths.filter((path) => /fleet-journal\/.*json$/.test(path));
 
 export class Scene {
   readonly table = new FleetTable();

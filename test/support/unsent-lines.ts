@@ -11,7 +11,8 @@ import { id, SESSION, userText } from "./lines.ts";
 export const journaled = { isJournaled: true } as const;
 export const mine = (n: number, parent: number | null, text = `on one ${n}`): string =>
   userText(id(n), parent === null ? null : id(parent), text);
-export const notesOn = (disk: FaultDisk): string[] => disk.paths().filter((path) => path.includes("fleet-journal/"));
+export const notesOn = (disk: FaultDisk): string[] =>
+  disk.paths().filter((path) => /fleet-journal\/.*json$/.test(path));
 export const inFleet = ({ fleet }: Machine): string[] => fleet.table.linesOf(SESSION);
 export const placeOf = ({ journal, store, file }: Machine, own: Journal = journal): GivingPlace => ({
   ...{ journal: own, openCopy: store.open, find: () => file },

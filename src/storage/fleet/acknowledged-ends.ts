@@ -19,6 +19,8 @@ export interface AcknowledgedEnd {
   readonly sessionPath: string;
   readonly end: FleetEnd;
   readonly durability: NonNullable<Log["durability"]>;
+  /** Number of entries that the database had of it. */
+  readonly had: number;
   /** The server of the database that had it, if it says which one it is. */
   readonly server?: string;
   /** ISO 8601. */
@@ -57,26 +59,30 @@ export class AcknowledgedEnds {
     return this.suffixes.map((suffix) => join(this.folder, `${sha256(sessionId).slice(0, OF_SESSION)}${suffix}`));
   }
 
-  /** Notes an end. Never throws: without it, an earlier one is known. */
-  note(acknowledged: Omit<AcknowledgedEnd, "at">): void {
+  /** Notes an end, and returns it. Never throws: without a record, an earlier one is known. */
+  note(noted: Omit<AcknowledgedEnd, "at">): AcknowledgedEnd {
+    const acknowledged = { ...noted, at: this.now() };
+    try {
+      this.write(acknowledged);
+    } catch {
+      // The disk refuses it. The entries are where they were acknowledged.
+    }
+    return acknowledged;
+  }
+
+  private write(acknowledged: AcknowledgedEnd): void {
     const { disk } = this;
     const [file] = this.filesOf(acknowledged.sessionId);
-    const line = bytesOf(`${JSON.stringify({ ...acknowledged, at: this.now() })}\n`);
-    try {
-      if (!exists(disk, file)) {
-        disk.makeFolder(this.folder);
-        return putInPlaceNow(disk, file, line, { replace: true, sync: false });
-      }
+    const line = bytesOf(`${JSON.stringify(acknowledged)}\n`);
+    if (exists(disk, file)) {
       const fd = disk.openAppend(file);
       try {
         if (disk.infoOf(fd).size < MOST_BYTES) return writeAll(disk, fd, line);
       } finally {
         closeQuietly(disk, fd);
       }
-      putInPlaceNow(disk, file, line, { replace: true, sync: false });
-    } catch {
-      // The disk refuses it. The entries are where they were acknowledged.
-    }
+    } else disk.makeFolder(this.folder);
+    putInPlaceNow(disk, file, line, { replace: true, sync: false });
   }
 
   /** Returns the last end of a session; undefined without one, and where the disk does not say. */

@@ -57,6 +57,8 @@ export interface CarePlace {
   openCopy(file: string): Log;
   /** Returns the path of a session that is here. Throws session_not_found. */
   find(id: string): string;
+  /** Brings a session here, if the fleet has it. */
+  arrive(id: string): Promise<void>;
   readonly local: LocalCatalog;
   /** Opens a session for reading, without its fleet. */
   open(file: string): Log;

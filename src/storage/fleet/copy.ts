@@ -20,7 +20,7 @@ import { Debt } from "./debt.ts";
 import { endIn, linesBetween, NOTHING } from "./ends.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure, away, byOthers, isAway, notTaken, overtaken, stopped, tooSlow, unfit } from "./failures.ts";
-import { entriesLost, giveWay } from "./giving-way.ts";
+import { addOwed, entriesLost, giveWay } from "./giving-way.ts";
 import { KnownEnd } from "./known-end.ts";
 import { LateWork } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
@@ -58,7 +58,7 @@ export class FleetCopy implements Outside {
     this.options = options;
     this.tenure = new Tenure(log.header.id, options);
     this.acknowledged = options.journal.ends.of(log.header.id);
-    this.known = new KnownEnd(log, this.acknowledged?.end.entries ?? 0);
+    this.known = new KnownEnd(log, this.acknowledged?.had ?? 0);
     this.facts = new CopyFacts(log);
     this.debt = new Debt(log, options.journal);
     this.late = new LateWork(log, options.fleet, () => this.known.lateStretch(this.tenure));
@@ -175,6 +175,7 @@ export class FleetCopy implements Outside {
         if (!(await this.catchUp(taking.end))) return;
         this.commit.isOvertaken = false;
         await this.noteLoss();
+        await this.takeOwed();
         if (isHost) await this.debt.tell();
         await this.giveRest();
         if (isHost) await this.debt.tellOfReturn();
@@ -194,9 +195,9 @@ export class FleetCopy implements Outside {
   }
 
   /** Has what is committed count without the fleet. Others may take the session meanwhile. */
-  private goOnAlone(kept?: Promise<void>): Promise<void> {
+  private goOnAlone(count: number): Promise<void> {
     this.tenure.epoch = null;
-    return this.debt.begin(this.known.now, kept);
+    return this.debt.begin(this.known.now, this.known.firstUnsent, count);
   }
 
   /**
@@ -220,21 +221,33 @@ export class FleetCopy implements Outside {
     const lost = entriesLost(this.log, acknowledged, known.now);
     if (!acknowledged || lost === 0 || debt.isOwed) return;
     // The database never had these, and their note is gone.
-    if (acknowledged.durability === "local") return debt.begin(known.now);
+    if (acknowledged.durability === "local") return debt.begin(known.now, known.entries, acknowledged.end.entries);
     const lastEntryId = this.log.nodes.id(acknowledged.end.entries - 1);
     await debt.beginAfterLoss(known.now, { entries: lost, lastEntryId, at: acknowledged.at });
   }
 
-  /** Notes that the host gets an acknowledgement for the first `count` entries. */
+  /** Adds entries that are owed, and that the copy lacks because its file was damaged or removed. */
+  private async takeOwed(): Promise<void> {
+    const { debt, log, options } = this;
+    const lines = debt.missingLines();
+    if (lines.length > 0) await addOwed({ log, options, journaled: debt.journaled, acknowledged: undefined }, lines);
+    if (lines.length > 0) debt.renew();
+  }
+
+  /** Notes that the host gets an acknowledgement for the first `count` entries. Never throws. */
   private noteAcknowledged(count: number): void {
     const { log, known, options, id, tenure } = this;
     if (log.file === null || log.readOnly) return;
     const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
-    this.notedEnd = known.entries === count ? known.now : endIn(log, count, before);
+    try {
+      this.notedEnd = known.entries === count ? known.now : endIn(log, count, before);
+    } catch {
+      // The disk does not read them. An earlier end is known.
+      return;
+    }
     const { durability = "primary" } = this;
-    options.journal.ends.note({
-      ...{ sessionId: id, sessionPath: log.file, end: this.notedEnd, durability, server: tenure.server },
-    });
+    const place = { sessionId: id, sessionPath: log.file, server: tenure.server };
+    this.acknowledged = options.journal.ends.note({ ...place, end: this.notedEnd, durability, had: known.had });
   }
 
   confirm(): Promise<void> | undefined {
@@ -275,7 +288,7 @@ export class FleetCopy implements Outside {
     this.standing.refusal = stillRefused(this.standing.refusal);
     this.standing.holder = null;
     settleHere(this.log);
-    return this.goOnAlone();
+    return this.goOnAlone(this.log.durableCount);
   }
 
   /** Takes the session, and begins it in the fleet if `begins`, or if it is about to have its first entry. */
@@ -320,7 +333,7 @@ export class FleetCopy implements Outside {
 
   // --- a commit ------------------------------------------------------------------------------------------------
 
-  async push(count: number, kept?: Promise<void>): Promise<void> {
+  async push(count: number): Promise<void> {
     const { debt, log, known } = this;
     const end = known.now;
     // What was durable here before is no part of it.
@@ -328,7 +341,7 @@ export class FleetCopy implements Outside {
     const commit = this.commitOf(count, before);
     this.commit = commit;
     try {
-      if (this.isAlone) await this.goOnAlone(kept);
+      if (this.isAlone) await this.goOnAlone(count);
       else {
         await this.pushThrough(commit);
         if (debt.isOwed) await debt.end();
@@ -339,11 +352,12 @@ export class FleetCopy implements Outside {
       let failure = await this.toldAfter(error);
       if (failure === null)
         try {
-          await this.goOnAlone(kept);
+          await this.goOnAlone(count);
           return this.noteAcknowledged(count);
         } catch (refused) {
           failure = refused;
         }
+      debt.forgetKept();
       failure = this.doubted(commit, failure);
       // The log goes back to where it was: what is known must be about lines that it has.
       known.goBack(end);
@@ -463,6 +477,8 @@ export class FleetCopy implements Outside {
 
   lost(error: unknown, stay = false): Failure {
     if (stay) this.commit.doubt ??= "another program wrote after it, so that it stays in the session's file";
+    if (this.debt.isKept) this.commit.doubt ??= "it is away, and this machine keeps it to give it to the fleet";
+    this.debt.forgetKept();
     const failure = this.doubted(this.commit, storageFailure(error, "making the changes durable"));
     this.tenure.epoch = null;
     this.known.goBack(NOTHING);

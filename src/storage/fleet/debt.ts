@@ -3,9 +3,13 @@
  * machine has it, and other processes of the machine may pay it, or add to it, whenever they have the session.
  */
 
+import { maybeThere, storageFailure } from "../../core/errno.ts";
 import { damageOfEntry } from "../../core/format/damage.ts";
+import { parse, payloadOf, sameBytes } from "../../core/json/json.ts";
 import type { FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { CopiedLog } from "../log/outside.ts";
+import { sha256 } from "../v2/frame.ts";
+import { linesOf } from "./batch.ts";
 import type { Journal } from "./journal.ts";
 
 /** Why entries of a machine became a branch. */
@@ -21,6 +25,8 @@ export class Debt {
   private readonly journal: Journal;
   /** The note of the journal, as it was read last; undefined while it was not asked. */
   private known: JournaledSession | null | undefined;
+  /** Number of entries up to which the journal has those that are owed, where this process kept them. */
+  private kept: number | undefined;
   /** The latest conflict of which was told. */
   private told: string | undefined;
 
@@ -72,12 +78,61 @@ export class Debt {
   }
 
   /**
-   * Notes that what is committed now has to be given to the fleet later, which surely has all up to an end, once it is on
-   * the disk of this machine (`kept`).
+   * Keeps the entries from `first` up to `count` until they are given to the fleet, which surely has all up to an end. Throws
+   * storage_failed where they are not kept, and outcome_unknown where they may be all the same.
    */
-  async begin(end: FleetEnd, kept?: Promise<void>): Promise<void> {
-    await kept;
-    this.known = await this.journal.begin(this.log.header.id, this.file, end);
+  async begin(end: FleetEnd, first: number, count: number): Promise<void> {
+    const { log, file, journal, kept } = this;
+    const { id } = log.header;
+    let undo = async (): Promise<void> => {};
+    try {
+      this.renew();
+      const size = this.isOwed ? journal.linesSize(id, file) : null;
+      if (kept !== undefined && kept <= count && size !== null) {
+        undo = () => journal.cutLines(id, file, size);
+        await journal.addLines(id, file, linesOf(log, kept, count));
+      } else {
+        // Another process of the machine may have kept some, and the copy may lack them.
+        const before = this.isOwed ? journal.lines(id, file) : [];
+        const known = new Set(before.map((line) => sha256(line)));
+        const added = linesOf(log, Math.min(first, count), count).filter((line) => !known.has(sha256(line)));
+        await journal.setLines(id, file, [...before, ...added]);
+        undo = () => journal.setLines(id, file, before);
+      }
+      this.known = await journal.begin(id, file, end);
+      this.kept = count;
+    } catch (error) {
+      this.kept = undefined;
+      try {
+        await undo();
+      } catch {
+        throw maybeThere(error);
+      }
+      throw storageFailure(error, "keeping what is acknowledged while the fleet is away");
+    }
+  }
+
+  /** Whether this process has kept entries that are owed. */
+  get isKept(): boolean {
+    return this.kept !== undefined;
+  }
+
+  /** Forgets which entries those are, because the copy has lost some: they are compared with the copy before others are kept. */
+  forgetKept(): void {
+    this.kept = undefined;
+  }
+
+  /** Returns the entries that are owed and that the copy lacks, as where its file was damaged; none where it has all. */
+  missingLines(): Uint8Array[] {
+    const { log, file } = this;
+    const { nodes } = log;
+    const owed = this.isOwed ? this.journal.lines(log.header.id, file) : [];
+    return owed.some((line) => {
+      const position = nodes.position(String((parse(line) as { id?: unknown }).id));
+      return position < 0 || !sameBytes(payloadOf(log.read(position)), payloadOf(line));
+    })
+      ? owed
+      : [];
   }
 
   /** Notes that the fleet has lost what it had after an end. */
@@ -103,6 +158,7 @@ export class Debt {
     try {
       this.renew();
       if (this.known?.from) await this.journal.end(this.known, this.isTold);
+      this.kept = undefined;
       this.renew();
     } catch {
       // It is found out again.

@@ -148,9 +148,8 @@ async function branchOff(
   const edited = reason === "unsent" ? editedIn(base, own) : new Set();
   const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line));
   const branch = branchOf(base, left, sha256, repeats);
-  const { lines, entryIds, renamed } = branch;
-  const lastEntryId = entryIds.at(-1);
-  if (lastEntryId === undefined) {
+  const { lines, renamed } = branch;
+  if (lines.length === 0) {
     const kept = own.filter((line) => edited.has(line));
     return setAside(copy, kept, common, theirs);
   }
@@ -159,14 +158,39 @@ async function branchOff(
   const last = conflicts.at(-1);
   const isMade = last === undefined || log.nodes.position(last.markerId ?? last.lastEntryId) >= 0;
   const before = isUntold && !isMade ? conflicts.slice(0, -1) : conflicts;
-  const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
   const { count } = log.nodes;
   const marker = markerAfter(base, branch, sha256);
-  const conflict = { entries: entryIds.length, lastEntryId, markerId: idIn(marker), renamed: renamed.size, names };
+  const conflict = conflictOf(branch, marker);
   await options.journal.diverged({ ...journaled, conflicts: before }, reason ? { ...conflict, reason } : conflict);
   requireCount(log, count);
   // Whoever opens it is where the others are.
   log.replaceFrom(common, [...theirs, ...lines, marker], renamed);
+}
+
+function conflictOf({ entryIds, renamed }: ReturnType<typeof branchOf>, marker: Uint8Array): Omit<FleetConflict, "at"> {
+  const names = Array.from(renamed, ([from, to]) => ({ from, to })).slice(0, MOST_NAMED);
+  const lastEntryId = entryIds[entryIds.length - 1];
+  return { entries: entryIds.length, lastEntryId, markerId: idIn(marker), renamed: renamed.size, names };
+}
+
+/** Adds entries that are owed to a copy that has all that the fleet has, and lacks some of them. */
+export async function addOwed({ log, options, journaled }: Differing, owed: readonly Uint8Array[]): Promise<void> {
+  const { count } = log.nodes;
+  const repeats = repeatsAmong(
+    linesOf(log, Math.min(journaled?.from?.entries ?? 0, count), count),
+    owed,
+    log.header.id,
+  );
+  const base = { log, count, theirs: [] };
+  const left = owed.filter((line) => !repeats.has(idIn(line)));
+  const branch = branchOf(base, left, sha256, repeats);
+  if (branch.lines.length === 0) return;
+  const { parentId } = parse(branch.lines[0]) as { parentId?: unknown };
+  const isContinued = count === 0 || parentId === log.nodes.id(count - 1);
+  if (isContinued) return log.takeIn(branch.lines);
+  const marker = markerAfter(base, branch, sha256);
+  if (journaled) await options.journal.diverged(journaled, conflictOf(branch, marker));
+  return log.takeIn([...branch.lines, marker]);
 }
 
 /** Returns the lines that another program has edited: the fleet has their entries with other bytes. */

@@ -27,6 +27,8 @@ export interface GivingPlace {
   openCopy(file: string): Log;
   /** Returns the path of a session that is here. Throws session_not_found. */
   find(id: string): string;
+  /** Brings a session here, if the fleet has it. */
+  arrive?(id: string): Promise<void>;
 }
 
 /** Returns the sessions with entries that only this machine has, for this fleet, and notes that cannot be read. */
@@ -78,7 +80,7 @@ export async function giveBack(place: GivingPlace, lacking: SessionLoss): Promis
   const { sessionId } = lacking;
   let { sessionPath } = lacking;
   try {
-    sessionPath = fileOf(place, lacking);
+    sessionPath = await fileOf(place, lacking);
     const before = journal.of(sessionId, sessionPath)?.conflicts.length ?? 0;
     await closing(openCopy(sessionPath), async (log) => {
       if (log.readOnly) throw log.readOnly;
@@ -100,7 +102,7 @@ export async function giveBack(place: GivingPlace, lacking: SessionLoss): Promis
 async function given(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
   const { journal } = place;
   const { sessionId, conflicts } = known;
-  const sessionPath = fileOf(place, known);
+  const sessionPath = await fileOf(place, known);
   await giveFrom(place, sessionId, sessionPath);
   const now = journal.of(sessionId, known.sessionPath);
   if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_OWED };
@@ -125,23 +127,29 @@ export async function giveFrom(
     });
 }
 
-/** Returns the path of a session: where it was noted, or, as of one that was moved, where lists have it. */
-function fileOf(
-  { find, openCopy }: GivingPlace,
+/**
+ * Returns the path of a session: where it was noted, or, as of one that was moved, where lists have it. One that is nowhere
+ * is fetched.
+ */
+async function fileOf(
+  { find, openCopy, arrive }: GivingPlace,
   { sessionId, sessionPath }: Pick<JournaledSession, "sessionId" | "sessionPath">,
-): string {
+): Promise<string> {
   // Another copy may lack what this one owes.
   if (idAt(openCopy, sessionPath) === sessionId) return sessionPath;
-  try {
-    return find(sessionId);
-  } catch (error) {
-    if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
-    throw new Failure(
-      "session_not_found",
-      "Its file is gone, and with it what only this machine had. Put it back and push again; opening the session by its id gives that up, and fetches what the fleet has.",
-      { sessionId, sessionPath },
-    );
-  }
+  for (let isFetched = !arrive; ; isFetched = true)
+    try {
+      return find(sessionId);
+    } catch (error) {
+      if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
+      if (isFetched)
+        throw new Failure(
+          "session_not_found",
+          "Its file is gone, and the database does not have the session. The entries that only this machine has cannot be given without the file: put it back, and run this again.",
+          { sessionId, sessionPath },
+        );
+      await arrive?.(sessionId);
+    }
 }
 
 function idAt(open: (file: string) => Log, file: string): string | undefined {

@@ -1,20 +1,21 @@
 /**
- * The journal of a machine: which sessions have entries that were acknowledged while the fleet's database was away. Such
- * an entry is in the working copy, as all are. The journal says that a host was told of it, so that it gives way to
- * nothing. It is on the medium before the first of them is acknowledged, and goes when the fleet has them. Each note says to
+ * The journal of a machine: which sessions have entries that were acknowledged while the fleet's database was away, and
+ * these entries. They are on the medium here before they are acknowledged, apart from the session's file, which may be
+ * damaged or removed, and go when the fleet has them. Each note says to
  * which fleet something is owed, and by which file: a machine may use several fleets, or several tenants of one, and have
  * several copies of a session, of which each may owe something that the others lack.
  */
 
 import { dirname, join } from "node:path";
 import { storageFailure } from "../../core/errno.ts";
-import { bytesOf, parse } from "../../core/json/json.ts";
+import { bytesOf, concat, linesIn, parse } from "../../core/json/json.ts";
 import type { FleetConflict, FleetEnd, JournaledSession, NotedFleet } from "../../core/ports/fleet.ts";
-import { type Disk, readWhole, removeQuietly } from "../fs/disk.ts";
-import { ifPresent, putInPlace } from "../fs/files.ts";
+import { closeQuietly, type Disk, readWhole, removeQuietly, writeAll } from "../fs/disk.ts";
+import { guarded, ifPresent, infoOrNull, putInPlace } from "../fs/files.ts";
 import { namesIn } from "../fs/folders.ts";
 import { readHeader } from "../fs/header.ts";
 import { isOneFile } from "../fs/stamps.ts";
+import { LF } from "../log/lines.ts";
 import { sha256 } from "../v2/frame.ts";
 import { AcknowledgedEnds } from "./acknowledged-ends.ts";
 import { NOTHING } from "./ends.ts";
@@ -253,7 +254,10 @@ export class Journal {
     this.forget(known.sessionId, known.sessionPath);
     try {
       if (known.conflicts.length === 0 && !known.lost) this.removeNotes(known);
-      else await this.write({ ...known, from: null, ...(isUntold && !isTold ? { isUntold } : {}) });
+      else {
+        await this.write({ ...known, from: null, ...(isUntold && !isTold ? { isUntold } : {}) });
+        removeQuietly(this.disk, this.linesFile(known.sessionId, known.sessionPath));
+      }
     } catch {
       // The next process that opens the session compares, and tries again.
     }
@@ -270,7 +274,79 @@ export class Journal {
 
   private removeNotes({ sessionId, sessionPath }: JournaledSession, but?: string): void {
     for (const { name } of this.ownNotes(sessionId, sessionPath))
-      if (name !== but) removeQuietly(this.disk, join(this.folder, name));
+      if (name !== but) for (const one of [name, linesOf(name)]) removeQuietly(this.disk, join(this.folder, one));
+  }
+
+  // --- entries ---------------------------------------------------------------------------------------------------
+
+  /** Returns the lines that a copy owes, as far as they are kept apart from it. Throws storage_failed. */
+  lines(sessionId: string, sessionPath: string): Uint8Array[] {
+    const names = this.ownNotes(sessionId, sessionPath).map(({ name }) => name);
+    return guarded("reading what was acknowledged while the fleet was away", () =>
+      names.flatMap((name) => this.linesAt(name)),
+    );
+  }
+
+  private linesAt(name: string): Uint8Array[] {
+    const bytes = ifPresent(() => readWhole(this.disk, join(this.folder, linesOf(name))));
+    // What has no end was not written as a whole.
+    return bytes ? [...linesIn(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))] : [];
+  }
+
+  private linesFile(sessionId: string, sessionPath: string): string {
+    return join(this.folder, linesOf(this.nameOf(sessionId, sessionPath)));
+  }
+
+  /** Has these lines be those that a copy owes, durably. */
+  async setLines(sessionId: string, sessionPath: string, lines: readonly Uint8Array[]): Promise<void> {
+    const file = this.linesFile(sessionId, sessionPath);
+    await this.prepareFolder();
+    await putInPlace(this.disk, file, concat(lines.flatMap((line) => [line, LF])), { replace: true, sync: true });
+    await this.disk.syncFolder(this.folder);
+  }
+
+  /** Adds lines durably to those that a copy owes. Where that fails, some may be there. */
+  async addLines(sessionId: string, sessionPath: string, lines: readonly Uint8Array[]): Promise<void> {
+    const { disk } = this;
+    const fd = disk.openAppend(this.linesFile(sessionId, sessionPath));
+    try {
+      writeAll(disk, fd, concat(lines.flatMap((line) => [line, LF])));
+      await disk.sync(fd);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+  }
+
+  /** Takes away durably what was added after so many bytes. */
+  async cutLines(sessionId: string, sessionPath: string, bytes: number): Promise<void> {
+    const { disk } = this;
+    const fd = disk.openAppend(this.linesFile(sessionId, sessionPath));
+    try {
+      disk.truncate(fd, bytes);
+      await disk.sync(fd);
+    } finally {
+      closeQuietly(disk, fd);
+    }
+  }
+
+  /** Returns the bytes of the lines that a copy owes; null where another process has ended its note. */
+  linesSize(sessionId: string, sessionPath: string): number | null {
+    return infoOrNull(this.disk, this.linesFile(sessionId, sessionPath))?.size ?? null;
+  }
+
+  private async prepareFolder(): Promise<void> {
+    this.disk.makeFolder(this.folder);
+    if (!this.hasDurableFolder) await this.disk.syncFolder(dirname(this.folder));
+    this.hasDurableFolder = true;
+  }
+
+  /** Has the lines of other notes of a copy, as of one that was moved, be those of the note with a name. */
+  private async bringLines({ sessionId, sessionPath }: JournaledSession, to: string): Promise<void> {
+    const others = this.ownNotes(sessionId, sessionPath).filter(({ name }) => name !== to);
+    const lines = others.flatMap(({ name }) => this.linesAt(name));
+    if (lines.length === 0) return;
+    const content = concat([...lines, ...this.linesAt(to)].flatMap((line) => [line, LF]));
+    await putInPlace(this.disk, join(this.folder, linesOf(to)), content, { replace: true, sync: true });
   }
 
   private async write(given: JournaledSession): Promise<JournaledSession> {
@@ -278,9 +354,8 @@ export class Journal {
     const known = own ? { ...given, fleet: { ...own, store: own.store ?? given.fleet?.store } } : given;
     const name = this.nameOf(known.sessionId, known.sessionPath);
     try {
-      this.disk.makeFolder(this.folder);
-      if (!this.hasDurableFolder) await this.disk.syncFolder(dirname(this.folder));
-      this.hasDurableFolder = true;
+      await this.prepareFolder();
+      await this.bringLines(known, name);
       await putInPlace(this.disk, join(this.folder, name), bytesOf(JSON.stringify(known)), {
         replace: true,
         sync: true,
@@ -293,6 +368,11 @@ export class Journal {
       throw storageFailure(error, "noting what is acknowledged while the fleet is away");
     }
   }
+}
+
+/** Returns the name of the file with the lines of a note. */
+function linesOf(note: string): string {
+  return note.replace(/json$/, "lines");
 }
 
 function stemOf(sessionId: string): string {

@@ -47,6 +47,11 @@ export class KnownEnd {
     return this.now.entries;
   }
 
+  /** The number of entries after which some may be here alone, as far as that is known without asking. */
+  get firstUnsent(): number {
+    return Math.max(this.entries, this.had > 0 ? this.had : this.opened);
+  }
+
   /** Notes an end up to which both have the same. */
   raise(end: FleetEnd): void {
     this.now = end;

@@ -363,8 +363,8 @@ export class FileLog implements CopiedLog {
     const { backend, outside } = this;
     const { count } = this.nodes;
     let isThere = false;
-    const elsewhere: Elsewhere = async (count, kept) => {
-      await outside?.push(count, kept);
+    const elsewhere: Elsewhere = async (count) => {
+      await outside?.push(count);
       isThere = true;
     };
     try {

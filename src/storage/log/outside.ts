@@ -49,20 +49,19 @@ export interface Outside {
   /** See Log. */
   give(): Promise<void> | undefined;
   /**
-   * Resolves when the first `count` entries are durable there, or, where work goes on without that place, when it is noted
-   * that they are to be brought there later. Rejects with outcome_unknown when that is not known, and
-   * with another failure when none of those that the log had not given before is there or will be. `kept` resolves when
-   * they are on the disk of this machine, on which alone work without that place may count; by default they are.
+   * Resolves when the first `count` entries are durable there, or, where work goes on without that place, when they are kept
+   * on this machine, apart from the log, to be brought there later. Rejects with outcome_unknown when that is not known, and
+   * with another failure when none of those that the log had not given before is there or will be.
    */
-  push(count: number, kept?: Promise<void>): Promise<void>;
+  push(count: number): Promise<void>;
   /** Returns the failure for entries that are there, and could not be kept here; `stay`: that are here, and may come there. */
   lost(error: unknown, stay?: boolean): Failure;
   /** Lets others write there. */
   release(): void;
 }
 
-/** Brings the first `count` entries to where they must be besides the disk, on which they are when `kept` resolves. */
-export type Elsewhere = (count: number, kept: Promise<void>) => Promise<void>;
+/** Brings the first `count` entries to where they must be besides the disk. */
+export type Elsewhere = (count: number) => Promise<void>;
 
 /**
  * Brings the first `count` entries to the disk and elsewhere at the same time, and waits for both. Rejects as elsewhere
@@ -76,7 +75,7 @@ export async function keptInBoth(
   // A thread that waits for the disk cannot send meanwhile.
   const kept = keep(elsewhere !== undefined);
   if (!elsewhere) return kept;
-  const [disk, there] = await Promise.allSettled([kept, elsewhere(count, kept)]);
+  const [disk, there] = await Promise.allSettled([kept, elsewhere(count)]);
   if (there.status === "rejected") throw there.reason;
   if (disk.status === "rejected") throw disk.reason;
 }

@@ -155,11 +155,11 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       expect(owedIn(placeOf(again))).toEqual([]);
     });
 
-    test("where the file of a note is gone, the note is of the copy that is there", async () => {
+    test("where the file of a note is gone, the copy that is there gives what it owed", async () => {
       const { one, two } = await withTwo();
       one.disk.rename(one.file, `${one.file}.away`);
       await two.store.open(two.file).ready?.();
-      expect([notesOn(one.disk), inFleet(one)]).toEqual([[], [line(0)]]);
+      expect([notesOn(one.disk), inFleet(one)]).toEqual([[], ALL]);
     });
 
     test("a session is deleted when all of its copies have given what they owe", async () => {
@@ -173,6 +173,96 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       } as unknown as LifeCyclePlace);
       await cycle.delete(file, true);
       expect([had, notesOn(one.disk)]).toEqual([[ALL], []]);
+    });
+  });
+
+  describe("is kept apart from the file of the session", () => {
+    /** Puts the copy back to lines that it had, as a disk does that lost the others. */
+    const putBack = async (one: Machine, ...had: string[]): Promise<void> => {
+      for (const path of one.disk.paths()) if (path.startsWith(one.file)) one.disk.remove(path);
+      await one.put(had);
+    };
+    const opened = async (one: Machine, options: object = {}): Promise<Log> => {
+      const again = beside(one, options);
+      const log = await found(again.store.open(again.file));
+      await followed(log);
+      return log;
+    };
+
+    test("it is given in order though the file lost it, and a second process adds to it", async () => {
+      const one = await owedBy();
+      await putBack(one, line(0));
+      // Another process goes on alone meanwhile, with a copy that lacks it.
+      const second = beside(one);
+      const log = second.store.open(second.file);
+      await owing(second, log, mine(7, 0));
+      log.close();
+      await putBack(one, line(0));
+      const last = await opened(one);
+      expect(inFleet(one).slice(0, 3)).toEqual([line(0), line(1), mine(7, 0)]);
+      expect([textsOf(last), notesOn(one.disk), one.aside]).toEqual([inFleet(one), [], []]);
+    });
+
+    test("it is a branch where others have written, though the file lost it", async () => {
+      const one = await owedBy();
+      const { other } = await second(kind, one, [line(0)]);
+      other.append([bytesOf(mine(8, 0))]);
+      await other.commit();
+      other.close();
+      await putBack(one, line(0));
+      const log = await opened(one);
+      expect(inFleet(one).slice(0, 3)).toEqual([line(0), mine(8, 0), line(1)]);
+      expect(log.damage).toMatchObject([{ kind: "diverged", entryId: id(1) }]);
+    });
+
+    test("it is not given again where the host repeated it under its key on another machine", async () => {
+      const keyed = (n: number): string =>
+        mine(n, 0).replace(/}$/, `,"_batch":{"session":"${SESSION}","key":"k","index":0,"count":1}}`);
+      const one = await owedBy(keyed(1));
+      const { other } = await second(kind, one, [line(0)]);
+      other.append([bytesOf(keyed(8))]);
+      await other.commit();
+      other.close();
+      await opened(one);
+      expect([inFleet(one), notesOn(one.disk)]).toEqual([[line(0), keyed(8)], []]);
+      await putBack(one, line(0));
+      await opened(one);
+      expect(inFleet(one)).toEqual([line(0), keyed(8)]);
+    });
+
+    test("a disk that refuses it at any step has nothing acknowledged that is not kept", async () => {
+      for (let at = 0; ; at++) {
+        const one = new Machine(kind, undefined, "one", journaled);
+        const log = one.create();
+        await written(log, 0);
+        one.fleet.faultAt = () => "before";
+        one.disk.set({ kind: "fail", at: at + 1, errno: "EIO" });
+        const told: string[] = [];
+        for (const n of [1, 2])
+          try {
+            log.append([bytesOf(mine(n, 0))]);
+            await log.commit();
+            told.push(mine(n, 0));
+          } catch (error) {
+            if ((error as Failure).name !== "storage_failed") told.push("unknown");
+          }
+        const isDone = !one.disk.struck;
+        one.disk.set(undefined);
+        try {
+          log.close();
+        } catch {
+          // The disk refused that, too.
+        }
+        one.fleet.table.leave();
+        // What is acknowledged survives a loss of power and, in addition, the loss of the file.
+        const left = beside(one, { disk: one.disk.after(POWER_CUTS[0]) });
+        await putBack(left, line(0));
+        await opened(left);
+        const there = inFleet(one).filter((text) => !text.includes("leaf"));
+        if (!told.includes("unknown")) expect(there, `step ${at}`).toEqual([line(0), ...told]);
+        else expect(there, `step ${at}`).toEqual(expect.arrayContaining(told.filter((text) => text !== "unknown")));
+        if (isDone) break;
+      }
     });
   });
 
@@ -434,7 +524,9 @@ test("the notes of a server name the fleet that it uses", async () => {
   fleet.faultAt = () => "before";
   expect(await wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
   const { home } = lives.place;
-  const notes = readdirSync(home, { recursive: true, encoding: "utf8" }).filter((path) => path.includes("journal/"));
+  const notes = readdirSync(home, { recursive: true, encoding: "utf8" }).filter((path) =>
+    /journal\/.*json$/.test(path),
+  );
   const fleets = notes.map((path) => JSON.parse(readFileSync(join(home, path), "utf8")).fleet);
   expect(fleets).toEqual([{ address: shown, tenant: "acme" }]);
 });

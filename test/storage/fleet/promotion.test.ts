@@ -39,9 +39,12 @@ const SCENES: Readonly<Record<string, string>> = {
   "it is given back, too, where that failed at first, for who follows and for who is about to write": `
     writes 0; writes 1; unlocks; promote 1; leaves; loses append before; follows; fleet 0; heals; follows; fleet 0 1
     unlocks; promote 1; leaves; loses append before; asks; fleet 0; heals; follows; fleet 0 1`,
-  "a copy of which the fleet has another session since then takes it from nobody": `
-    writes 0; writes 1; unlocks; promote 20; leaves; two writes 9<; expires; marks; follows; asked look lines; holder two
-    two writes 10<9; marks; follows; asked look lines; holder two; copy 0 1`,
+  "where the fleet has another session with the id since then, what was acknowledged is a branch of that": `
+    writes 0; writes 1; unlocks; promote 20; leaves; two writes 9<; follows; fleet 9<; two closes; follows; finds
+    fleet 9< 0 1 @9; told diverged:1; aside`,
+  "a copy of which nothing was acknowledged here takes another session with its id from nobody": `
+    two writes 9<; has 0 1; expires; marks; follows; asked look lines; holder two; two writes 10<9; marks; follows
+    asked look lines; holder two; copy 0 1`,
   "where others have written as much, and let go, what was acknowledged is a branch, of which the host hears": `
     writes 0; writes 1; unlocks; two has 0; promote 1; leaves; two writes 9<0; two closes; follows; reopens; copy 0 9<0 1 @9
     aside; is local; asks; fleet 0 9<0 1 @9; told diverged:1; is replicated; notes 1; closes; follows; told`,
