@@ -47,7 +47,7 @@ export default {
     "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
     "it also deletes sessions that nobody has written to since and in which nothing is under way; restore brings them back until their rows go. " +
     "take <id> is the last resort where a turn runs, or hangs, on a machine that nobody reaches: any server can write to the " +
-    "session at once. An idle session needs no take: others may write 30 seconds after its last write. verify reads every line of it against its hash chain, " +
+    "session at once. An idle session needs no take: others may write five seconds after its last write. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
     "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal), and ends with 0 only if nothing is left " +

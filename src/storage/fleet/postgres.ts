@@ -47,6 +47,8 @@ import { type FleetStatus, statusOf } from "./status.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. An idle one is not heard of. */
 export const LEASE = 30_000;
+/** The same after a write that leaves nothing under way: a machine that wants the session has it within seconds. */
+const IDLE_LEASE = 5000;
 /** Times that a session is taken which is another one's, and let go of, or was lost with a server, before it is looked at. */
 const MOST_TAKINGS = 3;
 /** Milliseconds after which a holder is heard of again that writes nothing while something is under way. */
@@ -265,6 +267,11 @@ export class PostgresFleet implements Fleet {
     return performance.now() - (renewed ?? Number.NEGATIVE_INFINITY);
   }
 
+  mayBeTaken(sessionId: string): boolean {
+    const held = this.held.get(sessionId);
+    return held !== undefined && !held.isNew && !held.isInTurn && performance.now() - held.written >= IDLE_LEASE;
+  }
+
   async stretches(sessionId: string): Promise<readonly FleetEnd[]> {
     const rows = await this.connections.read({ text: STRETCHES, values: [this.tenant, sessionId] });
     return rows.map((row) => endOf(row));
@@ -353,7 +360,7 @@ export class PostgresFleet implements Fleet {
       if (held) {
         held.entries = batch.after.entries;
         held.isNew = false;
-        held.isInTurn = leavesTurn(batch) ?? held.isInTurn;
+        held.isInTurn = this.isInTurnAfter(batch);
         held.written = performance.now();
       }
       this.words.note(facts.words ?? []);
@@ -364,7 +371,13 @@ export class PostgresFleet implements Fleet {
   private sentBatch({ batch, attached, packs }: PendingAppend): SentBatch {
     const { description, texts, spendings } = batch.facts;
     const described = description && describedRow(batch.sessionId, description);
-    return { batch, facts: { described, texts, words: this.words.unseen(texts), spendings, attached }, packs };
+    const lease = this.isInTurnAfter(batch) ? this.lease : Math.min(IDLE_LEASE, this.lease);
+    return { batch, facts: { described, texts, words: this.words.unseen(texts), spendings, attached }, packs, lease };
+  }
+
+  /** Whether a turn runs in a session after a batch, which may have nothing of turns. */
+  private isInTurnAfter(batch: FleetBatch): boolean {
+    return leavesTurn(batch) ?? this.held.get(batch.sessionId)?.isInTurn === true;
   }
 
   async addFacts(facts: LateFacts): Promise<FleetOutcome> {
