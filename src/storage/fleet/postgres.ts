@@ -134,7 +134,7 @@ const STRETCHES = `select past as entries, bytes, chain
   where lines = past order by past`;
 
 /** The heads of a stretch in one row, with line feeds between them. */
-const HEADS = `select pg_catalog.min(seq) as first, pg_catalog.max(seq + count::float8) as past, pg_catalog.string_agg(heads, e'\\n') as heads
+const HEADS = `select pg_catalog.min(seq) as first, pg_catalog.max(seq + count) as past, pg_catalog.string_agg(heads, e'\\n') as heads
   from (${SPINE}) as spine`;
 
 export class PostgresFleet implements Fleet {
