@@ -55,7 +55,7 @@ const MOST_AGAIN = 5;
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
 const LACKS_TABLES =
   "its tables are missing, or have another version: pi-session-server fleet migrate makes them, or says what to do";
-/** What is said of SQLSTATEs for which the server's own sentence does not say what to do. */
+/** Sentences in place of the server's own, which does not say how to go on, by SQLSTATE. */
 const SENTENCES: ReadonlyMap<string, string> = new Map([
   ...[...NO_TABLES].map((code) => [code, LACKS_TABLES] as const),
   [READ_ONLY, READS_ONLY],
