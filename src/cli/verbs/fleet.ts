@@ -73,7 +73,11 @@ export default {
     // A person makes tables where there are none any more, too.
     const storeAt =
       word === "migrate" ? undefined : (shown: string): KnownStore => notedStore(asking.disk, state, shown);
-    const { fleet, catalog, keeper, pruning, shown, tenant } = connect(text, address !== undefined, readFile, storeAt);
+    const { fleet, catalog, keeper, pruning, shown, tenant } = connect(text, address !== undefined, {
+      readFile,
+      storeAt,
+      search: asking.variables.PI_FLEET_SEARCH,
+    });
     if (OF_SESSIONS.includes(word)) return { tenant, ...(await ofSessions(asking, word, operand)) };
     try {
       if (word === "take") {
@@ -292,14 +296,13 @@ function inWords(words: readonly string[]): string {
 function connect(
   text: string,
   isSeen: boolean,
-  readFile: (path: string) => string,
-  storeAt: ((shown: string) => KnownStore) | undefined,
+  given: Pick<Parameters<typeof connectFleet>[1], "readFile" | "storeAt" | "search">,
 ): ReturnType<typeof connectFleet> {
   const since = new Date(realEnv.now()).toISOString();
   try {
     return connectFleet(
       text,
-      { client: `pi-session-server ${VERSION}`, processId: realEnv.sessionId(), since, readFile, storeAt },
+      { client: `pi-session-server ${VERSION}`, processId: realEnv.sessionId(), since, ...given },
       isSeen,
     );
   } catch (error) {

@@ -28,7 +28,7 @@ import {
   type SqlQuestion,
 } from "./connections.ts";
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
-import { describedRow, isFound, unfound } from "./fact-parts.ts";
+import { describedRow, isFound, unfound, wordless } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
 import { storedHead } from "./heads.ts";
 import { holderOf } from "./holders.ts";
@@ -142,6 +142,7 @@ export class PostgresFleet implements Fleet {
   private readonly writer: FleetWriter;
   private readonly tenant: string;
   private readonly lease: number;
+  private readonly keepsWords: boolean;
   /** Sessions that this process has. */
   private readonly held = new Map<string, LeasedSession>();
   private readonly words: KnownWords;
@@ -155,12 +156,20 @@ export class PostgresFleet implements Fleet {
   /** Whether the other processes of the machine can see that this one has ended. */
   private isNoted = false;
 
-  /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
-  constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "", now = Date.now } = {}) {
+  /**
+   * `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. `keepsWords`: whether
+   * other machines find what it writes by its words.
+   */
+  constructor(
+    connections: Connections,
+    writer: FleetWriter,
+    { lease = LEASE, tenant = "", keepsWords = true, now = Date.now } = {},
+  ) {
     this.connections = connections;
     this.writer = writer;
     this.lease = lease;
     this.tenant = tenant;
+    this.keepsWords = keepsWords;
     this.words = new KnownWords(now);
     this.blobs = new SqlBlobs(connections, tenant, now);
   }
@@ -369,7 +378,7 @@ export class PostgresFleet implements Fleet {
   }
 
   private sentBatch({ batch, attached, packs }: PendingAppend): SentBatch {
-    const { description, texts, spendings } = batch.facts;
+    const { description, texts, spendings } = this.keepsWords ? batch.facts : wordless(batch.facts);
     const described = description && describedRow(batch.sessionId, description);
     const lease = this.isInTurnAfter(batch) ? this.lease : Math.min(IDLE_LEASE, this.lease);
     return { batch, facts: { described, texts, words: this.words.unseen(texts), spendings, attached }, packs, lease };
@@ -380,7 +389,8 @@ export class PostgresFleet implements Fleet {
     return leavesTurn(batch) ?? this.held.get(batch.sessionId)?.isInTurn === true;
   }
 
-  async addFacts(facts: LateFacts): Promise<FleetOutcome> {
+  async addFacts(late: LateFacts): Promise<FleetOutcome> {
+    const facts = this.keepsWords ? late : wordless(late);
     const words = this.words.unseen(facts.texts);
     const by = { tenant: this.tenant, holder: this.writer.id };
     const outcome = await this.commit(() => lateStatement(facts, by, { ...facts, words }), words);

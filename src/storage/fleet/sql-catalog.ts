@@ -271,6 +271,17 @@ export class SqlCatalog implements FleetCatalog {
     return Number(row.behind);
   }
 
+  async lacksWords(except: readonly string[]): Promise<boolean> {
+    // Such a row has no time, and is looked up by that.
+    const [row] = await this.connections.read({
+      text: `select exists (select from pi_fleet.said t join pi_fleet.session s
+          on s.tenant = t.tenant and s.id = t.session_id and s.generation = t.generation and s.state = 1
+        where t.tenant = $1 and t.at = '-infinity' and t.seq = -1 and t.session_id <> all($2::text[])) as lacks`,
+      values: [this.tenant, except.map(storable)],
+    });
+    return row.lacks === true;
+  }
+
   async wordsWith(parts: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
     const most = (MOST_WORDS + 1) * parts.length;
     const patterns = parts.map((part) => `%${part.replaceAll("_", "\\_")}%`);
