@@ -28,7 +28,7 @@ import {
   type SqlQuestion,
 } from "./connections.ts";
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
-import { describedRow, isFound, unfound, wordless } from "./fact-parts.ts";
+import { describedRow, isFound, storable, unfound, wordless } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
 import { storedHead } from "./heads.ts";
 import { holderOf } from "./holders.ts";
@@ -120,10 +120,14 @@ const LOOK = (
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
 
-/** A row that is written to just now gets its lease by that; to wait for it, with others locked, could be for ever. */
+/**
+ * A row that is written to just now gets its lease by that; to wait for it, with others locked, could be for ever. One that
+ * has more entries than were known when this was sent has got it.
+ */
 const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4::float8 * interval '1 millisecond'
-  where tenant = $1 and id in (select x.id from pi_fleet.session x
-    where x.tenant = $1 and x.holder = $2 and x.id = any($3::text[]) for update skip locked)
+  where tenant = $1 and id in (select x.id from pg_catalog.json_to_recordset($3::json) as known (id text, entries bigint)
+    join pi_fleet.session x on x.tenant = $1 and x.id = known.id
+    where x.holder = $2 and x.entries <= known.entries for update of x skip locked)
   returning id, entries`;
 
 const STRETCHES = `select past as entries, bytes, chain
@@ -260,9 +264,10 @@ export class PostgresFleet implements Fleet {
       (isNew || isInTurn) && asked - written < LONGEST_SILENCE;
     const sessions = new Map([...this.held].filter(([, session]) => isDue(session)));
     if (sessions.size === 0) return;
+    const known = Array.from(sessions, ([id, { entries }]) => ({ id: storable(id), entries }));
     const answer = await this.connections.run({
       text: RENEW,
-      values: [this.tenant, this.writer.id, [...sessions.keys()], this.lease],
+      values: [this.tenant, this.writer.id, JSON.stringify(known), this.lease],
     });
     if (answer.kind !== "done") return;
     for (const { id, entries } of answer.rows) {

@@ -190,6 +190,22 @@ describe("leases", needs(POSTGRESQL), () => {
     }
   });
 
+  test("are not made longer by a renewal that comes after the write that ends the turn", async () => {
+    const one = suite.open("thirteen", { lease: 30_000 });
+    const held = await taken(one, "a");
+    const first = ending(held, "user");
+    await one.fleet.append(first);
+    let renewed: Promise<unknown> | undefined;
+    meddle(one, (text, ask) => {
+      if (!text.includes("skip locked")) return undefined;
+      renewed = one.fleet.append(ending({ ...held, end: first.after }, "assistant")).then(ask);
+      return renewed;
+    });
+    vi.advanceTimersByTime(EVERY);
+    expect(await renewed).toMatchObject({ kind: "done", rows: [] });
+    expect(leftOf("a")).toBeLessThanOrEqual(5);
+  });
+
   test("that ran out are no reason to take the session again, unless somebody else did", async () => {
     const [one, two] = [suite.open("eleven", { lease: 30_000 }), suite.open("twelve", { lease: 30_000 })];
     const held = await taken(one, "a");
