@@ -90,6 +90,11 @@ export const OPTIONS: readonly Option[] = [
     meaning:
       "while that database is away, writes fail (refuse, default), or are kept here and brought there later (journal)",
   },
+  {
+    names: ["--fleet-search"],
+    value: "on|off",
+    meaning: "whether other machines find sessions by their words (on, default), or only by what lists show (off)",
+  },
   { names: ["--framing"], value: "auto|lines|headers", meaning: "how messages are cut; auto looks at the first byte" },
   {
     names: ["--dialect"],
@@ -328,6 +333,7 @@ function settingsOf(given: ReadonlyMap<string, string>, allowed: readonly string
     durability: oneOf("--durability", ["sync", "os"], "sync"),
     fleet: given.get("--fleet"),
     fleetAway: oneOf("--fleet-away", ["refuse", "journal"], "refuse"),
+    fleetSearch: given.has("--fleet-search") ? oneOf<"on" | "off">("--fleet-search", ["on", "off"], "on") : undefined,
     framing: oneOf("--framing", ["auto", "lines", "headers"], asPi ? "lines" : "auto"),
     dialect: oneOf("--dialect", ["auto", "jsonrpc", "pi", "acp"], asPi ? "pi" : "auto"),
     events: eventsOf(given.get("--events") ?? (asPi ? "none" : "all")),

@@ -231,6 +231,7 @@ function fleetOf(settings: ServerSettings, world: World, paths: StoragePaths): F
     processes: new FleetProcesses({ disk, stateFolder: paths.state, client, now }),
     readFile: (path: string) => Buffer.from(readWhole(disk, path)).toString("utf8"),
     storeAt: (shown: string) => notedStore(disk, paths.state, shown),
+    search: settings.fleetSearch ?? world.variables.PI_FLEET_SEARCH,
   };
   return connectFleet(text, place, settings.fleet !== undefined, settings.fleetAway);
 }

@@ -17,6 +17,8 @@ export interface ServerSettings {
   readonly fleet?: string;
   /** Whether writes fail while that is away, or are acknowledged and brought there later. */
   readonly fleetAway: "refuse" | "journal";
+  /** Whether it has the words by which other machines find sessions; by default as PI_FLEET_SEARCH says. */
+  readonly fleetSearch?: "on" | "off";
   readonly framing: FramingName | "auto";
   readonly dialect: DialectName | "acp" | "auto";
   readonly events: readonly string[] | "all";

@@ -146,6 +146,10 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   expires({ machine }) {
     machine.fleet.leasesEnd = true;
   },
+  /** Its sessions rest. */
+  rests({ machine }) {
+    machine.fleet.isIdle = true;
+  },
   later(_, [milliseconds], scene) {
     scene.clock += Number(milliseconds);
   },

@@ -141,6 +141,8 @@ export class MemoryFleet implements Fleet {
   leasesEnd = false;
   /** Milliseconds since it last gave more time for what this process has, though nothing was written. */
   renewed = Number.POSITIVE_INFINITY;
+  /** Whether leases of sessions that rest have run out. */
+  isIdle = false;
   private late: (() => void)[] = [];
 
   constructor(table = new FleetTable(), name = "this server") {
@@ -183,6 +185,10 @@ export class MemoryFleet implements Fleet {
 
   renewedAgo(): number {
     return this.renewed;
+  }
+
+  mayBeTaken(): boolean {
+    return this.isIdle;
   }
 
   async take(sessionId: string, above = 0, headerLine?: Uint8Array): Promise<Taking> {

@@ -26,6 +26,8 @@ export interface SqlFleetOptions {
   readonly answerWithin?: number;
   readonly most?: number;
   readonly lease?: number;
+  /** Whether it sends the words of texts. */
+  readonly keepsWords?: boolean;
   /** The state folder of its machine; without one, it notes itself nowhere. */
   readonly stateFolder?: string;
 }
@@ -34,7 +36,7 @@ export interface SqlFleetOptions {
 export function sqlFleet(
   url: string,
   name: string,
-  { answerWithin = 60_000, most = 4, lease = 30_000, store, stateFolder }: SqlFleetOptions = {},
+  { answerWithin = 60_000, most = 4, lease = 30_000, keepsWords, store, stateFolder }: SqlFleetOptions = {},
 ): SqlFleet {
   const address = addressOf(url, (path) => readFileSync(path, "utf8"));
   const connections = new Connections({
@@ -45,12 +47,12 @@ export function sqlFleet(
   const { tenant } = address;
   const place = stateFolder && { disk: realDisk, stateFolder, client: name, now: () => since };
   const processes = place ? new FleetProcesses(place) : undefined;
-  const fleet = new PostgresFleet(connections, { id: name, shown, processes }, { lease, tenant });
+  const fleet = new PostgresFleet(connections, { id: name, shown, processes }, { lease, tenant, keepsWords });
   return {
     ...fleetOptions(fleet),
     fleet,
     catalog: new SqlCatalog(connections, tenant),
-    keeper: new SqlKeeper(connections, name, tenant, lease),
+    keeper: new SqlKeeper(connections, name, tenant, lease, keepsWords),
     connections,
   };
 }

@@ -49,7 +49,7 @@ export default {
     "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
     "it also deletes sessions that nobody has written to since and in which nothing is under way; restore brings them back until their rows go. " +
     "take <id> is the last resort where a turn runs, or hangs, on a machine that nobody reaches: any server can write to the " +
-    "session at once. An idle session needs no take: others may write 30 seconds after its last write. verify reads every line of it against its hash chain, " +
+    "session at once. An idle session needs no take: others may write five seconds after its last write. verify reads every line of it against its hash chain, " +
     "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
     "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
     "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal), and ends with 0 only if nothing is left " +
@@ -76,7 +76,11 @@ export default {
     // A person makes tables where there are none any more, too.
     const storeAt =
       word === "migrate" ? undefined : (shown: string): KnownStore => notedStore(asking.disk, state, shown);
-    const { fleet, catalog, keeper, pruning, shown, tenant } = connect(text, address !== undefined, readFile, storeAt);
+    const { fleet, catalog, keeper, pruning, shown, tenant } = connect(text, address !== undefined, {
+      readFile,
+      storeAt,
+      search: asking.variables.PI_FLEET_SEARCH,
+    });
     if (OF_SESSIONS.includes(word)) return { tenant, ...(await ofSessions(asking, word, operand)) };
     try {
       if (word === "take") {
@@ -267,14 +271,13 @@ function inWords(words: readonly string[]): string {
 function connect(
   text: string,
   isSeen: boolean,
-  readFile: (path: string) => string,
-  storeAt: ((shown: string) => KnownStore) | undefined,
+  given: Pick<Parameters<typeof connectFleet>[1], "readFile" | "storeAt" | "search">,
 ): ReturnType<typeof connectFleet> {
   const since = new Date(realEnv.now()).toISOString();
   try {
     return connectFleet(
       text,
-      { client: `pi-session-server ${VERSION}`, processId: realEnv.sessionId(), since, readFile, storeAt },
+      { client: `pi-session-server ${VERSION}`, processId: realEnv.sessionId(), since, ...given },
       isSeen,
     );
   } catch (error) {

@@ -41,6 +41,8 @@ export type Unread = (sessionId: string | null) => void;
 export interface CheckedRow extends FleetRow {
   /** Whether facts that are missing are known to be, and are added by whoever comes. */
   readonly isBehind: boolean;
+  /** Whether a process left out the words of some of its texts, and this one would not. */
+  readonly lacksWords: boolean;
   /** The text of what lists show of it; null: there is none. */
   readonly facts: string | null;
   /** Number of lines in rows, whether one is missing between them, and the highest epoch of one. */

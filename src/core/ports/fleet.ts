@@ -263,6 +263,11 @@ export interface Fleet {
    */
   renewedAgo(sessionId: string): number;
   /**
+   * Whether another process may have taken a session that this process has, and that rests: its lease has run out. Where
+   * nobody has, it can be written to as before.
+   */
+  mayBeTaken(sessionId: string): boolean;
+  /**
    * Appends lines. Facts that the database does not take are left out, so that these lines are not found. Throws
    * storage_failed where the disk or, for good, the database refuses an attachment.
    */

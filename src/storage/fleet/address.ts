@@ -8,8 +8,19 @@ export class AddressError extends Error {}
 const SSL_MODES = ["disable", "require", "verify-ca", "verify-full"];
 /** Parameters of a URL. `connect_timeout` changes nothing: the settings say how long a server is waited for. */
 const KNOWN = new Set(
-  "host port user dbname sslmode sslrootcert application_name tenant target_session_attrs connect_timeout".split(" "),
+  "host port user password dbname sslmode sslrootcert application_name tenant target_session_attrs connect_timeout".split(
+    " ",
+  ),
 );
+/** Other parameters of psql, with the way to go on without them. */
+const INSTEAD: Readonly<Record<string, string>> = {
+  options: "which poolers refuse. Give the role these settings in the database: alter role ... set ... = ...",
+  passfile: "which the driver does not take. Name that file in PGPASSFILE",
+  ...Object.fromEntries(
+    ["sslcert", "sslkey"].map((name) => [name, "but certificates of clients cannot be used. Give the role a password"]),
+  ),
+  service: "but services are not read. Write into the address what the service has",
+};
 /** Values of `target_session_attrs`, which change nothing either: a fleet always needs a server that takes writes. */
 const TARGETS = ["any", "read-write", "primary"];
 const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
@@ -27,6 +38,23 @@ export interface Address {
 const SEVERAL =
   "The address of the fleet lists several servers. Name one endpoint that always leads to the present primary: a pooler, a virtual address or a DNS name.";
 
+const SCHEME = /^postgres(?:ql)?:\/\//i;
+/** A user, a password or a port before no host, which is that of the query, or this machine. */
+const HOSTLESS =
+  /^(\w+:\/\/)(?!\/|\?|#|$)(?:([^/?#@:]*)(?::([^/?#@]*))?@)?(?::(\d*))?(?=[/?#]|$)([^?#]*)(?:\?([^#]*))?/;
+
+/** Returns a URL with what stands before no host in its query: only databases have URLs with a user and no host. */
+function withHost(text: string): string {
+  const [all, scheme, user, password, port, path = "", query] = HOSTLESS.exec(text) ?? [];
+  if (all === undefined) return text;
+  // The query comes first, because it counts.
+  const parts = Object.entries({ user, password, port }).map(([name, value]) =>
+    value ? `${name}=${encodeURIComponent(decoded(value))}` : "",
+  );
+  const full = [query, ...parts].filter(Boolean).join("&");
+  return `${scheme}${path || "/"}${full === "" ? "" : `?${full}`}${text.slice(all.length)}`;
+}
+
 /**
  * Reads `postgres://user@host:port/database`; parts that are missing come from the PG* variables. `?host=` may name the
  * folder of a socket. `sslmode` means what it means to psql, but without it a server elsewhere must prove its name
@@ -34,27 +62,34 @@ const SEVERAL =
  */
 export function addressOf(text: string, readFile: (path: string) => string): Address {
   let url: URL;
+  if (/^\s*\w+\s*=/.test(text))
+    throw new AddressError(
+      "The address of the fleet is a list of keywords and values. Write it as a URL: postgres://user@host:5432/database, or for a socket postgres:///database?host=/folder&user=name",
+    );
   try {
-    url = new URL(text);
-  } catch {
+    url = new URL(withHost(text));
+  } catch (error) {
+    if (error instanceof AddressError) throw error;
     const isList = /^\w+:\/\/(?:[^/?#]*@)?[^/?#@]*,/.test(text);
     throw new AddressError(
       isList ? SEVERAL : "The address of the fleet is not a URL such as postgres://user@host/database.",
     );
   }
-  if (url.protocol !== "postgres:" && url.protocol !== "postgresql:")
-    throw new AddressError(`The address of the fleet begins with postgres://, not with ${url.protocol}//.`);
-  const { searchParams: query } = url;
+  if (!SCHEME.test(text))
+    throw new AddressError(`The address of the fleet begins with postgres://, and this one with ${url.protocol}`);
+  // A plus is a plus, and no space, but for the name of a tenant.
+  const query = new URLSearchParams(url.search.replaceAll("+", "%2B"));
   // One of these in a password ends the host there, and the rest of it would be shown.
   if (url.hash !== "") throw new AddressError(unescaped("#", "%23"));
   const isOdd = [...query.keys()].some((name) => !KNOWN.has(name));
   if (url.pathname.includes("@") || (isOdd && url.search.includes("@")))
     throw new AddressError(unescaped("/, ? or @", "%2F, %3F or %40"));
+  if (isOdd && query.has("password")) throw new AddressError(unescaped("&", "%26"));
   for (const name of query.keys())
     if (!KNOWN.has(name))
       throw new AddressError(
-        name === "options"
-          ? "The address of the fleet has options=, which poolers refuse. Give the role these settings in the database: alter role ... set ..."
+        Object.hasOwn(INSTEAD, name)
+          ? `The address of the fleet has ${name}=, ${INSTEAD[name]}.`
           : `The address of the fleet has ${name}=, which is not known. Known are ${[...KNOWN].join(", ")}.`,
       );
   const target = query.get("target_session_attrs") ?? "any";
@@ -67,7 +102,7 @@ export function addressOf(text: string, readFile: (path: string) => string): Add
   const usedHost = host || process.env.PGHOST || "";
   const port = query.get("port") ?? url.port;
   if (`${usedHost}${port}`.includes(",")) throw new AddressError(SEVERAL);
-  const password = decoded(url.password);
+  const password = query.get("password") ?? decoded(url.password);
   const server = {
     user: query.get("user") ?? (decoded(url.username) || undefined),
     password: password || undefined,
@@ -77,10 +112,11 @@ export function addressOf(text: string, readFile: (path: string) => string): Add
     port: portOf(port),
     ssl: sslOf(usedHost, query, readFile),
   };
-  const tenant = query.get("tenant") ?? "";
+  const tenant = url.searchParams.get("tenant") ?? "";
   if (query.has("tenant") && (tenant === "" || tenant.includes("\0")))
     throw new AddressError("The address of the fleet has a tenant without a name. Name it, or leave ?tenant= out.");
   url.password = "";
+  if (query.has("password")) url.searchParams.delete("password");
   return { server, shown: url.href, hasPassword: password !== "", tenant };
 }
 
@@ -114,7 +150,10 @@ function sslOf(host: string, query: URLSearchParams, readFile: (path: string) =>
       `The address of the fleet has sslmode=${mode}. Choose one of ${SSL_MODES.join(", ")}: prefer and allow would send everything in the open to anybody who asks for it.`,
     );
   if (mode === "disable" || host.startsWith("/")) return false;
-  const path = query.get("sslrootcert") ?? process.env.PGSSLROOTCERT;
+  const given = query.get("sslrootcert") ?? process.env.PGSSLROOTCERT;
+  // Those that the system trusts, whose servers prove their names.
+  const isOfSystem = given === "system";
+  const path = isOfSystem ? undefined : given;
   let ca: string | undefined;
   try {
     ca = path === undefined ? undefined : readFile(path);
@@ -122,7 +161,7 @@ function sslOf(host: string, query: URLSearchParams, readFile: (path: string) =>
     throw new AddressError(`The certificates at ${path} cannot be read (${(error as Error).message}).`);
   }
   // Whoever gives certificates wants them to count, as with psql.
-  const isVerified = mode !== "require" || ca !== undefined;
-  const isNamed = mode === "verify-full";
+  const isVerified = mode !== "require" || ca !== undefined || isOfSystem;
+  const isNamed = mode === "verify-full" || isOfSystem;
   return { rejectUnauthorized: isVerified, ca, ...(isNamed ? {} : { checkServerIdentity: () => undefined }) };
 }

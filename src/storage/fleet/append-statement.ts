@@ -33,6 +33,8 @@ export interface SentBatch {
   readonly facts: SentFacts;
   /** Its lines, where they are kept in packs: such a commit is alone in its statement. */
   readonly packs?: readonly Pack[];
+  /** Milliseconds for which nobody else may take its session then. */
+  readonly lease: number;
 }
 
 /**
@@ -41,7 +43,7 @@ export interface SentBatch {
  */
 export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlStatement {
   const values = new SqlValues();
-  const rows = sent.map(({ batch }, n) => sessionRow(batch, n));
+  const rows = sent.map((one, n) => sessionRow(one, n));
   const [{ batch, packs }] = sent;
   const put =
     batch.place !== undefined
@@ -51,14 +53,13 @@ export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlSt
         : packs
           ? packPart(packs, values)
           : entryPart(sent, values);
-  const lease = leaseFor(by, values);
   const held = `update pi_fleet.session s set entries = a.past, bytes = a.bytes, chain = pg_catalog.decode(a.chain, 'hex'), state = 1,
-      deleted_at = null, removed_at = null, lease_until = ${lease}, changed_at = clock_timestamp(),
-      messages = a.messages, modified = a.modified, is_plain = a.plain,
+      deleted_at = null, removed_at = null, changed_at = clock_timestamp(),
+      lease_until = clock_timestamp() + a.lease * interval '1 millisecond', messages = a.messages, modified = a.modified, is_plain = a.plain,
       indexed = case when s.indexed = a.entries and not a.behind then a.past else s.indexed end
     from pg_catalog.json_to_recordset(${values.add(JSON.stringify(rows))}::json) as a (n int, id text, epoch bigint,
       entries bigint, continued text, past bigint, bytes bigint, chain text, messages bigint,
-      modified double precision, plain boolean, behind boolean)
+      modified double precision, plain boolean, behind boolean, lease double precision)
     where s.tenant = ${values.add(by.tenant)} and s.id = a.id and s.epoch = a.epoch
       and s.holder = ${values.add(by.holder)} and s.state < 2 ${onServer(by, values)}
       and ${continues("a.entries", "pg_catalog.decode(a.continued, 'hex')")}
@@ -77,12 +78,13 @@ export function appendStatement(sent: readonly SentBatch[], by: Appender): SqlSt
   return { ...statement, isRepeated: true };
 }
 
-function sessionRow({ sessionId, epoch, before, after, facts }: FleetBatch, n: number) {
+function sessionRow({ batch, lease }: SentBatch, n: number) {
+  const { sessionId, epoch, before, after, facts } = batch;
   const { messages, modified, isPlain } = facts.counts;
   return {
     ...{ n, id: storable(sessionId), epoch, entries: before.entries, continued: before.chain },
     ...{ past: after.entries, bytes: after.bytes, chain: after.chain },
-    ...{ messages, modified, plain: isPlain, behind: facts.areBehind === true },
+    ...{ messages, modified, plain: isPlain, behind: facts.areBehind === true, lease },
   };
 }
 

@@ -78,7 +78,7 @@ export class CopyAtRest {
     const isAlone = copy.isAlone();
     // When the database is back, it may be another one.
     if (isAlone) this.refused.forget();
-    if (copy.tenure.isSure || isAlone) return this.giveAgain();
+    if (copy.tenure.isOurs || isAlone) return this.giveAgain();
     if (news.take()) {
       this.heard = copy.options.elapsed();
       return this.follow(true).then(() => this.giveAgain());
@@ -122,7 +122,9 @@ export class CopyAtRest {
 
   private async hasNews(): Promise<boolean> {
     const { tenure, debt, known, standing } = this.copy;
+    const { epoch } = tenure;
     const { there, server } = await this.look();
+    if (epoch !== null && there?.epoch !== epoch) tenure.letGo(epoch);
     debt.renew();
     // Whoever was in the way of a write may have gone.
     if (standing.holder && !tenure.isSure) standing.holder = there?.holder ?? null;

@@ -450,7 +450,7 @@ function nameless(folder: string, id: string): string {
 /** Returns whether facts of a session are missing, or cannot be read, and its lines are there to gather them from. */
 function lacksFacts(row: CheckedRow | null): boolean {
   if (!row || row.rows !== row.end.entries || row.rows === 0) return false;
-  return row.indexed !== row.rows || !descriptionIn(row.facts);
+  return row.indexed !== row.rows || row.lacksWords || !descriptionIn(row.facts);
 }
 
 /** Returns the sentence about attachments that are not beside a file. */

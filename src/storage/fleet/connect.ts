@@ -34,6 +34,8 @@ interface FleetPlace {
   /** ISO 8601. */
   readonly since: string;
   readonly readFile: (path: string) => string;
+  /** "off": other machines do not find what is written by its words. */
+  readonly search?: string;
   /** The processes of this machine; without them, nobody sees that this one has ended. */
   readonly processes?: FleetProcesses;
   /** Returns the store that this machine knows at an address; without it, the one that is met first is used. */
@@ -66,6 +68,12 @@ export function connectFleet(
     throw new AddressError(
       "A password in the arguments can be read by everybody on this machine. Put the URL into PI_FLEET_URL or a file (--fleet file:/path), or the password into PGPASSWORD or ~/.pgpass.",
     );
+  const { search = "" } = place;
+  if (!["", "on", "off"].includes(search))
+    throw new AddressError(
+      `PI_FLEET_SEARCH is on or off, and not ${search}: it says whether words are sent to the fleet.`,
+    );
+  const keepsWords = search !== "off";
   const isAlone = whenAway === "journal";
   const { connectWithin, answerWithin, patience } = isAlone ? ALONE : REFUSING;
   const connections = new Connections({
@@ -75,13 +83,17 @@ export function connectFleet(
   });
   const shown = { client: place.client, pid: process.pid, since: place.since, host: hostname() };
   const { tenant } = address;
-  const fleet = new PostgresFleet(connections, { id: place.processId, shown, processes: place.processes }, { tenant });
+  const fleet = new PostgresFleet(
+    connections,
+    { id: place.processId, shown, processes: place.processes },
+    { tenant, keepsWords },
+  );
   const elapsed = (): number => performance.now();
   const waiting = patienceOf(patience, elapsed);
   return {
     fleet,
     catalog: new SqlCatalog(connections, tenant),
-    keeper: new SqlKeeper(connections, place.processId, tenant, LEASE),
+    keeper: new SqlKeeper(connections, place.processId, tenant, LEASE, keepsWords),
     pruning: new FleetPruning(connections, tenant),
     ...{ shown: address.shown, tenant },
     trustedFor: (LEASE * 2) / 3,

@@ -33,6 +33,16 @@ export type SqlAnswer =
 /** A statement, or one whose text depends on what the server can be asked. */
 export type SqlQuestion = SqlStatement | ((fact: ServerFact) => SqlStatement);
 
+/**
+ * Said once to a server that nothing stands before: a role may have limits of time and kinds of transactions for other
+ * programs. Behind a pooler the statements do with what they find, and may be refused for it and tried again.
+ */
+const OWN_SETTINGS = `select pg_catalog.set_config('statement_timeout', '0', false),
+  pg_catalog.set_config('default_transaction_isolation', 'read committed', false)`;
+/** SQLSTATE of a change in a transaction that may only read. A promotion, or a disk with room again, may end that by itself. */
+const READ_ONLY = "25006";
+const READS_ONLY =
+  "its transactions may only read: it is a standby, or its role or database has default_transaction_read_only = on, which a person set, or what watches its disk; set it to off to write there";
 /** SQLSTATEs that mean that the transaction was undone because of others: the same statement may succeed. */
 const AGAIN = new Set(["40001", "40P01", "55P03"]);
 /** SQLSTATEs after which a commit may have happened: the connection or the server is ending, or does not know. */
@@ -45,6 +55,11 @@ const MOST_AGAIN = 5;
 export const NO_TABLES = new Set(["3F000", "42P01", "42703"]);
 const LACKS_TABLES =
   "its tables are missing, or have another version: pi-session-server fleet migrate makes them, or says what to do";
+/** Sentences in place of the server's own, which does not say how to go on, by SQLSTATE. */
+const SENTENCES: ReadonlyMap<string, string> = new Map([
+  ...[...NO_TABLES].map((code) => [code, LACKS_TABLES] as const),
+  [READ_ONLY, READS_ONLY],
+]);
 /**
  * SQLSTATEs for a statement that the server does not keep under its name any more, keeps another one under it, or cannot
  * run as it was when it was kept. Nothing of it was done.
@@ -288,7 +303,7 @@ export class Connections {
             () => true,
             () => false,
           )));
-      if (isUndoneThere) return { kind: "failed", code, reason: NO_TABLES.has(code) ? LACKS_TABLES : reasonOf(error) };
+      if (isUndoneThere) return { kind: "failed", code, reason: SENTENCES.get(code) ?? reasonOf(error) };
       connection.drop();
       return { kind: "unknown", reason: reasonOf(error), ...(isAnswer ? { code } : {}) };
     } finally {
@@ -368,6 +383,7 @@ export class Connections {
       this.open.add(connection);
       const ask = (statement: SqlStatement): Promise<SqlAnswer> => this.ask(connection, statement);
       connection.fact = await serverFact(ask, () => this.hears(connection), connection.client.processID);
+      if (connection.fact.isDirect) await ask({ text: OWN_SETTINGS });
       await requireSameStore(ask, connection.fact.place, this.store, this.options.store !== undefined);
       if (this.isClosed) throw new Error(CLOSED);
       this.look();

@@ -84,6 +84,20 @@ export function unfound<T extends Pick<FleetFacts, "texts" | "spendings">>(facts
   return { ...facts, texts: [], spendings: [] };
 }
 
+/** A text that stands for those of a session whose words were left out. No search is for its kind, and it goes with them. */
+const LEFT_OUT = { position: -1, kind: "", nth: 0, role: "", time: null, words: [], marks: [] };
+
+/** Returns facts without their texts, of which one row says that there are some. */
+export function wordless<T extends Pick<FleetFacts, "texts">>(facts: T): T {
+  return facts.texts.length === 0 ? facts : { ...facts, texts: [LEFT_OUT as unknown as FleetText] };
+}
+
+/** Returns the condition that words of a session were left out, as a row of its texts says. */
+export function isWordless(session: string): string {
+  return `exists (select from pi_fleet.said l where l.tenant = ${session}.tenant and l.session_id = ${session}.id
+    and l.generation = ${session}.generation and l.seq = ${LEFT_OUT.position})`;
+}
+
 function rowsOf(sent: readonly SentFacts[], of: (facts: SentFacts) => readonly object[]): object[] {
   return sent.flatMap((facts, n) => of(facts).map((row) => ({ n, ...row })));
 }

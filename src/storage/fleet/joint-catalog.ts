@@ -53,6 +53,9 @@ export interface FleetCatalogOptions {
   placeFor(session: FleetListed): Pick<Listed, "path" | "store">;
 }
 
+const WORDLESS =
+  "the fleet has no words of what was written with --fleet-search off, which is found on machines that have its sessions";
+
 /** Sessions of this machine by their ids. */
 type Local = ReadonlyMap<string, Listed>;
 
@@ -123,13 +126,15 @@ export class JointFleetCatalog implements Catalog {
         const isBehind = (id: string): boolean => (present.get(id) ?? 0) > (local.get(id)?.messageCount ?? 0);
         const except = [...local.keys()].filter((id) => !isBehind(id));
         const toListed = (session: FleetListed): Listed => this.listed(session, local);
-        const coming = this.coming("words");
-        coming.catch(() => {});
+        const missing = Promise.all([this.coming("words"), there.lacksWords(except)]);
+        missing.catch(() => {});
         const mine = await this.searchHere({ ...request, cursor: own }, isBehind, progress);
         const found = await new RemoteSearch({ there, except, toListed }, request, query).page(other);
         const hits = withCursors(mine.hits, found.hits, own, other).slice(0, request.limit);
         const left = mine.hits.length + found.hits.length - hits.length;
-        return { hits, more: mine.more || found.more || left > 0, limited: sentences(found.limited, await coming) };
+        const [coming, lacksWords] = await missing;
+        const limited = sentences(found.limited, coming, lacksWords ? WORDLESS : undefined);
+        return { hits, more: mine.more || found.more || left > 0, limited };
       },
       async () => {
         const found = await here.search({ ...request, cursor: own }, progress);

@@ -32,7 +32,7 @@ const LINES = `with s as (select generation from pi_fleet.session where tenant =
       where x.tenant = $1 and x.session_id = $2 and x.generation = s.generation and x.seq >= c.seq and x.seq < $4
       order by x.seq limit ${PACKS_AT_ONCE}) y) p
     where p.before < ${FETCH_BYTES}
-  union all select pg_catalog.min(e.seq), pg_catalog.min(e.seq)::text, null, null, null, pg_catalog.string_agg(line, '\\x0a'::bytea order by e.seq),
+  union all select pg_catalog.min(e.seq), pg_catalog.min(e.seq)::text, null, null, null, pg_catalog.string_agg(line, pg_catalog.decode('0a', 'hex') order by e.seq),
       case when pg_catalog.max(e.seq) - pg_catalog.min(e.seq) + 1 = count(*) then count(*)::text end
     from (select e.seq, e.line, ${BEFORE("pg_catalog.octet_length(e.line)")}
       from s join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation

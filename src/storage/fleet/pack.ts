@@ -133,10 +133,10 @@ export function headsIn({ heads }: Pick<SpineRow, "heads">): string[] {
 
 /** The spine of a stretch, packed or not: $1 tenant, $2 session, from position $3 up to $4. Rows are those of SpineRow. */
 export const SPINE = `with s as (select generation from pi_fleet.session where tenant = $1 and id = $2)
-  select p.seq::float8 as seq, p.count, p.ends, p.heads from s
+  select p.seq, p.count, p.ends, p.heads from s
     join pi_fleet.pack p on p.tenant = $1 and p.session_id = $2 and p.generation = s.generation
     where p.seq < $4 and p.seq + p.count > $3
-  union all select e.seq::float8, 1, array[pg_catalog.octet_length(e.line)], e.head from s
+  union all select e.seq, 1, array[pg_catalog.octet_length(e.line)], e.head from s
     join pi_fleet.entry e on e.tenant = $1 and e.session_id = $2 and e.generation = s.generation
     where e.seq >= $3 and e.seq < $4
   order by seq`;

@@ -28,7 +28,7 @@ import {
   type SqlQuestion,
 } from "./connections.ts";
 import { endOf, isSameEnd, NOTHING } from "./ends.ts";
-import { describedRow, isFound, unfound } from "./fact-parts.ts";
+import { describedRow, isFound, storable, unfound, wordless } from "./fact-parts.ts";
 import { isAway } from "./failures.ts";
 import { storedHead } from "./heads.ts";
 import { holderOf } from "./holders.ts";
@@ -48,6 +48,8 @@ import { type FleetStatus, statusOf } from "./status.ts";
 
 /** Milliseconds for which nobody else may take a session after its holder was heard of. An idle one is not heard of. */
 export const LEASE = 30_000;
+/** The same after a write that leaves nothing under way: a machine that wants the session has it within seconds. */
+const IDLE_LEASE = 5000;
 /** Times that a session is taken which is another one's, and let go of, or was lost with a server, before it is looked at. */
 const MOST_TAKINGS = 3;
 /** Milliseconds after which a holder is heard of again that writes nothing while something is under way. */
@@ -119,10 +121,14 @@ const LOOK = (
 const RELEASE = `update pi_fleet.session set holder = null, lease_until = null
   where tenant = $1 and id = $2 and epoch = $3 and holder = $4`;
 
-/** A row that is written to just now gets its lease by that; to wait for it, with others locked, could be for ever. */
+/**
+ * A row that is written to just now gets its lease by that; to wait for it, with others locked, could be for ever. One that
+ * has more entries than were known when this was sent has got it.
+ */
 const RENEW = `update pi_fleet.session set lease_until = clock_timestamp() + $4::float8 * interval '1 millisecond'
-  where tenant = $1 and id in (select x.id from pi_fleet.session x
-    where x.tenant = $1 and x.holder = $2 and x.id = any($3::text[]) for update skip locked)
+  where tenant = $1 and id in (select x.id from pg_catalog.json_to_recordset($3::json) as known (id text, entries bigint)
+    join pi_fleet.session x on x.tenant = $1 and x.id = known.id
+    where x.holder = $2 and x.entries <= known.entries for update of x skip locked)
   returning id, entries`;
 
 const STRETCHES = `select past as entries, bytes, chain
@@ -133,7 +139,7 @@ const STRETCHES = `select past as entries, bytes, chain
   where lines = past order by past`;
 
 /** The heads of a stretch in one row, with line feeds between them. */
-const HEADS = `select pg_catalog.min(seq) as first, pg_catalog.max(seq + count::float8) as past, pg_catalog.string_agg(heads, e'\\n') as heads
+const HEADS = `select pg_catalog.min(seq) as first, pg_catalog.max(seq + count) as past, pg_catalog.string_agg(heads, e'\\n') as heads
   from (${SPINE}) as spine`;
 
 export class PostgresFleet implements Fleet {
@@ -141,6 +147,7 @@ export class PostgresFleet implements Fleet {
   private readonly writer: FleetWriter;
   private readonly tenant: string;
   private readonly lease: number;
+  private readonly keepsWords: boolean;
   /** Sessions that this process has. */
   private readonly held = new Map<string, LeasedSession>();
   private readonly words: KnownWords;
@@ -155,12 +162,20 @@ export class PostgresFleet implements Fleet {
   private isNoted = false;
   readonly tally = { commits: 0, unknown: 0, refusals: 0, takings: 0, waits: 0 };
 
-  /** `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. */
-  constructor(connections: Connections, writer: FleetWriter, { lease = LEASE, tenant = "", now = Date.now } = {}) {
+  /**
+   * `lease`: milliseconds for which nobody else may take what this process has, after it was heard of. `keepsWords`: whether
+   * other machines find what it writes by its words.
+   */
+  constructor(
+    connections: Connections,
+    writer: FleetWriter,
+    { lease = LEASE, tenant = "", keepsWords = true, now = Date.now } = {},
+  ) {
     this.connections = connections;
     this.writer = writer;
     this.lease = lease;
     this.tenant = tenant;
+    this.keepsWords = keepsWords;
     this.words = new KnownWords(now);
     this.blobs = new SqlBlobs(connections, tenant, now);
   }
@@ -254,9 +269,10 @@ export class PostgresFleet implements Fleet {
       (isNew || isInTurn) && asked - written < LONGEST_SILENCE;
     const sessions = new Map([...this.held].filter(([, session]) => isDue(session)));
     if (sessions.size === 0) return;
+    const known = Array.from(sessions, ([id, { entries }]) => ({ id: storable(id), entries }));
     const answer = await this.connections.run({
       text: RENEW,
-      values: [this.tenant, this.writer.id, [...sessions.keys()], this.lease],
+      values: [this.tenant, this.writer.id, JSON.stringify(known), this.lease],
     });
     if (answer.kind !== "done") return;
     for (const { id, entries } of answer.rows) {
@@ -268,6 +284,11 @@ export class PostgresFleet implements Fleet {
   renewedAgo(sessionId: string): number {
     const { renewed } = this.held.get(sessionId) ?? {};
     return performance.now() - (renewed ?? Number.NEGATIVE_INFINITY);
+  }
+
+  mayBeTaken(sessionId: string): boolean {
+    const held = this.held.get(sessionId);
+    return held !== undefined && !held.isNew && !held.isInTurn && performance.now() - held.written >= IDLE_LEASE;
   }
 
   async stretches(sessionId: string): Promise<readonly FleetEnd[]> {
@@ -362,7 +383,7 @@ export class PostgresFleet implements Fleet {
       if (held) {
         held.entries = batch.after.entries;
         held.isNew = false;
-        held.isInTurn = leavesTurn(batch) ?? held.isInTurn;
+        held.isInTurn = this.isInTurnAfter(batch);
         held.written = performance.now();
       }
       this.words.note(facts.words ?? []);
@@ -371,12 +392,19 @@ export class PostgresFleet implements Fleet {
   }
 
   private sentBatch({ batch, attached, packs }: PendingAppend): SentBatch {
-    const { description, texts, spendings } = batch.facts;
+    const { description, texts, spendings } = this.keepsWords ? batch.facts : wordless(batch.facts);
     const described = description && describedRow(batch.sessionId, description);
-    return { batch, facts: { described, texts, words: this.words.unseen(texts), spendings, attached }, packs };
+    const lease = this.isInTurnAfter(batch) ? this.lease : Math.min(IDLE_LEASE, this.lease);
+    return { batch, facts: { described, texts, words: this.words.unseen(texts), spendings, attached }, packs, lease };
   }
 
-  async addFacts(facts: LateFacts): Promise<FleetOutcome> {
+  /** Whether a turn runs in a session after a batch, which may have nothing of turns. */
+  private isInTurnAfter(batch: FleetBatch): boolean {
+    return leavesTurn(batch) ?? this.held.get(batch.sessionId)?.isInTurn === true;
+  }
+
+  async addFacts(late: LateFacts): Promise<FleetOutcome> {
+    const facts = this.keepsWords ? late : wordless(late);
     const words = this.words.unseen(facts.texts);
     const by = { tenant: this.tenant, holder: this.writer.id };
     const outcome = await this.commit(() => lateStatement(facts, by, { ...facts, words }), words);

@@ -14,6 +14,7 @@ import { descriptionIn } from "./fact-parts.ts";
 import { PATIENCE } from "./keeping.ts";
 import { NOTED_WORDS, SESSION_ROWS } from "./schema.ts";
 import { LET_GO } from "./sql-keeper.ts";
+import { sentTime } from "./sql-values.ts";
 
 /** Sessions that one transaction marks, or whose rows are looked for together. */
 const SESSIONS_AT_ONCE = 100;
@@ -130,7 +131,7 @@ const IDLE = `s.tenant = $1 and s.state = 1 and s.changed_at < ${AGE("$2")} and 
     where d.tenant = $1 and d.session_id = s.id and d.name_sought is not null))`;
 
 /** Those that were written to first, each with the sums of all. */
-const IDLE_FOUND = `select s.id, s.entries, s.bytes, s.changed_at, d.facts, count(*) over () as all_of_them,
+const IDLE_FOUND = `select s.id, s.entries, s.bytes, ${sentTime("s.changed_at")} as changed_at, d.facts, count(*) over () as all_of_them,
     pg_catalog.sum(s.bytes) over () as all_bytes, pg_catalog.count(d.name_sought) over () as all_named,
     count(*) filter (where s.archived) over () as all_archived
   from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
@@ -157,7 +158,7 @@ const FOUND = `select
     (select count(*) from pi_fleet.blob b where ${ORPHANED}) as attachments
   from pi_fleet.session where tenant = $1 and state <> 1`;
 
-const NAMED = `select s.id, s.entries, s.bytes, s.deleted_at, d.facts
+const NAMED = `select s.id, s.entries, s.bytes, ${sentTime("s.deleted_at")} as deleted_at, d.facts
   from pi_fleet.session s left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
   where s.tenant = $1 and s.state = 2 and s.removed_at is null and s.deleted_at < ${AGE("$2")}
   order by s.deleted_at limit ${MOST_NAMED}`;
@@ -269,14 +270,14 @@ export class FleetPruning {
       idleSessions: unwritten.map(({ id, entries, bytes, changed_at, facts }) => ({
         sessionId: String(id),
         name: nameIn(facts),
-        changedAt: (changed_at as Date).toISOString(),
+        changedAt: new Date(Number(changed_at)).toISOString(),
         entries: Number(entries),
         bytes: Number(bytes),
       })),
       named: named.map(({ id, entries, bytes, deleted_at, facts }) => ({
         sessionId: String(id),
         name: nameIn(facts),
-        deletedAt: (deleted_at as Date).toISOString(),
+        deletedAt: new Date(Number(deleted_at)).toISOString(),
         entries: Number(entries),
         bytes: Number(bytes),
       })),

@@ -19,7 +19,7 @@ import { descriptionIn, SUMS, storable } from "./fact-parts.ts";
 import { storedHead } from "./heads.ts";
 import { headsIn, SPINE } from "./pack.ts";
 import { PackedEntries } from "./packed-entries.ts";
-import { type SqlRow, SqlValues } from "./sql-values.ts";
+import { doublesIn, type SqlRow, SqlValues, sentDouble } from "./sql-values.ts";
 
 /** Bytes beyond which a line is not fetched to see whether it is what is looked for. */
 const LONGEST_LINE = 8 << 20;
@@ -39,8 +39,8 @@ const MOST_FORKS = 50;
 const UNKNOWN: FleetDescription = { cwd: null, name: null, firstMessage: null, parentSession: null, timestamp: null };
 
 /** Columns of a session `s` with its description `d`, whom others may name. */
-const COLUMNS = `s.id, s.messages::float8 as messages, s.modified, s.is_plain, s.entries::float8 as entries,
-  (s.bytes + s.entries + pg_catalog.octet_length(s.header) + 1)::float8 as size, s.archived, d.facts`;
+const COLUMNS = `s.id, s.messages, ${sentDouble("s.modified")} as modified, s.is_plain, s.entries,
+  s.bytes + s.entries + pg_catalog.octet_length(s.header) + 1 as size, s.archived, d.facts`;
 
 /**
  * The ids before and after that of `s`, in their order. Compared together with the tenant, so that the server goes to them
@@ -84,7 +84,7 @@ const LATEST_FIRST = (of: string): string =>
 const KEYS: Readonly<Record<Order, string>> = {
   modified: "coalesce(s.modified, '-infinity'::float8)",
   created: "coalesce(d.created, '-infinity'::float8)",
-  name: `coalesce(d.name_sought, U&'\\FFFF') collate "C"`,
+  name: `coalesce(d.name_sought, e'\\uFFFF') collate "C"`,
   size: "(s.bytes + s.entries + pg_catalog.octet_length(s.header) + 1)::float8",
   cost: `coalesce((select pg_catalog.sum(p.cost) from pi_fleet.spent p where p.tenant = s.tenant and p.session_id = s.id
     and p.generation = s.generation and not p.inherited), 0)`,
@@ -123,7 +123,7 @@ export class SqlCatalog implements FleetCatalog {
         from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
         where s.tenant = ${tenant} and s.state = 1 ${filters.map((one) => `and ${one}`).join(" ")}
       ), page as (select * from fit ${rest} ${order} ${limit})
-      select (select count(*)::float8 from fit) as total, page.key, ${COLUMNS}, above.parent, above.parent_facts, ${BESIDE(tenant)}
+      select (select count(*) from fit) as total, ${sort === "name" ? "page.key" : `${sentDouble("page.key")} as key`}, ${COLUMNS}, above.parent, above.parent_facts, ${BESIDE(tenant)}
       from page ${LOOKED_UP(tenant, "page.id")} ${PARENT(tenant)}
       order by page.key ${direction}, page.id collate "C" desc`;
     const rows = await this.connections.read({ text, values: values.all });
@@ -137,7 +137,7 @@ export class SqlCatalog implements FleetCatalog {
   private async count(request: Omit<ListRequest, "cursor" | "agents">): Promise<number> {
     const values = new SqlValues();
     const tenant = values.add(this.tenant);
-    const text = `select count(*)::float8 as total
+    const text = `select count(*) as total
       from pi_fleet.session s join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
       where s.tenant = ${tenant} and s.state = 1 ${filtersOf(request, values)
         .map((one) => `and ${one}`)
@@ -149,7 +149,7 @@ export class SqlCatalog implements FleetCatalog {
   async present(ids: readonly string[]): Promise<ReadonlyMap<string, number>> {
     if (ids.length === 0) return new Map();
     const rows = await this.connections.read({
-      text: `select s.id, s.messages::float8 as messages from pg_catalog.unnest($2::text[]) as asked (id)
+      text: `select s.id, s.messages from pg_catalog.unnest($2::text[]) as asked (id)
         join pi_fleet.session s on s.tenant = $1 and s.id = asked.id and s.state = 1
         join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id`,
       values: [this.tenant, ids.map(storable)],
@@ -232,7 +232,7 @@ export class SqlCatalog implements FleetCatalog {
           )}),
           found as (select * from near where ${near} >= ${most} union all select * from often union all select * from seldom)`;
     const text = `with ${candidates}
-      select f.seq::float8 as position, f.kind, f.nth, f.role, f.at, ${COLUMNS}, above.parent,
+      select f.seq as position, f.kind, f.nth, f.role, ${sentDouble("f.at")} as at, ${COLUMNS}, above.parent,
         above.parent_facts, ${BESIDE(tenant)},
         f.generation, e.pack, e.head, case when pg_catalog.octet_length(e.line) <= ${LONGEST_LINE} then e.line end as line
       from found f ${LOOKED_UP(tenant, "f.session_id")}
@@ -253,7 +253,7 @@ export class SqlCatalog implements FleetCatalog {
           kind: row.kind as FoundCandidate["kind"],
           // Where its head was tampered with, its line says it.
           entryId: storedHead(String(row.head))?.id ?? String((parsed(line) as { id?: unknown } | undefined)?.id ?? ""),
-          time: Number.isFinite(Number(row.at)) ? Number(row.at) : null,
+          time: timeIn(row.at),
           line,
           session: listedOf(row),
         };
@@ -263,12 +263,23 @@ export class SqlCatalog implements FleetCatalog {
 
   async behind(): Promise<number> {
     const [row] = await this.connections.read({
-      text: `select count(*)::float8 as behind from pi_fleet.behind b
+      text: `select count(*) as behind from pi_fleet.behind b
         join pi_fleet.session s on s.tenant = b.tenant and s.id = b.session_id and s.state = 1 and s.indexed < s.entries
         where b.tenant = $1`,
       values: [this.tenant],
     });
     return Number(row.behind);
+  }
+
+  async lacksWords(except: readonly string[]): Promise<boolean> {
+    // Such a row has no time, and is looked up by that.
+    const [row] = await this.connections.read({
+      text: `select exists (select from pi_fleet.said t join pi_fleet.session s
+          on s.tenant = t.tenant and s.id = t.session_id and s.generation = t.generation and s.state = 1
+        where t.tenant = $1 and t.at = '-infinity' and t.seq = -1 and t.session_id <> all($2::text[])) as lacks`,
+      values: [this.tenant, except.map(storable)],
+    });
+    return row.lacks === true;
   }
 
   async wordsWith(parts: readonly string[]): Promise<ReadonlyMap<string, readonly string[]>> {
@@ -347,17 +358,18 @@ export class SqlCatalog implements FleetCatalog {
           from pi_fleet.session x where x.tenant = ${tenant} and x.state = 1
           window beside as (order by x.id collate "C")) s
         cross join lateral (select * from pi_fleet.described x where x.tenant = ${tenant} and x.session_id = s.id limit 1) d
-        cross join lateral (select pg_catalog.json_agg(pg_catalog.json_build_array(quarter, provider, model, inherited, ${SUMS.join(", ")}))
-            as spendings
+        cross join lateral (select pg_catalog.json_agg(pg_catalog.json_build_array(quarter, provider, model, inherited,
+              pg_catalog.encode(${SUMS.map((name) => sentDouble(name)).join(" || ")}, 'base64'))) as spendings
           from pi_fleet.spent p where p.tenant = ${tenant} and p.session_id = s.id and p.generation = s.generation) p
         where ${["true", ...filters].join(" and ")}`,
       values: values.all,
     });
     return rows.map((row) => ({
       session: listedOf(row),
-      spendings: ((row.spendings as [number, string, string, boolean, ...number[]][] | null) ?? []).map(
-        ([quarter, provider, model, isInherited, ...numbers]) => ({
-          ...{ quarter, provider: provider || null, model: model || null, isInherited, numbers },
+      spendings: ((row.spendings as [number, string, string, boolean, string][] | null) ?? []).map(
+        ([quarter, provider, model, isInherited, sums]) => ({
+          ...{ quarter, provider: provider || null, model: model || null, isInherited },
+          numbers: doublesIn(Buffer.from(sums, "base64")),
         }),
       ),
     }));
@@ -407,6 +419,12 @@ function tsqueryOf(sought: Sought): string {
   return lists.map((any) => `(${any.map((word) => `'${storable(word)}'`).join(" | ")})`).join(" & ");
 }
 
+/** Returns a time of a text; null where none is known. */
+function timeIn(sent: unknown): number | null {
+  const [time] = doublesIn(sent as Uint8Array);
+  return Number.isFinite(time) ? time : null;
+}
+
 function listedOf(row: SqlRow): FleetListed {
   const id = String(row.id);
   const beside = [row.id_before, row.id_after].filter((one) => typeof one === "string");
@@ -415,13 +433,13 @@ function listedOf(row: SqlRow): FleetListed {
     ...(descriptionIn(row.facts) ?? UNKNOWN),
     id,
     messages: Number(row.messages),
-    modified: row.modified === null ? null : Number(row.modified),
+    modified: row.modified === null ? null : doublesIn(row.modified as Uint8Array)[0],
     isPlain: row.is_plain === true,
     entries: Number(row.entries),
     sizeBytes: Number(row.size),
     archived: row.archived === true,
     shortId: uniqueBeginning(id, beside),
     parent: parent && { id: String(row.parent), name: parent.name },
-    key: typeof row.key === "string" ? row.key : Number(row.key ?? 0),
+    key: row.key instanceof Uint8Array ? doublesIn(row.key)[0] : typeof row.key === "string" ? row.key : 0,
   };
 }

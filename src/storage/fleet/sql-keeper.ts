@@ -12,7 +12,7 @@ import { CLAIM } from "./append-statement.ts";
 import { type Connections, refusalIn, type SqlAnswer } from "./connections.ts";
 import type { SqlStatement } from "./driver.ts";
 import { endOf } from "./ends.ts";
-import { describedRow, factParts, isFound, storable, unfound } from "./fact-parts.ts";
+import { describedRow, factParts, isFound, isWordless, storable, unfound, wordless } from "./fact-parts.ts";
 import { unfit, ValueRefusal } from "./failures.ts";
 import { HOLDER, holderOf } from "./holders.ts";
 import { PATIENCE } from "./keeping.ts";
@@ -63,7 +63,7 @@ const OWN = `s.id, s.header, s.entries, s.bytes, s.chain, s.indexed, s.epoch, s.
 /** Finds session $2 with what its other rows are. */
 const CHECKED = `select ${OWN}, e.*,
     exists (select from pi_fleet.behind b where b.tenant = $1 and b.session_id = s.id) as behind,
-    (select facts from pi_fleet.described d where d.tenant = $1 and d.session_id = s.id) as facts
+    (select facts from pi_fleet.described d where d.tenant = $1 and d.session_id = s.id) as facts, ${isWordless("s")} as wordless
   from (select * from pi_fleet.session where tenant = $1 and id = $2) s
   cross join lateral (select coalesce(pg_catalog.sum(count), 0) as rows, pg_catalog.min(seq) as first, pg_catalog.max(seq + count) as past,
       pg_catalog.max(epoch) as highest, coalesce(pg_catalog.bool_or(first_epoch < before), false) as falls,
@@ -88,13 +88,18 @@ export class SqlKeeper implements FleetKeeper {
   private readonly holder: string;
   private readonly tenant: string;
   private readonly lease: number;
+  private readonly keepsWords: boolean;
 
-  /** `holder`: the process that takes what it changes. `lease`: milliseconds for which nobody else may take it then. */
-  constructor(connections: Connections, holder: string, tenant: string, lease: number) {
+  /**
+   * `holder`: the process that takes what it changes. `lease`: milliseconds for which nobody else may take it then.
+   * `keepsWords`: whether it adds the words of texts, and misses those that others left out.
+   */
+  constructor(connections: Connections, holder: string, tenant: string, lease: number, keepsWords = true) {
     this.connections = connections;
     this.holder = holder;
     this.tenant = tenant;
     this.lease = lease;
+    this.keepsWords = keepsWords;
   }
 
   /** Runs a change that begins with `held`. Returns whether it was made. */
@@ -276,7 +281,7 @@ export class SqlKeeper implements FleetKeeper {
 
   async checked(sessionId: string): Promise<CheckedRow | null> {
     const row = await this.one(CHECKED, sessionId);
-    return row ? checkedRow(row) : null;
+    return row ? { ...checkedRow(row), lacksWords: this.keepsWords && row.wordless === true } : null;
   }
 
   forgetFacts(sessionId: string, epoch: number): Promise<boolean> {
@@ -294,7 +299,7 @@ export class SqlKeeper implements FleetKeeper {
   }
 
   private async addAll(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number) {
-    const { counts, description, texts, spendings } = facts;
+    const { counts, description, texts, spendings } = this.keepsWords ? facts : wordless(facts);
     const described = description && describedRow(sessionId, description);
     const values = this.whose(sessionId, epoch);
     const { messages, modified, isPlain } = counts;
@@ -348,7 +353,7 @@ function ownRow(row: SqlRow): FleetRow {
   };
 }
 
-function checkedRow(row: SqlRow): CheckedRow {
+function checkedRow(row: SqlRow): Omit<CheckedRow, "lacksWords"> {
   const count = Number(row.rows);
   return {
     ...ownRow(row),

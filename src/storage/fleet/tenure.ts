@@ -31,6 +31,11 @@ export class Tenure {
     return this.epoch !== null && heardAgo < trustedFor && !this.hasMoved;
   }
 
+  /** Whether nobody else has the session. One that rests may be another's, which the next write finds out, too. */
+  get isOurs(): boolean {
+    return this.isSure && !this.options.fleet.mayBeTaken(this.id);
+  }
+
   /** Whether another server was promoted since it was last said what the fleet has. */
   get hasMoved(): boolean {
     const { server } = this.options.fleet;

@@ -47,6 +47,18 @@ describe("an address", () => {
     ["postgres://me@[2001:db8::1]/a", "me 2001:db8::1 a: proven"],
     ["postgresql:///a?host=[::1]&port=1&sslmode=require", "::1 1 a: not proven, any name"],
     ["postgres://one/a?sslmode=disable&target_session_attrs=read-write&connect_timeout=3", "one a: plain"],
+    ["postgres:///a", "a: plain"],
+    ["postgres://", ": plain"],
+    ["postgresql://%2Fvar%2Frun%2Fpostgresql/a", "/var/run/postgresql a: plain"],
+    ["postgres://%2Frun%2Fpg:5433/a?user=me", "me /run/pg 5433 a: plain"],
+    ["postgres://me@/a?host=/run/pg", "me /run/pg a: plain"],
+    ["postgres://me:s%26c%2Bret@/a", "me s&c+ret a: plain"],
+    ["postgres://me@:5433/a?user=you", "you 5433 a: plain"],
+    ["postgres://:5433?dbname=a", "5433 a: plain"],
+    ["postgres://@/a", "a: plain"],
+    ["postgres:///?host=one&user=me&password=s+c%26ret&dbname=a&sslmode=disable", "me s+c&ret one a: plain"],
+    ["postgres://one/a?sslrootcert=system", "one a: proven"],
+    ["postgres://one/a?sslmode=require&sslrootcert=system", "one a: proven"],
     ["postgres://db.example/a", "db.example a: proven"],
     ["postgres://localhost/a", "localhost a: plain"],
     ["postgres://127.0.0.1/a?sslmode=verify-full&sslrootcert=/ca.pem", "127.0.0.1 a: proven, a certificate"],
@@ -63,6 +75,15 @@ describe("an address", () => {
     const shown = `postgres://me@${url}`;
     expect(at(`postgres://me:s%40cret@${url}`)).toMatchObject({ shown, hasPassword: true, tenant: "" });
     expect(at(named)).toMatchObject({ shown: named, hasPassword: false, tenant: "a b" });
+    const asked = "postgres:///a?host=/run&password=s%40cret&tenant=a%20b";
+    expect(at(asked)).toMatchObject({
+      shown: "postgres:///a?host=%2Frun&tenant=a+b",
+      hasPassword: true,
+      tenant: "a b",
+    });
+    const local = { shown: "postgres:///a?host=%2Frun&user=me", hasPassword: true };
+    expect(at("postgres://me:s%40cret@/a?host=/run")).toMatchObject(local);
+    expect(at("postgres://me@/a")).toMatchObject({ shown: "postgres:///a?user=me", hasPassword: false });
   });
 
   test.each([
@@ -84,6 +105,14 @@ describe("an address", () => {
       "postgres:///a?host=one&port=1,2",
     ].map((text) => [text, /one endpoint/] as const),
     ["postgres://db.example/a?options=-c%20fsync=off", /alter role/] as const,
+    ["postgres://db.example/a?passfile=/root/.pgpass", /PGPASSFILE/] as const,
+    ["postgres://db.example/a?sslcert=/a&sslkey=/b", /password/] as const,
+    ["postgres://db.example/a?service=x", /PGSERVICE|service/] as const,
+    ["host=/run/pg dbname=a user=me password=secret", /postgres:\/\/\/database\?host=/] as const,
+    ["postgres:///a?password=12&secret", /%26/] as const,
+    ["postgres:///a?password=12&secret=1", /%26/] as const,
+    ["postgres:secret", /postgres:\/\//] as const,
+    ["postgres:/secret", /postgres:\/\//] as const,
     ...[
       "db.example",
       "mysql://db.example/a",

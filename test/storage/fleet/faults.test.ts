@@ -90,6 +90,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       "who had a session and was not heard of for long finds out without a write that an older state is restored": `
         writes 0; remembers; writes 1; marks; follows; asked; forgets; later 5000; follows; looks; copy 0 1; fleet 0 1
         writes 2; fleet 0 1 2`,
+      "who has a session that rests finds out without a write that others write, and that they took it": `
+        writes 0; writes 1; marks; follows; asked; rests; follows; asked look; elsewhere 0 1 : 2; follows; looks
+        copy 0 1 2; fleet 0 1 2; writes 3; fleet 0 1 2 3; two takes 0 1 2 3; follows; looks; marks; asks
+        refuses session_locked; asked take`,
+      "who has a session that rests writes to it without taking it again, unless others have": `
+        writes 0; rests; follows; marks; writes 1; asked append; fleet 0 1`,
       "who was refused, because another machine writes, shows what that writes, and that it does as long as it does": `
         writes 0; closes; two has 0; two asks; two writes 1; asks; refuses session_locked 1; two writes 2; follows; looks
         copy 0 1 2; locked by two; two closes; follows; locked by nobody; writes 3; fleet 0 1 2 3`,

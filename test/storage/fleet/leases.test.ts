@@ -12,8 +12,8 @@ import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { processStart } from "../../../src/storage/fs/processes.ts";
-import { user } from "../../support/drafts.ts";
-import { taken } from "../../support/fleet-commits.ts";
+import { assistant, user } from "../../support/drafts.ts";
+import { batchOf as batchFor, taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { type SpawnedServer, spawnServer, temporaryFolder, temporaryPlace } from "../../support/server.ts";
@@ -157,6 +157,82 @@ describe("leases", needs(POSTGRESQL), () => {
     clock.mockRestore();
     await answer("stop", noted, "toolResult");
     await renew();
+  });
+
+  /** Returns what an append ends with: an answer, which ends a turn, or what has to be answered. */
+  const ending = (held: Parameters<typeof batchFor>[0], role: "user" | "assistant"): FleetBatch => ({
+    ...batchFor(held, [JSON.stringify({ message: { role, stopReason: "stop" } })]),
+    heads: [JSON.stringify([`${held.end.entries}`, null, "message", role])],
+  });
+  /** Returns the seconds for which nobody else may take a session. */
+  const leftOf = (id: string): number => Number(suite.row(id, "extract(epoch from lease_until - clock_timestamp())"));
+
+  test("are five seconds after a write outside a turn, and the whole in the middle of one, also of those written together", async () => {
+    const one = suite.open("ten", { lease: 30_000 });
+    const helds = [];
+    for (let n = 0; n < 8; n++) helds.push(await taken(one, `s${n}`));
+    for (const { id } of helds) expect(leftOf(id)).toBeGreaterThan(25);
+    const run = vi.spyOn(one.connections, "run");
+    const batches = helds.map((held, n) => ending(held, n % 2 === 0 ? "assistant" : "user"));
+    for (const outcome of await Promise.all(batches.map((batch) => one.fleet.append(batch))))
+      expect(outcome).toMatchObject({ kind: "committed" });
+    // The first two go alone, and the others together.
+    expect(run).toHaveBeenCalledTimes(3);
+    const isLong = helds.map(({ id }) => leftOf(id) > 20);
+    expect(isLong).toEqual(helds.map((_, n) => n % 2 === 1));
+    for (const n of [0, 2, 4, 6]) expect(leftOf(`s${n}`)).toBeLessThanOrEqual(5);
+    // What is no message of a turn leaves it as it is.
+    for (const n of [0, 1]) {
+      const held = { ...helds[n], end: batches[n].after };
+      const heads = [JSON.stringify(["label", null, "label", ""])];
+      expect(await one.fleet.append({ ...batchFor(held, ["{}"]), heads })).toMatchObject({ kind: "committed" });
+      expect(leftOf(`s${n}`) > 20).toBe(n === 1);
+    }
+  });
+
+  test("are not made longer by a renewal that comes after the write that ends the turn", async () => {
+    const one = suite.open("thirteen", { lease: 30_000 });
+    const held = await taken(one, "a");
+    const first = ending(held, "user");
+    await one.fleet.append(first);
+    let renewed: Promise<unknown> | undefined;
+    meddle(one, (text, ask) => {
+      if (!text.includes("skip locked")) return undefined;
+      renewed = one.fleet.append(ending({ ...held, end: first.after }, "assistant")).then(ask);
+      return renewed;
+    });
+    vi.advanceTimersByTime(EVERY);
+    expect(await renewed).toMatchObject({ kind: "done", rows: [] });
+    expect(leftOf("a")).toBeLessThanOrEqual(5);
+  });
+
+  test("that ran out are no reason to take the session again, unless somebody else did", async () => {
+    const [one, two] = [suite.open("eleven", { lease: 30_000 }), suite.open("twelve", { lease: 30_000 })];
+    const held = await taken(one, "a");
+    const first = ending(held, "assistant");
+    expect(await one.fleet.append(first)).toMatchObject({ kind: "committed" });
+    expect(await two.fleet.take("a", 0)).toMatchObject({ kind: "held", holder: { client: "eleven" } });
+    suite.endLeases();
+    const second = ending({ ...held, end: first.after }, "assistant");
+    expect(await one.fleet.append(second)).toMatchObject({ kind: "committed" });
+    suite.endLeases();
+    expect(await two.fleet.take("a", 0)).toMatchObject({ kind: "taken", epoch: 2, end: second.after });
+    expect(await one.fleet.append(ending({ ...held, end: second.after }, "user"))).toEqual({ kind: "refused" });
+  });
+
+  test("of idle sessions hold up another machine for five seconds at most, and who then writes in the middle of a turn is named", async () => {
+    const [one, two] = [await suite.machine(), await suite.machine()];
+    await one.wire.result("append", { entries: [user("first"), assistant("answer")] });
+    const { sessionId } = await one.wire.result("get_state");
+    await two.wire.result("switch_session", { sessionId });
+    const early = await two.wire.request("append", { entries: [user("early")] });
+    expect(early.error?.data).toMatchObject({ name: "session_locked", holder: { host: expect.anything() } });
+    // Five seconds later.
+    touch(sessionId, "lease_until = lease_until - interval '5 seconds'");
+    await two.wire.result("append", { entries: [user("second")] });
+    // In the middle of the other's turn the first is refused, and hears by whom.
+    const refused = await one.wire.request("append", { entries: [user("third")] });
+    expect(refused.error?.data).toMatchObject({ name: "session_locked", holder: { host: expect.anything() } });
   });
 
   /** Returns how a process takes a session from another one, of whose note in the state folder something is otherwise. */
