@@ -17,6 +17,7 @@ import { jointCatalog } from "./catalog/joint.ts";
 import { sessionsIn, writeOnce } from "./fleet/care-files.ts";
 import { notBroughtHere } from "./fleet/failures.ts";
 import { keptPlace } from "./fleet/kept.ts";
+import { isSpoilt, putAside, putBack } from "./fleet/spoilt.ts";
 import { type FleetConnection, fleetOf, type InFleet } from "./fleet/store.ts";
 import { liveHolders } from "./foreign/live.ts";
 import type { AgentPlace } from "./foreign/places.ts";
@@ -190,15 +191,20 @@ export function makeStores(options: StoresOptions): Stores {
         };
   const find = (id: string, isWhole?: boolean): string =>
     findById(disk, [folders.listed(), folders.archived()], id, openForReading, isWhole);
+  const openCopy = (file: string): Log => openLog(allowed(file));
   const arrivals = inFleet.arrivals({
     placeFor,
     find,
-    open: (file) => openLog(allowed(file)),
+    open: openCopy,
     headerAt(file) {
       const stored = readHeader(disk, file);
       return stored && headerOf(stored);
     },
     holds: (file) => exists(disk, file) || nowAt(disk, file) !== file,
+    isSpoilt: (file) => exists(disk, file) && isSpoilt(file, openCopy),
+    putAside: (file) => putAside({ disk, locks: options.locks }, file, () => isSpoilt(file, openCopy)),
+    putBack: (backup, file) => putBack(disk, backup, file),
+    storeAt: (file) => (isContainerName(file) ? copies.v2() : copies.jsonl),
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
   const bring = async (sessionId: string): Promise<void> => arrivals.arrive?.({ sessionId, isWhole: true });
@@ -234,7 +240,7 @@ export function makeStores(options: StoresOptions): Stores {
     absolute: opening.pathAsGiven,
     arrive: arrivals.arrive,
     ...inFleet.giving({
-      openCopy: (file) => openLog(allowed(file)),
+      openCopy,
       find: findAnywhere,
       arrive: bring,
     }),
@@ -242,7 +248,7 @@ export function makeStores(options: StoresOptions): Stores {
     ...inFleet.care({
       local,
       open: openForReading,
-      openCopy: (file) => openLog(allowed(file)),
+      openCopy,
       find: findAnywhere,
       arrive: bring,
       sessionsIn: (folder, unreadable) => sessionsIn(disk, allowed(folder), unreadable),

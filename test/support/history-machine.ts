@@ -156,6 +156,12 @@ class HistoryProcess {
         open: store.open,
         holds: () => true,
         headerAt: () => undefined,
+        acknowledged: () => undefined,
+        isSpoilt: () => false,
+        putAside: () => null,
+        putBack: () => {},
+        salvage: () => {},
+        storeAt: () => copies,
       },
       find: (): string => {
         throw new Failure("session_not_found");

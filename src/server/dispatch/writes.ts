@@ -4,6 +4,7 @@ import { notUndone } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
+import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Sharing } from "../attach/sharing.ts";
 import { isDoneByHolder } from "../attach/words.ts";
@@ -30,6 +31,8 @@ interface KnownOfWrite {
   readonly mayJoin?: boolean;
   /** The log that was asked whether this process may write. */
   readonly readied?: Log;
+  /** Whether the session's copy was fetched again. */
+  readonly isFetched?: boolean;
 }
 
 export class Writes {
@@ -43,7 +46,7 @@ export class Writes {
   run(lane: Lane, call: Call, events: PendingEvent[], known: KnownOfWrite = {}): unknown {
     const { host } = this;
     const { keyed } = host;
-    const { context = host.contextFor(lane, call, events), mayJoin = !call.peer, readied } = known;
+    const { context = host.contextFor(lane, call, events), mayJoin = !call.peer, readied, isFetched } = known;
     const { command } = call;
     const { idempotencyKey } = call.params as KeyedParams;
     const repeated = (): unknown =>
@@ -68,7 +71,21 @@ export class Writes {
     if (ready) return ready.then(again);
     // One check serves a whole input chunk; the append itself finds what others write meanwhile.
     if (lane.checkedForForeignWrites !== session) {
-      host.queueForeign(lane, session, session.refreshToWrite());
+      const fetching = (error?: unknown): Promise<unknown> | undefined =>
+        isFetched
+          ? undefined
+          : fetchedAgain(context.workspace, session, error)?.then(() =>
+              this.run(lane, call, events, { mayJoin, isFetched: true }),
+            );
+      try {
+        host.queueForeign(lane, session, session.refreshToWrite());
+      } catch (error) {
+        const fetched = fetching(error);
+        if (!fetched) throw error;
+        return fetched;
+      }
+      const fetched = fetching();
+      if (fetched) return fetched;
       lane.checkedForForeignWrites = session;
       // What took its place is asked about, too.
       if (readied && session.log !== readied) return this.run(lane, call, events, { context, mayJoin, readied });
@@ -101,4 +118,19 @@ export class Writes {
 function confirmed(log: Log, result: unknown): unknown {
   const confirming = log.confirm?.();
   return confirming ? confirming.then(() => result) : result;
+}
+
+/** Returns whether a log lacks its header, or entries that it had. */
+function isSpoilt({ readOnly, damage }: Log): boolean {
+  return readOnly?.name === "corrupt" || (readOnly !== null && damage.some(({ kind }) => kind === "bad_header"));
+}
+
+/** Fetches the copy of a session again that is missing or cannot be read, where other machines have the session, too. */
+function fetchedAgain({ stores }: Workspace, { file, log }: Session, error: unknown): Promise<void> | undefined {
+  if (!stores.arrive || file === null) return undefined;
+  const isGone = error instanceof Failure && (error.name === "not_a_session" || error.details.errno === "ENOENT");
+  if (!(isGone || isSpoilt(log)) || log.durableCount < log.nodes.count) return undefined;
+  // The lock is of the file that is lost.
+  log.unlock();
+  return stores.arrive({ sessionPath: file });
 }

@@ -6,14 +6,16 @@ import { headerIn, headerOf, SESSION_ID, type SessionHeader } from "../../core/f
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
-import type { Log } from "../../core/ports/store.ts";
+import type { Log, Store } from "../../core/ports/store.ts";
 import type { WantedSession } from "../../core/ports/stores.ts";
 import { idInPath } from "../../core/search/listing.ts";
 import { fileName } from "../fs/paths.ts";
 import { FileLog } from "../log/file-log.ts";
 import { isUuid } from "../v2/documents.ts";
+import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
 import { fetchMissing } from "./attachments.ts";
 import type { Outage } from "./outage.ts";
+import { isSpoiltLog, saysSpoilt } from "./spoilt.ts";
 import { type TransferPlace, transfer } from "./transfer.ts";
 
 /** Sessions that were begun in the same millisecond and are looked at, at most. */
@@ -37,6 +39,21 @@ export interface ArrivalPlace extends TransferPlace {
   holds(file: string): boolean;
   /** Returns the path that a new session gets in the preferred store. */
   placeFor(header: SessionHeader): { readonly path: string };
+  /** Returns the end that was acknowledged last here, of a session or of the copy at a path. */
+  acknowledged(of: { readonly sessionId: string } | { readonly sessionPath: string }): AcknowledgedEnd | undefined;
+  /** Returns whether something is at a path that cannot be read as a session, however often it is tried. */
+  isSpoilt(file: string): boolean;
+  /**
+   * Gives such a file the name of a backup, under its lock, and returns that; null where it can be read by now, or another
+   * process has the lock.
+   */
+  putAside(file: string): string | null;
+  /** Gives a backup its name back, unless something else has the name. */
+  putBack(backup: string, file: string): void;
+  /** Keeps lines of a backup that the copy at a path lacks, and returns where. */
+  salvage(backup: string, file: string): void;
+  /** Returns the store of sessions at a path, which does not tell the fleet. */
+  storeAt(file: string): Store;
 }
 
 /**
@@ -47,7 +64,7 @@ export async function arrive(place: ArrivalPlace, where: WantedSession, progress
   const { sessionPath } = where;
   if (sessionPath === undefined) return arriveById(place, where, progress);
   const file = place.holds(sessionPath) ? sessionPath : copyFor(place, sessionPath);
-  if (file !== undefined) return bringUpToDate(place, file);
+  if (file !== undefined) return bringUpToDate(place, file, progress);
   return fetchSession(place, await lookByPath(place, sessionPath), progress);
 }
 
@@ -125,15 +142,21 @@ async function arriveById(
 ): Promise<void> {
   // Files may have ids that no command takes.
   if (isWhole && !SESSION_ID.test(id)) return;
-  const whole = localFile(place, id, true);
-  if (whole !== undefined) return bringUpToDate(place, whole);
+  const whole = localFile(place, id, true) ?? spoiltFile(place, id);
+  if (whole !== undefined) return bringUpToDate(place, whole, progress, id);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
   const there = place.outage?.lasts === true ? null : await lookFor(place, id);
   if (there) return fetchSession(place, there, progress);
   if (isWhole) return;
   const begun = localFile(place, id);
-  if (begun !== undefined) return bringUpToDate(place, begun);
+  if (begun !== undefined) return bringUpToDate(place, begun, progress);
   return fetchSession(place, await place.fleet.look(await wholeId(place.catalog, id)), progress);
+}
+
+/** Returns the path of a copy that has nothing to be found by any more. */
+function spoiltFile({ acknowledged, isSpoilt }: ArrivalPlace, sessionId: string): string | undefined {
+  const file = acknowledged({ sessionId })?.sessionPath;
+  return file !== undefined && isSpoilt(file) ? file : undefined;
 }
 
 /** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
@@ -167,30 +190,73 @@ function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: b
 
 // --- coming -----------------------------------------------------------------------------------------------------------
 
-/** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
-async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<void> {
+/**
+ * Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. One in which nothing can be read
+ * is fetched again.
+ */
+async function bringUpToDate(
+  place: ArrivalPlace,
+  file: string,
+  progress: Progress | undefined,
+  id?: string,
+): Promise<void> {
+  const { fleet, open, outage } = place;
   if (outage?.lasts) return;
   let log: Log | undefined;
+  let isSpoilt = false;
   try {
     log = open(file);
     if (log instanceof FileLog) {
+      isSpoilt = isSpoiltLog(log);
       await log.outside?.follow();
       await fetchMissing(fleet, log, log.header.id);
     }
   } catch (error) {
-    // Whoever opens it next meets the same failure, if it is one of the file.
+    isSpoilt ||= saysSpoilt(error);
+    // The next opening meets the same failure, if it is one of the file.
     if (!(error instanceof Failure)) throw error;
   } finally {
     log?.close();
   }
+  const known = id ?? place.acknowledged({ sessionPath: file })?.sessionId;
+  if (isSpoilt) await fetchedAgain(place, file, progress, known ?? log?.header.id);
+}
+
+/**
+ * Fetches the copy at a path again where it is spoilt, and the fleet has its session. What was there stays as a backup, and
+ * entries in it that the fleet lacks are kept. Returns whether it was fetched.
+ */
+async function fetchedAgain(
+  place: ArrivalPlace,
+  file: string,
+  progress: Progress | undefined,
+  id: string | undefined,
+): Promise<boolean> {
+  if (!place.isSpoilt(file)) return false;
+  const session = await (id === undefined ? lookByPath(place, file) : place.fleet.look(id));
+  const backup = session && place.putAside(file);
+  if (!backup) return false;
+  try {
+    await fetchSession({ ...place, stores: [place.storeAt(file)] }, session, progress, file);
+  } catch (error) {
+    place.putBack(backup, file);
+    throw error;
+  }
+  place.salvage(backup, file);
+  return true;
 }
 
 async function fetchSession(
   place: ArrivalPlace,
   session: FleetSession | null,
   progress: Progress | undefined,
+  file?: string,
 ): Promise<void> {
   const stored = session && headerIn(session.headerLine);
   if (!session || !stored) return;
-  await transfer(place, session, { headerLine: session.headerLine, header: headerOf(stored) }, progress);
+  const beginning = { headerLine: session.headerLine, header: headerOf(stored) };
+  const at = file ?? place.placeFor(beginning.header).path;
+  // The file of an earlier copy may have the name, and be none any more.
+  if (file === undefined && (await fetchedAgain(place, at, progress, session.id))) return;
+  await transfer(place, session, file === undefined ? beginning : { ...beginning, file }, progress);
 }

@@ -29,6 +29,22 @@ export function keepAside(
   return quarantine(disk, folder, name, concat(content));
 }
 
+/** Keeps the entries of a file that another log lacks, whatever else the file has. */
+export function salvage(
+  disk: Disk,
+  file: string,
+  log: Log,
+  keep: (log: Log, lines: readonly Uint8Array[]) => string,
+): void {
+  const isReadable = infoOrNull(disk, file)?.kind === "file" && (infoOrNull(disk, file)?.size ?? 0) <= MOST_BYTES;
+  const bytes = isReadable ? readWhole(disk, file) : new Uint8Array();
+  const lacking = [...linesIn(bytes)].filter(isEntry).filter((line) => {
+    const { id } = parse(line) as { id: string };
+    return log.nodes.position(id) < 0;
+  });
+  if (lacking.length > 0) keep(log, lacking);
+}
+
 export function keptPlace(disk: Disk, folder: string): KeptPlace {
   const read = (keptAt: string): ReturnType<KeptPlace["read"]> => {
     const isOne = keptAt === join(folder, basename(keptAt)) && NAME.test(keptAt);

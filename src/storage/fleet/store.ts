@@ -9,6 +9,7 @@ import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
+import { closing } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
 import { type ArrivalPlace, arrive, copyFor } from "./arrival.ts";
@@ -19,7 +20,7 @@ import { BackgroundGiving, type GivingPlace } from "./giving.ts";
 import { fleetAt } from "./identity.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
 import { JOURNAL_FOLDER, Journal } from "./journal.ts";
-import { keepAside } from "./kept.ts";
+import { keepAside, salvage } from "./kept.ts";
 import { fleetLifeCycle, type LifeCyclePlace } from "./life-cycle.ts";
 import type { FleetOptions } from "./options.ts";
 
@@ -46,7 +47,7 @@ export interface InFleet {
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
-  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage">): {
+  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage" | "acknowledged" | "salvage">): {
     arrive?: Stores["arrive"];
     /** See {@link copyFor}. */
     copyFor?(path: string): string | undefined;
@@ -77,7 +78,14 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
       if (there?.holder) throw locked(there.holder);
     },
     arrivals(own) {
-      const place = { ...own, fleet, catalog, outage };
+      const place: ArrivalPlace = {
+        ...{ ...own, fleet, catalog, outage },
+        acknowledged: (of) =>
+          "sessionId" in of
+            ? journal.ends.of(of.sessionId)
+            : journal.ends.all().find(({ sessionPath }) => sessionPath === of.sessionPath),
+        salvage: (backup, file) => closing(own.open(file), (log) => void salvage(disk, backup, log, aside)),
+      };
       return {
         copyFor: (path) => copyFor(place, path),
         arrive: (where, progress) => arrive(place, where, progress),

@@ -25,7 +25,7 @@ import { sizeOfFolder } from "./trash-items.ts";
 
 /** Names that we give to what is left over: the name of a session or its pointer, and a suffix. */
 const LEFTOVER =
-  /^(?<base>.+\.(?:jsonl|v2|sqlite|store\.json))\.(?:(?<backup>v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|(?<migrated>migrated)|rolled-back(?:\.\d+)?)$/s;
+  /^(?<base>.+\.(?:jsonl|v2|sqlite|store\.json))\.(?:(?<backup>v\d+|damaged|repaired|spoilt|relocated)\.bak(?:\.\d+)?|(?<migrated>migrated)|rolled-back(?:\.\d+)?)$/s;
 
 /** The meaning of a name. */
 interface Form {

@@ -19,7 +19,7 @@ import { readPointer } from "../v2/documents.ts";
 import { fileInLedger, originOf, pointerOf, snapshotOf } from "../v2/pointer.ts";
 
 /** Suffixes of a session's backups, after the name of its file or container. */
-const BACKUP = /^\.(?:(?:v\d+|damaged|repaired|relocated)\.bak(?:\.\d+)?|migrated)$/;
+const BACKUP = /^\.(?:(?:v\d+|damaged|repaired|spoilt|relocated)\.bak(?:\.\d+)?|migrated)$/;
 /** Further suffixes of a container's name: of an abandoned migration, and of containers that were rolled back. */
 const CONTAINER_LEFTOVER = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
 /** The path that something has, and the one that it gets. */

@@ -1,0 +1,84 @@
+/** Copies in which nothing can be read any more: their fleet has the session, and what is left of them stays as a backup. */
+
+import { basename, join } from "node:path";
+import { Failure } from "../../core/failure.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { isContainerName, pointerFile } from "../fs/container-paths.ts";
+import { type Disk, type FileInfo, renameExclusive } from "../fs/disk.ts";
+import { infoOrNull } from "../fs/files.ts";
+import { backupName } from "../fs/quarantine.ts";
+import { isSameFile } from "../fs/stamps.ts";
+import { dropLock, lockedFileOf, lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
+import { type Locks, withFreeLock } from "../locks/locks.ts";
+
+/** Returns whether a log lacks its header, or entries that it had. */
+export function isSpoiltLog({ readOnly, damage }: Log): boolean {
+  return saysSpoilt(readOnly) || damage.some(({ kind }) => kind === "bad_header");
+}
+
+/** Returns whether an error says that what is there cannot be read, by whichever program. */
+export function saysSpoilt(error: unknown): boolean {
+  if (!(error instanceof Failure)) return false;
+  const { name, details } = error;
+  // Of a file that another program reads the format is named.
+  return name === "corrupt" || (name === "not_a_session" && (details.format ?? "empty") === "empty");
+}
+
+/** Returns whether what is at a path cannot be read as a session. */
+export function isSpoilt(file: string, open: (file: string) => Log): boolean {
+  try {
+    const log = open(file);
+    log.close();
+    return isSpoiltLog(log);
+  } catch (error) {
+    return saysSpoilt(error);
+  }
+}
+
+/**
+ * Gives what is at a path the name of a backup, under its lock, where it is spoilt. Returns that name; null where it can be
+ * read by now, is gone, or another process has its lock.
+ */
+export function putAside(
+  { disk, locks }: { disk: Disk; locks: Locks },
+  file: string,
+  isStillSpoilt: () => boolean,
+): string | null {
+  const found = (): FileInfo | null => infoOrNull(disk, lockedFileOf(file)) ?? infoOrNull(disk, file);
+  const before = found();
+  if (!before) return null;
+  let backup: string | null = null;
+  const place = isContainerName(file) ? lockInContainer(file) : lockNextTo(disk, file, before.inode);
+  withFreeLock(
+    locks,
+    () => before,
+    place,
+    () => {
+      const now = found();
+      if (!now || !isSameFile(now, before) || !isStillSpoilt()) return;
+      // A container's *.damaged.bak is the session where a repair was cut off.
+      const name = backupName(disk, file, "spoilt");
+      disk.rename(file, name);
+      backup = name;
+      if (!isContainerName(file)) return;
+      dropLock(disk, name);
+      const pointer = pointerFile(file);
+      if (infoOrNull(disk, pointer)) disk.rename(pointer, join(name, basename(pointer)));
+    },
+  );
+  return backup;
+}
+
+/** Gives a backup its name back, unless something has the name by now. */
+export function putBack(disk: Disk, backup: string, file: string): void {
+  try {
+    if (infoOrNull(disk, file, true)) return;
+    if (!isContainerName(file)) return renameExclusive(disk, backup, file);
+    const pointer = pointerFile(file);
+    disk.rename(backup, file);
+    const kept = join(file, basename(pointer));
+    if (infoOrNull(disk, kept)) disk.rename(kept, pointer);
+  } catch {
+    // It stays under the other name, and the next opening fetches the session.
+  }
+}
