@@ -75,10 +75,11 @@ function repeatsIn(session: Session, own: readonly Uint8Array[]): ReadonlyMap<st
 
 /** Returns the same for entries that are there as lines. */
 export function repeatsAmong(
-  theirs: readonly Uint8Array[],
+  theirs: Iterable<Uint8Array>,
   own: readonly Uint8Array[],
   sessionId: string,
 ): ReadonlyMap<string, string> {
+  if (!own.some((line) => keyedIn(membersOf(line), sessionId))) return new Map();
   const idsByKey = new Map<string, string[]>();
   const types = new Map<string, unknown>();
   for (const line of theirs) {
@@ -90,7 +91,6 @@ export function repeatsAmong(
     idsByKey.set(key, ids);
     types.set(idOf(members), members.type);
   }
-  if (idsByKey.size === 0) return new Map();
   return repeatsOf(own, sessionId, { idsOf: (key) => idsByKey.get(key) ?? [], typeOf: (id) => types.get(id) });
 }
 

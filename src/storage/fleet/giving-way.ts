@@ -52,10 +52,10 @@ export function entriesLost(log: Log, acknowledged: AcknowledgedEnd | undefined,
  * common than that. Throws read_only.
  */
 export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
-  const { log, options, acknowledged } = copy;
+  const { log, options, journaled, acknowledged } = copy;
   const { count } = log.nodes;
-  const owing = owingOf(copy);
-  const isAnother = owing?.from == null && entriesLost(log, acknowledged, NOTHING) === 0;
+  const owing = journaled?.from ? journaled : undefined;
+  const isAnother = !owing && entriesLost(log, acknowledged, NOTHING) === 0;
   for (let back = FIRST_BACK; log.persisted; back *= 8) {
     const from = Math.max(0, Math.min(count, there.entries) - back);
     const parted = await partedAfter(copy, from, there, isAnother);
@@ -63,36 +63,24 @@ export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
       const { common } = parted;
       const end = endIn(log, common, NOTHING);
       const isLost = entriesLost(log, acknowledged, end) > 0;
-      if (parted.theirs === "long" && (owing || isLost)) throw tooLong(log, there.bytes - end.bytes);
-      // Where no host was told of any line here, the copy is a beginning then, to which the rest comes in pieces.
-      const theirs = parted.theirs === "long" ? [] : parted.theirs;
-      const fetching = fetchNamed(options.fleet, log, theirs);
+      const cause = owing ? owing.lost && "lost" : acknowledged?.durability === "local" ? undefined : "lost";
+      const reason = owing || isLost ? cause : "unsent";
+      const note = owing ?? options.journal.noteOf(log.header.id, log.file ?? "", end);
+      if (parted.theirs === "long") {
+        // The copy is a beginning then, to which the rest comes in pieces, and at last what the journal keeps.
+        const own = linesOf(log, common, count);
+        if (reason !== "unsent") await options.journal.keep(note, own);
+        requireCount(log, count);
+        return setAside(copy, reason === "unsent" ? own : [], common, []);
+      }
+      const fetching = fetchNamed(options.fleet, log, parted.theirs);
       if (fetching) await fetching;
       requireCount(log, count);
-      if (owing) return branchOff(copy, owing, owing.lost && "lost", common, theirs);
-      const note = options.journal.noteOf(log.header.id, log.file ?? "", end);
-      const cause = acknowledged?.durability === "local" ? undefined : "lost";
-      if (isLost) return branchOff(copy, note, cause, common, theirs);
-      if (parted.theirs === "long") return setAside(copy, linesOf(log, common, count), common, theirs);
-      return branchOff(copy, note, "unsent", common, theirs);
+      return branchOff(copy, note, reason, common, parted.theirs);
     }
     if (from === 0) break;
   }
   throw refusal(log);
-}
-
-/**
- * Returns the note of what was acknowledged here, also of what is owed to another fleet: its lines are in this copy alone,
- * and are given to that one with the branch. Undefined where nobody was told of anything that may be lost.
- */
-function owingOf({ log, options, journaled }: Differing): JournaledSession | undefined {
-  if (journaled?.from) return journaled;
-  const { header, file } = log;
-  const other = options.journal.owedToOthers(header.id);
-  if (!other) return undefined;
-  const { since } = other;
-  // To its own fleet nothing is owed.
-  return { conflicts: [], ...journaled, sessionId: header.id, sessionPath: file ?? "", since, from: null };
 }
 
 /** The number of lines that a copy and the fleet have in common, and what the fleet has after these. */
@@ -176,11 +164,7 @@ function conflictOf({ entryIds, renamed }: ReturnType<typeof branchOf>, marker: 
 /** Adds entries that are owed to a copy that has all that the fleet has, and lacks some of them. */
 export async function addOwed({ log, options, journaled }: Differing, owed: readonly Uint8Array[]): Promise<void> {
   const { count } = log.nodes;
-  const repeats = repeatsAmong(
-    linesOf(log, Math.min(journaled?.from?.entries ?? 0, count), count),
-    owed,
-    log.header.id,
-  );
+  const repeats = repeatsAmong(linesAfter(log, journaled?.from?.entries ?? 0), owed, log.header.id);
   const base = { log, count, theirs: [] };
   const left = owed.filter((line) => !repeats.has(idIn(line)));
   const branch = branchOf(base, left, sha256, repeats);
@@ -208,6 +192,11 @@ function editedIn({ log, count, theirs }: BranchBase, own: readonly Uint8Array[]
   );
 }
 
+/** Yields the lines of a log, one by one: there may be more than are held. */
+function* linesAfter(log: Log, from: number): Generator<Uint8Array> {
+  for (let position = from; position < log.nodes.count; position++) yield log.read(position);
+}
+
 function idIn(line: Uint8Array): string {
   return String((parse(line) as { id?: unknown }).id);
 }
@@ -231,16 +220,6 @@ function refusal({ header, file }: CopiedLog): Failure {
   return new Failure(
     "read_only",
     `This file and the fleet have other entries under the same session id (${header.id}). Nothing was changed. Move the file away, and open the session by its id to get what the fleet has; clone continues in a copy of the file.`,
-    { sessionId: header.id, sessionPath: file },
-  );
-}
-
-/** Returns the failure of a copy whose lines were acknowledged, and cannot be put after so many bytes of others. */
-function tooLong({ header, file }: CopiedLog, bytes: number): Failure {
-  const megabytes = Math.round(bytes / (1 << 20));
-  return new Failure(
-    "read_only",
-    `While the fleet's database was away, other machines wrote ${megabytes} MB to this session (${header.id}), too: more than a branch can be put after. Nothing was changed. clone continues what was written here as a session of its own; then move this file away, and open the session by its id to get what the others wrote.`,
     { sessionId: header.id, sessionPath: file },
   );
 }

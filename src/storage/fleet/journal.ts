@@ -305,6 +305,19 @@ export class Journal {
     await this.disk.syncFolder(this.folder);
   }
 
+  /** Has a note be there, durably, and these lines be among those that its copy owes. */
+  async keep(note: JournaledSession, lines: readonly Uint8Array[]): Promise<void> {
+    const { sessionId, sessionPath } = note;
+    try {
+      const before = this.lines(sessionId, sessionPath);
+      const known = new Set(before.map((line) => sha256(line)));
+      await this.setLines(sessionId, sessionPath, [...before, ...lines.filter((line) => !known.has(sha256(line)))]);
+    } catch (error) {
+      throw storageFailure(error, "keeping what the fleet lacks");
+    }
+    await this.write(note);
+  }
+
   /** Adds lines durably to those that a copy owes. Where that fails, some may be there. */
   async addLines(sessionId: string, sessionPath: string, lines: readonly Uint8Array[]): Promise<void> {
     const { disk } = this;

@@ -479,20 +479,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       return { one, log: await found(log) };
     };
 
-    test("that a branch cannot be put after so much is found out once, told, and tried again once an hour", async () => {
+    test("what was acknowledged becomes a branch after so much, which comes in pieces", async () => {
       const { one, log } = await behindOthers(true);
-      const message = expect.stringMatching(/wrote 1 MB .*Nothing was changed\. clone continues what was written here/);
-      expect(() => log.append(lines(71))).toThrow(failed("read_only", { message }));
-      expect([textsOf(log), log.durability]).toEqual([[line(0), mine(70, 0)], "local"]);
-      // It takes the session from nobody then.
-      const first = one.fleet.calls.length;
       await followed(log);
-      expect(one.fleet.calls.slice(first)).not.toContain("take");
-      log.close();
-      const takes = (): number => one.fleet.calls.filter((name) => name === "take").length;
-      const before = takes();
-      await given(one, 4 * 3_600_000, 60_000, 2000);
-      expect(takes() - before).toBeLessThan(20);
+      expect(idsOf(inFleet(one)).slice(0, 11)).toEqual([id(0), ...idsOf(LONG), id(70)]);
+      expect([textsOf(log), one.aside, log.durability]).toEqual([inFleet(one), [], "replicated"]);
+      expect(log.damage).toMatchObject([{ kind: "diverged", entryId: id(70) }]);
       one.fleet.table.check();
     });
 
