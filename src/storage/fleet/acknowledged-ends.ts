@@ -94,6 +94,12 @@ export class AcknowledgedEnds {
     return undefined;
   }
 
+  /** Returns the path of the record of a session. */
+  pathOf(sessionId: string): string {
+    const files = this.filesOf(sessionId);
+    return files.find((file) => exists(this.disk, file)) ?? files[0];
+  }
+
   /** Returns the last ends of all sessions of this fleet. */
   all(): AcknowledgedEnd[] {
     const { suffixes, disk, folder } = this;

@@ -147,6 +147,11 @@ export class FleetKeeping implements FleetCare {
     return lacking;
   }
 
+  private lossOf({ sessionId, entries, at }: SessionLoss): string {
+    const record = this.place.options.journal.ends.pathOf(sessionId);
+    return `Neither the database nor the copy here has ${entries ?? "some"} of the entries that were acknowledged here until ${at}. If no other machine and no backup has them, they are lost; remove ${record} to have this said no more.`;
+  }
+
   /** Returns how many entries before an acknowledged end a session of the fleet lacks; null where the copy does not say. */
   private async lackIn({ sessionId, sessionPath, end }: AcknowledgedEnd, row?: FleetRow): Promise<number | null> {
     if (!row || row.state === "filling") return end.entries;
@@ -245,8 +250,21 @@ export class FleetKeeping implements FleetCare {
     // Where it does not answer, each session is refused with the reason.
     await meet(this.place.fleet);
     const pushed = await giveAll(this.giving, progress);
-    const lacking = await this.lacking().catch(() => []);
-    for (const one of lacking) pushed.push(await giveBack(this.giving, one));
+    let lacking: SessionLoss[];
+    try {
+      lacking = await this.lacking();
+    } catch (error) {
+      // Nobody knows whether anything is left.
+      if (pushed.some(({ outcome }) => outcome === "refused")) return pushed;
+      throw error;
+    }
+    const given = [];
+    for (const one of lacking) given.push(await giveBack(this.giving, one));
+    const still = given.length > 0 ? await this.lacking().catch(() => lacking) : [];
+    for (const one of given) {
+      const lost = one.outcome === "refused" ? undefined : still.find(({ sessionId }) => sessionId === one.sessionId);
+      pushed.push(lost ? { ...one, outcome: "refused", message: this.lossOf(lost) } : one);
+    }
     return pushed;
   }
 

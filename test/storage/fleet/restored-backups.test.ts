@@ -5,7 +5,7 @@
  * @module-tag system
  */
 
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { beforeEach, describe, expect, test } from "vitest";
 import { suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
@@ -115,13 +115,13 @@ describe("a restored backup of a fleet", needs(POSTGRESQL), () => {
     const later = begun(place);
     restoreBackup();
     const wire = await later.start(["--session", first]);
-    await expect.poll(() => textsOf(first)).toEqual(["a1", "a2"]);
+    await expect.poll(() => textsOf(first), { timeout: 20_000 }).toEqual(["a1", "a2"]);
     const diagnostics = async (): Promise<Json> => (await wire.result("get_state")).diagnostics;
     await expect
-      .poll(diagnostics)
+      .poll(diagnostics, { timeout: 20_000 })
       .toMatchObject([{ kind: "restored_entries", reason: expect.stringContaining("the last 2 entries") }]);
     await wire.result("switch_session", { sessionId: third });
-    await expect.poll(() => textsOf(third)).toEqual(["c1"]);
+    await expect.poll(() => textsOf(third), { timeout: 20_000 }).toEqual(["c1"]);
     await later.end();
     // The one that nobody opened is left.
     expect((await verb(place, "verify")).status).toBe(3);
@@ -139,5 +139,19 @@ describe("a restored backup of a fleet", needs(POSTGRESQL), () => {
       message: expect.stringContaining("Its file is gone"),
     });
     expect([textsOf(first), (await verb(place, "verify")).status]).toEqual([["a1", "a2"], 3]);
+  });
+
+  test("that nobody can give back any more is said with the number, until a person removes the record", async () => {
+    const { place, third, thirdFile } = await made();
+    // The machine was put back to an earlier state, too.
+    const begun = readFileSync(thirdFile, "utf8").split("\n")[0];
+    restoreBackup();
+    writeFileSync(thirdFile, `${begun}\n`);
+    const { sessions } = await asked(place, "restore");
+    const { outcome, message } = sessions.find(({ sessionId }: Json) => sessionId === third);
+    expect([outcome, message]).toEqual(["refused", expect.stringContaining("has 2 of the entries")]);
+    expect((await verb(place, "verify")).status).toBe(3);
+    rmSync(/remove (\S+) to/.exec(message)?.[1] as string);
+    expect((await verb(place, "verify")).status).toBe(0);
   });
 });
