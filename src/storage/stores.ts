@@ -48,6 +48,7 @@ import { jsonlStore } from "./jsonl/store.ts";
 import { isSessionIn, latestIn } from "./latest.ts";
 import { behindLink, type LifecycleDeps } from "./lifecycle/exclusive.ts";
 import { stemOf } from "./lifecycle/import.ts";
+import { bringTo, type SessionPlace, setAside } from "./lifecycle/bring.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
 import { operationLog } from "./lifecycle/operation-log.ts";
 import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
@@ -190,10 +191,17 @@ export function makeStores(options: StoresOptions): Stores {
         };
   const find = (id: string, isWhole?: boolean): string =>
     findById(disk, [folders.listed(), folders.archived()], id, openForReading, isWhole);
+  /** The files of a fleet's sessions, which come to where these are. */
+  const sessionFiles = {
+    filesOf: lifeCycleDeps.withId,
+    open: (file: string) => openLog(allowed(file)),
+    bringTo: (file: string, place: SessionPlace) => bringTo(lifeCycleDeps, file, place),
+    setAside: (file: string, isMeant: (log: Log) => Promise<boolean>) => setAside(lifeCycleDeps, file, isMeant),
+  };
   const arrivals = inFleet.arrivals({
+    ...sessionFiles,
     placeFor,
     find,
-    open: (file) => openLog(allowed(file)),
     headerAt(file) {
       const stored = readHeader(disk, file);
       return stored && headerOf(stored);
@@ -322,9 +330,9 @@ export function makeStores(options: StoresOptions): Stores {
     operations,
     lifeCycle: whenUsed(() =>
       inFleet.lifeCycle(makeLifeCycle(lifeCycleDeps), {
+        ...sessionFiles,
         idAt: idIn,
         idsIn,
-        open: (file) => openLog(allowed(file)),
         isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
         arrive: async (sessionId) => arrivals.arrive?.({ sessionId, isWhole: true }),
       }),

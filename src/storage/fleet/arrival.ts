@@ -15,6 +15,14 @@ import { isUuid } from "../v2/documents.ts";
 import { fetchMissing } from "./attachments.ts";
 import type { Outage } from "./outage.ts";
 import { type TransferPlace, transfer } from "./transfer.ts";
+import {
+  bringHere,
+  deletedSession,
+  deletionOf,
+  placeOf,
+  type WhereaboutsPlace,
+  whereaboutsOf,
+} from "./whereabouts.ts";
 
 /** Sessions that were begun in the same millisecond and are looked at, at most. */
 const MOST_BEGUN = 100;
@@ -22,7 +30,7 @@ const MOST_BEGUN = 100;
 const MOST_NAMED = 3;
 
 /** The stores, as an arrival needs them. */
-export interface ArrivalPlace extends TransferPlace {
+export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
   readonly catalog: FleetCatalog | undefined;
   /** See FleetOptions. */
   readonly outage?: Outage;
@@ -40,14 +48,14 @@ export interface ArrivalPlace extends TransferPlace {
 }
 
 /**
- * Brings a session to where it is in the fleet, if it is there. `progress` counts the bytes of one that is fetched whole.
- * Throws storage_failed where it cannot be had.
+ * Brings a session to where it is in the fleet, if it is there, with all that it has there. `progress` counts the bytes of
+ * one that is fetched whole. Throws session_not_found for one that is deleted, and storage_failed where it cannot be had.
  */
 export async function arrive(place: ArrivalPlace, where: WantedSession, progress?: Progress): Promise<void> {
   const { sessionPath } = where;
   if (sessionPath === undefined) return arriveById(place, where, progress);
   const file = place.holds(sessionPath) ? sessionPath : copyFor(place, sessionPath);
-  if (file !== undefined) return bringUpToDate(place, file);
+  if (file !== undefined) return bringUpToDate(place, file, place.headerAt(file)?.id);
   return fetchSession(place, await lookByPath(place, sessionPath), progress);
 }
 
@@ -125,14 +133,16 @@ async function arriveById(
 ): Promise<void> {
   // Files may have ids that no command takes.
   if (isWhole && !SESSION_ID.test(id)) return;
-  const whole = localFile(place, id, true);
-  if (whole !== undefined) return bringUpToDate(place, whole);
+  const [whole] = SESSION_ID.test(id) ? place.filesOf(id) : [];
+  if (whole !== undefined) return bringUpToDate(place, whole, id);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
   const there = place.outage?.lasts === true ? null : await lookFor(place, id);
   if (there) return fetchSession(place, there, progress);
+  const deletion = place.outage?.lasts === true ? null : await deletionOf(place, id).catch(asUnknown);
+  if (deletion) throw deletedSession(id, deletion);
   if (isWhole) return;
   const begun = localFile(place, id);
-  if (begun !== undefined) return bringUpToDate(place, begun);
+  if (begun !== undefined) return bringUpToDate(place, begun, place.headerAt(begun)?.id);
   return fetchSession(place, await place.fleet.look(await wholeId(place.catalog, id)), progress);
 }
 
@@ -167,22 +177,37 @@ function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: b
 
 // --- coming -----------------------------------------------------------------------------------------------------------
 
-/** Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. */
-async function bringUpToDate({ fleet, open, outage }: ArrivalPlace, file: string): Promise<void> {
-  if (outage?.lasts) return;
+/**
+ * Adds what a copy lacks, and brings it to where its session is. Where that cannot be, it is read as it is, and a write says
+ * why. Throws session_not_found for a session that is deleted, of which no file here has more.
+ */
+async function bringUpToDate(place: ArrivalPlace, file: string, id: string | undefined): Promise<void> {
+  if (place.outage?.lasts) return;
+  const fact = id === undefined ? null : await whereaboutsOf(place, id).catch(asUnknown);
+  // A file elsewhere is of the person who named its path.
+  const isOurs = id !== undefined && place.filesOf(id).includes(file);
+  if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact))) throw deletedSession(id, fact);
   let log: Log | undefined;
   try {
-    log = open(file);
+    log = place.open(file);
     if (log instanceof FileLog) {
       await log.outside?.follow();
-      await fetchMissing(fleet, log, log.header.id);
+      await fetchMissing(place.fleet, log, log.header.id);
     }
   } catch (error) {
     // Whoever opens it next meets the same failure, if it is one of the file.
-    if (!(error instanceof Failure)) throw error;
+    asUnknown(error);
+    return;
   } finally {
     log?.close();
   }
+  if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact);
+}
+
+/** Returns null for a failure, and throws any other error. */
+function asUnknown(error: unknown): null {
+  if (error instanceof Failure) return null;
+  throw error;
 }
 
 async function fetchSession(
@@ -193,4 +218,5 @@ async function fetchSession(
   const stored = session && headerIn(session.headerLine);
   if (!session || !stored) return;
   await transfer(place, session, { headerLine: session.headerLine, header: headerOf(stored) }, progress);
+  if (session.archived) await bringHere(place, session.id, placeOf(session));
 }

@@ -170,7 +170,7 @@ export class SqlKeeper implements FleetKeeper {
     throw new Failure("storage_failed", sentence, { fleet: true });
   }
 
-  async restore(sessionId: string, archived: boolean): Promise<boolean> {
+  async restore(sessionId: string): Promise<boolean> {
     const has = (table: string): string => `exists (select from pi_fleet.${table} e
       where e.tenant = s.tenant and e.session_id = s.id and e.generation = s.generation)`;
     const values = new SqlValues(this.tenant, storable(sessionId));
@@ -181,7 +181,7 @@ export class SqlKeeper implements FleetKeeper {
     });
     if (!row) return false;
     // In the epoch that was read: where the answer is lost, the same again undoes no later deletion.
-    const held = `update pi_fleet.session set state = 1, deleted_at = null, archived = ${values.add(archived)}, ${LET_GO}
+    const held = `update pi_fleet.session set state = 1, deleted_at = null, ${LET_GO}
       where tenant = $1 and id = $2 and state = 2 and epoch = ${values.add(row.epoch)} returning id`;
     return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");
   }
@@ -195,11 +195,11 @@ export class SqlKeeper implements FleetKeeper {
     return row ? endOf(row) : null;
   }
 
-  async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean> {
+  async beginAgain(sessionId: string, headerLine: Uint8Array, had: FleetEnd): Promise<boolean> {
     const values = new SqlValues(this.tenant, storable(sessionId));
     // Until its lines are here it keeps the end that it had, and when it was deleted; one without lines is begun.
     const held = `update pi_fleet.session set state = 0, deleted_at = case when entries > 0 then deleted_at end,
-        removed_at = case when entries > 0 then removed_at end, archived = ${values.add(archived)},
+        removed_at = case when entries > 0 then removed_at end,
         header = ${values.add(Buffer.from(headerLine))}, indexed = 0, messages = 0, epoch = epoch + 1,
         holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
         lease_until = clock_timestamp() + ${values.add(this.lease)}::float8 * interval '1 millisecond',

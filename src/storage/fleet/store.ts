@@ -46,7 +46,7 @@ export interface InFleet {
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
-  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage">): {
+  arrivals(place: Omit<ArrivalPlace, "fleet" | "keeper" | "journal" | "catalog" | "outage">): {
     arrive?: Stores["arrive"];
     /** See {@link copyFor}. */
     copyFor?(path: string): string | undefined;
@@ -77,7 +77,7 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
       if (there?.holder) throw locked(there.holder);
     },
     arrivals(own) {
-      const place = { ...own, fleet, catalog, outage };
+      const place = { ...own, fleet, keeper, journal, catalog, outage };
       return {
         copyFor: (path) => copyFor(place, path),
         arrive: (where, progress) => arrive(place, where, progress),
