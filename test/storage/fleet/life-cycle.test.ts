@@ -89,9 +89,9 @@ const SCENES: Readonly<Record<string, string>> = {
     one befalls robbed; one delete_session path ! session_not_found; one heals; row state = 1; two name X; two shows = name:X`,
   "one whose file another program takes away before it is deleted for good stays for others": `
     one befalls robbed; one delete_session path permanent ! session_not_found; one heals; row state = 1; two lists s`,
-  "a relocation of which only the fleet has to be told keeps no original, and is no operation": `
-    two relocate_session to home; one relocate_session to cwd = keptAt:null; two shows = cwd:cwd
-    one list_operations = operations.length:0; one holds text`,
+  "a relocation begins where the session is, and its undo brings the session there": `
+    two relocate_session to home; one relocate_session to cwd; both shows = cwd:cwd; one holds text
+    one undo; both shows = cwd:home; both shows here = cwd:home`,
   "one that another machine has archived is a family of its own": `
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null; one archive_session
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null`,
@@ -145,16 +145,18 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
       await play(suite, script, { disk: { ...realDisk, remove }, args: ["--store", kind] });
     });
 
-    test("one in the archive of this machine opens where it is, and is there once", async () => {
+    test("one comes to the archive of this machine, and out of it, when it is opened, and is there once", async () => {
       const { one: first, two: one, sessionId } = await pair(kind);
       await suite.read(one, { sessionId });
       await suite.leave(one.wire, sessionId);
-      const { movedTo } = await one.wire.result("archive_session", { sessionId });
-      for (const by of ["archived for all", "brought back by another machine"]) {
-        if (by !== "archived for all") await first.wire.result("unarchive_session", { sessionId });
-        await suite.write(first, sessionId, `by the first, ${by}`);
-        for (const where of [{ sessionId }, { sessionId: sessionId.slice(0, -1) }, { sessionPath: movedTo }]) {
-          expect(await one.wire.result("switch_session", where)).toMatchObject({ sessionFile: movedTo });
+      const { sessionPath, movedTo } = await one.wire.result("archive_session", { sessionId });
+      for (const by of ["archived for all", "brought back by another machine", "archived by another machine"]) {
+        const sessionFile = by.startsWith("archived") ? movedTo : sessionPath;
+        for (const where of [{ sessionId }, { sessionId: sessionId.slice(0, -1) }, { sessionPath }, { sessionPath: movedTo }]) {
+          if (by.startsWith("brought")) await first.wire.request("unarchive_session", { sessionId });
+          if (by.startsWith("archived by")) await first.wire.request("archive_session", { sessionId });
+          await suite.write(first, sessionId, `by the first, ${by}`);
+          expect(await one.wire.result("switch_session", where)).toMatchObject({ sessionFile });
           expect(JSON.stringify(await one.wire.result("get_messages"))).toContain(`by the first, ${by}`);
           await one.wire.result("append", { entries: [user(`here, ${by}`)] });
           await suite.leave(one.wire, sessionId);
@@ -162,8 +164,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
         expect(await suite.read(first, { sessionId })).toContain(`here, ${by}`);
         await suite.leave(first.wire, sessionId);
       }
-      await one.wire.result("unarchive_session", { sessionId });
-      expect((await one.wire.result("archive_session", { sessionId })).movedTo).toBe(movedTo);
+      expect((await one.wire.failure("archive_session", { sessionId })).data.name).toBe("path_outside_root");
       expect((await one.wire.result("delete_session", { sessionId })).sessionPath).toBe(movedTo);
       expect((await one.wire.failure("open_session", { sessionId })).data.name).toBe("session_not_found");
     });
