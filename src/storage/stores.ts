@@ -46,9 +46,9 @@ import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
 import { isSessionIn, latestIn } from "./latest.ts";
+import { bringTo, isInPlace, type SessionPlace, setAside } from "./lifecycle/bring.ts";
 import { behindLink, type LifecycleDeps } from "./lifecycle/exclusive.ts";
 import { stemOf } from "./lifecycle/import.ts";
-import { bringTo, type SessionPlace, setAside } from "./lifecycle/bring.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
 import { operationLog } from "./lifecycle/operation-log.ts";
 import { storedBytes, writeOutput } from "./lifecycle/output-file.ts";
@@ -195,7 +195,9 @@ export function makeStores(options: StoresOptions): Stores {
   const sessionFiles = {
     filesOf: lifeCycleDeps.withId,
     open: (file: string) => openLog(allowed(file)),
-    bringTo: (file: string, place: SessionPlace) => bringTo(lifeCycleDeps, file, place),
+    isInPlace: (file: string, place: SessionPlace) => isInPlace(lifeCycleDeps, file, place),
+    bringTo: (file: string, place: SessionPlace, isMeant: (log: Log) => boolean) =>
+      bringTo(lifeCycleDeps, file, place, isMeant),
     setAside: (file: string, isMeant: (log: Log) => Promise<boolean>) => setAside(lifeCycleDeps, file, isMeant),
   };
   const arrivals = inFleet.arrivals({
@@ -334,7 +336,7 @@ export function makeStores(options: StoresOptions): Stores {
         idAt: idIn,
         idsIn,
         isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
-        arrive: async (sessionId) => arrivals.arrive?.({ sessionId, isWhole: true }),
+        arrive: async (sessionId, isOpen) => arrivals.arrive?.({ sessionId, isWhole: true }, () => isOpen),
       }),
     ),
     migrations: whenUsed(() =>

@@ -157,6 +157,7 @@ class HistoryProcess {
         holds: () => true,
         headerAt: () => undefined,
         filesOf: () => [],
+        isInPlace: () => true,
         bringTo: async (path: string) => path,
         setAside: async () => false,
       },

@@ -15,14 +15,7 @@ import { isUuid } from "../v2/documents.ts";
 import { fetchMissing } from "./attachments.ts";
 import type { Outage } from "./outage.ts";
 import { type TransferPlace, transfer } from "./transfer.ts";
-import {
-  bringHere,
-  deletedSession,
-  deletionOf,
-  placeOf,
-  type WhereaboutsPlace,
-  whereaboutsOf,
-} from "./whereabouts.ts";
+import { bringHere, deletedSession, deletionOf, placeOf, type WhereaboutsPlace, whereaboutsOf } from "./whereabouts.ts";
 
 /** Sessions that were begun in the same millisecond and are looked at, at most. */
 const MOST_BEGUN = 100;
@@ -34,6 +27,8 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
   readonly catalog: FleetCatalog | undefined;
   /** See FleetOptions. */
   readonly outage?: Outage;
+  /** Returns whether a session is open in this process, so that its file stays where it is. */
+  readonly isOpen?: (sessionId: string) => boolean;
   /**
    * Returns the path of a session that is here, by its id or, unless `isWhole`, by the beginning of that. Throws
    * session_not_found and what the finding of sessions throws.
@@ -133,8 +128,8 @@ async function arriveById(
 ): Promise<void> {
   // Files may have ids that no command takes.
   if (isWhole && !SESSION_ID.test(id)) return;
-  const [whole] = SESSION_ID.test(id) ? place.filesOf(id) : [];
-  if (whole !== undefined) return bringUpToDate(place, whole, id);
+  const files = SESSION_ID.test(id) ? place.filesOf(id) : [];
+  if (files.length > 0) return bringUpToDate(place, files[0], id, files);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
   const there = place.outage?.lasts === true ? null : await lookFor(place, id);
   if (there) return fetchSession(place, there, progress);
@@ -181,12 +176,18 @@ function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: b
  * Adds what a copy lacks, and brings it to where its session is. Where that cannot be, it is read as it is, and a write says
  * why. Throws session_not_found for a session that is deleted, of which no file here has more.
  */
-async function bringUpToDate(place: ArrivalPlace, file: string, id: string | undefined): Promise<void> {
+async function bringUpToDate(
+  place: ArrivalPlace,
+  file: string,
+  id: string | undefined,
+  known?: readonly string[],
+): Promise<void> {
   if (place.outage?.lasts) return;
-  const fact = id === undefined ? null : await whereaboutsOf(place, id).catch(asUnknown);
-  // A file elsewhere is of the person who named its path.
-  const isOurs = id !== undefined && place.filesOf(id).includes(file);
-  if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact))) throw deletedSession(id, fact);
+  const files = id === undefined || place.isOpen?.(id) ? [] : (known ?? place.filesOf(id));
+  // A file elsewhere is that of the person who named its path.
+  const isOurs = id !== undefined && files.includes(file);
+  const fact = isOurs ? await whereaboutsOf(place, id).catch(asUnknown) : null;
+  if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact, files))) throw deletedSession(id, fact);
   let log: Log | undefined;
   try {
     log = place.open(file);
@@ -201,7 +202,7 @@ async function bringUpToDate(place: ArrivalPlace, file: string, id: string | und
   } finally {
     log?.close();
   }
-  if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact);
+  if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact, files);
 }
 
 /** Returns null for a failure, and throws any other error. */

@@ -209,7 +209,9 @@ export class JointFleetCatalog implements Catalog {
     const begin = new Set([...local.keys(), ...sessions.map(({ listed }) => listed.id)].map((id) => id.slice(0, 8)));
     return withHeirs(sessions, ({ parentSession }) =>
       // pi_agent_rust names files by the first eight characters.
-      (idsOf.get(parentSession ?? "") ?? []).some((id) => known.get(id)?.isDeleted === false || local.has(id) || begin.has(id)),
+      (idsOf.get(parentSession ?? "") ?? []).some(
+        (id) => known.get(id)?.isDeleted === false || local.has(id) || begin.has(id),
+      ),
     );
   }
 

@@ -30,8 +30,8 @@ export interface LifeCyclePlace extends WhereaboutsPlace {
   /** Returns the ids of the session in a file, and of those within another agent's. */
   idsIn(file: string): readonly string[];
   isArchived(file: string): boolean;
-  /** Brings a session here, and to where it is, if the fleet has it. */
-  arrive(sessionId: string): Promise<void>;
+  /** Brings a session here, and to where it is unless it may be open, if the fleet has it. */
+  arrive(sessionId: string, mayBeOpen: boolean): Promise<void>;
 }
 
 export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
@@ -84,7 +84,7 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
     async import(path, progress) {
       await requireThere(place);
       // What the fleet has of it comes first, so that it is known again.
-      for (const id of place.idsIn(path)) await place.arrive(id);
+      for (const id of place.idsIn(path)) await place.arrive(id, true).catch(unlessDeleted);
       const imported = await own.import(path, progress);
       for (const { sessionId, sessionPath } of [imported, ...(imported.subagents ?? [])])
         await givenTo(place, sessionId, sessionPath);
@@ -109,13 +109,10 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
           // One that was cut off has another header, and has not moved yet.
           const file = step.do === "relocate" && place.idAt(step.to) === undefined ? step.from : step.to;
           const cwd = step.do === "relocate" ? cwdBefore(step) : step.cwd;
-          return await withSession(
-            place,
-            file,
-            run,
-            ({ sessionPath = step.from }) => asItIs(place, sessionPath),
-            { prepare: bringRest, requireFact: (fact) => requireNotRelocated(place, file, fact, cwd) },
-          );
+          return await withSession(place, file, run, ({ sessionPath = step.from }) => asItIs(place, sessionPath), {
+            prepare: bringRest,
+            requireFact: (fact) => requireNotRelocated(place, file, fact, cwd),
+          });
         }
         if (step?.do !== "trash") return await run();
         const [here] = place.filesOf(sessionId);
@@ -146,7 +143,12 @@ async function requireFit(place: LifeCyclePlace, { sessionId, file }: FoundInTra
 }
 
 /** Throws ground_moved where the session has a directory that is neither that of its file nor the one that it had before. */
-function requireNotRelocated({ open }: LifeCyclePlace, file: string, { headerLine }: SessionPlace, before?: string): void {
+function requireNotRelocated(
+  { open }: LifeCyclePlace,
+  file: string,
+  { headerLine }: SessionPlace,
+  before?: string,
+): void {
   const there = headerIn(headerLine)?.cwd;
   const here = closing(open(file), ({ header }) => header.cwd);
   if (there === here || there === before) return;
@@ -156,7 +158,7 @@ function requireNotRelocated({ open }: LifeCyclePlace, file: string, { headerLin
 /** Has a session that came back be where it is for all machines. Returns the path of its file. */
 async function broughtTo({ arrive, filesOf }: LifeCyclePlace, id: string, file: string): Promise<string> {
   try {
-    await arrive(id);
+    await arrive(id, false);
   } catch (error) {
     // The next opening does so.
     if (!(error instanceof Failure)) throw error;
@@ -202,8 +204,7 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
     if (end && !(await hasAll(log, end))) throw partOnly(id, file);
     // One that the fleet never had stays here.
     if (!end && (await fleet.look(id)) === null) return false;
-    if (end && !(await keeper.beginAgain(id, log.headerLine, end)))
-      throw away("another machine changes it just now");
+    if (end && !(await keeper.beginAgain(id, log.headerLine, end))) throw away("another machine changes it just now");
   } finally {
     log.close();
   }
@@ -236,9 +237,14 @@ async function fetchedBack(
 ): Promise<MovedSession | undefined> {
   // It is there already where a restore was interrupted before its lines came.
   if (!(await keeper.restore(sessionId)) && (await fleet.look(sessionId)) === null) return undefined;
-  await arrive(sessionId);
+  await arrive(sessionId, false);
   const sessionPath = own.locate({ sessionId });
   return { sessionId, sessionPath, movedTo: sessionPath };
+}
+
+/** Throws an error that is not that of a session that is deleted. */
+function unlessDeleted(error: unknown): void {
+  if (!isUnknown(error)) throw error;
 }
 
 function isUnknown(error: unknown): boolean {

@@ -7,8 +7,8 @@ import type {
   FleetCursor,
   FleetListed,
   FleetSpent,
-  KnownSession,
   FoundCandidate,
+  KnownSession,
   TakenOver,
   TextQuestion,
 } from "../../core/ports/fleet-catalog.ts";

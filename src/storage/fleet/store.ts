@@ -46,7 +46,7 @@ export interface InFleet {
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
-  arrivals(place: Omit<ArrivalPlace, "fleet" | "keeper" | "journal" | "catalog" | "outage">): {
+  arrivals(place: Omit<ArrivalPlace, "fleet" | "keeper" | "journal" | "catalog" | "outage" | "isOpen">): {
     arrive?: Stores["arrive"];
     /** See {@link copyFor}. */
     copyFor?(path: string): string | undefined;
@@ -80,7 +80,7 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
       const place = { ...own, fleet, keeper, journal, catalog, outage };
       return {
         copyFor: (path) => copyFor(place, path),
-        arrive: (where, progress) => arrive(place, where, progress),
+        arrive: (where, isOpen, progress) => arrive({ ...place, isOpen }, where, progress),
       };
     },
     lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper, journal }) : own),

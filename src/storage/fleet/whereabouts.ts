@@ -18,8 +18,10 @@ export interface SessionFiles {
   /** Returns the files in the session folders and the archive whose session has an id. */
   filesOf(sessionId: string): readonly string[];
   open(file: string): Log;
+  /** See `isInPlace`. */
+  isInPlace(file: string, place: SessionPlace): boolean;
   /** See `bringTo`. */
-  bringTo(file: string, place: SessionPlace): Promise<string>;
+  bringTo(file: string, place: SessionPlace, isMeant: (log: Log) => boolean): Promise<string>;
   /** See `setAside`. */
   setAside(file: string, isMeant: (log: Log) => Promise<boolean>): Promise<boolean>;
 }
@@ -54,7 +56,10 @@ export function placeOf({ headerLine, end, archived = false }: FleetSession): Wh
 }
 
 /** Returns the whereabouts of a session that is deleted; null where it is not. Throws storage_failed. */
-export async function deletionOf({ keeper }: Pick<WhereaboutsPlace, "keeper">, id: string): Promise<Whereabouts | null> {
+export async function deletionOf(
+  { keeper }: Pick<WhereaboutsPlace, "keeper">,
+  id: string,
+): Promise<Whereabouts | null> {
   const row = await keeper?.row(id);
   if (row?.state !== "deleted") return null;
   const { headerLine, end, isRemoved } = row;
@@ -66,25 +71,31 @@ export async function deletionOf({ keeper }: Pick<WhereaboutsPlace, "keeper">, i
  * nothing more than another one. What has more than the fleet stays, and what cannot be moved now. Returns whether a file
  * of a deleted session stays that has more.
  */
-export async function bringHere(place: WhereaboutsPlace, id: string, fact: Whereabouts): Promise<boolean> {
-  const files = [...new Set(place.filesOf(id))];
+export async function bringHere(
+  place: WhereaboutsPlace,
+  id: string,
+  fact: Whereabouts,
+  files = place.filesOf(id),
+): Promise<boolean> {
   if (fact.isDeleted) {
     let stays = false;
     for (const file of files) if (!(await isAside(place, id, file, fact))) stays = true;
     return stays;
   }
+  // What only this machine has is noted with the path of its file.
+  if (files.some((file) => isOwed(place, id, file))) return false;
   const [file] = files.length > 1 ? await onlyOne(place, id, files, fact) : files;
   if (file !== undefined) await quietly(() => bringCopy(place, file, fact));
   return false;
 }
 
-/** Brings a copy to where its session is, and returns its path. One that the fleet has not got all of stays where it is. */
+/** Brings a copy to where its session is, and returns its path. One that lacks some of it stays where it is. */
 export async function bringCopy(place: SessionFiles, file: string, fact: Whereabouts): Promise<string> {
-  const count = closing(place.open(file), ({ nodes, readOnly }) => (readOnly ? -1 : nodes.count));
-  return count < fact.end.entries ? file : place.bringTo(file, fact);
+  if (place.isInPlace(file, fact)) return file;
+  return place.bringTo(file, fact, ({ nodes, readOnly }) => !readOnly && nodes.count >= fact.end.entries);
 }
 
-/** Throws session_not_found for a session that is deleted. */
+/** Returns the failure of a session that is deleted. */
 export function deletedSession(sessionId: string, { isRemoved }: Whereabouts): Failure {
   const next = isRemoved
     ? "The fleet has no lines of it any more; restore_session brings it back on a machine whose trash has all of it."
@@ -97,12 +108,17 @@ export function deletedSession(sessionId: string, { isRemoved }: Whereabouts): F
 async function isAside(place: WhereaboutsPlace, id: string, file: string, { end }: Whereabouts): Promise<boolean> {
   let isStale = true;
   await quietly(async () => {
-    isStale = place.journal.owedBy(id, file).length === 0 && place.journal.owedToOthers(id) === undefined;
+    isStale = !isOwed(place, id, file);
     if (!isStale) return;
     isStale = await closing(place.open(file), (log) => hasNoMore(log, end));
     if (isStale) await place.setAside(file, (log) => hasNoMore(log, end));
   });
   return isStale;
+}
+
+/** Returns whether a session has entries that only this machine has. Throws storage_failed where the disk does not say. */
+function isOwed({ journal }: WhereaboutsPlace, id: string, file: string): boolean {
+  return journal.owedBy(id, file).length > 0 || journal.owedToOthers(id) !== undefined;
 }
 
 async function hasNoMore(log: Log, end: FleetEnd): Promise<boolean> {

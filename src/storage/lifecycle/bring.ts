@@ -8,6 +8,7 @@ import { headerIn as headerInLine } from "../../core/format/entry.ts";
 import { timestamp } from "../../core/ports/env.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { isBelow, knownPath } from "../fs/confined-disk.ts";
+import { readHeader } from "../fs/header.ts";
 import { archiveFolder } from "../fs/paths.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { exclusively, type LifecycleDeps } from "./exclusive.ts";
@@ -22,27 +23,54 @@ export interface SessionPlace {
   readonly headerLine: Uint8Array;
 }
 
+/** Returns whether the file of a session is at its place, or neither in the session folders nor in the archive. */
+export function isInPlace(deps: LifecycleDeps, file: string, place: SessionPlace): boolean {
+  return wayTo(deps, file, readHeader(deps.disk, file)?.cwd, place) === undefined;
+}
+
 /**
- * Brings the file of a session to its place, with the directory of that place in its header. Returns its path. One that is
- * neither in the session folders nor in the archive stays as it is. Throws session_locked, already_exists, storage failures.
+ * Brings the file of a session to its place, with the directory of that place in its header, if, under its lock, it is what
+ * was to be brought. Returns its path. Throws session_locked, already_exists, storage failures.
  */
-export function bringTo(deps: LifecycleDeps, path: string, { archived, headerLine }: SessionPlace): Promise<string> {
+export function bringTo(
+  deps: LifecycleDeps,
+  path: string,
+  place: SessionPlace,
+  isMeant: (log: Log) => boolean,
+): Promise<string> {
   return exclusively(deps, path, "bringing the session to its place", async (locked) => {
-    const { disk, paths } = deps;
+    const { paths } = deps;
     const { file, log } = locked;
-    const archive = archiveFolder(paths);
-    const home = paths.flat ?? (paths.root as string);
-    const [there, now] = [knownPath(disk, file), knownPath(disk, archive)];
-    const isArchived = isBelow(now, there);
-    const from = isArchived ? now : knownPath(disk, home);
-    if (!isBelow(from, there)) return file;
-    const to = archived ? archive : home;
-    const cwd = headerInLine(headerLine)?.cwd;
-    if (typeof cwd === "string" && cwd !== log.header.cwd)
+    const way = isMeant(log) ? wayTo(deps, file, log.header.cwd, place) : undefined;
+    if (way === undefined) return file;
+    const { to, rest, cwd } = way;
+    if (cwd !== undefined)
       return rehouseFor(deps, locked, cwd, { ...paths, [paths.flat === undefined ? "root" : "flat"]: to });
-    if (isArchived === archived) return file;
-    return (await moveTo(deps, locked, deps.allowed(join(to, relative(from, there))))).movedTo;
+    return (await moveTo(deps, locked, deps.allowed(join(to, rest)))).movedTo;
   });
+}
+
+/** The way of a session to its place. */
+interface Way {
+  /** The session folders or the archive. */
+  readonly to: string;
+  /** Where it is below the one of these in which it is. */
+  readonly rest: string;
+  /** The directory that its header gets, if that is another one. */
+  readonly cwd: string | undefined;
+}
+
+/** Returns the way of a file to its place; undefined where it is there, or in none of our folders. */
+function wayTo({ disk, paths }: LifecycleDeps, file: string, here: unknown, place: SessionPlace): Way | undefined {
+  const folders = [archiveFolder(paths), paths.flat ?? (paths.root as string)];
+  const path = knownPath(disk, file);
+  const at = folders.findIndex((folder) => isBelow(knownPath(disk, folder), path));
+  if (at < 0) return undefined;
+  const wanted = headerInLine(place.headerLine)?.cwd;
+  const cwd = typeof wanted === "string" && wanted !== here ? wanted : undefined;
+  const goal = place.archived ? 0 : 1;
+  if (cwd === undefined && at === goal) return undefined;
+  return { to: folders[goal], rest: relative(knownPath(disk, folders[at]), path), cwd };
 }
 
 /**

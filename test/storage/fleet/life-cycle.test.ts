@@ -95,6 +95,25 @@ const SCENES: Readonly<Record<string, string>> = {
   "one that another machine has archived is a family of its own": `
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null; one archive_session
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null`,
+  "an undo of a deletion on a machine that has the session elsewhere again leaves one file of it": `
+    one delete_session; two restore_session; two relocate_session to home; one reads text
+    one undo ! ground_moved ~ is at .* already; one restore_session ! already_exists; one reads text
+    one archive_session; both lists - s; two reads text; one delete_session; both lists -; three restore_session
+    both lists - s; both reads text; both shows archived = cwd:home`,
+  "a restore of what another machine brought back, and moved, brings the file of the trash there": `
+    one delete_session; two restore_session; two archive_session; one restore_session; both lists - s
+    one unarchive_session; one undo; both lists - s; two unarchive_session; both reads text; both lists s`,
+  "one that another machine deleted is neither listed nor found nor moved, and comes back from any": `
+    two reads text; one delete_session; both lists -; two lists -; two open_session ! session_not_found ~ was deleted
+    two delete_session ! session_not_found ~ was deleted; two archive_session ! session_not_found
+    two relocate_session to home ! session_not_found; two open_session path ! session_not_found
+    two restore_session; both lists s; both reads text; two delete_session permanent; both open_session ! session_not_found
+    both lists -; one restore_session; both lists s; both reads text`,
+  "what another machine left unfinished is where the fleet has it": `
+    two reads text; one befalls unconfirmed; one archive_session ! storage_failed; one heals; both lists s; both reads text
+    one shows here = cwd:cwd; two archive_session; both lists - s; one reads text; two reads text
+    two befalls unconfirmed; two delete_session ! storage_failed; two heals; both lists - s; both reads text
+    two undo; both lists s; both reads text`,
   "a restore whose lines another machine begins to give at the same moment says so": `
     one delete_session; one prune; one befalls unbegun; one restore_session ! storage_failed retryable ~ restore it again
     one heals; one restore_session; two lists s`,
@@ -152,7 +171,12 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
       const { sessionPath, movedTo } = await one.wire.result("archive_session", { sessionId });
       for (const by of ["archived for all", "brought back by another machine", "archived by another machine"]) {
         const sessionFile = by.startsWith("archived") ? movedTo : sessionPath;
-        for (const where of [{ sessionId }, { sessionId: sessionId.slice(0, -1) }, { sessionPath }, { sessionPath: movedTo }]) {
+        for (const where of [
+          { sessionId },
+          { sessionId: sessionId.slice(0, -1) },
+          { sessionPath },
+          { sessionPath: movedTo },
+        ]) {
           if (by.startsWith("brought")) await first.wire.request("unarchive_session", { sessionId });
           if (by.startsWith("archived by")) await first.wire.request("archive_session", { sessionId });
           await suite.write(first, sessionId, `by the first, ${by}`);
@@ -227,6 +251,37 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
       expect(suite.row(sessionId, "header")).toBe(header);
       await suite.write(two, sessionId, "X");
       expect(await listed(two, sessionId)).toMatchObject({ messageCount: 3, firstMessage: "one", cwd: one.place.cwd });
+    },
+  );
+
+  test("a relocation that another machine relocated further is not taken back", async () => {
+    const { one, two, home, sessionId } = await pair();
+    await one.wire.result("relocate_session", { sessionId, cwd: home });
+    await two.wire.result("relocate_session", { sessionId, cwd: two.place.home });
+    const { message, data } = await one.wire.failure("undo", {});
+    expect([data.name, message]).toEqual(["ground_moved", expect.stringContaining(two.place.home)]);
+    for (const { wire } of [one, two]) {
+      await wire.result("switch_session", { sessionId });
+      expect(await wire.result("get_state")).toMatchObject({ cwd: two.place.home });
+      await wire.result("new_session");
+    }
+    await two.wire.result("undo", {});
+    await one.wire.result("undo", {});
+    expect(await listed(two, sessionId)).toMatchObject({ cwd: one.place.cwd });
+  });
+
+  test.each(["--continue", "--session-id"])(
+    "a server that is started with %s begins no deleted session anew",
+    async (how) => {
+      const { one, two, sessionId } = await pair();
+      await suite.read(two, { sessionId });
+      await two.lives.end();
+      await one.wire.result("delete_session", { sessionId });
+      const place = { ...two.place, cwd: one.place.cwd };
+      const { wire, lives } = await suite.machine({ place, args: how === "--continue" ? [how] : [how, sessionId] });
+      const { result } = await wire.request("get_state");
+      if (how === "--continue") expect(result.sessionId).not.toBe(sessionId);
+      else expect([result, lives.said.join()]).toEqual([undefined, expect.stringContaining("was deleted")]);
     },
   );
 

@@ -22,7 +22,9 @@ const SEED = Number(process.env.PI_TEST_SEED ?? 1);
 const TIMES = Number(process.env.PI_TEST_TIMES ?? 1);
 
 const VERBS = [
-  ..."delete delete restore restore archive archive unarchive relocate relocate undo undo redo open open append list".split(" "),
+  ..."delete delete restore restore archive archive unarchive relocate relocate undo undo redo open open append list".split(
+    " ",
+  ),
 ] as const;
 /** What befalls a machine at a step. */
 const FAULTS = ["unconfirmed", "unrestored", "away", "killed"] as const;
@@ -59,7 +61,8 @@ function step(machines: number, { verbs, isCrowded, isFaulty }: Kind): fc.Arbitr
 }
 
 /** Failures that say that something is not there any more, or is so already. */
-const REFUSALS = "session_not_found already_exists path_outside_root ground_moved cannot_undo operation_not_found".split(" ");
+const REFUSALS =
+  "session_not_found already_exists path_outside_root ground_moved cannot_undo operation_not_found".split(" ");
 
 describe("where a session of a fleet is", needs(POSTGRESQL), () => {
   const suite = fleetSuite();
@@ -83,10 +86,12 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
 
     static async begin(): Promise<Mortal> {
       let mortal: Mortal | undefined;
-      const counted = <T extends unknown[], R>(run: (...given: T) => R) => (...given: T): R => {
-        mortal?.step();
-        return run(...given);
-      };
+      const counted =
+        <T extends unknown[], R>(run: (...given: T) => R) =>
+        (...given: T): R => {
+          mortal?.step();
+          return run(...given);
+        };
       const { rename, link, remove, create, makeFolder } = realDisk;
       const disk: Disk = {
         ...realDisk,
@@ -172,7 +177,8 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       if (reply.error) {
         const { name } = reply.error.data;
         this.told.push(`  ${method}: ${name}: ${reply.error.message}`);
-        const isInTheWay = this.isDisturbed && /^(?:session_locked|storage_failed|content_modified|outcome_unknown)$/.test(name);
+        const isInTheWay =
+          this.isDisturbed && /^(?:session_locked|storage_failed|content_modified|outcome_unknown)$/.test(name);
         if (!REFUSALS.includes(name) && !isInTheWay) expect.fail(`${method}: ${JSON.stringify(reply.error)}`);
       } else this.told.push(`  ${method}: done`);
       return reply;
@@ -218,8 +224,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       } else if (verb === "archive" || verb === "unarchive") {
         const { result } = await this.request(machine, `${verb}_session`, { sessionId });
         if (result && !isDisturbed) expect(this.fact).toMatchObject({ isDeleted: false, archived: verb === "archive" });
-      } else if (verb === "relocate")
-        await this.request(machine, "relocate_session", { sessionId, cwd: this.cwds[n] });
+      } else if (verb === "relocate") await this.request(machine, "relocate_session", { sessionId, cwd: this.cwds[n] });
       else if (verb === "undo" || verb === "redo") await this.request(machine, verb, { sessionId });
       else if (verb === "list" && !isDisturbed) await this.checkList(machine);
       else if (verb === "open" && !isDisturbed) await this.opens(machine);
@@ -231,7 +236,8 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
         const { result: done } = await this.request(machine, "append", { entries: [user(text)] });
         if (done) this.said.push(text);
         await this.request(machine, "new_session", {});
-        if (!isDisturbed) await suite.until(`select count(holder) from pi_fleet.session where id = '${sessionId}'`, "0");
+        if (!isDisturbed)
+          await suite.until(`select count(holder) from pi_fleet.session where id = '${sessionId}'`, "0");
       }
     }
 
@@ -242,7 +248,12 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       const text = `edited ${++this.written}`;
       const last = JSON.parse(readFileSync(file, "utf8").trimEnd().split("\n").at(-1) as string);
       const id = `edit${String(this.written).padStart(4, "0")}`;
-      const entry = { type: "message", id, parentId: last.type === "session" ? null : last.id, message: user(text).message };
+      const entry = {
+        type: "message",
+        id,
+        parentId: last.type === "session" ? null : last.id,
+        message: user(text).message,
+      };
       appendFileSync(file, `${JSON.stringify({ ...entry, timestamp: "2026-01-24T16:22:27.000Z" })}\n`);
       this.edits.push({ by, text });
     }
