@@ -78,7 +78,7 @@ export interface FleetSpent {
 }
 
 /** A session that the fleet has, or has deleted. */
-export interface KnownSession {
+export interface FleetPresence {
   readonly messages: number;
   readonly isDeleted: boolean;
 }
@@ -92,7 +92,7 @@ export interface FleetCatalog {
     most: number | undefined,
   ): Promise<{ readonly sessions: readonly FleetListed[]; readonly total: number }>;
   /** Returns what is known of the sessions with these ids, of those that are there or deleted. */
-  known(ids: readonly string[]): Promise<ReadonlyMap<string, KnownSession>>;
+  known(ids: readonly string[]): Promise<ReadonlyMap<string, FleetPresence>>;
   /** Returns the ids of at most `most` sessions that begin so. */
   idsBeginning(beginning: string, most: number): Promise<readonly string[]>;
   /** Returns the ids of at most `most` sessions that were begun at a time, in milliseconds. */

@@ -22,7 +22,7 @@ import {
   type UsageRequest,
 } from "../../core/ports/catalog.ts";
 import type { Env } from "../../core/ports/env.ts";
-import type { FleetCatalog, FleetCursor, FleetListed, KnownSession } from "../../core/ports/fleet-catalog.ts";
+import type { FleetCatalog, FleetCursor, FleetListed, FleetPresence } from "../../core/ports/fleet-catalog.ts";
 import {
   expired,
   familyOf,
@@ -349,7 +349,7 @@ function idsOf(sessions: readonly Listed[]): string[] {
 }
 
 /** Returns whether what the fleet says counts, and not what is found in a copy with so many messages. */
-function isLeftToFleet(messages: number, there: KnownSession | undefined): boolean {
+function isLeftToFleet(messages: number, there: FleetPresence | undefined): boolean {
   if (there === undefined) return false;
   return there.isDeleted ? messages <= there.messages : messages < there.messages;
 }

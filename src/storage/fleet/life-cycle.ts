@@ -308,8 +308,8 @@ function asItIs({ open, isArchived }: LifeCyclePlace, file: string): Kept {
  */
 type Preparation = (place: LifeCyclePlace, id: string, file: string, there: FleetEnd) => Promise<boolean>;
 
-/** What comes before an operation on a session that the fleet has. */
-interface Before {
+/** Precautions before an operation on a session that the fleet has. */
+interface Precautions {
   readonly prepare?: Preparation;
   /** Whether the copy first comes to where the session is. */
   readonly brings?: boolean;
@@ -323,7 +323,7 @@ async function withSession<T>(
   file: string,
   run: (file: string) => Promise<T>,
   keptAs: (result: T) => Kept,
-  { prepare, brings = false, requireFact }: Before = {},
+  { prepare, brings = false, requireFact }: Precautions = {},
 ): Promise<T> {
   const { fleet, keeper } = place;
   const id = place.idAt(file);

@@ -6,9 +6,9 @@ import type {
   FleetCatalog,
   FleetCursor,
   FleetListed,
+  FleetPresence,
   FleetSpent,
   FoundCandidate,
-  KnownSession,
   TakenOver,
   TextQuestion,
 } from "../../core/ports/fleet-catalog.ts";
@@ -148,7 +148,7 @@ export class SqlCatalog implements FleetCatalog {
     return Number(row.total);
   }
 
-  async known(ids: readonly string[]): Promise<ReadonlyMap<string, KnownSession>> {
+  async known(ids: readonly string[]): Promise<ReadonlyMap<string, FleetPresence>> {
     if (ids.length === 0) return new Map();
     const rows = await this.connections.read({
       text: `select s.id, s.messages::float8 as messages, s.state <> 1 as deleted

@@ -25,7 +25,7 @@ export interface SessionPlace {
 
 /** Returns whether the file of a session is at its place, or neither in the session folders nor in the archive. */
 export function isInPlace(deps: LifecycleDeps, file: string, place: SessionPlace): boolean {
-  return wayTo(deps, file, readHeader(deps.disk, file)?.cwd, place) === undefined;
+  return journeyOf(deps, file, readHeader(deps.disk, file)?.cwd, place) === undefined;
 }
 
 /**
@@ -41,17 +41,17 @@ export function bringTo(
   return exclusively(deps, path, "bringing the session to its place", async (locked) => {
     const { paths } = deps;
     const { file, log } = locked;
-    const way = isMeant(log) ? wayTo(deps, file, log.header.cwd, place) : undefined;
-    if (way === undefined) return file;
-    const { to, rest, cwd } = way;
+    const journey = isMeant(log) ? journeyOf(deps, file, log.header.cwd, place) : undefined;
+    if (journey === undefined) return file;
+    const { to, rest, cwd } = journey;
     if (cwd !== undefined)
       return rehouseFor(deps, locked, cwd, { ...paths, [paths.flat === undefined ? "root" : "flat"]: to });
     return (await moveTo(deps, locked, deps.allowed(join(to, rest)))).movedTo;
   });
 }
 
-/** The way of a session to its place. */
-interface Way {
+/** The journey of a session to its place. */
+interface Journey {
   /** The session folders or the archive. */
   readonly to: string;
   /** Where it is below the one of these in which it is. */
@@ -60,8 +60,13 @@ interface Way {
   readonly cwd: string | undefined;
 }
 
-/** Returns the way of a file to its place; undefined where it is there, or in none of our folders. */
-function wayTo({ disk, paths }: LifecycleDeps, file: string, here: unknown, place: SessionPlace): Way | undefined {
+/** Returns the journey of a file to its place; undefined where it is there, or in none of our folders. */
+function journeyOf(
+  { disk, paths }: LifecycleDeps,
+  file: string,
+  here: unknown,
+  place: SessionPlace,
+): Journey | undefined {
   const folders = [archiveFolder(paths), paths.flat ?? (paths.root as string)];
   const path = knownPath(disk, file);
   const at = folders.findIndex((folder) => isBelow(knownPath(disk, folder), path));
