@@ -6,15 +6,17 @@
  */
 
 import { appendFileSync, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { headerFile } from "../../../src/storage/fs/container-paths.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import type { Json, Wire } from "../../support/server.ts";
+import type { Json, Place, Wire } from "../../support/server.ts";
 import { AWAY, fleetSuite, instead, type Machine, meddle } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
 
@@ -43,6 +45,9 @@ interface Step {
 
 interface Kind {
   readonly verbs: readonly string[];
+  readonly store?: "v2";
+  /** Whether machines go on while the database is away. */
+  readonly isJournaled?: boolean;
   readonly isCrowded?: boolean;
   readonly isFaulty?: boolean;
 }
@@ -70,21 +75,21 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
   /** A machine whose server may be killed, and is started again. */
   class Mortal {
     machine: Machine;
-    private readonly disk: Disk;
+    private readonly start: (place: Place) => Promise<Machine>;
     /** Changes of the disk that it makes before it is killed. */
     left = Number.POSITIVE_INFINITY;
     private isKilled: () => void = () => {};
 
-    private constructor(machine: Machine, disk: Disk) {
+    private constructor(machine: Machine, start: (place: Place) => Promise<Machine>) {
       this.machine = machine;
-      this.disk = disk;
+      this.start = start;
     }
 
     get wire(): Wire {
       return this.machine.wire;
     }
 
-    static async begin(): Promise<Mortal> {
+    static async begin({ store, isJournaled }: Kind): Promise<Mortal> {
       let mortal: Mortal | undefined;
       const counted =
         <T extends unknown[], R>(run: (...given: T) => R) =>
@@ -101,7 +106,13 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
         create: counted(create),
         makeFolder: counted(makeFolder),
       };
-      mortal = new Mortal(await suite.machine({ disk }), disk);
+      const args = store ? ["--store", store] : [];
+      const start = (place?: Place): Promise<Machine> => {
+        const fleet = suite.connect();
+        const outage = isJournaled ? new Outage(fleet.fleet, 0, () => 0) : undefined;
+        return suite.machine({ disk, args, place, fleet: outage ? { ...fleet, outage } : fleet });
+      };
+      mortal = new Mortal(await start(), start);
       return mortal;
     }
 
@@ -112,6 +123,14 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
         this.isKilled();
         throw Object.assign(new Error("the process is gone"), { code: "EIO" });
       }
+    }
+
+    /** Gives what only this machine has, and begins anew. */
+    async gives(): Promise<void> {
+      await this.machine.lives.end();
+      suite.endLeases();
+      await suite.verb("push", this.machine.place);
+      this.machine = await this.start(this.machine.place);
     }
 
     /** Runs until it is done, or the server is killed. Another server is started then. */
@@ -128,7 +147,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       if (how !== "killed") return;
       await new Promise((resolve) => setTimeout(resolve, 20));
       suite.endLeases();
-      this.machine = await suite.machine({ place: this.machine.place, disk: this.disk });
+      this.machine = await this.start(this.machine.place);
     }
   }
 
@@ -138,6 +157,8 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
     readonly cwds: readonly string[];
     readonly said: string[] = ["text"];
     readonly edits: { by: number; text: string }[] = [];
+    /** Texts that a machine acknowledged alone. */
+    readonly alone: string[] = [];
     readonly told: string[] = [];
     private written = 0;
     /** Whether the lines are nowhere in the database. */
@@ -158,7 +179,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       for (const folder of [join(place.home, ".pi"), join(place.state, "archive")])
         if (existsSync(folder))
           for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" }))
-            if (/\.jsonl$/.test(name) && name.includes(this.sessionId)) {
+            if (/^[^.]*\.(?:jsonl|v2)$/.test(basename(name)) && basename(name).includes(this.sessionId)) {
               const file = join(folder, name);
               found.set(statSync(file).ino, file);
             }
@@ -234,7 +255,8 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
         if (!result) return;
         const text = `said ${++this.written}`;
         const { result: done } = await this.request(machine, "append", { entries: [user(text)] });
-        if (done) this.said.push(text);
+        if (done?.durability === "local") this.alone.push(text);
+        else if (done) this.said.push(text);
         await this.request(machine, "new_session", {});
         if (!isDisturbed)
           await suite.until(`select count(holder) from pi_fleet.session where id = '${sessionId}'`, "0");
@@ -270,7 +292,8 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       const { isDeleted } = this.fact;
       const reply = await this.request(machine, "switch_session", { sessionId });
       if (isDeleted) {
-        if (this.edits.length > 0 && reply.result) return void (await machine.wire.result("new_session"));
+        if (this.edits.length + this.alone.length > 0 && reply.result)
+          return void (await machine.wire.result("new_session"));
         expect(reply.error?.data.name, JSON.stringify(reply.result)).toBe("session_not_found");
         expect(reply.error.message).toMatch(/deleted/);
         expect(this.filesOf(machine)).toEqual([]);
@@ -284,7 +307,8 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       const files = this.filesOf(machine);
       expect(files).toHaveLength(1);
       expect([files[0], /\/archive\//.test(files[0])]).toEqual([files[0], this.fact.archived]);
-      const header = JSON.parse(readFileSync(files[0], "utf8").split("\n")[0]);
+      const [file] = files;
+      const header = JSON.parse(readFileSync(file.endsWith(".v2") ? headerFile(file) : file, "utf8").split("\n")[0]);
       expect(this.fact.cwd).toContain(JSON.stringify(header.cwd));
     }
 
@@ -293,7 +317,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       for (const asked of [false, true]) {
         const { sessions } = await wire.result("list_sessions", asked ? { archived: true } : {});
         const found = sessions.filter((one: Json) => one.sessionId === this.sessionId);
-        if (isDeleted && this.edits.length > 0) continue;
+        if (isDeleted && this.edits.length + this.alone.length > 0) continue;
         expect([asked, found.length]).toEqual([asked, Number(!isDeleted && archived === asked)]);
         if (found.length > 0) expect(cwd).toContain(JSON.stringify(found[0].cwd));
       }
@@ -301,6 +325,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
 
     async finish(): Promise<void> {
       this.told.push("finish");
+      if (this.alone.length > 0) for (const machine of this.machines) await machine.gives();
       this.isDisturbed = false;
       for (const machine of this.machines) await this.checkList(machine);
       for (const machine of this.machines) await this.opens(machine);
@@ -310,6 +335,8 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
         await this.machines[0].wire.result("restore_session", { sessionId: this.sessionId });
         for (const machine of this.machines) await this.opens(machine);
       }
+      this.said.push(...this.alone);
+      if (this.alone.length > 0) for (const machine of this.machines) await this.opens(machine);
       for (const { by, text } of this.edits) {
         const { home } = this.machines[by].machine.place;
         const isKept = readdirSync(home, { recursive: true, encoding: "utf8" }).some(
@@ -327,9 +354,9 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
     }
   }
 
-  const runAll = async (count: number, steps: readonly Step[]): Promise<void> => {
+  const runAll = async (kind: Kind, count: number, steps: readonly Step[]): Promise<void> => {
     const machines: Mortal[] = [];
-    for (let n = 0; n < count; n++) machines.push(await Mortal.begin());
+    for (let n = 0; n < count; n++) machines.push(await Mortal.begin(kind));
     const { sessionId } = await suite.make(machines[0].machine, "text");
     const history = new History(machines, sessionId);
     try {
@@ -345,7 +372,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
 
   const histories = async (kind: Kind, numRuns: number): Promise<void> =>
     fc.assert(
-      fc.asyncProperty(fc.array(step(3, kind), { minLength: 3, maxLength: 14 }), (steps) => runAll(3, steps)),
+      fc.asyncProperty(fc.array(step(3, kind), { minLength: 3, maxLength: 14 }), (steps) => runAll(kind, 3, steps)),
       { seed: SEED, numRuns: numRuns * TIMES, endOnFailure: process.env.PI_SHRINK !== "1" },
     );
 
@@ -355,6 +382,10 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
     "and it is deleted for good": [{ verbs: [...VERBS, "purge"] }, 30],
     "at the same time": [{ verbs: VERBS, isCrowded: true }, 40],
     "while they die and lose the database": [{ verbs: VERBS, isFaulty: true }, 60],
+    "with containers": [{ verbs: VERBS, store: "v2" }, 20],
+    "while they die, with containers": [{ verbs: VERBS, store: "v2", isFaulty: true }, 20],
+    "while they go on alone": [{ verbs: [...VERBS, "append"], isJournaled: true, isFaulty: true }, 40],
+    "while they die and do it at the same time": [{ verbs: VERBS, isFaulty: true, isCrowded: true }, 30],
     "while other programs write to its files": [{ verbs: [...VERBS, "edit", "edit"] }, 30],
   };
   test.each(Object.entries(many))("whatever machines do to it %s (many times)", SWEEP, (_, [kind, count]) =>
