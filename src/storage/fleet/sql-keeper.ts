@@ -138,7 +138,7 @@ export class SqlKeeper implements FleetKeeper {
     const archived = `archived = ${values.add(kept.archived)}, ${LET_GO}`;
     if (kept.as === "there") return this.change(HELD(archived), [], values);
     const held = HELD(`header = ${values.add(Buffer.from(kept.headerLine))}, ${archived}`);
-    return this.change(held, factParts([{ described: describedRow(sessionId, kept.description) }], values), values);
+    return this.change(held, factParts([{ placed: describedRow(sessionId, kept.description) }], values), values);
   }
 
   async takeAway(sessionId: string): Promise<Holder | null> {
@@ -290,7 +290,7 @@ export class SqlKeeper implements FleetKeeper {
 
   private async addAll(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number) {
     const { counts, description, texts, spendings } = facts;
-    const described = description && describedRow(sessionId, description);
+    const placed = description && describedRow(sessionId, description);
     const values = this.whose(sessionId, epoch);
     const { messages, modified, isPlain } = counts;
     const set = [
@@ -298,7 +298,7 @@ export class SqlKeeper implements FleetKeeper {
       `is_plain = ${values.add(isPlain)}, indexed = ${values.add(to)}`,
     ];
     const held = HELD(set.join(", "), `and indexed = ${values.add(from)}`);
-    const parts = factParts([{ described, texts, words: asciiWords(texts), spendings }], values);
+    const parts = factParts([{ placed, texts, words: asciiWords(texts), spendings }], values);
     const isAdded = await this.change(held, [...parts, `${REMOVED("behind")} and held.indexed = held.entries`], values);
     return isAdded || this.is(sessionId, "epoch = $3 and holder = $4 and indexed = $5", epoch, this.holder, to);
   }

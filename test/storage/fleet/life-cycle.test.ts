@@ -50,6 +50,9 @@ const SCENES: Readonly<Record<string, string>> = {
     two name X; one relocate_session to home; two shows = name:X cwd:home; three open_session
     three shows here = cwd:home; three close_session; two name Y; one undo; two shows = name:Y cwd:cwd
     two name Z; one redo; two shows = name:Z cwd:home`,
+  "one that is relocated while another machine has it open keeps its directory when that writes": `
+    two switch_session; one relocate_session to home; two name Y; both shows = name:Y cwd:home; one reads text
+    two reads text; both shows here = name:Y cwd:home`,
   "a name that another machine gave meanwhile stays when the archiving is taken back": `
     one archive_session; two name X; one undo; both shows = name:X`,
   "the undo of the relocation of an archived session has its directory and the archive again for all": `
