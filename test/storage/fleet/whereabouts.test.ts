@@ -376,7 +376,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       { seed: SEED, numRuns: numRuns * TIMES, endOnFailure: process.env.PI_SHRINK !== "1" },
     );
 
-  test("whatever machines do to it one after the other", () => histories({ verbs: VERBS }, 4));
+  test("whatever machines do to it one after the other", () => histories({ verbs: VERBS }, 2));
   const many: Readonly<Record<string, readonly [Kind, number]>> = {
     "one after the other": [{ verbs: VERBS }, 60],
     "and it is deleted for good": [{ verbs: [...VERBS, "purge"] }, 30],
