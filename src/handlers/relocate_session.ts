@@ -21,7 +21,7 @@ export default command({
       keptAt: z
         .string()
         .nullable()
-        .describe("where the original file is; null where only the fleet had to be told, which is no operation"),
+        .describe("where the original file is; null where nothing of it was changed, which is no operation"),
     }),
   failures: [...MOVE_FAILURES, "corrupt", "content_modified"],
   example: {

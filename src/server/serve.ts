@@ -56,7 +56,6 @@ export async function serveUntilEnd(
 /** Opens or makes the session that the command line asks for. Throws the failure that leaves us without one. */
 async function openFirst(workspace: Workspace, settings: ServerSettings): Promise<void> {
   const { session, fork, sessionId, name } = settings;
-  const { stores } = workspace;
   let first: Session;
   if (fork !== undefined) {
     const source = await workspace.opened(where(workspace, fork));
@@ -75,12 +74,32 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
     first = await openedOrMade(workspace, named, { file: named.sessionPath, id: sessionId, name });
   } else {
     const { continueLatest } = settings;
-    const latest = continueLatest ? stores.latest(workspace.cwd, continueLatest === "top") : undefined;
-    if (latest !== undefined) first = await workspace.opened({ sessionPath: latest });
-    else first = await withId(workspace, sessionId, { id: sessionId, name });
+    const latest = continueLatest ? await latestOpened(workspace, continueLatest === "top") : undefined;
+    first = latest ?? (await withId(workspace, sessionId, { id: sessionId, name }));
   }
   await workspace.replace(first);
   if (settings.asPi) workspace.prepareFolder(first);
+}
+
+/** Opens the latest session of this directory that no other machine has deleted. */
+async function latestOpened(workspace: Workspace, isTop: boolean): Promise<Session | undefined> {
+  const { stores, cwd } = workspace;
+  for (let before: string | undefined; ; ) {
+    const sessionPath = stores.latest(cwd, isTop);
+    // The file of a deleted one goes to the trash, if it can be moved.
+    if (sessionPath === undefined || sessionPath === before) return undefined;
+    try {
+      return await workspace.opened({ sessionPath });
+    } catch (error) {
+      if (!isDeletion(error)) throw error;
+      before = sessionPath;
+    }
+  }
+}
+
+/** Returns whether a session is missing because it was deleted, so that no other one begins in its stead. */
+function isDeletion(error: unknown): boolean {
+  return error instanceof Failure && error.details.deleted === true;
 }
 
 /** Opens the session that is named, or makes one at a path at which there is none, here or on other machines. */
@@ -91,7 +110,8 @@ async function openedOrMade(workspace: Workspace, named: WantedSession, wanted: 
   try {
     return await workspace.opened(named);
   } catch (error) {
-    if (!mayBeNew || !(error instanceof Failure) || error.name !== "session_not_found") throw error;
+    if (!mayBeNew || !(error instanceof Failure) || error.name !== "session_not_found" || isDeletion(error))
+      throw error;
     return workspace.create(wanted);
   }
 }
@@ -110,7 +130,7 @@ async function withId(workspace: Workspace, sessionId: string | undefined, wante
   try {
     return await workspace.opened({ sessionId, isWhole: true });
   } catch (error) {
-    if (!(error instanceof Failure) || error.name !== "session_not_found") throw error;
+    if (!(error instanceof Failure) || error.name !== "session_not_found" || isDeletion(error)) throw error;
     return make();
   }
 }

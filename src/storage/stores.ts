@@ -47,6 +47,7 @@ import { makeHealth } from "./health/health.ts";
 import type { JsonlOptions } from "./jsonl/log.ts";
 import { jsonlStore } from "./jsonl/store.ts";
 import { isSessionIn, latestIn } from "./latest.ts";
+import { bringTo, isInPlace, type SessionPlace, setAside } from "./lifecycle/bring.ts";
 import { behindLink, type LifecycleDeps } from "./lifecycle/exclusive.ts";
 import { stemOf } from "./lifecycle/import.ts";
 import { makeLifeCycle } from "./lifecycle/lifecycle.ts";
@@ -192,10 +193,19 @@ export function makeStores(options: StoresOptions): Stores {
   const find = (id: string, isWhole?: boolean): string =>
     findById(disk, [folders.listed(), folders.archived()], id, openForReading, isWhole);
   const openCopy = (file: string): Log => openLog(allowed(file));
+  /** The files of a fleet's sessions, which come to where these are. */
+  const sessionFiles = {
+    filesOf: lifeCycleDeps.withId,
+    open: openCopy,
+    isInPlace: (file: string, place: SessionPlace) => isInPlace(lifeCycleDeps, file, place),
+    bringTo: (file: string, place: SessionPlace, isMeant: (log: Log) => boolean) =>
+      bringTo(lifeCycleDeps, file, place, isMeant),
+    setAside: (file: string, isMeant: (log: Log) => Promise<boolean>) => setAside(lifeCycleDeps, file, isMeant),
+  };
   const arrivals = inFleet.arrivals({
+    ...sessionFiles,
     placeFor,
     find,
-    open: openCopy,
     headerAt(file) {
       const stored = readHeader(disk, file);
       return stored && headerOf(stored);
@@ -207,7 +217,7 @@ export function makeStores(options: StoresOptions): Stores {
     storeAt: (file) => (isContainerName(file) ? copies.v2() : copies.jsonl),
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
-  const bring = async (sessionId: string): Promise<void> => arrivals.arrive?.({ sessionId, isWhole: true });
+  const bring = async (sessionId: string): Promise<void> => arrivals.arrive?.({ sessionId, isWhole: true }, () => false);
   const all = whenUsed(
     () =>
       inFleet.catalog({
@@ -331,11 +341,11 @@ export function makeStores(options: StoresOptions): Stores {
     operations,
     lifeCycle: whenUsed(() =>
       inFleet.lifeCycle(makeLifeCycle(lifeCycleDeps), {
+        ...sessionFiles,
         idAt: idIn,
         idsIn,
-        open: (file) => openLog(allowed(file)),
         isArchived: (file) => isBelow(knownPath(disk, archiveFolder(paths)), knownPath(disk, file)),
-        arrive: async (sessionId) => arrivals.arrive?.({ sessionId, isWhole: true }),
+        arrive: async (sessionId, isOpen) => arrivals.arrive?.({ sessionId, isWhole: true }, () => isOpen),
       }),
     ),
     migrations: whenUsed(() =>

@@ -143,6 +143,8 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
         return true;
       },
       rows: async function* () {},
+      row: async () => null,
+      removedEnd: async () => null,
     } as unknown as FleetConnection["keeper"];
     const one = await new FleetServer(args, { isJournaled: true, keeper }).start();
     const known = await one.begin();

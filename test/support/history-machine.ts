@@ -20,7 +20,7 @@ import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
 import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { FaultDisk } from "./disk.ts";
 import { testEnv } from "./env.ts";
-import { fleetOptions } from "./fleet.ts";
+import { fleetOptions, journalOn } from "./fleet.ts";
 import { headerText, userText } from "./lines.ts";
 import type { Random } from "./random.ts";
 import { beginning, textsOf } from "./sessions.ts";
@@ -162,7 +162,12 @@ class HistoryProcess {
         putBack: () => {},
         salvage: () => {},
         storeAt: () => copies,
+        filesOf: () => [],
+        isInPlace: () => true,
+        bringTo: async (path: string) => path,
+        setAside: async () => false,
       },
+      journal: journalOn(machine.disk),
       find: (): string => {
         throw new Failure("session_not_found");
       },

@@ -77,6 +77,12 @@ export interface FleetSpent {
   readonly spendings: readonly FleetSpending[];
 }
 
+/** A session that the fleet has, or has deleted. */
+export interface FleetPresence {
+  readonly messages: number;
+  readonly isDeleted: boolean;
+}
+
 /** Every method throws storage_failed where the database cannot be asked. */
 export interface FleetCatalog {
   /** Returns the sessions that fit, in their order, at most `most`, and the number of all that fit. */
@@ -85,8 +91,8 @@ export interface FleetCatalog {
     after: FleetCursor | undefined,
     most: number | undefined,
   ): Promise<{ readonly sessions: readonly FleetListed[]; readonly total: number }>;
-  /** Returns how many messages the sessions with these ids have, of those that are there. */
-  present(ids: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** Returns what is known of the sessions with these ids, of those that are there or deleted. */
+  known(ids: readonly string[]): Promise<ReadonlyMap<string, FleetPresence>>;
   /** Returns the ids of at most `most` sessions that begin so. */
   idsBeginning(beginning: string, most: number): Promise<readonly string[]>;
   /** Returns the ids of at most `most` sessions that were begun at a time, in milliseconds. */

@@ -71,8 +71,8 @@ export interface FleetKeeper {
    * refused like any that lost it. Returns who it was; null where nobody had it. Throws session_not_found.
    */
   takeAway(sessionId: string): Promise<Holder | null>;
-  /** Brings a deleted session back. Returns whether there was one that has its lines. */
-  restore(sessionId: string, archived: boolean): Promise<boolean>;
+  /** Brings a deleted session back to where it was. Returns whether there was one that has its lines. */
+  restore(sessionId: string): Promise<boolean>;
   /**
    * Returns the end that a deleted session had whose lines were removed, or nothing's of one that was begun and got none;
    * null where there is neither.
@@ -82,7 +82,7 @@ export interface FleetKeeper {
    * Has such a session begin again, without lines, if `had` is still what it had. Returns whether it is there. This process
    * has it then, so that it is the one who gives the lines: a copy that lacks some of them would begin it with its own.
    */
-  beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean>;
+  beginAgain(sessionId: string, headerLine: Uint8Array, had: FleetEnd): Promise<boolean>;
   /**
    * Yields the sessions by their ids. No row but their own is read: damage in another one ends nothing. `unread` is called
    * for those whose own cannot be read; without it, these end the reading.

@@ -31,8 +31,6 @@ export interface MoveWishes {
   readonly group?: string;
   /** Throws content_modified, having moved nothing, unless these are still the session's facts. */
   readonly seen?: SeenFacts;
-  /** Whether a file that is at the new place already counts as moved, because the session was elsewhere for others. */
-  readonly mayBeThere?: boolean;
 }
 
 export interface MovedSession {
@@ -97,6 +95,13 @@ export interface Trashed {
   readonly messageCount: number | null;
 }
 
+/** A session that is about to come back from our trash. */
+export interface FoundInTrash {
+  readonly sessionId: string;
+  /** Path of its file in the trash. */
+  readonly file: string;
+}
+
 export interface EmptiedTrash {
   readonly operationId: string | null;
   readonly removed: readonly Trashed[];
@@ -123,17 +128,16 @@ export interface LifeCycle {
   delete(file: string, permanent: boolean, wishes?: MoveWishes): Promise<Deleted>;
   /**
    * Restores from our own trash: the newest session of that id, of the only one that begins so, or of that original
-   * path, or the one at a path in the trash.
+   * path, or the one at a path in the trash. `requireFit` throws where that may not come back.
    */
-  restore(where: Where): Promise<MovedSession>;
+  restore(where: Where, requireFit?: (found: FoundInTrash) => Promise<void>): Promise<MovedSession>;
   /** Moves a session to where agents do not list it; our own lists show it as archived. */
   archive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
   unarchive(file: string, wishes?: MoveWishes): Promise<RecordedMove>;
   /**
    * Gives a session another working directory. Throws BadParams when that does not exist, unless `allowMissing`.
-   * `mayBeThere`: the session may have it already, and then is left as it is, without an operation.
    */
-  relocate(file: string, cwd: string, allowMissing?: boolean, mayBeThere?: boolean): Promise<Relocated>;
+  relocate(file: string, cwd: string, allowMissing?: boolean): Promise<Relocated>;
   /** Imports a session file from anywhere, also another agent's. Throws not_a_session, and corrupt where the header is damaged. */
   import(path: string, progress?: Progress): Promise<Imported>;
   readonly leftovers: Leftovers;

@@ -58,10 +58,11 @@ export interface Stores {
   /** Returns the absolute path of a session from the host. Throws path_outside_root, and not_a_session for a part of one. */
   absolute(file: string): string;
   /**
-   * Brings a session here, or up to date, that other machines have, too; missing where there are none. `progress` counts
-   * the bytes of one that is not here. Throws storage_failed where it is not here and they cannot be asked.
+   * Brings a session here, or up to date, that other machines have, too; missing where there are none. Its file comes to
+   * where it is for them, unless it is open here. `progress` counts the bytes of one that is not here. Throws
+   * session_not_found for one that is deleted for all, and storage_failed where it is not here and they cannot be asked.
    */
-  arrive?(where: WantedSession, progress?: Progress): Promise<void>;
+  arrive?(where: WantedSession, isOpen: (sessionId: string) => boolean, progress?: Progress): Promise<void>;
   /**
    * Gives other machines what only this one has, beside everything else and when it is time; missing where there are none.
    * `open`: returns the logs that are open here. A copy that is open gives its own itself, unless it is open for reading

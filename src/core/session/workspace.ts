@@ -201,15 +201,17 @@ export class Workspace {
     if (!this.stores.arrive) return undefined;
     const { sessionPath, sessionId } = where;
     const isKnown = sessionPath === undefined ? this.has(sessionId as string) : this.openAt(sessionPath) !== undefined;
-    return isKnown ? undefined : this.stores.arrive(where, progress);
+    return isKnown ? undefined : this.stores.arrive(where, this.isOpenWith, progress);
   }
+
+  private readonly isOpenWith = (id: string): boolean => this.openWith(id) !== undefined;
 
   /** Opens a session to work with it, which may come here first. `progress` counts the bytes of one that does. */
   async opened(where: WantedSession, readOnly = false, progress?: Progress): Promise<Session> {
     try {
       const known = this.openOf(where) ?? this.resumed(where);
       if (known) return known;
-      const arriving = this.stores.arrive?.(where, progress);
+      const arriving = this.stores.arrive?.(where, this.isOpenWith, progress);
       if (arriving === undefined) return this.openFile(where, readOnly);
       await arriving;
       return this.open(where, readOnly);

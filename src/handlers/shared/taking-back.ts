@@ -334,10 +334,23 @@ async function reversed(
     return { ...told, newOperationId: newest.id, sessionPath };
   }
   if (step.do === "swap") requireNoneSince(history, latest);
+  else await comesToPlace(workspace, latest);
   const { operationId, sessionPath = root.sessionPath } = await whileClosed(context, pathAfter(step), step.do, () =>
     lifeCycle.takeBack(latest, as),
   );
   return { ...told, newOperationId: operationId, sessionPath };
+}
+
+/** Has a session that is not where a move left it come to where it is for other machines: they may have moved it back. */
+async function comesToPlace(workspace: Workspace, { step, sessionId }: Operation): Promise<void> {
+  const isMove = step?.do === "move" || step?.do === "relocate" || step?.do === "return";
+  if (!isMove || sessionId === null || workspace.stores.idIn(step.to) !== undefined) return;
+  try {
+    await workspace.arrive({ sessionId, isWhole: true });
+  } catch (error) {
+    // Whether there is something to take back is found out where it was.
+    if (!(error instanceof Failure)) throw error;
+  }
 }
 
 /** Throws ground_moved when names, labels or the leaf were changed since in a session whose file is about to be swapped. */

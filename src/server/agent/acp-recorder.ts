@@ -3,6 +3,7 @@
  * one of ours, with the same id where that can be. Lines are only read here; whoever passes them on waits where told to.
  */
 
+import { Failure } from "../../core/failure.ts";
 import { draftOf, SESSION_ID } from "../../core/format/entry.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -130,6 +131,8 @@ export class AcpRecorder {
       await this.workspace.arrive({ sessionId, isWhole: true });
       return isNew || !isAlone;
     } catch (error) {
+      // One that was deleted stays so, and what the agent goes on with becomes another one.
+      if (error instanceof Failure && error.details.deleted === true) return false;
       const begins = await this.absence?.begins();
       // The agent has begun it all the same: the first write meets the same obstacle, if it lasts, and says so.
       if (!isNew && !begins) throw error;

@@ -132,5 +132,5 @@ function fetchedAgain({ stores }: Workspace, { file, log }: Session, error: unkn
   if (!(isGone || isSpoilt(log)) || log.durableCount < log.nodes.count) return undefined;
   // The lock is of the file that is lost.
   log.unlock();
-  return stores.arrive({ sessionPath: file });
+  return stores.arrive({ sessionPath: file }, () => true);
 }

@@ -17,6 +17,7 @@ import { fetchMissing } from "./attachments.ts";
 import type { Outage } from "./outage.ts";
 import { isSpoiltLog, saysSpoilt } from "./spoilt.ts";
 import { type TransferPlace, transfer } from "./transfer.ts";
+import { bringHere, deletedSession, deletionOf, placeOf, type WhereaboutsPlace, whereaboutsOf } from "./whereabouts.ts";
 
 /** Sessions that were begun in the same millisecond and are looked at, at most. */
 const MOST_BEGUN = 100;
@@ -24,10 +25,12 @@ const MOST_BEGUN = 100;
 const MOST_NAMED = 3;
 
 /** The stores, as an arrival needs them. */
-export interface ArrivalPlace extends TransferPlace {
+export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
   readonly catalog: FleetCatalog | undefined;
   /** See FleetOptions. */
   readonly outage?: Outage;
+  /** Returns whether a session is open in this process, so that its file stays where it is. */
+  readonly isOpen?: (sessionId: string) => boolean;
   /**
    * Returns the path of a session that is here, by its id or, unless `isWhole`, by the beginning of that. Throws
    * session_not_found and what the finding of sessions throws.
@@ -57,14 +60,14 @@ export interface ArrivalPlace extends TransferPlace {
 }
 
 /**
- * Brings a session to where it is in the fleet, if it is there. `progress` counts the bytes of one that is fetched whole.
- * Throws storage_failed where it cannot be had.
+ * Brings a session to where it is in the fleet, if it is there, with all that it has there. `progress` counts the bytes of
+ * one that is fetched whole. Throws session_not_found for one that is deleted, and storage_failed where it cannot be had.
  */
 export async function arrive(place: ArrivalPlace, where: WantedSession, progress?: Progress): Promise<void> {
   const { sessionPath } = where;
   if (sessionPath === undefined) return arriveById(place, where, progress);
   const file = place.holds(sessionPath) ? sessionPath : copyFor(place, sessionPath);
-  if (file !== undefined) return bringUpToDate(place, file, progress);
+  if (file !== undefined) return bringUpToDate(place, file, progress, place.headerAt(file)?.id);
   return fetchSession(place, await lookByPath(place, sessionPath), progress);
 }
 
@@ -142,14 +145,17 @@ async function arriveById(
 ): Promise<void> {
   // Files may have ids that no command takes.
   if (isWhole && !SESSION_ID.test(id)) return;
-  const whole = localFile(place, id, true) ?? spoiltFile(place, id);
-  if (whole !== undefined) return bringUpToDate(place, whole, progress, id);
+  const files = SESSION_ID.test(id) ? place.filesOf(id) : [];
+  const whole = files[0] ?? spoiltFile(place, id);
+  if (whole !== undefined) return bringUpToDate(place, whole, progress, id, files);
   // Others may have a session with an id that is the beginning of one here. Where they cannot be asked, that is meant.
   const there = place.outage?.lasts === true ? null : await lookFor(place, id);
   if (there) return fetchSession(place, there, progress);
+  const deletion = place.outage?.lasts === true ? null : await deletionOf(place, id).catch(asUnknown);
+  if (deletion) throw deletedSession(id, deletion);
   if (isWhole) return;
   const begun = localFile(place, id);
-  if (begun !== undefined) return bringUpToDate(place, begun, progress);
+  if (begun !== undefined) return bringUpToDate(place, begun, progress, place.headerAt(begun)?.id);
   return fetchSession(place, await place.fleet.look(await wholeId(place.catalog, id)), progress);
 }
 
@@ -191,35 +197,53 @@ function localFile({ find }: Pick<ArrivalPlace, "find">, id: string, isWhole?: b
 // --- coming -----------------------------------------------------------------------------------------------------------
 
 /**
- * Adds what a copy lacks. Where that cannot be, it is read as it is, and a write says why. One in which nothing can be read
- * is fetched again.
+ * Adds what a copy lacks, and brings it to where its session is. Where that cannot be, it is read as it is, and a write says
+ * why. One in which nothing can be read is fetched again. Throws session_not_found for a session that is deleted, of which no
+ * file here has more.
  */
 async function bringUpToDate(
   place: ArrivalPlace,
   file: string,
   progress: Progress | undefined,
-  id?: string,
+  id: string | undefined,
+  known?: readonly string[],
 ): Promise<void> {
-  const { fleet, open, outage } = place;
-  if (outage?.lasts) return;
+  if (place.outage?.lasts) return;
+  const files = id === undefined || place.isOpen?.(id) ? [] : (known ?? place.filesOf(id));
+  // A file elsewhere is that of the person who named its path.
+  const isOurs = id !== undefined && files.includes(file);
+  const fact = isOurs ? await whereaboutsOf(place, id).catch(asUnknown) : null;
+  if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact, files))) throw deletedSession(id, fact);
   let log: Log | undefined;
   let isSpoilt = false;
   try {
-    log = open(file);
+    log = place.open(file);
     if (log instanceof FileLog) {
       isSpoilt = isSpoiltLog(log);
       await log.outside?.follow();
-      await fetchMissing(fleet, log, log.header.id);
+      await fetchMissing(place.fleet, log, log.header.id);
     }
   } catch (error) {
     isSpoilt ||= saysSpoilt(error);
     // The next opening meets the same failure, if it is one of the file.
-    if (!(error instanceof Failure)) throw error;
+    asUnknown(error);
+    if (!isSpoilt) return;
   } finally {
     log?.close();
   }
-  const known = id ?? place.acknowledged({ sessionPath: file })?.sessionId;
-  if (isSpoilt) await fetchedAgain(place, file, progress, known ?? log?.header.id);
+  if (isSpoilt) {
+    // The name of a file says no more than its header.
+    const meant = isOurs ? id : (place.acknowledged({ sessionPath: file })?.sessionId ?? id ?? log?.header.id);
+    await fetchedAgain(place, file, progress, meant);
+    return;
+  }
+  if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact, files);
+}
+
+/** Returns null for a failure, and throws any other error. */
+function asUnknown(error: unknown): null {
+  if (error instanceof Failure) return null;
+  throw error;
 }
 
 /**
@@ -259,4 +283,5 @@ async function fetchSession(
   // The file of an earlier copy may have the name, and be none any more.
   if (file === undefined && (await fetchedAgain(place, at, progress, session.id))) return;
   await transfer(place, session, file === undefined ? beginning : { ...beginning, file }, progress);
+  if (session.archived) await bringHere(place, session.id, placeOf(session));
 }

@@ -8,19 +8,30 @@ import type { SqlValues } from "./sql-values.ts";
 /** Numbers of a spending, in the order in which they are sent. */
 export const SUMS = ["messages", "unpriced", "input", "output", "cache_read", "cache_write", "total", "cost"] as const;
 
+/** The working directory in facts, as JSON, before which nothing but this stands. */
+const BEFORE_CWD = '{"cwd":';
+const CWD_IN = (facts: string): string => `pg_catalog.substring(${facts}, '^\\{"cwd":("(?:[^"\\\\]|\\\\.)*"|null),')`;
+/** Facts of a commit with the directory that the session has: its writer may not know yet that it was relocated. */
+const FACTS_WHERE_IT_IS = `case when old.cwd is distinct from excluded.cwd
+  then coalesce('${BEFORE_CWD}' || ${CWD_IN("old.facts")}
+    || pg_catalog.substr(excluded.facts, pg_catalog.length('${BEFORE_CWD}' || ${CWD_IN("excluded.facts")}) + 1), excluded.facts)
+  else excluded.facts end`;
+const describedPart = (value: string, facts: string, cwd: string): string => `insert into pi_fleet.described as old
+      (tenant, session_id, facts, cwd, parent_path, parent_id, created, name_sought, sought)
+    select held.tenant, held.id, d.facts, d.cwd, d.parent_path, d.parent_id, d.created, d.name_sought, d.sought
+    from held join pg_catalog.json_to_recordset(${value}::json) as d (n int, facts text, cwd text, parent_path text, parent_id text,
+      created double precision, name_sought text, sought text) on d.n = held.n
+    on conflict (tenant, session_id) do update set facts = ${facts}, cwd = ${cwd},
+      parent_path = excluded.parent_path, parent_id = excluded.parent_id, created = excluded.created,
+      name_sought = excluded.name_sought, sought = excluded.sought`;
+
 /**
  * Parts that describe lines of sessions; each takes one value, a list as JSON whose rows name a session of `held` by its
  * number there (`n`).
  */
 const FACTS = {
-  described: (value: string): string => `insert into pi_fleet.described
-      (tenant, session_id, facts, cwd, parent_path, parent_id, created, name_sought, sought)
-    select held.tenant, held.id, d.facts, d.cwd, d.parent_path, d.parent_id, d.created, d.name_sought, d.sought
-    from held join pg_catalog.json_to_recordset(${value}::json) as d (n int, facts text, cwd text, parent_path text, parent_id text,
-      created double precision, name_sought text, sought text) on d.n = held.n
-    on conflict (tenant, session_id) do update set facts = excluded.facts, cwd = excluded.cwd,
-      parent_path = excluded.parent_path, parent_id = excluded.parent_id, created = excluded.created,
-      name_sought = excluded.name_sought, sought = excluded.sought`,
+  described: (value: string): string => describedPart(value, FACTS_WHERE_IT_IS, "old.cwd"),
+  placed: (value: string): string => describedPart(value, "excluded.facts", "excluded.cwd"),
   said: (value: string): string => `insert into pi_fleet.said
       (tenant, session_id, generation, seq, kind, nth, role, at, words)
     select held.tenant, held.id, held.generation, t.seq, t.kind, t.nth, t.role, coalesce(t.at, '-infinity'),
@@ -51,8 +62,10 @@ const FACTS = {
 /** Facts of one session as they are sent; `words`: those that the fleet may lack. */
 export interface SentFacts extends Partial<Pick<FleetFacts, "texts" | "spendings">> {
   readonly words?: readonly string[];
-  /** See describedRow. */
+  /** See describedRow. That of a commit leaves the session in the directory that it has. */
   readonly described?: object;
+  /** The same of a session that gets the directory in it. */
+  readonly placed?: object;
   /** Digests of attachments that the lines name. */
   readonly attached?: readonly string[];
 }
@@ -61,6 +74,7 @@ export interface SentFacts extends Partial<Pick<FleetFacts, "texts" | "spendings
 export function factParts(sent: readonly SentFacts[], values: SqlValues): string[] {
   const rows = {
     described: rowsOf(sent, ({ described }) => (described ? [described] : [])),
+    placed: rowsOf(sent, ({ placed }) => (placed ? [placed] : [])),
     said: rowsOf(sent, ({ texts = [] }) => texts.map(saidRow)),
     words: rowsOf(sent, ({ words = [] }) => words.map((word) => ({ word }))),
     spent: rowsOf(sent, ({ spendings = [] }) => spentRows(spendings)),

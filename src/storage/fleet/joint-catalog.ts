@@ -22,7 +22,7 @@ import {
   type UsageRequest,
 } from "../../core/ports/catalog.ts";
 import type { Env } from "../../core/ports/env.ts";
-import type { FleetCatalog, FleetCursor, FleetListed } from "../../core/ports/fleet-catalog.ts";
+import type { FleetCatalog, FleetCursor, FleetListed, FleetPresence } from "../../core/ports/fleet-catalog.ts";
 import {
   expired,
   familyOf,
@@ -79,9 +79,8 @@ export class JointFleetCatalog implements Catalog {
       async () => {
         const local = await this.local();
         const page = await there.list(asked, after, most === undefined ? undefined : most + 1);
-        const present = await there.present(idsOf(mine.found));
         const compare = comparingIds(order);
-        const own = mine.found.filter((one) => one.agent !== undefined || !present.has(one.id)).sort(compare);
+        const own = (await this.ownOf(mine.found)).sort(compare);
         const rest = after ? own.filter((one) => compareToPlace(one, after, order) > 0) : own;
         const facts = new Map<Listed, FleetListed>();
         const theirs = page.sessions.map((session) => {
@@ -122,8 +121,8 @@ export class JointFleetCatalog implements Catalog {
     return this.orHere<FoundHits>(
       async () => {
         const local = await this.local();
-        const present = await there.present([...local.keys()]);
-        const isBehind = (id: string): boolean => (present.get(id) ?? 0) > (local.get(id)?.messageCount ?? 0);
+        const known = await there.known([...local.keys()]);
+        const isBehind = (id: string): boolean => isLeftToFleet(local.get(id)?.messageCount ?? 0, known.get(id));
         const except = [...local.keys()].filter((id) => !isBehind(id));
         const toListed = (session: FleetListed): Listed => this.listed(session, local);
         const missing = Promise.all([this.coming("words"), there.lacksWords(except)]);
@@ -143,7 +142,7 @@ export class JointFleetCatalog implements Catalog {
     );
   }
 
-  /** Searches this machine, without the sessions of which it has an old copy. */
+  /** Searches this machine, without the sessions of which it has an old copy, or one that is deleted. */
   private async searchHere(
     request: SearchRequest,
     isBehind: (id: string) => boolean,
@@ -171,7 +170,8 @@ export class JointFleetCatalog implements Catalog {
         const counted = await local.counted(request, progress);
         const places = await this.local();
         const spent = await there.spent({ cwd, archived });
-        const present = await there.present(idsOf([...places.values()]));
+        const own = await this.ownOf([...places.values()]);
+        const ownIds = new Set(own.map(({ id }) => id));
         const left = archived ? 0 : (await there.list({ cwd, archived: true, headerOnly: true }, undefined, 0)).total;
         const models = new ModelNames();
         const theirs = spent.map(({ session, spendings }) => {
@@ -180,8 +180,8 @@ export class JointFleetCatalog implements Catalog {
             rows.push(quarter, models.indexOf(provider, model), isInherited ? 1 : 0, ...numbers);
           return { listed: { ...this.listed(session, places), cost: costOf(rows) }, usage: { rows, tail: [] } };
         });
-        const own = counted.sessions
-          .filter(({ listed }) => !present.has(listed.id))
+        const countedHere = counted.sessions
+          .filter(({ listed }) => ownIds.has(listed.id))
           .map(({ listed, usage }) => ({
             listed,
             usage: usage && {
@@ -189,15 +189,15 @@ export class JointFleetCatalog implements Catalog {
               tail: renumbered(usage.tail, counted, models),
             },
           }));
-        const inherited = await this.withHeirs([...theirs, ...own], places);
+        const inherited = await this.withHeirs([...theirs, ...countedHere], places);
         const shortIds = new Map(spent.map(({ session }) => [session.id, session.shortId]));
         const mine = await local.list({ headerOnly: true, most: 0 });
         const ownArchived = archived ? [] : (await local.list({ cwd, archived: true, headerOnly: true })).found;
         return {
           ...usageOf(inherited, request, models.all),
-          incomplete: counted.incomplete.filter(({ listed }) => !listed || !present.has(listed.id)),
+          incomplete: counted.incomplete.filter(({ listed }) => !listed || ownIds.has(listed.id)),
           limited: await this.coming("usage"),
-          archivedLeftOut: left + ownArchived.filter(({ id }) => !present.has(id)).length,
+          archivedLeftOut: left + ownArchived.filter(({ id }) => ownIds.has(id)).length,
           shortId: (id: string) => longer(shortIds.get(id) ?? "", mine.shortId(id)),
         };
       },
@@ -210,11 +210,13 @@ export class JointFleetCatalog implements Catalog {
     const { there, sha256 } = this.options;
     const parents = new Set(sessions.map(({ listed }) => listed.parentSession).filter((path) => path !== null));
     const idsOf = new Map(Array.from(parents, (path) => [path, idsOfOriginal(path, sha256)]));
-    const present = await there.present([...new Set([...idsOf.values()].flat())]);
+    const known = await there.known([...new Set([...idsOf.values()].flat())]);
     const begin = new Set([...local.keys(), ...sessions.map(({ listed }) => listed.id)].map((id) => id.slice(0, 8)));
     return withHeirs(sessions, ({ parentSession }) =>
       // pi_agent_rust names files by the first eight characters.
-      (idsOf.get(parentSession ?? "") ?? []).some((id) => present.has(id) || local.has(id) || begin.has(id)),
+      (idsOf.get(parentSession ?? "") ?? []).some(
+        (id) => known.get(id)?.isDeleted === false || local.has(id) || begin.has(id),
+      ),
     );
   }
 
@@ -232,7 +234,8 @@ export class JointFleetCatalog implements Catalog {
         const local = await this.local();
         const theirs = (await there.relatives()).map((session) => this.listed(session, local));
         const known = new Set(theirs.map(({ id }) => id));
-        const sessions: Relative[] = [...theirs, ...[...local.values()].filter(({ id }) => !known.has(id))];
+        const own = await this.ownOf([...local.values()].filter(({ id }) => !known.has(id)));
+        const sessions: Relative[] = [...theirs, ...own];
         const { open } = of;
         if (open && !sessions.some(({ id }) => id === open.id)) sessions.push(open);
         let start = sessions.find(({ id }) => id === of.id);
@@ -306,6 +309,15 @@ export class JointFleetCatalog implements Catalog {
     return `the ${what} of ${whose} brought into the fleet just now ${what === "words" ? "are" : "is"} not all there yet; ask again in a moment`;
   }
 
+  /** Returns the sessions that the fleet neither has nor has deleted. Of a deleted one, this machine may have more. */
+  private async ownOf(found: readonly Listed[]): Promise<Listed[]> {
+    const known = await this.options.there.known(idsOf(found));
+    return found.filter(({ agent, id, messageCount }) => {
+      const there = known.get(id);
+      return agent !== undefined || there === undefined || (there.isDeleted && !isLeftToFleet(messageCount, there));
+    });
+  }
+
   private async local(): Promise<Local> {
     const { local } = this.options;
     const [listed, archived] = [
@@ -339,6 +351,12 @@ function isAboutHere({ here, agents }: ListRequest | SearchRequest): boolean {
 
 function idsOf(sessions: readonly Listed[]): string[] {
   return sessions.filter(({ agent }) => agent === undefined).map(({ id }) => id);
+}
+
+/** Returns whether what the fleet says counts, and not what is found in a copy with so many messages. */
+function isLeftToFleet(messages: number, there: FleetPresence | undefined): boolean {
+  if (there === undefined) return false;
+  return there.isDeleted ? messages <= there.messages : messages < there.messages;
 }
 
 function longer(a: string, b: string): string {

@@ -1,58 +1,47 @@
 /**
- * Operations on whole sessions that a fleet has, too. The session is taken first, so that nobody writes to it meanwhile;
- * then the copy here is moved, and at last the fleet is told. Whoever is interrupted in between has the session here in
- * the trash or the archive, and in the fleet as before: the same operation again finishes it.
+ * Operations on whole sessions that a fleet has, too. The session is taken first, so that nobody writes to it meanwhile, and
+ * the copy here comes to where the session is; then the copy is moved, and at last the fleet is told. A process that is
+ * interrupted in between leaves the fleet as before: there the session is, and the next opening brings the copy back.
  */
 
 import { Failure } from "../../core/failure.ts";
-import { sameBytes } from "../../core/json/json.ts";
-import type { Fleet, FleetDescription, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
+import { headerIn } from "../../core/format/entry.ts";
+import type { FleetDescription, FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { FleetKeeper, Kept } from "../../core/ports/fleet-keeper.ts";
-import type { LifeCycle, MovedSession, Where } from "../../core/ports/lifecycle.ts";
+import type { FoundInTrash, LifeCycle, MovedSession, Where } from "../../core/ports/lifecycle.ts";
 import type { Log } from "../../core/ports/store.ts";
+import { groundMoved } from "../../core/session/history.ts";
 import { headerFacts, summaryOfLog } from "../catalog/summary.ts";
 import { closing } from "../fs/files.ts";
+import type { SessionPlace } from "../lifecycle/bring.ts";
+import { cwdBefore } from "../lifecycle/header-lines.ts";
 import { FileLog } from "../log/file-log.ts";
 import { fetchMissing } from "./attachments.ts";
 import { FleetCopy } from "./copy.ts";
 import { endInTurns, isSameEnd, NOTHING } from "./ends.ts";
 import { isAway, locked, reasonOf, unfit } from "./failures.ts";
 import { giveFrom, meet } from "./giving.ts";
-import type { Journal } from "./journal.ts";
+import { bringCopy, placeOf, type WhereaboutsPlace } from "./whereabouts.ts";
 
-export interface LifeCyclePlace {
-  readonly fleet: Fleet;
-  readonly journal: Journal;
+export interface LifeCyclePlace extends WhereaboutsPlace {
   readonly keeper: FleetKeeper;
   /** Returns the id of the session at a path; undefined where it cannot be read. */
   idAt(file: string): string | undefined;
-  open(file: string): Log;
   /** Returns the ids of the session in a file, and of those within another agent's. */
   idsIn(file: string): readonly string[];
   isArchived(file: string): boolean;
-  /** Brings a session here, if the fleet has it. */
-  arrive(sessionId: string): Promise<void>;
+  /** Brings a session here, and to where it is unless it may be open, if the fleet has it. */
+  arrive(sessionId: string, mayBeOpen: boolean): Promise<void>;
 }
 
 export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
-  const move = async <T extends { readonly movedTo: string }>(
-    file: string,
-    run: (file: string) => Promise<T>,
-  ): Promise<T> => {
-    const now = whereNow(own, place, file);
-    return withSession(
-      place,
-      now,
-      () => run(now),
-      ({ movedTo }) => whereItIs(place, movedTo),
-    );
-  };
+  const move = async <T extends { readonly movedTo: string }>(file: string, run: (file: string) => Promise<T>) =>
+    withSession(place, whereNow(own, place, file), run, ({ movedTo }) => whereItIs(place, movedTo), { brings: true });
   return {
     ...own,
     async delete(path, permanent, wishes) {
-      const file = whereNow(own, place, path);
       let cause: unknown;
-      const run = async () => {
+      const run = async (file: string) => {
         try {
           return await own.delete(file, permanent, wishes);
         } catch (error) {
@@ -63,53 +52,39 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
         }
       };
       const kept: Kept = { as: permanent ? "gone" : "deleted" };
-      const deleted = await withSession(place, file, run, () => kept, permanent ? undefined : requireWhole);
+      const prepare = permanent ? undefined : requireWhole;
+      const deleted = await withSession(place, whereNow(own, place, path), run, () => kept, { prepare });
       if (deleted === undefined) throw cause;
       return deleted;
     },
     async restore(where) {
       await requireThere(place);
-      let restored: MovedSession;
       try {
-        restored = await own.restore(where);
+        const restored = await own.restore(where, (found) => requireFit(place, found));
+        await toldOfReturn(place, restored.sessionId, restored.movedTo);
+        return { ...restored, movedTo: await broughtTo(place, restored.sessionId, restored.movedTo) };
       } catch (error) {
-        // One whose file is here already, as after a restore that was interrupted; the trash may have an older state of it.
-        const file = fileAt(own, where);
-        const sessionId = file === undefined ? undefined : place.idAt(file);
-        if (!isUnknown(error) && !isInTheWay(error, sessionId)) throw error;
-        if (file !== undefined && sessionId !== undefined && (await toldOfReturn(place, sessionId, file)))
-          return { sessionId, sessionPath: file, movedTo: file };
-        // Or one that the fleet deleted, because nobody wrote to it, and that is in no trash.
-        const fetched = file === undefined ? await fetchedBack(own, place, where) : undefined;
-        if (fetched) return fetched;
+        // The session may be here already, or in no trash.
+        const back = await backWithoutTrash(own, place, where, error);
+        if (back) return back;
         throw error;
       }
-      await toldOfReturn(place, restored.sessionId, restored.movedTo);
-      return restored;
     },
-    async archive(file, wishes) {
-      const mayBeThere = await isElsewhere(place, file, false);
-      return move(file, (now) => own.archive(now, { ...wishes, mayBeThere }));
-    },
-    async unarchive(file, wishes) {
-      const mayBeThere = await isElsewhere(place, file, true);
-      return move(file, (now) => own.unarchive(now, { ...wishes, mayBeThere }));
-    },
+    archive: (file, wishes) => move(file, (now) => own.archive(now, wishes)),
+    unarchive: (file, wishes) => move(file, (now) => own.unarchive(now, wishes)),
     async relocate(file, cwd, allowMissing) {
-      const mayBeThere = await hasOtherHeader(place, file);
-      const now = whereNow(own, place, file);
       return withSession(
         place,
-        now,
-        () => own.relocate(now, cwd, allowMissing, mayBeThere),
+        whereNow(own, place, file),
+        (now) => own.relocate(now, cwd, allowMissing),
         ({ movedTo }) => asItIs(place, movedTo),
-        bringRest,
+        { prepare: bringRest, brings: true },
       );
     },
     async import(path, progress) {
       await requireThere(place);
       // What the fleet has of it comes first, so that it is known again.
-      for (const id of place.idsIn(path)) await place.arrive(id);
+      for (const id of place.idsIn(path)) await place.arrive(id, true).catch(unlessDeleted);
       const imported = await own.import(path, progress);
       for (const { sessionId, sessionPath } of [imported, ...(imported.subagents ?? [])])
         await givenTo(place, sessionId, sessionPath);
@@ -127,24 +102,25 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
       };
       try {
         if (step?.do === "appear")
-          return await withSession(place, step.to, run, () => ({ as: "deleted" }), requireWhole);
+          return await withSession(place, step.to, run, () => ({ as: "deleted" }), { prepare: requireWhole });
         if (step?.do === "move")
           return await withSession(place, step.to, run, ({ sessionPath = step.from }) => whereItIs(place, sessionPath));
         if (step?.do === "relocate" || step?.do === "return") {
           // One that was cut off has another header, and has not moved yet.
           const file = step.do === "relocate" && place.idAt(step.to) === undefined ? step.from : step.to;
-          return await withSession(
-            place,
-            file,
-            run,
-            ({ sessionPath = step.from }) => asItIs(place, sessionPath),
-            bringRest,
-          );
+          const cwd = step.do === "relocate" ? cwdBefore(step) : step.cwd;
+          return await withSession(place, file, run, ({ sessionPath = step.from }) => asItIs(place, sessionPath), {
+            prepare: bringRest,
+            requireFact: (fact) => requireNotRelocated(place, file, fact, cwd),
+          });
         }
+        if (step?.do !== "trash") return await run();
+        const [here] = place.filesOf(sessionId);
+        if (here !== undefined) throw groundMoved(`The session is at ${here} already.`, { path: here });
         const taken = await run();
-        if (step?.do === "trash" && taken.sessionPath !== undefined)
-          await toldOfReturn(place, sessionId, taken.sessionPath);
-        return taken;
+        if (taken.sessionPath === undefined) return taken;
+        await toldOfReturn(place, sessionId, taken.sessionPath);
+        return { ...taken, sessionPath: await broughtTo(place, sessionId, taken.sessionPath) };
       } catch (error) {
         if (!isDone || !(error instanceof Failure)) throw error;
         // The next undo takes another operation back.
@@ -154,25 +130,65 @@ export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle
   };
 }
 
-/** Returns whether the fleet has a session in the archive, or not there, while its copy here is at the other place. */
-async function isElsewhere(
-  { fleet, idAt, isArchived }: LifeCyclePlace,
-  file: string,
-  archived: boolean,
-): Promise<boolean> {
-  if (isArchived(file) === archived) return false;
-  const id = idAt(file);
-  // Where the fleet cannot be asked, taking the session says so.
-  const there = id === undefined ? null : await fleet.look(id).catch(() => null);
-  return there?.archived === archived;
+/**
+ * Throws already_exists where a file of a session that is to come back is here, and storage_failed where the trash has too
+ * little of one whose lines only it has.
+ */
+async function requireFit(place: LifeCyclePlace, { sessionId, file }: FoundInTrash): Promise<void> {
+  const [path] = place.filesOf(sessionId);
+  if (path !== undefined)
+    throw new Failure("already_exists", `The session is at ${path} already.`, { sessionId, path });
+  const end = await place.keeper.removedEnd(sessionId);
+  if (end && !(await closing(place.open(file), (log) => hasAll(log, end)))) throw partOnly(sessionId, file);
 }
 
-/** Returns whether the fleet has a session with another header than its copy here, which has all entries of it. */
-async function hasOtherHeader({ fleet, idAt, open }: LifeCyclePlace, file: string): Promise<boolean> {
-  const id = idAt(file);
-  const there = id === undefined ? null : await fleet.look(id).catch(() => null);
-  if (there === null) return false;
-  return closing(open(file), async (log) => !sameBytes(there.headerLine, log.headerLine) && hasAll(log, there.end));
+/** Throws ground_moved where the session has a directory that is neither that of its file nor the one that it had before. */
+function requireNotRelocated(
+  { open }: LifeCyclePlace,
+  file: string,
+  { headerLine }: SessionPlace,
+  before?: string,
+): void {
+  const there = headerIn(headerLine)?.cwd;
+  const here = closing(open(file), ({ header }) => header.cwd);
+  if (there === here || there === before) return;
+  throw groundMoved(`Another machine gave it the working directory ${there} since.`, { cwd: there ?? null });
+}
+
+/** Has a session that came back be where it is for all machines. Returns the path of its file. */
+async function broughtTo({ arrive, filesOf }: LifeCyclePlace, id: string, file: string): Promise<string> {
+  try {
+    await arrive(id, false);
+  } catch (error) {
+    // The next opening does so.
+    if (!(error instanceof Failure)) throw error;
+  }
+  return filesOf(id)[0] ?? file;
+}
+
+/**
+ * Brings a session back whose file is here, as after a restore that was interrupted, or that is in no trash here. Returns
+ * undefined where nothing is to come back.
+ */
+async function backWithoutTrash(
+  own: LifeCycle,
+  place: LifeCyclePlace,
+  where: Where,
+  error: unknown,
+): Promise<MovedSession | undefined> {
+  const isThere = error instanceof Failure && error.name === "already_exists";
+  if (!isThere && !isUnknown(error)) return undefined;
+  const path = fileAt(own, where);
+  const sessionId = isThere
+    ? (error.details.sessionId as string | undefined)
+    : (where.sessionId ?? (path === undefined ? undefined : place.idAt(path)));
+  if (sessionId === undefined) return undefined;
+  const [file] = place.filesOf(sessionId);
+  if (file !== undefined) {
+    if (!(await toldOfReturn(place, sessionId, file))) return undefined;
+    return { sessionId, sessionPath: file, movedTo: await broughtTo(place, sessionId, file) };
+  }
+  return isThere ? undefined : fetchedBack(own, place, sessionId);
 }
 
 /**
@@ -181,16 +197,14 @@ async function hasOtherHeader({ fleet, idAt, open }: LifeCyclePlace, file: strin
  * there, and is not any more.
  */
 async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: string, file: string): Promise<boolean> {
-  const archived = place.isArchived(file);
-  if (await keeper.restore(id, archived)) return true;
+  if (await keeper.restore(id)) return true;
   const end = await keeper.removedEnd(id);
   const log = place.open(file);
   try {
-    if (end && !(await hasAll(log, end))) throw partOnly(log);
+    if (end && !(await hasAll(log, end))) throw partOnly(id, file);
     // One that the fleet never had stays here.
     if (!end && (await fleet.look(id)) === null) return false;
-    if (end && !(await keeper.beginAgain(id, log.headerLine, archived, end)))
-      throw away("another machine changes it just now");
+    if (end && !(await keeper.beginAgain(id, log.headerLine, end))) throw away("another machine changes it just now");
   } finally {
     log.close();
   }
@@ -203,14 +217,14 @@ async function broughtBack({ fleet, keeper, ...place }: LifeCyclePlace, id: stri
   return end !== null;
 }
 
-/** The failure that says that a session is back here alone. */
-class PartlyBack extends Failure {}
+/** The failure that says that what is here is too little to bring a session back. */
+class PartOnly extends Failure {}
 
-function partOnly({ file, header }: Log): Failure {
-  return new PartlyBack(
+function partOnly(sessionId: string, sessionPath: string): Failure {
+  return new PartOnly(
     "storage_failed",
-    "It is back on this machine, and stays deleted for the others, because the fleet had entries that this file lacks. Restore it on the machine whose trash has all of it, or clone it here.",
-    { fleet: true, sessionId: header.id, sessionPath: file },
+    "It stays deleted, because the fleet had entries that the file here lacks. Nothing was changed. Restore it on the machine whose trash has all of it, or open the file by its path and clone it.",
+    { fleet: true, sessionId, sessionPath },
     { retryable: false },
   );
 }
@@ -219,23 +233,22 @@ function partOnly({ file, header }: Log): Failure {
 async function fetchedBack(
   own: LifeCycle,
   { fleet, keeper, arrive }: LifeCyclePlace,
-  { sessionId }: Where,
+  sessionId: string,
 ): Promise<MovedSession | undefined> {
-  if (sessionId === undefined) return undefined;
   // It is there already where a restore was interrupted before its lines came.
-  if (!(await keeper.restore(sessionId, false)) && (await fleet.look(sessionId)) === null) return undefined;
-  await arrive(sessionId);
+  if (!(await keeper.restore(sessionId)) && (await fleet.look(sessionId)) === null) return undefined;
+  await arrive(sessionId, false);
   const sessionPath = own.locate({ sessionId });
   return { sessionId, sessionPath, movedTo: sessionPath };
 }
 
-function isUnknown(error: unknown): boolean {
-  return error instanceof Failure && error.name === "session_not_found";
+/** Throws an error that is not that of a session that is deleted. */
+function unlessDeleted(error: unknown): void {
+  if (!isUnknown(error)) throw error;
 }
 
-/** Returns whether something is in the way of this session. */
-function isInTheWay(error: unknown, sessionId: string | undefined): boolean {
-  return error instanceof Failure && error.name === "already_exists" && error.details.sessionId === sessionId;
+function isUnknown(error: unknown): boolean {
+  return error instanceof Failure && error.name === "session_not_found";
 }
 
 /** Returns the file of a session that is not in the trash; undefined where there is none. */
@@ -295,13 +308,22 @@ function asItIs({ open, isArchived }: LifeCyclePlace, file: string): Kept {
  */
 type Preparation = (place: LifeCyclePlace, id: string, file: string, there: FleetEnd) => Promise<boolean>;
 
+/** Precautions before an operation on a session that the fleet has. */
+interface Precautions {
+  readonly prepare?: Preparation;
+  /** Whether the copy first comes to where the session is. */
+  readonly brings?: boolean;
+  /** Throws where the session is not as the operation needs it. */
+  requireFact?(fact: SessionPlace): void;
+}
+
 /** Runs an operation on a session while nobody else can write to it, and tells the fleet. */
 async function withSession<T>(
   place: LifeCyclePlace,
   file: string,
-  run: () => Promise<T>,
+  run: (file: string) => Promise<T>,
   keptAs: (result: T) => Kept,
-  prepare?: Preparation,
+  { prepare, brings = false, requireFact }: Precautions = {},
 ): Promise<T> {
   const { fleet, keeper } = place;
   const id = place.idAt(file);
@@ -312,12 +334,14 @@ async function withSession<T>(
   // Who may not ask knows nothing of what the fleet has.
   if (taking?.kind === "unfit" && !taking.isOfValue) throw unfit(taking.reason);
   // What the fleet lacks, cannot have, or has deleted already, is a file like any other.
-  if (id === undefined || taking?.kind !== "taken") return run();
+  if (id === undefined || taking?.kind !== "taken") return run(file);
   let isCopy = true;
   let result: T;
   try {
     if (prepare) isCopy = await prepare(place, id, file, taking.end);
-    result = await run();
+    const fact = isCopy && (brings || requireFact) ? await fleet.look(id) : null;
+    if (fact) requireFact?.(placeOf(fact));
+    result = await run(fact && brings ? await bringCopy(place, file, placeOf(fact)) : file);
   } catch (error) {
     await fleet.release(id, taking.epoch);
     throw error;
@@ -356,7 +380,7 @@ async function toldOfReturn(place: LifeCyclePlace, sessionId: string, path: stri
   try {
     return await broughtBack(place, sessionId, path);
   } catch (error) {
-    if (!(error instanceof Failure) || error instanceof PartlyBack) throw error;
+    if (!(error instanceof Failure) || error instanceof PartOnly) throw error;
     const { retryable } = error;
     const sentence = retryable
       ? "It is back on this machine, and the fleet's database has not confirmed it: other machines may have it as deleted. When the database is there, restore it again, unless a list shows it."

@@ -6,6 +6,7 @@ import type {
   FleetCatalog,
   FleetCursor,
   FleetListed,
+  FleetPresence,
   FleetSpent,
   FoundCandidate,
   TakenOver,
@@ -19,6 +20,7 @@ import { descriptionIn, SUMS, storable } from "./fact-parts.ts";
 import { storedHead } from "./heads.ts";
 import { headsIn, SPINE } from "./pack.ts";
 import { PackedEntries } from "./packed-entries.ts";
+import { BEGINS_AGAIN } from "./schema.ts";
 import { doublesIn, type SqlRow, SqlValues, sentDouble } from "./sql-values.ts";
 
 /** Bytes beyond which a line is not fetched to see whether it is what is looked for. */
@@ -146,15 +148,22 @@ export class SqlCatalog implements FleetCatalog {
     return Number(row.total);
   }
 
-  async present(ids: readonly string[]): Promise<ReadonlyMap<string, number>> {
+  async known(ids: readonly string[]): Promise<ReadonlyMap<string, FleetPresence>> {
     if (ids.length === 0) return new Map();
     const rows = await this.connections.read({
-      text: `select s.id, s.messages from pg_catalog.unnest($2::text[]) as asked (id)
-        join pi_fleet.session s on s.tenant = $1 and s.id = asked.id and s.state = 1
-        join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id`,
+      text: `select s.id, s.messages, s.state <> 1 as deleted
+        from pg_catalog.unnest($2::text[]) as asked (id)
+        join pi_fleet.session s on s.tenant = $1 and s.id = asked.id
+        left join pi_fleet.described d on d.tenant = s.tenant and d.session_id = s.id
+        where s.state = 2 or s.state = 1 and d.session_id is not null or ${BEGINS_AGAIN("s.")}`,
       values: [this.tenant, ids.map(storable)],
     });
-    return new Map(rows.map(({ id, messages }) => [String(id), Number(messages)]));
+    return new Map(
+      rows.map(({ id, messages, deleted }) => [
+        String(id),
+        { messages: Number(messages), isDeleted: deleted === true },
+      ]),
+    );
   }
 
   async idsBeginning(beginning: string, most: number): Promise<readonly string[]> {

@@ -143,7 +143,7 @@ export class SqlKeeper implements FleetKeeper {
     const archived = `archived = ${values.add(kept.archived)}, ${LET_GO}`;
     if (kept.as === "there") return this.change(HELD(archived), [], values);
     const held = HELD(`header = ${values.add(Buffer.from(kept.headerLine))}, ${archived}`);
-    return this.change(held, factParts([{ described: describedRow(sessionId, kept.description) }], values), values);
+    return this.change(held, factParts([{ placed: describedRow(sessionId, kept.description) }], values), values);
   }
 
   async takeAway(sessionId: string): Promise<Holder | null> {
@@ -175,7 +175,7 @@ export class SqlKeeper implements FleetKeeper {
     throw new Failure("storage_failed", sentence, { fleet: true });
   }
 
-  async restore(sessionId: string, archived: boolean): Promise<boolean> {
+  async restore(sessionId: string): Promise<boolean> {
     const has = (table: string): string => `exists (select from pi_fleet.${table} e
       where e.tenant = s.tenant and e.session_id = s.id and e.generation = s.generation)`;
     const values = new SqlValues(this.tenant, storable(sessionId));
@@ -186,7 +186,7 @@ export class SqlKeeper implements FleetKeeper {
     });
     if (!row) return false;
     // In the epoch that was read: where the answer is lost, the same again undoes no later deletion.
-    const held = `update pi_fleet.session set state = 1, deleted_at = null, archived = ${values.add(archived)}, ${LET_GO}
+    const held = `update pi_fleet.session set state = 1, deleted_at = null, ${LET_GO}
       where tenant = $1 and id = $2 and state = 2 and epoch = ${values.add(row.epoch)} returning id`;
     return (await this.change(held, [], values)) || this.is(sessionId, "state < 2");
   }
@@ -200,11 +200,11 @@ export class SqlKeeper implements FleetKeeper {
     return row ? endOf(row) : null;
   }
 
-  async beginAgain(sessionId: string, headerLine: Uint8Array, archived: boolean, had: FleetEnd): Promise<boolean> {
+  async beginAgain(sessionId: string, headerLine: Uint8Array, had: FleetEnd): Promise<boolean> {
     const values = new SqlValues(this.tenant, storable(sessionId));
     // Until its lines are here it keeps the end that it had, and when it was deleted; one without lines is begun.
     const held = `update pi_fleet.session set state = 0, deleted_at = case when entries > 0 then deleted_at end,
-        removed_at = case when entries > 0 then removed_at end, archived = ${values.add(archived)},
+        removed_at = case when entries > 0 then removed_at end,
         header = ${values.add(Buffer.from(headerLine))}, indexed = 0, messages = 0, epoch = epoch + 1,
         holder = ${values.add(this.holder)}, holder_name = null, holder_host = null,
         lease_until = clock_timestamp() + ${values.add(this.lease)}::float8 * interval '1 millisecond',
@@ -300,7 +300,7 @@ export class SqlKeeper implements FleetKeeper {
 
   private async addAll(sessionId: string, epoch: number, facts: FleetFacts, from: number, to: number) {
     const { counts, description, texts, spendings } = this.keepsWords ? facts : wordless(facts);
-    const described = description && describedRow(sessionId, description);
+    const placed = description && describedRow(sessionId, description);
     const values = this.whose(sessionId, epoch);
     const { messages, modified, isPlain } = counts;
     const set = [
@@ -308,7 +308,7 @@ export class SqlKeeper implements FleetKeeper {
       `is_plain = ${values.add(isPlain)}, indexed = ${values.add(to)}`,
     ];
     const held = HELD(set.join(", "), `and indexed = ${values.add(from)}`);
-    const parts = factParts([{ described, texts, words: asciiWords(texts), spendings }], values);
+    const parts = factParts([{ placed, texts, words: asciiWords(texts), spendings }], values);
     const isAdded = await this.change(held, [...parts, `${REMOVED("behind")} and held.indexed = held.entries`], values);
     return isAdded || this.is(sessionId, "epoch = $3 and holder = $4 and indexed = $5", epoch, this.holder, to);
   }

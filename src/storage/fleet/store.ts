@@ -47,7 +47,12 @@ export interface InFleet {
   /** Returns the catalog of all machines. */
   catalog(of: Omit<FleetCatalogOptions, "there">): Catalog;
   /** Returns what brings sessions here from other machines, where there are any. */
-  arrivals(place: Omit<ArrivalPlace, "fleet" | "catalog" | "outage" | "acknowledged" | "salvage">): {
+  arrivals(
+    place: Omit<
+      ArrivalPlace,
+      "fleet" | "keeper" | "journal" | "catalog" | "outage" | "isOpen" | "acknowledged" | "salvage"
+    >,
+  ): {
     arrive?: Stores["arrive"];
     /** See {@link copyFor}. */
     copyFor?(path: string): string | undefined;
@@ -79,7 +84,7 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
     },
     arrivals(own) {
       const place: ArrivalPlace = {
-        ...{ ...own, fleet, catalog, outage },
+        ...{ ...own, fleet, keeper, journal, catalog, outage },
         acknowledged: (of) =>
           "sessionId" in of
             ? journal.ends.of(of.sessionId)
@@ -88,7 +93,7 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
       };
       return {
         copyFor: (path) => copyFor(place, path),
-        arrive: (where, progress) => arrive(place, where, progress),
+        arrive: (where, isOpen, progress) => arrive({ ...place, isOpen }, where, progress),
       };
     },
     lifeCycle: (own, place) => (keeper ? fleetLifeCycle(own, { ...place, fleet, keeper, journal }) : own),

@@ -36,7 +36,8 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     delete: (file, permanent, wishes = {}) =>
       exclusively(deps, file, "deleting the session", (locked) => deleteSession(deps, locked, permanent, wishes)),
     // Emptying and restoring exclude each other, and the undo of a deletion, so that no item goes from under another.
-    restore: (where) => alone(deps, () => guarded("restoring the session", () => restoreSession(deps, where))),
+    restore: (where, requireFit = async () => {}) =>
+      alone(deps, () => guarded("restoring the session", () => restoreSession(deps, where, requireFit))),
     archive: (file, wishes = {}) =>
       exclusively(deps, file, "archiving the session", (locked) =>
         moveBetween(deps, locked, home, archive, { ...wishes, kind: "archive" }),
@@ -45,10 +46,8 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
       exclusively(deps, file, "bringing the session back", (locked) =>
         moveBetween(deps, locked, archive, home, { ...wishes, kind: "unarchive" }),
       ),
-    relocate: (file, cwd, allowMissing = false, mayBeThere = false) =>
-      exclusively(deps, file, "relocating the session", (locked) =>
-        relocateSession(deps, locked, cwd, { allowMissing, mayBeThere }),
-      ),
+    relocate: (file, cwd, allowMissing = false) =>
+      exclusively(deps, file, "relocating the session", (locked) => relocateSession(deps, locked, cwd, allowMissing)),
     import: (path, progress) => importAny(deps, path, progress),
     leftovers: makeLeftovers(deps),
     emptyTrash: (before, progress) =>
@@ -79,28 +78,22 @@ async function moveBetween(
   const { disk } = deps;
   const { file } = locked;
   const [folder, path] = [knownPath(disk, from), knownPath(disk, file)];
-  const goal = knownPath(disk, to);
-  const isThere = wishes.mayBeThere === true && isBelow(goal, path);
-  if (!isThere && !isBelow(folder, path))
+  if (!isBelow(folder, path))
     throw new Failure(
       "path_outside_root",
       `${file} is not in ${from}; only sessions that list_sessions lists can be moved.`,
       { path: file },
     );
   requireAsSeen(deps, locked, wishes);
-  const movedTo = isThere ? file : join(to, relative(folder, path));
+  const movedTo = join(to, relative(folder, path));
   const facts = factsOf(locked.log);
-  // Taking it back moves the file, wherever it was.
-  const step = { do: "move" as const, from: isThere ? join(from, relative(goal, path)) : file, to: movedTo };
+  const step = { do: "move" as const, from: file, to: movedTo };
   const text = `${DID[kind]} ${facts.title}.`;
   const operation = { kind, group: wishes.group, ...about(locked, facts), text, step };
   return recorded(
     deps,
     operation,
-    async ({ id: operationId }) => ({
-      operationId,
-      ...(isThere ? { sessionId: locked.sessionId, sessionPath: file, movedTo } : await moveTo(deps, locked, movedTo)),
-    }),
+    async ({ id: operationId }) => ({ operationId, ...(await moveTo(deps, locked, movedTo)) }),
     () => ({}),
   );
 }

@@ -12,7 +12,7 @@ import { headerFile, isContainerName } from "../fs/container-paths.ts";
 import { type Disk, exists, type FileInfo, infoIfPresent, isAbsent, writeAll } from "../fs/disk.ts";
 import { infoOrNull, lastName, nth, withFile, writeTemporary } from "../fs/files.ts";
 import type { HeaderPlace } from "../fs/header.ts";
-import { fileName, folderFor, isSessionName } from "../fs/paths.ts";
+import { fileName, folderFor, isSessionName, type StoragePaths } from "../fs/paths.ts";
 import { isOneFile, isSameFile, isUnchanged } from "../fs/stamps.ts";
 import { isLock, type Lock } from "../locks/contract.ts";
 import { lockInFolder } from "../locks/lock-paths.ts";
@@ -25,22 +25,21 @@ import { about, factsOf, recorded } from "./recorded.ts";
 const RELOCATING = "relocating the session";
 
 /**
- * Gives a session another working directory. One that has it already, and may, is left alone, which is no operation: here
- * nothing is to be taken back. Neither is the end of a relocation that was cut off before the last lines came. Throws
- * BadParams without such a directory, and what `rehouse` throws.
+ * Gives a session another working directory. The end of a relocation that was cut off before the last lines came is no
+ * operation. Throws BadParams without such a directory, and what `rehouse` throws.
  */
 export async function relocateSession(
   deps: LifecycleDeps,
   locked: LockedSession,
   wanted: string,
-  { allowMissing, mayBeThere }: { readonly allowMissing: boolean; readonly mayBeThere: boolean },
+  allowMissing: boolean,
 ): Promise<Relocated> {
   const cwd = resolve(deps.absolute(wanted));
   if (!allowMissing) requireFolder(deps, cwd);
   const facts = factsOf(locked.log);
   const house = { cwd, place: placeFor(deps, locked, cwd), rewrite: rewriterTo(cwd) };
   const ends = endsOf(deps, locked, house);
-  if (isHoused(ends) && ((await finishLate(deps, ends.file)) || mayBeThere)) {
+  if (isHoused(ends) && (await finishLate(deps, ends.file))) {
     const { file: movedTo } = ends;
     const { sessionId, file: sessionPath } = locked;
     return { sessionId, sessionPath, movedTo, keptAt: originalOf(deps, movedTo, cwd) };
@@ -88,17 +87,39 @@ export async function returnSession(
   };
   const place = deps.allowed(from);
   const { sessionPath, movedTo } = await rehouse(deps, locked, { cwd: old, place, rewrite });
-  const file = isContainerName(place) ? headerFile(place) : place;
-  const first = Number(/\.relocated\.bak(?:\.(\d+))?$/.exec(keptAt ?? "")?.[1] ?? 1);
-  await dropRedundant(disk, file, first, [before, rewriterTo(cwd)(before)]);
+  await dropRedundant(disk, place, keptAt, [before, rewriterTo(cwd)(before)]);
   return { do: "return", from: sessionPath, to: movedTo, cwd };
 }
 
 /**
- * Removes the originals of a relocation and of its return, from that number on: those with one of these headers whose
+ * Gives a session the directory that others gave it, below the folders that are named, and returns its path. The original
+ * goes where all its bytes but those of the directory are in the file.
+ */
+export async function rehouseFor(
+  deps: LifecycleDeps,
+  locked: LockedSession,
+  cwd: string,
+  paths: StoragePaths,
+): Promise<string> {
+  const before = Buffer.from(textOfHeader(deps.disk, locked.file), "latin1");
+  const place = deps.allowed(placeFor({ paths }, locked, cwd));
+  const { movedTo, keptAt } = await rehouse(deps, locked, { cwd, place, rewrite: rewriterTo(cwd) });
+  await dropRedundant(deps.disk, movedTo, keptAt, [before]);
+  return movedTo;
+}
+
+/**
+ * Removes the originals of a relocation and of its return, from the first on: those with one of these headers whose
  * entries are the beginning of the file's. Best effort.
  */
-async function dropRedundant(disk: Disk, file: string, first: number, headers: readonly Uint8Array[]): Promise<void> {
+async function dropRedundant(
+  disk: Disk,
+  session: string,
+  keptAt: string | null | undefined,
+  headers: readonly Uint8Array[],
+): Promise<void> {
+  const file = isContainerName(session) ? headerFile(session) : session;
+  const first = Number(/\.relocated\.bak(?:\.(\d+))?$/.exec(keptAt ?? "")?.[1] ?? 1);
   const kept: string[] = [];
   for (let n = first; exists(disk, backupOf(file, n)); n++) kept.push(backupOf(file, n));
   try {
@@ -192,7 +213,7 @@ function lastBackup({ disk }: Pick<LifecycleDeps, "disk">, file: string): string
   return lastName(disk, (n) => backupOf(isContainerName(file) ? headerFile(file) : file, n));
 }
 
-function placeFor({ paths }: LifecycleDeps, { file, log }: LockedSession, cwd: string): string {
+function placeFor({ paths }: Pick<LifecycleDeps, "paths">, { file, log }: LockedSession, cwd: string): string {
   const called = basename(file);
   return join(folderFor(paths, cwd), isContainerName(file) || isSessionName(called) ? called : fileName(log.header));
 }

@@ -4,7 +4,7 @@ import { basename, dirname, join } from "node:path";
 import { doneBut } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
 import { SESSION_ID } from "../../core/format/entry.ts";
-import type { Deleted, MovedSession, MoveWishes, Trashed, Where } from "../../core/ports/lifecycle.ts";
+import type { Deleted, FoundInTrash, MovedSession, MoveWishes, Trashed, Where } from "../../core/ports/lifecycle.ts";
 import type { BegunOperation } from "../../core/ports/operations.ts";
 import { DID, SHORTEST_ID } from "../../core/session/history.ts";
 import { isContainerName, pointerFile } from "../fs/container-paths.ts";
@@ -34,6 +34,9 @@ const DELETING = "deleting the session";
 
 /** Sessions that a failure lists at most. */
 const MOST_LISTED = 3;
+
+/** The operation by which something comes to the trash; without an id, where others deleted it. */
+type Deletion = Pick<BegunOperation, "at"> & Partial<BegunOperation>;
 
 /** Deletes a session. Throws session_locked, storage_full, storage_failed. */
 export async function deleteSession(
@@ -112,7 +115,7 @@ export async function toOwnTrash(
   deps: LifecycleDeps,
   locked: LockedSession,
   facts: TitleFacts,
-  begun: BegunOperation,
+  begun: Deletion,
 ): Promise<string> {
   const { file, sessionId } = locked;
   const item = await toItem(deps, locked, facts, begun, [file, ...belongings(deps.disk, file, sessionId)]);
@@ -155,7 +158,7 @@ async function toItem(
   deps: LifecycleDeps,
   locked: LockedSession,
   { name, messageCount }: TitleFacts,
-  { id, at }: BegunOperation,
+  { id, at }: Deletion,
   paths: readonly string[],
 ): Promise<string> {
   const { disk } = deps;
@@ -186,7 +189,11 @@ function begunItem(deps: LifecycleDeps, { file, sessionId }: LockedSession): str
 // --- restoring -----------------------------------------------------------------------------------------------------
 
 /** Restores a session. Throws session_not_found, already_exists, path_outside_root, storage_full, storage_failed. */
-export async function restoreSession(deps: LifecycleDeps, where: Where): Promise<MovedSession> {
+export async function restoreSession(
+  deps: LifecycleDeps,
+  where: Where,
+  requireFit: (found: FoundInTrash) => Promise<void>,
+): Promise<MovedSession> {
   requireWritable(deps);
   const found = findItem(deps, where);
   if (!found)
@@ -196,6 +203,7 @@ export async function restoreSession(deps: LifecycleDeps, where: Where): Promise
       { ...where },
     );
   const { sessionId, path, name = null } = found.record;
+  await requireFit({ sessionId, file: found.file });
   const operation = {
     kind: "restore" as const,
     sessionId,

@@ -50,6 +50,9 @@ const SCENES: Readonly<Record<string, string>> = {
     two name X; one relocate_session to home; two shows = name:X cwd:home; three open_session
     three shows here = cwd:home; three close_session; two name Y; one undo; two shows = name:Y cwd:cwd
     two name Z; one redo; two shows = name:Z cwd:home`,
+  "one that is relocated while another machine has it open keeps its directory when that writes": `
+    two switch_session; one relocate_session to home; two name Y; both shows = name:Y cwd:home; one reads text
+    two reads text; both shows here = name:Y cwd:home`,
   "a name that another machine gave meanwhile stays when the archiving is taken back": `
     one archive_session; two name X; one undo; both shows = name:X`,
   "the undo of the relocation of an archived session has its directory and the archive again for all": `
@@ -89,12 +92,31 @@ const SCENES: Readonly<Record<string, string>> = {
     one befalls robbed; one delete_session path ! session_not_found; one heals; row state = 1; two name X; two shows = name:X`,
   "one whose file another program takes away before it is deleted for good stays for others": `
     one befalls robbed; one delete_session path permanent ! session_not_found; one heals; row state = 1; two lists s`,
-  "a relocation of which only the fleet has to be told keeps no original, and is no operation": `
-    two relocate_session to home; one relocate_session to cwd = keptAt:null; two shows = cwd:cwd
-    one list_operations = operations.length:0; one holds text`,
+  "a relocation begins where the session is, and its undo brings the session there": `
+    two relocate_session to home; one relocate_session to cwd; both shows = cwd:cwd; one holds text
+    one undo; both shows = cwd:home; both shows here = cwd:home`,
   "one that another machine has archived is a family of its own": `
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null; one archive_session
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null`,
+  "an undo of a deletion on a machine that has the session elsewhere again leaves one file of it": `
+    one delete_session; two restore_session; two relocate_session to home; one reads text
+    one undo ! ground_moved ~ is at .* already; one restore_session ! already_exists; one reads text
+    one archive_session; both lists - s; two reads text; one delete_session; both lists -; three restore_session
+    both lists - s; both reads text; both shows archived = cwd:home`,
+  "a restore of what another machine brought back, and moved, brings the file of the trash there": `
+    one delete_session; two restore_session; two archive_session; one restore_session; both lists - s
+    one unarchive_session; one undo; both lists - s; two unarchive_session; both reads text; both lists s`,
+  "one that another machine deleted is neither listed nor found nor moved, and comes back from any": `
+    two reads text; one delete_session; both lists -; two lists -; two open_session ! session_not_found ~ was deleted
+    two delete_session ! session_not_found ~ was deleted; two archive_session ! session_not_found
+    two relocate_session to home ! session_not_found; two open_session path ! session_not_found
+    two restore_session; both lists s; both reads text; two delete_session permanent; both open_session ! session_not_found
+    both lists -; one restore_session; both lists s; both reads text`,
+  "what another machine left unfinished is where the fleet has it": `
+    two reads text; one befalls unconfirmed; one archive_session ! storage_failed; one heals; both lists s; both reads text
+    one shows here = cwd:cwd; two archive_session; both lists - s; one reads text; two reads text
+    two befalls unconfirmed; two delete_session ! storage_failed; two heals; both lists - s; both reads text
+    two undo; both lists s; both reads text`,
   "a restore whose lines another machine begins to give at the same moment says so": `
     one delete_session; one prune; one befalls unbegun; one restore_session ! storage_failed retryable ~ restore it again
     one heals; one restore_session; two lists s`,
@@ -145,16 +167,23 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
       await play(suite, script, { disk: { ...realDisk, remove }, args: ["--store", kind] });
     });
 
-    test("one in the archive of this machine opens where it is, and is there once", async () => {
+    test("one comes to the archive of this machine, and out of it, when it is opened, and is there once", async () => {
       const { one: first, two: one, sessionId } = await pair(kind);
       await suite.read(one, { sessionId });
       await suite.leave(one.wire, sessionId);
-      const { movedTo } = await one.wire.result("archive_session", { sessionId });
-      for (const by of ["archived for all", "brought back by another machine"]) {
-        if (by !== "archived for all") await first.wire.result("unarchive_session", { sessionId });
-        await suite.write(first, sessionId, `by the first, ${by}`);
-        for (const where of [{ sessionId }, { sessionId: sessionId.slice(0, -1) }, { sessionPath: movedTo }]) {
-          expect(await one.wire.result("switch_session", where)).toMatchObject({ sessionFile: movedTo });
+      const { sessionPath, movedTo } = await one.wire.result("archive_session", { sessionId });
+      for (const by of ["archived for all", "brought back by another machine", "archived by another machine"]) {
+        const sessionFile = by.startsWith("archived") ? movedTo : sessionPath;
+        for (const where of [
+          { sessionId },
+          { sessionId: sessionId.slice(0, -1) },
+          { sessionPath },
+          { sessionPath: movedTo },
+        ]) {
+          if (by.startsWith("brought")) await first.wire.request("unarchive_session", { sessionId });
+          if (by.startsWith("archived by")) await first.wire.request("archive_session", { sessionId });
+          await suite.write(first, sessionId, `by the first, ${by}`);
+          expect(await one.wire.result("switch_session", where)).toMatchObject({ sessionFile });
           expect(JSON.stringify(await one.wire.result("get_messages"))).toContain(`by the first, ${by}`);
           await one.wire.result("append", { entries: [user(`here, ${by}`)] });
           await suite.leave(one.wire, sessionId);
@@ -162,8 +191,7 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
         expect(await suite.read(first, { sessionId })).toContain(`here, ${by}`);
         await suite.leave(first.wire, sessionId);
       }
-      await one.wire.result("unarchive_session", { sessionId });
-      expect((await one.wire.result("archive_session", { sessionId })).movedTo).toBe(movedTo);
+      expect((await one.wire.failure("archive_session", { sessionId })).data.name).toBe("path_outside_root");
       expect((await one.wire.result("delete_session", { sessionId })).sessionPath).toBe(movedTo);
       expect((await one.wire.failure("open_session", { sessionId })).data.name).toBe("session_not_found");
     });
@@ -226,6 +254,37 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
       expect(suite.row(sessionId, "header")).toBe(header);
       await suite.write(two, sessionId, "X");
       expect(await listed(two, sessionId)).toMatchObject({ messageCount: 3, firstMessage: "one", cwd: one.place.cwd });
+    },
+  );
+
+  test("a relocation that another machine relocated further is not taken back", async () => {
+    const { one, two, home, sessionId } = await pair();
+    await one.wire.result("relocate_session", { sessionId, cwd: home });
+    await two.wire.result("relocate_session", { sessionId, cwd: two.place.home });
+    const { message, data } = await one.wire.failure("undo", {});
+    expect([data.name, message]).toEqual(["ground_moved", expect.stringContaining(two.place.home)]);
+    for (const { wire } of [one, two]) {
+      await wire.result("switch_session", { sessionId });
+      expect(await wire.result("get_state")).toMatchObject({ cwd: two.place.home });
+      await wire.result("new_session");
+    }
+    await two.wire.result("undo", {});
+    await one.wire.result("undo", {});
+    expect(await listed(two, sessionId)).toMatchObject({ cwd: one.place.cwd });
+  });
+
+  test.each(["--continue", "--session-id"])(
+    "a server that is started with %s begins no deleted session anew",
+    async (how) => {
+      const { one, two, sessionId } = await pair();
+      await suite.read(two, { sessionId });
+      await two.lives.end();
+      await one.wire.result("delete_session", { sessionId });
+      const place = { ...two.place, cwd: one.place.cwd };
+      const { wire, lives } = await suite.machine({ place, args: how === "--continue" ? [how] : [how, sessionId] });
+      const { result } = await wire.request("get_state");
+      if (how === "--continue") expect(result.sessionId).not.toBe(sessionId);
+      else expect([result, lives.said.join()]).toEqual([undefined, expect.stringContaining("was deleted")]);
     },
   );
 

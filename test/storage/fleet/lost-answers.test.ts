@@ -102,9 +102,9 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
     sql(`update pi_fleet.session set deleted_at = '2020-01-01' where id = 'pruned' and tenant = '${tenant}'`);
     await pruned(changed, tenant, HOUR);
     const had = (await keeper.removedEnd("pruned")) as FleetEnd;
-    expect(await keeper.beginAgain("pruned", HEADER, false, { ...had, entries: had.entries - 1 })).toBe(false);
-    told.push(await keeper.beginAgain("pruned", HEADER, false, had));
-    for (const id of ["deleted", "deleted", "archived", "gone", "nobody's"]) told.push(await keeper.restore(id, true));
+    expect(await keeper.beginAgain("pruned", HEADER, { ...had, entries: had.entries - 1 })).toBe(false);
+    told.push(await keeper.beginAgain("pruned", HEADER, had));
+    for (const id of ["deleted", "deleted", "archived", "gone", "nobody's"]) told.push(await keeper.restore(id));
     const epoch = await begun(one, "facts");
     told.push(await keeper.forgetFacts("facts", epoch));
     for (const [n, from] of [0, 1, 1].entries())
@@ -139,12 +139,12 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
     const [one, again, begins, other] = ["one", "one", "one", "another"].map((name) => connect("back", name));
     await deleted(one, "taken");
     losing(one, () => taken(other, "taken"));
-    expect(await one.keeper.restore("taken", false)).toBe(true);
+    expect(await one.keeper.restore("taken")).toBe(true);
     expect(stateOf("back", "taken")).toBe("1|another");
 
     await deleted(other, "again");
     losing(again, async () => other.keeper.keep("again", (await taken(other, "again")).epoch, { as: "deleted" }));
-    expect(await again.keeper.restore("again", false)).toBe(false);
+    expect(await again.keeper.restore("again")).toBe(false);
     expect(stateOf("back", "again")).toBe("2|");
 
     await deleted(other, "begins");
@@ -152,9 +152,9 @@ describe("changes whose answer is lost", needs(POSTGRESQL), () => {
     const had = (await begins.keeper.removedEnd("begins")) as FleetEnd;
     losing(begins, () => {
       sql("update pi_fleet.session set lease_until = now() where id = 'begins'");
-      return other.keeper.beginAgain("begins", HEADER, false, had);
+      return other.keeper.beginAgain("begins", HEADER, had);
     });
-    expect(await begins.keeper.beginAgain("begins", HEADER, false, had)).toBe(true);
+    expect(await begins.keeper.beginAgain("begins", HEADER, had)).toBe(true);
     expect(stateOf("back", "begins")).toBe("0|another");
   });
 

@@ -41,17 +41,17 @@ const deletesBlindly = (times: number): string => `
 
 const SCENES: Readonly<Record<string, string>> = {
   "shows first, and removes rows of what was deleted long ago; its id stays taken, and a trash brings it back": `
-    one make recent; one make present; two reads text; one delete_session; one delete_session [recent]
+    one make recent; one make present; two switch_session; one delete_session; one delete_session [recent]
     db ${aged("s", LONG_AGO)}; db ${aged("recent", 1)}; remember; one fleet prune --apply ~ use --yes
     one tells prune = applied:false sessions:1 entries:2 named.length:1 named.0.sessionId:{s} named.0.name:text; same
     one fleet prune --apply --yes ~ Removed for good: 1 session with 2 entries; row state,length(header) = 2|0
     db ${rowsOf("s", EACH)} => 0|0|0|0; db ${rowsOf("recent")} => 2; db ${rowsOf("present")} => 2
-    one tells prune = sessions:0 halfway:0 unfinished:0; two switch_session
+    one tells prune = sessions:0 halfway:0 unfinished:0
     two append late ! session_not_found ~ deleted from the fleet; db ${rowsOf("s")} => 0; two new_session
     one restore_session; two lists present,s; one restore_session [recent]; two lists present,recent,s
     three reads answer to text; two write later; one verify`,
   "deletes what nobody has written to for long, and any machine restores it, also one without a trash": `
-    one make named; one make archived; one make held; one make fresh; one name [named] keep; two reads [named] answer
+    one make named; one make archived; one make held; one make fresh; one name [named] keep; two switch_session [named]
     one archive_session [archived]; one switch_session [held]; one append at work; db ${idle("{fresh}")}; remember
     one tells prune --until 90d = applied:false sessions:0 idle:2 idleNamed:1 idleArchived:0 idleSessions.length:2
     one tells prune --until 90d --unnamed = idle:1 idleSessions.0.sessionId:{s}; one tells prune --until 101d = idle:0
@@ -60,7 +60,7 @@ const SCENES: Readonly<Record<string, string>> = {
     one fleet prune --until 90d --older-than now --apply --yes ~ {s}[^]*Deleted: 2 sessions
     db ${rowsOf("s")} => 2; db ${rowsOf("named")} => 3; row state = 2; row [named] state = 2
     row [archived] state = 1; row [held] state = 1; row [fresh] state = 1; one append and goes on
-    two switch_session [named]; two append late ! session_not_found ~ deleted from the fleet; two new_session
+    two append late ! session_not_found ~ deleted from the fleet; two new_session
     two restore_session [named]; three restore_session = sessionId:{s}; three restore_session ! session_not_found
     three reads answer to text; two write [named] later; two write later; one verify
     one tells prune --until 90d = sessions:0 idle:0`,
@@ -77,18 +77,18 @@ const SCENES: Readonly<Record<string, string>> = {
     three reads answer to text; three restore_session [01991f6e-1f1d-7c3e-b0a4-0242ac120002] ! session_not_found`,
   "a trash that lacks a part of what the fleet had does not take its place": `
     one befalls unconfirmed; one delete_session ! storage_failed; one heals; two write later; two delete_session; two prune
-    one restore_session ! storage_failed final ~ this file lacks; one holds text
-    one restore_session ! storage_failed final ~ this file lacks; row state,length(header) = 2|0
+    one restore_session ! storage_failed final ~ the file here lacks; one lists -
+    one restore_session ! storage_failed final ~ the file here lacks; row state,length(header) = 2|0
     two restore_session; row entries = 3; one reads later; one verify`,
   "a restore whose lines do not come to the fleet says so, and the same again finishes it; a copy with less does not": `
     two reads text; one write later; one delete_session; one prune; one befalls ungiven
-    one restore_session ! storage_failed ~ restore it again; one heals; one prune; two switch_session
-    two append less ! session_not_found; two new_session; two restore_session ! any; db ${rowsOf("s")} => 0
+    one restore_session ! storage_failed ~ restore it again; one heals; one prune
+    two switch_session ! session_not_found ~ was deleted; two restore_session ! any; db ${rowsOf("s")} => 0
     one restore_session; db ${rowsOf("s")} => 3; three reads later`,
   "what is deleted meanwhile has no lines to come back with": `
     two reads text; one write later; one delete_session; one prune; one befalls ungiven
-    one restore_session ! storage_failed ~ restore it again; one heals; one prune; two delete_session
-    one restore_session; db ${rowsOf("s")} => 3; three reads later`,
+    one restore_session ! storage_failed ~ restore it again; one heals; one prune
+    two delete_session ! session_not_found; one restore_session; db ${rowsOf("s")} => 3; three reads later`,
   "a session that was begun and never finished goes when nobody has it, and whoever goes on begins it again": `
     one make held; db update pi_fleet.session set state = 0, changed_at = now() - interval '40 days'
     db update pi_fleet.session set holder = 'he', lease_until = now() + interval '1 minute' where id = '{held}'
@@ -130,13 +130,13 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
       const sessionId = await make(one, "one");
       await suite.read(two, { sessionId });
       await suite.write(one, sessionId, "later");
+      await two.wire.result("switch_session", { sessionId });
       await one.wire.result("delete_session", { sessionId });
       await apply(two, " --older-than now");
       let refusal: Json | undefined;
       instead(one.fleet.keeper, "beginAgain", (beginAgain) => async (...given) => {
         const isBegun = await beginAgain(...given);
         await apply(two, " --older-than now");
-        await two.wire.result("switch_session", { sessionId });
         refusal = (await two.wire.request("append", { entries: [user("less")] })).error;
         await two.wire.result("new_session");
         return isBegun;

@@ -34,7 +34,9 @@ function lifeCycleOf({ fleet, journal, file, store }: Machine, done: string[]): 
 
 const pushed = (machine: Machine) => {
   const { fleet, journal } = machine;
-  return new FleetKeeping({ ...placeOf(machine), fleet, options: { journal } } as unknown as CarePlace).push();
+  const rowsOf = async (): Promise<object[]> => [{ id: SESSION, state: "there", ...fleet.table.rows.get(SESSION) }];
+  const place = { ...placeOf(machine), fleet, keeper: { rowsOf }, options: { journal } };
+  return new FleetKeeping(place as unknown as CarePlace).push();
 };
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {

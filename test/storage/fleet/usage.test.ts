@@ -27,7 +27,8 @@ function spentBy(id: string, parentSession: string | null, [taken, own]: readonl
 async function costs(spent: readonly FleetSpent[], present: readonly string[]): Promise<unknown> {
   const there = {
     spent: async () => spent,
-    present: async (ids: readonly string[]) => new Map(ids.filter((id) => present.includes(id)).map((id) => [id, 1])),
+    known: async (ids: readonly string[]) =>
+      new Map(ids.filter((id) => present.includes(id)).map((id) => [id, { messages: 1, isDeleted: false }])),
     list: async () => ({ sessions: [], total: 0 }),
     behind: async () => 0,
   } as unknown as FleetCatalog;

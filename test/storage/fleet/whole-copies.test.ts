@@ -25,6 +25,8 @@ function lifeCycleOf({ file, store, fleet, journal }: Machine, locate: (where: W
   const own = { locate, relocate: move, archive: move, unarchive: move, delete: move, takeBack: () => move(file) };
   const place = {
     ...{ fleet, journal, open: store.open, isArchived: () => false },
+    isInPlace: () => true,
+    bringTo: async (at: string) => at,
     keeper: { keep: async (...given: [string, number, Kept]) => kept.push(given[2]) > 0 },
     idAt: (at: string) => (at === file ? SESSION : undefined),
   };

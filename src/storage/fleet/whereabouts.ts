@@ -1,0 +1,161 @@
+/**
+ * Where a session is, and whether it is deleted: one fact for all machines, which the database has. Each machine brings its
+ * own files there when it opens the session or does something to all of it, and moves nothing that has more than the fleet.
+ */
+
+import { Failure } from "../../core/failure.ts";
+import type { Fleet, FleetEnd, FleetSession } from "../../core/ports/fleet.ts";
+import type { FleetKeeper } from "../../core/ports/fleet-keeper.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { closing } from "../fs/files.ts";
+import type { SessionPlace } from "../lifecycle/bring.ts";
+import { FileLog } from "../log/file-log.ts";
+import { endInTurns, isSameEnd, NOTHING } from "./ends.ts";
+import type { Journal } from "./journal.ts";
+
+/** The files of this machine, as they are brought to where their sessions are. */
+export interface SessionFiles {
+  /** Returns the files in the session folders and the archive whose session has an id. */
+  filesOf(sessionId: string): readonly string[];
+  open(file: string): Log;
+  /** See `isInPlace`. */
+  isInPlace(file: string, place: SessionPlace): boolean;
+  /** See `bringTo`. */
+  bringTo(file: string, place: SessionPlace, isMeant: (log: Log) => boolean): Promise<string>;
+  /** See `setAside`. */
+  setAside(file: string, isMeant: (log: Log) => Promise<boolean>): Promise<boolean>;
+}
+
+export interface WhereaboutsPlace extends SessionFiles {
+  readonly fleet: Fleet;
+  /** Missing where nobody is asked what was deleted. */
+  readonly keeper?: FleetKeeper;
+  readonly journal: Journal;
+}
+
+/** Where a session is for all machines. */
+interface Whereabouts extends SessionPlace {
+  readonly isDeleted: boolean;
+  /** Whether it is deleted, and the fleet has no lines of it any more. */
+  readonly isRemoved: boolean;
+  readonly end: FleetEnd;
+}
+
+/** Returns where a session is; null where the fleet has none, and has deleted none. Throws storage_failed. */
+export async function whereaboutsOf(
+  place: Pick<WhereaboutsPlace, "fleet" | "keeper">,
+  id: string,
+): Promise<Whereabouts | null> {
+  const there = await place.fleet.look(id);
+  return there ? placeOf(there) : deletionOf(place, id);
+}
+
+/** Returns the whereabouts of a session that the fleet has. */
+export function placeOf({ headerLine, end, archived = false }: FleetSession): Whereabouts {
+  return { headerLine, end, archived, isDeleted: false, isRemoved: false };
+}
+
+/** Returns the whereabouts of a session that is deleted; null where it is not. Throws storage_failed. */
+export async function deletionOf(
+  { keeper }: Pick<WhereaboutsPlace, "keeper">,
+  id: string,
+): Promise<Whereabouts | null> {
+  const row = await keeper?.row(id);
+  if (row?.state !== "deleted") return null;
+  const { headerLine, end, isRemoved } = row;
+  return { headerLine, end, archived: false, isDeleted: true, isRemoved };
+}
+
+/**
+ * Brings the files of a session here to where it is: those of a deleted one to the trash, and of several those that have
+ * nothing more than another one. What has more than the fleet stays, and what cannot be moved now. Returns whether a file
+ * of a deleted session stays that has more.
+ */
+export async function bringHere(
+  place: WhereaboutsPlace,
+  id: string,
+  fact: Whereabouts,
+  files = place.filesOf(id),
+): Promise<boolean> {
+  if (fact.isDeleted) {
+    let stays = false;
+    for (const file of files) if (!(await isAside(place, id, file, fact))) stays = true;
+    return stays;
+  }
+  // What only this machine has is noted with the path of its file.
+  if (files.some((file) => isOwed(place, id, file))) return false;
+  const [file] = files.length > 1 ? await onlyOne(place, id, files, fact) : files;
+  if (file !== undefined) await quietly(() => bringCopy(place, file, fact));
+  return false;
+}
+
+/** Brings a copy to where its session is, and returns its path. One that lacks some of it stays where it is. */
+export async function bringCopy(place: SessionFiles, file: string, fact: Whereabouts): Promise<string> {
+  if (place.isInPlace(file, fact)) return file;
+  return place.bringTo(file, fact, ({ nodes, readOnly }) => !readOnly && nodes.count >= fact.end.entries);
+}
+
+/** Returns the failure of a session that is deleted. */
+export function deletedSession(sessionId: string, { isRemoved }: Whereabouts): Failure {
+  const next = isRemoved
+    ? "The fleet has no lines of it any more; restore_session brings it back on a machine whose trash has all of it."
+    : "restore_session with its id brings it back.";
+  const sentence = `The session ${sessionId} was deleted, for all machines of the fleet. ${next}`;
+  return new Failure("session_not_found", sentence, { fleet: true, sessionId, deleted: true });
+}
+
+/** Moves the file of a deleted session to the trash. Returns whether it has nothing more than the fleet had. */
+async function isAside(place: WhereaboutsPlace, id: string, file: string, { end }: Whereabouts): Promise<boolean> {
+  let isStale = true;
+  await quietly(async () => {
+    isStale = !isOwed(place, id, file);
+    if (!isStale) return;
+    isStale = await closing(place.open(file), (log) => hasNoMore(log, end));
+    if (isStale) await place.setAside(file, (log) => hasNoMore(log, end));
+  });
+  return isStale;
+}
+
+/** Returns whether a session has entries that only this machine has. Throws storage_failed where the disk does not say. */
+function isOwed({ journal }: WhereaboutsPlace, id: string, file: string): boolean {
+  return journal.owedBy(id, file).length > 0 || journal.owedToOthers(id) !== undefined;
+}
+
+async function hasNoMore(log: Log, end: FleetEnd): Promise<boolean> {
+  const { count } = log.nodes;
+  return count < end.entries || (count === end.entries && (await endsAt(log, end)));
+}
+
+async function endsAt(log: Log, end: FleetEnd): Promise<boolean> {
+  const here = await endInTurns(log, end.entries, NOTHING);
+  return here !== null && isSameEnd(here, end);
+}
+
+/** Leaves one of several files of a session that is there, as far as others have nothing more. Returns those that stay. */
+async function onlyOne(
+  place: WhereaboutsPlace,
+  id: string,
+  files: readonly string[],
+  { end }: Whereabouts,
+): Promise<readonly string[]> {
+  const whole: string[] = [];
+  for (const file of files)
+    await quietly(() =>
+      closing(place.open(file), async (log) => {
+        if (log instanceof FileLog) await log.outside?.follow();
+        if (log.nodes.count >= end.entries && (await endsAt(log, end))) whole.push(file);
+      }),
+    );
+  if (whole.length === 0) return files;
+  const [kept] = whole;
+  for (const file of files) if (file !== kept) await quietly(() => place.setAside(file, (log) => hasNoMore(log, end)));
+  return place.filesOf(id);
+}
+
+async function quietly(run: () => Promise<unknown>): Promise<void> {
+  try {
+    await run();
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error;
+  }
+}

@@ -1,0 +1,94 @@
+/**
+ * Brings the files of sessions to where the sessions are for other machines. That is no operation: nobody here did anything,
+ * so that nothing here is to be taken back.
+ */
+
+import { join, relative } from "node:path";
+import { headerIn as headerInLine } from "../../core/format/entry.ts";
+import { timestamp } from "../../core/ports/env.ts";
+import type { Log } from "../../core/ports/store.ts";
+import { isBelow, knownPath } from "../fs/confined-disk.ts";
+import { readHeader } from "../fs/header.ts";
+import { archiveFolder } from "../fs/paths.ts";
+import { isOneFile } from "../fs/stamps.ts";
+import { exclusively, type LifecycleDeps } from "./exclusive.ts";
+import { factsOf } from "./recorded.ts";
+import { rehouseFor } from "./relocate.ts";
+import { moveTo } from "./take-back.ts";
+import { toOwnTrash } from "./trash.ts";
+
+/** Where a session is: in the archive or not, in the folder of the directory that its header names. */
+export interface SessionPlace {
+  readonly archived: boolean;
+  readonly headerLine: Uint8Array;
+}
+
+/** Returns whether the file of a session is at its place, or neither in the session folders nor in the archive. */
+export function isInPlace(deps: LifecycleDeps, file: string, place: SessionPlace): boolean {
+  return journeyOf(deps, file, readHeader(deps.disk, file)?.cwd, place) === undefined;
+}
+
+/**
+ * Brings the file of a session to its place, with the directory of that place in its header, if, under its lock, it is what
+ * was to be brought. Returns its path. Throws session_locked, already_exists, storage failures.
+ */
+export function bringTo(
+  deps: LifecycleDeps,
+  path: string,
+  place: SessionPlace,
+  isMeant: (log: Log) => boolean,
+): Promise<string> {
+  return exclusively(deps, path, "bringing the session to its place", async (locked) => {
+    const { paths } = deps;
+    const { file, log } = locked;
+    const journey = isMeant(log) ? journeyOf(deps, file, log.header.cwd, place) : undefined;
+    if (journey === undefined) return file;
+    const { to, rest, cwd } = journey;
+    if (cwd !== undefined)
+      return rehouseFor(deps, locked, cwd, { ...paths, [paths.flat === undefined ? "root" : "flat"]: to });
+    return (await moveTo(deps, locked, deps.allowed(join(to, rest)))).movedTo;
+  });
+}
+
+/** The journey of a session to its place. */
+interface Journey {
+  /** The session folders or the archive. */
+  readonly to: string;
+  /** Where it is below the one of these in which it is. */
+  readonly rest: string;
+  /** The directory that its header gets, if that is another one. */
+  readonly cwd: string | undefined;
+}
+
+/** Returns the journey of a file to its place; undefined where it is there, or in none of our folders. */
+function journeyOf(
+  { disk, paths }: LifecycleDeps,
+  file: string,
+  here: unknown,
+  place: SessionPlace,
+): Journey | undefined {
+  const folders = [archiveFolder(paths), paths.flat ?? (paths.root as string)];
+  const path = knownPath(disk, file);
+  const at = folders.findIndex((folder) => isBelow(knownPath(disk, folder), path));
+  if (at < 0) return undefined;
+  const wanted = headerInLine(place.headerLine)?.cwd;
+  const cwd = typeof wanted === "string" && wanted !== here ? wanted : undefined;
+  const goal = place.archived ? 0 : 1;
+  if (cwd === undefined && at === goal) return undefined;
+  return { to: folders[goal], rest: relative(knownPath(disk, folders[at]), path), cwd };
+}
+
+/**
+ * Moves the file of a session to our trash if, under its lock, it is what was to be moved. One of two names that an
+ * interrupted move left goes for the other. Returns whether it did.
+ */
+export function setAside(deps: LifecycleDeps, path: string, isMeant: (log: Log) => Promise<boolean>): Promise<boolean> {
+  return exclusively(deps, path, "moving the session to the trash", async (locked) => {
+    if (!(await isMeant(locked.log))) return false;
+    const { file, sessionId } = locked;
+    const other = deps.withId(sessionId).find((one) => one !== file && isOneFile(deps.disk, one, file));
+    if (other !== undefined) await moveTo(deps, locked, other);
+    else await toOwnTrash(deps, locked, factsOf(locked.log), { at: timestamp(deps.env) });
+    return true;
+  });
+}

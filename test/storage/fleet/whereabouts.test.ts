@@ -1,0 +1,397 @@
+/**
+ * Where a session is, and whether it is deleted, is one fact for all machines: random histories of what machines do to whole
+ * sessions of a fleet, and the shortest ones that went wrong. Ordinary tests, over a real PostgreSQL.
+ *
+ * @module-tag system
+ */
+
+import { appendFileSync, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { Failure } from "../../../src/core/failure.ts";
+import { Outage } from "../../../src/storage/fleet/outage.ts";
+import { headerFile } from "../../../src/storage/fs/container-paths.ts";
+import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
+import { user } from "../../support/drafts.ts";
+import { needs } from "../../support/needs.ts";
+import { POSTGRESQL } from "../../support/postgres.ts";
+import type { Json, Place, Wire } from "../../support/server.ts";
+import { AWAY, fleetSuite, instead, type Machine, meddle } from "../../support/sql-machines.ts";
+import { SWEEP } from "../../support/tiers.ts";
+
+const SEED = Number(process.env.PI_TEST_SEED ?? 1);
+const TIMES = Number(process.env.PI_TEST_TIMES ?? 1);
+
+const VERBS = [
+  ..."delete delete restore restore archive archive unarchive relocate relocate undo undo redo open open append list".split(
+    " ",
+  ),
+] as const;
+/** What befalls a machine at a step. */
+const FAULTS = ["unconfirmed", "unrestored", "away", "killed"] as const;
+
+/** What a machine does to the session, a number that says more of it, and what befalls it meanwhile. */
+interface Step {
+  readonly by: number;
+  readonly verb: string;
+  readonly n: number;
+  readonly fault?: (typeof FAULTS)[number];
+  /** After how many changes of the disk it is killed. */
+  readonly after?: number;
+  /** Another machine that does something at the same time. */
+  readonly beside?: Step;
+}
+
+interface Kind {
+  readonly verbs: readonly string[];
+  readonly store?: "v2";
+  /** Whether machines go on while the database is away. */
+  readonly isJournaled?: boolean;
+  readonly isCrowded?: boolean;
+  readonly isFaulty?: boolean;
+}
+
+const plain = (machines: number, verbs: readonly string[]) => ({
+  by: fc.nat(machines - 1),
+  verb: fc.constantFrom(...verbs),
+  n: fc.nat(2),
+});
+
+function step(machines: number, { verbs, isCrowded, isFaulty }: Kind): fc.Arbitrary<Step> {
+  const fault = fc.option(fc.constantFrom(...FAULTS), { nil: undefined, freq: 2 });
+  const one = isFaulty ? { ...plain(machines, verbs), fault, after: fc.nat(9) } : plain(machines, verbs);
+  if (!isCrowded) return fc.record(one);
+  return fc.record({ ...one, beside: fc.option(fc.record(plain(machines, verbs)), { nil: undefined, freq: 2 }) });
+}
+
+/** Failures that say that something is not there any more, or is so already. */
+const REFUSALS =
+  "session_not_found already_exists path_outside_root ground_moved cannot_undo operation_not_found".split(" ");
+
+describe("where a session of a fleet is", needs(POSTGRESQL), () => {
+  const suite = fleetSuite();
+
+  /** A machine whose server may be killed, and is started again. */
+  class Mortal {
+    machine: Machine;
+    private readonly start: (place: Place) => Promise<Machine>;
+    /** Changes of the disk that it makes before it is killed. */
+    left = Number.POSITIVE_INFINITY;
+    private isKilled: () => void = () => {};
+
+    private constructor(machine: Machine, start: (place: Place) => Promise<Machine>) {
+      this.machine = machine;
+      this.start = start;
+    }
+
+    get wire(): Wire {
+      return this.machine.wire;
+    }
+
+    static async begin({ store, isJournaled }: Kind): Promise<Mortal> {
+      let mortal: Mortal | undefined;
+      const counted =
+        <T extends unknown[], R>(run: (...given: T) => R) =>
+        (...given: T): R => {
+          mortal?.step();
+          return run(...given);
+        };
+      const { rename, link, remove, create, makeFolder } = realDisk;
+      const disk: Disk = {
+        ...realDisk,
+        rename: counted(rename),
+        link: counted(link),
+        remove: counted(remove),
+        create: counted(create),
+        makeFolder: counted(makeFolder),
+      };
+      const args = store ? ["--store", store] : [];
+      const start = (place?: Place): Promise<Machine> => {
+        const fleet = suite.connect();
+        const outage = isJournaled ? new Outage(fleet.fleet, 0, () => 0) : undefined;
+        return suite.machine({ disk, args, place, fleet: outage ? { ...fleet, outage } : fleet });
+      };
+      mortal = new Mortal(await start(), start);
+      return mortal;
+    }
+
+    private step(): void {
+      if (--this.left < 0) {
+        this.left = Number.POSITIVE_INFINITY;
+        void this.machine.lives.kill();
+        this.isKilled();
+        throw Object.assign(new Error("the process is gone"), { code: "EIO" });
+      }
+    }
+
+    /** Gives what only this machine has, and begins anew. */
+    async gives(): Promise<void> {
+      await this.machine.lives.end();
+      suite.endLeases();
+      await suite.verb("push", this.machine.place);
+      this.machine = await this.start(this.machine.place);
+    }
+
+    /** Runs until it is done, or the server is killed. Another server is started then. */
+    async until(after: number, run: () => Promise<void>): Promise<void> {
+      const killed = new Promise<"killed">((resolve) => {
+        this.isKilled = () => resolve("killed");
+      });
+      this.left = after;
+      const done = run().catch((error) => {
+        if (Number.isFinite(this.left)) throw error;
+      });
+      const how = await Promise.race([killed, done]);
+      this.left = Number.POSITIVE_INFINITY;
+      if (how !== "killed") return;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+      suite.endLeases();
+      this.machine = await this.start(this.machine.place);
+    }
+  }
+
+  class History {
+    readonly machines: Mortal[];
+    readonly sessionId: string;
+    readonly cwds: readonly string[];
+    readonly said: string[] = ["text"];
+    readonly edits: { by: number; text: string }[] = [];
+    /** Texts that a machine acknowledged alone. */
+    readonly alone: string[] = [];
+    readonly told: string[] = [];
+    private written = 0;
+    /** Whether the lines are nowhere in the database. */
+    isPurged = false;
+    /** Whether answers may be those of what is in the way. */
+    private isDisturbed = false;
+
+    constructor(machines: Mortal[], sessionId: string) {
+      this.machines = machines;
+      this.sessionId = sessionId;
+      const [one, two] = machines.map(({ machine }) => machine.place);
+      this.cwds = [one.cwd, one.home, two.home];
+    }
+
+    /** The files of the session on a machine, where agents and our lists look. Two names of one file are one. */
+    filesOf({ machine: { place } }: Mortal): string[] {
+      const found = new Map<number, string>();
+      for (const folder of [join(place.home, ".pi"), join(place.state, "archive")])
+        if (existsSync(folder))
+          for (const name of readdirSync(folder, { recursive: true, encoding: "utf8" }))
+            if (/^[^.]*\.(?:jsonl|v2)$/.test(basename(name)) && basename(name).includes(this.sessionId)) {
+              const file = join(folder, name);
+              found.set(statSync(file).ino, file);
+            }
+      return [...found.values()];
+    }
+
+    get fact(): { isDeleted: boolean; archived: boolean; cwd: string } {
+      const [state, archived, cwd] = suite
+        .row(this.sessionId, "state, archived, (select facts from pi_fleet.described d where d.session_id = id)")
+        .split("|");
+      return { isDeleted: state !== "1", archived: archived === "t", cwd };
+    }
+
+    async request(by: Mortal, method: string, params: Json): Promise<Json> {
+      const reply = await by.wire.request(method, params);
+      if (reply.error) {
+        const { name } = reply.error.data;
+        this.told.push(`  ${method}: ${name}: ${reply.error.message}`);
+        const isInTheWay =
+          this.isDisturbed && /^(?:session_locked|storage_failed|content_modified|outcome_unknown)$/.test(name);
+        if (!REFUSALS.includes(name) && !isInTheWay) expect.fail(`${method}: ${JSON.stringify(reply.error)}`);
+      } else this.told.push(`  ${method}: done`);
+      return reply;
+    }
+
+    async run(one: Step): Promise<void> {
+      const { beside, by, fault } = one;
+      const mortal = this.machines[by];
+      const { fleet } = mortal.machine;
+      this.isDisturbed = fault !== undefined || beside !== undefined;
+      this.told.push(JSON.stringify(one));
+      if (beside !== undefined && beside.by !== by) await Promise.all([this.does(one), this.does(beside)]);
+      else if (fault === "killed") await mortal.until(one.after ?? 0, () => this.does(one));
+      else {
+        const ends = [];
+        if (fault === "away") ends.push(meddle(fleet, () => AWAY));
+        if (fault === "unconfirmed") ends.push(instead(fleet.keeper, "keep", () => async () => false));
+        if (fault === "unrestored")
+          ends.push(
+            instead(fleet.keeper, "restore", () => async () => {
+              throw new Failure("storage_failed", "test: away", { fleet: true });
+            }),
+          );
+        await this.does(one);
+        for (const end of ends) end();
+      }
+      if (this.isDisturbed) suite.endLeases();
+      this.checkFiles();
+    }
+
+    private async does({ by, verb, n }: Step): Promise<void> {
+      const machine = this.machines[by];
+      const { sessionId, isDisturbed, fact: before } = this;
+      if (verb === "delete") {
+        const { result } = await this.request(machine, "delete_session", { sessionId });
+        if (result && !isDisturbed) expect(this.fact.isDeleted).toBe(true);
+      } else if (verb === "purge") {
+        const { result } = await this.request(machine, "delete_session", { sessionId, permanent: true });
+        if (result) this.isPurged = true;
+      } else if (verb === "restore") {
+        const { result } = await this.request(machine, "restore_session", { sessionId });
+        if (result && !isDisturbed) expect(this.fact.isDeleted).toBe(false);
+      } else if (verb === "archive" || verb === "unarchive") {
+        const { result } = await this.request(machine, `${verb}_session`, { sessionId });
+        // A file that has more than a deleted session is moved by itself.
+        const isByItself = before.isDeleted && this.edits.length > 0;
+        if (result && !isDisturbed && !isByItself)
+          expect(this.fact).toMatchObject({ isDeleted: false, archived: verb === "archive" });
+      } else if (verb === "relocate") await this.request(machine, "relocate_session", { sessionId, cwd: this.cwds[n] });
+      else if (verb === "undo" || verb === "redo") await this.request(machine, verb, { sessionId });
+      else if (verb === "list" && !isDisturbed) await this.checkList(machine);
+      else if (verb === "open" && !isDisturbed) await this.opens(machine);
+      else if (verb === "edit") this.edit(machine, by);
+      else if (verb === "append") {
+        const { result } = await this.request(machine, "switch_session", { sessionId });
+        if (!result) return;
+        const text = `said ${++this.written}`;
+        const { result: done } = await this.request(machine, "append", { entries: [user(text)] });
+        if (done?.durability === "local") this.alone.push(text);
+        else if (done) this.said.push(text);
+        await this.request(machine, "new_session", {});
+        if (!isDisturbed)
+          await suite.until(`select count(holder) from pi_fleet.session where id = '${sessionId}'`, "0");
+      }
+    }
+
+    /** Another program, which knows nothing of the fleet, writes to the file. */
+    private edit(machine: Mortal, by: number): void {
+      const [file] = this.filesOf(machine);
+      if (file === undefined) return;
+      const text = `edited ${++this.written}`;
+      const last = JSON.parse(readFileSync(file, "utf8").trimEnd().split("\n").at(-1) as string);
+      const id = `edit${String(this.written).padStart(4, "0")}`;
+      const entry = {
+        type: "message",
+        id,
+        parentId: last.type === "session" ? null : last.id,
+        message: user(text).message,
+      };
+      appendFileSync(file, `${JSON.stringify({ ...entry, timestamp: "2026-01-24T16:22:27.000Z" })}\n`);
+      this.edits.push({ by, text });
+    }
+
+    checkFiles(): void {
+      for (const machine of this.machines) {
+        const files = this.filesOf(machine);
+        if (files.length > 1) expect.fail(`two files: ${files.join(" ")}`);
+      }
+    }
+
+    async opens(machine: Mortal): Promise<void> {
+      const { sessionId } = this;
+      const { isDeleted } = this.fact;
+      const reply = await this.request(machine, "switch_session", { sessionId });
+      if (isDeleted) {
+        if (this.edits.length + this.alone.length > 0 && reply.result)
+          return void (await machine.wire.result("new_session"));
+        expect(reply.error?.data.name, JSON.stringify(reply.result)).toBe("session_not_found");
+        expect(reply.error.message).toMatch(/deleted/);
+        expect(this.filesOf(machine)).toEqual([]);
+        return;
+      }
+      expect(reply.error).toBe(undefined);
+      const { entries } = await machine.wire.result("get_entries");
+      const texts = JSON.stringify(entries);
+      for (const text of this.said) expect(texts).toContain(`"${text}"`);
+      await machine.wire.result("new_session");
+      const files = this.filesOf(machine);
+      expect(files).toHaveLength(1);
+      expect([files[0], /\/archive\//.test(files[0])]).toEqual([files[0], this.fact.archived]);
+      const [file] = files;
+      const header = JSON.parse(readFileSync(file.endsWith(".v2") ? headerFile(file) : file, "utf8").split("\n")[0]);
+      expect(this.fact.cwd).toContain(JSON.stringify(header.cwd));
+    }
+
+    async checkList({ wire }: Mortal): Promise<void> {
+      const { isDeleted, archived, cwd } = this.fact;
+      for (const asked of [false, true]) {
+        const { sessions } = await wire.result("list_sessions", asked ? { archived: true } : {});
+        const found = sessions.filter((one: Json) => one.sessionId === this.sessionId);
+        if (isDeleted && this.edits.length + this.alone.length > 0) continue;
+        expect([asked, found.length]).toEqual([asked, Number(!isDeleted && archived === asked)]);
+        if (found.length > 0) expect(cwd).toContain(JSON.stringify(found[0].cwd));
+      }
+    }
+
+    async finish(): Promise<void> {
+      this.told.push("finish");
+      if (this.alone.length > 0) for (const machine of this.machines) await machine.gives();
+      this.isDisturbed = false;
+      for (const machine of this.machines) await this.checkList(machine);
+      for (const machine of this.machines) await this.opens(machine);
+      this.checkFiles();
+      if (this.isPurged) return;
+      if (this.fact.isDeleted) {
+        await this.machines[0].wire.result("restore_session", { sessionId: this.sessionId });
+        for (const machine of this.machines) await this.opens(machine);
+      }
+      this.said.push(...this.alone);
+      if (this.alone.length > 0) for (const machine of this.machines) await this.opens(machine);
+      for (const { by, text } of this.edits) {
+        const { home } = this.machines[by].machine.place;
+        const isKept = readdirSync(home, { recursive: true, encoding: "utf8" }).some(
+          (name) => statSync(join(home, name)).isFile() && readFileSync(join(home, name), "utf8").includes(text),
+        );
+        expect([text, isKept]).toEqual([text, true]);
+      }
+    }
+
+    async end(): Promise<void> {
+      for (const { machine } of this.machines) {
+        await machine.lives.end();
+        await machine.fleet.fleet.close();
+      }
+    }
+  }
+
+  const runAll = async (kind: Kind, count: number, steps: readonly Step[]): Promise<void> => {
+    const machines: Mortal[] = [];
+    for (let n = 0; n < count; n++) machines.push(await Mortal.begin(kind));
+    const { sessionId } = await suite.make(machines[0].machine, "text");
+    const history = new History(machines, sessionId);
+    try {
+      for (const one of steps) await history.run(one);
+      await history.finish();
+    } catch (error) {
+      (error as Error).message = `${history.told.join("\n")}\n${(error as Error).message}`;
+      throw error;
+    } finally {
+      await history.end();
+    }
+  };
+
+  const histories = async (kind: Kind, numRuns: number): Promise<void> =>
+    fc.assert(
+      fc.asyncProperty(fc.array(step(3, kind), { minLength: 3, maxLength: 14 }), (steps) => runAll(kind, 3, steps)),
+      { seed: SEED, numRuns: numRuns * TIMES, endOnFailure: process.env.PI_SHRINK !== "1" },
+    );
+
+  test("whatever machines do to it one after the other", () => histories({ verbs: VERBS }, 2));
+  const many: Readonly<Record<string, readonly [Kind, number]>> = {
+    "one after the other": [{ verbs: VERBS }, 60],
+    "and it is deleted for good": [{ verbs: [...VERBS, "purge"] }, 30],
+    "at the same time": [{ verbs: VERBS, isCrowded: true }, 40],
+    "while they die and lose the database": [{ verbs: VERBS, isFaulty: true }, 60],
+    "with containers": [{ verbs: VERBS, store: "v2" }, 20],
+    "while they die, with containers": [{ verbs: VERBS, store: "v2", isFaulty: true }, 20],
+    "while they go on alone": [{ verbs: [...VERBS, "append"], isJournaled: true, isFaulty: true }, 40],
+    "while they die and do it at the same time": [{ verbs: VERBS, isFaulty: true, isCrowded: true }, 30],
+    "while other programs write to its files": [{ verbs: [...VERBS, "edit", "edit"] }, 30],
+  };
+  test.each(Object.entries(many))("whatever machines do to it %s (many times)", SWEEP, (_, [kind, count]) =>
+    histories(kind, count),
+  );
+});
