@@ -217,7 +217,8 @@ export function makeStores(options: StoresOptions): Stores {
     storeAt: (file) => (isContainerName(file) ? copies.v2() : copies.jsonl),
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });
-  const bring = async (sessionId: string): Promise<void> => arrivals.arrive?.({ sessionId, isWhole: true }, () => false);
+  const bring = async (sessionId: string): Promise<void> =>
+    arrivals.arrive?.({ sessionId, isWhole: true }, () => false);
   const all = whenUsed(
     () =>
       inFleet.catalog({

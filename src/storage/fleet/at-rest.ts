@@ -125,14 +125,15 @@ export class CopyAtRest {
     const { epoch } = tenure;
     const { there, server } = await this.look();
     if (epoch !== null && there?.epoch !== epoch) tenure.letGo(epoch);
+    const wasOwed = debt.isOwed;
     debt.renew();
+    // Another process of this machine may have given the fleet what this one has acknowledged.
+    if (wasOwed && !debt.isOwed) standing.reached = "primary";
     // Whoever was in the way of a write may have gone.
     if (standing.holder && !tenure.isSure) standing.holder = there?.holder ?? null;
     const { holds } = this.refused;
     if (!holds && (await known.isLostIn(there, this.copy.options.fleet))) return true;
     if (there !== null && (await this.differsFrom(there, server))) return true;
-    // Another process of this machine may have given the fleet what this one has acknowledged.
-    if (debt.isOwed && there !== null && this.isAllIn(there.end) && debt.paidByOthers()) standing.reached = "primary";
     const isAhead = known.isAhead && !stillRefused(standing.refusal, there);
     return !holds && !there?.holder && (debt.isDue(true) || isAhead) && !known.isLeftTo(there);
   }

@@ -165,13 +165,6 @@ export class Debt {
     }
   }
 
-  /** Notes that the fleet has what this process has acknowledged. Returns false where a note says that more is owed. */
-  paidByOthers(): boolean {
-    this.journal.paidByOthers(this.log.header.id, this.file);
-    this.renew();
-    return !this.isOwed;
-  }
-
   /** Tells, once, of a branch that was made of what was owed. This process has the session. */
   async tell(): Promise<void> {
     const { journaled } = this;

@@ -47,12 +47,6 @@ export class Journal {
   private readonly disk: Disk;
   private readonly folder: string;
   private readonly now: () => string;
-  /**
-   * Notes of what this process has acknowledged, whatever became of their files: only the fleet can say that it has it. By
-   * session and path.
-   */
-  private readonly acknowledged = new Map<string, JournaledSession>();
-
   /** Whether the name of its folder is on the medium, as far as this process has seen to it. */
   private hasDurableFolder = false;
 
@@ -96,16 +90,12 @@ export class Journal {
 
   /** Returns what is known of the copy of a session at a path; null for most. Throws storage_failed where the disk does not say. */
   of(sessionId: string, file: string): JournaledSession | null {
-    const known = withOwn(this.noted(sessionId, file), this.acknowledgedOf(sessionId, file)[0]);
+    const known = this.noted(sessionId, file);
     return known && { ...known, sessionPath: file };
   }
 
   private noted(sessionId: string, file: string): JournaledSession | null {
     return merged(this.ownNotes(sessionId, file).map(({ note }) => note));
-  }
-
-  private acknowledgedOf(sessionId: string, file: string): JournaledSession[] {
-    return [...this.acknowledged.values()].filter((one) => one.sessionId === sessionId && this.isOf(one, file));
   }
 
   /** Returns the notes of a copy that are this fleet's: several where others name it otherwise, or not at all. */
@@ -202,11 +192,7 @@ export class Journal {
   all(): JournaledSession[] {
     const notes = this.notes();
     const own = notes.filter((note) => note.unreadable === undefined && this.isOwn(note));
-    const known = [...this.acknowledged.values(), ...own];
-    const copies = new Set(known.map(keyOf)).values();
-    const all = Array.from(copies, (key) =>
-      withOwn(merged(own.filter((note) => keyOf(note) === key)), this.acknowledged.get(key)),
-    );
+    const all = Array.from(new Set(own.map(keyOf)), (key) => merged(own.filter((note) => keyOf(note) === key)));
     return [...all.filter((one) => one !== null), ...notes.filter(({ unreadable }) => unreadable !== undefined)];
   }
 
@@ -232,7 +218,6 @@ export class Journal {
       const next = { conflicts: [], ...known, sessionId, sessionPath, since, from: owed };
       known = await this.write(lost ? { ...next, lost } : next);
     }
-    this.acknowledged.set(keyOf(known), known);
     return known;
   }
 
@@ -245,13 +230,11 @@ export class Journal {
   /** Notes, durably, that others wrote meanwhile, and that a branch is made of what was written here. */
   async diverged({ lost, ...known }: JournaledSession, conflict: Omit<FleetConflict, "at">): Promise<void> {
     const conflicts = [...known.conflicts, { ...conflict, at: this.now() }].slice(-MOST_CONFLICTS);
-    const noted = await this.write({ ...known, conflicts, isUntold: true });
-    if (known.from) this.acknowledged.set(keyOf(known), noted);
+    await this.write({ ...known, conflicts, isUntold: true });
   }
 
   /** Notes that the fleet has all of it, and whether somebody was told of the latest conflict. Where that fails, it is found out again. */
   async end({ isUntold, ...known }: JournaledSession, isTold: boolean): Promise<void> {
-    this.forget(known.sessionId, known.sessionPath);
     try {
       if (known.conflicts.length === 0 && !known.lost) this.removeNotes(known);
       else {
@@ -261,15 +244,6 @@ export class Journal {
     } catch {
       // The next process that opens the session compares, and tries again.
     }
-  }
-
-  /** Notes that the fleet has what this process has acknowledged of a copy, unless a note says that more is owed. */
-  paidByOthers(sessionId: string, file: string): void {
-    if (!this.noted(sessionId, file)?.from) this.forget(sessionId, file);
-  }
-
-  private forget(sessionId: string, file: string): void {
-    for (const one of this.acknowledgedOf(sessionId, file)) this.acknowledged.delete(keyOf(one));
   }
 
   private removeNotes({ sessionId, sessionPath }: JournaledSession, but?: string): void {
@@ -396,11 +370,6 @@ function stemOf(sessionId: string): string {
 /** Returns what stands for a copy of a session. */
 export function keyOf({ sessionId, sessionPath }: JournaledSession): string {
   return `${sessionId}\n${sessionPath}`;
-}
-
-/** Returns what is known of a copy, of which a note says something or nothing, and this process knows what it has acknowledged. */
-function withOwn(noted: JournaledSession | null, own: JournaledSession | undefined): JournaledSession | null {
-  return noted?.from || !own ? noted : { ...own, ...noted, from: own.from };
 }
 
 /** Returns what several notes of one copy say together. */
