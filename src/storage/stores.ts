@@ -214,6 +214,7 @@ export function makeStores(options: StoresOptions): Stores {
     isSpoilt: (file) => exists(disk, file) && isSpoilt(file, openCopy),
     putAside: (file) => putAside({ disk, locks: options.locks }, file, () => isSpoilt(file, openCopy)),
     putBack: (backup, file) => putBack(disk, backup, file),
+    isListed: (file) => !isOutside(file),
     storeAt: (file) => (isContainerName(file) ? copies.v2() : copies.jsonl),
     stores: options.kind === "v2" ? [copies.v2(), copies.jsonl] : [copies.jsonl],
   });

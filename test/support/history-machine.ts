@@ -161,6 +161,8 @@ class HistoryProcess {
         putAside: () => null,
         putBack: () => {},
         salvage: () => {},
+        isListed: () => true,
+        entriesIn: () => [],
         storeAt: () => copies,
         filesOf: () => [],
         isInPlace: () => true,

@@ -32,6 +32,8 @@ export interface SessionLoss {
   readonly entries: number | null;
   /** When the last entry of the session was acknowledged here, ISO 8601. */
   readonly at: string;
+  /** The path of the record that says so. */
+  readonly record: string;
 }
 
 export interface FleetVerified {

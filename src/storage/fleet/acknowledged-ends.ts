@@ -5,7 +5,7 @@
  */
 
 import { join } from "node:path";
-import { bytesOf, linesIn, parse } from "../../core/json/json.ts";
+import { bytesOf, linesIn, parse, payloadOf } from "../../core/json/json.ts";
 import type { FleetEnd, NotedFleet } from "../../core/ports/fleet.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { closeQuietly, type Disk, exists, readWhole, writeAll } from "../fs/disk.ts";
@@ -21,6 +21,8 @@ export interface AcknowledgedEnd {
   readonly durability: NonNullable<Log["durability"]>;
   /** Number of entries that the database had of it. */
   readonly had: number;
+  /** SHA-256 of the last of its lines, by which a session is seen to have it without being read. */
+  readonly last?: string;
   /** The server of the database that had it, if it says which one it is. */
   readonly server?: string;
   /** ISO 8601. */
@@ -31,7 +33,14 @@ export interface AcknowledgedEnd {
 const MOST_BYTES = 1 << 15;
 /** Digits of a name that stand for the session, and for the fleet. */
 const [OF_SESSION, OF_FLEET] = [32, 16];
-const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}-[0-9a-f]{${OF_FLEET}}\\.jsonl$`);
+const NAME = new RegExp(`^[0-9a-f]{${OF_SESSION}}-[0-9a-f]{${OF_FLEET}}(?:\\.lost)?\\.jsonl$`);
+/** The end of the name of a record whose entries are nowhere any more. */
+const LOST = ".lost.jsonl";
+
+/** An end, and the path of its record. */
+export interface RecordedEnd extends AcknowledgedEnd {
+  readonly record: string;
+}
 
 export class AcknowledgedEnds {
   private readonly disk: Disk;
@@ -94,21 +103,38 @@ export class AcknowledgedEnds {
     return undefined;
   }
 
-  /** Returns the path of the record of a session. */
-  pathOf(sessionId: string): string {
-    const files = this.filesOf(sessionId);
-    return files.find((file) => exists(this.disk, file)) ?? files[0];
+  /**
+   * Keeps the record of a session aside whose entries are nowhere any more, so that they are reported until a person removes
+   * it. Never throws.
+   */
+  keepLoss(sessionId: string): void {
+    const { disk } = this;
+    try {
+      for (const file of this.filesOf(sessionId)) {
+        const kept = file.replace(/\.jsonl$/, LOST);
+        if (exists(disk, file) && !exists(disk, kept)) disk.rename(file, kept);
+      }
+    } catch {
+      // It is reported until the next acknowledgement.
+    }
   }
 
-  /** Returns the last ends of all sessions of this fleet. */
-  all(): AcknowledgedEnd[] {
+  /** Returns the last ends of all sessions of this fleet, and those of records that are kept aside. */
+  all(): RecordedEnd[] {
     const { suffixes, disk, folder } = this;
     try {
       const names = namesIn(disk, folder).filter((name) => NAME.test(name));
       // Of two records of a session, that of the store is the later one.
-      const found = suffixes.toReversed().flatMap((suffix) => names.filter((name) => name.endsWith(suffix)));
-      const ends = found.flatMap((name) => this.read(join(folder, name)) ?? []);
-      return [...new Map(ends.map((one) => [one.sessionId, one])).values()];
+      const found = suffixes
+        .toReversed()
+        .flatMap((suffix) => names.filter((name) => name.replace(LOST, ".jsonl").endsWith(suffix)));
+      const ends = found.flatMap((name) => {
+        const record = join(folder, name);
+        const end = this.read(record);
+        return end ? [{ ...end, record }] : [];
+      });
+      const keyOf = ({ sessionId, record }: RecordedEnd): string => `${record.endsWith(LOST)} ${sessionId}`;
+      return [...new Map(ends.map((one) => [keyOf(one), one])).values()];
     } catch {
       return [];
     }
@@ -123,6 +149,17 @@ export class AcknowledgedEnds {
       return undefined;
     }
   }
+}
+
+/** Returns what tells the last of some lines from others. */
+export function lastOf(line: Uint8Array): string {
+  return sha256(payloadOf(line));
+}
+
+/** Returns whether a log has an acknowledged end, as far as its last line shows. */
+export function hasEnd(log: Log, { end: { entries }, last }: AcknowledgedEnd): boolean {
+  if (entries === 0) return true;
+  return log.nodes.count >= entries && (last === undefined || lastOf(log.read(entries - 1)) === last);
 }
 
 function parsedEnd(line: Uint8Array): AcknowledgedEnd | undefined {

@@ -3,6 +3,7 @@
 import { basename } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import { headerIn, headerOf, SESSION_ID, type SessionHeader } from "../../core/format/entry.ts";
+import { payloadOf, textOf } from "../../core/json/json.ts";
 import type { Progress } from "../../core/ports/catalog.ts";
 import type { FleetSession } from "../../core/ports/fleet.ts";
 import type { FleetCatalog } from "../../core/ports/fleet-catalog.ts";
@@ -53,8 +54,12 @@ export interface ArrivalPlace extends TransferPlace, WhereaboutsPlace {
   putAside(file: string): string | null;
   /** Gives a backup its name back, unless something else has the name. */
   putBack(backup: string, file: string): void;
-  /** Keeps lines of a backup that the copy at a path lacks, and returns where. */
-  salvage(backup: string, file: string): void;
+  /** Keeps entries of the latest such backup of a file, and these lines, as far as the copy at its path lacks them. */
+  salvage(file: string, lines: readonly Uint8Array[]): void;
+  /** Returns whether a path is in the session folders or the archive. */
+  isListed(file: string): boolean;
+  /** Returns the entries that can be read in a file, whatever else it has; at most so many. */
+  entriesIn(file: string, most: number): readonly Uint8Array[];
   /** Returns the store of sessions at a path, which does not tell the fleet. */
   storeAt(file: string): Store;
 }
@@ -160,9 +165,9 @@ async function arriveById(
 }
 
 /** Returns the path of a copy that has nothing to be found by any more. */
-function spoiltFile({ acknowledged, isSpoilt }: ArrivalPlace, sessionId: string): string | undefined {
+function spoiltFile({ acknowledged, isSpoilt, isListed }: ArrivalPlace, sessionId: string): string | undefined {
   const file = acknowledged({ sessionId })?.sessionPath;
-  return file !== undefined && isSpoilt(file) ? file : undefined;
+  return file !== undefined && isListed(file) && isSpoilt(file) ? file : undefined;
 }
 
 /** Returns the id of the session of the fleet that is meant by the beginning of one. Throws ambiguous_id. */
@@ -216,15 +221,18 @@ async function bringUpToDate(
   if (isOurs && fact?.isDeleted && !(await bringHere(place, id, fact, files))) throw deletedSession(id, fact);
   let log: Log | undefined;
   let isSpoilt = false;
+  let left: readonly Uint8Array[] = [];
   try {
     log = place.open(file);
     if (log instanceof FileLog) {
       isSpoilt = isSpoiltLog(log);
+      if (isSpoilt) left = readableLines(log);
       await log.outside?.follow();
       await fetchMissing(place.fleet, log, log.header.id);
     }
   } catch (error) {
-    isSpoilt ||= saysSpoilt(error);
+    // A container without its header is no session that is found.
+    isSpoilt ||= saysSpoilt(error) || (error instanceof Failure && error.name === "session_not_found");
     // The next opening meets the same failure, if it is one of the file.
     asUnknown(error);
     if (!isSpoilt) return;
@@ -234,7 +242,7 @@ async function bringUpToDate(
   if (isSpoilt) {
     // The name of a file says no more than its header.
     const meant = isOurs ? id : (place.acknowledged({ sessionPath: file })?.sessionId ?? id ?? log?.header.id);
-    await fetchedAgain(place, file, progress, meant);
+    await fetchedAgain(place, file, progress, meant, left);
     return;
   }
   if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact, files);
@@ -255,19 +263,52 @@ async function fetchedAgain(
   file: string,
   progress: Progress | undefined,
   id: string | undefined,
+  left: readonly Uint8Array[] = [],
 ): Promise<boolean> {
   if (!place.isSpoilt(file)) return false;
-  const session = await (id === undefined ? lookByPath(place, file) : place.fleet.look(id));
-  const backup = session && place.putAside(file);
+  // What a name says counts where sessions are.
+  const isNamed = id === undefined && place.isListed(file);
+  const session = id === undefined ? isNamed && (await lookByPath(place, file)) : await place.fleet.look(id);
+  if (!session || !(await mayBeOf(place, session, file))) return false;
+  const backup = place.putAside(file);
   if (!backup) return false;
   try {
-    await fetchSession({ ...place, stores: [place.storeAt(file)] }, session, progress, file);
+    await fetchSession({ ...place, stores: [place.storeAt(file)] }, session, progress, file, left);
   } catch (error) {
     place.putBack(backup, file);
     throw error;
   }
-  place.salvage(backup, file);
   return true;
+}
+
+/** Entries of a spoilt file, and of its session, that are compared. */
+const MOST_COMPARED = 200;
+/** Bytes of lines that are held of a spoilt copy. */
+const MOST_LEFT = 64 << 20;
+
+/** Returns whether a spoilt file may be a copy of a session: it has no entries that can be read, or one of that session. */
+async function mayBeOf({ fleet, entriesIn }: ArrivalPlace, { id, end }: FleetSession, file: string): Promise<boolean> {
+  const here = new Set(entriesIn(file, MOST_COMPARED).map((line) => textOf(payloadOf(line))));
+  if (here.size === 0) return true;
+  for await (const lines of fleet.lines(id, 0, Math.min(end.entries, MOST_COMPARED)))
+    if (lines.some((line) => here.has(textOf(payloadOf(line))))) return true;
+  return false;
+}
+
+/** Returns the lines of a log that can be read, if they are not too many. */
+function readableLines(log: Log): readonly Uint8Array[] {
+  const lines: Uint8Array[] = [];
+  let bytes = 0;
+  for (let position = 0; position < log.nodes.count; position++) {
+    bytes += log.length(position);
+    if (bytes > MOST_LEFT) return [];
+    try {
+      lines.push(Uint8Array.from(log.read(position)));
+    } catch {
+      // The disk does not read it.
+    }
+  }
+  return lines;
 }
 
 async function fetchSession(
@@ -275,6 +316,7 @@ async function fetchSession(
   session: FleetSession | null,
   progress: Progress | undefined,
   file?: string,
+  left: readonly Uint8Array[] = [],
 ): Promise<void> {
   const stored = session && headerIn(session.headerLine);
   if (!session || !stored) return;
@@ -283,5 +325,7 @@ async function fetchSession(
   // The file of an earlier copy may have the name, and be none any more.
   if (file === undefined && (await fetchedAgain(place, at, progress, session.id))) return;
   await transfer(place, session, file === undefined ? beginning : { ...beginning, file }, progress);
+  // Also what a process left that was killed after it put a file aside.
+  place.salvage(at, left);
   if (session.archived) await bringHere(place, session.id, placeOf(session));
 }

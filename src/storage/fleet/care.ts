@@ -24,7 +24,7 @@ import { attachmentFolder } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { sha256 } from "../v2/frame.ts";
-import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
+import { lastOf, type RecordedEnd } from "./acknowledged-ends.ts";
 import { attachmentsThere, giveMissing } from "./attachments.ts";
 import { linesOf as linesIn } from "./batch.ts";
 import type { WrittenOnce } from "./care-files.ts";
@@ -95,13 +95,6 @@ export class FleetKeeping implements FleetCare {
     const faults: FleetFault[] = [];
     const copies: CheckedCopy[] = [];
     const sums = { sessions: 0, deleted: 0, entries: 0, bytes: 0 };
-    const acknowledged = new Map(this.place.options.journal.ends.all().map((one) => [one.sessionId, one]));
-    const lacking: SessionLoss[] = [];
-    const compare = async (row: FleetRow): Promise<void> => {
-      const one = acknowledged.get(row.id);
-      const entries = one ? await this.lackIn(one, row) : 0;
-      if (one && entries !== 0) lacking.push(lackOfEnd(one, entries));
-    };
     const verifying = new Verifying(fleet, keeper);
     const unreadIds = new Set<string | null>();
     const unread: Unread = (sessionId) => {
@@ -112,8 +105,6 @@ export class FleetKeeping implements FleetCare {
     for await (const row of keeper.rows(unread)) {
       // One that is being filled is nobody's yet.
       if (row.state === "filling") continue;
-      await compare(row);
-      acknowledged.delete(row.id);
       const copy = left.get(row.id);
       left.delete(row.id);
       if (hasLines(row)) {
@@ -127,35 +118,40 @@ export class FleetKeeping implements FleetCare {
       progress?.(sums.sessions, sums.sessions + left.size);
     }
     for (const copy of left.values()) copies.push(this.onlyHere(copy));
-    for (const one of acknowledged.values())
-      if (!unreadIds.has(one.sessionId)) lacking.push(lackOfEnd(one, one.end.entries));
+    const lacking = (await this.lacking()).filter(({ sessionId }) => !unreadIds.has(sessionId));
     return { ...sums, faults, copies, lacking, journal: this.place.options.journal.all() };
   }
 
   async lacking(): Promise<SessionLoss[]> {
+    const { fleet } = this.place;
+    // At an address that is new here, nobody knows before which store that is.
+    await meet(fleet);
     const ends = this.place.options.journal.ends.all();
+    if (ends.length === 0) return [];
     const rows = new Map(
       (await this.place.keeper.rowsOf(ends.map(({ sessionId }) => sessionId))).map((row) => [row.id, row]),
     );
     const lacking: SessionLoss[] = [];
     for (const one of ends) {
       const row = rows.get(one.sessionId);
-      const isLonger = row !== undefined && row.end.entries > one.end.entries;
-      const entries = isLonger ? 0 : await this.lackIn(one, row);
+      // Of damage in the database fleet verify says which session has it.
+      const [entries] = (await ifReadable(fleet, async () => [await this.lackIn(one, row)])) ?? [0];
       if (entries !== 0) lacking.push(lackOfEnd(one, entries));
     }
     return lacking;
   }
 
-  private lossOf({ sessionId, entries, at }: SessionLoss): string {
-    const record = this.place.options.journal.ends.pathOf(sessionId);
+  private lossOf({ entries, at, record }: SessionLoss): string {
     return `Neither the database nor the copy here has ${entries ?? "some"} of the entries that were acknowledged here until ${at}. If no other machine and no backup has them, they are lost; remove ${record} to have this said no more.`;
   }
 
   /** Returns how many entries before an acknowledged end a session of the fleet lacks; null where the copy does not say. */
-  private async lackIn({ sessionId, sessionPath, end }: AcknowledgedEnd, row?: FleetRow): Promise<number | null> {
+  private async lackIn({ sessionId, sessionPath, end, last }: RecordedEnd, row?: FleetRow): Promise<number | null> {
     if (!row || row.state === "filling") return end.entries;
     if (row.state === "deleted" || isSameEnd(row.end, end)) return 0;
+    if (last !== undefined && row.end.entries > end.entries)
+      for await (const [line] of this.place.fleet.lines(sessionId, end.entries - 1, end.entries))
+        if (lastOf(line) === last) return 0;
     const log = this.opened(sessionPath);
     try {
       const isWhole =
@@ -456,8 +452,8 @@ export class FleetKeeping implements FleetCare {
   }
 }
 
-function lackOfEnd({ sessionId, sessionPath, at }: AcknowledgedEnd, entries: number | null): SessionLoss {
-  return { sessionId, sessionPath, entries, at };
+function lackOfEnd({ sessionId, sessionPath, at, record }: RecordedEnd, entries: number | null): SessionLoss {
+  return { sessionId, sessionPath, entries, at, record };
 }
 
 /** Returns the path of a session whose header does not give one. */

@@ -11,7 +11,7 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
-import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
+import { type AcknowledgedEnd, hasEnd, lastOf } from "./acknowledged-ends.ts";
 import { CopyAtRest, type FleetStanding } from "./at-rest.ts";
 import { isLong, linesOf, stepAfter } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
@@ -166,6 +166,7 @@ export class FleetCopy implements Outside {
       throw error;
     }
     this.debt.renew();
+    this.acknowledged = this.options.journal.ends.of(this.id) ?? this.acknowledged;
     for (let tries = 0, since = this.options.elapsed(); ; tries++) {
       // Of what is deleted a row is left: a session that is missing was lost with a server, or never came there.
       const taking = await this.take(this.debt.isOwed || this.known.had > 0 || this.isConfirming);
@@ -176,6 +177,7 @@ export class FleetCopy implements Outside {
         this.commit.isOvertaken = false;
         await this.noteLoss();
         await this.takeOwed();
+        if (isHost) this.tellOfLoss();
         if (isHost) await this.debt.tell();
         await this.giveRest();
         if (isHost) await this.debt.tellOfReturn();
@@ -226,6 +228,18 @@ export class FleetCopy implements Outside {
     await debt.beginAfterLoss(known.now, { entries: lost, lastEntryId, at: acknowledged.at });
   }
 
+  /** Reports, once, entries that were acknowledged and are neither in the fleet nor in the copy. */
+  private tellOfLoss(): void {
+    const { acknowledged, debt, log, known, options, id } = this;
+    if (!acknowledged || debt.isOwed || hasEnd(log, acknowledged)) return;
+    const { end, at } = acknowledged;
+    const some = end.entries > known.entries ? `${end.entries - known.entries} entries` : "Some entries";
+    const reason = `${some} that were acknowledged here until ${at} are neither in the fleet's database nor in the session's file. fleet verify names them until a person removes their record; a backup of either may have them.`;
+    log.addDamage({ kind: "lost_entries", line: 0, byteOffset: 0, length: 0, reason, salvaged: false });
+    options.journal.ends.keepLoss(id);
+    this.acknowledged = undefined;
+  }
+
   /** Adds entries that are owed, and that the copy lacks because its file was damaged or removed. */
   private async takeOwed(): Promise<void> {
     const { debt, log, options } = this;
@@ -239,7 +253,9 @@ export class FleetCopy implements Outside {
     const { log, known, options, id, tenure } = this;
     if (log.file === null || log.readOnly) return;
     const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
+    let last: string | undefined;
     try {
+      last = count > 0 ? lastOf(log.read(count - 1)) : undefined;
       this.notedEnd = known.entries === count ? known.now : endIn(log, count, before);
     } catch {
       // The disk does not read them. An earlier end is known.
@@ -247,7 +263,7 @@ export class FleetCopy implements Outside {
     }
     const { durability = "primary" } = this;
     const place = { sessionId: id, sessionPath: log.file, server: tenure.server };
-    this.acknowledged = options.journal.ends.note({ ...place, end: this.notedEnd, durability, had: known.had });
+    this.acknowledged = options.journal.ends.note({ ...place, end: this.notedEnd, last, durability, had: known.had });
   }
 
   confirm(): Promise<void> | undefined {
@@ -320,6 +336,7 @@ export class FleetCopy implements Outside {
     const { log, options, debt, known } = this;
     const left = known.leftTo(there);
     if (left) throw left;
+    this.acknowledged = options.journal.ends.of(this.id) ?? this.acknowledged;
     // From now on this log may have other lines than the session.
     this.late.end();
     try {
@@ -344,7 +361,9 @@ export class FleetCopy implements Outside {
       if (this.isAlone) await this.goOnAlone(count);
       else {
         await this.pushThrough(commit);
-        if (debt.isOwed) await debt.end();
+        // What the copy lacks of it is taken in by who takes the session next.
+        if (debt.isOwed && debt.missingLines().length === 0) await debt.end();
+        else if (debt.isOwed) this.tenure.epoch = null;
       }
       this.noteAcknowledged(count);
     } catch (error) {

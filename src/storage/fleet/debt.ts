@@ -5,7 +5,7 @@
 
 import { maybeThere, storageFailure } from "../../core/errno.ts";
 import { damageOfEntry } from "../../core/format/damage.ts";
-import { parse, payloadOf, sameBytes } from "../../core/json/json.ts";
+import { parse } from "../../core/json/json.ts";
 import type { FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { sha256 } from "../v2/frame.ts";
@@ -128,8 +128,10 @@ export class Debt {
     const { nodes } = log;
     const owed = this.isOwed ? this.journal.lines(log.header.id, file) : [];
     return owed.some((line) => {
-      const position = nodes.position(String((parse(line) as { id?: unknown }).id));
-      return position < 0 || !sameBytes(payloadOf(log.read(position)), payloadOf(line));
+      const owed = parse(line) as { id?: unknown };
+      const position = nodes.position(String(owed.id));
+      // Another program may have written the same with other spaces.
+      return position < 0 || JSON.stringify(parse(log.read(position))) !== JSON.stringify(owed);
     })
       ? owed
       : [];

@@ -11,7 +11,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { type BranchBase, branchOf, markerAfter, repeatsAmong } from "../../core/session/added-branch.ts";
 import type { CopiedLog } from "../log/outside.ts";
 import { sha256 } from "../v2/frame.ts";
-import type { AcknowledgedEnd } from "./acknowledged-ends.ts";
+import { type AcknowledgedEnd, lastOf } from "./acknowledged-ends.ts";
 import { fetchNamed } from "./attachments.ts";
 import { linesOf } from "./batch.ts";
 import { endAfter, endIn, HELD_BYTES, isSameEnd, NOTHING } from "./ends.ts";
@@ -76,7 +76,7 @@ export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
       const fetching = fetchNamed(options.fleet, log, parted.theirs);
       if (fetching) await fetching;
       requireCount(log, count);
-      return branchOff(copy, note, reason, common, parted.theirs);
+      return branchOff(copy, note, reason, common, parted.theirs, there);
     }
     if (from === 0) break;
   }
@@ -127,19 +127,28 @@ async function branchOff(
   reason: FleetConflict["reason"],
   common: number,
   theirs: readonly Uint8Array[],
+  there: FleetEnd,
 ): Promise<void> {
-  const { log, options } = copy;
+  const { log, options, acknowledged } = copy;
   const base = { log, count: common, theirs };
   const own = linesOf(log, common, log.nodes.count);
   // The host has repeated some under their keys since; a program has edited some that the fleet has.
   const repeats = repeatsAmong(theirs, own, log.header.id);
-  const edited = reason === "unsent" ? editedIn(base, own) : new Set();
-  const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line));
+  // What is owed begins at a line of its own: those before it the fleet had.
+  const known = reason === "unsent" ? own : own.slice(0, Math.max(0, (journaled.from?.entries ?? common) - common));
+  const edited = editedIn(base, known);
+  const left = own.filter((line) => !repeats.has(idIn(line)) && !edited.has(line) && !isPlaceholder(line));
   const branch = branchOf(base, left, sha256, repeats);
   const { lines, renamed } = branch;
+  const kept = own.filter((line) => edited.has(line));
   if (lines.length === 0) {
-    const kept = own.filter((line) => edited.has(line));
-    return setAside(copy, kept, common, theirs);
+    setAside(copy, kept, common, theirs);
+    // All that was acknowledged here is there, if under other ids.
+    const line = theirs.at(-1) ?? (common > 0 ? log.read(common - 1) : undefined);
+    const last = line && lastOf(line);
+    if (acknowledged)
+      options.journal.ends.note({ ...acknowledged, durability: "primary", end: there, last, had: there.entries });
+    return;
   }
   // A branch that came to nothing was noted, and another is made now.
   const { conflicts, isUntold } = journaled;
@@ -151,6 +160,7 @@ async function branchOff(
   const conflict = conflictOf(branch, marker);
   await options.journal.diverged({ ...journaled, conflicts: before }, reason ? { ...conflict, reason } : conflict);
   requireCount(log, count);
+  keepQuietly(copy, kept);
   // Whoever opens it is where the others are.
   log.replaceFrom(common, [...theirs, ...lines, marker], renamed);
 }
@@ -197,6 +207,11 @@ function* linesAfter(log: Log, from: number): Generator<Uint8Array> {
   for (let position = from; position < log.nodes.count; position++) yield log.read(position);
 }
 
+/** Returns whether a line stands for one that cannot be read. */
+function isPlaceholder(line: Uint8Array): boolean {
+  return (parse(line) as { damaged?: unknown }).damaged === true;
+}
+
 function idIn(line: Uint8Array): string {
   return String((parse(line) as { id?: unknown }).id);
 }
@@ -208,12 +223,16 @@ function setAside(
   common: number,
   theirs: readonly Uint8Array[],
 ): void {
+  keepQuietly({ log, options }, kept);
+  log.replaceFrom(common, theirs);
+}
+
+function keepQuietly({ log, options }: Pick<Differing, "log" | "options">, kept: readonly Uint8Array[]): void {
   try {
     if (kept.length > 0) options.keepAside(log, kept);
   } catch {
     // The whole copy is kept beside the session.
   }
-  log.replaceFrom(common, theirs);
 }
 
 function refusal({ header, file }: CopiedLog): Failure {

@@ -212,6 +212,7 @@ export class Journal {
   ): Promise<JournaledSession> {
     let known = this.noted(sessionId, sessionPath);
     // A note follows its file.
+    if (!known?.from) this.dropOrphans(sessionId, sessionPath, lost);
     if (!known?.from || known.sessionPath !== sessionPath || lost) {
       const now = { since: this.now(), from };
       const { since, from: owed } = known?.from ? known : now;
@@ -219,6 +220,11 @@ export class Journal {
       known = await this.write(lost ? { ...next, lost } : next);
     }
     return known;
+  }
+
+  /** Removes lines of a debt that has ended, which a process that was killed has left, where a note begins without lines. */
+  private dropOrphans(sessionId: string, sessionPath: string, isWithoutLines: unknown): void {
+    if (isWithoutLines) removeQuietly(this.disk, this.linesFile(sessionId, sessionPath));
   }
 
   /** Returns a note, which nothing has yet, that entries after `from` are in a file alone. */
@@ -229,6 +235,8 @@ export class Journal {
 
   /** Notes, durably, that others wrote meanwhile, and that a branch is made of what was written here. */
   async diverged({ lost, ...known }: JournaledSession, conflict: Omit<FleetConflict, "at">): Promise<void> {
+    if (!this.noted(known.sessionId, known.sessionPath)?.from)
+      this.dropOrphans(known.sessionId, known.sessionPath, true);
     const conflicts = [...known.conflicts, { ...conflict, at: this.now() }].slice(-MOST_CONFLICTS);
     await this.write({ ...known, conflicts, isUntold: true });
   }
@@ -238,8 +246,8 @@ export class Journal {
     try {
       if (known.conflicts.length === 0 && !known.lost) this.removeNotes(known);
       else {
-        await this.write({ ...known, from: null, ...(isUntold && !isTold ? { isUntold } : {}) });
         removeQuietly(this.disk, this.linesFile(known.sessionId, known.sessionPath));
+        await this.write({ ...known, from: null, ...(isUntold && !isTold ? { isUntold } : {}) });
       }
     } catch {
       // The next process that opens the session compares, and tries again.
@@ -248,7 +256,7 @@ export class Journal {
 
   private removeNotes({ sessionId, sessionPath }: JournaledSession, but?: string): void {
     for (const { name } of this.ownNotes(sessionId, sessionPath))
-      if (name !== but) for (const one of [name, linesOf(name)]) removeQuietly(this.disk, join(this.folder, one));
+      if (name !== but) for (const one of [linesOf(name), name]) removeQuietly(this.disk, join(this.folder, one));
   }
 
   // --- entries ---------------------------------------------------------------------------------------------------
@@ -264,7 +272,7 @@ export class Journal {
   private linesAt(name: string): Uint8Array[] {
     const bytes = ifPresent(() => readWhole(this.disk, join(this.folder, linesOf(name))));
     // What has no end was not written as a whole.
-    return bytes ? [...linesIn(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))] : [];
+    return bytes ? [...linesIn(bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1))].filter(isEntry) : [];
   }
 
   private linesFile(sessionId: string, sessionPath: string): string {
@@ -360,6 +368,14 @@ export class Journal {
 /** Returns the name of the file with the lines of a note. */
 function linesOf(note: string): string {
   return note.replace(/json$/, "lines");
+}
+
+function isEntry(line: Uint8Array): boolean {
+  try {
+    return typeof (parse(line) as { id?: unknown } | null)?.id === "string";
+  } catch {
+    return false;
+  }
 }
 
 function stemOf(sessionId: string): string {

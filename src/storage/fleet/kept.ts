@@ -29,20 +29,25 @@ export function keepAside(
   return quarantine(disk, folder, name, concat(content));
 }
 
-/** Keeps the entries of a file that another log lacks, whatever else the file has. */
+/** Returns the entries that can be read in a file, whatever else it has. */
+export function entriesIn(disk: Disk, file: string): Uint8Array[] {
+  const { kind, size = 0 } = infoOrNull(disk, file) ?? {};
+  const bytes = kind === "file" && size <= MOST_BYTES ? readWhole(disk, file) : new Uint8Array();
+  return [...linesIn(bytes)].filter(isEntry);
+}
+
+/** Keeps those of some entries that a log lacks. */
 export function salvage(
-  disk: Disk,
-  file: string,
   log: Log,
+  entries: readonly Uint8Array[],
   keep: (log: Log, lines: readonly Uint8Array[]) => string,
 ): void {
-  const isReadable = infoOrNull(disk, file)?.kind === "file" && (infoOrNull(disk, file)?.size ?? 0) <= MOST_BYTES;
-  const bytes = isReadable ? readWhole(disk, file) : new Uint8Array();
-  const lacking = [...linesIn(bytes)].filter(isEntry).filter((line) => {
-    const { id } = parse(line) as { id: string };
-    return log.nodes.position(id) < 0;
-  });
-  if (lacking.length > 0) keep(log, lacking);
+  const lacking = new Map<string, Uint8Array>();
+  for (const line of entries) {
+    const { id, damaged } = parse(line) as { id: string; damaged?: unknown };
+    if (damaged !== true && log.nodes.position(id) < 0) lacking.set(id, line);
+  }
+  if (lacking.size > 0) keep(log, [...lacking.values()]);
 }
 
 export function keptPlace(disk: Disk, folder: string): KeptPlace {

@@ -49,7 +49,7 @@ export class KnownEnd {
 
   /** The number of entries after which some may be here alone, as far as that is known without asking. */
   get firstUnsent(): number {
-    return Math.max(this.entries, this.had > 0 ? this.had : this.opened);
+    return Math.max(this.entries, this.had > 0 ? Math.min(this.had, this.opened) : this.opened);
   }
 
   /** Notes an end up to which both have the same. */

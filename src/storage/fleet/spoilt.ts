@@ -4,11 +4,11 @@ import { basename, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
 import { isContainerName, pointerFile } from "../fs/container-paths.ts";
-import { type Disk, type FileInfo, renameExclusive } from "../fs/disk.ts";
+import { type Disk, renameExclusive } from "../fs/disk.ts";
 import { infoOrNull } from "../fs/files.ts";
+import { namesIn } from "../fs/folders.ts";
 import { backupName } from "../fs/quarantine.ts";
-import { isSameFile } from "../fs/stamps.ts";
-import { dropLock, lockedFileOf, lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
+import { dropLock, isLockInContainer, lockedFileOf, lockInContainer, lockNextTo } from "../locks/lock-paths.ts";
 import { type Locks, withFreeLock } from "../locks/locks.ts";
 
 /** Returns whether a log lacks its header, or entries that it had. */
@@ -24,14 +24,15 @@ export function saysSpoilt(error: unknown): boolean {
   return name === "corrupt" || (name === "not_a_session" && (details.format ?? "empty") === "empty");
 }
 
-/** Returns whether what is at a path cannot be read as a session. */
+/** Returns whether what is at a path, where something is, cannot be read as a session. */
 export function isSpoilt(file: string, open: (file: string) => Log): boolean {
   try {
     const log = open(file);
     log.close();
     return isSpoiltLog(log);
   } catch (error) {
-    return saysSpoilt(error);
+    // As of a container that lacks its header.
+    return saysSpoilt(error) || (error instanceof Failure && error.name === "session_not_found");
   }
 }
 
@@ -44,29 +45,34 @@ export function putAside(
   file: string,
   isStillSpoilt: () => boolean,
 ): string | null {
-  const found = (): FileInfo | null => infoOrNull(disk, lockedFileOf(file)) ?? infoOrNull(disk, file);
-  const before = found();
-  if (!before) return null;
+  const key = infoOrNull(disk, lockedFileOf(file)) ?? infoOrNull(disk, file);
+  if (!key) return null;
+  // While somebody has the lock, entries that are missing may be on their way: it is looked at before.
+  const before = stampOf(disk, file);
+  if (!isStillSpoilt()) return null;
   let backup: string | null = null;
-  const place = isContainerName(file) ? lockInContainer(file) : lockNextTo(disk, file, before.inode);
-  withFreeLock(
-    locks,
-    () => before,
-    place,
-    () => {
-      const now = found();
-      if (!now || !isSameFile(now, before) || !isStillSpoilt()) return;
-      // A container's *.damaged.bak is the session where a repair was cut off.
-      const name = backupName(disk, file, "spoilt");
-      disk.rename(file, name);
-      backup = name;
-      if (!isContainerName(file)) return;
-      dropLock(disk, name);
-      const pointer = pointerFile(file);
-      if (infoOrNull(disk, pointer)) disk.rename(pointer, join(name, basename(pointer)));
-    },
-  );
+  const place = isContainerName(file) ? lockInContainer(file) : lockNextTo(disk, file, key.inode);
+  const rename = (): void => {
+    if (stampOf(disk, file) !== before) return;
+    // A container's *.damaged.bak is the session where a repair was cut off.
+    const name = backupName(disk, file, "spoilt");
+    disk.rename(file, name);
+    backup = name;
+    if (!isContainerName(file)) return;
+    dropLock(disk, name);
+    const pointer = pointerFile(file);
+    if (infoOrNull(disk, pointer)) disk.rename(pointer, join(name, basename(pointer)));
+  };
+  withFreeLock(locks, () => key, place, rename);
   return backup;
+}
+
+/** Returns what tells a file, or all files of a container but its lock, from what they are after a write. */
+function stampOf(disk: Disk, path: string): string {
+  const { kind, inode, size, modified, changed } = infoOrNull(disk, path) ?? {};
+  if (kind !== "folder") return JSON.stringify([inode, size, modified, changed]);
+  const names = namesIn(disk, path).filter((name) => !isLockInContainer(name));
+  return JSON.stringify([inode, names.map((name) => [name, stampOf(disk, join(path, name))])]);
 }
 
 /** Gives a backup its name back, unless something has the name by now. */

@@ -9,7 +9,7 @@ import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing } from "../fs/files.ts";
+import { closing, lastName, nth } from "../fs/files.ts";
 import { FileLog } from "../log/file-log.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
 import { type ArrivalPlace, arrive, copyFor } from "./arrival.ts";
@@ -20,7 +20,7 @@ import { BackgroundGiving, type GivingPlace } from "./giving.ts";
 import { fleetAt } from "./identity.ts";
 import { type FleetCatalogOptions, JointFleetCatalog } from "./joint-catalog.ts";
 import { JOURNAL_FOLDER, Journal } from "./journal.ts";
-import { keepAside, salvage } from "./kept.ts";
+import { entriesIn, keepAside, salvage } from "./kept.ts";
 import { fleetLifeCycle, type LifeCyclePlace } from "./life-cycle.ts";
 import type { FleetOptions } from "./options.ts";
 
@@ -50,7 +50,7 @@ export interface InFleet {
   arrivals(
     place: Omit<
       ArrivalPlace,
-      "fleet" | "keeper" | "journal" | "catalog" | "outage" | "isOpen" | "acknowledged" | "salvage"
+      "fleet" | "keeper" | "journal" | "catalog" | "outage" | "isOpen" | "acknowledged" | "salvage" | "entriesIn"
     >,
   ): {
     arrive?: Stores["arrive"];
@@ -88,8 +88,16 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
         acknowledged: (of) =>
           "sessionId" in of
             ? journal.ends.of(of.sessionId)
-            : journal.ends.all().find(({ sessionPath }) => sessionPath === of.sessionPath),
-        salvage: (backup, file) => closing(own.open(file), (log) => void salvage(disk, backup, log, aside)),
+            : journal.ends
+                .all()
+                .filter(({ sessionPath }) => sessionPath === of.sessionPath)
+                .sort((a, b) => (a.at < b.at ? 1 : -1))[0],
+        entriesIn: (file, most) => entriesIn(disk, file).slice(0, most),
+        salvage(file, lines) {
+          const backup = lastName(disk, (n) => nth(`${file}.spoilt.bak`, n));
+          const found = [...(backup === undefined ? [] : entriesIn(disk, backup)), ...lines];
+          if (found.length > 0) closing(own.open(file), (log) => salvage(log, found, aside));
+        },
       };
       return {
         copyFor: (path) => copyFor(place, path),

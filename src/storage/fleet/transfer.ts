@@ -10,6 +10,8 @@ import { LF } from "../log/lines.ts";
 import { fetchMissing } from "./attachments.ts";
 import { FleetCopy } from "./copy.ts";
 import { endAfter, isSameEnd, NOTHING } from "./ends.ts";
+import { unsettled } from "./failures.ts";
+import { isSpoiltLog } from "./spoilt.ts";
 
 /** The stores, as a transfer needs them. */
 export interface TransferPlace {
@@ -61,6 +63,7 @@ async function copied(
       if (!(error instanceof Failure)) throw error;
       const made = error.name === "already_exists" ? openMade(place, session.id, error.details.sessionPath) : undefined;
       if (made) return made;
+      if (error.name === "already_exists") throw unsettled(String(error.details.sessionPath));
       // A container takes only some ids.
       if (error.name !== "invalid_id") throw error;
       refusal = error;
@@ -82,7 +85,8 @@ async function withAttachments(fleet: Fleet, log: Log, id: string): Promise<void
 /** Opens what has the name of a copy. Returns undefined where that is another session. */
 function openMade(place: TransferPlace, id: string, file: unknown): Log | undefined {
   const log = place.open(String(file));
-  if (log.header.id === id) return log;
+  // Of one without a header the name alone says whose it is.
+  if (log.header.id === id && !isSpoiltLog(log)) return log;
   log.close();
   return undefined;
 }

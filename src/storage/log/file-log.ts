@@ -414,9 +414,22 @@ export class FileLog implements CopiedLog {
     if (error === undefined) this.commits.told();
     if (this.durableCount >= this.nodes.count) return error;
     const [{ count }, stays] = [this.nodes, this.keepAll()];
-    const failure = stays || this.backend.rollBack() || !error ? error : maybeThere(error);
+    const failure = stays || this.isUndone() || !error ? error : maybeThere(error);
     this.commits.invalidate(count, failure, stays);
     return failure;
+  }
+
+  /** Takes away what is not durable. Returns whether none of it is left. */
+  private isUndone(): boolean {
+    if (!this.backend.rollBack()) return false;
+    if (!this.outside || !this.persisted) return true;
+    // Lines that a copy alone has come to the place beside the disk: a loss of power must not bring these back.
+    try {
+      this.backend.settle();
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   /** Keeps what is not durable where it cannot be taken away. Returns whether it does. */

@@ -224,9 +224,23 @@ export class ContainerCommits {
       const isNamed = !index.cut();
       frames.cutTo(end.tail, (segment, start) => this.holdsFrames(given, segment, start), isNamed);
       isUndone = end.tornTail === null ? !frames.isElsewhere : frames.isDeleted;
+      if (isUndone && state.outside) isUndone = this.isCutDurable();
     }
     if (states.state === "FAILED") states.to("DIRTY", "what was not durable is given up");
     return isUndone;
+  }
+
+  /** Syncs what was cut off, so that a loss of power does not bring it back. Returns whether that could be done. */
+  private isCutDurable(): boolean {
+    const { frames, container } = this;
+    try {
+      frames.noteFound(Math.max(1, container.end.tail.segmentSeq));
+      frames.syncFound();
+      container.state.unsynced.syncNow();
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   /** Whether a segment holds, from `from` on, these frames and nothing else. */

@@ -230,6 +230,67 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       expect(inFleet(one)).toEqual([line(0), keyed(8)]);
     });
 
+    test("it stays owed where a commit takes the session without having looked for what the copy lacks", async () => {
+      const one = await owedBy();
+      await putBack(one, line(0));
+      const again = beside(one);
+      const log = again.store.open(again.file);
+      again.outage?.begin();
+      await log.ready?.();
+      log.append([bytesOf(mine(7, 0))]);
+      // The database is back before the commit.
+      Object.assign(again.outage as object, { isOn: false });
+      await log.commit();
+      expect(inFleet(one)).toEqual([line(0), mine(7, 0)]);
+      await found(log);
+      expect(inFleet(one).slice(0, 3)).toEqual([line(0), mine(7, 0), line(1)]);
+    });
+
+    test("it is kept from the end of the copy on, also where more was acknowledged before a backup of the file", async () => {
+      const one = new Machine(kind, undefined, "one", journaled);
+      const log = one.create();
+      await written(log, 0, 1, 2);
+      log.close();
+      one.fleet.table.leave();
+      await putBack(one, line(0));
+      const again = beside(one);
+      const going = again.store.open(again.file);
+      await owing(again, going, mine(7, 0));
+      going.close();
+      await putBack(one, line(0));
+      await opened(one);
+      expect(inFleet(one)).toEqual(expect.arrayContaining([line(0), line(1), line(2), mine(7, 0)]));
+    });
+
+    test("another program that writes a line anew with other spaces doubles nothing", async () => {
+      const one = await owedBy();
+      const spaced = (n: number): string => line(n).replace('"type":', '"type": ');
+      await putBack(one, spaced(0), spaced(1));
+      await opened(one);
+      const texts = inFleet(one).map((text) => JSON.parse(text).message?.content);
+      for (const n of [0, 1]) expect(texts.filter((text) => text === `say ${id(n)}`)).toHaveLength(1);
+    });
+
+    test("a kept line that is damaged holds up no other, and a debt that ended leaves none for the next", async () => {
+      const one = await owedBy();
+      const file = one.disk.paths().find((path) => path.endsWith(".lines")) as string;
+      const bytes = Uint8Array.from(one.disk.content(file) as Uint8Array);
+      one.disk.put(file, bytes.fill(0, 0, 20));
+      await opened(one);
+      expect(inFleet(one)).toEqual(ALL);
+      // A process was killed after it had removed the note.
+      one.disk.put(file, bytesOf(`${mine(9, 0)}\n`));
+      one.fleet.table.leave();
+      await one.addPlainly([mine(7, 1)]);
+      const { other } = await second(kind, one, ALL);
+      other.append([bytesOf(mine(8, 1))]);
+      await other.commit();
+      other.close();
+      await opened(one);
+      expect(inFleet(one)).toContain(mine(7, 1));
+      expect(inFleet(one)).not.toContain(mine(9, 0));
+    });
+
     test("a disk that refuses it at any step has nothing acknowledged that is not kept", async () => {
       for (let at = 0; ; at++) {
         const one = new Machine(kind, undefined, "one", journaled);

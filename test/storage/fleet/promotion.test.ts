@@ -1,9 +1,10 @@
 /** What becomes of copies when another server of the database is promoted, which has all or lacks the last changes. */
 
 import { describe, expect, test } from "vitest";
+import { POWER_CUTS } from "../../support/disk.ts";
 import { assistant, user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { failed, line, type MachineKind, written } from "../../support/fleet-machine.ts";
+import { failed, found, line, Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { Scene } from "../../support/fleet-scene.ts";
 import { SESSION } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
@@ -72,6 +73,38 @@ const SCENES: Readonly<Record<string, string>> = {
 };
 
 describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  test.each(POWER_CUTS)("a refused line does not come back after a loss of power (%o)", async (cut) => {
+    const scene = await play(
+      kind,
+      "writes 0; unlocks; two takes 0; two writes 9<0; two closes; writes 1 !content_modified",
+    );
+    const { table } = scene;
+    const { disk } = scene.one;
+    table.leave();
+    const later = new Machine(kind, table, "later", { disk: disk.after(cut) });
+    await found(later.store.open(later.file));
+    expect(table.linesOf(SESSION)).not.toContain(line(1));
+  });
+
+  test("what another process of the machine acknowledged since the copy was opened is known, too", async () => {
+    const scene = await play(
+      kind,
+      "writes 0; closes; leaves; one looks; again writes 1; again closes; promote 1; leaves",
+    );
+    await scene.play(
+      "two has 0; two writes 9<0; two closes; leaves; follows; finds; asks; fleet 0 9<0 1 @9; told diverged:1; aside",
+    );
+    expect(scene.log.damage[0].reason).toContain("lost entries that were acknowledged");
+  });
+
+  test("what is neither in the fleet nor in the copy any more is told once, and its record is kept", async () => {
+    const scene = await play(kind, "writes 0; writes 1; closes; promote 1; leaves");
+    const { disk, file } = scene.one;
+    disk.rename(file, `${file}.away`);
+    await scene.play("has 0; asks; fleet 0; told lost_entries; writes 2<0; closes; leaves; again asks; again told");
+    expect(scene.one.journal.ends.all()).toMatchObject([{ end: { entries: 2 } }, { end: { entries: 2 } }]);
+  });
+
   test.each(Object.entries(SCENES))("%s", async (_, script) => void (await play(kind, script)));
 
   test("the session is taken anew, in a greater epoch, before anything is written", async () => {

@@ -1,6 +1,15 @@
 /** Copies in which nothing can be read any more, or that are gone: they come again from the fleet, at the path where they were. */
 
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { putAside, putBack } from "../../../src/storage/fleet/spoilt.ts";
@@ -118,17 +127,18 @@ test.each(STORES)("a spoilt copy (%s) gives what it owes, which is kept apart fr
 });
 
 test.each([
-  ["another process has its lock", true, true, false],
-  ["it can be read by now", false, false, false],
-  ["neither is so", false, true, true],
-])("a file is put aside under its lock alone (%s)", (_, isLocked, isSpoilt, isMoved) => {
+  ["another process has its lock", true, () => true, false, 0],
+  ["it can be read", false, () => false, false, 0],
+  ["it is written to", false, (file: string) => appendFileSync(file, "x") === undefined, false, 1],
+  ["neither is so", false, () => true, true, 1],
+] as const)("a file is put aside under its lock alone (%s)", (_, isLocked, isSpoilt, isMoved, releases) => {
   const file = join(temporaryFolder(), "a.jsonl");
   writeFileSync(file, "");
   const release = vi.fn();
   const holder = { client: "another", pid: 1, since: "" };
   const locks = { acquire: () => (isLocked ? holder : { release }) } as unknown as Locks;
-  const backup = putAside({ disk: realDisk, locks }, file, () => isSpoilt);
-  expect([backup !== null, existsSync(file), release.mock.calls.length]).toEqual([isMoved, !isMoved, isLocked ? 0 : 1]);
+  const backup = putAside({ disk: realDisk, locks }, file, () => isSpoilt(file));
+  expect([backup !== null, existsSync(file), release.mock.calls.length]).toEqual([isMoved, !isMoved, releases]);
   if (backup === null) return;
   putBack(realDisk, backup, file);
   expect([existsSync(file), existsSync(backup)]).toEqual([true, false]);
