@@ -154,4 +154,59 @@ describe("a restored backup of a fleet", needs(POSTGRESQL), () => {
     rmSync(/remove (\S+) to/.exec(message)?.[1] as string);
     expect((await verb(place, "verify")).status).toBe(0);
   });
+
+  test("where others wrote more than was lost, push and doctor know it, too", async () => {
+    const { place, second } = await made();
+    restoreBackup();
+    const there = await lives().start();
+    await there.result("switch_session", { sessionId: second });
+    for (const text of ["x1", "x2", "x3"]) await say(there, text);
+    await there.result("shutdown");
+    const doctor = await runHere(place, ["doctor", "--json"], {
+      variables: { PI_FLEET_URL: database.server.url },
+      hashes: true,
+    });
+    expect(JSON.parse(doctor.stdout).fleet.lacking).toBe(3);
+    sql("update pi_fleet.session set holder = null, lease_until = null");
+    const { sessions } = await asked(place, "push");
+    expect(sessions.find(({ sessionId }: Json) => sessionId === second)).toMatchObject({ outcome: "branched" });
+    expect(textsOf(second)).toEqual(["b1", "x1", "x2", "x3", "b2"]);
+    expect((await verb(place, "verify")).status).toBe(0);
+  });
+
+  test("what the host repeated under its key elsewhere lacks nothing once the copy has that", async () => {
+    const machine = begun();
+    const wire = await machine.start();
+    const first = await newSession(wire, [user("a1"), assistant("ok")]);
+    keepBackup();
+    const mine = { entries: [user("a2")], idempotencyKey: "k" };
+    await wire.result("append", mine);
+    await machine.end();
+    restoreBackup();
+    const other = lives();
+    const there = await other.start();
+    await there.result("switch_session", { sessionId: first });
+    await there.result("append", mine);
+    await other.end();
+    expect((await asked(machine.place, "restore")).refused).toBe(0);
+    expect([(await verb(machine.place, "verify")).status, textsOf(first)]).toEqual([0, ["a1", "a2"]]);
+  });
+
+  test("is known at another address of the store, too", async () => {
+    const machine = begun();
+    const { place } = machine;
+    // The machine meets the store.
+    await verb(place, "verify");
+    const wire = await machine.start();
+    await newSession(wire, [user("a1")]);
+    keepBackup();
+    await say(wire, "a2");
+    await machine.end();
+    restoreBackup();
+    const run = await runHere(place, ["fleet", "verify"], {
+      variables: { PI_FLEET_URL: `${database.server.url}&application_name=other` },
+      hashes: true,
+    });
+    expect(run.status).toBe(3);
+  });
 });

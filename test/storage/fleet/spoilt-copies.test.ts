@@ -10,7 +10,7 @@ import {
   truncateSync,
   writeFileSync,
 } from "node:fs";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { putAside, putBack } from "../../../src/storage/fleet/spoilt.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
@@ -160,6 +160,58 @@ test("entries that another program wrote to a file that lost its header are kept
   expect(kept).toMatchObject([{ sessionId, entryCount: 1 }]);
   await again.result("recover_kept", { keptAt: kept[0].keptAt });
   expect(await again.ids()).toContain("pi");
+});
+
+test("what a process left that was killed before it kept them is kept by the next", async () => {
+  const table = new FleetTable();
+  const one = await serverOf(table, "jsonl").start();
+  await one.append("one");
+  const { sessionFile, sessionId } = await one.state();
+  await ended(one);
+  const [, first] = readFileSync(sessionFile, "utf8").split("\n");
+  const ofPi = JSON.stringify({ ...JSON.parse(first), id: "pi", parentId: "one" });
+  writeFileSync(`${sessionFile}.spoilt.bak`, `sion"}\n${first}\n${ofPi}\n`);
+  rmSync(sessionFile);
+  const again = await serverOf(table, "jsonl", one.lives.place).start();
+  await again.result("switch_session", { sessionId });
+  expect((await again.result("list_kept")).kept).toMatchObject([{ sessionId, entryCount: 1 }]);
+});
+
+test("a file that is no copy of the session is left as it is, whatever a record or its name says", async () => {
+  const table = new FleetTable();
+  const file = join(temporaryFolder(), "notes.jsonl");
+  const one = await serverOf(table, "jsonl").start("--session", file);
+  await one.append("one");
+  const { sessionId } = await one.state();
+  await one.result("new_session");
+  await one.append("two");
+  const { sessionFile } = await one.state();
+  await ended(one);
+  // Another program has its own session there by now, whose header is damaged.
+  const [, entry] = readFileSync(file, "utf8").split("\n");
+  const ofPi = `sion"}\n${JSON.stringify({ ...JSON.parse(entry), id: "pi", parentId: null })}\n`;
+  writeFileSync(file, ofPi);
+  const backup = join(temporaryFolder(), basename(sessionFile));
+  writeFileSync(backup, "");
+  const again = await serverOf(table, "jsonl", one.lives.place).start();
+  await again.wire.request("switch_session", { sessionId });
+  await again.wire.request("switch_session", { sessionPath: file });
+  await again.wire.request("switch_session", { sessionPath: backup });
+  expect([readFileSync(file, "utf8"), readFileSync(backup, "utf8")]).toEqual([ofPi, ""]);
+  expect([...backupsIn(dirname(file)), ...backupsIn(dirname(backup))]).toEqual([]);
+});
+
+test("a container that lacks its header comes again", async () => {
+  const table = new FleetTable();
+  const one = await serverOf(table, "v2").start();
+  await one.append("one");
+  const { sessionFile, sessionId } = await one.state();
+  await ended(one);
+  rmSync(join(sessionFile, "header.jsonl"));
+  const again = await serverOf(table, "v2", one.lives.place).start();
+  await again.result("switch_session", { sessionId });
+  await again.append("two");
+  expect(await again.ids()).toEqual(["one", "two"]);
 });
 
 test("a copy outside the session folders comes again where it is, and a whole container is never moved", async () => {
