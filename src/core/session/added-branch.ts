@@ -193,7 +193,8 @@ export function markerAfter(
   leafId = leafOf(base),
 ): Uint8Array {
   const last = lines[lines.length - 1];
-  const seed = sha256(payloadOf(last));
+  // Machines that add the same branch at different leaves give their markers different ids.
+  const seed = sha256(bytesOf(`${leafId} ${sha256(payloadOf(last))}`));
   let n = 1;
   const taken = new Set([...base.theirs, ...lines].map((line) => idOf(membersOf(line))));
   const isTaken = (id: string): boolean => taken.has(id) || base.log.nodes.position(id) >= 0;

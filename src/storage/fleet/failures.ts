@@ -118,3 +118,13 @@ export function byOthers(failure: Failure, keep: () => string | undefined = () =
   const details = { ...failure.details, ...(keptAt === undefined ? {} : { keptAt }) };
   return new Failure(failure.name, failure.message, details, { retryable: failure.retryable, byOthers: true });
 }
+
+/** Returns the failure for a session of the fleet whose lines are not those that its end says. */
+export function incomplete(sessionId: string): Failure {
+  return new Failure(
+    "storage_failed",
+    "What the fleet has of the session does not fit together. Nothing was kept here. fleet verify tells more.",
+    { fleet: true, sessionId },
+    { retryable: false },
+  );
+}

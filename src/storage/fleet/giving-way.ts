@@ -15,6 +15,7 @@ import { type AcknowledgedEnd, lastOf } from "./acknowledged-ends.ts";
 import { fetchNamed } from "./attachments.ts";
 import { linesOf } from "./batch.ts";
 import { endAfter, endIn, HELD_BYTES, isSameEnd, NOTHING } from "./ends.ts";
+import { incomplete, unsettled } from "./failures.ts";
 import type { Journal } from "./journal.ts";
 import { requireCount } from "./taking-in.ts";
 
@@ -59,6 +60,11 @@ export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
   for (let back = FIRST_BACK; log.persisted; back *= 8) {
     const from = Math.max(0, Math.min(count, there.entries) - back);
     const parted = await partedAfter(copy, from, there, isAnother);
+    if (parted === "changed") {
+      // Another server was promoted, or a page is damaged.
+      const now = await options.fleet.look(log.header.id);
+      throw now && isSameEnd(now.end, there) ? incomplete(log.header.id) : unsettled(log.file);
+    }
     if (parted) {
       const { common } = parted;
       const end = endIn(log, common, NOTHING);
@@ -91,15 +97,15 @@ interface Parted {
 }
 
 /**
- * Returns where they part after a position; null where they have no line in common there, or do not lead to an end.
- * `isAnother`: a copy without any line in common is another session's.
+ * Returns where they part after a position; null where they have no line in common there, and "changed" where the lines of
+ * the fleet do not lead to its end. `isAnother`: a copy without any line in common is another session's.
  */
 async function partedAfter(
   { log, options }: Differing,
   from: number,
   there: FleetEnd,
   isAnother: boolean,
-): Promise<Parted | null> {
+): Promise<Parted | "changed" | null> {
   const { nodes, header } = log;
   const { fleet, heldBytes = HELD_BYTES } = options;
   let common = from;
@@ -119,7 +125,8 @@ async function partedAfter(
       }
     }
   }
-  return isSameEnd(end, there) ? { common, theirs: bytes > heldBytes ? "long" : held } : null;
+  if (!isSameEnd(end, there)) return from > 0 ? null : "changed";
+  return { common, theirs: bytes > heldBytes ? "long" : held };
 }
 async function branchOff(
   copy: Differing,

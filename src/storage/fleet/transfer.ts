@@ -10,7 +10,7 @@ import { LF } from "../log/lines.ts";
 import { fetchMissing } from "./attachments.ts";
 import { FleetCopy } from "./copy.ts";
 import { endAfter, isSameEnd, NOTHING } from "./ends.ts";
-import { unsettled } from "./failures.ts";
+import { incomplete, unsettled } from "./failures.ts";
 import { isSpoiltLog } from "./spoilt.ts";
 
 /** The stores, as a transfer needs them. */
@@ -121,13 +121,4 @@ async function* ahead<T>(coming: AsyncIterable<T>): AsyncGenerator<T> {
     next = ask();
     yield value;
   }
-}
-
-function incomplete(sessionId: string): Failure {
-  return new Failure(
-    "storage_failed",
-    "What the fleet has of the session does not fit together. Nothing was kept here. fleet verify tells more.",
-    { fleet: true, sessionId },
-    { retryable: false },
-  );
 }

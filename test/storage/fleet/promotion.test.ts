@@ -86,6 +86,23 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     expect(table.linesOf(SESSION)).not.toContain(line(1));
   });
 
+  test("a copy that was compared while the database changed is not called another session's", async () => {
+    const scene = await play(
+      kind,
+      "writes 0; writes 1; unlocks; two has 0; promote 1; leaves; two writes 9<0; two closes",
+    );
+    const { fleet } = scene.one;
+    let isPromoted = false;
+    fleet.turns = async () => {
+      if (isPromoted || fleet.calls.at(-1) !== "lines") return;
+      isPromoted = true;
+      scene.table.promote(2);
+      scene.table.leave();
+    };
+    await scene.play("asks; refuses storage_failed 2; finds; asks; fleet 0 1; writes 2; fleet 0 1 2");
+    expect(isPromoted).toBe(true);
+  });
+
   test("what another process of the machine acknowledged since the copy was opened is known, too", async () => {
     const scene = await play(
       kind,
