@@ -198,7 +198,7 @@ export function makeStores(options: StoresOptions): Stores {
     filesOf: lifeCycleDeps.withId,
     open: openCopy,
     isInPlace: (file: string, place: SessionPlace) => isInPlace(lifeCycleDeps, file, place),
-    bringTo: (file: string, place: SessionPlace, isMeant: (log: Log) => boolean) =>
+    bringTo: (file: string, place: SessionPlace, isMeant: (log: Log) => Promise<boolean>) =>
       bringTo(lifeCycleDeps, file, place, isMeant),
     setAside: (file: string, isMeant: (log: Log) => Promise<boolean>) => setAside(lifeCycleDeps, file, isMeant),
   };

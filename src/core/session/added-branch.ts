@@ -82,6 +82,7 @@ export function repeatsAmong(
   if (!own.some((line) => keyedIn(membersOf(line), sessionId))) return new Map();
   const idsByKey = new Map<string, string[]>();
   const types = new Map<string, unknown>();
+  const there = new Map<string, string>();
   for (const line of theirs) {
     const members = membersOf(line);
     const { key, index = -1 } = keyedIn(members, sessionId) ?? {};
@@ -90,8 +91,15 @@ export function repeatsAmong(
     ids[index] = idOf(members);
     idsByKey.set(key, ids);
     types.set(idOf(members), members.type);
+    there.set(idOf(members), JSON.stringify(members));
   }
-  return repeatsOf(own, sessionId, { idsOf: (key) => idsByKey.get(key) ?? [], typeOf: (id) => types.get(id) });
+  // The same entry with another content is an edit, and no repeat.
+  const unedited = own.filter((line) => {
+    const members = membersOf(line);
+    const known = there.get(idOf(members));
+    return known === undefined || known === JSON.stringify(members);
+  });
+  return repeatsOf(unedited, sessionId, { idsOf: (key) => idsByKey.get(key) ?? [], typeOf: (id) => types.get(id) });
 }
 
 /** The entries that a session has under a key. */

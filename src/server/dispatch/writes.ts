@@ -56,7 +56,7 @@ export class Writes {
     const again = (): unknown => {
       if (call.peer) session.heads.resume(call.head);
       lane.checkedForForeignWrites = undefined;
-      return this.run(lane, call, events, { mayJoin, readied: log });
+      return this.run(lane, call, events, { mayJoin, readied: log, isFetched });
     };
     // What was waited for may have changed the answer: it is looked for below.
     const before = log === readied ? undefined : repeated();
@@ -128,7 +128,9 @@ function isSpoilt({ readOnly, damage }: Log): boolean {
 /** Fetches the copy of a session again that is missing or cannot be read, where other machines have the session, too. */
 function fetchedAgain({ stores }: Workspace, { file, log }: Session, error: unknown): Promise<void> | undefined {
   if (!stores.arrive || file === null) return undefined;
-  const isGone = error instanceof Failure && (error.name === "not_a_session" || error.details.errno === "ENOENT");
+  const isGone =
+    error instanceof Failure &&
+    (error.name === "not_a_session" || ["ENOENT", "EIO"].includes(String(error.details.errno)));
   if (!(isGone || isSpoilt(log)) || log.durableCount < log.nodes.count) return undefined;
   // The lock is of the file that is lost.
   log.unlock();

@@ -21,6 +21,8 @@ export interface AcknowledgedEnd {
   readonly durability: NonNullable<Log["durability"]>;
   /** Number of entries that the database had of it. */
   readonly had: number;
+  /** Number of its entries that were nowhere any more, of a record that is kept aside. */
+  readonly lost?: number;
   /** SHA-256 of the last of its lines, by which a session is seen to have it without being read. */
   readonly last?: string;
   /** The server of the database that had it, if it says which one it is. */
@@ -107,10 +109,11 @@ export class AcknowledgedEnds {
    * Keeps the record of a session aside whose entries are nowhere any more, so that they are reported until a person removes
    * it. Never throws.
    */
-  keepLoss(sessionId: string): void {
+  keepLoss(acknowledged: AcknowledgedEnd, lost: number): void {
     const { disk } = this;
     try {
-      for (const file of this.filesOf(sessionId)) {
+      this.write({ ...acknowledged, lost });
+      for (const file of this.filesOf(acknowledged.sessionId)) {
         const kept = file.replace(/\.jsonl$/, LOST);
         if (exists(disk, file) && !exists(disk, kept)) disk.rename(file, kept);
       }
@@ -160,6 +163,13 @@ export function lastOf(line: Uint8Array): string {
 export function hasEnd(log: Log, { end: { entries }, last }: AcknowledgedEnd): boolean {
   if (entries === 0) return true;
   return log.nodes.count >= entries && (last === undefined || lastOf(log.read(entries - 1)) === last);
+}
+
+/** Returns whether a log has the last line before an acknowledged end, at whichever place. */
+export function hasLast(log: Log, { last }: AcknowledgedEnd): boolean {
+  for (let position = log.nodes.count - 1; last !== undefined && position >= 0; position--)
+    if (lastOf(log.read(position)) === last) return true;
+  return false;
 }
 
 function parsedEnd(line: Uint8Array): AcknowledgedEnd | undefined {

@@ -245,7 +245,8 @@ async function bringUpToDate(
     await fetchedAgain(place, file, progress, meant, left);
     return;
   }
-  if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact, files);
+  // Whoever named a path means that file, and needs no other one out of the way.
+  if (isOurs && fact && !fact.isDeleted) await bringHere(place, id, fact, known ? files : [file]);
 }
 
 /** Returns null for a failure, and throws any other error. */
@@ -281,7 +282,7 @@ async function fetchedAgain(
   return true;
 }
 
-/** Entries of a spoilt file, and of its session, that are compared. */
+/** Entries of a spoilt file that are compared with its session. */
 const MOST_COMPARED = 200;
 /** Bytes of lines that are held of a spoilt copy. */
 const MOST_LEFT = 64 << 20;
@@ -290,7 +291,7 @@ const MOST_LEFT = 64 << 20;
 async function mayBeOf({ fleet, entriesIn }: ArrivalPlace, { id, end }: FleetSession, file: string): Promise<boolean> {
   const here = new Set(entriesIn(file, MOST_COMPARED).map((line) => textOf(payloadOf(line))));
   if (here.size === 0) return true;
-  for await (const lines of fleet.lines(id, 0, Math.min(end.entries, MOST_COMPARED)))
+  for await (const lines of fleet.lines(id, 0, end.entries))
     if (lines.some((line) => here.has(textOf(payloadOf(line))))) return true;
   return false;
 }

@@ -132,7 +132,8 @@ export class CopyAtRest {
     // Whoever was in the way of a write may have gone.
     if (standing.holder && !tenure.isSure) standing.holder = there?.holder ?? null;
     const { holds } = this.refused;
-    if (!holds && (await known.isLostIn(there, this.copy.options.fleet))) return true;
+    // Who has it has to let go of it first.
+    if (!holds && !there?.holder && (await known.isLostIn(there, this.copy.options.fleet))) return true;
     if (there !== null && (await this.differsFrom(there, server))) return true;
     const isAhead = known.isAhead && !stillRefused(standing.refusal, there);
     return !holds && !there?.holder && (debt.isDue(true) || isAhead) && !known.isLeftTo(there);

@@ -146,7 +146,17 @@ export class FleetKeeping implements FleetCare {
   }
 
   /** Returns how many entries before an acknowledged end a session of the fleet lacks; null where the copy does not say. */
-  private async lackIn({ sessionId, sessionPath, end, last }: RecordedEnd, row?: FleetRow): Promise<number | null> {
+  private async lackIn(one: RecordedEnd, row?: FleetRow): Promise<number | null> {
+    const lack = await this.lackAtEnd(one, row);
+    const { lost, last, sessionId } = one;
+    if (lack === 0 || last === undefined || !row) return lack;
+    // They may be in a branch, which another machine or a person has added.
+    for await (const lines of this.place.fleet.lines(sessionId, 0, row.end.entries))
+      if (lines.some((line) => lastOf(line) === last)) return 0;
+    return lost ?? lack;
+  }
+
+  private async lackAtEnd({ sessionId, sessionPath, end, last }: RecordedEnd, row?: FleetRow): Promise<number | null> {
     if (!row || row.state === "filling") return end.entries;
     if (row.state === "deleted" || isSameEnd(row.end, end)) return 0;
     if (last !== undefined && row.end.entries > end.entries)

@@ -11,7 +11,7 @@ import { Failure } from "../../core/failure.ts";
 import type { FleetBatch, FleetEnd, Taking } from "../../core/ports/fleet.ts";
 import type { Holder, Log } from "../../core/ports/store.ts";
 import type { CopiedLog, Outside } from "../log/outside.ts";
-import { type AcknowledgedEnd, hasEnd, lastOf } from "./acknowledged-ends.ts";
+import { type AcknowledgedEnd, hasEnd, hasLast, lastOf } from "./acknowledged-ends.ts";
 import { CopyAtRest, type FleetStanding } from "./at-rest.ts";
 import { isLong, linesOf, stepAfter } from "./batch.ts";
 import { type CommitStep, type KeptParts, RunningCommit } from "./commit.ts";
@@ -230,13 +230,18 @@ export class FleetCopy implements Outside {
 
   /** Reports, once, entries that were acknowledged and are neither in the fleet nor in the copy. */
   private tellOfLoss(): void {
-    const { acknowledged, debt, log, known, options, id } = this;
+    const { acknowledged, debt, log, known, options } = this;
     if (!acknowledged || debt.isOwed || hasEnd(log, acknowledged)) return;
     const { end, at } = acknowledged;
-    const some = end.entries > known.entries ? `${end.entries - known.entries} entries` : "Some entries";
-    const reason = `${some} that were acknowledged here until ${at} are neither in the fleet's database nor in the session's file. fleet verify names them until a person removes their record; a backup of either may have them.`;
+    if (hasLast(log, acknowledged)) {
+      // Another machine gave it to the fleet, elsewhere.
+      this.noteAcknowledged(known.entries);
+      return;
+    }
+    const lost = Math.max(1, end.entries - known.entries);
+    const reason = `Entries that were acknowledged here until ${at} are neither in the fleet's database nor in the session's file, ${lost} of them or more. list_kept has those that could be read, and a backup may have them. fleet verify names them until they are there or a person removes their record.`;
     log.addDamage({ kind: "lost_entries", line: 0, byteOffset: 0, length: 0, reason, salvaged: false });
-    options.journal.ends.keepLoss(id);
+    options.journal.ends.keepLoss(acknowledged, lost);
     this.acknowledged = undefined;
   }
 

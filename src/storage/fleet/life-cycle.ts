@@ -36,7 +36,10 @@ export interface LifeCyclePlace extends WhereaboutsPlace {
 
 export function fleetLifeCycle(own: LifeCycle, place: LifeCyclePlace): LifeCycle {
   const move = async <T extends { readonly movedTo: string }>(file: string, run: (file: string) => Promise<T>) =>
-    withSession(place, whereNow(own, place, file), run, ({ movedTo }) => whereItIs(place, movedTo), { brings: true });
+    withSession(place, whereNow(own, place, file), run, ({ movedTo }) => whereItIs(place, movedTo), {
+      prepare: bringRest,
+      brings: true,
+    });
   return {
     ...own,
     async delete(path, permanent, wishes) {

@@ -10,7 +10,7 @@ import type { Log } from "../../core/ports/store.ts";
 import { closing } from "../fs/files.ts";
 import type { SessionPlace } from "../lifecycle/bring.ts";
 import { FileLog } from "../log/file-log.ts";
-import { endInTurns, isSameEnd, NOTHING } from "./ends.ts";
+import { endAfter, endInTurns, isSameEnd, NOTHING } from "./ends.ts";
 import type { Journal } from "./journal.ts";
 
 /** The files of this machine, as they are brought to where their sessions are. */
@@ -21,7 +21,7 @@ export interface SessionFiles {
   /** See `isInPlace`. */
   isInPlace(file: string, place: SessionPlace): boolean;
   /** See `bringTo`. */
-  bringTo(file: string, place: SessionPlace, isMeant: (log: Log) => boolean): Promise<string>;
+  bringTo(file: string, place: SessionPlace, isMeant: (log: Log) => Promise<boolean>): Promise<string>;
   /** See `setAside`. */
   setAside(file: string, isMeant: (log: Log) => Promise<boolean>): Promise<boolean>;
 }
@@ -92,7 +92,7 @@ export async function bringHere(
 /** Brings a copy to where its session is, and returns its path. One that lacks some of it stays where it is. */
 export async function bringCopy(place: SessionFiles, file: string, fact: Whereabouts): Promise<string> {
   if (place.isInPlace(file, fact)) return file;
-  return place.bringTo(file, fact, ({ nodes, readOnly }) => !readOnly && nodes.count >= fact.end.entries);
+  return place.bringTo(file, fact, async (log) => !log.readOnly && (await endsAt(log, fact.end)));
 }
 
 /** Returns the failure of a session that is deleted. */
@@ -105,13 +105,14 @@ export function deletedSession(sessionId: string, { isRemoved }: Whereabouts): F
 }
 
 /** Moves the file of a deleted session to the trash. Returns whether it has nothing more than the fleet had. */
-async function isAside(place: WhereaboutsPlace, id: string, file: string, { end }: Whereabouts): Promise<boolean> {
+async function isAside(place: WhereaboutsPlace, id: string, file: string, fact: Whereabouts): Promise<boolean> {
+  const isMeant = (log: Log): Promise<boolean> => hasNoMore(place, log, id, fact);
   let isStale = true;
   await quietly(async () => {
     isStale = !isOwed(place, id, file);
     if (!isStale) return;
-    isStale = await closing(place.open(file), (log) => hasNoMore(log, end));
-    if (isStale) await place.setAside(file, (log) => hasNoMore(log, end));
+    isStale = await closing(place.open(file), isMeant);
+    if (isStale) await place.setAside(file, isMeant);
   });
   return isStale;
 }
@@ -121,9 +122,18 @@ function isOwed({ journal }: WhereaboutsPlace, id: string, file: string): boolea
   return journal.owedBy(id, file).length > 0 || journal.owedToOthers(id) !== undefined;
 }
 
-async function hasNoMore(log: Log, end: FleetEnd): Promise<boolean> {
+/** Returns whether all entries of a log are those with which the fleet's session begins. */
+async function hasNoMore(place: WhereaboutsPlace, log: Log, id: string, fact: Whereabouts): Promise<boolean> {
   const { count } = log.nodes;
-  return count < end.entries || (count === end.entries && (await endsAt(log, end)));
+  if (count >= fact.end.entries) return count === fact.end.entries && (await endsAt(log, fact.end));
+  // What is left of lines that were removed is the end that was acknowledged here.
+  const acknowledged = fact.isRemoved ? place.journal.ends.of(id)?.end : undefined;
+  // Without one nothing here was acknowledged, and nothing tells its lines from those that were removed.
+  if (fact.isRemoved)
+    return acknowledged === undefined || (acknowledged.entries === count && (await endsAt(log, acknowledged)));
+  let end = NOTHING;
+  for await (const lines of place.fleet.lines(id, 0, count)) end = endAfter(end, lines);
+  return endsAt(log, end);
 }
 
 async function endsAt(log: Log, end: FleetEnd): Promise<boolean> {
@@ -136,8 +146,9 @@ async function onlyOne(
   place: WhereaboutsPlace,
   id: string,
   files: readonly string[],
-  { end }: Whereabouts,
+  fact: Whereabouts,
 ): Promise<readonly string[]> {
+  const { end } = fact;
   const whole: string[] = [];
   for (const file of files)
     await quietly(() =>
@@ -148,7 +159,8 @@ async function onlyOne(
     );
   if (whole.length === 0) return files;
   const [kept] = whole;
-  for (const file of files) if (file !== kept) await quietly(() => place.setAside(file, (log) => hasNoMore(log, end)));
+  for (const file of files)
+    if (file !== kept) await quietly(() => place.setAside(file, (log) => hasNoMore(place, log, id, fact)));
   return place.filesOf(id);
 }
 

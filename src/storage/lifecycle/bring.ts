@@ -13,7 +13,7 @@ import { archiveFolder } from "../fs/paths.ts";
 import { isOneFile } from "../fs/stamps.ts";
 import { exclusively, type LifecycleDeps } from "./exclusive.ts";
 import { factsOf } from "./recorded.ts";
-import { rehouseFor } from "./relocate.ts";
+import { isCutOff, rehouseFor } from "./relocate.ts";
 import { moveTo } from "./take-back.ts";
 import { toOwnTrash } from "./trash.ts";
 
@@ -36,12 +36,12 @@ export function bringTo(
   deps: LifecycleDeps,
   path: string,
   place: SessionPlace,
-  isMeant: (log: Log) => boolean,
+  isMeant: (log: Log) => Promise<boolean>,
 ): Promise<string> {
   return exclusively(deps, path, "bringing the session to its place", async (locked) => {
     const { paths } = deps;
     const { file, log } = locked;
-    const journey = isMeant(log) ? journeyOf(deps, file, log.header.cwd, place) : undefined;
+    const journey = (await isMeant(log)) ? journeyOf(deps, file, log.header.cwd, place) : undefined;
     if (journey === undefined) return file;
     const { to, rest, cwd } = journey;
     if (cwd !== undefined)
@@ -74,8 +74,12 @@ function journeyOf(
   const wanted = headerInLine(place.headerLine)?.cwd;
   const cwd = typeof wanted === "string" && wanted !== here ? wanted : undefined;
   const goal = place.archived ? 0 : 1;
-  if (cwd === undefined && at === goal) return undefined;
-  return { to: folders[goal], rest: relative(knownPath(disk, folders[at]), path), cwd };
+  const to = folders[goal];
+  const rest = relative(knownPath(disk, folders[at]), path);
+  if (cwd !== undefined || at !== goal) return { to, rest, cwd };
+  // The header of one that was on its way may be there already.
+  const own = { ...paths, [paths.flat === undefined ? "root" : "flat"]: to };
+  return typeof wanted === "string" && isCutOff(disk, own, file, wanted) ? { to, rest, cwd: wanted } : undefined;
 }
 
 /**

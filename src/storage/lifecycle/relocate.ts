@@ -101,11 +101,24 @@ export async function rehouseFor(
   cwd: string,
   paths: StoragePaths,
 ): Promise<string> {
-  const before = Buffer.from(textOfHeader(deps.disk, locked.file), "latin1");
+  const before = Buffer.from(headerBefore({ ...deps, paths }, locked, cwd), "latin1");
   const place = deps.allowed(placeFor({ paths }, locked, cwd));
   const { movedTo, keptAt } = await rehouse(deps, locked, { cwd, place, rewrite: rewriterTo(cwd) });
   await dropRedundant(deps.disk, movedTo, keptAt, [before]);
   return movedTo;
+}
+
+/** Returns whether a relocation of a file to this directory was cut off before the file was moved. */
+export function isCutOff(disk: Disk, paths: StoragePaths, file: string, cwd: string): boolean {
+  const kept = lastBackup({ disk }, file);
+  if (kept === undefined) return false;
+  const isIn = (of: string): boolean => isSameName(disk, file, join(folderFor(paths, of), basename(file)));
+  try {
+    const old = cwdBefore({ header: textOfHeader(disk, kept) });
+    return old !== undefined && old !== cwd && isIn(old) && !isIn(cwd);
+  } catch {
+    return false;
+  }
 }
 
 /**

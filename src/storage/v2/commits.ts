@@ -232,8 +232,10 @@ export class ContainerCommits {
 
   /** Syncs what was cut off, so that a loss of power does not bring it back. Returns whether that could be done. */
   private isCutDurable(): boolean {
-    const { frames, container } = this;
+    const { frames, container, index } = this;
     try {
+      // First the rows: none may name a frame that is missing.
+      index.syncCut();
       frames.noteFound(Math.max(1, container.end.tail.segmentSeq));
       frames.syncFound();
       container.state.unsynced.syncNow();
