@@ -46,6 +46,8 @@ export class FleetCopy implements Outside {
   private readonly debt: Debt;
   /** The end up to which hosts of this machine got an acknowledgement. */
   private acknowledged: AcknowledgedEnd | undefined;
+  /** What tells the last line that was sent, and the number of entries with it. */
+  private lastSent: { readonly count: number; readonly last?: string } = { count: 0 };
   /** That end, where this process noted it, so that it is one of this log. */
   private notedEnd = NOTHING;
   /** The commit that ran last. */
@@ -260,7 +262,7 @@ export class FleetCopy implements Outside {
     const before = this.notedEnd.entries > known.entries && this.notedEnd.entries <= count ? this.notedEnd : known.now;
     let last: string | undefined;
     try {
-      last = count > 0 ? lastOf(log.read(count - 1)) : undefined;
+      last = this.lastSent.count === count || count === 0 ? this.lastSent.last : lastOf(log.read(count - 1));
       this.notedEnd = known.entries === count ? known.now : endIn(log, count, before);
     } catch {
       // The disk does not read them. An earlier end is known.
@@ -455,7 +457,9 @@ export class FleetCopy implements Outside {
     return outcome.reason;
   }
 
-  private committed({ after, facts }: FleetBatch, durability: "replicated" | "primary"): void {
+  private committed({ after, facts, lines }: FleetBatch, durability: "replicated" | "primary"): void {
+    const line = lines.at(-1);
+    if (line) this.lastSent = { count: after.entries, last: lastOf(line) };
     this.known.raise(after);
     if (!facts.areBehind) this.known.indexed = after.entries;
     this.standing.reached = durability;
