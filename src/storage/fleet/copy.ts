@@ -46,7 +46,7 @@ export class FleetCopy implements Outside {
   private readonly debt: Debt;
   /** The end up to which hosts of this machine got an acknowledgement. */
   private acknowledged: AcknowledgedEnd | undefined;
-  /** What tells the last line that was sent, and the number of entries with it. */
+  /** The digest of the last line that was sent, and the number of entries with it. */
   private lastSent: { readonly count: number; readonly last?: string } = { count: 0 };
   /** That end, where this process noted it, so that it is one of this log. */
   private notedEnd = NOTHING;
