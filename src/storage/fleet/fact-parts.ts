@@ -10,7 +10,8 @@ export const SUMS = ["messages", "unpriced", "input", "output", "cache_read", "c
 
 /** The working directory in facts, as JSON, before which nothing but this stands. */
 const BEFORE_CWD = '{"cwd":';
-const CWD_IN = (facts: string): string => `pg_catalog.substring(${facts}, '^\\{"cwd":("(?:[^"\\\\]|\\\\.)*"|null),')`;
+const CWD_IN = (facts: string): string =>
+  `pg_catalog.substring(${facts}, E'^[{]"cwd":("(?:[^"\\\\\\\\]|\\\\\\\\.)*"|null),')`;
 /** Facts of a commit with the directory that the session has: its writer may not know yet that it was relocated. */
 const FACTS_WHERE_IT_IS = `case when old.cwd is distinct from excluded.cwd
   then coalesce('${BEFORE_CWD}' || ${CWD_IN("old.facts")}

@@ -179,7 +179,10 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   describe("is kept apart from the file of the session", () => {
     /** Puts the copy back to lines that it had, as a disk does that lost the others. */
     const putBack = async (one: Machine, ...had: string[]): Promise<void> => {
-      for (const path of one.disk.paths()) if (path.startsWith(one.file)) one.disk.remove(path);
+      const { disk, file } = one;
+      if (disk.paths().some((path) => path.startsWith(`${file}/`) || path === file))
+        disk.rename(file, `${file}.${disk.paths().length}.away`);
+      for (const path of disk.paths()) if (path.endsWith(".store.json")) disk.remove(path);
       await one.put(had);
     };
     const opened = async (one: Machine, options: object = {}): Promise<Log> => {
