@@ -1,7 +1,8 @@
 /**
  * The record that a machine keeps of each session: the end up to which its hosts got an acknowledgement. A database that
- * lacks some of it, because a backup was restored or a standby was promoted, is recognised by that. The record is written
- * after the acknowledgement and not synced: it makes nothing durable, and after a loss of power an earlier end is there.
+ * lacks some of it, because a backup was restored or a standby was promoted, is recognised by that. A server writes the
+ * record before it replies, as soon as the database or the journal has the entries. It does not sync the record, which
+ * makes nothing durable: after a loss of power an earlier end is there.
  */
 
 import { join } from "node:path";

@@ -48,7 +48,7 @@ export class FleetCopy implements Outside {
   private acknowledged: AcknowledgedEnd | undefined;
   /** The digest of the last line that was sent, and the number of entries with it. */
   private lastSent: { readonly count: number; readonly last?: string } = { count: 0 };
-  /** That end, where this process noted it, so that it is one of this log. */
+  /** The acknowledged end that this process noted itself, so that it is one of this log. */
   private notedEnd = NOTHING;
   /** The commit that ran last. */
   private commit = new RunningCommit(0, 0, false);
@@ -251,8 +251,9 @@ export class FleetCopy implements Outside {
   private async takeOwed(): Promise<void> {
     const { debt, log, options } = this;
     const lines = debt.missingLines();
-    if (lines.length > 0) await addOwed({ log, options, journaled: debt.journaled, acknowledged: undefined }, lines);
-    if (lines.length > 0) debt.renew();
+    if (lines.length === 0) return;
+    await addOwed({ log, options, journaled: debt.journaled, acknowledged: undefined }, lines);
+    debt.renew();
   }
 
   /** Notes that the host gets an acknowledgement for the first `count` entries. Never throws. */

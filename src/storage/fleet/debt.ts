@@ -8,9 +8,8 @@ import { damageOfEntry } from "../../core/format/damage.ts";
 import { parse } from "../../core/json/json.ts";
 import type { FleetEnd, JournaledSession } from "../../core/ports/fleet.ts";
 import type { CopiedLog } from "../log/outside.ts";
-import { sha256 } from "../v2/frame.ts";
 import { linesOf } from "./batch.ts";
-import type { Journal } from "./journal.ts";
+import { type Journal, joined } from "./journal.ts";
 
 /** Why entries of a machine became a branch. */
 const CAUSES = {
@@ -94,9 +93,7 @@ export class Debt {
       } else {
         // Another process of the machine may have kept some, and the copy may lack them.
         const before = this.isOwed ? journal.lines(id, file) : [];
-        const known = new Set(before.map((line) => sha256(line)));
-        const added = linesOf(log, Math.min(first, count), count).filter((line) => !known.has(sha256(line)));
-        await journal.setLines(id, file, [...before, ...added]);
+        await journal.setLines(id, file, joined(before, linesOf(log, Math.min(first, count), count)));
         undo = () => journal.setLines(id, file, before);
       }
       this.known = await journal.begin(id, file, end);

@@ -49,8 +49,8 @@ export function entriesLost(log: Log, acknowledged: AcknowledgedEnd | undefined,
 
 /**
  * Has a copy give way to what the fleet has. One that has no file yet is left alone. So is one without any common line,
- * which is of another session, unless a host was told of its lines: then both were given the same id, and have no more in
- * common than that. Throws read_only.
+ * which is of another session, unless a host got an acknowledgement for its lines: then both were given the same
+ * id, and have no more in common than that. Throws read_only.
  */
 export async function giveWay(copy: Differing, there: FleetEnd): Promise<void> {
   const { log, options, journaled, acknowledged } = copy;
@@ -128,6 +128,8 @@ async function partedAfter(
   if (!isSameEnd(end, there)) return from > 0 ? null : "changed";
   return { common, theirs: bytes > heldBytes ? "long" : held };
 }
+
+/** Makes a branch of the lines that the fleet lacks, after the lines that the fleet has. */
 async function branchOff(
   copy: Differing,
   journaled: JournaledSession,
@@ -234,6 +236,7 @@ function setAside(
   log.replaceFrom(common, theirs);
 }
 
+/** Keeps lines aside. Never throws. */
 function keepQuietly({ log, options }: Pick<Differing, "log" | "options">, kept: readonly Uint8Array[]): void {
   try {
     if (kept.length > 0) options.keepAside(log, kept);

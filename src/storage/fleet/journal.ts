@@ -1,9 +1,8 @@
 /**
  * The journal of a machine: which sessions have entries that were acknowledged while the fleet's database was away, and
  * these entries. They are on the medium here before they are acknowledged, apart from the session's file, which may be
- * damaged or removed, and go when the fleet has them. Each note says to
- * which fleet something is owed, and by which file: a machine may use several fleets, or several tenants of one, and have
- * several copies of a session, of which each may owe something that the others lack.
+ * damaged or removed, and go when the fleet has them. Each note names the fleet and the file: a machine may use several
+ * fleets, or several tenants of one, and have several copies of a session, each with entries that the others lack.
  */
 
 import { dirname, join } from "node:path";
@@ -292,8 +291,7 @@ export class Journal {
     const { sessionId, sessionPath } = note;
     try {
       const before = this.lines(sessionId, sessionPath);
-      const known = new Set(before.map((line) => sha256(line)));
-      await this.setLines(sessionId, sessionPath, [...before, ...lines.filter((line) => !known.has(sha256(line)))]);
+      await this.setLines(sessionId, sessionPath, joined(before, lines));
     } catch (error) {
       throw storageFailure(error, "keeping what the fleet lacks");
     }
@@ -363,6 +361,12 @@ export class Journal {
       throw storageFailure(error, "noting what is acknowledged while the fleet is away");
     }
   }
+}
+
+/** Returns lines, and after them those of others that are not among them. */
+export function joined(lines: readonly Uint8Array[], others: readonly Uint8Array[]): Uint8Array[] {
+  const known = new Set(lines.map((line) => sha256(line)));
+  return [...lines, ...others.filter((line) => !known.has(sha256(line)))];
 }
 
 /** Returns the name of the file with the lines of a note. */

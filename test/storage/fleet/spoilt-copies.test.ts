@@ -144,14 +144,20 @@ test.each([
   expect([existsSync(file), existsSync(backup)]).toEqual([true, false]);
 });
 
-test("entries that another program wrote to a file that lost its header are kept, and offered", async () => {
-  const table = new FleetTable();
+/** A session of an ended server, its first entry, and one that another program may write after that. */
+async function writtenByPi(table: FleetTable) {
   const one = await serverOf(table, "jsonl").start();
   await one.append("one");
   const { sessionFile, sessionId } = await one.state();
   await ended(one);
   const [, first] = readFileSync(sessionFile, "utf8").split("\n");
   const ofPi = JSON.stringify({ ...JSON.parse(first), id: "pi", parentId: "one" });
+  return { one, sessionFile, sessionId, first, ofPi };
+}
+
+test("entries that another program wrote to a file that lost its header are kept, and offered", async () => {
+  const table = new FleetTable();
+  const { one, sessionFile, sessionId, first, ofPi } = await writtenByPi(table);
   writeFileSync(sessionFile, `sion"}\n${first}\n${ofPi}\n`);
   const again = await serverOf(table, "jsonl", one.lives.place).start();
   await again.result("switch_session", { sessionId });
@@ -164,12 +170,7 @@ test("entries that another program wrote to a file that lost its header are kept
 
 test("what a process left that was killed before it kept them is kept by the next", async () => {
   const table = new FleetTable();
-  const one = await serverOf(table, "jsonl").start();
-  await one.append("one");
-  const { sessionFile, sessionId } = await one.state();
-  await ended(one);
-  const [, first] = readFileSync(sessionFile, "utf8").split("\n");
-  const ofPi = JSON.stringify({ ...JSON.parse(first), id: "pi", parentId: "one" });
+  const { one, sessionFile, sessionId, first, ofPi } = await writtenByPi(table);
   writeFileSync(`${sessionFile}.spoilt.bak`, `sion"}\n${first}\n${ofPi}\n`);
   rmSync(sessionFile);
   const again = await serverOf(table, "jsonl", one.lives.place).start();
