@@ -97,7 +97,7 @@ export interface FleetCare {
   readonly tally: FleetTally;
   /** Returns the sessions with entries that only this machine has, because the database was away. Asks nobody. */
   owed(): readonly JournaledSession[];
-  /** Returns the sessions of which the database lacks acknowledged entries, as far as the numbers of their entries show. */
+  /** Returns the sessions with acknowledged entries that the database lacks. Compares chains and last lines. */
   lacking(): Promise<readonly SessionLoss[]>;
   /** Gives the fleet what only this machine has: because the database was away, or because it has lost it. */
   push(progress?: Progress): Promise<readonly FleetPushed[]>;
