@@ -8,7 +8,7 @@ import { infoOrNull } from "../storage/fs/files.ts";
 import { isProgram, programOnPath } from "../storage/fs/programs.ts";
 import { UsageError } from "./options.ts";
 import { inert } from "./terminal/text.ts";
-import { type Asking, open, type Result } from "./verb.ts";
+import { type Asking, open, type ResultOf } from "./verb.ts";
 import { wordsOf } from "./words.ts";
 
 /** The agent that is started where nobody names another one. */
@@ -16,10 +16,12 @@ const USUAL = "pi --session {path}";
 /** The variable that names another one. */
 const VARIABLE = "PI_SESSION_SERVER_RESUME";
 
+type SessionState = ResultOf<"get_state">;
+
 /** The session that was opened in an agent, and how. */
 export interface Resumed {
   readonly sessionId: string;
-  readonly sessionPath: string;
+  readonly sessionPath: string | null;
   readonly cwd: string;
   /** The words of the command. */
   readonly command: readonly string[];
@@ -42,7 +44,7 @@ export async function resumeSession(asking: Asking, session: string, wishes: Res
   const template = wishes.command ?? (asking.variables[VARIABLE] || USUAL);
   const words = commandWords(template);
   await open(asking, session);
-  const state: Result = await asking.ask("get_state");
+  const state = await asking.ask("get_state");
   requireFree(state);
   requireReadable(state, template);
   requireFolder(asking, state);
@@ -66,14 +68,14 @@ const ANOTHER = `Name your agent with --agent-command '<command> {path}', or in 
 
 // --- the session -----------------------------------------------------------------------------------------------------
 
-function requireFree({ lockedBy }: Result): void {
+function requireFree({ lockedBy }: SessionState): void {
   if (lockedBy === undefined) return;
   const sentence = `The process ${lockedBy.pid} (${lockedBy.client}) has the session open, since ${lockedBy.since}. End it there first, or fork it.`;
   throw new Failure("session_locked", sentence, { lockedBy });
 }
 
-function requireReadable({ sessionFile, sessionId, store }: Result, template: string): void {
-  if (/\.migrated$/.test(sessionFile)) {
+function requireReadable({ sessionFile, sessionId, store }: SessionState, template: string): void {
+  if (/\.migrated$/.test(sessionFile ?? "")) {
     const sentence = "This is the kept file of a session that was migrated; an agent would write where nobody looks.";
     throw new Failure("read_only", `${sentence} Name the session by its id.`);
   }
@@ -87,7 +89,7 @@ function requireReadable({ sessionFile, sessionId, store }: Result, template: st
   throw new Failure("unsupported_command", sentence);
 }
 
-function requireFolder({ disk }: Asking, { cwd, sessionId }: Result): void {
+function requireFolder({ disk }: Asking, { cwd, sessionId }: SessionState): void {
   const isUsable = isAbsolute(cwd) && !cwd.includes("\0");
   if (isUsable && infoOrNull(disk, cwd)?.kind === "folder") return;
   const what = cwd === "" ? "The session names no directory" : `The session's directory ${cwd} is not there any more`;
@@ -120,8 +122,8 @@ function requirePlaces(words: readonly string[], command: string): void {
 }
 
 /** Returns the words with the session in its places; each stays one word. */
-function filled(words: readonly string[], { sessionFile, sessionId, cwd }: Result): string[] {
-  const values: Readonly<Record<string, string>> = { path: sessionFile, id: sessionId, cwd };
+function filled(words: readonly string[], { sessionFile, sessionId, cwd }: SessionState): string[] {
+  const values: Readonly<Record<string, string>> = { path: sessionFile ?? "", id: sessionId, cwd };
   return words.map((word) =>
     word.replace(PLACE, (_, name) => {
       // An id of another writer's may look like an option.

@@ -1,5 +1,6 @@
 /** The server and the terminal as a verb sees them, and the errors that the server answers with. */
 
+import type { Commands } from "../client/protocol.ts";
 import type { Failure } from "../core/failure.ts";
 import type { Service } from "../server/main.ts";
 import type { Disk } from "../storage/fs/disk.ts";
@@ -13,6 +14,15 @@ import { inVerbs, textsIn } from "./wording.ts";
 // biome-ignore lint/suspicious/noExplicitAny: results come from the wire, as any client has them
 export type Result = any;
 
+/** The result of a command. */
+export type ResultOf<Name extends keyof Commands> = Commands[Name]["result"];
+
+/** Sends a command and returns its result. Throws {@link CommandFailed}. */
+export type Ask = <Name extends keyof Commands>(
+  method: Name,
+  params?: Commands[Name]["params"],
+) => Promise<ResultOf<Name>>;
+
 /** The operands and options of a verb's command line. */
 export type Given = Omit<CommandLine, "settings">;
 
@@ -22,7 +32,7 @@ export type EventCallback = (name: string, params: Result, text: string) => Prom
 /** The server and the terminal as a verb sees them while it runs. */
 export interface Asking {
   /** Sends a command and returns its result. Throws {@link CommandFailed}. */
-  ask(method: string, params?: Readonly<Record<string, unknown>>): Promise<Result>;
+  readonly ask: Ask;
   readonly service: Service;
   /** Shows how far the verb is, where somebody would see it and it takes long. `what` is the command that does it. */
   progress(done: number, total: number, what?: string): void;
@@ -55,10 +65,17 @@ export interface Asking {
   start(launch: Launch): Promise<number>;
 }
 
+/** An error as the server answers with it. */
+export interface CommandError {
+  readonly code: number;
+  readonly message: string;
+  readonly data?: { readonly name?: string; readonly retryable?: boolean; readonly [member: string]: unknown };
+}
+
 /** The error that a command was answered with; its message is in the words of the command line. */
 export class CommandFailed extends Error {
-  readonly error: Result;
-  constructor(error: Result) {
+  readonly error: CommandError;
+  constructor(error: CommandError) {
     super(inVerbs(error.message, textsIn(error.data)));
     this.error = error;
   }
@@ -70,6 +87,6 @@ export function commandFailed({ code, message, name, retryable, details }: Failu
 }
 
 /** Returns the sentence about one of the things in a result in verbs and options, with its paths and ids as they are. */
-export function sentenceOf({ message, ...of }: Result): string {
+export function sentenceOf({ message, ...of }: { readonly message: string }): string {
   return inVerbs(message, textsIn(of));
 }

@@ -1,14 +1,23 @@
 /** The lines about sessions that an id or a name may mean. */
 
-import type { Result } from "./asking.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { ageText, column, cutTo, grouped, inert, oneLine, shortPath, widthOf } from "./terminal/text.ts";
+
+/** A session that a name may mean, as a failure has it. */
+export interface Candidate {
+  readonly sessionId: string;
+  readonly sessionPath: string;
+  readonly name: string | null;
+  readonly firstMessage: string | null;
+  readonly cwd: string | null;
+  readonly modified: string | null;
+}
 
 /** Characters of an id that are shown at least. */
 const LEAST = 8;
 
 /** Returns a line for each candidate, with as much of its id as tells it from the others, or with its path. */
-export function candidateLines(candidates: readonly Result[], matches: number, page: OutputStyle): string[] {
+export function candidateLines(candidates: readonly Candidate[], matches: number, page: OutputStyle): string[] {
   const ids = candidates.map(({ sessionId }) => inert(sessionId));
   const isById = new Set(ids).size === ids.length;
   const length = tellingLength(ids);

@@ -2,18 +2,21 @@
 
 import { Failure } from "../core/failure.ts";
 import { LEAST_OF_ID } from "../core/search/named.ts";
-import { type Asking, CommandFailed, type Result } from "./asking.ts";
+import { type Asking, CommandFailed, type ResultOf } from "./asking.ts";
 import { oneLine } from "./terminal/text.ts";
+
+/** An entry of a tree. */
+export type FlatNode = NonNullable<ResultOf<"get_tree">["nodes"]>[number];
 
 /** Entries that a sentence names at most. */
 const MOST_NAMED = 5;
 
 /** Does something with an entry of the current session, which a person named by its id or otherwise. */
-export async function withEntry(
+export async function withEntry<Found>(
   asking: Asking,
   given: string,
-  act: (entryId: string) => Promise<Result>,
-): Promise<Result> {
+  act: (entryId: string) => Promise<Found>,
+): Promise<Found> {
   try {
     return await act(given);
   } catch (error) {
@@ -26,14 +29,14 @@ export async function withEntry(
 
 /** Returns the id of an entry of the current session; undefined when none is named so. Throws when several are. */
 async function entryNamed({ ask }: Asking, given: string): Promise<string | undefined> {
-  const { nodes }: Result = await ask("get_tree", { format: "flat" });
-  const ways: ((node: Result) => boolean)[] = [
+  const { nodes = [] } = await ask("get_tree", { format: "flat" });
+  const ways: ((node: FlatNode) => boolean)[] = [
     ({ id }) => id === given,
     ({ label }) => label === given,
     ({ id }) => given.length >= LEAST_OF_ID && id.startsWith(given),
   ];
   for (const way of ways) {
-    const found: Result[] = nodes.filter(way);
+    const found = nodes.filter(way);
     if (found.length === 1) return found[0].id;
     if (found.length === 0) continue;
     const some = found.slice(0, MOST_NAMED).map(({ id, preview }) => `${id} (${oneLine(preview ?? "").slice(0, 30)})`);

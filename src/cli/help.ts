@@ -37,13 +37,14 @@ ${paragraph("pi-session-server --help also lists the options of the server.", wi
 
 /** Returns the help of one verb. */
 export function helpOf(verb: Verb, width = WIDEST): string {
-  const { meaning, flags, more = "", takesCommand, aliases = [] } = verb;
+  const { meaning, flags, more = "", takesCommand, aliases = [], subverbs = [] } = verb;
   const own = Object.entries({ ...flags, ...without(COMMON_FLAGS, flags) });
   const also = aliases.length === 0 ? [] : [`Also typed as ${aliases.join(", ")}.`];
+  const below = subverbs.map((one): Row => [wordsOf(one), one.meaning]);
   const text = [`${meaning[0].toUpperCase()}${meaning.slice(1)}.`, ...more.split("\n").filter(Boolean), ...also];
   return `${usage(width, usageOf(verb))}
 ${text.map((line) => paragraph(line, width)).join("\n")}
-
+${below.length === 0 ? "" : `\n${rows(below, width)}\n`}
 ${rows(
   own.map(([name, { value, meaning: does, otherwise }]): Row => [withValue(name, value, otherwise), does]),
   width,

@@ -1,9 +1,8 @@
 /** The other process that writes to a session, as a person is told of it. */
 
-import type { Result } from "./asking.ts";
 import { inert } from "./terminal/text.ts";
 
 /** Returns the program and the process that hold a session. */
-export function holderText({ client, pid }: Result): string {
+export function holderText({ client, pid }: { readonly client: string; readonly pid: number }): string {
   return `${inert(client)}${pid > 0 ? ` (process ${pid})` : ""}`;
 }

@@ -39,9 +39,14 @@ export const AGENTS_FLAG: Flag = {
 };
 
 /** Returns the agents that an option names. */
-export function agentsIn(flags: ReadonlyMap<string, string>): "all" | readonly string[] | undefined {
+export function agentsIn(flags: ReadonlyMap<string, string>): "all" | string[] | undefined {
   const names = flags.get("--agents");
   return names === undefined || names === "all" ? names : names.split(",").map((name) => name.trim());
+}
+
+/** Returns the value of an option whose values are listed: the parser refuses all others. */
+export function choiceOf<Value extends string>(flags: ReadonlyMap<string, string>, name: string): Value | undefined {
+  return flags.get(name) as Value | undefined;
 }
 
 export interface Option extends Flag {

@@ -4,7 +4,7 @@ import { Failure } from "../core/failure.ts";
 import type { World } from "../server/main.ts";
 import { AddressError } from "../storage/fleet/address.ts";
 import { type Asking, commandFailed } from "./asking.ts";
-import { candidateLines, withoutList } from "./candidates.ts";
+import { type Candidate, candidateLines, withoutList } from "./candidates.ts";
 import { helpOf, helpWidth, usageOf } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
 import { type CommandLine, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
@@ -65,6 +65,8 @@ interface Running {
 }
 
 export async function runVerb(verb: Verb, words: readonly string[], world: VerbWorld): Promise<number> {
+  const [subverb, at] = subverbIn(verb, words);
+  if (subverb) return runVerb(subverb, words.toSpliced(at, 1), world);
   const args = verb.argsOf?.(words) ?? words;
   let given: CommandLine;
   try {
@@ -85,6 +87,13 @@ export async function runVerb(verb: Verb, words: readonly string[], world: VerbW
   const help = helpOf(verb, helpWidth(world.terminal.columns));
   await printAll(running, help.trimEnd().split("\n"));
   return OK;
+}
+
+/** Returns the verb that one of the words makes of a verb that has others, and the place of that word. */
+function subverbIn({ name, subverbs = [] }: Verb, words: readonly string[]): [Verb | undefined, number] {
+  const named = (word: string): Verb | undefined => subverbs.find((one) => one.name === `${name} ${word}`);
+  const at = words.findIndex(named);
+  return [named(words[at]), at];
 }
 
 async function run(running: Running): Promise<number> {
@@ -184,6 +193,13 @@ async function run(running: Running): Promise<number> {
   }
 }
 
+/** Members of an error that are shown besides its sentence. */
+interface ShownData {
+  readonly issues?: Parameters<typeof inOptions>[0];
+  readonly candidates?: readonly Candidate[];
+  readonly matches?: number;
+}
+
 function isCancelled(error: unknown): boolean {
   return error instanceof CommandFailed && error.error.data?.name === "cancelled";
 }
@@ -202,12 +218,12 @@ async function printError(error: unknown, { verb, world, given, page }: Running)
     await printJson(world, JSON.stringify({ error: shape }));
     return status;
   }
-  const { issues, candidates, matches } = shape.data ?? {};
+  const { issues, candidates, matches } = (shape.data ?? {}) as ShownData;
   const flags = Object.keys(verb.flags ?? {});
   const said = candidates ? withoutList(message) : message;
   world.printError(inert(issues ? inOptions(issues, flags, verb.operands) : said));
   const errorPage = pageFor(world.variables, world.terminal.errorColumns, page.now, page.isPlain);
-  for (const one of candidateLines(candidates ?? [], matches, errorPage)) world.terminal.write(`${one}\n`);
+  for (const one of candidateLines(candidates ?? [], matches ?? 0, errorPage)) world.terminal.write(`${one}\n`);
   return status;
 }
 

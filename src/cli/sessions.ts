@@ -6,7 +6,7 @@ import { sessionsOfAgents } from "../core/foreign/named.ts";
 import type { Listed } from "../core/ports/catalog.ts";
 import { isPath, LEAST_OF_ID, onlyOne, ourSessions, type Preferred } from "../core/search/named.ts";
 import { exists } from "../storage/fs/disk.ts";
-import { type Asking, CommandFailed, type Result } from "./asking.ts";
+import { type Asking, CommandFailed } from "./asking.ts";
 import { UsageError } from "./options.ts";
 
 /** A session as a command is told of it. */
@@ -28,7 +28,7 @@ export function named(operand: string): SessionParams {
 }
 
 /** Opens the session that an operand names, archived or not, and makes it the current one. */
-export async function open(asking: Asking, operand: string): Promise<Result> {
+export async function open(asking: Asking, operand: string) {
   try {
     return await asking.ask("switch_session", named(operand));
   } catch (error) {

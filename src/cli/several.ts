@@ -3,7 +3,7 @@
 import type { Listed } from "../core/ports/catalog.ts";
 import { momentText } from "../core/search/listing.ts";
 import type { Preferred } from "../core/search/named.ts";
-import { type Asking, CommandFailed, type Given, type Result } from "./asking.ts";
+import { type Asking, type CommandError, CommandFailed, type Given } from "./asking.ts";
 import { type NamedSession, sessionNamed } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { inert } from "./terminal/text.ts";
@@ -19,16 +19,26 @@ export async function allNamed(asking: Asking, { operands }: Given, preferred: P
   return [...all.values()];
 }
 
+/** A session of several with which nothing was done, and why. */
+export interface FailedOne {
+  readonly operand: string;
+  readonly error: CommandError;
+  readonly sentence: string;
+}
+
+/** The result for a single session, or what became of each of several. */
+export type EachResult<One> = One | { readonly results: readonly (One | FailedOne)[] };
+
 /**
  * Returns the result for a single session. Of several, each has its result or its error, and none stops the others; what
  * is done to all of them is one operation, whose id is that of the first.
  */
-export async function doEach(
-  sessions: readonly NamedSession[],
-  act: (session: NamedSession, group: string | undefined) => Promise<Result>,
-): Promise<Result> {
+export async function doEach<Of extends { readonly operand: string }, One extends { readonly operationId?: string }>(
+  sessions: readonly Of[],
+  act: (session: Of, group: string | undefined) => Promise<One>,
+): Promise<EachResult<One>> {
   if (sessions.length === 1) return act(sessions[0], undefined);
-  const results: Result[] = [];
+  const results: (One | FailedOne)[] = [];
   let group: string | undefined;
   for (const session of sessions)
     try {
@@ -48,14 +58,22 @@ export function asSeen({ modified, messageCount }: Pick<Listed, "modified" | "me
 }
 
 /** Returns the printing and the status of such a verb, from the lines about one session. */
-export function printingEach(
-  linesOf: (result: Result, page: OutputStyle) => string[],
-): Required<Pick<Verb, "print" | "status">> {
+export function printingEach<One extends object>(
+  linesOf: (result: One, page: OutputStyle) => string[],
+): Required<Pick<Verb<EachResult<One>>, "print" | "status">> {
   return {
     print: (result, _given, page) =>
-      (result.results ?? [result]).flatMap((one: Result) =>
-        one.error ? [`${inert(one.operand)}: ${inert(one.sentence)}`] : linesOf(one, page),
+      eachOf(result).flatMap((one) =>
+        isFailed(one) ? [`${inert(one.operand)}: ${inert(one.sentence)}`] : linesOf(one, page),
       ),
-    status: ({ results = [] }) => (results.some(({ error }: Result) => error) ? FAILURE : OK),
+    status: (result) => (eachOf(result).some(isFailed) ? FAILURE : OK),
   };
+}
+
+export function eachOf<One extends object>(result: EachResult<One>): readonly (One | FailedOne)[] {
+  return "results" in result ? result.results : [result];
+}
+
+export function isFailed(one: object): one is FailedOne {
+  return "error" in one;
 }

@@ -4,7 +4,7 @@ import { colourOf, headOf } from "./browse/tree-rows.ts";
 import type { Colour, OutputStyle } from "./terminal/page.ts";
 import { column, count, cutFront, cutTo, grouped, inert, oneLine, widthOf, wrap } from "./terminal/text.ts";
 import { money } from "./usage-report.ts";
-import type { Result } from "./verb.ts";
+import type { ResultOf } from "./verb.ts";
 
 /** Columns from which on two sides are readable beside each other. */
 const WIDE = 100;
@@ -13,6 +13,10 @@ const RULE = " │ ";
 /** Lines of one text, and items of one list, that are printed. */
 const MOST_LINES = 4;
 const MOST_ITEMS = 8;
+
+type Comparison = ResultOf<"compare_branches">;
+type Side = Comparison["a"];
+type SaidEntry = Side["entries"][number];
 
 /** A line of a side before it is coloured, because colours have no width. */
 interface SideLine {
@@ -29,7 +33,7 @@ interface SideText {
 const EMPTY: SideLine = { text: "", colour: "plain" };
 
 /** Yields the lines of a comparison. `isPlain`: one side under the other, whatever the width, and no colours. */
-export function* comparisonLines(result: Result, page: OutputStyle): Generator<string> {
+export function* comparisonLines(result: Comparison, page: OutputStyle): Generator<string> {
   const { commonShownId, commonEntryCount, a, b } = result;
   const { isPlain, paint } = page;
   const painted = ({ text, colour }: SideLine): string => paint(colour, text);
@@ -60,28 +64,28 @@ function beside(left: readonly SideLine[], right: readonly SideLine[]): [SideLin
   return Array.from({ length: rows }, (_, i) => [left[i] ?? EMPTY, right[i] ?? EMPTY]);
 }
 
-function sideText(name: string, side: Result, width: number, namesSession: boolean): SideText {
+function sideText(name: string, side: Side, width: number, namesSession: boolean): SideText {
   const { shownId, entryCount, entries, nextCursor, lastAnswer } = side;
   const facts = [
     ...wrapped(`${name}  ${shownId === null ? "before the first message" : inert(shownId)}`, "bold", width),
     ...(namesSession ? wrapped(`session ${inert(side.sessionId)}${nameText(side)}`, "dim", width) : []),
     ...(entryCount === 0 ? wrapped("Nothing was added on this side.", "plain", width) : factLines(side, width)),
   ];
-  const said: SideLine[] = entries.flatMap((entry: Result) => saidLines(entry, width));
+  const said: SideLine[] = entries.flatMap((entry) => saidLines(entry, width));
   if (nextCursor !== undefined) said.push(...wrapped("(there is more; --limit shows more of it)", "dim", width));
-  const isShown = entries.some((entry: Result) => entry.entryId === lastAnswer?.entryId);
+  const isShown = entries.some((entry) => entry.entryId === lastAnswer?.entryId);
   if (lastAnswer !== undefined && !isShown) said.push(...saidLines(lastAnswer, width));
   return { facts, said };
 }
 
-function nameText({ sessionName }: Result): string {
+function nameText({ sessionName }: Side): string {
   return sessionName === null ? "" : `, ${oneLine(sessionName)}`;
 }
 
-function factLines(side: Result, width: number): SideLine[] {
+function factLines(side: Side, width: number): SideLine[] {
   const { entryCount, userMessages, assistantMessages, toolCalls, failedCalls, tokens, files } = side;
   const failed = failedCalls === 0 ? "" : ` (${grouped(failedCalls)} failed)`;
-  const models = side.models.map(({ provider, id, messages }: Result) => `${provider}/${id} ${messages}`);
+  const models = side.models.map(({ provider, id, messages }) => `${provider}/${id} ${messages}`);
   const facts = [
     `${count(entryCount, "entry", "entries")} in ${durationText(side.durationMs)}`,
     `${grouped(userMessages)} from the user, ${grouped(assistantMessages)} from the assistant`,
@@ -98,7 +102,7 @@ function factLines(side: Result, width: number): SideLine[] {
 }
 
 /** Returns what a side cost. Pi writes 0 for models whose price it does not know. */
-function costText({ tokens, cost }: Result): string {
+function costText({ tokens, cost }: Side): string {
   return cost === 0 && tokens.total > 0 ? "cost unknown" : money(cost, 4);
 }
 
@@ -109,7 +113,7 @@ function listed(name: string, items: readonly string[]): string[] {
   return [`${name}: ${items.slice(0, MOST_ITEMS).map(oneLine).join(", ")}${more}`];
 }
 
-function toolText({ name, count, failures }: Result): string {
+function toolText({ name, count, failures }: Side["tools"][number]): string {
   return `${name} ${count}${failures === 0 ? "" : ` (${failures} failed)`}`;
 }
 
@@ -121,15 +125,15 @@ function filesText(name: string, files: readonly string[], width: number): SideL
   return [`${name}:`, ...shown, ...more].map((text) => ({ text: cutTo(text, width), colour: "plain" }));
 }
 
-function saidLines(entry: Result, width: number): SideLine[] {
+function saidLines(entry: SaidEntry, width: number): SideLine[] {
   const { text, calls = [] } = entry;
   const head = headOf(entry).filter(Boolean).join(" ");
   const spoken = text === "" && calls.length > 0 ? [] : wrapped(`${head}: ${oneLine(text)}`, colourOf(entry), width);
-  return [...spoken, ...calls.map((call: Result): SideLine => ({ text: callText(call, width), colour: "yellow" }))];
+  return [...spoken, ...calls.map((call): SideLine => ({ text: callText(call, width), colour: "yellow" }))];
 }
 
 /** Returns a call on one line: of a path its end counts, of anything else its beginning. */
-function callText({ name, argument }: Result, width: number): string {
+function callText({ name, argument }: NonNullable<SaidEntry["calls"]>[number], width: number): string {
   const head = `  ${oneLine(name)}: `;
   const given = oneLine(argument);
   const isPath = /^[^\s]*[/\\][^\s]*$/.test(given);

@@ -3,7 +3,7 @@
 import { csvOf } from "./csv.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { column, count, cutFront, cutTo, grouped, inert, oneLine, shortPath, widthOf, wrap } from "./terminal/text.ts";
-import type { Result } from "./verb.ts";
+import type { ResultOf } from "./verb.ts";
 
 /** The names by which usage can be summed, as they are typed. */
 export const GROUPS = ["day", "model", "project", "session"] as const;
@@ -23,6 +23,15 @@ function digitsFor(cost: number): number {
   return cost > 0 && cost < 1 ? 4 : 2;
 }
 
+type Usage = ResultOf<"get_usage">;
+type UsageRow = Usage["rows"][number];
+type UsageSums = Pick<UsageRow, "messages" | "tokens" | "cost" | "inherited" | "unpricedMessages">;
+type TokenKind = keyof UsageSums["tokens"];
+/** The members of a row that say what it is about. */
+type RowSubject = Omit<UsageRow, keyof UsageSums>;
+/** A row of a chart, which may be a day on which nothing was spent. */
+type ChartRow = RowSubject & { readonly cost: number; readonly tokens: Pick<UsageSums["tokens"], "total"> };
+
 // --- labels ----------------------------------------------------------------------------------------------------------
 
 /** A column that says what its row is about. */
@@ -30,7 +39,7 @@ interface RowLabel {
   readonly head: string;
   /** Columns below which it is not cut. */
   readonly least: number;
-  readonly of: (row: Result, page: OutputStyle) => string;
+  readonly of: (row: RowSubject, page: OutputStyle) => string;
   readonly cut?: (text: string, width: number) => string;
 }
 
@@ -39,16 +48,16 @@ const LABELS: Readonly<Record<GroupName, readonly RowLabel[]>> = {
   project: [{ head: "PROJECT", least: 8, of: ({ cwd }, { home }) => shortPath(cwd ?? "none", home), cut: cutFront }],
   session: [
     { head: "SESSION", least: 8, of: (row) => titleOf(row) },
-    { head: "ID", least: 8, of: ({ shortId }) => inert(shortId) },
+    { head: "ID", least: 8, of: ({ shortId }) => inert(shortId ?? "") },
   ],
   model: [{ head: "MODEL", least: 8, of: (row) => modelOf(row) }],
 };
 
-function titleOf({ name, firstMessage }: Result): string {
+function titleOf({ name, firstMessage }: RowSubject): string {
   return oneLine(name ?? firstMessage ?? "") || "(nothing said)";
 }
 
-function modelOf({ provider, model }: Result): string {
+function modelOf({ provider, model }: RowSubject): string {
   return oneLine([provider, model].filter((part) => part !== null).join("/")) || "(not named)";
 }
 
@@ -64,16 +73,16 @@ const READABLE = 20;
 
 interface NumberColumn {
   readonly head: string;
-  readonly of: (sums: Result) => string;
+  readonly of: (sums: UsageSums) => string;
   /** Those of the lowest are left out last where the page is narrow. */
   readonly rank: number;
 }
 
-function numberColumns({ totals }: Result): NumberColumn[] {
+function numberColumns({ totals }: Usage): NumberColumn[] {
   const digits = digitsFor(totals.cost);
-  const tokens = (kind: string) => (sums: Result) => grouped(sums.tokens[kind]);
+  const tokens = (kind: TokenKind) => (sums: UsageSums) => grouped(sums.tokens[kind]);
   // Many providers know no cache.
-  const cached = (kind: string, head: string): NumberColumn[] =>
+  const cached = (kind: TokenKind, head: string): NumberColumn[] =>
     totals.tokens[kind] > 0 ? [{ head, of: tokens(kind), rank: 4 }] : [];
   const all: NumberColumn[] = [
     { head: "MSGS", of: ({ messages }) => grouped(messages), rank: 2 },
@@ -90,17 +99,17 @@ function numberColumns({ totals }: Result): NumberColumn[] {
 }
 
 /** Yields a table of usage, no line wider than the page, and what there is to know about its figures. */
-export function* usageTable(result: Result, by: readonly GroupName[], page: OutputStyle): Generator<string> {
+export function* usageTable(result: Usage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { rows, totals } = result;
   if (rows.length > 0) {
     const labels = labelsFor(result, by, page.width);
-    const texts = rows.map((row: Result) => labels.map(({ of }) => of(row, page)));
+    const texts = rows.map((row) => labels.map(({ of }) => of(row, page)));
     const natural = labels.map(({ head }, i) =>
       texts.reduce((most: number, row: string[]) => Math.max(most, widthOf(row[i])), widthOf(head)),
     );
     const numbers = fittingNumbers(result, labels, natural, page.width);
     const widths = labelWidths(labels, natural, numbers, page.width);
-    const line = (cells: readonly string[], sums: Result | undefined): string =>
+    const line = (cells: readonly string[], sums: UsageSums | undefined): string =>
       [
         ...cells.map((text, i) => column((labels[i].cut ?? cutTo)(text, widths[i]), widths[i])),
         ...numbers.map(({ head, of, width }) => column(sums === undefined ? head : of(sums), width, "right")),
@@ -125,7 +134,7 @@ export function* usageTable(result: Result, by: readonly GroupName[], page: Outp
 }
 
 /** Returns the columns that name rows; on a page where they leave no room for the cost, one with all of them. */
-function labelsFor({ totals }: Result, by: readonly GroupName[], pageWidth: number): readonly RowLabel[] {
+function labelsFor({ totals }: Usage, by: readonly GroupName[], pageWidth: number): readonly RowLabel[] {
   const labels = labelsOf(by);
   const least = labels.reduce((sum, { least }) => sum + least + GAP.length, 0);
   if (least + money(totals.cost, digitsFor(totals.cost)).length <= pageWidth) return labels;
@@ -140,7 +149,7 @@ function fitted(line: string, { width }: OutputStyle): string {
 
 /** Returns the columns of numbers that fit beside the labels, with their widths. */
 function fittingNumbers(
-  result: Result,
+  result: Usage,
   labels: readonly RowLabel[],
   natural: readonly number[],
   pageWidth: number,
@@ -193,7 +202,7 @@ function named(names: readonly string[], total: number): string {
 }
 
 /** Yields the sentences about what the figures leave out. */
-function* notes(result: Result, page: OutputStyle): Generator<string> {
+function* notes(result: Usage, page: OutputStyle): Generator<string> {
   const { totals, total, rows, unpricedModels, incomplete, incompleteCount, archivedLeftOut } = result;
   const sentences: string[] = [];
   if (rows.length === 0) sentences.push("Nothing was spent in these sessions.");
@@ -205,12 +214,12 @@ function* notes(result: Result, page: OutputStyle): Generator<string> {
         "They count in the sessions where they were spent.",
     );
   if (totals.unpricedMessages > 0) {
-    const models = unpricedModels.map((model: Result) => `${modelOf(model)} (${grouped(model.messages)})`);
+    const models = unpricedModels.map((model) => `${modelOf(model)} (${grouped(model.messages)})`);
     const messages = count(totals.unpricedMessages, "message is", "messages is");
     sentences.push(`The cost of ${messages} not known and counts as $0: ${named(models, models.length)}.`);
   }
   if (incompleteCount > 0) {
-    const sessions = incomplete.map(({ sessionPath, shortId, name, damagedLines }: Result) => {
+    const sessions = incomplete.map(({ sessionPath, shortId, name, damagedLines }) => {
       const what = name ? oneLine(name) : inert(shortId ?? sessionPath);
       return `${what} (${damagedLines === undefined ? "cannot be read" : count(damagedLines, "bad line", "bad lines")})`;
     });
@@ -232,12 +241,12 @@ const PARTS = "▏▎▍▌▋▊▉█";
 const MOST_DAYS = 400;
 
 /** Yields a chart with a bar for each row, no line wider than the page. On a plain page, bars are of `#`. */
-export function* usageChart(result: Result, by: readonly GroupName[], page: OutputStyle): Generator<string> {
+export function* usageChart(result: Usage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { totals } = result;
   const isMoney = totals.cost > 0;
   const digits = digitsFor(totals.cost);
-  const rows: Result[] = by.join() === "day" ? withAllDays(result.rows) : result.rows;
-  const amountIn = (row: Result): number => (isMoney ? row.cost : row.tokens.total);
+  const rows: readonly ChartRow[] = by.join() === "day" ? withAllDays(result.rows) : result.rows;
+  const amountIn = (row: ChartRow): number => (isMoney ? row.cost : row.tokens.total);
   const textOf = (value: number): string => (isMoney ? money(value, digits) : grouped(value));
   if (rows.length > 0) {
     const labels = labelsOf(by).filter(({ head }) => head !== "ID");
@@ -272,8 +281,8 @@ function barOf(part: number, room: number, plain: boolean): string {
 }
 
 /** Returns rows of days, the latest first, with those between them on which nothing was spent. */
-function withAllDays(rows: readonly Result[]): Result[] {
-  const byDay = new Map(rows.map((row) => [row.day, row]));
+function withAllDays(rows: readonly UsageRow[]): ChartRow[] {
+  const byDay = new Map(rows.map((row) => [row.day ?? null, row]));
   const days = rows.map(({ day }) => Date.parse(day ?? "")).filter((moment) => !Number.isNaN(moment));
   const [first, last] = [Math.min(...days), Math.max(...days)];
   const length = (last - first) / 86_400_000 + 1;
@@ -281,12 +290,15 @@ function withAllDays(rows: readonly Result[]): Result[] {
   const all = Array.from({ length }, (_, n) => new Date(last - n * 86_400_000).toISOString().slice(0, 10));
   const empty = { tokens: { total: 0 }, cost: 0 };
   const filled = all.map((day) => byDay.get(day) ?? { ...empty, day });
-  return byDay.has(null) ? [...filled, byDay.get(null)] : filled;
+  const unknown = byDay.get(null);
+  return unknown ? [...filled, unknown] : filled;
 }
 
 // --- spreadsheets ----------------------------------------------------------------------------------------------------
 
-const CSV_LABELS: Readonly<Record<GroupName, readonly [head: string, of: (row: Result) => string | null][]>> = {
+const CSV_LABELS: Readonly<
+  Record<GroupName, readonly [head: string, of: (row: RowSubject) => string | null | undefined][]>
+> = {
   day: [["day", ({ day }) => day]],
   project: [["project", ({ cwd }) => cwd]],
   session: [
@@ -300,7 +312,7 @@ const CSV_LABELS: Readonly<Record<GroupName, readonly [head: string, of: (row: R
   ],
 };
 
-const CSV_NUMBERS: readonly [head: string, of: (row: Result) => string | number][] = [
+const CSV_NUMBERS: readonly [head: string, of: (row: UsageSums) => string | number][] = [
   ["messages", ({ messages }) => messages],
   ["input_tokens", ({ tokens }) => tokens.input],
   ["output_tokens", ({ tokens }) => tokens.output],
@@ -314,11 +326,11 @@ const CSV_NUMBERS: readonly [head: string, of: (row: Result) => string | number]
 ];
 
 /** Returns usage as comma-separated values. On a terminal, texts are inert. */
-export function usageCsv({ rows }: Result, by: readonly GroupName[], isTerminal: boolean): string {
+export function usageCsv({ rows }: Usage, by: readonly GroupName[], isTerminal: boolean): string {
   const labels = by.flatMap((group) => CSV_LABELS[group]);
-  const textOf = (text: string | null): string => (isTerminal ? inert(text ?? "") : (text ?? ""));
+  const textOf = (text: string | null | undefined): string => (isTerminal ? inert(text ?? "") : (text ?? ""));
   return csvOf([
     [...labels, ...CSV_NUMBERS].map(([head]) => head),
-    ...rows.map((row: Result) => [...labels.map(([, of]) => textOf(of(row))), ...CSV_NUMBERS.map(([, of]) => of(row))]),
+    ...rows.map((row) => [...labels.map(([, of]) => textOf(of(row))), ...CSV_NUMBERS.map(([, of]) => of(row))]),
   ]);
 }

@@ -1,17 +1,29 @@
 /** The shape of a verb of the command line: a command of the table that is run once, and the printing of its result. */
 
-import type { Asking, Given, Result } from "./asking.ts";
+import type { Commands } from "../client/protocol.ts";
+import type { Asking, Given, ResultOf } from "./asking.ts";
 import type { Flag } from "./options.ts";
 import { named, open } from "./sessions.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 
-export { type Asking, CommandFailed, type EventCallback, type Given, type Result, sentenceOf } from "./asking.ts";
+export {
+  type Asking,
+  CommandFailed,
+  type EventCallback,
+  type Given,
+  type Result,
+  type ResultOf,
+  sentenceOf,
+} from "./asking.ts";
 export { named, open } from "./sessions.ts";
 
-export interface Verb {
+/** A verb; `Found`: what it asks for and prints. */
+export interface Verb<Found = unknown> {
   readonly name: string;
   /** Other words that people type for it. */
   readonly aliases?: readonly string[];
+  /** Verbs that are words after its name, which is a part of theirs. It runs by itself only where none of them follows. */
+  readonly subverbs?: readonly Verb[];
   /** Its effect, as a clause for the help. */
   readonly meaning: string;
   /** The operands that follow it: `<needed>`, `[optional]`; dots at the end allow any number of them. */
@@ -38,11 +50,16 @@ export interface Verb {
   /** Whether its lines are taken for what they are, as paths and scripts, so that none is broken on a narrow terminal. */
   isExact?(given: Given): boolean;
   /** Asks the server for the result to print. Throws CommandFailed, UsageError or Failure. */
-  run(asking: Asking, given: Given): Promise<Result>;
+  run(asking: Asking, given: Given): Promise<Found>;
   /** Returns the lines that a person reads; a single string is printed as it is. */
-  print(result: Result, given: Given, page: OutputStyle): Iterable<string>;
+  print(result: Found, given: Given, page: OutputStyle): Iterable<string>;
   /** Returns the exit status; 0 by default. */
-  status?(result: Result, given: Given): number;
+  status?(result: Found, given: Given): number;
+}
+
+/** Returns a verb, whose `print` and `status` have the type of what its `run` returns. */
+export function defineVerb<Found>(verb: Verb<Found>): Verb<Found> {
+  return verb;
 }
 
 /** Verbs that the help lists under one heading. */
@@ -65,22 +82,22 @@ export const FAILURE = 1;
 export const USAGE = 2;
 export const DAMAGE = 3;
 
-type VerbParams = (given: Given) => Readonly<Record<string, unknown>>;
+type VerbParams<Name extends keyof Commands> = (given: Given) => Commands[Name]["params"];
 
 /** Returns the `run` of a verb that opens the session of its first operand, and asks one command about it. */
-export function askAbout(method: string, paramsOf: VerbParams = () => ({})): Verb["run"] {
-  return async (asking, given) => {
+export function askAbout<Name extends keyof Commands>(method: Name, paramsOf?: VerbParams<Name>) {
+  return async (asking: Asking, given: Given): Promise<ResultOf<Name>> => {
     await open(asking, given.operands[0]);
-    return asking.ask(method, paramsOf(given));
+    return asking.ask(method, paramsOf?.(given));
   };
 }
 
 /** Does the same for a command that takes the path of any session, even one that cannot be opened; ids are opened. */
-export function askAt(method: string, paramsOf: VerbParams = () => ({})): Verb["run"] {
-  return async (asking, given) => {
+export function askAt<Name extends keyof Commands>(method: Name, paramsOf?: VerbParams<Name>) {
+  return async (asking: Asking, given: Given): Promise<ResultOf<Name>> => {
     const where = named(given.operands[0]);
-    const params = paramsOf(given);
-    if ("sessionPath" in where) return asking.ask(method, { ...where, ...params });
+    const params = paramsOf?.(given);
+    if ("sessionPath" in where) return asking.ask(method, Object.assign({}, params, where));
     await open(asking, where.sessionId);
     return asking.ask(method, params);
   };

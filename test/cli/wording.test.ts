@@ -146,8 +146,9 @@ test.each(["push", "restore", "verify", "import", "export"])(
     const told = { sessionPath: PATH, sessionId: "01a1", outcome: "refused", message: ON_THE_WIRE };
     const found = { sessions: [told], files: [told], faults: [told], copies: [], lacking: [], journal: [] };
     const result = { ...found, refused: 1, deleted: 0, entries: 0, bytes: 0 };
-    const given = { operands: [word], flags: new Map(), took: [] } as unknown as Given;
-    const printed = [...(findVerb("fleet") as Verb).print(result, given, undefined as never)];
+    const given = { operands: [], flags: new Map(), took: [] } as unknown as Given;
+    const verb = findVerb("fleet")?.subverbs?.find(({ name }) => name === `fleet ${word}`) as Verb;
+    const printed = [...verb.print(result, given, undefined as never)];
     expect(printed.filter((line) => line.endsWith(TYPED))).toHaveLength(1);
   },
 );

@@ -1,8 +1,10 @@
 /** Carries out the effects of `browse` by commands of the server. */
 
 import { basename, extname, join } from "node:path";
+import type { FlatNode } from "../entries.ts";
 import { cutTo, oneLine } from "../terminal/text.ts";
-import { type Asking, CommandFailed, type Result } from "../verb.ts";
+import { type Asking, CommandFailed, type Result, type ResultOf } from "../verb.ts";
+import type { ExportFormat } from "../verbs/export.ts";
 import type { BrowseChange, BrowseEffect, ChangeOutcome, Facts, Happening, ListQuery } from "./state.ts";
 
 /** Effects with an outcome that comes later. */
@@ -106,11 +108,11 @@ function paramsOf({ shelf, cwd, words, sort, isNamed, agents }: ListQuery): Read
 }
 
 async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise<Happening> {
-  const items: Result[] = [];
+  const items: ResultOf<"list_trash">["items"][number][] = [];
   let cursor: string | undefined;
   try {
     do {
-      const page: Result = await ask("list_trash", { cursor });
+      const page: ResultOf<"list_trash"> = await ask("list_trash", { cursor });
       items.push(...page.items);
       cursor = page.nextCursor;
     } while (cursor !== undefined);
@@ -154,7 +156,7 @@ async function preview({ ask }: Asking, { place, ticket }: Action & { do: "previ
     return { what: "previewed", ticket, shown: await ask("preview_session", { ...place, ...AROUND }) };
   } catch (error) {
     if (!(error instanceof CommandFailed)) throw error;
-    const isDamaged = DAMAGED.has(error.error.data?.name);
+    const isDamaged = DAMAGED.has(error.error.data?.name ?? "");
     return { what: "unpreviewed", ticket, message: error.message, isDamaged };
   }
 }
@@ -169,7 +171,7 @@ async function look({ ask }: Asking, sessionPath: string, looking: Set<string>):
     facts = await ask("preview_session", { sessionPath, before: 0, after: 0, characters: 1 });
   } catch (error) {
     if (!(error instanceof CommandFailed)) throw error;
-    if (DAMAGED.has(error.error.data?.name)) facts = { damageCount: 1 };
+    if (DAMAGED.has(error.error.data?.name ?? "")) facts = { damageCount: 1 };
   } finally {
     looking.delete(sessionPath);
   }
@@ -181,12 +183,12 @@ async function openTree({ ask }: Asking, session: Result): Promise<Happening> {
   const path = session.itemPath ?? session.sessionPath;
   const { sessionId } = await ask("open_session", { sessionPath: path, readOnly: true });
   try {
-    const nodes: Result[] = [];
+    const nodes: FlatNode[] = [];
     let cursor: string | undefined;
     let leafId: string | null = null;
     do {
-      const page: Result = await ask("get_tree", { sessionId, format: "flat", cursor, limit: NODES });
-      nodes.push(...page.nodes);
+      const page: ResultOf<"get_tree"> = await ask("get_tree", { sessionId, format: "flat", cursor, limit: NODES });
+      nodes.push(...(page.nodes ?? []));
       ({ leafId } = page);
       cursor = page.nextCursor;
     } while (cursor !== undefined);
@@ -241,7 +243,7 @@ async function carriedOut(asking: Asking, change: BrowseChange, doings: Doings):
   }
 }
 
-function deletedNotice(title: string, { trash, movedTo }: Result): string {
+function deletedNotice(title: string, { trash, movedTo }: ResultOf<"delete_session">): string {
   if (trash === "own") return `${title} is in the trash, which D shows. ${TAKEN_BACK} (${movedTo})`;
   return trash === "desktop" ? `${title} is in the desktop's trash, which brings it back.` : `${title} is deleted.`;
 }
@@ -269,7 +271,7 @@ async function label(asking: Asking, change: BrowseChange & { change: "label" })
 
 async function move(asking: Asking, change: BrowseChange & { change: "move" }): Promise<ChangeOutcome> {
   const { session, entryId, position, leafId: expectedLeafId } = change;
-  const { leafId, durable, text }: Result = await within(asking, session.sessionPath, (sessionId) =>
+  const { leafId, durable, text } = await within(asking, session.sessionPath, (sessionId) =>
     asking.ask("branch", { sessionId, entryId, position, expectedLeafId }),
   );
   if (!durable)
@@ -279,7 +281,7 @@ async function move(asking: Asking, change: BrowseChange & { change: "move" }): 
   return { change, leafId, text, notice: `The conversation goes on from here. ${TAKEN_BACK}${copied}` };
 }
 
-const FORMATS: Readonly<Record<string, string>> = {
+const FORMATS: Readonly<Record<string, ExportFormat>> = {
   ".md": "markdown",
   ".markdown": "markdown",
   ".html": "html",
@@ -295,7 +297,7 @@ async function exported({ ask }: Asking, change: BrowseChange & { change: "expor
 
 async function fork(asking: Asking, change: BrowseChange & { readonly session: Result }): Promise<ChangeOutcome> {
   const { ask } = asking;
-  const made: Result = await within(asking, change.session.sessionPath, (sessionId) => ask("clone", { sessionId }));
+  const made = await within(asking, change.session.sessionPath, (sessionId) => ask("clone", { sessionId }));
   // The copy became the server's current session, and nobody works in it here.
   await ask("close_session", { sessionId: made.sessionId });
   return {
@@ -321,8 +323,8 @@ async function undo(
 ): Promise<ChangeOutcome> {
   const { operationId } = change;
   if (operationId !== undefined) return undone(change, await ask("undo", { operationId }));
-  const { operations }: Result = await ask("list_operations", { grouped: true, limit: LATEST });
-  const last = operations.find(({ kind, undoneBy }: Result) => !undoneBy && kind !== "undo" && kind !== "redo");
+  const { operations } = await ask("list_operations", { grouped: true, limit: LATEST });
+  const last = operations.find(({ kind, undoneBy }) => !undoneBy && kind !== "undo" && kind !== "redo");
   if (!last) return { change, notice: "There is no change to take back." };
   if (last.canUndo === false) return { change, notice: `${last.text} ${last.reason ?? "That cannot be taken back."}` };
   const wanted = { change: "undo", operationId: last.operationId } as const;
@@ -336,7 +338,7 @@ async function undo(
   };
 }
 
-function undone(change: BrowseChange, { text, kind, sessionPath }: Result): ChangeOutcome {
+function undone(change: BrowseChange, { text, kind, sessionPath }: ResultOf<"undo">): ChangeOutcome {
   const hint = change.change === "undo" ? "U does it again." : TAKEN_BACK;
   return { change, notice: `${text} ${hint}`, undone: { kind, sessionPath } };
 }

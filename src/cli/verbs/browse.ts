@@ -7,9 +7,9 @@ import { view } from "../browse/view.ts";
 import { UsageError } from "../options.ts";
 import type { Screen } from "../terminal/screen.ts";
 import { exact, inertLines } from "../terminal/text.ts";
-import { type Asking, CommandFailed, FAILURE, OK, type Result, type Verb } from "../verb.ts";
+import { type Asking, CommandFailed, defineVerb, FAILURE, OK, type Result } from "../verb.ts";
 
-export default {
+export default defineVerb({
   name: "browse",
   meaning: "look through sessions on the whole screen, and pick one",
   operands: [],
@@ -42,7 +42,7 @@ q and Ctrl+C end with status 1, print nothing and start nothing.`,
     return text === undefined || !page.isTerminal ? lines : [...lines, ...inertLines(text)];
   },
   status: ({ sessionPath, status }) => status ?? (sessionPath === null ? FAILURE : OK),
-} satisfies Verb;
+});
 
 interface Picked {
   readonly sessionPath: string | null;

@@ -1,9 +1,10 @@
+import type { Commands } from "../../client/protocol.ts";
 import { numberAbove0 } from "../options.ts";
 import { sessionNamed } from "../sessions.ts";
 import { comparisonLines } from "../sides.ts";
-import { type Asking, CommandFailed, named, open, type Result, type Verb } from "../verb.ts";
+import { type Asking, CommandFailed, defineVerb, named, open } from "../verb.ts";
 
-export default {
+export default defineVerb({
   name: "compare",
   meaning: "show where two branches part, and what each said, did and cost",
   operands: ["<session>", "<a>", "[b]"],
@@ -26,7 +27,7 @@ export default {
     return b === undefined ? compareWith(asking, a, limit) : asking.ask("compare_branches", { a, b, limit });
   },
   print: (result, _given, page) => comparisonLines(result, page),
-} satisfies Verb;
+});
 
 /** Returns the params that name the other of two sessions. Throws session_not_found, ambiguous_id, UsageError. */
 export async function otherNamed(asking: Asking, operand: string): Promise<{ otherPath: string }> {
@@ -39,12 +40,13 @@ const NOT_NAMED = ["session_not_found", "invalid_id", "entry_not_found"];
 
 function isNotNamed(error: unknown): boolean {
   const name = error instanceof CommandFailed ? error.error.data?.name : (error as Error).name;
-  return NOT_NAMED.includes(name);
+  return NOT_NAMED.includes(name ?? "");
 }
 
 /** Compares with the session of such an id, or with an entry of this one, or with the session of such a name. */
-async function compareWith(asking: Asking, operand: string, limit: number | undefined): Promise<Result> {
-  const compared = (params: object): Promise<Result> => asking.ask("compare_branches", { ...params, limit });
+async function compareWith(asking: Asking, operand: string, limit: number | undefined) {
+  const compared = (params: Commands["compare_branches"]["params"]) =>
+    asking.ask("compare_branches", { ...params, limit });
   const where = named(operand);
   try {
     return await compared("sessionPath" in where ? { otherPath: where.sessionPath } : { otherId: where.sessionId });

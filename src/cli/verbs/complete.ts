@@ -1,7 +1,7 @@
 import { type Flag, OPTIONS } from "../options.ts";
 import { open } from "../sessions.ts";
 import { ageText, cutTo, inert, oneLine } from "../terminal/text.ts";
-import type { Asking, Result, Verb } from "../verb.ts";
+import type { Asking, Verb } from "../verb.ts";
 
 /** A word that the shell may put there, and the text that it shows beside it. */
 type Offer = readonly [value: string, text: string];
@@ -163,8 +163,8 @@ function indexOf(sorted: readonly string[], id: string): number {
 async function entries(asking: Asking, session: string | undefined): Promise<Offer[]> {
   if (session === undefined) return [];
   await open(asking, session);
-  const { nodes } = await asking.ask("get_tree", { format: "flat" });
-  const latest: Result[] = [...nodes].reverse();
+  const { nodes = [] } = await asking.ask("get_tree", { format: "flat" });
+  const latest = [...nodes].reverse();
   const labels = latest.flatMap(({ label, id, preview }): Offer[] =>
     label === undefined ? [] : [[label, `${id}  ${preview ?? ""}`]],
   );
@@ -174,10 +174,10 @@ async function entries(asking: Asking, session: string | undefined): Promise<Off
 
 async function operations({ ask }: Asking): Promise<Offer[]> {
   const { operations: done } = await ask("list_operations", { limit: MOST });
-  return done.map(({ operationId, text }: Result): Offer => [operationId, text]);
+  return done.map(({ operationId, text }): Offer => [operationId, text]);
 }
 
 async function trash({ ask }: Asking): Promise<Offer[]> {
   const { items } = await ask("list_trash");
-  return items.map(({ sessionId, name, sessionPath }: Result): Offer => [sessionId, name ?? sessionPath]);
+  return items.map(({ sessionId, name, sessionPath }): Offer => [sessionId ?? "", name ?? sessionPath]);
 }

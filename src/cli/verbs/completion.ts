@@ -58,7 +58,9 @@ const SHARED: readonly Option[] = [
 const ASKED = /^[<[](session|entry|operation|id|a|b)\b/;
 
 function wordsOf(verb: Verb, verbs: readonly Verb[]): CompletionWords {
-  const { name, aliases = [], meaning, flags = {}, operands, takesCommand } = verb;
+  const { name, aliases = [], meaning, operands, takesCommand, subverbs = [] } = verb;
+  const flags = Object.fromEntries([verb, ...subverbs].flatMap((one) => Object.entries(one.flags ?? {})));
+  const words = subverbs.map((one) => one.name.slice(name.length + 1));
   const own = Object.entries(flags).map(([flag, facts]): Option => ({ names: [flag], ...facts }));
   const shared = SHARED.filter(({ names: [flag] }) => !(flag in flags));
   const isOfVerbs = operands[0] === "[verb]";
@@ -68,7 +70,7 @@ function wordsOf(verb: Verb, verbs: readonly Verb[]): CompletionWords {
     names: [name, ...aliases],
     meaning,
     flags: [...own, ...shared].map(wordOf),
-    operands: isOfVerbs ? verbs.map((one) => one.name) : values,
+    operands: isOfVerbs ? verbs.map((one) => one.name) : [...values, ...words],
     asks: operands.some((operand) => ASKED.test(operand)),
     takesFolder: !takesCommand,
   };

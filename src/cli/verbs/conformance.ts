@@ -1,14 +1,14 @@
 import type { Combination, ConformanceResult, Theme } from "../../conformance/main.ts";
 import { listLines, type RuleList, reportLines } from "../conformance-report.ts";
 import { numberAbove0, UsageError } from "../options.ts";
-import { FAILURE, type Given, OK, type Verb } from "../verb.ts";
+import { defineVerb, FAILURE, type Given, OK } from "../verb.ts";
 
 /** Milliseconds that a reply may take. */
 const TIMEOUT = 10_000;
 /** Seconds that the whole run may take. */
 const LIMIT = 900;
 
-export default {
+export default defineVerb({
   name: "conformance",
   meaning: "check that a server keeps the rules of the protocol",
   operands: ["--", "<command...>"],
@@ -60,7 +60,7 @@ The status is 0 when no rule fails and 1 when one does. docs/conformance.md desc
   },
   print: (result, _given, page) => ("themes" in result ? listLines(result, page) : reportLines(result, page)),
   status: (result) => ("themes" in result || (result as ConformanceResult).ok ? OK : FAILURE),
-} satisfies Verb;
+});
 
 function sentenceOf({ message }: Error): string {
   return `${message[0].toUpperCase()}${message.slice(1)}.`;

@@ -4,13 +4,13 @@ import type { NamedSession } from "../sessions.ts";
 import { allNamed, asSeen, doEach, printingEach } from "../several.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { ageText, count, cutTo, inert, oneLine, shortIdText, shortPath } from "../terminal/text.ts";
-import { type Asking, CommandFailed, type Verb } from "../verb.ts";
+import { type Asking, CommandFailed, defineVerb, type ResultOf } from "../verb.ts";
 
 /** Columns of a name in a question, and sessions that it names. */
 const NAME = 40;
 const MOST_NAMED = 5;
 
-export default {
+export default defineVerb({
   name: "delete",
   aliases: ["rm"],
   meaning: "move sessions to the trash",
@@ -39,13 +39,13 @@ export default {
       return asking.ask("delete_session", { ...params, permanent, group, expected });
     });
   },
-  ...printingEach(({ sessionId, trash }) => {
+  ...printingEach(({ sessionId, trash }: ResultOf<"delete_session">) => {
     const id = shortIdText(sessionId);
     if (trash === "none") return [`${id} is deleted for good.`];
     if (trash === "desktop") return [`${id} is in the desktop's trash.`];
     return [`${id} is in the trash; undo brings it back, and so does restore.`];
   }),
-} satisfies Verb;
+});
 
 /** Throws UsageError when nobody is asked and a name, which several sessions can have, stands for one. */
 function requireIds(sessions: readonly NamedSession[]): void {

@@ -2,15 +2,18 @@ import { requireYes } from "../confirmed.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { ageText, count, cutTo, grouped, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
-import { DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
+
+/** What is known of this machine and its sessions, and what was mended. */
+type Health = ResultOf<"get_health"> & Partial<ResultOf<"fix_health">>;
 
 /** Rows of a list that are printed unless all are asked for. */
 const MOST_ROWS = 10;
 /** Columns of the names of what is looked at. */
 const LABEL = 12;
 
-export const doctor = {
+export const doctor = defineVerb({
   name: "doctor",
   meaning: "look at this machine and all sessions, and say what is wrong",
   operands: [],
@@ -32,7 +35,7 @@ export const doctor = {
     const health = await ask("get_health");
     if (health.fixes.length === 0 || flags.has("--dry-run")) return health;
     if (!flags.has("--yes")) {
-      const list = health.fixes.map(({ text, path }: Result) => `  ${inert(text)} ${inert(path)}\n`).join("");
+      const list = health.fixes.map(({ text, path }) => `  ${inert(text)} ${inert(path)}\n`).join("");
       await requireYes({ confirm }, `${list}Do this?`, {
         alone: "doctor --fix asks first, and there is no terminal to ask on; use --yes, or --dry-run.",
         refused: "Nothing was changed.",
@@ -43,9 +46,9 @@ export const doctor = {
   },
   print: (health, { flags }, page) => report(health, flags.has("--all") ? Number.POSITIVE_INFINITY : MOST_ROWS, page),
   status: ({ ok }) => (ok ? OK : DAMAGE),
-} satisfies Verb;
+});
 
-function* report(health: Result, most: number, page: OutputStyle): Generator<string> {
+function* report(health: Health, most: number, page: OutputStyle): Generator<string> {
   yield* facts(health, page);
   yield* damagedLines(health.damaged, most, page);
   yield* hiddenLines(health.hidden, most, page);
@@ -65,7 +68,7 @@ export function fact(label: string, texts: readonly string[], page: OutputStyle,
     .map((text, i) => `${page.paint("dim", (i === 0 ? label : "").padEnd(columns))}${text}`);
 }
 
-function* facts(health: Result, page: OutputStyle): Generator<string> {
+function* facts(health: ResultOf<"get_health">, page: OutputStyle): Generator<string> {
   const { server, node, roots, counts, catalog, fleet, space, stateFolder } = health;
   yield* fact("Program", [`${inert(server.name)} ${inert(server.version)}`], page);
   yield* fact(
@@ -75,7 +78,7 @@ function* facts(health: Result, page: OutputStyle): Generator<string> {
   );
   yield* fact(
     "Folders",
-    roots.map((root: Result) => rootText(root, page)),
+    roots.map((root) => rootText(root, page)),
     page,
   );
   yield* fact("State", [shortPath(stateFolder, page.home)], page);
@@ -91,14 +94,17 @@ function agentsText(agents: readonly string[]): string {
   return agents.map((agent) => AGENTS[agent] ?? inert(agent)).join(" and ");
 }
 
-function rootText({ path, agents, exists, inUse, hasRustIndex }: Result, { home }: OutputStyle): string {
+function rootText(
+  { path, agents, exists, inUse, hasRustIndex }: Health["roots"][number],
+  { home }: OutputStyle,
+): string {
   const of = agents.length === 0 ? [] : [`of ${agentsText(agents)}`];
   const notes = [...of, ...(exists ? [] : ["missing"]), ...(inUse ? [] : ["not used here"])];
   const index = hasRustIndex ? ["with the index of pi_agent_rust"] : [];
   return `${shortPath(path, home)} (${[...notes, ...index].join(", ") || "used here"})`;
 }
 
-function countTexts({ sessions, archived, trashed, containers, forks, databases }: Result): string[] {
+function countTexts({ sessions, archived, trashed, containers, forks, databases }: Health["counts"]): string[] {
   const more = [
     `${grouped(archived)} archived`,
     `${grouped(trashed)} in the trash`,
@@ -113,7 +119,7 @@ function countTexts({ sessions, archived, trashed, containers, forks, databases 
   ];
 }
 
-function fleetTexts({ away, owed, lacking, kept }: Result): string[] {
+function fleetTexts({ away, owed, lacking, kept }: NonNullable<Health["fleet"]>): string[] {
   return [
     away === null ? "its database answers" : inert(away),
     ...(owed === 0
@@ -134,7 +140,7 @@ function fleetTexts({ away, owed, lacking, kept }: Result): string[] {
   ];
 }
 
-function catalogText({ state, sizeBytes, reason }: Result): string {
+function catalogText({ state, sizeBytes, reason }: Health["catalog"]): string {
   if (state === "sound") return `sound, ${sizeText(sizeBytes)}`;
   if (state === "missing") return "none yet; the next list makes it";
   if (state === "unused") return "none: there is no SQLite, so that lists and searches read the sessions";
@@ -152,13 +158,16 @@ function* section(title: string, rows: readonly string[], most: number, page: Ou
 }
 
 /** Returns a session as a row begins: its short id and, where there is room, its name. */
-function sessionText({ shortId, sessionPath, name }: Result, { width, home }: OutputStyle): string {
+function sessionText(
+  { shortId, sessionPath, name }: Pick<Health["damaged"][number], "shortId" | "sessionPath" | "name">,
+  { width, home }: OutputStyle,
+): string {
   const id = shortId === null ? shortPath(sessionPath, home) : inert(shortId);
   const room = Math.floor(width * 0.35) - id.length;
   return name === null || room < 8 ? id : `${id}  ${cutTo(oneLine(name), room)}`;
 }
 
-function* damagedLines(damaged: Result[], most: number, page: OutputStyle): Generator<string> {
+function* damagedLines(damaged: Health["damaged"], most: number, page: OutputStyle): Generator<string> {
   if (damaged.length === 0) return;
   yield "";
   yield page.paint("red", `${count(damaged.length, "damaged session", "damaged sessions")}:`);
@@ -172,7 +181,7 @@ function* damagedLines(damaged: Result[], most: number, page: OutputStyle): Gene
   if (damaged.length > most) yield page.paint("dim", `  and ${grouped(damaged.length - most)} more; --all`);
 }
 
-function remedyText({ remedy, shortId, sessionPath, archived }: Result): string {
+function remedyText({ remedy, shortId, sessionPath, archived }: Health["damaged"][number]): string {
   const name = shortId === null || archived ? inert(sessionPath) : inert(shortId);
   if (remedy === "repair") return `Mend it: repair ${name}`;
   if (remedy === "finish")
@@ -196,7 +205,7 @@ const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>>
   other_folder: ["are not in the folder of their directory", "relocate <id> <dir> moves one there"],
 };
 
-function* hiddenLines(hidden: Result[], most: number, page: OutputStyle): Generator<string> {
+function* hiddenLines(hidden: Health["hidden"], most: number, page: OutputStyle): Generator<string> {
   for (const [reason, [title, remedy]] of Object.entries(HIDDEN)) {
     const these = hidden.filter((session) => session.reason === reason);
     if (these.length === 0) continue;
@@ -212,15 +221,19 @@ function* hiddenLines(hidden: Result[], most: number, page: OutputStyle): Genera
 }
 
 /** Returns a paragraph about each file where sessions are kept that none can be read from. */
-export function* notReadLines(files: Result[] = [], page: OutputStyle, most = MOST_ROWS): Generator<string> {
+export function* notReadLines(
+  files: readonly { readonly text: string; readonly isDamaged: boolean }[] = [],
+  page: OutputStyle,
+  most = MOST_ROWS,
+): Generator<string> {
   if (files.length > 0) yield "";
   for (const { text, isDamaged } of files.slice(0, most))
     for (const line of wrap(inVerbs(oneLine(text)), page.width)) yield isDamaged ? page.paint("red", line) : line;
   if (files.length > most) yield page.paint("dim", `and ${count(files.length - most, "more file", "more files")}`);
 }
 
-function* lockLines(locks: Result[], most: number, page: OutputStyle): Generator<string> {
-  const rowOf = ({ shortId, sessionPath, holder }: Result): string => {
+function* lockLines(locks: Health["locks"], most: number, page: OutputStyle): Generator<string> {
+  const rowOf = ({ shortId, sessionPath, holder }: Health["locks"][number]): string => {
     const session = shortId ?? shortPath(sessionPath ?? "a session elsewhere", page.home);
     return `  ${inert(session)}  process ${holder.pid}, ${agoText(holder.since, page)}, ${inert(holder.client)}`;
   };
@@ -238,9 +251,9 @@ export const KINDS: Readonly<Record<string, readonly [one: string, many: string]
   announcement: ["file by which a killed server was found", "files by which killed servers were found"],
 };
 
-function* leftoverLines({ leftovers }: Result, page: OutputStyle): Generator<string> {
+function* leftoverLines({ leftovers }: Health, page: OutputStyle): Generator<string> {
   if (leftovers.length === 0) return;
-  const rows = leftovers.map(({ kind, count: n, sizeBytes, oldest }: Result) => {
+  const rows = leftovers.map(({ kind, count: n, sizeBytes, oldest }) => {
     const [one, many] = KINDS[kind] ?? [inert(kind), inert(kind)];
     return `  ${sizeText(sizeBytes).padStart(7)}  ${count(n, one, many)}, ${n === 1 ? "left" : "oldest"} ${agoText(oldest, page)}`;
   });
@@ -259,24 +272,24 @@ function agoText(at: string, { now }: OutputStyle): string {
   return since < 60_000 ? "just now" : `${ageText(since)} ago`;
 }
 
-function* exposedLines(exposed: Result[], most: number, page: OutputStyle): Generator<string> {
+function* exposedLines(exposed: Health["exposed"], most: number, page: OutputStyle): Generator<string> {
   if (exposed.length === 0) return;
-  const rows = exposed.map(({ path, mode, fileCount, isOwn }: Result) => {
+  const rows = exposed.map(({ path, mode, fileCount, isOwn }) => {
     const files = fileCount > 0 ? `, ${count(fileCount, "file", "files")}` : "";
     return `  ${mode}  ${shortPath(path, page.home)}${isOwn ? " (ours; doctor --fix closes it)" : files}`;
   });
   yield* section("Other users of this machine can read:", rows, most, page);
 }
 
-function* fixLines({ fixes, fixed, failed }: Result, page: OutputStyle): Generator<string> {
-  const rows = (list: Result[]): string[] =>
+function* fixLines({ fixes, fixed, failed }: Health, page: OutputStyle): Generator<string> {
+  const rows = (list: Health["fixes"]): string[] =>
     list.flatMap(({ text, path }) => [
       ...wrap(inert(text), Math.max(12, page.width - 2)).map((line) => `  ${line}`),
       `    ${shortPath(path, page.home)}`,
     ]);
-  if (fixed?.length > 0) yield* section("Done:", rows(fixed), Number.POSITIVE_INFINITY, page);
-  if (failed?.length > 0) {
-    const failures = failed.flatMap(({ fix, reason }: Result) => [...rows([fix]), `    ${inert(reason)}`]);
+  if (fixed && fixed.length > 0) yield* section("Done:", rows(fixed), Number.POSITIVE_INFINITY, page);
+  if (failed && failed.length > 0) {
+    const failures = failed.flatMap(({ fix, reason }) => [...rows([fix]), `    ${inert(reason)}`]);
     yield* section("Not done:", failures, Number.POSITIVE_INFINITY, page);
   }
   if (fixes.length > 0 && fixed === undefined)

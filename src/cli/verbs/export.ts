@@ -1,17 +1,22 @@
+import type { Commands } from "../../client/protocol.ts";
 import { withEntry } from "../entries.ts";
+import { choiceOf } from "../options.ts";
 import { count, exact, inertLines, sizeText } from "../terminal/text.ts";
-import { type Given, open, type Result, type Verb } from "../verb.ts";
+import { defineVerb, type Given, open, type ResultOf } from "../verb.ts";
 import { fidelityLines } from "./verify.ts";
 
+type Exported = ResultOf<"export_session">;
+export type ExportFormat = Commands["export_session"]["params"]["format"];
+
 /** Formats by the ending of the file's name. */
-const BY_NAME: readonly (readonly [RegExp, string])[] = [
+const BY_NAME: readonly (readonly [RegExp, ExportFormat])[] = [
   [/\.html?$/i, "html"],
   [/\.(md|markdown)$/i, "markdown"],
 ];
 
 const paramsOf = ({ operands: [, file], flags }: Given) => ({
-  format: flags.get("--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
-  branches: flags.get("--branches"),
+  format: choiceOf<ExportFormat>(flags, "--format") ?? BY_NAME.find(([name]) => name.test(file ?? ""))?.[1] ?? "jsonl",
+  branches: choiceOf<"all" | "path" | "recent">(flags, "--branches"),
   outputPath: file,
   overwrite: flags.has("--overwrite") ? true : undefined,
   jsonl: flags.has("--no-jsonl") ? false : undefined,
@@ -21,7 +26,7 @@ const paramsOf = ({ operands: [, file], flags }: Given) => ({
 });
 
 /** Returns how another agent resumes what was written, and what became of the entries. */
-function resumption({ path: written, resume, fidelity }: Result): string[] {
+function resumption({ path: written, resume, fidelity }: Exported): string[] {
   if (!resume) return [];
   const { path, command } = resume;
   const place = path === undefined ? "in its folder of sessions" : `at ${path}`;
@@ -42,13 +47,13 @@ function listOf(counts: Readonly<Record<string, number>>): string {
 }
 
 /** Returns what is not on a page. */
-function leftOutText({ pictures, bytes, jsonl }: Result): string {
+function leftOutText({ pictures, bytes, jsonl }: NonNullable<Exported["leftOut"]>): string {
   const what = pictures > 0 ? [`${count(pictures, "picture", "pictures")} of ${sizeText(bytes)} in all`] : [];
   if (jsonl) what.push("the session's JSONL");
   return `Not on the page, because browsers open none so large: ${what.join(", and ")}. The format jsonl has everything.`;
 }
 
-export default {
+export default defineVerb({
   name: "export",
   meaning: "write a session as JSONL, HTML, Markdown or training records, or for Claude Code or Codex",
   operands: ["<session>", "[file]"],
@@ -83,7 +88,7 @@ export default {
     await open(asking, given.operands[0]);
     const params = paramsOf(given);
     const at = given.flags.get("--at");
-    const ask = (leafId?: string): Promise<Result> => asking.ask("export_session", { ...params, leafId });
+    const ask = (leafId?: string) => asking.ask("export_session", { ...params, leafId });
     const result = at === undefined ? await ask() : await withEntry(asking, at, ask);
     const { redactions, unjudged, review, leftOut } = result;
     if (redactions) asking.say(`Replaced: ${listOf(redactions)}.`);
@@ -96,9 +101,9 @@ export default {
   isExact: () => true,
   print({ path, content }, _given, { isTerminal }) {
     if (path !== undefined) return [exact(path, isTerminal)];
-    if (!isTerminal) return content;
+    if (!isTerminal) return content ?? "";
     const lines = inertLines(content);
     if (lines.at(-1) === "") lines.pop();
     return lines;
   },
-} satisfies Verb;
+});

@@ -1,15 +1,25 @@
 import type { FleetPruning, FoundPrunable, Prunable, PruningAges } from "../../storage/fleet/pruning.ts";
 import { requireYes } from "../confirmed.ts";
 import { timeFlag } from "../moments.ts";
-import { UsageError } from "../options.ts";
+import { type Flag, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, inert, oneLine, sizeText, wrap } from "../terminal/text.ts";
-import type { Asking, Given, Result } from "../verb.ts";
+import type { Asking, Given } from "../verb.ts";
 import { sizedRow } from "./doctor.ts";
 
-export const PRUNING_FLAGS = ["--older-than", "--until", "--archived", "--unnamed", "--apply", "--yes"];
+export const PRUNING_FLAGS: Readonly<Record<string, Flag>> = {
+  "--older-than": { value: "time", meaning: "what was deleted before this time, by default 30d" },
+  "--until": { value: "time", meaning: "delete sessions that nobody has written to since, such as 90d" },
+  "--archived": { meaning: "with --until: archived sessions, too" },
+  "--unnamed": { meaning: "with --until: only sessions without a name" },
+  "--apply": { meaning: "do it" },
+  "--yes": { meaning: "do not ask before; required without a terminal" },
+};
 /** Milliseconds that a session has been deleted for when its rows go, unless the caller says otherwise. */
 const THIRTY_DAYS = 30 * 86_400_000;
+
+/** Things that may be removed, or that were. */
+type PrunedOrFound = FoundPrunable & { readonly applied: boolean; readonly rows?: number };
 
 /** Finds what may go of a fleet, and removes it if that is asked for. `owed`: sessions of which only this machine has entries. */
 export async function prunedBy(
@@ -17,7 +27,7 @@ export async function prunedBy(
   asking: Asking,
   { flags }: Given,
   owed: () => readonly string[],
-): Promise<Result> {
+): Promise<PrunedOrFound> {
   const { now } = asking.page(0);
   const ageOf = (name: string): number | undefined => {
     const moment = timeFlag(flags, name, asking);
@@ -80,8 +90,7 @@ function whatGoes(found: Prunable): string {
   return parts.join(", ");
 }
 
-export function* prunedLines(result: Result, page: OutputStyle): Generator<string> {
-  const found = result as FoundPrunable & Result;
+export function* prunedLines(found: PrunedOrFound, page: OutputStyle): Generator<string> {
   const row = (bytes: number, at: string, id: string, title: string): string =>
     sizedRow(bytes, at, `${inert(id)}  ${oneLine(title)}`, page);
   const more = (all: number, shown: number): string[] => (all > shown ? [`  and ${all - shown} more`] : []);
@@ -90,7 +99,7 @@ export function* prunedLines(result: Result, page: OutputStyle): Generator<strin
   yield* more(found.sessions, found.named.length);
   if (isNothing(found)) yield "The fleet has nothing that may be removed.";
   else if (found.applied && !isNothingForGood(found)) {
-    yield* wrap(`Removed for good: ${whatGoes(found)}; ${count(found.rows, "row", "rows")}.`, page.width);
+    yield* wrap(`Removed for good: ${whatGoes(found)}; ${count(found.rows ?? 0, "row", "rows")}.`, page.width);
     yield* wrap("The database uses the room again after its next vacuum.", page.width);
   } else if (!isNothingForGood(found))
     yield* wrap(

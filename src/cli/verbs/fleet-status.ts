@@ -2,16 +2,33 @@
 
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
+import type { FleetIndexed } from "../../core/ports/fleet-care.ts";
 import type { Journal } from "../../storage/fleet/journal.ts";
 import { keptPlace } from "../../storage/fleet/kept.ts";
 import { answeringMetric, type FleetMetric, machineMetrics } from "../../storage/fleet/metrics.ts";
+import type { FoundPrunable } from "../../storage/fleet/pruning.ts";
+import type { FleetStatus } from "../../storage/fleet/status.ts";
 import { QUARANTINE_FOLDER } from "../../storage/fs/quarantine.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, exact, grouped, inert, sizeText } from "../terminal/text.ts";
-import type { Asking, Given, Result } from "../verb.ts";
+import type { Asking, Given } from "../verb.ts";
 
 /** Tenants that are printed at most. */
 const MOST_TENANTS = 10;
+
+/** Figures, and why those of the database are missing, if they are. */
+interface MeasuredFleet {
+  readonly away: string | null;
+  readonly metrics: readonly FleetMetric[];
+}
+
+/** The state of a fleet, with what may be removed of it, and after a migration what that did. */
+export interface ShownStatus extends FleetStatus, Partial<FleetIndexed> {
+  readonly address: string;
+  readonly deleted?: Pick<FoundPrunable, "sessions" | "bytes" | "unfinished" | "halfway" | "interrupted">;
+  readonly migratedFrom?: number;
+  readonly unkept?: string;
+}
 
 /**
  * Gathers the figures of a fleet and of this machine. Where the database cannot be asked, those of the machine are there, and
@@ -23,7 +40,7 @@ export async function measuredBy(
   { flags }: Given,
   journal: Pick<Journal, "all">,
   stateFolder: string,
-): Promise<Result> {
+): Promise<MeasuredFleet> {
   const kept = keptPlace(asking.disk, join(stateFolder, QUARANTINE_FOLDER)).list();
   const machine = machineMetrics(journal.all(), kept.length, asking.page().now);
   try {
@@ -37,8 +54,8 @@ export async function measuredBy(
 }
 
 /** Yields figures in the text format of Prometheus. */
-export function* metricLines({ metrics }: Result, page: OutputStyle): Generator<string> {
-  for (const { name, help, samples } of metrics as readonly FleetMetric[]) {
+export function* metricLines({ metrics }: MeasuredFleet, page: OutputStyle): Generator<string> {
+  for (const { name, help, samples } of metrics) {
     yield `# HELP ${name} ${help}`;
     yield `# TYPE ${name} gauge`;
     for (const { labels, value } of samples) {
@@ -58,29 +75,23 @@ export function others(tenant: unknown): string {
   return tenant ? "" : "; those of tenants are not among them";
 }
 
-export function* statusLines({
-  address,
-  server,
-  durability,
-  schemaVersion,
-  migratedFrom,
-  ...sums
-}: Result): Generator<string> {
+export function* statusLines(status: ShownStatus): Generator<string> {
+  const { address, server, durability, schemaVersion, migratedFrom, indexed = 0, inUse = [], ...sums } = status;
   yield `${inert(address)}: ${inert(server)}`;
   if (schemaVersion === 0) {
     yield "It has no tables yet: pi-session-server fleet migrate makes them.";
     return;
   }
   yield `Tables of version ${schemaVersion}${migratedFrom === 0 ? ", made just now" : ""}`;
-  if (sums.indexed > 0) yield `${count(sums.indexed, "session", "sessions")} can be listed and searched again`;
-  if (sums.inUse?.length > 0)
-    yield `${count(sums.inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
+  if (indexed > 0) yield `${count(indexed, "session", "sessions")} can be listed and searched again`;
+  if (inUse.length > 0)
+    yield `${count(inUse.length, "session is", "sessions are")} in use and cannot yet; run it again when they are closed`;
   for (const id of sums.unreadable ?? [])
     yield `${inert(id)}: its header or lines cannot be read; fleet verify tells more`;
   yield durability === "replicated"
     ? "Commits are on a second machine before they are acknowledged"
     : "Commits are on the database's own disk before they are acknowledged, and on no second machine";
-  yield `${grouped(sums.sessions)} sessions with ${grouped(sums.entries)} entries, ${sizeText(sums.bytes)}${others(sums.tenant)}`;
+  yield `${count(sums.sessions, "session", "sessions")} with ${count(sums.entries, "entry", "entries")}, ${sizeText(sums.bytes)}${others(sums.tenant)}`;
   yield `${grouped(sums.held)} of them have a writer now`;
   yield `The tables have ${sizeText(sums.storedBytes)}, for all tenants together`;
   if (migratedFrom === undefined) yield* sizeLines(sums);
@@ -98,9 +109,14 @@ export function* statusLines({
 }
 
 /** Yields what the tenants and the largest sessions take. */
-function* sizeLines({ tenants, largest, tenant: own }: Result): Generator<string> {
-  const sizes = ({ entries, bytes }: Result): string => `${count(entries, "entry", "entries")}, ${sizeText(bytes)}`;
-  const named = tenants.filter(({ tenant }: Result) => tenant !== own);
+function* sizeLines({
+  tenants,
+  largest,
+  tenant: own,
+}: Pick<FleetStatus, "tenants" | "largest" | "tenant">): Generator<string> {
+  const sizes = ({ entries, bytes }: { entries: number; bytes: number }): string =>
+    `${count(entries, "entry", "entries")}, ${sizeText(bytes)}`;
+  const named = tenants.filter(({ tenant }) => tenant !== own);
   for (const one of named.slice(0, MOST_TENANTS))
     yield `Tenant ${inert(one.tenant)}: ${count(one.sessions, "session", "sessions")} with ${sizes(one)}`;
   if (named.length > MOST_TENANTS) yield `and ${count(named.length - MOST_TENANTS, "more tenant", "more tenants")}`;

@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
-import type { FleetCare } from "../../core/ports/fleet-care.ts";
+import type { JournaledSession } from "../../core/ports/fleet.ts";
+import type { CheckedCopy, FleetCare, FleetFile, FleetVerified, SessionLoss } from "../../core/ports/fleet-care.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
 import { wholeId } from "../../storage/fleet/arrival.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
@@ -13,119 +14,151 @@ import { realEnv } from "../../storage/system-env.ts";
 import { VERSION } from "../../version.ts";
 import { UsageError } from "../options.ts";
 import { count, grouped, inert, sizeText } from "../terminal/text.ts";
-import { type Asking, DAMAGE, FAILURE, OK, type Result, sentenceOf, type Verb } from "../verb.ts";
+import { type Asking, DAMAGE, defineVerb, FAILURE, type Given, OK, sentenceOf, type Verb } from "../verb.ts";
 import { PRUNING_FLAGS, prunedBy, prunedLines } from "./fleet-prune.ts";
-import { measuredBy, metricLines, others, statusLines } from "./fleet-status.ts";
+import { measuredBy, metricLines, others, type ShownStatus, statusLines } from "./fleet-status.ts";
 
-/** Words about the database alone, and those that also need the sessions of this machine. */
-const OF_DATABASE = ["status", "metrics", "migrate", "prune", "take"];
-const OF_SESSIONS = ["verify", "import", "export", "push", "restore"];
-const WORDS = [...OF_DATABASE, ...OF_SESSIONS];
 /** Faults and files that are printed at most. */
 const MOST_PRINTED = 50;
+/** The sentence for an interrupt in the middle of something that a second run finishes. */
+const RUN_AGAIN = "Nothing is lost; the same command goes on.";
 
-export default {
-  name: "fleet",
-  meaning: "look after the database that has the sessions, too: its tables, what it has, files in and out",
-  operands: ["<word>", "[folder or id]"],
-  flags: {
-    "--older-than": { value: "time", meaning: "with prune: what was deleted before this time, by default 30d" },
-    "--until": {
-      value: "time",
-      meaning: "with prune: deletes sessions that nobody has written to since, such as 90d",
-    },
-    "--archived": { meaning: "with prune --until: archived sessions, too" },
-    "--unnamed": { meaning: "with prune --until: only sessions without a name" },
-    "--apply": { meaning: "with prune: do it" },
-    "--yes": { meaning: "with prune: do not ask before; required without a terminal" },
-  },
-  onInterrupt: "What was removed is gone; fleet prune goes on with the rest. Everything else can be run again.",
-  more:
-    "The word is status, metrics, migrate, prune, take, verify, import, export, push or restore. " +
-    "The database is that of PI_FLEET_URL or --fleet; what is said of sessions is about those of the tenant in its URL, or " +
-    "those that are in none. metrics prints figures of the database over all tenants, and of this machine, as Prometheus " +
-    "reads them; it ends with 1 where the database does not answer. migrate makes the tables, and gathers anew what lists and searches lack; running servers may go on " +
-    "meanwhile. prune shows what may be removed of sessions that were deleted longer than 30 days ago, or than --older-than says, and with " +
-    "--apply removes it for good; their ids stay taken, and a machine that has one in its trash can restore it. With --until " +
-    "it also deletes sessions that nobody has written to since and in which nothing is under way; restore brings them back until their rows go. " +
-    "take <id> is the last resort where a turn runs, or hangs, on a machine that nobody reaches: any server can write to the " +
-    "session at once. An idle session needs no take: others may write five seconds after its last write. verify reads every line of it against its hash chain, " +
-    "and the copies on this machine against that; it ends with 3 where something is wrong. import brings in the sessions " +
-    "of a folder and those in it, and changes no file; export writes all sessions into a folder, byte for byte, and " +
-    "overwrites nothing. push gives it what was acknowledged here while it was away (--fleet-away journal), and ends with 0 only if nothing is left " +
-    "that this machine alone has: run it before a container is thrown away. restore does the same after a backup of the database was restored, or a " +
-    "standby promoted: what it has lost of this machine's sessions is given back, as it was or as branches.",
-  async run(asking, given) {
-    const { operands, flags } = given;
-    const [word, operand] = operands;
-    const folder = word === "take" ? undefined : operand;
-    if (!WORDS.includes(word)) throw new UsageError(`fleet takes ${inWords(WORDS)}; it got ${word}.`);
-    const needsFolder = word === "import" || word === "export";
-    if (needsFolder && folder === undefined)
-      throw new UsageError(`fleet ${word} needs a folder: fleet ${word} <folder>.`);
-    if (word === "take" && operand === undefined) throw new UsageError("fleet take needs a session: fleet take <id>.");
-    if (!needsFolder && folder !== undefined) throw new UsageError(`fleet ${word} takes no folder; it got ${folder}.`);
-    const stray = PRUNING_FLAGS.find((name) => flags.has(name));
-    if (word !== "prune" && stray !== undefined) throw new UsageError(`${stray} goes with fleet prune.`);
-    const address = flags.get("--fleet");
-    const text = address ?? asking.variables.PI_FLEET_URL;
-    if (!text)
-      throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
-    const readFile = (path: string): string => Buffer.from(readWhole(asking.disk, path)).toString("utf8");
-    const { state } = findPaths(asking.variables, undefined, () => undefined);
+type Fleet = ReturnType<typeof connectFleet> & { readonly journal: Journal; readonly state: string };
+
+/** Connects for one question, and ends the connection after the answer. Throws UsageError where the address is wrong. */
+async function withFleet<Found>(
+  asking: Asking,
+  { flags }: Given,
+  ask: (fleet: Fleet) => Promise<Found>,
+  makesTables = false,
+): Promise<Found> {
+  const address = flags.get("--fleet");
+  const text = address ?? asking.variables.PI_FLEET_URL;
+  if (!text)
+    throw new UsageError("There is no fleet. Put its URL into PI_FLEET_URL, such as postgres://user@host/database.");
+  const { state } = findPaths(asking.variables, undefined, () => undefined);
+  const now = (): string => new Date(realEnv.now()).toISOString();
+  const given: Parameters<typeof connectFleet>[1] = {
+    client: `pi-session-server ${VERSION}`,
+    processId: realEnv.sessionId(),
+    since: now(),
+    readFile: (path) => Buffer.from(readWhole(asking.disk, path)).toString("utf8"),
     // A person makes tables where there are none any more, too.
-    const storeAt =
-      word === "migrate" ? undefined : (shown: string): KnownStore => notedStore(asking.disk, state, shown);
-    const { fleet, catalog, keeper, pruning, shown, tenant } = connect(text, address !== undefined, {
-      readFile,
-      storeAt,
-      search: asking.variables.PI_FLEET_SEARCH,
-    });
-    if (OF_SESSIONS.includes(word)) return { tenant, ...(await ofSessions(asking, word, operand)) };
-    try {
-      if (word === "take") {
-        await fleet.requireTables();
-        const sessionId = await wholeId(catalog, operand);
-        return { address: shown, tenant, sessionId, holder: await keeper.takeAway(sessionId) };
-      }
-      const journal = new Journal(asking.disk, join(state, JOURNAL_FOLDER), () =>
-        new Date(realEnv.now()).toISOString(),
-      );
-      if (word === "metrics") return { address: shown, ...(await measuredBy(fleet, asking, given, journal, state)) };
-      if (word === "prune") {
-        await fleet.requireTables();
-        return { address: shown, tenant, ...(await prunedBy(pruning, asking, given, () => idsOwedBy(journal))) };
-      }
-      const migrated = word === "migrate" ? await fleet.migrate() : undefined;
-      const indexed = migrated ? await careOf(asking).index(asking.progress) : undefined;
-      const unkept = migrated?.unkept;
-      const refused = (indexed?.unreadable.length ?? 0) + (unkept === undefined ? 0 : 1);
-      const from = migrated ? { migratedFrom: migrated.before, ...indexed, refused, unkept } : {};
-      const status = await fleet.status();
-      const aside = status.schemaVersion === SCHEMA_VERSION ? await pruning.find({ rows: 0 }) : undefined;
-      const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...left } = aside ?? {};
-      return { address: shown, ...status, ...(aside ? { deleted: left } : {}), ...from };
-    } finally {
-      await fleet.close();
-    }
+    storeAt: makesTables ? undefined : (shown: string): KnownStore => notedStore(asking.disk, state, shown),
+    search: asking.variables.PI_FLEET_SEARCH,
+  };
+  let connected: ReturnType<typeof connectFleet>;
+  try {
+    connected = connectFleet(text, given, address !== undefined);
+  } catch (error) {
+    if (error instanceof AddressError) throw new UsageError(error.message);
+    throw error instanceof Failure ? error : new Failure("storage_failed", (error as Error).message);
+  }
+  try {
+    return await ask({ ...connected, journal: new Journal(asking.disk, join(state, JOURNAL_FOLDER), now), state });
+  } finally {
+    await connected.fleet.close();
+  }
+}
+
+/** An answer that is about the sessions of a tenant, or of none. */
+type OfTenant<Found> = Found & { readonly tenant: string };
+
+/** Does the same for what needs the sessions of this machine. */
+function withCare<Found extends object>(asking: Asking, given: Given, ask: (care: FleetCare) => Promise<Found>) {
+  return withFleet(asking, given, async ({ tenant }) => ({ tenant, ...(await ask(careOf(asking))) }));
+}
+
+function careOf({ service }: Asking): FleetCare {
+  const { fleet } = service;
+  if (fleet) return fleet;
+  throw new UsageError("A server that only reads, or keeps sessions in memory, has no fleet. Leave that option out.");
+}
+
+/** Yields the name of the tenant that an answer is about. */
+function* tenantLine({ tenant }: { readonly tenant: string }): Generator<string> {
+  if (tenant) yield `Of the tenant ${inert(tenant)}:`;
+}
+
+const status = defineVerb({
+  name: "fleet status",
+  meaning: "show the database: its tables, sizes and writers",
+  operands: [],
+  more: "The figures are those of the tenant in the URL, or of the sessions that are in no tenant.",
+  run: (asking, given) => withFleet(asking, given, (fleet): Promise<ShownStatus> => statusOf(fleet)),
+  *print(result) {
+    yield* tenantLine(result);
+    yield* statusLines(result);
   },
-  *print(result, { operands: [word] }, page) {
-    if (result.tenant) yield `Of the tenant ${inert(result.tenant)}:`;
-    if (word === "verify") yield* verifiedLines(result);
-    else if (word === "prune") yield* prunedLines(result, page);
-    else if (word === "take") yield* takenLines(result);
-    else if (word === "push" || word === "restore") yield* pushedLines(result);
-    else if (word === "metrics") yield* metricLines(result, page);
-    else yield* OF_SESSIONS.includes(word) ? fileLines(result, word) : statusLines(result);
+});
+
+async function statusOf({ fleet, pruning, shown }: Fleet): Promise<ShownStatus> {
+  const found = await fleet.status();
+  if (found.schemaVersion !== SCHEMA_VERSION) return { address: shown, ...found };
+  const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...deleted } = await pruning.find({ rows: 0 });
+  return { address: shown, ...found, deleted };
+}
+
+const metrics = defineVerb({
+  name: "fleet metrics",
+  meaning: "print figures of the database and of this machine as Prometheus reads them",
+  operands: [],
+  more: "The figures are over all tenants. The exit status is 1 where the database does not answer.",
+  run: (asking, given) =>
+    withFleet(asking, given, async ({ fleet, journal, state, shown }) => ({
+      address: shown,
+      ...(await measuredBy(fleet, asking, given, journal, state)),
+    })),
+  print: (result, _given, page) => metricLines(result, page),
+  isExact: () => true,
+  status: ({ away }) => (away === null ? OK : FAILURE),
+});
+
+const migrate = defineVerb({
+  name: "fleet migrate",
+  meaning: "make or change the tables, and gather anew what lists and searches lack",
+  operands: [],
+  more: "Running servers may go on meanwhile.",
+  onInterrupt: RUN_AGAIN,
+  run: (asking, given) =>
+    withFleet(
+      asking,
+      given,
+      async (place) => {
+        const { before, unkept } = await place.fleet.migrate();
+        const indexed = await careOf(asking).index(asking.progress);
+        const refused = indexed.unreadable.length + (unkept === undefined ? 0 : 1);
+        return { ...(await statusOf(place)), migratedFrom: before, ...indexed, refused, unkept };
+      },
+      true,
+    ),
+  *print(result) {
+    yield* tenantLine(result);
+    yield* statusLines(result);
   },
-  isExact: ({ operands: [word] }) => word === "metrics",
-  status: ({ faults = [], copies = [], lacking = [], refused = 0, incomplete = 0, kept = 0, away = null }) =>
-    faults.length > 0 || lacking.length > 0 || copies.some(isWrong)
-      ? DAMAGE
-      : refused + incomplete + kept > 0 || away !== null
-        ? FAILURE
-        : OK,
-} satisfies Verb;
+  status: ({ refused }) => (refused > 0 ? FAILURE : OK),
+});
+
+const prune = defineVerb({
+  name: "fleet prune",
+  meaning: "show what the database keeps of deleted sessions, and remove it",
+  operands: [],
+  flags: PRUNING_FLAGS,
+  more:
+    "Without --apply, nothing is changed. With it, sessions that were deleted longer than 30 days ago are removed for good; " +
+    "their ids stay taken, and a machine that has one in its trash can restore it. --until also deletes sessions that " +
+    "nobody has written to since and in which nothing is under way; restore brings them back until their rows go.",
+  onInterrupt: "What was removed is gone; fleet prune goes on with the rest.",
+  run: (asking, given) =>
+    withFleet(asking, given, async ({ fleet, pruning, journal, shown, tenant }) => {
+      await fleet.requireTables();
+      return { address: shown, tenant, ...(await prunedBy(pruning, asking, given, () => idsOwedBy(journal))) };
+    }),
+  *print(result, _given, page) {
+    yield* tenantLine(result);
+    yield* prunedLines(result, page);
+  },
+});
 
 /** Returns the sessions that hold what only this machine has, which a prune leaves alone. */
 function idsOwedBy(journal: Journal): string[] {
@@ -141,51 +174,142 @@ function idsOwedBy(journal: Journal): string[] {
   });
 }
 
-function careOf({ service }: Asking): FleetCare {
-  const { fleet } = service;
-  if (fleet) return fleet;
-  throw new UsageError("A server that only reads, or keeps sessions in memory, has no fleet. Leave that option out.");
+const take = defineVerb({
+  name: "fleet take",
+  meaning: "take a session from a machine that nobody reaches",
+  operands: ["<id>"],
+  more:
+    "It is the last resort where a turn runs, or hangs, on such a machine: any server can write to the session at once. An " +
+    "idle session needs no take: others may write five seconds after its last write.",
+  run: (asking, given) =>
+    withFleet(asking, given, async ({ fleet, catalog, keeper, shown, tenant }) => {
+      await fleet.requireTables();
+      const sessionId = await wholeId(catalog, given.operands[0]);
+      return { address: shown, tenant, sessionId, holder: await keeper.takeAway(sessionId) };
+    }),
+  *print(result) {
+    const { sessionId, holder } = result;
+    yield* tenantLine(result);
+    if (holder === null) yield `Nobody has ${inert(sessionId)}; any server can write to it.`;
+    else {
+      yield `Taken from ${inert(holder.client)} on ${inert(holder.host)}. The next server that writes to it has it: open it there and write.`;
+      yield "What that process writes after somebody else is refused and kept aside; recover lists it, on its machine.";
+    }
+  },
+});
+
+const verify = defineVerb({
+  name: "fleet verify",
+  meaning: "read every line of the database against its hash chain, and compare the copies on this machine",
+  operands: [],
+  more: "Nothing is changed. The exit status is 3 where something is wrong.",
+  run: (asking, given) => withCare(asking, given, (care) => care.verify(asking.progress)),
+  print: (result) => [...tenantLine(result), ...verifiedLines(result)],
+  status: ({ faults, copies, lacking }) =>
+    faults.length > 0 || lacking.length > 0 || copies.some(isWrong) ? DAMAGE : OK,
+});
+
+const fleetImport = defineVerb<OfTenant<FleetFiles>>({
+  name: "fleet import",
+  meaning: "bring the sessions of a folder, and of those in it, into the database",
+  operands: ["<folder>"],
+  more: "It changes no file.",
+  onInterrupt: RUN_AGAIN,
+  run: (asking, given) => withCare(asking, given, (care) => ofFiles(asking, given, care.importFolder.bind(care))),
+  print: (result) => [...tenantLine(result), ...fileLines(result, "brought in from", "the fleet")],
+  status: ofRefused,
+});
+
+const fleetExport = defineVerb<OfTenant<FleetFiles>>({
+  name: "fleet export",
+  meaning: "write all sessions of the database into a folder, byte for byte",
+  operands: ["<folder>"],
+  more: "It overwrites nothing.",
+  onInterrupt: RUN_AGAIN,
+  run: (asking, given) => withCare(asking, given, (care) => ofFiles(asking, given, care.exportTo.bind(care))),
+  print: (result) => [...tenantLine(result), ...fileLines(result, "written into", "the folder", others(result.tenant))],
+  status: ofRefused,
+});
+
+const push = givingBack("push", {
+  meaning: "give the database what only this machine has",
+  more:
+    "That is what was acknowledged while the database was away (--fleet-away journal), and what it has lost. Run it before a " +
+    "container is thrown away: the exit status is 0 only if nothing is left that this machine alone has.",
+});
+
+const restore = givingBack("restore", {
+  meaning: "give the database back what it has lost of this machine's sessions",
+  more:
+    "Run it after a backup of the database was restored, or a standby promoted. Entries come back as they were or, where " +
+    "others have written since, as branches. The exit status is 0 only if nothing is left that this machine alone has.",
+});
+
+function givingBack(word: "push" | "restore", texts: Pick<Verb, "meaning" | "more">) {
+  return defineVerb({
+    ...texts,
+    name: `fleet ${word}`,
+    operands: [],
+    onInterrupt: RUN_AGAIN,
+    run: (asking, given) =>
+      withCare(asking, given, async (care) => {
+        const sessions = await care.push(asking.progress);
+        const { kept } = await asking.ask("list_kept", {});
+        return { sessions, refused: sessions.filter(({ outcome }) => outcome === "refused").length, kept: kept.length };
+      }),
+    *print(result) {
+      const { sessions, refused, kept } = result;
+      yield* tenantLine(result);
+      if (sessions.length === 0)
+        yield "Nothing is noted here that the fleet lacks; fleet verify compares the copies with it";
+      else yield `${count(sessions.length - refused, "session was", "sessions were")} given to the fleet`;
+      for (const pushed of sessions) {
+        const { sessionPath, outcome, message = "" } = pushed;
+        if (outcome === "branched")
+          yield `${inert(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
+        if (outcome === "refused") yield toldLine(sessionPath, { ...pushed, message });
+      }
+      if (kept > 0)
+        yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists and appends them; then remove them`;
+    },
+    status: ({ refused, kept }) => (refused + kept > 0 ? FAILURE : OK),
+  });
 }
 
-/** Asks for what needs the sessions of this machine. */
-async function ofSessions(asking: Asking, word: string, folder: string): Promise<Result> {
-  const care = careOf(asking);
-  if (word === "verify") return care.verify(asking.progress);
-  if (word === "push" || word === "restore") {
-    const sessions = await care.push(asking.progress);
-    const { kept } = await asking.ask("list_kept", {});
-    return { sessions, refused: sessions.filter(({ outcome }) => outcome === "refused").length, kept: kept.length };
-  }
-  const path = absolute(folder, asking.cwd);
-  const files = await (word === "import"
-    ? care.importFolder(path, asking.progress)
-    : care.exportTo(path, asking.progress));
-  const refused = files.filter(({ outcome }) => outcome === "refused").length;
-  return { folder: path, files, refused, incomplete: files.filter((file) => file.missingAttachments).length };
-}
+const words: readonly Verb[] = [
+  ...[status, metrics, migrate, prune, take],
+  ...[verify, fleetImport, fleetExport, push, restore],
+];
 
-function* takenLines({ sessionId, holder }: Result): Generator<string> {
-  if (holder === null) yield `Nobody has ${inert(sessionId)}; any server can write to it.`;
-  else {
-    yield `Taken from ${inert(holder.client)} on ${inert(holder.host)}. Whoever writes to it next has it: open it there and write.`;
-    yield "What that process writes after somebody else is refused and kept aside; recover lists it, on its machine.";
-  }
-}
+export default defineVerb({
+  name: "fleet",
+  meaning: "look after the database that has the sessions, too: its tables, sizes, files in and out",
+  operands: ["<word>", "[folder or id]"],
+  subverbs: words,
+  more: "The database is that of PI_FLEET_URL or --fleet. fleet <word> --help tells more of each.",
+  run: async (_asking, { operands: [word] }): Promise<never> => {
+    const names = words.map(({ name }) => name.slice("fleet ".length));
+    throw new UsageError(`fleet takes ${names.slice(0, -1).join(", ")} or ${names.at(-1)}; it got ${word}.`);
+  },
+  print: () => [],
+});
+
+// --- lines -----------------------------------------------------------------------------------------------------------
 
 /** The place of rows of which nobody knows the session. */
 const SESSIONS = "the table of sessions";
 
 /** Returns the line about one of what a result has a sentence for. */
-function toldLine(which: string, found: Result): string {
+function toldLine(which: string, found: { readonly message: string }): string {
   return `${inert(which)}: ${inert(sentenceOf(found))}`;
 }
 
-function isWrong({ state }: Result): boolean {
+function isWrong({ state }: Pick<CheckedCopy, "state">): boolean {
   return state === "different" || state === "unreadable";
 }
 
 /** Sentences for the states of copies. */
-const STATES: Readonly<Record<string, string>> = {
+const STATES: Readonly<Partial<Record<CheckedCopy["state"], string>>> = {
   different:
     "other entries than the fleet's; open it by its id, and the fleet's take their place. What the copy owes becomes a branch, and a copy without a common entry is another session's and stays as it is",
   unreadable: "cannot be read; verify says more",
@@ -195,22 +319,8 @@ const STATES: Readonly<Record<string, string>> = {
   only_here: "not in the fleet; the next write, or fleet import, brings it there",
 };
 
-function* pushedLines({ sessions, refused, kept }: Result): Generator<string> {
-  if (sessions.length === 0)
-    yield "Nothing is noted here that the fleet lacks; fleet verify compares the copies with it";
-  else yield `${count(sessions.length - refused, "session was", "sessions were")} given to the fleet`;
-  for (const pushed of sessions) {
-    const { sessionPath, outcome } = pushed;
-    if (outcome === "branched")
-      yield `${inert(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
-    if (outcome === "refused") yield toldLine(sessionPath, pushed);
-  }
-  if (kept > 0)
-    yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists and appends them; then remove them`;
-}
-
-function* journalLines(journal: Result): Generator<string> {
-  const owed = journal.filter(({ from }: Result) => from !== null);
+function* journalLines(journal: readonly JournaledSession[]): Generator<string> {
+  const owed = journal.filter(({ from }) => from !== null);
   if (owed.length > 0)
     yield `${count(owed.length, "session has", "sessions have")} entries that only this machine has, because the database was away: fleet push gives them to it`;
   for (const { sessionPath, conflicts } of journal)
@@ -218,70 +328,60 @@ function* journalLines(journal: Result): Generator<string> {
       yield `${inert(sessionPath)}: others wrote to it while the database was away; the ${count(entries, "entry", "entries")} of this machine are a branch since ${inert(at)}, which ends with ${inert(lastEntryId)}`;
 }
 
-function* lackingLines(lacking: Result): Generator<string> {
+function* lackingLines(lacking: readonly SessionLoss[]): Generator<string> {
   if (lacking.length === 0) return;
   yield `${count(lacking.length, "session lacks", "sessions lack")} entries in the database that were acknowledged here: fleet restore gives them back`;
   for (const { sessionId, entries, at } of lacking.slice(0, MOST_PRINTED))
     yield `  ${inert(sessionId)}: ${entries === null ? "some entries" : count(entries, "entry", "entries")}; the last entry of the session was acknowledged at ${inert(at)}`;
 }
 
-function* verifiedLines({
-  sessions,
-  deleted,
-  entries,
-  bytes,
-  faults,
-  copies,
-  lacking,
-  journal,
-  tenant,
-}: Result): Generator<string> {
+function* verifiedLines(verified: OfTenant<FleetVerified>): Generator<string> {
+  const { sessions, deleted, entries, bytes, faults, copies, lacking, journal, tenant } = verified;
   const aside = deleted > 0 ? `, ${grouped(deleted)} of them deleted,` : "";
   yield `${count(sessions, "session", "sessions")}${aside} with ${count(entries, "entry", "entries")}, ${sizeText(bytes)}, read and compared with their hash chains${others(tenant)}`;
   for (const fault of faults.slice(0, MOST_PRINTED)) yield toldLine(fault.sessionId ?? SESSIONS, fault);
   if (faults.length > 0) yield `${count(faults.length, "fault", "faults")} in the database`;
   yield* lackingLines(lacking);
   if (faults.length + lacking.length === 0) yield "The database has what was acknowledged on this machine";
-  const same = copies.filter(({ state }: Result) => state === "same").length;
+  const same = copies.filter(({ state }) => state === "same").length;
   yield `${count(same, "copy", "copies")} here with the same entries`;
   for (const [state, meaning] of Object.entries(STATES)) {
-    const found = copies.filter((copy: Result) => copy.state === state);
+    const found = copies.filter((copy) => copy.state === state);
     if (found.length > 0) yield `${count(found.length, "copy", "copies")}: ${meaning}`;
-    for (const { sessionPath } of isWrong({ state }) ? found.slice(0, MOST_PRINTED) : [])
-      yield `  ${inert(sessionPath)}`;
+    for (const { sessionPath } of found.filter(isWrong).slice(0, MOST_PRINTED)) yield `  ${inert(sessionPath)}`;
   }
   yield* journalLines(journal);
 }
 
-function* fileLines({ folder, files, refused, incomplete, tenant }: Result, word: string): Generator<string> {
-  const of = (outcome: string): number => files.filter((file: Result) => file.outcome === outcome).length;
-  const [did, place] = word === "import" ? ["brought in from", "the fleet"] : ["written into", "the folder"];
-  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${inert(folder)}; ${grouped(of("known"))} were in ${place} already${word === "export" ? others(tenant) : ""}`;
-  const told = files.filter(({ message }: Result) => message !== undefined);
+/** The files that were brought in or written out, and how many were not, or not whole. */
+interface FleetFiles {
+  readonly folder: string;
+  readonly files: readonly FleetFile[];
+  readonly refused: number;
+  readonly incomplete: number;
+}
+
+async function ofFiles(
+  asking: Asking,
+  { operands: [folder] }: Given,
+  run: (folder: string, progress: Asking["progress"]) => Promise<readonly FleetFile[]>,
+): Promise<FleetFiles> {
+  const path = absolute(folder, asking.cwd);
+  const files = await run(path, asking.progress);
+  const refused = files.filter(({ outcome }) => outcome === "refused").length;
+  return { folder: path, files, refused, incomplete: files.filter((file) => file.missingAttachments).length };
+}
+
+function ofRefused({ refused, incomplete }: FleetFiles): number {
+  return refused + incomplete > 0 ? FAILURE : OK;
+}
+
+function* fileLines(result: FleetFiles, did: string, place: string, more = ""): Generator<string> {
+  const { folder, files, refused, incomplete } = result;
+  const of = (outcome: FleetFile["outcome"]): number => files.filter((file) => file.outcome === outcome).length;
+  yield `${count(of("new") + of("continued"), "session", "sessions")} ${did} ${inert(folder)}; ${grouped(of("known"))} were in ${place} already${more}`;
+  const told = files.flatMap((file) => (file.message === undefined ? [] : [{ ...file, message: file.message }]));
   for (const file of told.slice(0, MOST_PRINTED)) yield toldLine(file.sessionPath, file);
   if (refused > 0) yield `${count(refused, "session was", "sessions were")} left out`;
   if (incomplete > 0) yield `${count(incomplete, "session lacks", "sessions lack")} attachments`;
-}
-
-function inWords(words: readonly string[]): string {
-  return `${words.slice(0, -1).join(", ")} or ${words.at(-1)}`;
-}
-
-/** Connects for one question. Throws UsageError where the address is wrong. */
-function connect(
-  text: string,
-  isSeen: boolean,
-  given: Pick<Parameters<typeof connectFleet>[1], "readFile" | "storeAt" | "search">,
-): ReturnType<typeof connectFleet> {
-  const since = new Date(realEnv.now()).toISOString();
-  try {
-    return connectFleet(
-      text,
-      { client: `pi-session-server ${VERSION}`, processId: realEnv.sessionId(), since, ...given },
-      isSeen,
-    );
-  } catch (error) {
-    if (error instanceof AddressError) throw new UsageError(error.message);
-    throw error instanceof Failure ? error : new Failure("storage_failed", (error as Error).message);
-  }
 }

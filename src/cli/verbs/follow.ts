@@ -3,7 +3,7 @@ import { infoOrNull } from "../../storage/fs/files.ts";
 import { entryLines, messageLines } from "../conversation.ts";
 import { UsageError } from "../options.ts";
 import { inert } from "../terminal/text.ts";
-import { type Asking, CommandFailed, type Given, open, type Result, type Verb } from "../verb.ts";
+import { type Asking, CommandFailed, defineVerb, type Given, open, type Result, type ResultOf } from "../verb.ts";
 
 /** Milliseconds between two looks at the session's file. The server looks for new entries as often. */
 const LOOK = 500;
@@ -12,7 +12,7 @@ const BEFORE = 3;
 /** Entry types that say something to a person. */
 const SAYING = new Set(["message", "custom_message", "compaction", "branch_summary", "model_change"]);
 
-export default {
+export default defineVerb({
   name: "follow",
   meaning: "print what another process writes to a session, as it comes",
   operands: ["<session>"],
@@ -37,7 +37,7 @@ export default {
     }
   },
   print: () => [],
-} satisfies Verb;
+});
 
 /** An entry that came, and its text as it is stored. */
 interface ComingEntry {
@@ -82,7 +82,7 @@ class Follower {
   }
 
   /** Prints the last messages, and then what came meanwhile. */
-  private async begin({ leafId, messageCount }: Result, last: number): Promise<void> {
+  private async begin({ leafId, messageCount }: ResultOf<"get_state">, last: number): Promise<void> {
     this.leafId = leafId;
     if (last > 0 && messageCount > 0 && !this.flags.has("--json") && !this.flags.has("--entries")) {
       const cursor = `${leafId}.${Math.max(0, messageCount - last)}`;
@@ -137,7 +137,8 @@ class Follower {
   }
 
   /** Looks for the session's file again and again, and says what became of it. */
-  private watch({ sessionFile, sessionId }: Result): NodeJS.Timeout {
+  private watch({ sessionFile: file, sessionId }: ResultOf<"get_state">): NodeJS.Timeout {
+    const sessionFile = file ?? "";
     const { disk } = this.asking;
     let known = infoOrNull(disk, sessionFile);
     let misses = 0;
@@ -173,9 +174,12 @@ class Follower {
 }
 
 /** Returns the path at which a session can be opened now; undefined when there is none. */
-async function sessionAt({ ask }: Asking, where: Readonly<Record<string, string>>): Promise<string | undefined> {
+async function sessionAt(
+  { ask }: Asking,
+  where: { readonly sessionPath?: string; readonly sessionId?: string },
+): Promise<string | undefined> {
   try {
-    return (await ask("switch_session", where)).sessionFile;
+    return (await ask("switch_session", where)).sessionFile ?? undefined;
   } catch (error) {
     if (error instanceof CommandFailed) return undefined;
     throw error;

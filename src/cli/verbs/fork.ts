@@ -1,8 +1,8 @@
 import { withEntry } from "../entries.ts";
 import { exact } from "../terminal/text.ts";
-import { open, type Verb } from "../verb.ts";
+import { defineVerb, open } from "../verb.ts";
 
-export default {
+export default defineVerb({
   name: "fork",
   meaning: "copy a path into a new session",
   operands: ["<session>", "[entry]"],
@@ -21,4 +21,4 @@ export default {
   isExact: () => true,
   print: ({ sessionFile }, _given, { isTerminal }) =>
     sessionFile === null ? ["The copy was in memory only and is lost."] : [exact(sessionFile, isTerminal)],
-} satisfies Verb;
+});

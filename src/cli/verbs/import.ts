@@ -1,9 +1,9 @@
 import { fileOf } from "../sessions.ts";
 import { count, shortPath } from "../terminal/text.ts";
-import type { Verb } from "../verb.ts";
+import { defineVerb } from "../verb.ts";
 import { damageLine, fidelityLines } from "./verify.ts";
 
-export default {
+export default defineVerb({
   name: "import",
   meaning: "copy a session file into the session folders",
   operands: ["<file>"],
@@ -32,4 +32,4 @@ export default {
       ...fidelityLines(fidelity),
     ];
   },
-} satisfies Verb;
+});

@@ -2,7 +2,7 @@ import { absolute } from "../../storage/fs/paths.ts";
 import { holderText } from "../holder.ts";
 import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
-import { AGENTS_FLAG, agentsIn, CWD_FLAG, HERE_FLAG, numberAbove0 } from "../options.ts";
+import { AGENTS_FLAG, agentsIn, CWD_FLAG, choiceOf, HERE_FLAG, numberAbove0 } from "../options.ts";
 import { AGE, fitColumns, headLine, type SessionColumns, sessionLine } from "../session-columns.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
@@ -20,7 +20,7 @@ import {
   wrap,
 } from "../terminal/text.ts";
 import { money } from "../usage-report.ts";
-import { DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { notReadLines } from "./doctor.ts";
 import { trashLines } from "./trash.ts";
 
@@ -33,7 +33,9 @@ const HELD = "*";
 /** The mark before the title of a damaged one. */
 const DAMAGED = "!";
 
-export default {
+export type ListedSession = ResultOf<"list_sessions">["sessions"][number];
+
+export default defineVerb({
   name: "list",
   aliases: ["ls"],
   meaning: "list sessions, the latest first",
@@ -72,7 +74,7 @@ export default {
     `are open in another process, which is named below, and ${DAMAGED} those that are damaged, of which verify tells more. ` +
     "Ids are shown as far as they differ from all others, and every " +
     "verb accepts them so. The exit status is 3 if a file where sessions are kept is damaged so that none can be read from it.",
-  run(asking, { flags }) {
+  async run(asking, { flags }) {
     const { ask, cwd, isTerminal } = asking;
     if (flags.has("--trash")) return ask("list_trash");
     const all = flags.has("--all");
@@ -87,7 +89,7 @@ export default {
       named: flags.has("--named") ? true : undefined,
       unnamed: flags.has("--unnamed") ? true : undefined,
       top: flags.has("--top") ? true : undefined,
-      sort: flags.get("--sort"),
+      sort: choiceOf(flags, "--sort"),
       archived: flags.has("--archived") ? true : undefined,
       headerOnly: all ? true : undefined,
       here: flags.has("--here") ? true : undefined,
@@ -96,18 +98,24 @@ export default {
     });
   },
   isExact: ({ flags }) => flags.has("--paths"),
-  status: ({ notRead = [] }) => (notRead.some(({ isDamaged }: Result) => isDamaged) ? DAMAGE : OK),
-  print({ sessions, total, ...result }, { flags }, page) {
-    if (flags.has("--trash")) return trashLines({ total, ...result }, page);
-    if (flags.has("--paths")) return sessions.map(({ sessionPath }: Result) => exact(sessionPath, page.isTerminal));
+  status: (result) => ("notRead" in result && result.notRead?.some(({ isDamaged }) => isDamaged) ? DAMAGE : OK),
+  print(result, { flags }, page) {
+    if ("items" in result) return trashLines(result, page);
+    const { sessions, total } = result;
+    if (flags.has("--paths")) return sessions.map(({ sessionPath }) => exact(sessionPath, page.isTerminal));
     const limits = [...limitLines(result, page), ...notReadLines(result.notRead, page)];
     if (sessions.length === 0)
       return [`There are no ${flags.has("--archived") ? "archived " : ""}sessions.`, ...limits];
     return [...table(sessions, total, page, flags.get("--sort")), ...limits];
   },
-} satisfies Verb;
+});
 
-export function* table(sessions: Result[], total: number, page: OutputStyle, sort?: string): Generator<string> {
+export function* table(
+  sessions: readonly ListedSession[],
+  total: number,
+  page: OutputStyle,
+  sort?: string,
+): Generator<string> {
   const shown = AMOUNTS[sort ?? ""];
   const columns = columnsFor(sessions, page, shown);
   yield page.paint("dim", headLine(columns, "AGE", shown?.head ?? "", page.width));
@@ -118,7 +126,7 @@ export function* table(sessions: Result[], total: number, page: OutputStyle, sor
 }
 
 /** Yields which process has a session open, where that is known and one has. */
-function* holderLines(session: Result, page: OutputStyle): Generator<string> {
+function* holderLines(session: ListedSession, page: OutputStyle): Generator<string> {
   if (session.lockedBy === undefined) return;
   const sentence = `${HELD} ${idText(session)} is open in ${holderText(session.lockedBy)}.`;
   for (const line of wrap(sentence, page.width)) yield page.paint("yellow", line);
@@ -127,7 +135,7 @@ function* holderLines(session: Result, page: OutputStyle): Generator<string> {
 /** A column for that by which sessions are sorted. */
 interface Amount {
   readonly head: string;
-  readonly of: (session: Result) => string;
+  readonly of: (session: ListedSession) => string;
 }
 
 const AMOUNTS: Readonly<Record<string, Amount>> = {
@@ -143,8 +151,8 @@ const WHOLE = 12;
 const TITLE = 16;
 
 /** Returns the widths in which sessions fit a page. */
-function columnsFor(sessions: readonly Result[], { width, home }: OutputStyle, shown?: Amount): SessionColumns {
-  const widest = (least: number, of: (session: Result) => string): number =>
+function columnsFor(sessions: readonly ListedSession[], { width, home }: OutputStyle, shown?: Amount): SessionColumns {
+  const widest = (least: number, of: (session: ListedSession) => string): number =>
     sessions.reduce((most, session) => Math.max(most, widthOf(of(session))), least);
   return fitColumns(
     {
@@ -160,12 +168,17 @@ function columnsFor(sessions: readonly Result[], { width, home }: OutputStyle, s
 }
 
 /** Returns the beginning of a session's id that no other session's id has. */
-function idText({ sessionId, shortId }: Result): string {
+function idText({ sessionId, shortId }: ListedSession): string {
   return inert(shortId ?? (sessionId.length <= WHOLE ? sessionId : sessionId.slice(0, ID)));
 }
 
 /** Returns a session as one line, no wider than the page. */
-function sessionRow(session: Result, columns: SessionColumns, shown: Amount | undefined, page: OutputStyle): string {
+function sessionRow(
+  session: ListedSession,
+  columns: SessionColumns,
+  shown: Amount | undefined,
+  page: OutputStyle,
+): string {
   const { title } = columns;
   const { paint, home } = page;
   const { name, messageCount, modified, cwd } = session;
@@ -183,7 +196,7 @@ function sessionRow(session: Result, columns: SessionColumns, shown: Amount | un
 }
 
 /** Returns what a session is known by. A fork begins as its original does, so it is told by its mark and that name. */
-function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agent, isDamaged }: Result): string {
+function titleOf({ name, firstMessage, parentSession, forkedFrom, lockedBy, agent, isDamaged }: ListedSession): string {
   const own = oneLine(name ?? firstMessage ?? "");
   const text = agent === undefined ? own : `${agent}: ${own === "" ? "(nothing said)" : own}`;
   const marks = [isDamaged ? DAMAGED : "", lockedBy ? HELD : "", parentSession ? FORK : ""].filter(Boolean);

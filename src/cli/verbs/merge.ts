@@ -1,9 +1,9 @@
 import { UsageError } from "../options.ts";
 import { count, inert, inertLines } from "../terminal/text.ts";
-import { type Asking, open, type Result, type Verb } from "../verb.ts";
+import { type Asking, defineVerb, open } from "../verb.ts";
 import { otherNamed } from "./compare.ts";
 
-export default {
+export default defineVerb({
   name: "merge",
   meaning: "bring what another branch found to the leaf, as one entry",
   operands: ["<session>", "<entry>"],
@@ -29,19 +29,21 @@ export default {
     const branch = other === undefined ? { from } : { from, ...(await otherNamed(asking, other)) };
     return asking.ask("merge_branch", { ...branch, summary: text });
   },
-  print({ conversationText, entryId, fromId, entryCount }, _given, { isTerminal }) {
-    if (conversationText !== undefined) return isTerminal ? inertLines(conversationText) : [conversationText];
+  print(result, _given, { isTerminal }) {
+    if ("conversationText" in result)
+      return isTerminal ? inertLines(result.conversationText) : [result.conversationText];
+    const { entryId, fromId, entryCount } = result;
     const what = count(entryCount, "entry", "entries");
     return [`The summary of ${what} up to ${inert(fromId)} is ${inert(entryId)}, the new leaf.`];
   },
-} satisfies Verb;
+});
 
 /** Returns what a summariser needs of a branch. */
-async function prepared(asking: Asking, session: string, from: string, other: string | undefined): Promise<Result> {
+async function prepared(asking: Asking, session: string, from: string, other: string | undefined) {
   await open(asking, session);
   if (other === undefined) return asking.ask("prepare_branch_summary", { fromId: from });
   const of = await otherNamed(asking, other);
   const { commonAncestorId, b } = await asking.ask("compare_branches", { ...of, b: from, limit: 0 });
   await open(asking, other);
-  return asking.ask("prepare_branch_summary", { fromId: b.entryId, targetId: commonAncestorId });
+  return asking.ask("prepare_branch_summary", { fromId: b.entryId ?? undefined, targetId: commonAncestorId });
 }

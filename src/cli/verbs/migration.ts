@@ -1,13 +1,13 @@
 /** Verbs that move a session between stores, and tell which one has it. */
 
 import { holderText } from "../holder.ts";
-import { UsageError } from "../options.ts";
+import { choiceOf, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, inert, shortIdText, shortPath } from "../terminal/text.ts";
-import { askAt, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { askAt, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 
-export const migrate = {
+export const migrate = defineVerb<ResultOf<"migrate_session">>({
   name: "migrate",
   meaning: "move a session into a Session Store V2 container",
   operands: ["<session>"],
@@ -25,13 +25,13 @@ export const migrate = {
     "The session file is kept next to the container, and rollback makes it the session again.",
   run: askAt("migrate_session", ({ flags }) => {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Use either --apply or --dry-run.");
-    return { to: flags.get("--to") ?? "v2", dryRun: !flags.has("--apply") };
+    return { to: choiceOf(flags, "--to") ?? "v2", dryRun: !flags.has("--apply") };
   }),
   print: (result, _given, page) => (result.dryRun ? plan(result, page) : movementLines(result, page)),
   status: ({ obstacles }) => (obstacles.length > 0 ? DAMAGE : OK),
-} satisfies Verb;
+});
 
-export const rollback = {
+export const rollback = defineVerb<ResultOf<"rollback_migration">>({
   name: "rollback",
   meaning: "make the file of a migrated session the session again",
   operands: ["<session>"],
@@ -40,7 +40,7 @@ export const rollback = {
   more: "What was appended since the migration follows the file's own lines. If the kept file is missing, all of it is written from the container. The container is kept under another name.",
   run: askAt("rollback_migration", ({ flags }) => ({ reason: flags.get("--reason") })),
   print: (result, _given, page) => movementLines(result, page),
-} satisfies Verb;
+});
 
 const FORMATS: Record<string, string> = {
   native_v2: "Session Store V2",
@@ -48,7 +48,7 @@ const FORMATS: Record<string, string> = {
   sqlite_v1: "An SQLite database of pi_agent_rust",
 };
 
-export const status = {
+export const status = defineVerb<ResultOf<"migration_status">>({
   name: "status",
   meaning: "print which store holds a session, and the state of its migration",
   operands: ["<session>"],
@@ -61,19 +61,20 @@ export const status = {
     ...(snapshotPath === null ? [] : [`The session file is kept as ${shortPath(snapshotPath, home)}.`]),
     ...(active === "native_v2" ? ["Pi does not see it there; rollback makes its file the session again."] : []),
     ...(interrupted ? ["A migration or rollback was interrupted; rollback, or migrate --apply, completes it."] : []),
-    ...events.map(
-      ({ at, phase: step, outcome }: Result) => `  ${inert(at)}  ${inert(step).padEnd(16)} ${inert(outcome)}`,
-    ),
+    ...events.map(({ at, phase: step, outcome }) => `  ${inert(at)}  ${inert(step).padEnd(16)} ${inert(outcome)}`),
   ],
   status: ({ interrupted }) => (interrupted ? DAMAGE : OK),
-} satisfies Verb;
+});
 
-function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result, { home }: OutputStyle): string[] {
+function plan(
+  { obstacles, entryCount, sessionPath, hiddenFromPi }: ResultOf<"migrate_session">,
+  { home }: OutputStyle,
+): string[] {
   if (obstacles.length > 0)
     return [
       "The session cannot be migrated as it is:",
       ...obstacles.map(
-        ({ kind, entryId, reason }: Result) =>
+        ({ kind, entryId, reason }) =>
           `  ${inert(kind)}${entryId === undefined ? "" : ` (entry ${inert(entryId)})`}: ${inert(inVerbs(reason))}`,
       ),
     ];
@@ -84,7 +85,10 @@ function plan({ obstacles, entryCount, sessionPath, hiddenFromPi }: Result, { ho
 }
 
 /** Returns the lines that tell a person what a migration or a rollback did. */
-function movementLines(result: Result, { home }: OutputStyle): string[] {
+function movementLines(
+  result: ResultOf<"migrate_session"> | ResultOf<"rollback_migration">,
+  { home }: OutputStyle,
+): string[] {
   const { state, sessionId, sessionPath, entryCount, laterEntries, rebuilt, keptAt, hiddenFromPi } = result;
   return [
     `The session is now ${shortPath(sessionPath, home)} (${inert(state)}, ${count(entryCount, "entry", "entries")}).`,

@@ -5,31 +5,36 @@ import { absolute } from "../../storage/fs/paths.ts";
 import { requireYes } from "../confirmed.ts";
 import { timeFlag } from "../moments.ts";
 import { CWD_FLAG, UsageError } from "../options.ts";
-import { allNamed, doEach, printingEach } from "../several.ts";
+import { allNamed, doEach, type EachResult, isFailed, printingEach } from "../several.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, inert, shortIdText, shortPath } from "../terminal/text.ts";
-import { type Asking, type Given, named, type Result, type Verb } from "../verb.ts";
-import { table } from "./list.ts";
+import { type Asking, defineVerb, type Given, named, type ResultOf, type Verb } from "../verb.ts";
+import { type ListedSession, table } from "./list.ts";
 
-function backLines({ sessionId, movedTo }: Result, { home }: OutputStyle): string[] {
+function backLines({ sessionId, movedTo }: ResultOf<"restore_session">, { home }: OutputStyle): string[] {
   return [`${shortIdText(sessionId)} is back at ${shortPath(movedTo, home)}.`];
 }
 
-function archivedLine({ sessionId }: Result): string[] {
+function archivedLine({ sessionId }: { readonly sessionId: string }): string[] {
   return [`${shortIdText(sessionId)} is in the archive now; undo brings it back, and so does unarchive.`];
 }
 
+type Moved = ResultOf<"archive_session" | "unarchive_session">;
+
 /** Returns a verb that moves sessions by the command of its name. `preferred` are those that it is about. */
-function moving(preferred: Preferred, verb: Pick<Verb, "name" | "meaning" | "more" | "onInterrupt">): Verb {
-  return {
+function moving(
+  preferred: Preferred,
+  verb: Pick<Verb, "meaning" | "more" | "onInterrupt"> & { readonly name: "archive" | "unarchive" },
+) {
+  return defineVerb<EachResult<Moved>>({
     ...verb,
     operands: ["<session...>"],
     run: async (asking, given) =>
       doEach(await allNamed(asking, given, preferred), ({ params }, group) =>
         asking.ask(`${verb.name}_session`, { ...params, group }),
       ),
-    ...printingEach(verb.name === "archive" ? archivedLine : backLines),
-  };
+    ...printingEach<Moved>(verb.name === "archive" ? archivedLine : backLines),
+  });
 }
 
 /** Sessions that are listed before a question about them; of more, --dry-run lists all. */
@@ -45,7 +50,7 @@ const archiving = moving("listed", {
   onInterrupt: "Each session is either in the archive or where it was; list --archived shows which.",
 });
 
-export const archive = {
+export const archive = defineVerb({
   ...archiving,
   instead: ["--until"],
   flags: {
@@ -65,17 +70,20 @@ export const archive = {
     const { sessions } = await oldSessions(asking, given);
     if (flags.has("--dry-run") || sessions.length === 0) return { sessions };
     if (!flags.has("--yes")) await mayMove(asking, sessions);
-    const chosen = sessions.map((session: Result) => ({ operand: session.shortId, params: toMove(session) }));
+    const chosen = sessions.map((session) => ({
+      operand: session.shortId ?? session.sessionId,
+      params: toMove(session),
+    }));
     return doEach(chosen, ({ params }, group) => asking.ask("archive_session", { ...params, group }));
   },
   print(result, given, page) {
+    if (!("sessions" in result)) return archivedLines(result, given, page);
     const { sessions } = result;
-    if (sessions === undefined) return archivedLines(result, given, page);
     return sessions.length === 0 ? ["There are no such sessions."] : table(sessions, sessions.length, page);
   },
-} satisfies Verb;
+});
 
-function oldSessions(asking: Asking, { flags }: Given): Promise<Result> {
+function oldSessions(asking: Asking, { flags }: Given) {
   const of = flags.get("--cwd");
   return asking.ask("list_sessions", {
     until: timeFlag(flags, "--until", asking),
@@ -85,12 +93,12 @@ function oldSessions(asking: Asking, { flags }: Given): Promise<Result> {
 }
 
 /** Returns the params that move a session only if nothing was said in it since it was listed. */
-function toMove({ sessionPath, modified, messageCount }: Result) {
+function toMove({ sessionPath, modified, messageCount }: ListedSession) {
   return { sessionPath, expected: { modified, messageCount } };
 }
 
 /** Shows the sessions and asks. Throws cancelled, and UsageError where nobody can be asked. */
-async function mayMove(asking: Asking, sessions: Result[]): Promise<void> {
+async function mayMove(asking: Asking, sessions: readonly ListedSession[]): Promise<void> {
   const shown = [...table(sessions.slice(0, MOST_SHOWN), sessions.length, asking.page())];
   const what = sessions.length === 1 ? "this session" : `these ${sessions.length} sessions`;
   await requireYes(asking, `${shown.join("\n")}\nArchive ${what}?`, {
@@ -100,13 +108,13 @@ async function mayMove(asking: Asking, sessions: Result[]): Promise<void> {
 }
 
 /** Of several that were moved without a mishap, how many there were; else what became of each. */
-function archivedLines(result: Result, given: Given, page: Parameters<Verb["print"]>[2]) {
-  const { results = [] } = result;
-  const failed = results.filter(({ error }: Result) => error);
-  if (!given.flags.has("--until") || results.length === 0) return archiving.print(result, given, page);
+function archivedLines(result: EachResult<ResultOf<"archive_session">>, given: Given, page: OutputStyle) {
+  if (!given.flags.has("--until") || !("results" in result)) return archiving.print(result, given, page);
+  const { results } = result;
+  const failed = results.filter(isFailed);
   const moved = count(results.length - failed.length, "session is", "sessions are");
   return [
-    ...failed.map(({ operand, sentence }: Result) => `${inert(operand)}: ${inert(sentence)}`),
+    ...failed.map(({ operand, sentence }) => `${inert(operand)}: ${inert(sentence)}`),
     `${moved} in the archive now; undo brings ${results.length - failed.length === 1 ? "it" : "them"} back.`,
   ];
 }
@@ -118,11 +126,11 @@ export const unarchive = moving("archived", {
   onInterrupt: "Each session is either back or in the archive; list --archived shows which.",
 });
 
-export const restore = {
+export const restore = defineVerb({
   name: "restore",
   meaning: "bring back a deleted session",
   operands: ["<session>"],
   more: "Name it by its id or 4 characters of it, by the path it had, or by its path in the trash. Nothing is overwritten.",
   run: ({ ask }, { operands }) => ask("restore_session", named(operands[0])),
   print: (result, _given, page) => backLines(result, page),
-} satisfies Verb;
+});

@@ -4,7 +4,7 @@ import { timeFlag } from "../moments.ts";
 import { numberAbove0 } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { ageText, column, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
-import { CommandFailed, FAILURE, named, OK, type Result, type Verb } from "../verb.ts";
+import { CommandFailed, defineVerb, FAILURE, named, OK, type ResultOf, type Verb } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 
 /** Operations that are printed on a terminal by default. */
@@ -27,7 +27,7 @@ const BACK =
   "undo takes back all it can, and says which are left and why; with the id of one of them, that --json prints, it takes " +
   "only that one. Nothing is lost by either, and what cannot be undone says so before.";
 
-export const operations = {
+export const operations = defineVerb({
   name: "operations",
   meaning: "list what was done to sessions, the latest first",
   operands: ["[session]"],
@@ -56,10 +56,10 @@ export const operations = {
     for (const operation of found) yield row(operation, page);
     if (nextCursor !== undefined) yield page.paint("dim", `There is more: --cursor ${inert(nextCursor)}`);
   },
-} satisfies Verb;
+});
 
-function row(operation: Result, page: OutputStyle): string {
-  const { operationId, at, name, sessionId, text, canUndo, undoneBy, reason, size, undone } = operation;
+function row(operation: ResultOf<"list_operations">["operations"][number], page: OutputStyle): string {
+  const { operationId, at, name, sessionId, text, canUndo, undoneBy, reason, size = 1, undone = 0 } = operation;
   const part = undone > 0 && undone < size ? `(${undone} undone) ` : "";
   const mark = part || (undoneBy !== undefined ? "(undone) " : canUndo ? "" : "(final) ");
   const why = canUndo || undoneBy !== undefined || reason === undefined ? "" : ` ${inVerbs(reason)}`;
@@ -74,7 +74,7 @@ function cells({ width }: OutputStyle, id: string, age: string, session: string,
   return [column(inert(id.slice(0, ID)), ID), column(age, AGE, "right"), ...wide, oneLine(text)].join(GAP);
 }
 
-export const undo = {
+export const undo = defineVerb({
   name: "undo",
   meaning: "take back what was done last, or an operation by its id",
   operands: ["[id]"],
@@ -86,16 +86,16 @@ export const undo = {
     } catch (error) {
       // The last operation has no way back, and the error names the one before it.
       if (!(error instanceof CommandFailed)) throw error;
-      const { next } = error.error.data ?? {};
+      const { next } = (error.error.data ?? {}) as { next?: { operationId: string } };
       if (!next || !(await asking.confirm(`${error.message}\nUndo it now?`))) throw error;
       return asking.ask("undo", { operationId: next.operationId });
     }
   },
   print: (result, _given, page) => lines(result, page, ["redo brings it back.", "redo brings them back."]),
   status,
-} satisfies Verb;
+});
 
-export const redo = {
+export const redo = defineVerb({
   name: "redo",
   meaning: "bring back what undo took",
   operands: ["[id]"],
@@ -104,19 +104,19 @@ export const redo = {
   run: (asking, given) => asking.ask("redo", wanted(given)),
   print: (result, _given, page) => lines(result, page, ["undo takes it back again.", "undo takes them back again."]),
   status,
-} satisfies Verb;
+});
 
 function wanted({ operands: [operationId], flags }: Parameters<Verb["run"]>[1]) {
   const session = flags.get("--in");
   return { operationId, ...(session === undefined ? {} : named(session)) };
 }
 
-function status({ refused = [] }: Result): number {
+function status({ refused = [] }: ResultOf<"undo">): number {
   return refused.length > 0 ? FAILURE : OK;
 }
 
 /** Yields what was done, and of a group what could not be done; `ways` are the ways back for one and for several. */
-function* lines(result: Result, page: OutputStyle, ways: readonly [string, string]): Generator<string> {
+function* lines(result: ResultOf<"undo">, page: OutputStyle, ways: readonly [string, string]): Generator<string> {
   const { text, sessionId, sessionPath, also, refused = [] } = result;
   yield* wrap(oneLine(text), page.width);
   if (also === undefined && sessionPath !== "")

@@ -4,11 +4,11 @@ import { timeFlag } from "../moments.ts";
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { count, cutFront, cutTo, inert, oneLine, shortPath, sizeText, wrap } from "../terminal/text.ts";
-import type { Asking, Given, Result, Verb } from "../verb.ts";
+import { type Asking, defineVerb, type Given, type ResultOf } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 import { KINDS, sizedRow } from "./doctor.ts";
 
-export const prune = {
+export const prune = defineVerb({
   name: "prune",
   meaning: "show what is left over beside sessions, and remove it",
   operands: ["[path...]"],
@@ -37,17 +37,19 @@ export const prune = {
     if (!flags.has("--apply")) return asking.ask("list_leftovers", wanted);
     if (!flags.has("--permanent")) return asking.ask("prune_leftovers", { ...wanted, force });
     const { leftovers } = await asking.ask("list_leftovers", wanted);
-    const going = leftovers.filter((one: Result) => (paths ? !one.isNeeded : one.keptBecause === null));
-    const stays = leftovers.filter((one: Result) => !going.includes(one));
+    const going = leftovers.filter((one) => (paths ? !one.isNeeded : one.keptBecause === null));
+    const stays = leftovers.filter((one) => !going.includes(one));
     if (going.length === 0) return { removed: [], removedBytes: 0, kept: stays };
     await mayRemove(asking, given, `${count(going.length, "leftover", "leftovers")} (${sizeText(bytesOf(going))})`);
     // Only what the question was about goes.
-    const those = going.map(({ path }: Result) => path);
+    const those = going.map(({ path }) => path);
     const result = await asking.ask("prune_leftovers", { paths: those, permanent: true, force });
     return { ...result, kept: [...result.kept, ...stays] };
   },
   print: (result, { flags }, page) => lines(result, flags, page),
-} satisfies Verb;
+});
+
+type Leftover = ResultOf<"list_leftovers">["leftovers"][number];
 
 /** Asks before something is removed for good. Throws UsageError where nobody can be asked, and cancelled. */
 async function mayRemove(asking: Asking, { flags }: Given, what: string): Promise<void> {
@@ -58,7 +60,7 @@ async function mayRemove(asking: Asking, { flags }: Given, what: string): Promis
   });
 }
 
-async function emptyTrash(asking: Asking, given: Given, before: string | undefined): Promise<Result> {
+async function emptyTrash(asking: Asking, given: Given, before: string | undefined) {
   const { flags, operands } = given;
   if (operands.length > 0) throw new UsageError("With --trash, prune takes no paths; --older-than says what goes.");
   if (flags.has("--permanent")) throw new UsageError("--trash removes for good always. Leave --permanent out.");
@@ -69,20 +71,26 @@ async function emptyTrash(asking: Asking, given: Given, before: string | undefin
   return asking.ask("empty_trash", { before });
 }
 
-function* lines(result: Result, flags: Given["flags"], page: OutputStyle): Generator<string> {
-  if (flags.has("--trash")) yield* trashLines(result, flags, page);
-  else if (!flags.has("--apply")) yield* preview(result, page);
+type Pruned = Pick<ResultOf<"prune_leftovers">, "removed" | "kept">;
+
+function* lines(
+  result: ResultOf<"empty_trash"> | ResultOf<"list_leftovers"> | Pruned,
+  flags: Given["flags"],
+  page: OutputStyle,
+): Generator<string> {
+  if ("items" in result) yield* trashLines(result, flags, page);
+  else if ("leftovers" in result) yield* preview(result, page);
   else {
     yield* resultLines(result, flags.has("--permanent"), page);
     yield* keptLines(result.kept, page);
   }
 }
 
-function* preview({ leftovers }: Result, page: OutputStyle): Generator<string> {
-  const going = leftovers.filter((one: Result) => one.keptBecause === null);
+function* preview({ leftovers }: ResultOf<"list_leftovers">, page: OutputStyle): Generator<string> {
+  const going = leftovers.filter((one) => one.keptBecause === null);
   if (leftovers.length === 0) yield "Nothing is left over.";
   for (const [kind, [, many]] of Object.entries(KINDS)) {
-    const these = going.filter((one: Result) => one.kind === kind);
+    const these = going.filter((one) => one.kind === kind);
     if (these.length === 0) continue;
     const head = `${many[0].toUpperCase()}${many.slice(1)}: ${these.length}, ${sizeText(bytesOf(these))}`;
     yield page.paint("bold", cutTo(head, page.width));
@@ -91,7 +99,7 @@ function* preview({ leftovers }: Result, page: OutputStyle): Generator<string> {
     yield "";
   }
   yield* keptLines(
-    leftovers.filter((one: Result) => one.keptBecause !== null),
+    leftovers.filter((one) => one.keptBecause !== null),
     page,
   );
   if (going.length > 0) {
@@ -100,24 +108,24 @@ function* preview({ leftovers }: Result, page: OutputStyle): Generator<string> {
   }
 }
 
-function bytesOf(leftovers: readonly Result[]): number {
+function bytesOf(leftovers: readonly Leftover[]): number {
   return leftovers.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
 }
 
 /** Returns a leftover as one line: its size and age, and the session that it belongs to. */
-function rowText({ sizeBytes, since, sessionId, name, path }: Result, page: OutputStyle): string {
+function rowText({ sizeBytes, since, sessionId, name, path }: Leftover, page: OutputStyle): string {
   const id = sessionId === null ? "" : `${inert(sessionId.slice(0, 8))}  `;
   const what = name === null ? shortPath(path, page.home) : oneLine(name);
   return sizedRow(sizeBytes, since, `${id}${what}`, page);
 }
 
 /** Returns what is lost with some leftovers, each sentence once. */
-function* consequences(leftovers: readonly Result[], page: OutputStyle): Generator<string> {
+function* consequences(leftovers: readonly Leftover[], page: OutputStyle): Generator<string> {
   for (const text of new Set(leftovers.map(({ consequence }) => consequence)))
     if (text !== null) for (const line of wrap(inVerbs(text), page.width - 2)) yield page.paint("yellow", `  ${line}`);
 }
 
-function* keptLines(kept: readonly Result[], page: OutputStyle): Generator<string> {
+function* keptLines(kept: readonly Leftover[], page: OutputStyle): Generator<string> {
   if (kept.length === 0) return;
   yield page.paint("bold", `${count(kept.length, "leftover stays", "leftovers stay")}, ${sizeText(bytesOf(kept))}`);
   for (const one of kept) {
@@ -131,8 +139,12 @@ function* keptLines(kept: readonly Result[], page: OutputStyle): Generator<strin
   yield "";
 }
 
-function* resultLines({ removed: all }: Result, permanent: boolean, page: OutputStyle): Generator<string> {
-  const removed = all.filter(({ kind }: Result) => kind !== "announcement");
+function* resultLines(
+  { removed: all }: Pick<ResultOf<"prune_leftovers">, "removed">,
+  permanent: boolean,
+  page: OutputStyle,
+): Generator<string> {
+  const removed = all.filter(({ kind }) => kind !== "announcement");
   const announced = all.length - removed.length;
   if (all.length === 0) yield "Nothing was removed.";
   if (announced > 0)
@@ -144,16 +156,20 @@ function* resultLines({ removed: all }: Result, permanent: boolean, page: Output
       page.width,
     );
     // A sentence says "this file": the ones that it is about stand above it.
-    for (const text of new Set<string>(removed.map(({ consequence }: Result) => consequence))) {
+    for (const text of new Set(removed.map(({ consequence }) => consequence))) {
       if (text === null) continue;
-      const these = removed.filter(({ consequence }: Result) => consequence === text);
+      const these = removed.filter(({ consequence }) => consequence === text);
       for (const { path } of these) yield `  ${cutFront(shortPath(path, page.home), page.width - 2)}`;
       yield* consequences(these, page);
     }
   }
 }
 
-function* trashLines({ items, totalBytes, kept }: Result, flags: Given["flags"], page: OutputStyle): Generator<string> {
+function* trashLines(
+  { items, totalBytes, kept }: ResultOf<"empty_trash">,
+  flags: Given["flags"],
+  page: OutputStyle,
+): Generator<string> {
   const applied = flags.has("--apply");
   if (items.length === 0) yield flags.has("--older-than") ? "The trash has nothing so old." : "The trash is empty.";
   for (const { sessionPath, sessionId, name, deletedAt, sizeBytes } of items) {

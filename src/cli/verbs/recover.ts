@@ -1,8 +1,8 @@
 import { absolute } from "../../storage/fs/paths.ts";
 import { count, cutTo, inert, oneLine } from "../terminal/text.ts";
-import { open, type Result, type Verb } from "../verb.ts";
+import { defineVerb, open } from "../verb.ts";
 
-export default {
+export default defineVerb({
   name: "recover",
   meaning: "show entries that a fleet refused, and make a branch of them",
   operands: ["[file]"],
@@ -14,12 +14,13 @@ export default {
     const { kept } = await asking.ask("list_kept", {});
     if (file === undefined) return { kept };
     const keptAt = absolute(file, asking.cwd);
-    const known = kept.find((one: Result) => one.keptAt === keptAt);
+    const known = kept.find((one) => one.keptAt === keptAt);
     if (known) await open(asking, known.sessionId);
-    return { sessionId: known?.sessionId, ...(await asking.ask("recover_kept", { keptAt })) };
+    return { kept: undefined, sessionId: known?.sessionId, ...(await asking.ask("recover_kept", { keptAt })) };
   },
-  *print({ kept, entryIds, renamed, damagedLines, sessionId }, _given, { width }) {
-    if (kept === undefined) {
+  *print(result, _given, { width }) {
+    if (result.kept === undefined) {
+      const { entryIds, renamed, damagedLines, sessionId } = result;
       const last = entryIds.at(-1);
       if (last === undefined) yield `The session ${inert(sessionId)} has all of it already.`;
       else
@@ -29,6 +30,7 @@ export default {
       if (damagedLines > 0) yield `${count(damagedLines, "line is", "lines are")} damaged and left out.`;
       return;
     }
+    const { kept } = result;
     if (kept.length === 0) yield "Nothing is kept aside.";
     for (const { keptAt, sessionId: of, entryCount, damagedLines: damaged, since, text } of kept) {
       yield inert(keptAt);
@@ -37,4 +39,4 @@ export default {
       yield cutTo(`  ${count(entryCount, "entry", "entries")} of ${inert(of)}, kept ${inert(since)}${said}`, width);
     }
   },
-} satisfies Verb;
+});

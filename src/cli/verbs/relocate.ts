@@ -1,9 +1,9 @@
 import { absolute } from "../../storage/fs/paths.ts";
 import { sessionNamed } from "../sessions.ts";
 import { backupText, shortIdText, shortPath } from "../terminal/text.ts";
-import type { Verb } from "../verb.ts";
+import { defineVerb } from "../verb.ts";
 
-export default {
+export default defineVerb({
   name: "relocate",
   meaning: "give a session another working directory",
   operands: ["<session>", "<dir>"],
@@ -19,4 +19,4 @@ export default {
     `${shortIdText(sessionId)} is now at ${shortPath(movedTo, home)}.`,
     ...(keptAt === null ? [] : [`The original is kept beside it (${backupText(keptAt)}).`]),
   ],
-} satisfies Verb;
+});

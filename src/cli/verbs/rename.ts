@@ -1,11 +1,11 @@
 import { inert } from "../terminal/text.ts";
-import { askAbout, type Verb } from "../verb.ts";
+import { askAbout, defineVerb } from "../verb.ts";
 
-export default {
+export default defineVerb({
   name: "rename",
   meaning: "give a session a display name",
   operands: ["<session>", "<name...>"],
   onInterrupt: "The session has its old name or the new one; list shows which.",
   run: askAbout("set_session_name", ({ operands }) => ({ name: operands.slice(1).join(" ") })),
   print: (_result, { operands }) => [`The name is now ${inert(operands.slice(1).join(" "))}.`],
-} satisfies Verb;
+});

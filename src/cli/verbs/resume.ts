@@ -1,9 +1,9 @@
 import { Failure } from "../../core/failure.ts";
 import { resumeSession } from "../agent.ts";
 import { inert } from "../terminal/text.ts";
-import { type Asking, OK, type Verb } from "../verb.ts";
+import { type Asking, defineVerb, OK } from "../verb.ts";
 
-export default {
+export default defineVerb({
   name: "resume",
   meaning: "open a session in your agent, in the session's directory",
   operands: ["[session]"],
@@ -26,7 +26,7 @@ export default {
   print: ({ status, cwd, command }) =>
     status === null ? [`cd ${quoted(cwd)}`, command.map((word: string) => quoted(word)).join(" ")] : [],
   status: ({ status }) => status ?? OK,
-} satisfies Verb;
+});
 
 async function latestHere({ ask, cwd }: Asking): Promise<string> {
   const { sessions } = await ask("list_sessions", { cwd, limit: 1 });

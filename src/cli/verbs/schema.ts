@@ -5,7 +5,7 @@ import { absolute } from "../../storage/fs/paths.ts";
 import { UsageError } from "../options.ts";
 import { schemaFile } from "../schema-files.ts";
 import { inert } from "../terminal/text.ts";
-import type { Verb } from "../verb.ts";
+import { defineVerb } from "../verb.ts";
 
 /** The files, by the word that prints one of them. The build makes them from the declarations of the commands. */
 const FILES: Readonly<Record<string, string>> = {
@@ -14,7 +14,7 @@ const FILES: Readonly<Record<string, string>> = {
   types: "protocol.d.ts",
 };
 
-export default {
+export default defineVerb({
   name: "schema",
   meaning: "write the protocol for machines: OpenRPC, JSON Schema, TypeScript types",
   operands: ["[openrpc|json|types]"],
@@ -36,7 +36,7 @@ export default {
     return { paths: await guarded("writing the schema", () => copyTo(realDisk, folder)) };
   },
   print: ({ text, paths }) => text ?? paths.map((path: string) => inert(path)),
-} satisfies Verb;
+});
 
 async function copyTo(disk: Disk, folder: string): Promise<string[]> {
   disk.makeFolder(folder);

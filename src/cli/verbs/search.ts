@@ -1,9 +1,10 @@
 import { basename } from "node:path";
+import type { Commands } from "../../client/protocol.ts";
 import { parseQuery } from "../../core/search/query.ts";
 import { absolute } from "../../storage/fs/paths.ts";
 import { limitLines } from "../limits.ts";
 import { timeFlag } from "../moments.ts";
-import { AGENTS_FLAG, agentsIn, CWD_FLAG, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
+import { AGENTS_FLAG, agentsIn, CWD_FLAG, choiceOf, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import {
   clockText,
@@ -17,8 +18,16 @@ import {
   widthOf,
   wrap,
 } from "../terminal/text.ts";
-import { type Asking, FAILURE, type Given, OK, type Result, type Verb } from "../verb.ts";
+import { type Asking, defineVerb, FAILURE, type Given, OK, type ResultOf } from "../verb.ts";
 import { notReadLines } from "./doctor.ts";
+
+type SearchParams = Commands["search_sessions"]["params"];
+type SearchPart = NonNullable<SearchParams["in"]>[number];
+type FoundHit = ResultOf<"search_sessions">["hits"][number];
+type FoundSession = Pick<
+  FoundHit,
+  "sessionPath" | "shortId" | "name" | "firstMessage" | "cwd" | "at" | "inheritedFrom"
+>;
 
 /** Columns before a line. */
 const INDENT = 4;
@@ -32,9 +41,9 @@ const MOST_FORKS = 3;
 /** Hits that are asked for at once where all are needed. */
 const AT_ONCE = 1000;
 
-const OUTPUT = ["toolResult", "bashExecution"];
+const OUTPUT: readonly SearchPart[] = ["toolResult", "bashExecution"];
 /** Parts of sessions by the names that `--in` takes. */
-const PARTS: Readonly<Record<string, readonly string[]>> = {
+const PARTS: Readonly<Record<string, readonly SearchPart[]>> = {
   user: ["user"],
   assistant: ["assistant"],
   calls: ["toolCall"],
@@ -42,7 +51,7 @@ const PARTS: Readonly<Record<string, readonly string[]>> = {
   all: ["user", "assistant", "toolCall", ...OUTPUT],
 };
 
-export default {
+export default defineVerb({
   name: "search",
   meaning: "find messages and tool calls that hold all the words",
   operands: ["<words...>"],
@@ -92,27 +101,28 @@ export default {
   isExact: ({ flags }) => flags.has("--paths"),
   *print(result, given, page) {
     const { flags } = given;
-    if (flags.has("--count")) yield String(flags.has("--sessions") ? result.sessions.length : result.count);
+    if ("hits" in result) yield* hitLines(result, given, page);
+    else if (flags.has("--count")) yield String(flags.has("--sessions") ? result.sessions.length : result.count);
     else if (flags.has("--paths"))
       for (const { sessionPath } of result.sessions) yield exact(sessionPath, page.isTerminal);
-    else if (isWhole(given)) for (const session of result.sessions) yield sessionLine(session, page);
-    else yield* hitLines(result, given, page);
+    else for (const session of result.sessions) yield sessionLine(session, page);
     if (!flags.has("--count") && !flags.has("--paths")) {
       yield* limitLines(result, page);
       yield* notReadLines(result.notRead, page);
     }
   },
-  status: ({ hits, sessions }) => ((hits ?? sessions).length === 0 ? FAILURE : OK),
-} satisfies Verb;
+  status: (result) => (("hits" in result ? result.hits : result.sessions).length === 0 ? FAILURE : OK),
+});
 
 /** Whether not the hits but their sessions or their number is asked for, for which all are needed. */
 function isWhole({ flags }: Given): boolean {
   return ["--sessions", "--paths", "--count"].some((name) => flags.has(name));
 }
 
-function paramsOf(asking: Asking, { operands, flags }: Given): Readonly<Record<string, unknown>> {
+function paramsOf(asking: Asking, { operands, flags }: Given): SearchParams {
   const { cwd } = asking;
-  const [of, file, tool, role] = ["--cwd", "--file", "--tool", "--role"].map((name) => flags.get(name));
+  const [of, file, tool] = ["--cwd", "--file", "--tool"].map((name) => flags.get(name));
+  const role = choiceOf<NonNullable<SearchParams["role"]>>(flags, "--role");
   // Where a tool or a file says what is looked for, the command knows in which parts that can be.
   const usual =
     role === undefined && file === undefined && tool === undefined ? ["user", "assistant", "calls"] : undefined;
@@ -140,7 +150,7 @@ function listed(name: string, flags: ReadonlyMap<string, string>): string[] {
   return values;
 }
 
-function partsOf(name: string): readonly string[] {
+function partsOf(name: string): readonly SearchPart[] {
   const parts = Object.hasOwn(PARTS, name) ? PARTS[name] : PARTS.all.filter((part) => part === name);
   if (parts.length === 0)
     throw new UsageError(
@@ -150,22 +160,26 @@ function partsOf(name: string): readonly string[] {
 }
 
 /** Returns the sessions of all hits, each once and the best first, and the number of the hits. */
-async function gathered(asking: Asking, params: object, most = Number.POSITIVE_INFINITY, { flags }: Given) {
-  const sessions = new Map<string, Result>();
+async function gathered(asking: Asking, params: SearchParams, most = Number.POSITIVE_INFINITY, { flags }: Given) {
+  const sessions = new Map<string, FoundSession>();
   const counts = flags.has("--count");
   let count = 0;
   let cursor = flags.get("--cursor");
   let limited: string | undefined;
-  let notRead: Result[] | undefined;
+  let notRead: ResultOf<"search_sessions">["notRead"];
   do {
-    const { hits, nextCursor, ...page } = await asking.ask("search_sessions", { ...params, limit: AT_ONCE, cursor });
+    const { hits, nextCursor, ...page }: ResultOf<"search_sessions"> = await asking.ask("search_sessions", {
+      ...params,
+      limit: AT_ONCE,
+      cursor,
+    });
     count += hits.length;
     limited ??= page.limited;
     notRead ??= page.notRead;
     for (const { sessionPath, sessionId, shortId, name, firstMessage, cwd, at, ...hit } of hits) {
       const known = sessions.get(sessionPath);
       if (!known && sessions.size === most) continue;
-      const latest = known && (at === null || known.at > at) ? known.at : at;
+      const latest = known && (at === null || (known.at ?? "") > at) ? known.at : at;
       // It took all of them over, or it has one of its own.
       const inheritedFrom = known && !known.inheritedFrom ? undefined : hit.inheritedFrom;
       const told = { sessionPath, sessionId, shortId, name, firstMessage, cwd, at: latest };
@@ -178,7 +192,7 @@ async function gathered(asking: Asking, params: object, most = Number.POSITIVE_I
 
 /** Returns a session on one line: its id, the day of its latest hit, its directory where there is room, and its title. */
 function sessionLine(
-  { shortId, at, cwd, name, firstMessage, inheritedFrom }: Result,
+  { shortId, at, cwd, name, firstMessage, inheritedFrom }: FoundSession,
   { paint, width, home }: OutputStyle,
 ): string {
   const id = inert(shortId);
@@ -196,17 +210,17 @@ function sessionLine(
 
 /** A hit with the forks that have it, too. */
 interface ShownHit {
-  readonly hit: Result;
-  readonly forks: Result[];
+  readonly hit: FoundHit;
+  readonly forks: FoundHit[];
 }
 
 /** Returns what tells a hit from others, wherever it is. */
-function placeOf(sessionId: string, { entryId, part, line }: Result): string {
+function placeOf(sessionId: string, { entryId, part, line }: FoundHit): string {
   return JSON.stringify([sessionId, entryId, part, line]);
 }
 
 /** Returns the hits, those that forks took over from another of them only with that one. */
-function withForks(hits: readonly Result[]): ShownHit[] {
+function withForks(hits: readonly FoundHit[]): ShownHit[] {
   const shown = new Map<string, ShownHit>();
   for (const hit of hits) if (!hit.inheritedFrom) shown.set(placeOf(hit.sessionId, hit), { hit, forks: [] });
   return hits.flatMap((hit): ShownHit[] => {
@@ -219,7 +233,11 @@ function withForks(hits: readonly Result[]): ShownHit[] {
 }
 
 /** Yields the hits under their sessions, in the order in which each session comes first. */
-function* hitLines({ hits, nextCursor }: Result, given: Given, page: OutputStyle): Generator<string> {
+function* hitLines(
+  { hits, nextCursor }: ResultOf<"search_sessions">,
+  given: Given,
+  page: OutputStyle,
+): Generator<string> {
   if (hits.length === 0) yield "Nothing was found.";
   const bySession = new Map<string, ShownHit[]>();
   for (const shown of withForks(hits)) {
@@ -233,7 +251,7 @@ function* hitLines({ hits, nextCursor }: Result, given: Given, page: OutputStyle
       .sort()
       .at(-1);
     const inheritedFrom = found.every(({ hit }) => hit.inheritedFrom) ? found[0].hit.inheritedFrom : undefined;
-    yield sessionLine({ ...found[0].hit, at: latest === "" ? null : latest, inheritedFrom }, page);
+    yield sessionLine({ ...found[0].hit, at: latest || null, inheritedFrom }, page);
     for (const { hit, forks } of found) {
       yield* oneHit(hit, words, page);
       for (const line of originLines(hit, forks)) yield page.paint("dim", cutTo(line, page.width));
@@ -243,7 +261,7 @@ function* hitLines({ hits, nextCursor }: Result, given: Given, page: OutputStyle
 }
 
 /** Yields where else a hit is: in the session from which a fork took it over, and in the forks that took it over. */
-function* originLines({ inheritedFrom }: Result, forks: readonly Result[]): Generator<string> {
+function* originLines({ inheritedFrom }: FoundHit, forks: readonly FoundHit[]): Generator<string> {
   const space = " ".repeat(INDENT);
   if (inheritedFrom) {
     const { sessionId, name } = inheritedFrom;
@@ -258,7 +276,7 @@ function* originLines({ inheritedFrom }: Result, forks: readonly Result[]): Gene
 }
 
 function* oneHit(
-  { entryId, role, tool, at, line, onActivePath }: Result,
+  { entryId, role, tool, at, line, onActivePath }: FoundHit,
   words: RegExp | undefined,
   page: OutputStyle,
 ) {

@@ -2,10 +2,16 @@ import { BEFORE_ALL, entryLines, messageLines } from "../conversation.ts";
 import { withEntry } from "../entries.ts";
 import { numberAbove0 } from "../options.ts";
 import { inert, wrap } from "../terminal/text.ts";
-import { open, type Result, type Verb } from "../verb.ts";
+import { defineVerb, open, type ResultOf } from "../verb.ts";
 import { newerText } from "./verify.ts";
 
-export default {
+/** The messages of the context, or the entries of a path, and what there is besides these. */
+type Shown = (
+  | (ResultOf<"get_messages"> & { readonly entries?: undefined })
+  | (ResultOf<"get_path"> & { readonly messages?: undefined })
+) & { readonly newer?: { readonly reason: string }; readonly hasMore?: boolean };
+
+export default defineVerb({
   name: "show",
   aliases: ["cat"],
   meaning: "print the conversation as the model sees it",
@@ -18,23 +24,23 @@ export default {
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   async run(asking, { operands, flags }) {
-    const { readOnly, leafId } = await open(asking, operands[0]);
+    await open(asking, operands[0]);
+    const { diagnostics, entryCount, leafId } = await asking.ask("get_state");
     // Nothing of a picture but its type is printed, and the data of all of them can be longer than a text can be.
-    const images = flags.has("--json") ? undefined : "reference";
+    const images = flags.has("--json") ? undefined : ("reference" as const);
     const page = { limit: numberAbove0(flags, "--limit"), cursor: flags.get("--cursor"), images };
     const entryId = flags.get("--entry");
     const isBeforeAll = entryId === undefined && leafId === null;
-    const { diagnostics = [], entryCount = 0 } = readOnly || isBeforeAll ? await asking.ask("get_state") : {};
-    const newer = diagnostics.find(({ kind }: Result) => kind === "newer_version");
+    const newer = diagnostics.find(({ kind }) => kind === "newer_version");
     const isPath = entryId === undefined && flags.has("--path");
-    const shown = await (entryId === undefined
+    const shown: Shown = await (entryId === undefined
       ? asking.ask(isPath ? "get_path" : "get_messages", page)
       : withEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page })));
     const hasMore = isBeforeAll && entryCount > 0;
     // A result that is not copied is printed as it came.
     return newer || hasMore ? { ...shown, ...(newer ? { newer } : {}), ...(hasMore ? { hasMore } : {}) } : shown;
   },
-  *print({ messages, entries, nextCursor, newer, hasMore }, { flags }, page) {
+  *print({ messages, entries = [], nextCursor, newer, hasMore }, { flags }, page) {
     const isWhole = flags.has("--full");
     const items = messages ?? entries;
     if (newer) yield* [...wrap(newerText(newer), page.width), ""];
@@ -48,4 +54,4 @@ export default {
     yield "";
     yield page.paint("dim", `There is more: --cursor ${inert(nextCursor)}`);
   },
-} satisfies Verb;
+});

@@ -5,7 +5,7 @@ import { CWD_FLAG, HERE_FLAG, numberAbove0, UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { column, grouped, inert, widthOf } from "../terminal/text.ts";
 import { GROUPS, type GroupName, money, usageChart, usageCsv, usageTable } from "../usage-report.ts";
-import { askAbout, type Given, type Result, type Verb } from "../verb.ts";
+import { askAbout, defineVerb, type Given, type ResultOf } from "../verb.ts";
 import { fact } from "./doctor.ts";
 
 /** Rows that are printed on a terminal by default. */
@@ -24,7 +24,7 @@ const SUMS = {
   "--csv": { meaning: "print comma-separated values for a spreadsheet" },
 };
 
-export default {
+export default defineVerb({
   name: "stats",
   meaning: "sum tokens and cost over all sessions, or count what one holds",
   operands: ["[session]"],
@@ -55,14 +55,14 @@ export default {
     });
   },
   print(result, given, page) {
-    const { operands, flags } = given;
-    if (operands.length > 0) return sessionStats(result, page);
+    const { flags } = given;
+    if (!("rows" in result)) return sessionStats(result, page);
     const by = groupsOf(given);
     if (flags.has("--csv")) return usageCsv(result, by, page.isTerminal);
     const drawn = flags.has("--chart") ? usageChart(result, by, page) : usageTable(result, by, page);
     return [...drawn, ...limitLines(result, page)];
   },
-} satisfies Verb;
+});
 
 /** Returns what `--by` names, each once. Throws UsageError. */
 function groupsOf({ flags }: Given): GroupName[] {
@@ -75,7 +75,7 @@ function groupsOf({ flags }: Given): GroupName[] {
 
 // --- one session -----------------------------------------------------------------------------------------------------
 
-function sessionStats(stats: Result, page: OutputStyle): string[] {
+function sessionStats(stats: ResultOf<"get_session_stats">, page: OutputStyle): string[] {
   const { path, own, inherited, bytesByType } = stats;
   const rows = [["", "ALL", "PATH"], ...COUNTS.map(([name, of]) => [name, of(stats), of(path)])];
   const origins = [
@@ -100,7 +100,9 @@ const LABEL = 9;
 /** Digits after the point of what one session costs. */
 const DIGITS = 4;
 
-const COUNTS: readonly (readonly [string, (counts: Result) => string])[] = [
+type Counts = ResultOf<"get_session_stats">["path"];
+
+const COUNTS: readonly (readonly [string, (counts: Counts) => string])[] = [
   ["user messages", ({ userMessages }) => grouped(userMessages)],
   ["assistant messages", ({ assistantMessages }) => grouped(assistantMessages)],
   ["tool calls", ({ toolCalls }) => grouped(toolCalls)],

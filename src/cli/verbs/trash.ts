@@ -1,6 +1,8 @@
 import type { OutputStyle } from "../terminal/page.ts";
 import { ageText, column, count, cutTo, grouped, inert, oneLine, shortPath, sizeText } from "../terminal/text.ts";
-import type { Result, Verb } from "../verb.ts";
+import { defineVerb, type ResultOf } from "../verb.ts";
+
+type TrashItem = ResultOf<"list_trash">["items"][number];
 
 const AGE = 4;
 const COUNT = 6;
@@ -11,7 +13,7 @@ const GAP = "  ";
 /** Columns of a page from which on messages and sizes have columns of their own. */
 const WIDE = 60;
 
-export default {
+export default defineVerb({
   name: "trash",
   meaning: "list what was deleted and can be restored, with sizes and ages",
   operands: ["[id]"],
@@ -20,10 +22,13 @@ export default {
     "session back, and undo what prune moved here. Nothing is removed from it by itself.",
   run: ({ ask }, { operands: [sessionId] }) => ask("list_trash", { sessionId }),
   print: (result, _given, page) => trashLines(result, page),
-} satisfies Verb;
+});
 
 /** Returns the lines about what is in the trash. */
-export function* trashLines({ items, total, totalBytes }: Result, page: OutputStyle): Generator<string> {
+export function* trashLines(
+  { items, total, totalBytes }: ResultOf<"list_trash">,
+  page: OutputStyle,
+): Generator<string> {
   if (items.length === 0) {
     yield "There is nothing in the trash.";
     return;
@@ -36,7 +41,7 @@ export function* trashLines({ items, total, totalBytes }: Result, page: OutputSt
 }
 
 function row(
-  { deletedAt, messageCount, sizeBytes, sessionId, name, sessionPath, fileCount }: Result,
+  { deletedAt, messageCount, sizeBytes, sessionId, name, sessionPath, fileCount }: TrashItem,
   id: number,
   page: OutputStyle,
 ) {
@@ -59,7 +64,7 @@ function cells({ width }: OutputStyle, [age, messages, size, id, title]: readonl
 }
 
 /** Returns how many characters tell the ids apart, so that restore takes what is shown. */
-function idWidth(items: readonly Result[]): number {
+function idWidth(items: readonly TrashItem[]): number {
   const ids = [...new Set(items.map(({ sessionId }) => String(sessionId)))];
   let width = ID;
   while (new Set(ids.map((id) => id.slice(0, width))).size < ids.length) width++;

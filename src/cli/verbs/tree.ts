@@ -1,6 +1,6 @@
-import { Branches, FILTERS, type Filter, type FlatNode, FOLDED, UNFOLDED } from "../browse/branches.ts";
+import { Branches, FILTERS, type Filter, FOLDED, UNFOLDED } from "../browse/branches.ts";
 import { headsText, plainRow, treeRow } from "../browse/tree-rows.ts";
-import { type Given, open, type Verb } from "../verb.ts";
+import { defineVerb, type Given, open, type ResultOf } from "../verb.ts";
 
 /** Filters as they are typed. */
 const NAMES = FILTERS.map((filter) => filter.replace(" ", "-"));
@@ -16,7 +16,9 @@ interface DrawnHead {
   readonly leafId: string | null;
 }
 
-export default {
+type Drawn = ResultOf<"get_tree"> & Partial<ResultOf<"list_heads">>;
+
+export default defineVerb({
   name: "tree",
   meaning: "draw the branches of a session",
   operands: ["<session>"],
@@ -38,24 +40,22 @@ export default {
     const tree = await asking.ask("get_tree", { format: "flat" });
     return flags.has("--json") ? tree : { ...tree, ...(await asking.ask("list_heads", { limit: MOST_HEADS })) };
   },
-  *print({ nodes, leafId, heads = [] }, given, page) {
+  *print({ nodes = [], leafId, heads = [] }: Drawn, given, page) {
     const isPlain = given.flags.has("--plain");
     const filter = filterOf(given);
     const folds = page.isTerminal && !isPlain && filter !== "all" ? FOLDED : UNFOLDED;
     const branches = new Branches(nodes, leafId, filter, folds);
     if (nodes.length === 0) yield "There are no entries yet.";
     else if (leafId === null) yield `${page.paint("green", "*")} ${page.paint("dim", "(before the first entry)")}`;
-    const before = headsText(
-      heads.filter(({ leafId: at }: DrawnHead) => at === null).map(({ name }: DrawnHead) => name),
-    );
+    const before = headsText(heads.filter(({ leafId: at }) => at === null).map(({ name }) => name));
     if (before !== "" && nodes.length > 0) yield `  ${page.paint("dim", "(before the first entry)")}${before}`;
     if (nodes.length > 0 && branches.rows === 0) yield "No entry passes the filter. --all shows all.";
-    const longest = nodes.reduce((width: number, { id }: FlatNode) => Math.max(width, id.length), 0);
+    const longest = nodes.reduce((width, { id }) => Math.max(width, id.length), 0);
     const draw = isPlain ? plainRow : treeRow;
     const style = { idWidth: Math.min(longest, ID), heads: byRow(branches, heads) };
     for (let row = 0; row < branches.rows; row++) yield draw(branches, row, page, style);
   },
-} satisfies Verb;
+});
 
 /** Returns the names of heads by the rows where they stand. */
 function byRow(branches: Branches, heads: readonly DrawnHead[]): ReadonlyMap<number, readonly string[]> {

@@ -3,11 +3,14 @@
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { backupText, count, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
-import { askAbout, DAMAGE, OK, type Result, type Verb } from "../verb.ts";
+import { askAbout, DAMAGE, defineVerb, OK, type Result, type ResultOf } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 import { notReadLines } from "./doctor.ts";
 
-export const verify = {
+type FoundDamage = ResultOf<"verify_session">["damage"][number];
+type Fidelity = NonNullable<ResultOf<"verify_session">["fidelity"]>;
+
+export const verify = defineVerb({
   name: "verify",
   meaning: "read every byte and report what is damaged",
   operands: ["[session]"],
@@ -16,7 +19,7 @@ export const verify = {
     "--archived": { meaning: "with --all: archived sessions too" },
   },
   more: "The exit status is 3 if damage was found, or a file where sessions are kept is damaged so that none can be read from it. Nothing is changed; sessions in use are read as they are.",
-  run(asking, given) {
+  async run(asking, given) {
     const { flags, operands } = given;
     const all = flags.has("--all");
     if (all === operands.length > 0) throw new UsageError("verify takes a session, or --all for every one.");
@@ -24,33 +27,34 @@ export const verify = {
     if (flags.has("--archived")) throw new UsageError("--archived goes with --all. Give both.");
     return askAbout("verify_session")(asking, given);
   },
-  print: (result, { flags }, page) => (flags.has("--all") ? allLines(result, page) : verdictLines(result)),
+  print: (result, _given, page) => ("total" in result ? allLines(result, page) : verdictLines(result)),
   status: ({ ok }) => (ok ? OK : DAMAGE),
-} satisfies Verb;
+});
 
 /** Returns the lines about what became of the records of another agent's file. */
-export function fidelityLines(fidelity: Result | undefined, one = "record", many = "records"): string[] {
+export function fidelityLines(fidelity: Fidelity | undefined, one = "record", many = "records"): string[] {
   if (!fidelity) return [];
   const { records, kinds, warnings, warningCount } = fidelity;
-  const sum = (fate: string): number => kinds.reduce((total: number, kind: Result) => total + kind[fate], 0);
-  const lossy = kinds.filter(({ derived, dropped }: Result) => derived + dropped > 0);
+  const sum = (fate: "preserved" | "derived" | "dropped"): number =>
+    kinds.reduce((total: number, kind: Result) => total + kind[fate], 0);
+  const lossy = kinds.filter(({ derived, dropped }) => derived + dropped > 0);
   return [
     `${count(records, one, many)}: ${sum("preserved")} preserved, ${sum("derived")} in part, ${sum("dropped")} dropped.`,
-    ...lossy.map(({ kind, first, derived, dropped }: Result) => {
+    ...lossy.map(({ kind, first, derived, dropped }) => {
       const parts = [derived > 0 ? `${derived} in part` : "", dropped > 0 ? `${dropped} dropped` : ""];
       return `  ${inert(kind)}: ${parts.filter(Boolean).join(", ")}, the first is ${one} ${first}`;
     }),
     ...warnings.map(
-      ({ record, sentence }: Result) =>
+      ({ record, sentence }) =>
         `  ${record > 0 ? `${one[0].toUpperCase()}${one.slice(1)} ${record}: ` : ""}${inert(sentence)}`,
     ),
     ...(warningCount > warnings.length ? [`  and ${warningCount - warnings.length} more warnings`] : []),
   ];
 }
 
-function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: Result): string[] {
-  const newer = found.find(({ kind }: Result) => kind === "newer_version");
-  const damage = found.filter((one: Result) => one !== newer);
+function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: ResultOf<"verify_session">): string[] {
+  const newer = found.find(({ kind }) => kind === "newer_version");
+  const damage = found.filter((one) => one !== newer);
   return [
     ...(newer ? [newerText(newer)] : []),
     ok && newer
@@ -68,14 +72,17 @@ function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: Result
 }
 
 /** Returns what is said of a session that is of a newer version. */
-export function newerText({ reason }: Result): string {
+export function newerText({ reason }: Pick<FoundDamage, "reason">): string {
   return `The session has ${inert(reason)}. A newer version of this program reads all of it.`;
 }
 
 /** Damaged places that are printed of one session. */
 const MOST_PLACES = 3;
 
-function* allLines({ total, damaged, incomplete, notRead }: Result, page: OutputStyle): Generator<string> {
+function* allLines(
+  { total, damaged, incomplete, notRead }: ResultOf<"verify_sessions">,
+  page: OutputStyle,
+): Generator<string> {
   const { width, home } = page;
   const rows = [...damaged, ...incomplete];
   for (const { sessionPath, sessionId, name, damage, damageCount, lockedBy, failure, archived } of rows) {
@@ -87,7 +94,7 @@ function* allLines({ total, damaged, incomplete, notRead }: Result, page: Output
     if (failure === null && more > 0) yield `  and ${count(more, "more place", "more places")}`;
     if (lockedBy) yield `  Process ${lockedBy.pid} writes to it now; look again when that has ended.`;
     // An id finds only sessions that are listed.
-    if (failure === null) yield `  Mend it: repair ${inert(archived ? sessionPath : sessionId.slice(0, 8))}`;
+    if (failure === null) yield `  Mend it: repair ${inert(archived ? sessionPath : (sessionId ?? "").slice(0, 8))}`;
     yield "";
   }
   yield* notReadLines(notRead, page);
@@ -102,7 +109,7 @@ function* allLines({ total, damaged, incomplete, notRead }: Result, page: Output
   );
 }
 
-export const repair = {
+export const repair = defineVerb<ResultOf<"repair_session">>({
   name: "repair",
   meaning: "remove damage; the original is kept",
   operands: ["<session>"],
@@ -116,7 +123,7 @@ export const repair = {
       nothing ? "There is nothing to repair." : `This ${done} repaired:`,
       ...repaired.map(damageLine),
       ...answered.map(
-        ({ toolName, entryId }: Result) => `  call of ${inert(toolName)} in ${inert(entryId)}: gets an error result`,
+        ({ toolName, entryId }) => `  call of ${inert(toolName)} in ${inert(entryId)}: gets an error result`,
       ),
       ...(backupPath === null
         ? []
@@ -126,9 +133,9 @@ export const repair = {
   },
   status: ({ repaired, answered }, { flags }) =>
     flags.has("--dry-run") && repaired.length + answered.length > 0 ? DAMAGE : OK,
-} satisfies Verb;
+});
 
-export function damageLine({ kind, line, byteOffset, length, entryId, reason, salvaged, keptAt }: Result): string {
+export function damageLine({ kind, line, byteOffset, length, entryId, reason, salvaged, keptAt }: FoundDamage): string {
   const where = [
     ...(line > 0 ? [`line ${line}`] : []),
     ...(length > 0 ? [`${length} bytes at ${byteOffset}`] : []),

@@ -1,10 +1,10 @@
 import { VERSION } from "../../version.ts";
-import type { Verb } from "../verb.ts";
+import { defineVerb } from "../verb.ts";
 
-export default {
+export default defineVerb({
   name: "version",
   meaning: "print the version",
   operands: [],
   run: async () => ({ version: VERSION }),
   print: ({ version }) => [version],
-} satisfies Verb;
+});

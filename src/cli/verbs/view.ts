@@ -1,19 +1,20 @@
 import { platform } from "node:os";
 import { dirname } from "node:path";
+import type { Commands } from "../../client/protocol.ts";
 import { isErrno } from "../../core/errno.ts";
 import { infoOrNull } from "../../storage/fs/files.ts";
 import { programOnPath } from "../../storage/fs/programs.ts";
 import type { ViewedSession, Viewer } from "../../view/main.ts";
 import { lengthIn } from "../moments.ts";
 import { AGENTS_FLAG, agentsIn, numberAbove0, UsageError } from "../options.ts";
-import { type Asking, CommandFailed, type Given, open, type Verb } from "../verb.ts";
+import { type Asking, CommandFailed, defineVerb, type Given, open } from "../verb.ts";
 
 /** The highest number of a port. */
 const LAST_PORT = 65_535;
 /** Milliseconds beyond which timers of Node count wrong. */
 const LONGEST = 2 ** 31 - 1;
 
-export default {
+export default defineVerb({
   name: "view",
   aliases: ["web"],
   meaning: "look at sessions in a browser",
@@ -55,7 +56,7 @@ export default {
     }
   },
   print: () => [],
-} satisfies Verb;
+});
 
 function portOf(flags: Given["flags"]): number {
   const port = numberAbove0(flags, "--port") ?? 0;
@@ -77,14 +78,14 @@ async function sessionOf(asking: Asking, operand: string): Promise<ViewedSession
   const { sessionFile: sessionPath, sessionId } = await asking.ask("get_state");
   // The page opens it again while somebody looks.
   await asking.ask("close_session");
-  return { sessionPath, sessionId };
+  return { sessionPath: sessionPath ?? "", sessionId };
 }
 
 /** Starts the web server. Throws UsageError where the port cannot be had. */
 async function started(asking: Asking, port: number, agents: ReturnType<typeof agentsIn>): Promise<Viewer> {
   const { AskFailed, startView } = await import("../../view/main.ts");
   const host = {
-    async ask(method: string, params?: Readonly<Record<string, unknown>>) {
+    async ask(method: keyof Commands, params?: Readonly<Record<string, unknown>>) {
       try {
         return await asking.ask(method, params);
       } catch (error) {

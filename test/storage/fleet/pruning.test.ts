@@ -96,7 +96,7 @@ const SCENES: Readonly<Record<string, string>> = {
     one write goes on; db ${rowsOf("s")} => 3; one verify`,
   "is told by status, and takes its options alone": `
     one delete_session; one tells status = sessions:0 deleted.sessions:1 deleted.entries:2
-    one fleet status ~ 1 session is deleted and can be restored; one fleet status --apply ~ --apply goes with fleet prune
+    one fleet status ~ 1 session is deleted and can be restored; one fleet status --apply ~ Unknown option --apply
     one fleet prune --older-than soon ~ --older-than`,
   "passes by a session whose row somebody changes just now, and tells of what went alone": `
     one make busy; db ${idle("nobody")}; db begin; db update pi_fleet.session set messages = messages where id = '{busy}'
