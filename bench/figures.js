@@ -90,11 +90,11 @@ export function figuresIn(text, place) {
 }
 
 /**
- * Returns the README with its rows as docs/figures.md has them at a place, without earlier builds of ours, and with all in
- * which a Pi is faster; throws when one of them is missing there.
+ * Returns the README with its rows as docs/figures.md has them at a place, without earlier builds of ours; throws when one
+ * of them is missing there.
  */
 export function withReadmeFigures(readme, document, place) {
-  const { how, head, rows, lost } = figuresIn(document, place);
+  const { how, head, rows } = figuresIn(document, place);
   const kept = README_ROWS.map((name) => rows.find(([what]) => what.startsWith(name)));
   const missing = README_ROWS.filter((_, n) => kept[n] === undefined);
   if (missing.length > 0) throw new Error(`Not measured, but in the README's table: ${missing.join("; ")}.`);
@@ -105,7 +105,6 @@ export function withReadmeFigures(readme, document, place) {
     how,
     head: head.filter(isShown),
     rows: kept.map((cells) => cells.filter(isShown)),
-    lost: lost.filter((line) => / than Pi /.test(line)),
   });
 }
 

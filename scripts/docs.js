@@ -1,5 +1,5 @@
 // Writes protocol.md: the preface by hand, the reference from the declarations. Writes the list of rules into
-// docs/conformance.md.
+// docs/conformance.md, and the options and verbs into docs/command-line.md.
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
@@ -9,6 +9,7 @@ const contents = `
   export { protocolText } from "./scripts/reference.ts";
   export { declarations } from "./src/handlers/shared/declarations.ts";
   export { allThemes } from "./src/conformance/rules.ts";
+  export { withCommandLine } from "./scripts/command-line.ts";
   export { withRules } from "./scripts/rules.ts";`;
 const { outputFiles } = await build({
   stdin: { contents, resolveDir: root },
@@ -20,8 +21,10 @@ const { outputFiles } = await build({
   write: false,
 });
 const module = `data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`;
-const { allThemes, declarations, protocolText, withRules } = await import(module);
+const { allThemes, declarations, protocolText, withCommandLine, withRules } = await import(module);
 const preface = readFileSync(`${root}docs/protocol-preface.md`, "utf8");
 writeFileSync(`${root}protocol.md`, protocolText(declarations, preface));
 const kit = `${root}docs/conformance.md`;
 writeFileSync(kit, withRules(readFileSync(kit, "utf8"), allThemes()));
+const commandLine = `${root}docs/command-line.md`;
+writeFileSync(commandLine, withCommandLine(readFileSync(commandLine, "utf8")));

@@ -1,24 +1,29 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { helpText } from "../src/cli/help.ts";
-import { verbs } from "../src/cli/table.ts";
+import { withCommandLine } from "../scripts/command-line.ts";
 import { spawnServer, temporaryPlace } from "./support/server.ts";
 import { SYSTEM } from "./support/tiers.ts";
 import { runHere } from "./support/verbs.ts";
 
-const readme = readFileSync(new URL("../README.md", import.meta.url), "utf8");
+const textOf = (path: string): string => readFileSync(new URL(`../${path}`, import.meta.url), "utf8");
 
-const protocol = readFileSync(new URL("../docs/protocol-preface.md", import.meta.url), "utf8");
+const readme = textOf("README.md");
+const commandLine = textOf("docs/command-line.md");
+const guide = textOf("docs/build-an-agent.md");
 
 /** The transcripts of the documents, with the options that the server was started with. */
-const TRANSCRIPTS = [readme, protocol].flatMap((text) =>
+const TRANSCRIPTS = [guide, textOf("docs/protocol-preface.md")].flatMap((text) =>
   [...text.matchAll(/<!-- transcript: pi-session-server (.*) -->\n\n```text\n([\s\S]*?)```/g)].map(
     ([, command, transcript]) => [command, transcript] as const,
   ),
 );
 
-test("there are transcripts in the README and in protocol.md, in both dialects", () => {
+const NAME = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=")[0-9a-f]{8}(?=")/g;
+
+const timeless = (text: string): string => text.replaceAll(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, "<time>");
+
+test("there are transcripts in the guide for agents and in protocol.md, in both dialects", () => {
   const [ours, pis] = ["--no-session", "--mode rpc --no-session"];
   const commands = [ours, ours, pis, pis, "--no-session --events none"];
   expect(TRANSCRIPTS.map(([command]) => command)).toEqual(commands);
@@ -27,35 +32,43 @@ test("there are transcripts in the README and in protocol.md, in both dialects",
 test.each(TRANSCRIPTS)("the transcript of %s is what the built server answers", SYSTEM, async (command, transcript) => {
   const lines = transcript.trimEnd().split("\n");
   const server = spawnServer(command.split(" "));
-  const names = new Names();
+  // Each name that the document shows stands for one that the server gave, which is learned by its place.
+  const given = new Map<string, string>();
+  const named = (text: string): string => text.replace(NAME, (name) => given.get(name) ?? name);
   for (const line of lines) {
     const [direction, message] = [line.slice(0, 3), line.slice(4)];
-    if (direction === "-->") server.write(`${names.ours(message)}\n`);
-    else expect(timeless(names.met(JSON.stringify(await server.next()), message))).toBe(timeless(message));
+    if (direction === "-->") {
+      server.write(`${named(message)}\n`);
+      continue;
+    }
+    const answered = JSON.stringify(await server.next());
+    const names = answered.match(NAME) ?? [];
+    for (const [i, name] of (message.match(NAME) ?? []).entries()) if (!given.has(name)) given.set(name, names[i]);
+    expect(timeless(answered)).toBe(timeless(named(message)));
   }
+  expect(new Set(given.values()).size).toBe(given.size);
   expect(await server.finish()).toEqual({ messages: [], status: 0 });
   expect(server.stderr).toBe("");
 });
 
-test("every option stands in the README, and no other", () => {
-  const options = (text: string): string[] => [...new Set(text.match(/(?<=[\s`|])--?[a-z][a-z-]*/g))].sort();
-  const [table] = /\| option \|[\s\S]*?\n\n/.exec(readme) ?? [];
-  const listed = helpText().match(/^ {2}-.*? {2}/gm);
-  expect(options(` ${table}`)).toEqual(options(` ${listed?.join("\n")} `));
+test("docs/command-line.md has the options and verbs as they are declared", () => {
+  expect(withCommandLine(commandLine), "npm run docs writes it").toBe(commandLine);
 });
 
-test.each([
-  ["section", /^## .*$/gm, 5],
-  ["table", /^\|.*$(?=\n\| -)/gm, 5],
-  ["row of a table", /^\| `.*$/gm, 30],
-])("no %s is there twice", (_what, pattern, least) => {
-  const found: string[] = readme.match(pattern) ?? [];
-  expect(found.length).toBeGreaterThan(least);
+test("the README has 150 lines at most, and its three lines of JSON-RPC begin the transcript of the guide", () => {
+  expect(readme.split("\n").length).toBeLessThanOrEqual(151);
+  const [, lines = ""] = /## Three lines of JSON-RPC\n\n```text\n([\s\S]*?)```/.exec(readme) ?? [];
+  for (const line of lines.trimEnd().split("\n").slice(0, 2)) expect(guide).toContain(line);
+});
+
+test("no section or table is there twice", () => {
+  const found: string[] = [readme, guide, commandLine].flatMap((text) => text.match(/^##+ .*$/gm) ?? []);
+  expect(found.length).toBeGreaterThan(70);
   expect(found.filter((one, n) => found.indexOf(one) !== n)).toEqual([]);
 });
 
 test("a table begins with its head, and every row has as many cells", () => {
-  const tables = readme.match(/^\|.*\n(?:\|.*\n)*/gm) ?? [];
+  const tables = `${readme}\n${commandLine}`.match(/^\|.*\n(?:\|.*\n)*/gm) ?? [];
   for (const lines of tables.map((table) => table.trimEnd().split("\n"))) {
     expect(lines[1]).toMatch(/^\|(?: ?-+ ?\|)+$/);
     const cells = (line: string): number => line.replaceAll("\\|", "").split("|").length;
@@ -63,15 +76,9 @@ test("a table begins with its head, and every row has as many cells", () => {
   }
 });
 
-test("every verb stands in the README, and no other", () => {
-  const [table] = /^## On the command line$[\s\S]*?(?=^## )/m.exec(readme) ?? [""];
-  const first = [...table.matchAll(/^\| (`.*?`) \|/gm)].map(([, cell]) => cell);
-  const named = first.flatMap((cell) => [...cell.matchAll(/`(\w+)[^`]*`/g)].map(([, name]) => name));
-  expect(named.sort()).toEqual(verbs.map(({ name }) => name).sort());
-});
-
 test("the lines of a tree are those that are drawn", async () => {
-  const [, command, lines] = /<!-- lines of: pi-session-server (.*) -->\n\n```text\n([\s\S]*?)```/.exec(readme) ?? [];
+  const [, command, lines] =
+    /<!-- lines of: pi-session-server (.*) -->\n\n```text\n([\s\S]*?)```/.exec(commandLine) ?? [];
   const [verb, file] = command.split(" ");
   const path = fileURLToPath(new URL(`../${file}`, import.meta.url));
   const { stdout, status } = await runHere(temporaryPlace(), [verb, path]);
@@ -79,13 +86,10 @@ test("the lines of a tree are those that are drawn", async () => {
   expect(stdout).toContain(lines);
 });
 
-test("links lead to files", () => {
-  for (const [, target] of readme.matchAll(/\]\(([^)#]+)\)/g))
-    expect(() => readFileSync(new URL(`../${target}`, import.meta.url)), target).not.toThrow();
-});
-
-test("every file that ARCHITECTURE.md names is there", () => {
-  const text = readFileSync(new URL("../ARCHITECTURE.md", import.meta.url), "utf8");
+test("links, and the files that ARCHITECTURE.md names, lead to files", () => {
+  for (const [, target] of readme.matchAll(/\]\(([^)#:]+)(?:#[^)]*)?\)/g))
+    expect(existsSync(new URL(`../${target}`, import.meta.url)), target).toBe(true);
+  const text = textOf("ARCHITECTURE.md");
   const files = ["src", "examples"].flatMap((folder) =>
     readdirSync(new URL(`../${folder}`, import.meta.url), { recursive: true, encoding: "utf8" }),
   );
@@ -95,29 +99,3 @@ test("every file that ARCHITECTURE.md names is there", () => {
     existsSync(new URL(`../${name}`, import.meta.url));
   expect(named.filter((name) => !isThere(name))).toEqual([]);
 });
-
-const NAME = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=")[0-9a-f]{8}(?=")/g;
-const TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g;
-
-const timeless = (text: string): string => text.replaceAll(TIME, "<time>");
-const namesIn = (text: string): string[] => text.match(NAME) ?? [];
-const renamed = (text: string, names: ReadonlyMap<string, string>): string =>
-  text.replace(NAME, (name) => names.get(name) ?? name);
-
-/** Ids and times differ from run to run; each that the README shows stands for one that the server gave. */
-class Names {
-  private readonly given = new Map<string, string>();
-
-  /** The server's message in the README's names, which are learned by the place where they stand. */
-  met(text: string, shown: string): string {
-    const ours = namesIn(text);
-    for (const [i, name] of namesIn(shown).entries())
-      if (ours[i] !== undefined && !this.given.has(name)) this.given.set(name, ours[i]);
-    return renamed(text, new Map([...this.given].map(([name, given]) => [given, name])));
-  }
-
-  /** The README's message in the server's names. */
-  ours(shown: string): string {
-    return renamed(shown, this.given);
-  }
-}

@@ -1,17 +1,8 @@
 /** The lines about sessions that an id or a name may mean. */
 
+import type { Candidate } from "../core/ports/stores.ts";
 import type { OutputStyle } from "./terminal/page.ts";
 import { ageText, column, cutTo, grouped, inert, oneLine, shortPath, widthOf } from "./terminal/text.ts";
-
-/** A session that a name may mean, as a failure has it. */
-export interface Candidate {
-  readonly sessionId: string;
-  readonly sessionPath: string;
-  readonly name: string | null;
-  readonly firstMessage: string | null;
-  readonly cwd: string | null;
-  readonly modified: string | null;
-}
 
 /** Characters of an id that are shown at least. */
 const LEAST = 8;

@@ -6,7 +6,7 @@ import { type Asking, CommandFailed, type ResultOf } from "./asking.ts";
 import { oneLine } from "./terminal/text.ts";
 
 /** An entry of a tree. */
-export type FlatNode = NonNullable<ResultOf<"get_tree">["nodes"]>[number];
+export type FlatNode = Omit<NonNullable<ResultOf<"get_tree">["nodes"]>[number], "childCount">;
 
 /** Entries that a sentence names at most. */
 const MOST_NAMED = 5;

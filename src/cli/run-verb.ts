@@ -1,10 +1,11 @@
 /** Runs verbs: commands that are run once and printed. Loaded only when a verb, or the help, is asked for. */
 
 import { Failure } from "../core/failure.ts";
+import type { Candidate } from "../core/ports/stores.ts";
 import type { World } from "../server/main.ts";
 import { AddressError } from "../storage/fleet/address.ts";
 import { type Asking, commandFailed } from "./asking.ts";
-import { type Candidate, candidateLines, withoutList } from "./candidates.ts";
+import { candidateLines, withoutList } from "./candidates.ts";
 import { helpOf, helpWidth, usageOf } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
 import { type CommandLine, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";

@@ -23,14 +23,14 @@ function digitsFor(cost: number): number {
   return cost > 0 && cost < 1 ? 4 : 2;
 }
 
-type Usage = ResultOf<"get_usage">;
-type UsageRow = Usage["rows"][number];
-type UsageSums = Pick<UsageRow, "messages" | "tokens" | "cost" | "inherited" | "unpricedMessages">;
-type TokenKind = keyof UsageSums["tokens"];
+type ReportedUsage = ResultOf<"get_usage">;
+type ReportedRow = ReportedUsage["rows"][number];
+type ReportedSums = Pick<ReportedRow, "messages" | "tokens" | "cost" | "inherited" | "unpricedMessages">;
+type TokenKind = keyof ReportedSums["tokens"];
 /** The members of a row that say what it is about. */
-type RowSubject = Omit<UsageRow, keyof UsageSums>;
+type RowSubject = Omit<ReportedRow, keyof ReportedSums>;
 /** A row of a chart, which may be a day on which nothing was spent. */
-type ChartRow = RowSubject & { readonly cost: number; readonly tokens: Pick<UsageSums["tokens"], "total"> };
+type ChartRow = RowSubject & { readonly cost: number; readonly tokens: Pick<ReportedSums["tokens"], "total"> };
 
 // --- labels ----------------------------------------------------------------------------------------------------------
 
@@ -73,14 +73,14 @@ const READABLE = 20;
 
 interface NumberColumn {
   readonly head: string;
-  readonly of: (sums: UsageSums) => string;
+  readonly of: (sums: ReportedSums) => string;
   /** Those of the lowest are left out last where the page is narrow. */
   readonly rank: number;
 }
 
-function numberColumns({ totals }: Usage): NumberColumn[] {
+function numberColumns({ totals }: ReportedUsage): NumberColumn[] {
   const digits = digitsFor(totals.cost);
-  const tokens = (kind: TokenKind) => (sums: UsageSums) => grouped(sums.tokens[kind]);
+  const tokens = (kind: TokenKind) => (sums: ReportedSums) => grouped(sums.tokens[kind]);
   // Many providers know no cache.
   const cached = (kind: TokenKind, head: string): NumberColumn[] =>
     totals.tokens[kind] > 0 ? [{ head, of: tokens(kind), rank: 4 }] : [];
@@ -99,7 +99,7 @@ function numberColumns({ totals }: Usage): NumberColumn[] {
 }
 
 /** Yields a table of usage, no line wider than the page, and what there is to know about its figures. */
-export function* usageTable(result: Usage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
+export function* usageTable(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { rows, totals } = result;
   if (rows.length > 0) {
     const labels = labelsFor(result, by, page.width);
@@ -109,7 +109,7 @@ export function* usageTable(result: Usage, by: readonly GroupName[], page: Outpu
     );
     const numbers = fittingNumbers(result, labels, natural, page.width);
     const widths = labelWidths(labels, natural, numbers, page.width);
-    const line = (cells: readonly string[], sums: UsageSums | undefined): string =>
+    const line = (cells: readonly string[], sums: ReportedSums | undefined): string =>
       [
         ...cells.map((text, i) => column((labels[i].cut ?? cutTo)(text, widths[i]), widths[i])),
         ...numbers.map(({ head, of, width }) => column(sums === undefined ? head : of(sums), width, "right")),
@@ -134,7 +134,7 @@ export function* usageTable(result: Usage, by: readonly GroupName[], page: Outpu
 }
 
 /** Returns the columns that name rows; on a page where they leave no room for the cost, one with all of them. */
-function labelsFor({ totals }: Usage, by: readonly GroupName[], pageWidth: number): readonly RowLabel[] {
+function labelsFor({ totals }: ReportedUsage, by: readonly GroupName[], pageWidth: number): readonly RowLabel[] {
   const labels = labelsOf(by);
   const least = labels.reduce((sum, { least }) => sum + least + GAP.length, 0);
   if (least + money(totals.cost, digitsFor(totals.cost)).length <= pageWidth) return labels;
@@ -149,7 +149,7 @@ function fitted(line: string, { width }: OutputStyle): string {
 
 /** Returns the columns of numbers that fit beside the labels, with their widths. */
 function fittingNumbers(
-  result: Usage,
+  result: ReportedUsage,
   labels: readonly RowLabel[],
   natural: readonly number[],
   pageWidth: number,
@@ -202,7 +202,7 @@ function named(names: readonly string[], total: number): string {
 }
 
 /** Yields the sentences about what the figures leave out. */
-function* notes(result: Usage, page: OutputStyle): Generator<string> {
+function* notes(result: ReportedUsage, page: OutputStyle): Generator<string> {
   const { totals, total, rows, unpricedModels, incomplete, incompleteCount, archivedLeftOut } = result;
   const sentences: string[] = [];
   if (rows.length === 0) sentences.push("Nothing was spent in these sessions.");
@@ -241,7 +241,7 @@ const PARTS = "▏▎▍▌▋▊▉█";
 const MOST_DAYS = 400;
 
 /** Yields a chart with a bar for each row, no line wider than the page. On a plain page, bars are of `#`. */
-export function* usageChart(result: Usage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
+export function* usageChart(result: ReportedUsage, by: readonly GroupName[], page: OutputStyle): Generator<string> {
   const { totals } = result;
   const isMoney = totals.cost > 0;
   const digits = digitsFor(totals.cost);
@@ -281,7 +281,7 @@ function barOf(part: number, room: number, plain: boolean): string {
 }
 
 /** Returns rows of days, the latest first, with those between them on which nothing was spent. */
-function withAllDays(rows: readonly UsageRow[]): ChartRow[] {
+function withAllDays(rows: readonly ReportedRow[]): ChartRow[] {
   const byDay = new Map(rows.map((row) => [row.day ?? null, row]));
   const days = rows.map(({ day }) => Date.parse(day ?? "")).filter((moment) => !Number.isNaN(moment));
   const [first, last] = [Math.min(...days), Math.max(...days)];
@@ -312,7 +312,7 @@ const CSV_LABELS: Readonly<
   ],
 };
 
-const CSV_NUMBERS: readonly [head: string, of: (row: UsageSums) => string | number][] = [
+const CSV_NUMBERS: readonly [head: string, of: (row: ReportedSums) => string | number][] = [
   ["messages", ({ messages }) => messages],
   ["input_tokens", ({ tokens }) => tokens.input],
   ["output_tokens", ({ tokens }) => tokens.output],
@@ -326,7 +326,7 @@ const CSV_NUMBERS: readonly [head: string, of: (row: UsageSums) => string | numb
 ];
 
 /** Returns usage as comma-separated values. On a terminal, texts are inert. */
-export function usageCsv({ rows }: Usage, by: readonly GroupName[], isTerminal: boolean): string {
+export function usageCsv({ rows }: ReportedUsage, by: readonly GroupName[], isTerminal: boolean): string {
   const labels = by.flatMap((group) => CSV_LABELS[group]);
   const textOf = (text: string | null | undefined): string => (isTerminal ? inert(text ?? "") : (text ?? ""));
   return csvOf([

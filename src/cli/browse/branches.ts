@@ -6,10 +6,7 @@
  */
 
 import { SETTINGS } from "../../core/session/compare.ts";
-import type { Result } from "../verb.ts";
-
-/** A node as get_tree returns it when flat. */
-export type FlatNode = Result;
+import type { FlatNode } from "../entries.ts";
 
 export const FILTERS = ["default", "no tools", "user", "labelled", "all"] as const;
 export type Filter = (typeof FILTERS)[number];
@@ -49,7 +46,10 @@ class Forest {
     this.nodes = nodes;
     const size = nodes.length;
     for (let i = 0; i < size; i++) this.indices.set(nodes[i].id, i);
-    this.parents = Int32Array.from(nodes, ({ parentId }) => this.indices.get(parentId) ?? NONE);
+    this.parents = Int32Array.from(
+      nodes,
+      ({ parentId }) => (parentId === null ? undefined : this.indices.get(parentId)) ?? NONE,
+    );
     const { first, next } = childrenOf(this.parents, Int32Array.from(nodes.keys()));
     // Of entries that name each other as parents, none is reached.
     this.order = Int32Array.from(depthFirst(first, next));

@@ -3,9 +3,10 @@
  * happening. All of it is plain values, so that keys go in and screens come out without a terminal and a server.
  */
 
+import type { FlatNode } from "../entries.ts";
 import type { Key } from "../terminal/keys.ts";
 import type { Result } from "../verb.ts";
-import type { Branches, Filter, FlatNode } from "./branches.ts";
+import type { Branches, Filter } from "./branches.ts";
 
 /** The kinds of sessions that the list shows. */
 export type Shelf = "sessions" | "archive" | "trash";

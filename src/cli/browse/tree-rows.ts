@@ -1,8 +1,9 @@
 /** Writes the rows of a tree: rails, kind, text, calls and label, in as many columns as there are. */
 
+import type { FlatNode } from "../entries.ts";
 import type { Colour, OutputStyle } from "../terminal/page.ts";
 import { column, count, cutTo, grouped, highlighted, inert, oneLine, widthOf } from "../terminal/text.ts";
-import type { Branches, FlatNode } from "./branches.ts";
+import type { Branches } from "./branches.ts";
 
 /** Columns of one indent. */
 const LEVEL = 3;
@@ -31,13 +32,16 @@ const COLOURS: Readonly<Record<string, Colour>> = {
 };
 
 /** Returns the name of an entry's kind: the role of a message, the type of anything else. */
-function kindOf({ type, role }: FlatNode): string {
+function kindOf({ type, role }: ShownEntry): string {
   const name = type === "message" && typeof role === "string" ? role : type;
   return Object.hasOwn(KINDS, name) ? KINDS[name] : inert(name);
 }
 
+/** An entry of a tree, or of one of two branches. */
+type ShownEntry = Pick<FlatNode, "type" | "role" | "toolName" | "isError">;
+
 /** Returns the colour in which an entry begins. */
-export function colourOf(node: FlatNode): Colour {
+export function colourOf(node: ShownEntry): Colour {
   const kind = kindOf(node);
   return node.isError ? "red" : Object.hasOwn(COLOURS, kind) ? COLOURS[kind] : "dim";
 }
@@ -45,7 +49,7 @@ export function colourOf(node: FlatNode): Colour {
 /** Returns calls as they are shown, `[bash: npm test] [edit: src/store.ts]`. */
 export function callsText(calls: FlatNode["calls"]): string {
   return (calls ?? [])
-    .map(({ name, argument }: FlatNode) => `[${oneLine(argument === "" ? name : `${name}: ${argument}`)}]`)
+    .map(({ name, argument }) => `[${oneLine(argument === "" ? name : `${name}: ${argument}`)}]`)
     .join(" ");
 }
 
@@ -155,7 +159,7 @@ function rowText(branches: Branches, row: number, page: OutputStyle, width: numb
 }
 
 /** Returns the kind of an entry as its row begins, and the tool that a result is of. */
-export function headOf(node: FlatNode): [string, string] {
+export function headOf(node: ShownEntry): [string, string] {
   const kind = kindOf(node);
   const tool = kind === "result" && typeof node.toolName === "string" ? oneLine(node.toolName) : "";
   return [node.isError ? "failed" : kind, node.isError && tool === "" ? kind : tool];

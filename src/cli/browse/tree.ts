@@ -1,9 +1,10 @@
 /** The tree of a session: what is selected, folded, filtered and looked for, and where the conversation shall go on. */
 
+import type { FlatNode } from "../entries.ts";
 import type { Key } from "../terminal/keys.ts";
 import { cutTo, oneLine } from "../terminal/text.ts";
 import type { Result } from "../verb.ts";
-import { Branches, FILTERS, type FlatNode, FOLDED, type Folds } from "./branches.ts";
+import { Branches, FILTERS, FOLDED, type Folds } from "./branches.ts";
 import { layoutOf } from "./layout.ts";
 import { previewOfSelected } from "./list.ts";
 import { previewed } from "./looks.ts";

@@ -5,8 +5,8 @@ import { ageText, count, cutTo, grouped, inert, oneLine, shortPath, sizeText, wr
 import { DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 
-/** What is known of this machine and its sessions, and what was mended. */
-type Health = ResultOf<"get_health"> & Partial<ResultOf<"fix_health">>;
+/** The health of this machine and its sessions, and what was mended. */
+type Diagnosis = ResultOf<"get_health"> & Partial<ResultOf<"fix_health">>;
 
 /** Rows of a list that are printed unless all are asked for. */
 const MOST_ROWS = 10;
@@ -48,7 +48,7 @@ export const doctor = defineVerb({
   status: ({ ok }) => (ok ? OK : DAMAGE),
 });
 
-function* report(health: Health, most: number, page: OutputStyle): Generator<string> {
+function* report(health: Diagnosis, most: number, page: OutputStyle): Generator<string> {
   yield* facts(health, page);
   yield* damagedLines(health.damaged, most, page);
   yield* hiddenLines(health.hidden, most, page);
@@ -95,7 +95,7 @@ function agentsText(agents: readonly string[]): string {
 }
 
 function rootText(
-  { path, agents, exists, inUse, hasRustIndex }: Health["roots"][number],
+  { path, agents, exists, inUse, hasRustIndex }: Diagnosis["roots"][number],
   { home }: OutputStyle,
 ): string {
   const of = agents.length === 0 ? [] : [`of ${agentsText(agents)}`];
@@ -104,7 +104,7 @@ function rootText(
   return `${shortPath(path, home)} (${[...notes, ...index].join(", ") || "used here"})`;
 }
 
-function countTexts({ sessions, archived, trashed, containers, forks, databases }: Health["counts"]): string[] {
+function countTexts({ sessions, archived, trashed, containers, forks, databases }: Diagnosis["counts"]): string[] {
   const more = [
     `${grouped(archived)} archived`,
     `${grouped(trashed)} in the trash`,
@@ -119,7 +119,7 @@ function countTexts({ sessions, archived, trashed, containers, forks, databases 
   ];
 }
 
-function fleetTexts({ away, owed, lacking, kept }: NonNullable<Health["fleet"]>): string[] {
+function fleetTexts({ away, owed, lacking, kept }: NonNullable<Diagnosis["fleet"]>): string[] {
   return [
     away === null ? "its database answers" : inert(away),
     ...(owed === 0
@@ -140,7 +140,7 @@ function fleetTexts({ away, owed, lacking, kept }: NonNullable<Health["fleet"]>)
   ];
 }
 
-function catalogText({ state, sizeBytes, reason }: Health["catalog"]): string {
+function catalogText({ state, sizeBytes, reason }: Diagnosis["catalog"]): string {
   if (state === "sound") return `sound, ${sizeText(sizeBytes)}`;
   if (state === "missing") return "none yet; the next list makes it";
   if (state === "unused") return "none: there is no SQLite, so that lists and searches read the sessions";
@@ -159,7 +159,7 @@ function* section(title: string, rows: readonly string[], most: number, page: Ou
 
 /** Returns a session as a row begins: its short id and, where there is room, its name. */
 function sessionText(
-  { shortId, sessionPath, name }: Pick<Health["damaged"][number], "shortId" | "sessionPath" | "name">,
+  { shortId, sessionPath, name }: Pick<Diagnosis["damaged"][number], "shortId" | "sessionPath" | "name">,
   { width, home }: OutputStyle,
 ): string {
   const id = shortId === null ? shortPath(sessionPath, home) : inert(shortId);
@@ -167,7 +167,7 @@ function sessionText(
   return name === null || room < 8 ? id : `${id}  ${cutTo(oneLine(name), room)}`;
 }
 
-function* damagedLines(damaged: Health["damaged"], most: number, page: OutputStyle): Generator<string> {
+function* damagedLines(damaged: Diagnosis["damaged"], most: number, page: OutputStyle): Generator<string> {
   if (damaged.length === 0) return;
   yield "";
   yield page.paint("red", `${count(damaged.length, "damaged session", "damaged sessions")}:`);
@@ -181,7 +181,7 @@ function* damagedLines(damaged: Health["damaged"], most: number, page: OutputSty
   if (damaged.length > most) yield page.paint("dim", `  and ${grouped(damaged.length - most)} more; --all`);
 }
 
-function remedyText({ remedy, shortId, sessionPath, archived }: Health["damaged"][number]): string {
+function remedyText({ remedy, shortId, sessionPath, archived }: Diagnosis["damaged"][number]): string {
   const name = shortId === null || archived ? inert(sessionPath) : inert(shortId);
   if (remedy === "repair") return `Mend it: repair ${name}`;
   if (remedy === "finish")
@@ -205,7 +205,7 @@ const HIDDEN: Readonly<Record<string, readonly [title: string, remedy: string]>>
   other_folder: ["are not in the folder of their directory", "relocate <id> <dir> moves one there"],
 };
 
-function* hiddenLines(hidden: Health["hidden"], most: number, page: OutputStyle): Generator<string> {
+function* hiddenLines(hidden: Diagnosis["hidden"], most: number, page: OutputStyle): Generator<string> {
   for (const [reason, [title, remedy]] of Object.entries(HIDDEN)) {
     const these = hidden.filter((session) => session.reason === reason);
     if (these.length === 0) continue;
@@ -232,8 +232,8 @@ export function* notReadLines(
   if (files.length > most) yield page.paint("dim", `and ${count(files.length - most, "more file", "more files")}`);
 }
 
-function* lockLines(locks: Health["locks"], most: number, page: OutputStyle): Generator<string> {
-  const rowOf = ({ shortId, sessionPath, holder }: Health["locks"][number]): string => {
+function* lockLines(locks: Diagnosis["locks"], most: number, page: OutputStyle): Generator<string> {
+  const rowOf = ({ shortId, sessionPath, holder }: Diagnosis["locks"][number]): string => {
     const session = shortId ?? shortPath(sessionPath ?? "a session elsewhere", page.home);
     return `  ${inert(session)}  process ${holder.pid}, ${agoText(holder.since, page)}, ${inert(holder.client)}`;
   };
@@ -251,7 +251,7 @@ export const KINDS: Readonly<Record<string, readonly [one: string, many: string]
   announcement: ["file by which a killed server was found", "files by which killed servers were found"],
 };
 
-function* leftoverLines({ leftovers }: Health, page: OutputStyle): Generator<string> {
+function* leftoverLines({ leftovers }: Diagnosis, page: OutputStyle): Generator<string> {
   if (leftovers.length === 0) return;
   const rows = leftovers.map(({ kind, count: n, sizeBytes, oldest }) => {
     const [one, many] = KINDS[kind] ?? [inert(kind), inert(kind)];
@@ -272,7 +272,7 @@ function agoText(at: string, { now }: OutputStyle): string {
   return since < 60_000 ? "just now" : `${ageText(since)} ago`;
 }
 
-function* exposedLines(exposed: Health["exposed"], most: number, page: OutputStyle): Generator<string> {
+function* exposedLines(exposed: Diagnosis["exposed"], most: number, page: OutputStyle): Generator<string> {
   if (exposed.length === 0) return;
   const rows = exposed.map(({ path, mode, fileCount, isOwn }) => {
     const files = fileCount > 0 ? `, ${count(fileCount, "file", "files")}` : "";
@@ -281,8 +281,8 @@ function* exposedLines(exposed: Health["exposed"], most: number, page: OutputSty
   yield* section("Other users of this machine can read:", rows, most, page);
 }
 
-function* fixLines({ fixes, fixed, failed }: Health, page: OutputStyle): Generator<string> {
-  const rows = (list: Health["fixes"]): string[] =>
+function* fixLines({ fixes, fixed, failed }: Diagnosis, page: OutputStyle): Generator<string> {
+  const rows = (list: Diagnosis["fixes"]): string[] =>
     list.flatMap(({ text, path }) => [
       ...wrap(inert(text), Math.max(12, page.width - 2)).map((line) => `  ${line}`),
       `    ${shortPath(path, page.home)}`,

@@ -23,13 +23,13 @@ const MOST_PRINTED = 50;
 /** The sentence for an interrupt in the middle of something that a second run finishes. */
 const RUN_AGAIN = "Nothing is lost; the same command goes on.";
 
-type Fleet = ReturnType<typeof connectFleet> & { readonly journal: Journal; readonly state: string };
+type ConnectedFleet = ReturnType<typeof connectFleet> & { readonly journal: Journal; readonly state: string };
 
 /** Connects for one question, and ends the connection after the answer. Throws UsageError where the address is wrong. */
 async function withFleet<Found>(
   asking: Asking,
   { flags }: Given,
-  ask: (fleet: Fleet) => Promise<Found>,
+  ask: (fleet: ConnectedFleet) => Promise<Found>,
   makesTables = false,
 ): Promise<Found> {
   const address = flags.get("--fleet");
@@ -92,7 +92,7 @@ const status = defineVerb({
   },
 });
 
-async function statusOf({ fleet, pruning, shown }: Fleet): Promise<ShownStatus> {
+async function statusOf({ fleet, pruning, shown }: ConnectedFleet): Promise<ShownStatus> {
   const found = await fleet.status();
   if (found.schemaVersion !== SCHEMA_VERSION) return { address: shown, ...found };
   const { named, idleSessions, idle, idleBytes, idleNamed, idleArchived, ...deleted } = await pruning.find({ rows: 0 });

@@ -49,7 +49,7 @@ export const prune = defineVerb({
   print: (result, { flags }, page) => lines(result, flags, page),
 });
 
-type Leftover = ResultOf<"list_leftovers">["leftovers"][number];
+type PrunedLeftover = ResultOf<"list_leftovers">["leftovers"][number];
 
 /** Asks before something is removed for good. Throws UsageError where nobody can be asked, and cancelled. */
 async function mayRemove(asking: Asking, { flags }: Given, what: string): Promise<void> {
@@ -108,24 +108,24 @@ function* preview({ leftovers }: ResultOf<"list_leftovers">, page: OutputStyle):
   }
 }
 
-function bytesOf(leftovers: readonly Leftover[]): number {
+function bytesOf(leftovers: readonly PrunedLeftover[]): number {
   return leftovers.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
 }
 
 /** Returns a leftover as one line: its size and age, and the session that it belongs to. */
-function rowText({ sizeBytes, since, sessionId, name, path }: Leftover, page: OutputStyle): string {
+function rowText({ sizeBytes, since, sessionId, name, path }: PrunedLeftover, page: OutputStyle): string {
   const id = sessionId === null ? "" : `${inert(sessionId.slice(0, 8))}  `;
   const what = name === null ? shortPath(path, page.home) : oneLine(name);
   return sizedRow(sizeBytes, since, `${id}${what}`, page);
 }
 
 /** Returns what is lost with some leftovers, each sentence once. */
-function* consequences(leftovers: readonly Leftover[], page: OutputStyle): Generator<string> {
+function* consequences(leftovers: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
   for (const text of new Set(leftovers.map(({ consequence }) => consequence)))
     if (text !== null) for (const line of wrap(inVerbs(text), page.width - 2)) yield page.paint("yellow", `  ${line}`);
 }
 
-function* keptLines(kept: readonly Leftover[], page: OutputStyle): Generator<string> {
+function* keptLines(kept: readonly PrunedLeftover[], page: OutputStyle): Generator<string> {
   if (kept.length === 0) return;
   yield page.paint("bold", `${count(kept.length, "leftover stays", "leftovers stay")}, ${sizeText(bytesOf(kept))}`);
   for (const one of kept) {

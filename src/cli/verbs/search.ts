@@ -22,10 +22,10 @@ import { type Asking, defineVerb, FAILURE, type Given, OK, type ResultOf } from 
 import { notReadLines } from "./doctor.ts";
 
 type SearchParams = Commands["search_sessions"]["params"];
-type SearchPart = NonNullable<SearchParams["in"]>[number];
-type FoundHit = ResultOf<"search_sessions">["hits"][number];
-type FoundSession = Pick<
-  FoundHit,
+type SearchedPart = NonNullable<SearchParams["in"]>[number];
+type PrintedHit = ResultOf<"search_sessions">["hits"][number];
+type PrintedSession = Pick<
+  PrintedHit,
   "sessionPath" | "shortId" | "name" | "firstMessage" | "cwd" | "at" | "inheritedFrom"
 >;
 
@@ -41,9 +41,9 @@ const MOST_FORKS = 3;
 /** Hits that are asked for at once where all are needed. */
 const AT_ONCE = 1000;
 
-const OUTPUT: readonly SearchPart[] = ["toolResult", "bashExecution"];
+const OUTPUT: readonly SearchedPart[] = ["toolResult", "bashExecution"];
 /** Parts of sessions by the names that `--in` takes. */
-const PARTS: Readonly<Record<string, readonly SearchPart[]>> = {
+const PARTS: Readonly<Record<string, readonly SearchedPart[]>> = {
   user: ["user"],
   assistant: ["assistant"],
   calls: ["toolCall"],
@@ -150,7 +150,7 @@ function listed(name: string, flags: ReadonlyMap<string, string>): string[] {
   return values;
 }
 
-function partsOf(name: string): readonly SearchPart[] {
+function partsOf(name: string): readonly SearchedPart[] {
   const parts = Object.hasOwn(PARTS, name) ? PARTS[name] : PARTS.all.filter((part) => part === name);
   if (parts.length === 0)
     throw new UsageError(
@@ -161,7 +161,7 @@ function partsOf(name: string): readonly SearchPart[] {
 
 /** Returns the sessions of all hits, each once and the best first, and the number of the hits. */
 async function gathered(asking: Asking, params: SearchParams, most = Number.POSITIVE_INFINITY, { flags }: Given) {
-  const sessions = new Map<string, FoundSession>();
+  const sessions = new Map<string, PrintedSession>();
   const counts = flags.has("--count");
   let count = 0;
   let cursor = flags.get("--cursor");
@@ -192,7 +192,7 @@ async function gathered(asking: Asking, params: SearchParams, most = Number.POSI
 
 /** Returns a session on one line: its id, the day of its latest hit, its directory where there is room, and its title. */
 function sessionLine(
-  { shortId, at, cwd, name, firstMessage, inheritedFrom }: FoundSession,
+  { shortId, at, cwd, name, firstMessage, inheritedFrom }: PrintedSession,
   { paint, width, home }: OutputStyle,
 ): string {
   const id = inert(shortId);
@@ -210,17 +210,17 @@ function sessionLine(
 
 /** A hit with the forks that have it, too. */
 interface ShownHit {
-  readonly hit: FoundHit;
-  readonly forks: FoundHit[];
+  readonly hit: PrintedHit;
+  readonly forks: PrintedHit[];
 }
 
 /** Returns what tells a hit from others, wherever it is. */
-function placeOf(sessionId: string, { entryId, part, line }: FoundHit): string {
+function placeOf(sessionId: string, { entryId, part, line }: PrintedHit): string {
   return JSON.stringify([sessionId, entryId, part, line]);
 }
 
 /** Returns the hits, those that forks took over from another of them only with that one. */
-function withForks(hits: readonly FoundHit[]): ShownHit[] {
+function withForks(hits: readonly PrintedHit[]): ShownHit[] {
   const shown = new Map<string, ShownHit>();
   for (const hit of hits) if (!hit.inheritedFrom) shown.set(placeOf(hit.sessionId, hit), { hit, forks: [] });
   return hits.flatMap((hit): ShownHit[] => {
@@ -261,7 +261,7 @@ function* hitLines(
 }
 
 /** Yields where else a hit is: in the session from which a fork took it over, and in the forks that took it over. */
-function* originLines({ inheritedFrom }: FoundHit, forks: readonly FoundHit[]): Generator<string> {
+function* originLines({ inheritedFrom }: PrintedHit, forks: readonly PrintedHit[]): Generator<string> {
   const space = " ".repeat(INDENT);
   if (inheritedFrom) {
     const { sessionId, name } = inheritedFrom;
@@ -276,7 +276,7 @@ function* originLines({ inheritedFrom }: FoundHit, forks: readonly FoundHit[]): 
 }
 
 function* oneHit(
-  { entryId, role, tool, at, line, onActivePath }: FoundHit,
+  { entryId, role, tool, at, line, onActivePath }: PrintedHit,
   words: RegExp | undefined,
   page: OutputStyle,
 ) {

@@ -6,7 +6,7 @@ import { defineVerb, open, type ResultOf } from "../verb.ts";
 import { newerText } from "./verify.ts";
 
 /** The messages of the context, or the entries of a path, and what there is besides these. */
-type Shown = (
+type ShownPage = (
   | (ResultOf<"get_messages"> & { readonly entries?: undefined })
   | (ResultOf<"get_path"> & { readonly messages?: undefined })
 ) & { readonly newer?: { readonly reason: string }; readonly hasMore?: boolean };
@@ -33,7 +33,7 @@ export default defineVerb({
     const isBeforeAll = entryId === undefined && leafId === null;
     const newer = diagnostics.find(({ kind }) => kind === "newer_version");
     const isPath = entryId === undefined && flags.has("--path");
-    const shown: Shown = await (entryId === undefined
+    const shown: ShownPage = await (entryId === undefined
       ? asking.ask(isPath ? "get_path" : "get_messages", page)
       : withEntry(asking, entryId, (id) => asking.ask("get_path", { entryId: id, ...page })));
     const hasMore = isBeforeAll && entryCount > 0;

@@ -100,9 +100,9 @@ const LABEL = 9;
 /** Digits after the point of what one session costs. */
 const DIGITS = 4;
 
-type Counts = ResultOf<"get_session_stats">["path"];
+type SessionCounts = ResultOf<"get_session_stats">["path"];
 
-const COUNTS: readonly (readonly [string, (counts: Counts) => string])[] = [
+const COUNTS: readonly (readonly [string, (counts: SessionCounts) => string])[] = [
   ["user messages", ({ userMessages }) => grouped(userMessages)],
   ["assistant messages", ({ assistantMessages }) => grouped(assistantMessages)],
   ["tool calls", ({ toolCalls }) => grouped(toolCalls)],

@@ -2,7 +2,7 @@ import type { OutputStyle } from "../terminal/page.ts";
 import { ageText, column, count, cutTo, grouped, inert, oneLine, shortPath, sizeText } from "../terminal/text.ts";
 import { defineVerb, type ResultOf } from "../verb.ts";
 
-type TrashItem = ResultOf<"list_trash">["items"][number];
+type ListedTrash = ResultOf<"list_trash">["items"][number];
 
 const AGE = 4;
 const COUNT = 6;
@@ -41,7 +41,7 @@ export function* trashLines(
 }
 
 function row(
-  { deletedAt, messageCount, sizeBytes, sessionId, name, sessionPath, fileCount }: TrashItem,
+  { deletedAt, messageCount, sizeBytes, sessionId, name, sessionPath, fileCount }: ListedTrash,
   id: number,
   page: OutputStyle,
 ) {
@@ -64,7 +64,7 @@ function cells({ width }: OutputStyle, [age, messages, size, id, title]: readonl
 }
 
 /** Returns how many characters tell the ids apart, so that restore takes what is shown. */
-function idWidth(items: readonly TrashItem[]): number {
+function idWidth(items: readonly ListedTrash[]): number {
   const ids = [...new Set(items.map(({ sessionId }) => String(sessionId)))];
   let width = ID;
   while (new Set(ids.map((id) => id.slice(0, width))).size < ids.length) width++;

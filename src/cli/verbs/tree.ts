@@ -16,7 +16,7 @@ interface DrawnHead {
   readonly leafId: string | null;
 }
 
-type Drawn = ResultOf<"get_tree"> & Partial<ResultOf<"list_heads">>;
+type TreeAndHeads = ResultOf<"get_tree"> & Partial<ResultOf<"list_heads">>;
 
 export default defineVerb({
   name: "tree",
@@ -40,7 +40,7 @@ export default defineVerb({
     const tree = await asking.ask("get_tree", { format: "flat" });
     return flags.has("--json") ? tree : { ...tree, ...(await asking.ask("list_heads", { limit: MOST_HEADS })) };
   },
-  *print({ nodes = [], leafId, heads = [] }: Drawn, given, page) {
+  *print({ nodes = [], leafId, heads = [] }: TreeAndHeads, given, page) {
     const isPlain = given.flags.has("--plain");
     const filter = filterOf(given);
     const folds = page.isTerminal && !isPlain && filter !== "all" ? FOLDED : UNFOLDED;

@@ -7,8 +7,8 @@ import { askAbout, DAMAGE, defineVerb, OK, type Result, type ResultOf } from "..
 import { inVerbs } from "../wording.ts";
 import { notReadLines } from "./doctor.ts";
 
-type FoundDamage = ResultOf<"verify_session">["damage"][number];
-type Fidelity = NonNullable<ResultOf<"verify_session">["fidelity"]>;
+type ReportedDamage = ResultOf<"verify_session">["damage"][number];
+type ReportedFidelity = NonNullable<ResultOf<"verify_session">["fidelity"]>;
 
 export const verify = defineVerb({
   name: "verify",
@@ -32,7 +32,7 @@ export const verify = defineVerb({
 });
 
 /** Returns the lines about what became of the records of another agent's file. */
-export function fidelityLines(fidelity: Fidelity | undefined, one = "record", many = "records"): string[] {
+export function fidelityLines(fidelity: ReportedFidelity | undefined, one = "record", many = "records"): string[] {
   if (!fidelity) return [];
   const { records, kinds, warnings, warningCount } = fidelity;
   const sum = (fate: "preserved" | "derived" | "dropped"): number =>
@@ -72,7 +72,7 @@ function verdictLines({ ok, damage: found, unreadableForRust, fidelity }: Result
 }
 
 /** Returns what is said of a session that is of a newer version. */
-export function newerText({ reason }: Pick<FoundDamage, "reason">): string {
+export function newerText({ reason }: Pick<ReportedDamage, "reason">): string {
   return `The session has ${inert(reason)}. A newer version of this program reads all of it.`;
 }
 
@@ -135,7 +135,16 @@ export const repair = defineVerb<ResultOf<"repair_session">>({
     flags.has("--dry-run") && repaired.length + answered.length > 0 ? DAMAGE : OK,
 });
 
-export function damageLine({ kind, line, byteOffset, length, entryId, reason, salvaged, keptAt }: FoundDamage): string {
+export function damageLine({
+  kind,
+  line,
+  byteOffset,
+  length,
+  entryId,
+  reason,
+  salvaged,
+  keptAt,
+}: ReportedDamage): string {
   const where = [
     ...(line > 0 ? [`line ${line}`] : []),
     ...(length > 0 ? [`${length} bytes at ${byteOffset}`] : []),
