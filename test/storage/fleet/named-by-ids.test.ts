@@ -2,34 +2,31 @@
 
 import { describe, expect, test } from "vitest";
 import { user } from "../../support/drafts.ts";
-import { FleetTable } from "../../support/fleet.ts";
 import { FleetServer } from "../../support/fleet-server.ts";
 
 const ID = "01a207fe-a9e0-7627-b723-b2b3affbbe10";
 
 describe.each(["jsonl", "v2"])("with copies as %s", (store) => {
-  const machine = (table: FleetTable, more: object = {}) => new FleetServer(["--store", store], { table, ...more });
-  /** Makes a session with an entry on a machine that ends then. */
-  const made = async (table: FleetTable): Promise<FleetServer> => {
-    const one = await machine(table).start("--session-id", ID);
-    await one.append("one");
-    await one.lives.end();
-    return one;
+  /** A machine that has made a session, and ended, and the next one of its fleet. */
+  const machines = async () => {
+    const one = new FleetServer(["--store", store]);
+    await one.make(["one"], "--session-id", ID);
+    const { table } = one.fleet;
+    return { one, table, two: new FleetServer(["--store", store], { table }) };
   };
 
   test.each([
     ["--session-id goes on with the session that the fleet has, here and elsewhere", ["--session-id", ID]],
     ["--continue brings the copy up to date", ["--continue"]],
   ])("%s", async (_, args) => {
-    const table = new FleetTable();
-    const one = await made(table);
-    const two = await machine(table).start("--session-id", ID);
+    const { one, two, table } = await machines();
+    await two.start("--session-id", ID);
     expect(await two.ids()).toEqual(["one"]);
     await two.append("two");
-    await two.lives.end();
+    await two.end();
     // On a machine that has a copy, which is behind, too.
-    const again = await machine(table, { place: one.lives.place }).start(...args);
-    expect(await again.ids()).toEqual(["one", "two"]);
+    await one.start(...args);
+    expect(await one.ids()).toEqual(["one", "two"]);
     // The beginning of an id is another one.
     const other = await new FleetServer([], { table }).start("--session-id", ID.slice(0, 8));
     expect(await other.ids()).toEqual([]);
@@ -37,9 +34,8 @@ describe.each(["jsonl", "v2"])("with copies as %s", (store) => {
   });
 
   test("new_session with the id of one of the fleet says at the first write how to go on", async () => {
-    const table = new FleetTable();
-    await made(table);
-    const two = await machine(table).start();
+    const { two, table } = await machines();
+    await two.start();
     await two.result("new_session", { newSessionId: ID });
     for (let tries = 0; tries < 2; tries++) {
       const data = await two.refused("append", { entries: [user("mine")] });
@@ -54,8 +50,7 @@ describe.each(["jsonl", "v2"])("with copies as %s", (store) => {
   });
 
   test("--fork whose --name cannot be written is let go, and the failure says where the fork is", async () => {
-    const table = new FleetTable();
-    const one = await made(table);
+    const { one, table } = await machines();
     const { fleet, lives } = one;
     const own = fleet.append.bind(fleet);
     let appends = 0;
