@@ -85,6 +85,15 @@ export class Machine {
     return this.addPlainly(lines, this.plain.create(beginning(undefined, this.file)));
   }
 
+  /** Puts the copy back to lines that it had, as a disk does that lost the others. */
+  revert(had: readonly string[]): Promise<void> {
+    const { disk, file } = this;
+    if (disk.paths().some((path) => path.startsWith(`${file}/`) || path === file))
+      disk.rename(file, `${file}.${disk.paths().length}.away`);
+    for (const path of disk.paths()) if (path.endsWith(".store.json")) disk.remove(path);
+    return this.put(had);
+  }
+
   /** Adds lines as a program does that knows nothing of the fleet, or as a server that died before it gave them. */
   async addPlainly(lines: readonly string[], log = this.plain.open(this.file)): Promise<void> {
     log.append(lines.map((line) => bytesOf(line)));
