@@ -1,16 +1,17 @@
 /** Machines whose sessions are also in a PostgreSQL of the tests, what befalls their calls, and scenes of what they do. */
 
 import { appendFileSync, existsSync, readFileSync, renameSync } from "node:fs";
-import { afterAll, beforeEach, expect } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { FleetEnd, FleetFacts } from "../../src/core/ports/fleet.ts";
 import type { SqlAnswer, SqlQuestion } from "../../src/storage/fleet/connections.ts";
-import type { Outage } from "../../src/storage/fleet/outage.ts";
+import { Outage } from "../../src/storage/fleet/outage.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { type SuiteDatabase, suiteDatabase, type TestDatabase } from "./database.ts";
 import { assistant, user } from "./drafts.ts";
 import { batchOf as batchFor, NO_FACTS } from "./fleet-commits.ts";
-import { HereLives } from "./proof.ts";
+import { Pooler } from "./pooler.ts";
+import { HereLives, type HereLivesOptions } from "./proof.ts";
 import type { Json, Place, Wire } from "./server.ts";
 import { type SqlFleet, type SqlFleetOptions, sqlFleet } from "./sql-fleet.ts";
 import { type Run, runHere } from "./verbs.ts";
@@ -79,28 +80,50 @@ interface MachineOptions {
   readonly args?: string[];
 }
 
+interface SuiteOptions {
+  /** Whether its processes reach the database through a pooler. */
+  readonly isPooled?: boolean;
+  /** Whether what a test leaves is there in the next one. */
+  readonly keepsRows?: boolean;
+}
+
 /** Has the suite in which it is called have a database, which is empty before each test, and machines. */
-export function fleetSuite(): FleetSuite;
-export function fleetSuite<Server extends TestDatabase>(database: SuiteDatabase<Server>): FleetSuite<Server>;
-export function fleetSuite(database: SuiteDatabase<TestDatabase> = suiteDatabase()) {
-  return new FleetSuite(database);
+export function fleetSuite(database?: undefined, options?: SuiteOptions): FleetSuite;
+export function fleetSuite<Server extends TestDatabase>(
+  database: SuiteDatabase<Server>,
+  options?: SuiteOptions,
+): FleetSuite<Server>;
+export function fleetSuite(database: SuiteDatabase<TestDatabase> = suiteDatabase(), options: SuiteOptions = {}) {
+  return new FleetSuite(database, options);
 }
 
 export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
   readonly database: SuiteDatabase<Server>;
-  /** Returns the way to the database. */
-  through: (url: string) => string = (url) => url;
+  pooler: Pooler | undefined;
   private readonly opened: SqlFleet[] = [];
 
-  constructor(database: SuiteDatabase<Server>) {
+  constructor(database: SuiteDatabase<Server>, { isPooled = false, keepsRows = false }: SuiteOptions) {
     this.database = database;
-    afterAll(() => Promise.all(this.opened.map(({ fleet }) => fleet.close())));
-    beforeEach(() => void this.sql(`truncate ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`));
+    beforeAll(async () => {
+      if (!isPooled) return;
+      const { name, folder } = database.server;
+      this.pooler = new Pooler({ database: name });
+      await this.pooler.start(folder);
+    });
+    afterAll(async () => {
+      await Promise.all(this.opened.map(({ fleet }) => fleet.close()));
+      await this.pooler?.close();
+    });
+    beforeEach(() => void (keepsRows || this.empty()));
+  }
+
+  empty(): void {
+    this.sql(`truncate ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`);
   }
 
   /** The address that its processes have. */
   get url(): string {
-    return this.through(this.database.server.url);
+    return (this.pooler ?? this.database.server).url;
   }
 
   connect(): SqlFleet {
@@ -118,6 +141,11 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
     return this.database.server.sql(text);
   }
 
+  /** Returns what a column has, one value a row. */
+  column(text: string): string[] {
+    return this.sql(text).split("\n").filter(Boolean);
+  }
+
   /** Returns columns of the row of a session. */
   row(id: string, columns = "state"): string {
     return this.sql(`select ${columns} from pi_fleet.session where id = '${id}'`);
@@ -133,9 +161,21 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
     await expect.poll(() => this.sql(text), { timeout: 30_000, interval: 20 }).toBe(said);
   }
 
+  /** Returns a connection of a machine that goes on while the database is away. */
+  alone(): ServedFleet & { outage: Outage } {
+    const one = this.connect();
+    return { ...one, outage: new Outage(one.fleet, 0, () => 0) };
+  }
+
+  /** Returns servers of a machine, each with a seed of its own. */
+  lives(options: HereLivesOptions = {}): HereLives {
+    const fleet = "fleet" in options ? options.fleet : this.connect();
+    return new HereLives({ seed: 1 + this.opened.length, ...options, fleet });
+  }
+
   /** Starts a server on a machine of its own. */
   async machine({ fleet = this.connect(), place, disk, args }: MachineOptions = {}): Promise<Machine> {
-    const lives = new HereLives({ fleet, place, disk, seed: 1 + this.opened.length });
+    const lives = this.lives({ fleet, place, disk });
     return { fleet, lives, wire: await lives.start(args), place: lives.place };
   }
 
@@ -170,7 +210,7 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
   }
 
   verb(words: string, place: Place = new HereLives({}).place, url = this.url): Promise<Run> {
-    return runHere(place, ["fleet", ...words.split(" ")], { variables: { PI_FLEET_URL: url } });
+    return runHere(place, ["fleet", ...words.split(" ")], { variables: { PI_FLEET_URL: url }, hashes: true });
   }
 
   /** Returns what a verb says as JSON. */
@@ -179,6 +219,13 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
     expect([words, stderr]).toEqual([words, ""]);
     return JSON.parse(stdout);
   }
+}
+
+/** Begins a session with these entries. Returns its id. */
+export async function newSession(wire: Wire, entries: readonly Json[], params: object = {}): Promise<string> {
+  await wire.result("new_session", params);
+  await wire.result("append", { entries });
+  return (await wire.result("get_state")).sessionId;
 }
 
 /** A session of a scene. */

@@ -6,13 +6,12 @@
  */
 
 import { describe, expect, test } from "vitest";
-import { suiteDatabase } from "../../support/database.ts";
 import { assistant, SPOKEN, toolCall, toolResult, user } from "../../support/drafts.ts";
-import { fleetSuite, newSession } from "../../support/fleet-suite.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
+import { fleetSuite, newSession } from "../../support/sql-machines.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
 const at = (minute: number): number => Date.UTC(2026, 0, 24, 16, minute);
@@ -59,15 +58,14 @@ async function fill(wire: Wire): Promise<string> {
 }
 
 describe("the catalog of a fleet", needs(POSTGRESQL), () => {
-  const database = suiteDatabase();
-  const { lives, empty } = fleetSuite(database);
+  const suite = fleetSuite();
   /** Two machines; the second has no copy of anything. */
   const machines = async () => {
-    empty();
-    const one = await lives().start();
+    suite.empty();
+    const one = await suite.lives().start();
     const parent = await fill(one);
-    const fleet = database.connect();
-    const other = lives({ fleet });
+    const fleet = suite.connect();
+    const other = suite.lives({ fleet });
     return { one, two: await other.start(), parent, fleet, other };
   };
 
@@ -201,9 +199,9 @@ describe("the catalog of a fleet", needs(POSTGRESQL), () => {
     expect(await hits()).toBe(2);
     await one.result("new_session");
     const held = "select count(*) from pi_fleet.session where holder is not null";
-    await expect.poll(() => database.server.sql(held), polled).toBe("0");
-    database.server.sql("update pi_fleet.session set indexed = 0");
-    database.server.sql("truncate pi_fleet.said, pi_fleet.spent");
+    await expect.poll(() => suite.sql(held), polled).toBe("0");
+    suite.sql("update pi_fleet.session set indexed = 0");
+    suite.sql("truncate pi_fleet.said, pi_fleet.spent");
     expect(await other.care().index()).toMatchObject({ inUse: [] });
     expect(await hits()).toBe(2);
   });

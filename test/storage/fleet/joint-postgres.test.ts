@@ -6,19 +6,19 @@
  */
 
 import { join } from "node:path";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetFacts, FleetOutcome, FleetText } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
-import { Database } from "../../support/database.ts";
 import { DatabaseProxy } from "../../support/database-proxy.ts";
 import { batchOf, type Held, NO_FACTS, taken } from "../../support/fleet-commits.ts";
 import { linesInDatabase } from "../../support/fleet-databases.ts";
 import { needs } from "../../support/needs.ts";
-import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
+import { PGBOUNCER } from "../../support/pooler.ts";
 import { POSTGRESQL, urlOf } from "../../support/postgres.ts";
 import { forSeedsAsync, type Random, range } from "../../support/random.ts";
 import { temporaryFolder } from "../../support/server.ts";
-import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
+import type { SqlFleet } from "../../support/sql-fleet.ts";
+import { fleetSuite } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
 
 const COMMITTED: FleetOutcome = { kind: "committed", durability: "primary" };
@@ -68,38 +68,14 @@ describe("commits to many sessions in PostgreSQL", needs(POSTGRESQL), () => keep
 describe("commits to many sessions behind PgBouncer", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => keeps(true));
 
 function keeps(isPooled: boolean): void {
-  let server: Database;
-  let pooler: Pooler | undefined;
-  const open: SqlFleet[] = [];
-  const connect = (name: string, options: { most?: number } = {}, query = ""): SqlFleet => {
-    const fleet = sqlFleet(`${(pooler ?? server).url}${query}`, name, options);
-    open.push(fleet);
-    return fleet;
-  };
+  const suite = fleetSuite(undefined, { isPooled });
+  const connect = (name: string, options: { most?: number } = {}, query = ""): SqlFleet =>
+    suite.open(name, { url: `${suite.url}${query}`, ...options });
   const many = (one: SqlFleet, name: string, count: number): Promise<Held[]> =>
     Promise.all(range(0, count).map((n) => taken(one, `${name}-${n}`)));
   const appendAll = (one: SqlFleet, batches: readonly FleetBatch[]): Promise<FleetOutcome[]> =>
     Promise.all(batches.map((batch) => one.fleet.append(batch)));
-  const transactions = (): number => Number(server.sql("select count(distinct xmin::text) from pi_fleet.entry"));
-
-  beforeAll(async () => {
-    server = new Database();
-    await server.start();
-    pooler = isPooled ? new Pooler({ size: 2, database: server.name }) : undefined;
-    await pooler?.start(server.folder);
-  });
-  beforeEach(() => {
-    server.sql(
-      `truncate ${Object.keys(COLUMNS)
-        .map((table) => `pi_fleet.${table}`)
-        .join(", ")}`,
-    );
-  });
-  afterAll(async () => {
-    await Promise.all(open.map(({ fleet }) => fleet.close()));
-    await pooler?.close();
-    await server.close();
-  });
+  const transactions = (): number => Number(suite.sql("select count(distinct xmin::text) from pi_fleet.entry"));
 
   test("are few transactions, and those that somebody took or that the database refuses hold up no other", async () => {
     const one = connect("one");
@@ -108,8 +84,8 @@ function keeps(isPooled: boolean): void {
     held[5].end = { ...NOTHING, chain: "1".repeat(64) };
     held[7].end = { ...NOTHING, entries: 1 };
     await connect("two").fleet.take("s-9", 0);
-    server.sql("update pi_fleet.session set epoch = epoch + 1, holder = 'another' where id = 's-11'");
-    server.sql("update pi_fleet.session set state = 2 where id = 's-13'");
+    suite.sql("update pi_fleet.session set epoch = epoch + 1, holder = 'another' where id = 's-11'");
+    suite.sql("update pi_fleet.session set state = 2 where id = 's-13'");
     const outcomes = await appendAll(
       one,
       held.map((session) => batchOf(session, [`{"of":"${session.id}"}`])),
@@ -117,7 +93,7 @@ function keeps(isPooled: boolean): void {
     const refused = new Set([3, 5, 7, 11, 13]);
     expect(outcomes).toEqual(range(0, 20).map((n) => (refused.has(n) ? { kind: "refused" } : COMMITTED)));
     for (const [n, { id }] of held.entries())
-      expect(linesInDatabase(server, id)).toEqual(refused.has(n) ? [] : [`{"of":"${id}"}`]);
+      expect(linesInDatabase(suite, id)).toEqual(refused.has(n) ? [] : [`{"of":"${id}"}`]);
     expect(transactions()).toBeLessThan(5);
 
     // What is refused as a whole is sent one by one.
@@ -127,7 +103,7 @@ function keeps(isPooled: boolean): void {
     expect((await appendAll(one, batches)).map(({ kind }) => kind)).toEqual(
       range(0, 12).map((n) => (n === 6 ? "unfit" : "committed")),
     );
-    for (const [n, { id }] of next.entries()) expect(linesInDatabase(server, id)).toEqual(n === 6 ? [] : ["{}"]);
+    for (const [n, { id }] of next.entries()) expect(linesInDatabase(suite, id)).toEqual(n === 6 ? [] : ["{}"]);
   });
 
   test("that the database refuses over and over cost the others no statement of their own after the first time", async () => {
@@ -139,7 +115,7 @@ function keeps(isPooled: boolean): void {
     facts[6] = { ...NO_FACTS, counts: { ...NO_FACTS.counts, messages: 1n as unknown as number } };
     /** Returns the number of transactions of a round in which each session commits, and some are refused. */
     const round = async (poisoned: readonly number[]): Promise<number> => {
-      server.sql("truncate pi_fleet.entry");
+      suite.sql("truncate pi_fleet.entry");
       const batches = held.map((session, n) => batchOf(session, ["{}"], poisoned.includes(n) ? facts[n] : NO_FACTS));
       const outcomes = await appendAll(one, batches);
       expect(outcomes.map(({ kind }) => kind)).toEqual(
@@ -164,7 +140,7 @@ function keeps(isPooled: boolean): void {
     }));
     const batch = batchOf(session, ["{}"], { ...NO_FACTS, spendings });
     expect(await one.fleet.append(batch)).toEqual(COMMITTED);
-    expect(server.sql("select messages from pi_fleet.spent order by messages").split("\n")).toEqual([
+    expect(suite.sql("select messages from pi_fleet.spent order by messages").split("\n")).toEqual([
       ...["11", "1100", "110000"],
     ]);
   });
@@ -199,7 +175,7 @@ function keeps(isPooled: boolean): void {
         ([table, columns]) =>
           `select '${table} ' || row(${columns})::text from pi_fleet.${table} where tenant = '${tenant}'`,
       );
-      return server.sql(`${all.join(" union all ")} order by 1`).split("\n");
+      return suite.sql(`${all.join(" union all ")} order by 1`).split("\n");
     };
     const found = rows("together");
     expect(found).toEqual(rows("apart"));
@@ -210,10 +186,13 @@ function keeps(isPooled: boolean): void {
     forSeedsAsync(2, survivesCuts));
 
   async function survivesCuts(random: Random): Promise<void> {
-    const proxy = new DatabaseProxy((pooler ?? server).folder, join(temporaryFolder(), "proxy"), random);
+    const proxy = new DatabaseProxy(
+      (suite.pooler ?? suite.database.server).folder,
+      join(temporaryFolder(), "proxy"),
+      random,
+    );
     await proxy.listen();
-    const one = sqlFleet(urlOf(proxy.folder, server.name), `cut ${random.seed}`);
-    open.push(one);
+    const one = suite.open(`cut ${random.seed}`, { url: urlOf(proxy.folder, suite.database.server.name) });
     const held = await many(one, `cut-${random.seed}`, 6);
     const known = held.map((): string[] => []);
     let unknown = 0;
@@ -240,7 +219,7 @@ function keeps(isPooled: boolean): void {
     );
     expect([proxy.cuts > 0, unknown > 0]).toEqual([true, true]);
     proxy.share = 0;
-    for (const [n, { id }] of held.entries()) expect(linesInDatabase(server, id)).toEqual(known[n]);
+    for (const [n, { id }] of held.entries()) expect(linesInDatabase(suite, id)).toEqual(known[n]);
     await proxy.close();
   }
 
@@ -265,7 +244,7 @@ function keeps(isPooled: boolean): void {
       ["session", "alter column holder type varchar"],
       ["session", "alter column holder type text"],
     ]) {
-      server.sql(`alter table pi_fleet.${table} ${befalls}`);
+      suite.sql(`alter table pi_fleet.${table} ${befalls}`);
       await append(befalls);
     }
     expect(one.connections.fact?.isDirect).toBe(isPooled ? undefined : true);
@@ -281,6 +260,6 @@ function keeps(isPooled: boolean): void {
       another.end = batch.after;
       await other.connections.run({ text: "discard all" });
     }
-    expect(linesInDatabase(server, "kept")).toEqual(range(0, session.end.entries).map((n) => `{"n":${n}}`));
+    expect(linesInDatabase(suite, "kept")).toEqual(range(0, session.end.entries).map((n) => `{"n":${n}}`));
   });
 }

@@ -19,7 +19,7 @@ const machine = (store = "jsonl", more: object = {}) =>
   new FleetServer(["--store", store], { leasesEnd: true, ...more });
 
 /** A session of a machine, and another machine of its fleet. */
-async function elsewhere(store: string, { args = [] as string[], ...more } = {}) {
+async function elsewhere(store: string, args: readonly string[] = [], more: object = {}) {
   const first = machine(store);
   const { table } = first.fleet;
   const made = await first.make(["one"], ...args);
@@ -64,7 +64,7 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
   test.each([false, true])(
     "while the fleet cannot be asked, a start makes none under the name of one that it may have (goes on alone: %s)",
     async (isJournaled) => {
-      const { one, sessionId, sessionFile } = await elsewhere(store, { isJournaled });
+      const { one, sessionId, sessionFile } = await elsewhere(store, [], { isJournaled });
       const path = join(temporaryFolder(), basename(sessionFile));
       one.loses("before");
       await one.start("--session", path);
@@ -82,7 +82,7 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
   );
 
   test("a start with a path that no session of the fleet has makes one there", async () => {
-    const { one, table, sessionFile } = await elsewhere(store, { args: ["--session-id", ID] });
+    const { one, table, sessionFile } = await elsewhere(store, ["--session-id", ID]);
     for (const name of [`work.${store}`, basename(sessionFile).replace(ID, OTHER_ID)])
       await requireNew(one, join(temporaryFolder(), name));
     expect(table.rows.size).toBe(3);
@@ -131,7 +131,7 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
 test.each([false, true])(
   "a name that looks like that of another id means no session (it is open: %s)",
   async (isOpen) => {
-    const { one, sessionFile, sessionId } = await elsewhere("jsonl", { args: ["--session-id", "a_b"] });
+    const { one, sessionFile, sessionId } = await elsewhere("jsonl", ["--session-id", "a_b"]);
     await one.start();
     if (isOpen) await one.result("open_session", { sessionId });
     const sessionPath = sessionFile.replace(/T\d\d(?=-\d\d-)/, "T23");

@@ -6,47 +6,45 @@
  */
 
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
-import { beforeEach, describe, expect, test } from "vitest";
-import { suiteServer } from "../../support/database.ts";
+import { describe, expect, test } from "vitest";
 import { assistant, user } from "../../support/drafts.ts";
-import { fleetSuite, newSession } from "../../support/fleet-suite.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
+import { fleetSuite, newSession } from "../../support/sql-machines.ts";
 import { runHere } from "../../support/verbs.ts";
 
 describe("a restored backup of a fleet", needs(POSTGRESQL), () => {
-  const database = suiteServer();
-  const { lives, verb, asked, empty, column } = fleetSuite(database);
-  const sql = (text: string): string => database.server.sql(text);
-  const tables = (): string[] =>
-    column("select tablename from pg_tables where schemaname = 'pi_fleet' and tablename <> 'meta'");
+  const suite = fleetSuite();
+  const sql = (text: string): string => suite.sql(text);
+  const ALL = "select tablename from pg_tables where schemaname = 'pi_fleet' and tablename <> 'meta'";
+  const tables = (): string[] => suite.column(ALL);
   const keepBackup = (): void => {
     sql("drop schema if exists kept cascade; create schema kept");
     for (const table of tables()) sql(`create table kept.${table} as table pi_fleet.${table}`);
   };
   const restoreBackup = (): void => {
-    sql(
-      `truncate ${tables()
-        .map((table) => `pi_fleet.${table}`)
-        .join(", ")} cascade`,
-    );
-    for (const table of ["session", ...tables().filter((one) => one !== "session")])
-      sql(`insert into pi_fleet.${table} overriding system value select * from kept.${table}`);
+    sql("truncate pi_fleet.session cascade");
+    for (const table of new Set(["session", ...tables()]))
+      sql(
+        `delete from pi_fleet.${table}; insert into pi_fleet.${table} overriding system value select * from kept.${table}`,
+      );
     // Leases have run out long before.
     sql("update pi_fleet.session set holder = null, lease_until = null");
   };
-  const say = (wire: Wire, text: string): Promise<Json> =>
-    wire.result("append", { entries: [user(text), assistant("ok")] });
+  const saying = (text: string): Json => ({ entries: [user(text), assistant("ok")] });
+  const say = (wire: Wire, text: string): Promise<Json> => wire.result("append", saying(text));
   const textsOf = (id: string): string[] =>
-    column(`select convert_from(line, 'UTF8') from pi_fleet.entry where session_id = '${id}' order by seq`)
+    suite
+      .column(`select convert_from(line, 'UTF8') from pi_fleet.entry where session_id = '${id}' order by seq`)
       .map((line) => JSON.parse(line))
       .filter(({ message }) => message?.role === "user")
       .map(({ message }) => message.content.at(-1).text ?? message.content);
-  const begun = (place?: Place) => lives({ place, fleet: { ...database.connect(), shown: database.server.url } });
-  /** A machine with two sessions of which the backup has the beginning, and one that came after it. */
-  const made = async () => {
+  const begun = (place?: Place) => suite.lives({ place, fleet: { ...suite.connect(), shown: suite.url } });
+  /** A machine with two sessions of which the backup has the beginning, and one that came after it; the backup is back. */
+  const restored = async () => {
     const machine = begun();
+    const { place } = machine;
     const wire = await machine.start();
     const first = await newSession(wire, [user("a1"), assistant("ok")]);
     const second = await newSession(wire, [user("b1"), assistant("ok")]);
@@ -57,156 +55,124 @@ describe("a restored backup of a fleet", needs(POSTGRESQL), () => {
     const third = await newSession(wire, [user("c1"), assistant("ok")]);
     const thirdFile: string = (await wire.result("get_state")).sessionFile;
     await machine.end();
-    return { place: machine.place, first, second, third, thirdFile };
-  };
-
-  beforeEach(empty);
-
-  test("is recognised exactly: verify ends with 3, doctor and get_health say it, and restore gives all of it back", async () => {
-    const { place, first, second, third } = await made();
-    const sound = await verb(place, "verify");
+    const sound = await suite.verb("verify", place);
     expect([sound.status, sound.stdout]).toEqual([0, expect.stringContaining("has what was acknowledged")]);
     restoreBackup();
-    // Another machine goes on with one of them meanwhile.
-    const other = lives();
+    /** Has a verb say what it has done, or found, of each session. */
+    const outcomes = async (verb: "restore" | "push"): Promise<Map<string, Json>> =>
+      new Map((await suite.told(verb, place)).sessions.map((session: Json) => [session.sessionId, session]));
+    const texts = () => [first, second, third].map(textsOf);
+    return { place, first, second, third, thirdFile, outcomes, texts };
+  };
+  const expectVerified = async (place: Place, status: 0 | 3): Promise<string> => {
+    const run = await suite.verb("verify", place);
+    expect(run.status).toBe(status);
+    return run.stdout;
+  };
+  /** Has another machine go on with a session. */
+  const goOn = async (sessionId: string, ...requests: Json[]): Promise<void> => {
+    const other = suite.lives();
     const there = await other.start();
-    await there.result("switch_session", { sessionId: second });
-    await say(there, "others");
+    await there.result("switch_session", { sessionId });
+    for (const request of requests) await there.result("append", request);
     await other.end();
-    const verified = await verb(place, "verify");
-    expect(verified.status).toBe(3);
-    expect(verified.stdout).toContain("3 sessions lack entries in the database that were acknowledged here");
-    const { lacking } = await asked(place, "verify");
-    expect(lacking.map(({ sessionId, entries }: Json) => [sessionId, entries]).sort()).toEqual(
-      [
-        [first, 2],
-        [second, 2],
-        [third, 2],
-      ].sort(),
-    );
-    const doctor = await runHere(place, ["doctor"], { variables: { PI_FLEET_URL: database.server.url }, hashes: true });
-    expect(doctor.stdout).toContain("it has lost entries of 3 sessions that were acknowledged here");
+  };
+  const doctor = async (place: Place, ...words: string[]): Promise<string> =>
+    (await runHere(place, ["doctor", ...words], { variables: { PI_FLEET_URL: suite.url }, hashes: true })).stdout;
+
+  test("is recognised exactly: verify ends with 3, doctor and get_health say it, and restore gives all of it back", async () => {
+    const { place, first, second, third, outcomes, texts } = await restored();
+    await goOn(second, saying("others"));
+    const about = "3 sessions lack entries in the database that were acknowledged here";
+    expect(await expectVerified(place, 3)).toContain(about);
+    const { lacking } = await suite.told("verify", place);
+    const lost = lacking.map(({ sessionId, entries }: Json) => [sessionId, entries]);
+    expect(new Map(lost)).toEqual(new Map([first, second, third].map((id) => [id, 2])));
+    expect(await doctor(place)).toContain("it has lost entries of 3 sessions that were acknowledged here");
     // Nothing was given back by looking.
-    expect([textsOf(first), textsOf(second), textsOf(third)]).toEqual([["a1"], ["b1", "others"], []]);
-    const restored = await asked(place, "restore");
-    expect(restored.sessions.map(({ sessionId, outcome }: Json) => [sessionId, outcome]).sort()).toEqual(
-      [
-        [first, "given"],
-        [second, "branched"],
-        [third, "given"],
-      ].sort(),
-    );
-    expect([textsOf(first), textsOf(second), textsOf(third)]).toEqual([["a1", "a2"], ["b1", "others", "b2"], ["c1"]]);
-    const again = await verb(place, "verify");
-    expect([again.status, (await asked(place, "restore")).sessions]).toEqual([0, []]);
+    expect(texts()).toEqual([["a1"], ["b1", "others"], []]);
+    const given = await outcomes("restore");
+    expect([first, second, third].map((id) => given.get(id)?.outcome)).toEqual(["given", "branched", "given"]);
+    expect(texts()).toEqual([["a1", "a2"], ["b1", "others", "b2"], ["c1"]]);
+    await expectVerified(place, 0);
+    expect((await outcomes("restore")).size).toBe(0);
     // The host hears of the branch when it opens the session.
     const later = begun(place);
     const wire = await later.start(["--session", second]);
     await wire.result("append", { entries: [user("b3")] });
-    const { diagnostics } = await wire.result("get_state");
-    expect(diagnostics).toMatchObject([
-      { kind: "diverged", reason: expect.stringContaining("lost entries that were acknowledged here") },
-    ]);
+    const reason = expect.stringContaining("lost entries that were acknowledged here");
+    expect((await wire.result("get_state")).diagnostics).toMatchObject([{ kind: "diverged", reason }]);
     await later.end();
   });
 
   test("gives a session back as it is opened, and says how many entries that were", async () => {
-    const { place, first, third } = await made();
+    const { place, first, third } = await restored();
     const later = begun(place);
-    restoreBackup();
     const wire = await later.start(["--session", first]);
-    await expect.poll(() => textsOf(first), { timeout: 20_000 }).toEqual(["a1", "a2"]);
+    const soon = { timeout: 20_000 };
+    await expect.poll(() => textsOf(first), soon).toEqual(["a1", "a2"]);
     const diagnostics = async (): Promise<Json> => (await wire.result("get_state")).diagnostics;
-    await expect
-      .poll(diagnostics, { timeout: 20_000 })
-      .toMatchObject([{ kind: "restored_entries", reason: expect.stringContaining("the last 2 entries") }]);
+    const reason = expect.stringContaining("the last 2 entries");
+    await expect.poll(diagnostics, soon).toMatchObject([{ kind: "restored_entries", reason }]);
     await wire.result("switch_session", { sessionId: third });
-    await expect.poll(() => textsOf(third), { timeout: 20_000 }).toEqual(["c1"]);
+    await expect.poll(() => textsOf(third), soon).toEqual(["c1"]);
     await later.end();
     // The one that nobody opened is left.
-    expect((await verb(place, "verify")).status).toBe(3);
-    expect((await verb(place, "restore")).status).toBe(0);
-    expect((await verb(place, "verify")).status).toBe(0);
+    await expectVerified(place, 3);
+    expect((await suite.verb("restore", place)).status).toBe(0);
+    await expectVerified(place, 0);
   });
 
   test("is said also where the file of a session is gone, and nothing is begun in its place", async () => {
-    const { place, first, third, thirdFile } = await made();
-    restoreBackup();
+    const { place, first, third, thirdFile, outcomes } = await restored();
     rmSync(thirdFile);
-    const { sessions } = await asked(place, "restore");
-    expect(sessions.find(({ sessionId }: Json) => sessionId === third)).toMatchObject({
-      outcome: "refused",
-      message: expect.stringContaining("Its file is gone"),
-    });
-    expect([textsOf(first), (await verb(place, "verify")).status]).toEqual([["a1", "a2"], 3]);
+    const message = expect.stringContaining("Its file is gone");
+    expect((await outcomes("restore")).get(third)).toMatchObject({ outcome: "refused", message });
+    expect(textsOf(first)).toEqual(["a1", "a2"]);
+    await expectVerified(place, 3);
   });
 
   test("that nobody can give back any more is said with the number, until a person removes the record", async () => {
-    const { place, third, thirdFile } = await made();
+    const { place, third, thirdFile, outcomes } = await restored();
     // The machine was put back to an earlier state, too.
-    const begun = readFileSync(thirdFile, "utf8").split("\n")[0];
-    restoreBackup();
-    writeFileSync(thirdFile, `${begun}\n`);
-    const { sessions } = await asked(place, "restore");
-    const { outcome, message } = sessions.find(({ sessionId }: Json) => sessionId === third);
+    writeFileSync(thirdFile, `${readFileSync(thirdFile, "utf8").split("\n")[0]}\n`);
+    const { outcome, message } = (await outcomes("restore")).get(third);
     expect([outcome, message]).toEqual(["refused", expect.stringContaining("has 2 of the entries")]);
-    expect((await verb(place, "verify")).status).toBe(3);
+    await expectVerified(place, 3);
     rmSync(/remove (\S+) to/.exec(message)?.[1] as string);
-    expect((await verb(place, "verify")).status).toBe(0);
+    await expectVerified(place, 0);
   });
 
   test("where others wrote more than was lost, push and doctor know it, too", async () => {
-    const { place, second } = await made();
-    restoreBackup();
-    const there = await lives().start();
-    await there.result("switch_session", { sessionId: second });
-    for (const text of ["x1", "x2", "x3"]) await say(there, text);
-    await there.result("shutdown");
-    const doctor = await runHere(place, ["doctor", "--json"], {
-      variables: { PI_FLEET_URL: database.server.url },
-      hashes: true,
-    });
-    expect(JSON.parse(doctor.stdout).fleet.lacking).toBe(3);
+    const { place, second, outcomes } = await restored();
+    await goOn(second, ...["x1", "x2", "x3"].map(saying));
+    expect(JSON.parse(await doctor(place, "--json")).fleet.lacking).toBe(3);
     sql("update pi_fleet.session set holder = null, lease_until = null");
-    const { sessions } = await asked(place, "push");
-    expect(sessions.find(({ sessionId }: Json) => sessionId === second)).toMatchObject({ outcome: "branched" });
+    expect((await outcomes("push")).get(second)).toMatchObject({ outcome: "branched" });
     expect(textsOf(second)).toEqual(["b1", "x1", "x2", "x3", "b2"]);
-    expect((await verb(place, "verify")).status).toBe(0);
+    await expectVerified(place, 0);
   });
 
-  test("what the host repeated under its key elsewhere lacks nothing once the copy has that", async () => {
-    const machine = begun();
-    const wire = await machine.start();
-    const first = await newSession(wire, [user("a1"), assistant("ok")]);
-    keepBackup();
-    const mine = { entries: [user("a2")], idempotencyKey: "k" };
-    await wire.result("append", mine);
-    await machine.end();
-    restoreBackup();
-    const other = lives();
-    const there = await other.start();
-    await there.result("switch_session", { sessionId: first });
-    await there.result("append", mine);
-    await other.end();
-    expect((await asked(machine.place, "restore")).refused).toBe(0);
-    expect([(await verb(machine.place, "verify")).status, textsOf(first)]).toEqual([0, ["a1", "a2"]]);
-  });
-
-  test("is known at another address of the store, too", async () => {
-    const machine = begun();
-    const { place } = machine;
-    // The machine meets the store.
-    await verb(place, "verify");
-    const wire = await machine.start();
-    await newSession(wire, [user("a1")]);
-    keepBackup();
-    await say(wire, "a2");
-    await machine.end();
-    restoreBackup();
-    const run = await runHere(place, ["fleet", "verify"], {
-      variables: { PI_FLEET_URL: `${database.server.url}&application_name=other` },
-      hashes: true,
-    });
-    expect(run.status).toBe(3);
-  });
+  test.each([false, true])(
+    "is known at another address of the store, and lacks nothing of what the host repeated elsewhere once the copy has that (repeated: %s)",
+    async (isRepeated) => {
+      const machine = begun();
+      const { place } = machine;
+      // The machine meets the store.
+      await suite.verb("verify", place);
+      const wire = await machine.start();
+      const first = await newSession(wire, [user("a1"), assistant("ok")]);
+      keepBackup();
+      const mine = { entries: [user("a2")], idempotencyKey: "k" };
+      await wire.result("append", mine);
+      await machine.end();
+      restoreBackup();
+      if (isRepeated) {
+        await goOn(first, mine);
+        expect((await suite.told("restore", place)).refused).toBe(0);
+        await expectVerified(place, 0);
+        expect(textsOf(first)).toEqual(["a1", "a2"]);
+      } else expect((await suite.verb("verify", place, `${suite.url}&application_name=other`)).status).toBe(3);
+    },
+  );
 });
