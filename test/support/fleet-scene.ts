@@ -201,6 +201,8 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     const owed = machine.journal.of(SESSION, log.file as string)?.from?.entries;
     expect(`${owed ?? "nothing"}`).toBe(from);
   },
+  /** The epochs in which its lines were written. */
+  epochs: (_, words, { row }) => expect(row.epochs).toEqual(words.map(Number)),
   holder: (_, [name], { table }) => expect(table.rows.get(SESSION)?.holder?.id ?? "nobody").toBe(name),
   locked: ({ log }, [, name]) => expect(log.lockedBy?.client ?? "nobody").toBe(name),
   marks(actor) {

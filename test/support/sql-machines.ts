@@ -267,6 +267,10 @@ const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made, times: numbe
     }),
 };
 
+/** Has something befall a machine, about a session. Returns what ends that. */
+export const befall = (fault: string, fleet: SqlFleet, made: Made = { sessionId: "", sessionFile: "" }, times = 1) =>
+  FAULTS[fault](fleet, made, times);
+
 type Step = (cast: Cast, one: Machine, made: Made, words: string[]) => unknown;
 
 /** The steps of scenes that are no command. Of those that return something, members can be asked for. */
@@ -301,7 +305,7 @@ const STEPS: Readonly<Record<string, Step>> = {
     const { sessions } = await wire.result("list_sessions", params);
     return sessions.find((one: Json) => one.sessionId === sessionId);
   },
-  befalls: ({ ends }, { fleet }, made, [fault, times = "1"]) => ends.push(FAULTS[fault](fleet, made, Number(times))),
+  befalls: ({ ends }, { fleet }, made, [fault, times = "1"]) => ends.push(befall(fault, fleet, made, Number(times))),
   heals({ ends }) {
     for (const end of ends.splice(0)) end();
   },
@@ -341,7 +345,9 @@ export async function play(suite: FleetSuite, script: string, given: MachineOpti
 
 async function playStep(cast: Cast, step: string, args: string[] | undefined): Promise<void> {
   const { suite, machines, sessions } = cast;
-  const text = step.replaceAll(/\{(\w+)\}/g, (_, name) => sessions.get(name)?.sessionId as string);
+  const text = step.replaceAll(/\{(\w+)\}/g, (_, name) =>
+    name === "theirs" ? (cwdOf(machines, name) as string) : (sessions.get(name)?.sessionId as string),
+  );
   if (text.startsWith("db ")) {
     const [sql, said] = cut(text.slice(3), " => ");
     return expect(suite.sql(sql)).toEqual(said ?? expect.anything());
@@ -380,10 +386,10 @@ async function playStep(cast: Cast, step: string, args: string[] | undefined): P
   }
 }
 
-/** Returns the directory in which the first machine makes sessions, or another one of its. */
+/** Returns the directory in which the first machine makes sessions, or the home of it or of the second one. */
 function cwdOf(machines: Cast["machines"], word: string | undefined): string | undefined {
-  const { place } = machines.get("one") as Machine;
-  return word === "home" ? place.home : place.cwd;
+  const { place } = machines.get(word === "theirs" ? "two" : "one") as Machine;
+  return word === "cwd" ? place.cwd : place.home;
 }
 
 function paramsOf(machines: Cast["machines"], verb: string, made: Made, words: readonly string[]): Json {

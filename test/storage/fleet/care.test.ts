@@ -63,6 +63,20 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     return { machine, sessions: join(machine.place.home, ".pi/agent/sessions") };
   };
 
+  /** Returns a fleet whose lines come one by one, each after something else. */
+  const lineByLine = (before: (line: Uint8Array) => unknown) => {
+    const one = suite.connect();
+    async function* lines(id: string, from: number, to: number) {
+      for await (const some of one.fleet.lines(id, from, to))
+        for (const line of some) {
+          const own = Uint8Array.from(line);
+          await before(own);
+          yield [own];
+        }
+    }
+    return { ...one, fleet: Object.assign(Object.create(one.fleet), { lines }) };
+  };
+
   test("brings the sessions of a folder in, and writes the same bytes out elsewhere", async () => {
     const { machine, sessions } = await filled({ fleet: undefined });
     const source = filesBelow(sessions);
@@ -100,12 +114,10 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     }
     await machine.kill();
     await one.fleet.close();
-    const told = async (): Promise<Json> => {
-      const { stdout } = await runHere(place, ["doctor", "--json"], {
-        variables: { PI_FLEET_URL: suite.url },
-      });
-      return JSON.parse(stdout).fleet;
-    };
+    const variables = { PI_FLEET_URL: suite.url };
+    const toldBy = async (...words: string[]): Promise<Json> =>
+      JSON.parse((await runHere(place, [...words, "--json"], { variables })).stdout);
+    const told = async (): Promise<Json> => (await toldBy("doctor")).fleet;
     expect(await told()).toMatchObject({ away: expect.stringContaining("cannot be read"), owed: 3, kept: 0 });
     await suite.database.server.start();
     expect(await told()).toMatchObject({ away: null, owed: 3, kept: 0 });
@@ -118,8 +130,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     await other.end();
     rmSync(lost, { recursive: true });
     // What only this machine has is found here, until it is given.
-    const variables = { PI_FLEET_URL: suite.url };
-    const { hits } = JSON.parse((await runHere(place, ["search", "alone", "--json"], { variables })).stdout);
+    const { hits } = await toldBy("search", "alone");
     expect(hits.map(({ sessionId }: Json) => sessionId).sort()).toEqual(ids.slice(0, 2).sort());
     const { journal } = await suite.told("verify", place);
     expect(journal.filter(({ from }: Json) => from !== null)).toHaveLength(3);
@@ -217,24 +228,16 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
   });
 
   test("a long session is never held as a whole when its facts are gathered anew", async () => {
-    const one = suite.connect();
     const given: WeakRef<Uint8Array>[] = [];
     let most = 0;
-    const fleet = Object.assign(Object.create(one.fleet), {
-      async *lines(id: string, from: number, to: number) {
-        for await (const lines of one.fleet.lines(id, from, to))
-          for (const line of lines) {
-            const own = Uint8Array.from(line);
-            given.push(new WeakRef(own));
-            yield [own];
-            if (given.length % 5 > 0) continue;
-            await new Promise((resolve) => setTimeout(resolve));
-            collectGarbage();
-            most = Math.max(most, given.filter((ref) => ref.deref()).length);
-          }
-      },
+    const fleet = lineByLine(async (line) => {
+      given.push(new WeakRef(line));
+      if (given.length % 5 > 0) return;
+      await new Promise((resolve) => setTimeout(resolve));
+      collectGarbage();
+      most = Math.max(most, given.filter((ref) => ref.deref()).length);
     });
-    const machine = suite.lives({ fleet: { ...one, fleet } });
+    const machine = suite.lives({ fleet });
     const wire = await machine.start();
     const entries = Array.from({ length: 20 }, (_, n) =>
       (n === 7 ? assistant : user)(`${n} word${n} ${"x".repeat(1 << 16)}`),
@@ -257,23 +260,15 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
   });
 
   test("no session is held as a whole when it is exported, and none has its name before it is whole", async () => {
-    const one = suite.connect();
     /** Called when all pieces before one are used. */
     let used = (_before: number): void => {};
-    let read = 0;
-    const fleet = Object.assign(Object.create(one.fleet), {
-      async *lines(id: string, from: number, to: number) {
-        let bytes = 0;
-        for await (const lines of one.fleet.lines(id, from, to))
-          for (const line of lines) {
-            used(bytes);
-            read++;
-            yield [line];
-            bytes += line.length + 1;
-          }
-      },
+    let [read, bytes] = [0, 0];
+    const fleet = lineByLine((line) => {
+      used(bytes);
+      read++;
+      bytes += line.length + 1;
     });
-    const machine = suite.lives({ fleet: { ...one, fleet } });
+    const machine = suite.lives({ fleet });
     const wire = await machine.start();
     const entries = Array.from({ length: 20 }, (_, n) =>
       n % 2 ? assistant(`${n}`) : user(`${n} ${"x".repeat(9000)}`),
@@ -282,7 +277,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const { sessionFile, sessionId } = await wire.result("get_state");
     const out = join(machine.place.home, "out");
     const exported = async () => {
-      read = 0;
+      [read, bytes] = [0, 0];
       const [file] = await machine.care().exportTo(out);
       return file;
     };

@@ -1,4 +1,4 @@
-/** Addresses of databases, and what answers of a database are taken for. */
+/** Addresses of databases, what answers of a database are taken for, and how long nobody waits for one that is away. */
 
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
@@ -622,4 +622,22 @@ describe("connections", () => {
     expect(questions.filter(({ text }) => text.includes("pg_is_in_recovery"))).toHaveLength(1);
     await expect(connections.read(tooLong)).rejects.toMatchObject({ name: "storage_failed" });
   });
+});
+
+const failing = (retryable: boolean) => new Failure("storage_failed", "test", { fleet: true }, { retryable });
+
+test.each([
+  ["answers", null, false],
+  ["does not answer", failing(true), true],
+  ["refuses", failing(false), false],
+])("an outage lasts as it should where the database %s", async (_what, failure, lasts) => {
+  let now = 0;
+  const look = vi.fn(() => (failure ? Promise.reject(failure) : Promise.resolve(null)));
+  const outage = new Outage({ look }, 1, () => (now += 10));
+  outage.begin();
+  for (let n = 1; n < 4; n++) {
+    expect(outage.lasts).toBe(n === 1 || lasts);
+    await new Promise(setImmediate);
+  }
+  expect(look.mock.calls.length).toBe(lasts ? 3 : 1);
 });

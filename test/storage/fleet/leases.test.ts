@@ -12,7 +12,7 @@ import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { processStart } from "../../../src/storage/fs/processes.ts";
-import { assistant, user } from "../../support/drafts.ts";
+import { user } from "../../support/drafts.ts";
 import { batchOf as batchFor, taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
@@ -218,21 +218,6 @@ describe("leases", needs(POSTGRESQL), () => {
     suite.endLeases();
     expect(await two.fleet.take("a", 0)).toMatchObject({ kind: "taken", epoch: 2, end: second.after });
     expect(await one.fleet.append(ending({ ...held, end: second.after }, "user"))).toEqual({ kind: "refused" });
-  });
-
-  test("of idle sessions hold up another machine for five seconds at most, and who then writes in the middle of a turn is named", async () => {
-    const [one, two] = [await suite.machine(), await suite.machine()];
-    await one.wire.result("append", { entries: [user("first"), assistant("answer")] });
-    const { sessionId } = await one.wire.result("get_state");
-    await two.wire.result("switch_session", { sessionId });
-    const early = await two.wire.request("append", { entries: [user("early")] });
-    expect(early.error?.data).toMatchObject({ name: "session_locked", holder: { host: expect.anything() } });
-    // Five seconds later.
-    touch(sessionId, "lease_until = lease_until - interval '5 seconds'");
-    await two.wire.result("append", { entries: [user("second")] });
-    // In the middle of the other's turn the first is refused, and hears by whom.
-    const refused = await one.wire.request("append", { entries: [user("third")] });
-    expect(refused.error?.data).toMatchObject({ name: "session_locked", holder: { host: expect.anything() } });
   });
 
   /** Returns how a process takes a session from another one, of whose note in the state folder something is otherwise. */

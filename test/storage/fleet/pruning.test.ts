@@ -7,10 +7,9 @@
 import { describe, expect, test, vi } from "vitest";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
-import { assistant, user } from "../../support/drafts.ts";
+import { user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
 import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
@@ -186,19 +185,6 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
         one restore_session ! any`;
       await play(suite, script, { fleet: { ...fleet, outage: new Outage(fleet.fleet, 0, () => 0) }, args });
       await suite.until("select count(*) from pi_fleet.entry", "2");
-    });
-
-    test("an append that only the disk got before a server died is in the fleet when its repeat is acknowledged", async () => {
-      const before = new HereLives({ seed: 1 });
-      const params = { entries: [user("one"), assistant("answer")], idempotencyKey: "a key" };
-      const dying = await before.start(args);
-      await dying.result("append", params);
-      const { sessionId } = await dying.result("get_state");
-      await before.end();
-      const { wire } = await suite.machine({ place: before.place, args });
-      await wire.result("switch_session", { sessionId });
-      await wire.result("append", params);
-      expect(rowsIn(sessionId)).toBe("2");
     });
 
     test("what only a machine has that was away is told to it, and is there after a restore", async () => {
