@@ -96,7 +96,7 @@ const SCENES: Readonly<Record<string, string>> = {
     one undo; both shows = cwd:home; both shows here = cwd:home`,
   "a relocation that another machine relocated further is not taken back": `
     one relocate_session to home; two relocate_session to theirs; one undo ! ground_moved ~ {theirs}; both shows = cwd:theirs
-    both shows here = cwd:theirs; two undo; one undo; both shows = cwd:cwd`,
+    both reads text; both shows here = cwd:theirs; two undo; one undo; both shows = cwd:cwd`,
   "one that another machine has archived is a family of its own": `
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null; one archive_session
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null`,
