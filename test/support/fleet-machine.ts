@@ -16,7 +16,7 @@ import { type FleetFault, FleetTable, fleetOptions, journalOn, MemoryFleet } fro
 import { id, SESSION, userText } from "./lines.ts";
 import { beginning } from "./sessions.ts";
 
-const BACKENDS = { jsonl: jsonlOn, v2: containersOn };
+export const BACKENDS = { jsonl: jsonlOn, v2: containersOn };
 
 export type MachineOptions = Partial<Omit<FleetOptions, "disk">> & {
   /** How often the fleet is asked again. */

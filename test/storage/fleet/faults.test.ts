@@ -15,8 +15,7 @@ import { id, SESSION } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-
-const journaled = { isJournaled: true } as const;
+import { journaled } from "../../support/unsent-lines.ts";
 
 /** A session's life, in which call number `at` goes wrong; its host looks before it tries again. Returns the number of calls. */
 async function live(kind: MachineKind, at: number, fault: FleetFault, tries: number): Promise<number> {

@@ -11,9 +11,7 @@ import { headerText, id, SESSION } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { placeOf } from "../../support/unsent-lines.ts";
-
-const journaled = { isJournaled: true } as const;
+import { journaled, placeOf } from "../../support/unsent-lines.ts";
 
 /** Lets everything run that waits for nothing but its turn. */
 async function turns(count = 60): Promise<void> {

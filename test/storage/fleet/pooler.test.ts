@@ -11,12 +11,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { notedStore } from "../../../src/storage/fleet/identity.ts";
-import { copying, fleetStore } from "../../../src/storage/fleet/store.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
-import type { FileLogOptions } from "../../../src/storage/log/write-state.ts";
-import { suiteDatabase } from "../../support/database.ts";
-import { FaultDisk } from "../../support/disk.ts";
-import { fleetOptions } from "../../support/fleet.ts";
 import { batchOf, type Held, taken, taken as takenBy } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
@@ -24,9 +19,6 @@ import { POSTGRESQL, Postgres, socketFolder, urlOf } from "../../support/postgre
 import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
 import { batchOf as batchFor } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
-import { keepsTheContract } from "../contract.ts";
-import { harnessOn as jsonlOn } from "../jsonl/harness.ts";
-import { harnessOn as containersOn } from "../v2/harness.ts";
 
 describe("a primary with a standby", needs(POSTGRESQL), () => {
   let [primary, standby]: Postgres[] = [];
@@ -250,29 +242,4 @@ describe("behind a pooler in transaction mode", { ...SWEEP, ...needs(POSTGRESQL,
     pooler.turn(standby.folder);
     expect((await taken(one, epoch)).end).toEqual(end);
   });
-});
-
-describe("the contract of logs behind a pooler", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => {
-  const database = suiteDatabase();
-  let pooler: Pooler | undefined;
-  let made = 0;
-
-  beforeAll(async () => {
-    const { name, folder } = database.server;
-    pooler = new Pooler({ size: 2, database: name });
-    await pooler.start(folder);
-  });
-  afterAll(() => pooler?.close());
-
-  for (const [name, harnessOn] of Object.entries({ jsonl: jsonlOn, v2: containersOn }))
-    keepsTheContract(`a fleet over ${name}`, () => {
-      const disk = new FaultDisk();
-      disk.makeFolder("/root/sessions");
-      // The harness is also made before the tests begin.
-      const fleet = pooler && sqlFleet(`${pooler.url}&tenant=test ${made++}`, "fleet").fleet;
-      const ours = <T extends FileLogOptions>(options: T): T =>
-        fleet ? copying(options, fleetOptions(fleet)) : options;
-      const harness = harnessOn(disk, "/root", { faults: disk }, () => void fleet?.close(), ours);
-      return { ...harness, store: fleetStore(harness.store), isCopied: true };
-    });
 });

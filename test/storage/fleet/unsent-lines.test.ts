@@ -123,7 +123,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     await scene.play("follows; finds; aside; fleet 0 1 7<0 @1; copy 0 1 7<0 @1");
   });
 
-  test("a session is deleted when all of its copies have given what they owe", async () => {
+  test("a session is deleted when all of its copies have given what they owe, and not before", async () => {
     const scene = await new Scene(kind, journaled).play(TWO);
     const { fleet, journal, file, store } = scene.actor("two").machine;
     const had: string[][] = [];
@@ -135,6 +135,15 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         keeper: { keep: async () => true },
       } as unknown as LifeCyclePlace,
     );
+    await scene.play("two cut");
+    const refused = {
+      name: "storage_failed",
+      retryable: true,
+      message: expect.stringContaining("only this machine has"),
+    };
+    await expect(cycle.delete(file, true)).rejects.toMatchObject(refused);
+    await scene.play("notes 1; two heals");
+    expect(had).toEqual([]);
     await cycle.delete(file, true);
     expect(had).toEqual([ALL]);
     await scene.play("notes 0");
