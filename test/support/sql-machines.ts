@@ -278,11 +278,12 @@ type Step = (cast: Cast, one: Machine, made: Made, words: string[]) => unknown;
 const STEPS: Readonly<Record<string, Step>> = {
   make: async ({ suite, sessions }, one, _, [name]) => sessions.set(name, await suite.make(one, name)),
   write: ({ suite }, one, { sessionId }, words) => suite.write(one, sessionId, words.join(" ")),
-  /** Goes on with it in one commit of many lines. */
+  /** Goes on with it in one commit of many lines, whose words come behind it from who has the session open. */
   async fill({ suite }, { wire }, { sessionId }, words) {
     const entries = range(0, 40).map((n) => user(`${words.join(" ")} ${n} ${"x".repeat(300)}`));
     await wire.result("switch_session", { sessionId });
     await wire.result("append", { entries });
+    await suite.until("select count(*) from pi_fleet.behind", "0");
     await suite.leave(wire, sessionId);
   },
   /** Has an answer that was paid for. */

@@ -17,7 +17,7 @@ const ODD = String.raw`zebra\x0acrossing 'it''s' \\101 é☃ $1`;
 
 /** What one machine writes, short and long, and another reads, finds, sums, writes, deletes and removes. */
 const USE = `one write ${ODD}; one fill ${ODD}; one pay 12345678 0.30000000000000004; one name ${ODD}
-  until select count(*) from pi_fleet.behind => 0; one make removed; two lists removed,s; two pages removed s
+  one make removed; two lists removed,s; two pages removed s
   two shows = messageCount:44 cwd:cwd; two reads ${ODD}; two reads ${ODD} 39; two reads [removed] answer to removed
   two search_sessions zebra = hits.length:41 limited:undefined; two search_sessions rossin = hits.length:41
   two get_usage = totals.cost:0.30000000000000004 totals.tokens.input:12345678; two write from the other; one reads from the other
