@@ -4,10 +4,8 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import * as z from "zod";
-import { Failure } from "../../src/core/failure.ts";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
-import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { entriesOf, FleetServer, idsOf } from "../support/fleet-server.ts";
 import { HereLives } from "../support/proof.ts";
@@ -132,45 +130,14 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     await one.lives.end();
     expect(one.lives.said).toEqual([]);
     one.fleet.table.check();
-  });
-
-  test("whole sessions are not moved while the fleet is away, and the words are those of the fleet", async () => {
-    let isLost = false;
-    const keeper = {
-      keep: async () => !isLost,
-      restore: async () => {
-        if (isLost) throw new Failure("storage_failed", "test: the fleet is away", { fleet: true });
-        return true;
-      },
-      rows: async function* () {},
-      row: async () => null,
-      removedEnd: async () => null,
-    } as unknown as FleetConnection["keeper"];
-    const one = await new FleetServer(args, { isJournaled: true, keeper }).start();
-    const known = await one.begin();
-    one.loses();
-    await one.result("new_session");
-    const local = await one.begin();
-    await one.result("new_session");
-    for (const method of ["archive_session", "delete_session"])
-      for (const [sessionId, words] of [
-        [known, "has the session as it is"],
-        [local, "only this machine has"],
-      ])
-        expect(await one.wire.failure(method, { sessionId })).toMatchObject({
-          ...{ message: expect.stringContaining(words), data: { name: "storage_failed", retryable: true } },
-        });
-    one.heals();
-    const sessionId = known;
-    await one.result("delete_session", { sessionId });
-    isLost = true;
-    const { message } = await one.wire.failure("restore_session", { sessionId });
-    expect(message).toContain("It is back on this machine");
     // A server that ends says what only this machine has.
-    one.loses();
-    await one.append("more");
-    await one.lives.end();
-    expect(one.lives.said).toEqual([expect.stringContaining("fleet push")]);
+    const { table } = one.fleet;
+    const options = { isJournaled: true, table, place: one.lives.place, keeper: {} as never };
+    const again = await new FleetServer(args, options).start();
+    again.loses();
+    expect(await again.append("more")).toMatchObject(local);
+    await again.lives.end();
+    expect(again.lives.said).toEqual([expect.stringContaining("fleet push")]);
   });
 
   test("kept lines that are damaged are left out and counted, and hide nothing else", async () => {
@@ -179,10 +146,10 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     const folder = join(one.lives.place.state, "quarantine");
     mkdirSync(folder, { recursive: true });
     const timestamp = "2026-01-24T16:22:26.831Z";
+    const header = { type: "session", version: 3, id: sessionId, timestamp, cwd: "/" };
     const kept = (id: unknown, parentId: unknown): string =>
       JSON.stringify({ type: "message", id, parentId, timestamp, ...user(String(id)) });
     const put = (name: string, ...lines: string[]): string => {
-      const header = { type: "session", version: 3, id: sessionId, timestamp, cwd: "/" };
       const path = join(folder, `${name}.refused.bin`);
       writeFileSync(path, [JSON.stringify(header), ...lines, ""].join("\n"));
       return path;
@@ -201,11 +168,10 @@ acrossTiers(describe, ["jsonl", "v2"])("with sessions as %s", (store) => {
     const recovered = { entryIds: ["good", "more"], damagedLines: bad.length };
     expect(await one.result("recover_kept", { keptAt: some })).toMatchObject(recovered);
     // Parents are before their children: a circle of them is no branch.
-    for (const [name, lines] of [
-      ["self", [kept("x", "x")]],
-      ["circle", [kept("x", "y"), kept("y", "x")]],
-    ] as const)
-      expect((await one.refused("recover_kept", { keptAt: put(name, ...lines) })).name, name).toBe("entry_not_found");
+    for (const circle of [[kept("x", "x")], [kept("x", "y"), kept("y", "x")]]) {
+      const keptAt = put(`circle of ${circle.length}`, ...circle);
+      expect((await one.refused("recover_kept", { keptAt })).name).toBe("entry_not_found");
+    }
     expect(await one.ids()).toEqual(["one", "good", "more"]);
     expect((await one.result("verify_session")).damage).toEqual([]);
   });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, inject } from "vitest";
 import { Postgres, psqlIn, urlOf } from "./postgres.ts";
 import type { Psql } from "./psql.ts";
 import { folderOf } from "./shared-database.ts";
-import { type SqlFleet, sqlFleet } from "./sql-fleet.ts";
+import { sqlFleet } from "./sql-fleet.ts";
 
 /** The database with the tables that others are copies of, and its name while it is made. */
 const [WITH_TABLES, UNFINISHED] = ["with_tables", "unfinished"];
@@ -56,9 +56,7 @@ export class Database implements TestDatabase {
       // A process that made it was killed.
       this.admin(`drop database if exists ${UNFINISHED} with (force)`);
       this.admin(`create database ${UNFINISHED}`);
-      const { fleet } = sqlFleet(urlOf(this.folder, UNFINISHED), "first");
-      await fleet.migrate();
-      await fleet.close();
+      await migrate(urlOf(this.folder, UNFINISHED));
       this.admin(`alter database ${UNFINISHED} rename to ${WITH_TABLES}`);
     }
     this.admin("select pg_advisory_unlock(1)");
@@ -100,51 +98,41 @@ export class Database implements TestDatabase {
   }
 }
 
-/** A database with the tables, from before the first test of a suite until after the last, and fleets that are closed with it. */
+/** A database, from before the first test of a suite until after the last. */
 export interface SuiteDatabase<Server extends TestDatabase = Database> {
   readonly server: Server;
-  readonly fleets: readonly SqlFleet[];
-  readonly connect: () => SqlFleet;
 }
 
 /** Has the suite in which it is called have a database. */
-export function suiteDatabase(): SuiteDatabase {
-  return withDatabase(() => new Database());
+export function suiteDatabase(options?: { readonly isEmpty: boolean }): SuiteDatabase {
+  return withDatabase(() => new Database(options));
 }
 
 /** Has the suite in which it is called have a server of its own, which it may kill. */
 export function suiteServer(): SuiteDatabase<Postgres> {
-  return withDatabase(
-    () => new Postgres(),
-    ({ fleet }) => fleet.migrate(),
-  );
+  return withDatabase(() => new Postgres(), migrate);
+}
+
+async function migrate(url: string): Promise<void> {
+  const { fleet } = sqlFleet(url, "first");
+  await fleet.migrate();
+  await fleet.close();
 }
 
 function withDatabase<Server extends TestDatabase>(
   make: () => Server,
-  prepare: (first: SqlFleet) => Promise<unknown> = async () => {},
+  prepare: (url: string) => Promise<void> = async () => {},
 ): SuiteDatabase<Server> {
-  const fleets: SqlFleet[] = [];
   let server: Server;
-  const connect = (): SqlFleet => {
-    const fleet = sqlFleet(server.url, `machine ${fleets.length}`);
-    fleets.push(fleet);
-    return fleet;
-  };
   beforeAll(async () => {
     server = make();
     await server.start();
-    await prepare(connect());
+    await prepare(server.url);
   });
-  afterAll(async () => {
-    await Promise.all(fleets.map(({ fleet }) => fleet.close()));
-    await server.close();
-  });
+  afterAll(() => server.close());
   return {
     get server() {
       return server;
     },
-    fleets,
-    connect,
   };
 }

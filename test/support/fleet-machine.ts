@@ -16,7 +16,7 @@ import { type FleetFault, FleetTable, fleetOptions, journalOn, MemoryFleet } fro
 import { id, SESSION, userText } from "./lines.ts";
 import { beginning } from "./sessions.ts";
 
-const BACKENDS = { jsonl: jsonlOn, v2: containersOn };
+export const BACKENDS = { jsonl: jsonlOn, v2: containersOn };
 
 export type MachineOptions = Partial<Omit<FleetOptions, "disk">> & {
   /** How often the fleet is asked again. */
@@ -83,6 +83,15 @@ export class Machine {
   /** Puts lines there as if they had been copied from another machine. */
   put(lines: readonly string[]): Promise<void> {
     return this.addPlainly(lines, this.plain.create(beginning(undefined, this.file)));
+  }
+
+  /** Puts the copy back to lines that it had, as a disk does that lost the others. */
+  revert(had: readonly string[]): Promise<void> {
+    const { disk, file } = this;
+    if (disk.paths().some((path) => path.startsWith(`${file}/`) || path === file))
+      disk.rename(file, `${file}.${disk.paths().length}.away`);
+    for (const path of disk.paths()) if (path.endsWith(".store.json")) disk.remove(path);
+    return this.put(had);
   }
 
   /** Adds lines as a program does that knows nothing of the fleet, or as a server that died before it gave them. */

@@ -8,10 +8,13 @@ import { expect, test } from "vitest";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Log } from "../../src/core/ports/store.ts";
+import { giveAll, owedIn } from "../../src/storage/fleet/giving.ts";
+import { POWER_CUTS } from "./disk.ts";
 import { type FleetFault, FleetTable, type MemoryFleet } from "./fleet.ts";
 import { failed, followed, found, line, Machine, type MachineKind, type MachineOptions } from "./fleet-machine.ts";
 import { id, SESSION, userText } from "./lines.ts";
 import { textsOf } from "./sessions.ts";
+import { notesOn, placeOf } from "./unsent-lines.ts";
 
 type Step = string | ((scene: Scene) => unknown);
 type Words = readonly string[];
@@ -112,8 +115,13 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     scene.actor("two").close();
     scene.actors.delete("two");
   },
-  /** The process after the first goes on alone, too. */
-  journals: (_actor, _words, scene) => scene.begin("again", true),
+  appendsUnsynced: ({ machine }, words) =>
+    machine.plain.open(machine.file).append(words.map((word) => bytesOf(lineOf(word)))),
+  commits: ({ log }) => log.commit(),
+  /** The disk lost the lines of the copy but these. */
+  reverts: ({ machine }, words) => machine.revert(words.map(lineOf)),
+  /** Another program moves the file of the session away. */
+  gone: ({ machine: { disk, file } }) => disk.rename(file, `${file}.away`),
   closes: (actor) => actor.close(),
   unlocks: ({ log }) => log.unlock(),
   locks: ({ log }) => log.acquireLock(),
@@ -162,7 +170,7 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   },
   forgets: (_actor, _words, scene) => scene.goBack(),
   /** The note of what it owes is removed. */
-  unnoted: ({ machine: { disk } }) => disk.remove(notesOf(disk.paths())[0]),
+  unnoted: ({ machine: { disk } }) => disk.remove(notesOn(disk)[0]),
 
   // What is there.
   fleet: (_, words, { table }) => expect(shown(table.linesOf(SESSION))).toEqual(meant(words)),
@@ -178,12 +186,23 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
     ),
   is: ({ log }, [durability]) => expect(log.durability).toBe(durability),
   durable: ({ log }, [count]) => expect([log.durableCount, log.persisted]).toEqual([Number(count), count !== "0"]),
-  notes: ({ machine }, [count]) => expect(notesOf(machine.disk.paths())).toHaveLength(Number(count)),
+  notes: ({ machine }, [count]) => expect(notesOn(machine.disk)).toHaveLength(Number(count)),
+  /** What becomes of what the machine owes; `:one`: for the copy of that one. */
+  async pushes({ machine }, words, scene) {
+    const meant = words.map((word) => {
+      const [outcome, name] = word.split(":");
+      return { sessionId: SESSION, outcome, ...(name ? { sessionPath: scene.actor(name).machine.file } : {}) };
+    });
+    expect(await giveAll(placeOf(machine))).toMatchObject(meant);
+  },
+  owed: ({ machine }, [count]) => expect(owedIn(placeOf(machine))).toHaveLength(Number(count)),
   /** From which entry on a copy owes its lines. */
   owes({ machine, log }, [from]) {
     const owed = machine.journal.of(SESSION, log.file as string)?.from?.entries;
     expect(`${owed ?? "nothing"}`).toBe(from);
   },
+  /** The epochs in which its lines were written. */
+  epochs: (_, words, { row }) => expect(row.epochs).toEqual(words.map(Number)),
   holder: (_, [name], { table }) => expect(table.rows.get(SESSION)?.holder?.id ?? "nobody").toBe(name),
   locked: ({ log }, [, name]) => expect(log.lockedBy?.client ?? "nobody").toBe(name),
   marks(actor) {
@@ -192,8 +211,6 @@ const VERBS: Readonly<Record<string, (actor: Actor, words: Words, scene: Scene) 
   /** Which calls there were since the mark. */
   asked: ({ machine, mark }, words) => expect([...new Set(machine.fleet.calls.slice(mark))]).toEqual(words),
 };
-
-const notesOf = (paths: readonly string[]): string[] => paths.filter((path) => /fleet-journal\/.*json$/.test(path));
 
 export class Scene {
   readonly table = new FleetTable();
@@ -213,12 +230,19 @@ export class Scene {
     return this.actors.get(name) ?? this.begin(name);
   }
 
-  /** Has a machine begin, or another process on the disk of the first. */
-  begin(name: string, isJournaled = false): Actor {
+  /**
+   * Has a machine begin, or another process on the disk of the first one, to which such words are told: it goes on "alone",
+   * has its copy "elsewhere", or finds what was left "after a loss" of power.
+   */
+  begin(name: string, words: Words = []): Actor {
     const elapsed = (): number => this.clock;
-    const isProcess = name in PROCESSES;
-    const own = isProcess ? { disk: this.one.disk, isJournaled } : {};
-    const options = { elapsed, ...(name === "one" ? this.options : own) };
+    const isProcess = name in PROCESSES || words.length > 0;
+    const process = (): MachineOptions => ({
+      disk: words.includes("loss") ? this.one.disk.after(POWER_CUTS[0]) : this.one.disk,
+      isJournaled: words.includes("alone"),
+      ...(words.includes("elsewhere") ? { folder: "/root/other" } : {}),
+    });
+    const options = { elapsed, ...(name === "one" ? this.options : isProcess ? process() : {}) };
     const machine = new Machine(this.kind, this.table, PROCESSES[name] ?? name, options);
     machine.fleet.leasesEnd = isProcess;
     const actor = new Actor(machine);
@@ -258,6 +282,7 @@ export class Scene {
 
   private act(step: string): unknown {
     const words = step.split(" ").filter(Boolean);
+    if (words[1] === "begins") return this.begin(words[0], words.slice(2));
     const name = words[0] in VERBS ? "one" : (words.shift() as string);
     const [verb, ...given] = words;
     const [, failure, isRetryable] = /^!(\w+)(\??)$/.exec(given.at(-1) ?? "") ?? [];

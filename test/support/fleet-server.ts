@@ -14,6 +14,13 @@ interface Options extends Omit<HereLivesOptions, "fleet"> {
   /** Whether it goes on while the fleet is away. */
   readonly isJournaled?: boolean;
   readonly keeper?: FleetConnection["keeper"];
+  /** Whether the leases of others have run out for it. */
+  readonly leasesEnd?: boolean;
+}
+
+interface Made {
+  readonly sessionId: string;
+  readonly sessionFile: string;
 }
 
 let made = 0;
@@ -33,10 +40,17 @@ export class FleetServer {
 
   constructor(
     args: readonly string[] = [],
-    { table = new FleetTable(), name = `machine ${made + 1}`, isJournaled = false, keeper, ...more }: Options = {},
+    {
+      table = new FleetTable(),
+      name = `machine ${made + 1}`,
+      isJournaled = false,
+      keeper,
+      leasesEnd,
+      ...more
+    }: Options = {},
   ) {
     this.args = args;
-    this.fleet = new MemoryFleet(table, name);
+    this.fleet = Object.assign(new MemoryFleet(table, name), { leasesEnd: leasesEnd === true });
     const elapsed = (): number => this.now;
     const outage = isJournaled ? new Outage(this.fleet, 0, elapsed) : undefined;
     const fleet = { ...fleetOptions(this.fleet, { elapsed, outage }), keeper };
@@ -46,6 +60,21 @@ export class FleetServer {
   async start(...args: string[]): Promise<this> {
     this.wire = await this.lives.start([...this.args, ...args]);
     return this;
+  }
+
+  /** Ends its server, so that nobody has its sessions. */
+  async end(): Promise<void> {
+    await this.lives.end();
+    this.fleet.table.leave();
+  }
+
+  /** Starts a server, has a session with these entries, each of a commit of its own, and ends it. */
+  async make(ids: readonly string[], ...args: string[]): Promise<Made> {
+    await this.start(...args);
+    for (const id of ids) await this.append(id);
+    const { sessionId, sessionFile } = await this.state();
+    await this.end();
+    return { sessionId, sessionFile };
   }
 
   /** Has a session with one entry. Returns its id. */

@@ -128,7 +128,7 @@ export class MemoryFleet implements Fleet {
   /** What happens to the call of that number, from 0 on. */
   faultAt: (call: number, name: string) => FleetFault | undefined = () => undefined;
   /** The rule that this fleet breaks, for tests of the tests. */
-  breaks: "nothing" | "epoch" | "end" | "both" | "taking" | "above" | "promotion" | "holder" = "nothing";
+  breaks: "nothing" | "epoch" | "both" | "taking" | "above" = "nothing";
   /** Where it says that commits are. */
   durability: "replicated" | "primary" = "replicated";
   /** The server that answered last, and those on which sessions were taken. */
@@ -222,8 +222,7 @@ export class MemoryFleet implements Fleet {
 
   async append(batch: FleetBatch): Promise<FleetOutcome> {
     const { lines, heads, before, stretches } = batch;
-    const isMoved = this.takenAt.get(batch.sessionId) !== String(this.table.promotions);
-    if (isMoved && this.breaks !== "promotion") return { kind: "refused" };
+    if (this.takenAt.get(batch.sessionId) !== String(this.table.promotions)) return { kind: "refused" };
     if (stretches && batch.place === undefined)
       this.table.packings.push(requirePacked(before, lines, heads, stretches));
     if (batch.attachments?.length && !(await this.given(batch.attachments)))
@@ -264,10 +263,9 @@ export class MemoryFleet implements Fleet {
   private heldRow({ sessionId, epoch, before }: Pick<FleetBatch, "sessionId" | "epoch" | "before">): Row | undefined {
     const row = this.table.rows.get(sessionId);
     const { breaks } = this;
-    const isEpoch = row?.epoch === epoch || breaks === "epoch" || breaks === "both";
-    const isEnd = (row && isSameEnd(row.end, before)) || breaks === "end" || breaks === "both";
-    const isHolder = row?.holder?.id === this.holder.id || ["epoch", "both", "holder"].includes(breaks);
-    return !row || row.isDeleted || !isEpoch || !isHolder || !isEnd ? undefined : row;
+    if (!row || row.isDeleted || !(isSameEnd(row.end, before) || breaks === "both")) return undefined;
+    const isWriter = row.epoch === epoch && row.holder?.id === this.holder.id;
+    return isWriter || breaks === "epoch" || breaks === "both" ? row : undefined;
   }
 
   async keepPart(part: FleetPart, sent?: () => void): Promise<FleetOutcome> {

@@ -1,16 +1,18 @@
 /** Machines whose sessions are also in a PostgreSQL of the tests, what befalls their calls, and scenes of what they do. */
 
-import { appendFileSync, existsSync, readFileSync, renameSync } from "node:fs";
-import { afterAll, beforeEach, expect } from "vitest";
+import { appendFileSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { afterAll, beforeAll, beforeEach, expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import type { FleetEnd, FleetFacts } from "../../src/core/ports/fleet.ts";
 import type { SqlAnswer, SqlQuestion } from "../../src/storage/fleet/connections.ts";
-import type { Outage } from "../../src/storage/fleet/outage.ts";
+import { Outage } from "../../src/storage/fleet/outage.ts";
 import type { Disk } from "../../src/storage/fs/disk.ts";
 import { type SuiteDatabase, suiteDatabase, type TestDatabase } from "./database.ts";
-import { assistant, user } from "./drafts.ts";
+import { assistant, SPOKEN, user } from "./drafts.ts";
 import { batchOf as batchFor, NO_FACTS } from "./fleet-commits.ts";
-import { HereLives } from "./proof.ts";
+import { Pooler } from "./pooler.ts";
+import { HereLives, type HereLivesOptions } from "./proof.ts";
+import { range } from "./random.ts";
 import type { Json, Place, Wire } from "./server.ts";
 import { type SqlFleet, type SqlFleetOptions, sqlFleet } from "./sql-fleet.ts";
 import { type Run, runHere } from "./verbs.ts";
@@ -79,28 +81,50 @@ interface MachineOptions {
   readonly args?: string[];
 }
 
+interface SuiteOptions {
+  /** Whether its processes reach the database through a pooler. */
+  readonly isPooled?: boolean;
+  /** Whether what a test leaves is there in the next one. */
+  readonly keepsRows?: boolean;
+}
+
 /** Has the suite in which it is called have a database, which is empty before each test, and machines. */
-export function fleetSuite(): FleetSuite;
-export function fleetSuite<Server extends TestDatabase>(database: SuiteDatabase<Server>): FleetSuite<Server>;
-export function fleetSuite(database: SuiteDatabase<TestDatabase> = suiteDatabase()) {
-  return new FleetSuite(database);
+export function fleetSuite(database?: undefined, options?: SuiteOptions): FleetSuite;
+export function fleetSuite<Server extends TestDatabase>(
+  database: SuiteDatabase<Server>,
+  options?: SuiteOptions,
+): FleetSuite<Server>;
+export function fleetSuite(database: SuiteDatabase<TestDatabase> = suiteDatabase(), options: SuiteOptions = {}) {
+  return new FleetSuite(database, options);
 }
 
 export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
   readonly database: SuiteDatabase<Server>;
-  /** Returns the way to the database. */
-  through: (url: string) => string = (url) => url;
+  pooler: Pooler | undefined;
   private readonly opened: SqlFleet[] = [];
 
-  constructor(database: SuiteDatabase<Server>) {
+  constructor(database: SuiteDatabase<Server>, { isPooled = false, keepsRows = false }: SuiteOptions) {
     this.database = database;
-    afterAll(() => Promise.all(this.opened.map(({ fleet }) => fleet.close())));
-    beforeEach(() => void this.sql(`truncate ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`));
+    beforeAll(async () => {
+      if (!isPooled) return;
+      const { name, folder } = database.server;
+      this.pooler = new Pooler({ database: name });
+      await this.pooler.start(folder);
+    });
+    afterAll(async () => {
+      await Promise.all(this.opened.map(({ fleet }) => fleet.close()));
+      await this.pooler?.close();
+    });
+    beforeEach(() => void (keepsRows || this.empty()));
+  }
+
+  empty(): void {
+    this.sql(`truncate ${TABLES.map((table) => `pi_fleet.${table}`).join(", ")}`);
   }
 
   /** The address that its processes have. */
   get url(): string {
-    return this.through(this.database.server.url);
+    return (this.pooler ?? this.database.server).url;
   }
 
   connect(): SqlFleet {
@@ -118,6 +142,11 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
     return this.database.server.sql(text);
   }
 
+  /** Returns what a column has, one value a row. */
+  column(text: string): string[] {
+    return this.sql(text).split("\n").filter(Boolean);
+  }
+
   /** Returns columns of the row of a session. */
   row(id: string, columns = "state"): string {
     return this.sql(`select ${columns} from pi_fleet.session where id = '${id}'`);
@@ -133,9 +162,21 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
     await expect.poll(() => this.sql(text), { timeout: 30_000, interval: 20 }).toBe(said);
   }
 
+  /** Returns a connection of a machine that goes on while the database is away. */
+  alone(): ServedFleet & { outage: Outage } {
+    const one = this.connect();
+    return { ...one, outage: new Outage(one.fleet, 0, () => 0) };
+  }
+
+  /** Returns servers of a machine, each with a seed of its own. */
+  lives(options: HereLivesOptions = {}): HereLives {
+    const fleet = "fleet" in options ? options.fleet : this.connect();
+    return new HereLives({ seed: 1 + this.opened.length, ...options, fleet });
+  }
+
   /** Starts a server on a machine of its own. */
   async machine({ fleet = this.connect(), place, disk, args }: MachineOptions = {}): Promise<Machine> {
-    const lives = new HereLives({ fleet, place, disk, seed: 1 + this.opened.length });
+    const lives = this.lives({ fleet, place, disk });
     return { fleet, lives, wire: await lives.start(args), place: lives.place };
   }
 
@@ -170,7 +211,7 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
   }
 
   verb(words: string, place: Place = new HereLives({}).place, url = this.url): Promise<Run> {
-    return runHere(place, ["fleet", ...words.split(" ")], { variables: { PI_FLEET_URL: url } });
+    return runHere(place, ["fleet", ...words.split(" ")], { variables: { PI_FLEET_URL: url }, hashes: true });
   }
 
   /** Returns what a verb says as JSON. */
@@ -179,6 +220,13 @@ export class FleetSuite<Server extends TestDatabase = SuiteDatabase["server"]> {
     expect([words, stderr]).toEqual([words, ""]);
     return JSON.parse(stdout);
   }
+}
+
+/** Begins a session with these entries. Returns its id. */
+export async function newSession(wire: Wire, entries: readonly Json[], params: object = {}): Promise<string> {
+  await wire.result("new_session", params);
+  await wire.result("append", { entries });
+  return (await wire.result("get_state")).sessionId;
 }
 
 /** A session of a scene. */
@@ -220,12 +268,33 @@ const FAULTS: Readonly<Record<string, (fleet: SqlFleet, made: Made, times: numbe
     }),
 };
 
+/** Has something befall a machine, about a session. Returns what ends that. */
+export const befall = (fault: string, fleet: SqlFleet, made: Made = { sessionId: "", sessionFile: "" }, times = 1) =>
+  FAULTS[fault](fleet, made, times);
+
 type Step = (cast: Cast, one: Machine, made: Made, words: string[]) => unknown;
 
 /** The steps of scenes that are no command. Of those that return something, members can be asked for. */
 const STEPS: Readonly<Record<string, Step>> = {
   make: async ({ suite, sessions }, one, _, [name]) => sessions.set(name, await suite.make(one, name)),
   write: ({ suite }, one, { sessionId }, words) => suite.write(one, sessionId, words.join(" ")),
+  /** Goes on with it in one commit of many lines, whose words come behind it from who has the session open. */
+  async fill({ suite }, { wire }, { sessionId }, words) {
+    const entries = range(0, 40).map((n) => user(`${words.join(" ")} ${n} ${"x".repeat(300)}`));
+    await wire.result("switch_session", { sessionId });
+    await wire.result("append", { entries });
+    await suite.until("select count(*) from pi_fleet.behind", "0");
+    await suite.leave(wire, sessionId);
+  },
+  /** Has an answer that was paid for. */
+  async pay({ suite }, { wire }, { sessionId }, [input, total]) {
+    const { message } = assistant("paid");
+    const cost = { ...SPOKEN.usage.cost, total: Number(total) };
+    const usage = { ...SPOKEN.usage, input: Number(input), cost };
+    await wire.result("switch_session", { sessionId });
+    await wire.result("append", { entries: [{ type: "message", message: { ...message, ...SPOKEN, usage } }] });
+    await suite.leave(wire, sessionId);
+  },
   leave: ({ suite }, { wire }, { sessionId }) => suite.leave(wire, sessionId),
   async name({ suite }, { wire }, { sessionId }, [name]) {
     await wire.result("switch_session", { sessionId });
@@ -233,13 +302,36 @@ const STEPS: Readonly<Record<string, Step>> = {
     await suite.leave(wire, sessionId);
   },
   async reads({ suite }, one, { sessionId }, words) {
-    expect(await suite.read(one, { sessionId })).toContain(words.join(" "));
+    expect(await suite.read(one, { sessionId })).toContain(JSON.stringify(words.join(" ")).slice(1, -1));
   },
   /** Its file has a text, or is a container that is there. */
   holds(_, __, { sessionFile }, words) {
     if (sessionFile.endsWith(".v2")) expect(existsSync(sessionFile)).toBe(true);
     else expect(readFileSync(sessionFile, "utf8")).toContain(words.join(" "));
   },
+  end: (_, { lives }) => lives.end(),
+  /** Another process of the machine begins, when its server has ended. */
+  async start({ suite, machines }, { fleet, place }, _, [name]) {
+    machines.set(name, await suite.machine({ fleet: { ...fleet, ...suite.connect() }, place }));
+  },
+  async doctor({ suite }, { place }) {
+    const options = { variables: { PI_FLEET_URL: suite.url }, hashes: true };
+    return JSON.parse((await runHere(place, ["doctor", "--json"], options)).stdout).fleet;
+  },
+  /** A host is told of the open session, soon. */
+  hears: (_, { wire }, __, words) =>
+    expect
+      .poll(async () => JSON.stringify((await wire.result("get_state")).diagnostics), { timeout: 20_000 })
+      .toContain(words.join(" ")),
+  /** A person does what the restore says. */
+  async obeys({ suite }, { place }) {
+    const said = JSON.stringify(await suite.told("restore", place));
+    rmSync(/remove (\S+) to/.exec(said)?.[1] as string);
+  },
+  gone: (_, __, { sessionFile }) => rmSync(sessionFile),
+  /** The disk has a state of the file before its first entry. */
+  reverts: (_, __, { sessionFile }) =>
+    writeFileSync(sessionFile, `${readFileSync(sessionFile, "utf8").split("\n")[0]}\n`),
   damages: (_, __, { sessionFile }) => appendFileSync(sessionFile, "{damaged\n"),
   /** The sessions that are there, and those in the archive. */
   async lists({ sessions }, { wire }, _, [names, archived = "-"]) {
@@ -248,13 +340,26 @@ const STEPS: Readonly<Record<string, Step>> = {
       (await wire.result("list_sessions", params)).sessions.map(nameOf).sort().join() || "-";
     expect([await found({}), await found({ archived: true })]).toEqual([names, archived]);
   },
+  /** The sessions in pages of one, in any order. */
+  async pages({ sessions }, { wire }, _, names) {
+    const all = names.map((name) => sessions.get(name)?.sessionId);
+    for (const sort of ["modified", "name", "cost"]) {
+      const found: string[] = [];
+      for (let cursor: string | undefined; found.length === 0 || cursor !== undefined; ) {
+        const page = await wire.result("list_sessions", { sort, limit: 1, cursor });
+        found.push(...page.sessions.map(({ sessionId }: Json) => sessionId));
+        cursor = page.nextCursor;
+      }
+      expect([sort, found.sort()]).toEqual([sort, all.sort()]);
+    }
+  },
   /** A session in a list. */
   async shows(_, { wire }, { sessionId }, words) {
     const params = Object.fromEntries(words.map((word) => [word, true]));
     const { sessions } = await wire.result("list_sessions", params);
     return sessions.find((one: Json) => one.sessionId === sessionId);
   },
-  befalls: ({ ends }, { fleet }, made, [fault, times = "1"]) => ends.push(FAULTS[fault](fleet, made, Number(times))),
+  befalls: ({ ends }, { fleet }, made, [fault, times = "1"]) => ends.push(befall(fault, fleet, made, Number(times))),
   heals({ ends }) {
     for (const end of ends.splice(0)) end();
   },
@@ -271,8 +376,8 @@ const cut = (text: string, at: string): [string, string | undefined] => {
 
 /**
  * Plays a scene, step by step: `<machine, or both> <command or step> [session] <words> = <members> ! <failure> ~ <sentence>`,
- * `db <SQL> => <what it says>`, `row <columns> = <what the session's has>`, or `same`: all rows are those to remember. They are about the session s, which the machine one has made and left, or about another
- * one; `{name}` is the id of a session, and `!final`: the failure is told as one that nobody repeats.
+ * `db <SQL> => <what it says>`, or says soon with `until`, `row <columns> = <what the session's has>`, or `same`: all rows are those to remember. They are about the session s, which the machine one has made and left, or about another
+ * one; `{name}` is the id of a session, the member `@name` what is said of it, and `!final`: the failure is told as one that nobody repeats.
  */
 export async function play(suite: FleetSuite, script: string, given: MachineOptions = {}): Promise<void> {
   const cast: Cast = { suite, machines: new Map(), sessions: new Map(), ends: [], rows: [] };
@@ -294,9 +399,13 @@ export async function play(suite: FleetSuite, script: string, given: MachineOpti
 
 async function playStep(cast: Cast, step: string, args: string[] | undefined): Promise<void> {
   const { suite, machines, sessions } = cast;
-  const text = step.replaceAll(/\{(\w+)\}/g, (_, name) => sessions.get(name)?.sessionId as string);
-  if (text.startsWith("db ")) {
-    const [sql, said] = cut(text.slice(3), " => ");
+  const text = step.replaceAll(/\{(\w+)\}/g, (_, name) =>
+    name === "theirs" ? (cwdOf(machines, name) as string) : (sessions.get(name)?.sessionId as string),
+  );
+  const [, how, query] = /^(db|until) (.*)/.exec(text) ?? [];
+  if (query) {
+    const [sql, said] = cut(query, " => ");
+    if (how === "until") return suite.until(sql, `${said}`);
     return expect(suite.sql(sql)).toEqual(said ?? expect.anything());
   }
   const rows = (): string[] => TABLES.map((table) => suite.sql(`select t from pi_fleet.${table} t order by t::text`));
@@ -319,7 +428,8 @@ async function playStep(cast: Cast, step: string, args: string[] | undefined): P
   let result: Json;
   if (verb in STEPS) {
     result = await STEPS[verb](cast, machine, made, rest);
-    if (sentence) expect(result.stdout + result.stderr).toMatch(new RegExp(sentence));
+    if (sentence)
+      expect(result.stdout ? result.stdout + result.stderr : JSON.stringify(result)).toMatch(new RegExp(sentence));
   } else {
     const reply = await machine.wire.request(verb, paramsOf(machines, verb, made, rest));
     result = reply.result;
@@ -328,21 +438,28 @@ async function playStep(cast: Cast, step: string, args: string[] | undefined): P
     if (sentence) expect(reply.error.message).toMatch(new RegExp(sentence));
   }
   for (const [path, value] of members?.split(" ").map((member) => cut(member, ":")) ?? []) {
-    const seen = path.split(".").reduce((part, key) => part?.[key], result);
+    const idOf = (key: string) => sessions.get(key.slice(1))?.sessionId;
+    const seen = path
+      .split(".")
+      .reduce(
+        (part, key) => (key.startsWith("@") ? part?.find((one: Json) => one.sessionId === idOf(key)) : part?.[key]),
+        result,
+      );
     expect([path, `${seen}`]).toEqual([path, path === "cwd" ? cwdOf(machines, value) : value]);
   }
 }
 
-/** Returns the directory in which the first machine makes sessions, or another one of its. */
+/** Returns the directory in which the first machine makes sessions, or the home of it or of the second one. */
 function cwdOf(machines: Cast["machines"], word: string | undefined): string | undefined {
-  const { place } = machines.get("one") as Machine;
-  return word === "home" ? place.home : place.cwd;
+  const { place } = machines.get(word === "theirs" ? "two" : "one") as Machine;
+  return word === "cwd" ? place.cwd : place.home;
 }
 
 function paramsOf(machines: Cast["machines"], verb: string, made: Made, words: readonly string[]): Json {
   const at = words.includes("path") ? { sessionPath: made.sessionFile } : { sessionId: made.sessionId };
+  if (verb === "search_sessions") return { query: words.join(" "), limit: 1000 };
   if (verb === "append") return { entries: [user(words.join(" "))] };
-  if (/^(?:new_session|list_\w+|undo|redo)$/.test(verb)) return words.includes("path") ? at : {};
+  if (/^(?:new_session|list_\w+|get_usage|undo|redo)$/.test(verb)) return words.includes("path") ? at : {};
   return {
     ...at,
     ...(words.includes("permanent") ? { permanent: true } : {}),

@@ -3,21 +3,19 @@
 import { createHash, randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { FleetBatch } from "../../../src/core/ports/fleet.ts";
 import { attachmentFolder } from "../../../src/storage/log/attachments.ts";
-import { suiteDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import type { Machine } from "../../support/fleet-machine.ts";
 import { Scene } from "../../support/fleet-scene.ts";
-import { fleetSuite } from "../../support/fleet-suite.ts";
 import { entryText, headerText, id, SESSION } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import type { HereLives } from "../../support/proof.ts";
-import type { Json, Wire } from "../../support/server.ts";
+import type { Json } from "../../support/server.ts";
+import { fleetSuite, type Machine as SqlMachine } from "../../support/sql-machines.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const digestOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
@@ -120,20 +118,11 @@ acrossTiers(describe, KINDS)("an attachment of %s", (kind) => {
 });
 
 describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
-  const database = suiteDatabase();
-  const { connect } = database;
-  const { lives, verb, asked, empty } = fleetSuite(database);
-  const sql = (text: string): string => database.server.sql(text);
-  interface Here {
-    readonly wire: Wire;
-    readonly place: HereLives["place"];
-  }
-  const machine = async (kind: string, fleet = connect()): Promise<Here> => {
-    const one = lives({ fleet });
-    return { wire: await one.start(["--store", kind]), place: one.place };
-  };
+  const suite = fleetSuite();
+  const sql = (text: string): string => suite.sql(text);
+  const machine = (kind: string, fleet = suite.connect()) => suite.machine({ fleet, args: ["--store", kind] });
   /** Brings a session with a picture in. Returns its id. */
-  const imported = async ({ wire, place }: Here, name: string, bytes: Uint8Array): Promise<string> => {
+  const imported = async ({ wire, place }: SqlMachine, name: string, bytes: Uint8Array): Promise<string> => {
     const path = join(place.home, `${name}.jsonl`);
     const sessionId = `01a207fe-a9e0-7627-b723-${name.padStart(12, "0")}`;
     writeFileSync(path, `${headerText({ id: sessionId, cwd: place.cwd })}\n${naming(bytes)}\n`);
@@ -143,7 +132,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     return sessionId;
   };
   /** Opens a session. Returns the path of its picture, which need not be there. */
-  const pictureOf = async ({ wire }: Here, sessionId: string, bytes: Uint8Array): Promise<string> => {
+  const pictureOf = async ({ wire }: SqlMachine, sessionId: string, bytes: Uint8Array): Promise<string> => {
     await wire.result("new_session");
     await wire.result("switch_session", { sessionId });
     return join(attachmentFolder((await wire.result("get_state")).sessionFile), digestOf(bytes));
@@ -154,9 +143,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
   };
   const counts = (...tables: string[]): string =>
     tables.map((table) => sql(`select count(*) from pi_fleet.${table}`)).join(" ");
-  const sessionsOf = ({ place }: Here): string => join(place.home, ".pi/agent/sessions");
-
-  beforeEach(empty);
+  const sessionsOf = ({ place }: SqlMachine): string => join(place.home, ".pi/agent/sessions");
 
   test("a commit fails as the disk does that refuses one, and not as if the database were away", async () => {
     const refused = new Failure("storage_failed", "test: EIO", { errno: "EIO" });
@@ -165,7 +152,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     };
     const attachments = [{ sha256: digestOf(bytesOf("a picture")), read }];
     const batch = { sessionId: "s", attachments } as unknown as FleetBatch;
-    await expect(connect().fleet.append(batch)).rejects.toBe(refused);
+    await expect(suite.connect().fleet.append(batch)).rejects.toBe(refused);
   });
 
   acrossTiers(test, KINDS)("come with the session, are checked, and go in and out as files (%s)", async (kind) => {
@@ -174,13 +161,13 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     const sessionId = await imported(one, "1", bytes);
     expect(counts("blob_part")).toBe("2");
     expect(readFileSync(await pictureOf(two, sessionId, bytes)).equals(bytes)).toBe(true);
-    const wrong = async (): Promise<Json[]> => JSON.parse((await verb(one.place, "verify", "--json")).stdout).faults;
+    const wrong = async (): Promise<Json[]> => JSON.parse((await suite.verb("verify --json", one.place)).stdout).faults;
     expect(await wrong()).toEqual([]);
     // One that the fleet has damaged is taken for none.
     sql("update pi_fleet.blob_part set bytes = set_byte(bytes, 0, 255 - get_byte(bytes, 0)) where part = 1");
     expect(await wrong()).toMatchObject([{ sessionId, fault: "attachment" }]);
-    expect((await verb(one.place, "verify")).status).toBe(3);
-    const fleet = connect();
+    expect((await suite.verb("verify", one.place)).status).toBe(3);
+    const fleet = suite.connect();
     const asking = vi.spyOn(fleet.connections, "run");
     const fetched = (): number =>
       asking.mock.calls.filter(([asked]) => "text" in asked && asked.text.startsWith("select bytes")).length;
@@ -188,15 +175,15 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     // It is seen what it is, and comes no second time as long as nobody has given it anew.
     for (let times = 0; times < 2; times++)
       expect([existsSync(await pictureOf(three, sessionId, bytes)), fetched()]).toEqual([false, 2]);
-    await asked(one.place, "import", sessionsOf(one));
+    await suite.told(`import ${sessionsOf(one)}`, one.place);
     expect(await wrong()).toEqual([]);
     // Whoever opens it again has it then.
     expect(readFileSync(await pictureOf(three, sessionId, bytes)).equals(bytes)).toBe(true);
     const out = join(two.place.home, "out");
-    await asked(two.place, "export", out);
+    await suite.told(`export ${out}`, two.place);
     expect(readFileSync(exportedPicture(out, bytes)).equals(bytes)).toBe(true);
-    empty();
-    await asked(two.place, "import", out);
+    suite.empty();
+    await suite.told(`import ${out}`, two.place);
     expect(counts("blob_part", "attached")).toBe("2 1");
   });
 
@@ -207,7 +194,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     for (const [n, bytes] of all.entries()) await imported(one, `${n}`, bytes);
     const out = join(one.place.home, "out");
     const exported = async () => {
-      const { status, stdout } = await verb(one.place, "export", out, "--json");
+      const { status, stdout } = await suite.verb(`export ${out} --json`, one.place);
       const { files } = JSON.parse(stdout);
       const missing = files.flatMap(({ missingAttachments = [] }: Json) => missingAttachments);
       return { status, files, missing: missing.sort() };
@@ -220,9 +207,9 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
       expect(files.map((file: Json) => file.outcome)).toEqual(all.map(() => outcome));
       expect(files.filter(({ message }: Json) => message?.includes(digestOf(gone)))).toHaveLength(1);
     }
-    expect((await verb(one.place, "export", out)).stdout).toContain("2 sessions lack attachments");
-    await asked(one.place, "import", sessionsOf(one));
-    expect(await connect().fleet.attachment(digestOf(bent))).not.toBeNull();
+    expect((await suite.verb(`export ${out}`, one.place)).stdout).toContain("2 sessions lack attachments");
+    await suite.told(`import ${sessionsOf(one)}`, one.place);
+    expect(await suite.connect().fleet.attachment(digestOf(bent))).not.toBeNull();
     const path = exportedPicture(out, other);
     writeFileSync(path, "something else");
     expect(await exported()).toMatchObject({ status: 1, missing: [digestOf(other)] });
@@ -236,7 +223,7 @@ describe("attachments in PostgreSQL", { ...SYSTEM, ...needs(POSTGRESQL) }, () =>
     const one = await machine("jsonl");
     const ids = [await imported(one, "1", bytes), await imported(one, "2", bytes)];
     expect(counts("blob", "attached")).toBe("1 2");
-    const prune = (): Promise<Json> => asked(one.place, "prune", "--apply", "--yes");
+    const prune = (): Promise<Json> => suite.told("prune --apply --yes", one.place);
     sql("truncate pi_fleet.attached");
     // What was given just now is about to be named.
     expect(await prune()).toMatchObject({ attachments: 0 });

@@ -16,19 +16,19 @@ import {
   writeFileSync,
 } from "node:fs";
 import { basename, join } from "node:path";
-import { beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { FleetKeeping } from "../../../src/storage/fleet/care.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
 import { realDisk } from "../../../src/storage/fs/disk.ts";
 import { Database, suiteServer } from "../../support/database.ts";
 import { assistant, user } from "../../support/drafts.ts";
-import { fleetSuite, newSession } from "../../support/fleet-suite.ts";
 import { collectGarbage } from "../../support/garbage.ts";
 import { fileText, headerText, userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives, type HereLivesOptions } from "../../support/proof.ts";
 import { type Json, temporaryPlace } from "../../support/server.ts";
+import { fleetSuite, newSession } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
@@ -45,17 +45,15 @@ function filesBelow(folder: string): Map<string, Buffer> {
 }
 
 describe("the care of a fleet", needs(POSTGRESQL), () => {
-  const database = suiteServer();
-  const { connect } = database;
-  const { lives, alone, verb, asked, empty, column } = fleetSuite(database);
-  const sql = (text: string): string => database.server.sql(text);
+  const suite = fleetSuite(suiteServer());
+  const sql = (text: string): string => suite.sql(text);
   /** Brings a folder in, or writes one. Returns what became of each session. */
-  const outcomes = async (machine: HereLives, ...args: string[]): Promise<string[]> =>
-    (await asked(machine.place, ...args)).files.map(({ outcome }: Json) => outcome);
+  const outcomes = async (machine: HereLives, words: string): Promise<string[]> =>
+    (await suite.told(words, machine.place)).files.map(({ outcome }: Json) => outcome);
   const three = (outcome: string): string[] => [outcome, outcome, outcome];
   /** A machine with three sessions, one of them a fork, and the folder where they are. */
   const filled = async (options: HereLivesOptions = {}) => {
-    const machine = lives(options);
+    const machine = suite.lives(options);
     const wire = await machine.start();
     const talk = [user("one \u0000 \ud800"), assistant("two"), user("three", { id: "three" }), assistant("four")];
     for (const cwd of ["/home/me/app", "/home/me/other"]) await newSession(wire, talk, { cwd });
@@ -64,85 +62,91 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     await machine.end();
     return { machine, sessions: join(machine.place.home, ".pi/agent/sessions") };
   };
-  const forgetFacts = (): void => {
-    sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
-    sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
-  };
 
-  beforeEach(empty);
+  /** Returns a fleet whose lines come one by one, each after something else. */
+  const lineByLine = (before: (line: Uint8Array) => unknown) => {
+    const one = suite.connect();
+    async function* lines(id: string, from: number, to: number) {
+      for await (const some of one.fleet.lines(id, from, to))
+        for (const line of some) {
+          const own = Uint8Array.from(line);
+          await before(own);
+          yield [own];
+        }
+    }
+    return { ...one, fleet: Object.assign(Object.create(one.fleet), { lines }) };
+  };
 
   test("brings the sessions of a folder in, and writes the same bytes out elsewhere", async () => {
     const { machine, sessions } = await filled({ fleet: undefined });
     const source = filesBelow(sessions);
     // A link to a folder is not followed, least of all to one that it is in.
     symlinkSync(sessions, join(sessions, "again"));
-    for (const outcome of ["new", "known"]) expect(await outcomes(machine, "import", sessions)).toEqual(three(outcome));
+    for (const outcome of ["new", "known"])
+      expect(await outcomes(machine, `import ${sessions}`)).toEqual(three(outcome));
     expect(filesBelow(sessions)).toEqual(source);
-    const other = lives({ fleet: undefined });
+    const other = suite.lives({ fleet: undefined });
     const out = join(other.place.home, "out");
     for (const outcome of ["new", "known"]) {
-      expect(await outcomes(other, "export", out)).toEqual(three(outcome));
+      expect(await outcomes(other, `export ${out}`)).toEqual(three(outcome));
       expect(filesBelow(out)).toEqual(source);
     }
-    const { files } = await asked(machine.place, "import", sessions);
+    const { files } = await suite.told(`import ${sessions}`, machine.place);
     const [{ sessionPath }] = files;
     appendFileSync(sessionPath, `${userText("more", null)}\n`);
-    expect((await outcomes(machine, "import", sessions)).sort()).toEqual(["continued", "known", "known"]);
-    const { status, stdout } = await verb(other.place, "export", out);
+    expect((await outcomes(machine, `import ${sessions}`)).sort()).toEqual(["continued", "known", "known"]);
+    const { status, stdout } = await suite.verb(`export ${out}`, other.place);
     expect([status, stdout]).toEqual([1, expect.stringContaining("Export to an empty folder")]);
   });
 
   acrossTiers(test, ["jsonl", "v2"])("pushes what was acknowledged while the server was down (%s)", async (store) => {
-    const one = alone();
-    const machine = lives({ fleet: one });
+    const one = suite.alone();
+    const machine = suite.lives({ fleet: one });
     const { place } = machine;
     const wire = await machine.start(["--store", store]);
     const ids: string[] = [];
     for (const text of ["plain", "forked", "lost"]) ids.push(await newSession(wire, [user(text)]));
     const lost = (await wire.result("get_state")).sessionFile;
-    await database.server.kill();
+    await suite.database.server.kill();
     for (const sessionId of [...ids].reverse()) {
       await wire.result("switch_session", { sessionId });
       expect(await wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
     }
     await machine.kill();
     await one.fleet.close();
-    const told = async (): Promise<Json> => {
-      const { stdout } = await runHere(place, ["doctor", "--json"], {
-        variables: { PI_FLEET_URL: database.server.url },
-      });
-      return JSON.parse(stdout).fleet;
-    };
+    const variables = { PI_FLEET_URL: suite.url };
+    const toldBy = async (...words: string[]): Promise<Json> =>
+      JSON.parse((await runHere(place, [...words, "--json"], { variables })).stdout);
+    const told = async (): Promise<Json> => (await toldBy("doctor")).fleet;
     expect(await told()).toMatchObject({ away: expect.stringContaining("cannot be read"), owed: 3, kept: 0 });
-    await database.server.start();
+    await suite.database.server.start();
     expect(await told()).toMatchObject({ away: null, owed: 3, kept: 0 });
     // The lease of the process that is gone runs out.
     sql("update pi_fleet.session set lease_until = now()");
-    const other = lives();
+    const other = suite.lives();
     const theirs = await other.start();
     await theirs.result("switch_session", { sessionId: ids[1] });
     await theirs.result("append", { entries: [user("theirs")] });
     await other.end();
     rmSync(lost, { recursive: true });
     // What only this machine has is found here, until it is given.
-    const variables = { PI_FLEET_URL: database.server.url };
-    const { hits } = JSON.parse((await runHere(place, ["search", "alone", "--json"], { variables })).stdout);
+    const { hits } = await toldBy("search", "alone");
     expect(hits.map(({ sessionId }: Json) => sessionId).sort()).toEqual(ids.slice(0, 2).sort());
-    const { journal } = await asked(place, "verify");
+    const { journal } = await suite.told("verify", place);
     expect(journal.filter(({ from }: Json) => from !== null)).toHaveLength(3);
     const pushed = async (): Promise<Map<string, Json>> =>
-      new Map((await asked(place, "push")).sessions.map((session: Json) => [session.sessionId, session]));
+      new Map((await suite.told("push", place)).sessions.map((session: Json) => [session.sessionId, session]));
     const sessions = await pushed();
     // The entries of the last are kept apart from its file, which comes again.
     expect(ids.map((id) => sessions.get(id).outcome)).toEqual(["given", "branched", "given"]);
     expect([...(await pushed()).keys()]).toEqual([]);
-    const { faults, copies, lacking } = await asked(place, "verify");
+    const { faults, copies, lacking } = await suite.told("verify", place);
     expect([faults, lacking, copies.map(({ state }: Json) => state)]).toEqual([[], [], ["same", "same", "same"]]);
-    expect((await verb(place, "verify")).stdout).toContain("are a branch since");
+    expect((await suite.verb("verify", place)).stdout).toContain("are a branch since");
     expect(sql(`select entries from pi_fleet.session where id = '${ids[0]}'`)).toBe("2");
     // The end of a container: nothing may be left that this machine alone has.
     const ended = async (): Promise<unknown[]> => {
-      const { status, stdout } = await verb(place, "push");
+      const { status, stdout } = await suite.verb("push", place);
       return [status, /recover lists and appends them/.test(stdout)];
     };
     for (const note of readdirSync(join(place.state, "fleet-journal")))
@@ -159,7 +163,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
 
   test("names what it does not bring in, or not as it is, and brings the others in", async () => {
     const { machine, sessions } = await filled({ fleet: undefined });
-    await asked(machine.place, "import", sessions);
+    await suite.told(`import ${sessions}`, machine.place);
     const folder = join(machine.place.home, "more");
     mkdirSync(join(folder, "locked"), { recursive: true });
     const [[name, bytes]] = filesBelow(sessions);
@@ -177,7 +181,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
       if (basename(path) === "locked") throw Object.assign(new Error("refused"), { code: "EACCES" });
       return realDisk.names(path);
     };
-    const bringing = lives({ disk: { ...realDisk, names } });
+    const bringing = suite.lives({ disk: { ...realDisk, names } });
     await bringing.start();
     for (const known of [undefined, "known"]) {
       const files = await bringing.care().importFolder(folder);
@@ -189,79 +193,51 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     }
     expect(sql("select count(*) from pi_fleet.session")).toBe("4");
     const missing = join(machine.place.home, "missing");
-    const { status, stdout, stderr } = await verb(machine.place, "import", missing);
+    const { status, stdout, stderr } = await suite.verb(`import ${missing}`, machine.place);
     expect([status, stderr]).toEqual([1, ""]);
     expect(stdout).toContain(`${missing}: The disk refused (ENOENT)`);
   });
 
-  test("reads every line and every copy, and finds each of them that is not as it was", async () => {
+  test("reads every line and every copy, and finds each copy that is not as it was", async () => {
     const { machine, sessions } = await filled();
-    const verified = async () => {
-      const { faults, copies, ...sums } = await asked(machine.place, "verify");
-      const states: string[] = copies.map(({ state }: Json) => state).sort();
-      return {
-        faults: faults.map(({ sessionId, fault }: Json) => `${sessionId} ${fault}`).sort(),
-        copies,
-        states,
-        sums,
-      };
-    };
-    const { faults, copies, states, sums } = await verified();
-    expect([faults, states, sums]).toEqual([[], three("same"), expect.objectContaining({ sessions: 3, entries: 11 })]);
-    const [a, b, c] = copies.map(({ sessionId }: Json) => sessionId);
-    sql(
-      `update pi_fleet.entry set line = replace(encode(line, 'escape'), 'two', 'TWO')::bytea where session_id = '${a}'`,
-    );
-    sql(`delete from pi_fleet.entry where session_id = '${b}' and seq = 1`);
-    sql(`update pi_fleet.entry set epoch = epoch + 9 where session_id = '${c}' and seq = 0`);
-    sql(`update pi_fleet.session set indexed = 0 where id = '${c}'`);
-    const found = [`${a} chain`, `${b} missing_rows`, `${c} epochs`, `${c} unindexed`];
-    expect((await verified()).faults).toEqual(found.sort());
-    const { status, stdout } = await verb(machine.place, "verify");
-    expect([status, stdout]).toEqual([3, expect.stringContaining("4 faults in the database")]);
+    const verified = () => suite.told("verify", machine.place);
+    const statesOf = (copies: Json[]): string[] => copies.map(({ state }) => state).sort();
+    const { faults, copies, ...sums } = await verified();
+    expect([faults, statesOf(copies), sums]).toMatchObject([[], three("same"), { sessions: 3, entries: 11 }]);
     // A copy that another program wrote to, one that it changed, and one that the fleet never had.
-    sql("update pi_fleet.session set indexed = entries");
     const [one, two] = copies.map(({ sessionPath }: Json) => sessionPath);
     appendFileSync(one, `${userText("x", null)}\n`);
-    writeFileSync(two, readFileSync(two, "utf8").replace("three", "THREE"));
+    writeFileSync(two, readFileSync(two, "utf8").replace('"one ', '"ONE '));
     const local = join(sessions, "--home-me-app--/2026-01-24T16-22-26-831Z_local.jsonl");
     writeFileSync(local, `${headerText({ id: "local", cwd: "/home/me/app" })}\n`);
-    expect((await verified()).states).toEqual(["ahead", "different", "only_here", "same"]);
+    expect(statesOf((await verified()).copies)).toEqual(["ahead", "different", "only_here", "same"]);
   });
 
   test("a migration names sessions that cannot be read, and goes on with the others", async () => {
-    const { machine } = await filled({ fleet: { ...connect(), long: 0 } });
-    const [id, header] = column("select id from pi_fleet.session order by id");
+    const { machine } = await filled({ fleet: { ...suite.connect(), long: 0 } });
+    const [id, header] = suite.column("select id from pi_fleet.session order by id");
     sql(`update pi_fleet.pack set codec = 1, lines = '\\xff' where session_id = '${id}'`);
     sql(`update pi_fleet.session set header = 'none' where id = '${header}'`);
     sql("update pi_fleet.session set indexed = 0");
-    const { status, stdout } = await verb(machine.place, "migrate");
+    const { status, stdout } = await suite.verb("migrate", machine.place);
     expect(status).toBe(1);
     for (const one of [id, header]) expect(stdout).toContain(`${one}: its header or lines cannot be read`);
     const again = { indexed: 0, inUse: [], unreadable: [id, header] };
-    expect(await asked(machine.place, "migrate")).toMatchObject(again);
+    expect(await suite.told("migrate", machine.place)).toMatchObject(again);
     expect(sql("select count(*) from pi_fleet.session where indexed = entries")).toBe("1");
   });
 
   test("a long session is never held as a whole when its facts are gathered anew", async () => {
-    const one = connect();
     const given: WeakRef<Uint8Array>[] = [];
     let most = 0;
-    const fleet = Object.assign(Object.create(one.fleet), {
-      async *lines(id: string, from: number, to: number) {
-        for await (const lines of one.fleet.lines(id, from, to))
-          for (const line of lines) {
-            const own = Uint8Array.from(line);
-            given.push(new WeakRef(own));
-            yield [own];
-            if (given.length % 5 > 0) continue;
-            await new Promise((resolve) => setTimeout(resolve));
-            collectGarbage();
-            most = Math.max(most, given.filter((ref) => ref.deref()).length);
-          }
-      },
+    const fleet = lineByLine(async (line) => {
+      given.push(new WeakRef(line));
+      if (given.length % 5 > 0) return;
+      await new Promise((resolve) => setTimeout(resolve));
+      collectGarbage();
+      most = Math.max(most, given.filter((ref) => ref.deref()).length);
     });
-    const machine = lives({ fleet: { ...one, fleet } });
+    const machine = suite.lives({ fleet });
     const wire = await machine.start();
     const entries = Array.from({ length: 20 }, (_, n) =>
       (n === 7 ? assistant : user)(`${n} word${n} ${"x".repeat(1 << 16)}`),
@@ -274,7 +250,8 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
         (select row(quarter, messages, cost) from pi_fleet.spent) from pi_fleet.session`);
     await vi.waitFor(() => expect(sql("select entries - indexed from pi_fleet.session")).toBe("0"), 30_000);
     const before = facts();
-    forgetFacts();
+    sql("truncate pi_fleet.described, pi_fleet.said, pi_fleet.spent, pi_fleet.word");
+    sql("update pi_fleet.session set indexed = 0, messages = 0, modified = null, is_plain = false");
     const indexed = await (machine.care() as FleetKeeping).index(undefined, 8 << 16);
     expect(indexed).toEqual({ indexed: 1, inUse: [], unreadable: [] });
     expect(facts()).toBe(before);
@@ -283,23 +260,15 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
   });
 
   test("no session is held as a whole when it is exported, and none has its name before it is whole", async () => {
-    const one = connect();
     /** Called when all pieces before one are used. */
     let used = (_before: number): void => {};
-    let read = 0;
-    const fleet = Object.assign(Object.create(one.fleet), {
-      async *lines(id: string, from: number, to: number) {
-        let bytes = 0;
-        for await (const lines of one.fleet.lines(id, from, to))
-          for (const line of lines) {
-            used(bytes);
-            read++;
-            yield [line];
-            bytes += line.length + 1;
-          }
-      },
+    let [read, bytes] = [0, 0];
+    const fleet = lineByLine((line) => {
+      used(bytes);
+      read++;
+      bytes += line.length + 1;
     });
-    const machine = lives({ fleet: { ...one, fleet } });
+    const machine = suite.lives({ fleet });
     const wire = await machine.start();
     const entries = Array.from({ length: 20 }, (_, n) =>
       n % 2 ? assistant(`${n}`) : user(`${n} ${"x".repeat(9000)}`),
@@ -308,7 +277,7 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     const { sessionFile, sessionId } = await wire.result("get_state");
     const out = join(machine.place.home, "out");
     const exported = async () => {
-      read = 0;
+      [read, bytes] = [0, 0];
       const [file] = await machine.care().exportTo(out);
       return file;
     };
@@ -341,8 +310,8 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
   });
 
   test("a session that is deleted and pruned after its row was read is not exported", async () => {
-    const one = connect();
-    const machine = lives({ fleet: one });
+    const one = suite.connect();
+    const machine = suite.lives({ fleet: one });
     const wire = await machine.start();
     const [stays, goes] = [await newSession(wire, [user("stays")]), await newSession(wire, [user("goes")])];
     await wire.result("new_session");

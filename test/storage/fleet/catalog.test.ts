@@ -1,19 +1,27 @@
 /**
  * Lists, searches, usage and families across a fleet: a machine that has no copy is told what the machine says that has
- * the files, whose catalog is the measure. Ordinary tests, over a real PostgreSQL.
+ * the files, whose catalog is the measure. Each call of a model counts once in sums, also of forks whose originals are gone.
  *
  * @module-tag system
  */
 
 import { describe, expect, test } from "vitest";
-import { suiteDatabase } from "../../support/database.ts";
+import { headerLine, headerOf } from "../../../src/core/format/entry.ts";
+import { bytesOf, parse } from "../../../src/core/json/json.ts";
+import type { Catalog, Listed } from "../../../src/core/ports/catalog.ts";
+import type { FleetCatalog, FleetListed, FleetSpent } from "../../../src/core/ports/fleet-catalog.ts";
+import type { LocalCatalog } from "../../../src/storage/catalog/catalog.ts";
+import { factsBase, foundIn } from "../../../src/storage/fleet/facts.ts";
+import { JointFleetCatalog } from "../../../src/storage/fleet/joint-catalog.ts";
+import { memoryStore } from "../../../src/storage/memory.ts";
+import { realEnv } from "../../support/catalog.ts";
 import { assistant, SPOKEN, toolCall, toolResult, user } from "../../support/drafts.ts";
-import { fleetSuite, newSession } from "../../support/fleet-suite.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { forSeedsAsync, Random, range } from "../../support/random.ts";
 import type { Json, Wire } from "../../support/server.ts";
-import { acrossTiers, SWEEP } from "../../support/tiers.ts";
+import { fleetSuite, newSession } from "../../support/sql-machines.ts";
+import { acrossTiers, SWEEP, UNIT } from "../../support/tiers.ts";
 
 const at = (minute: number): number => Date.UTC(2026, 0, 24, 16, minute);
 
@@ -59,15 +67,14 @@ async function fill(wire: Wire): Promise<string> {
 }
 
 describe("the catalog of a fleet", needs(POSTGRESQL), () => {
-  const database = suiteDatabase();
-  const { lives, empty } = fleetSuite(database);
+  const suite = fleetSuite();
   /** Two machines; the second has no copy of anything. */
   const machines = async () => {
-    empty();
-    const one = await lives().start();
+    suite.empty();
+    const one = await suite.lives().start();
     const parent = await fill(one);
-    const fleet = database.connect();
-    const other = lives({ fleet });
+    const fleet = suite.connect();
+    const other = suite.lives({ fleet });
     return { one, two: await other.start(), parent, fleet, other };
   };
 
@@ -201,9 +208,9 @@ describe("the catalog of a fleet", needs(POSTGRESQL), () => {
     expect(await hits()).toBe(2);
     await one.result("new_session");
     const held = "select count(*) from pi_fleet.session where holder is not null";
-    await expect.poll(() => database.server.sql(held), polled).toBe("0");
-    database.server.sql("update pi_fleet.session set indexed = 0");
-    database.server.sql("truncate pi_fleet.said, pi_fleet.spent");
+    await expect.poll(() => suite.sql(held), polled).toBe("0");
+    suite.sql("update pi_fleet.session set indexed = 0");
+    suite.sql("truncate pi_fleet.said, pi_fleet.spent");
     expect(await other.care().index()).toMatchObject({ inUse: [] });
     expect(await hits()).toBe(2);
   });
@@ -311,3 +318,60 @@ async function expectSameHits(one: Wire, two: Wire, requests: readonly Json[], l
   }
   return hits;
 }
+
+/** A session of the fleet with an answer that it took over and one of its own. */
+function spentBy(id: string, parentSession: string | null, [taken, own]: readonly [number, number]): FleetSpent {
+  const facts = { cwd: "/p", name: null, firstMessage: null, parentSession, timestamp: null, modified: null };
+  const session = { ...facts, id, shortId: id, messages: 1, isPlain: true, entries: 1, sizeBytes: 1, archived: false };
+  const spending = (isInherited: boolean, cost: number) => ({
+    ...{ quarter: 0, provider: "p", model: "m", isInherited, numbers: [1, 0, 1, 1, 0, 0, 2, cost] },
+  });
+  return {
+    session: { ...session, parent: null, key: 0 } as FleetListed,
+    spendings: [spending(true, taken), spending(false, own)],
+  };
+}
+
+async function costs(spent: readonly FleetSpent[], present: readonly string[]): Promise<unknown> {
+  const there = {
+    spent: async () => spent,
+    known: async (ids: readonly string[]) =>
+      new Map(ids.filter((id) => present.includes(id)).map((id) => [id, { messages: 1, isDeleted: false }])),
+    list: async () => ({ sessions: [], total: 0 }),
+    behind: async () => 0,
+  } as unknown as FleetCatalog;
+  const local = {
+    counted: async () => ({ sessions: [], models: [], incomplete: [], archivedLeftOut: 0 }),
+    list: async () => ({ found: [] as Listed[], total: 0, shortId: (id: string) => id }),
+  } as unknown as LocalCatalog;
+  const sha256 = (bytes: Uint8Array): string => realEnv.sha256(bytes);
+  const placeFor = ({ id }: FleetListed) => ({ path: `/there/${id}.jsonl`, store: "jsonl" as const });
+  const catalog = new JointFleetCatalog({ there, local, here: local as unknown as Catalog, placeFor, sha256 });
+  const { totals } = await catalog.usage({ groupBy: [], dayOf: () => 0 });
+  return [totals.cost, totals.inherited.cost];
+}
+
+test("what forks took over counts in their original, or, where that is gone, in one of them", UNIT, async () => {
+  const forks = [spentBy("a", "/x/1_parent.jsonl", [4, 1]), spentBy("b", "/x/1_parent.jsonl", [4, 2])];
+  expect(await costs(forks, ["parent"])).toEqual([3, 8]);
+  expect(await costs(forks, [])).toEqual([7, 4]);
+});
+
+test("an imported fork takes over what its header says, whatever times its entries have", UNIT, () => {
+  const answer = (id: string): Uint8Array => {
+    const usage = { input: 1, output: 1, cost: { total: 1 } };
+    const message = { role: "assistant", content: [], usage, timestamp: 9e12 };
+    return bytesOf(JSON.stringify({ type: "message", id, parentId: null, timestamp: "2027-01-01T00:00:00Z", message }));
+  };
+  const line = headerLine({
+    ...{ id: "f", timestamp: "2026-01-01T00:00:00Z", cwd: "/p", parentSession: "/x/o.json" },
+    importedFrom: { agent: "opencode", id: "f", takenOver: { session: "o", lastId: "bbbbbbbb" } },
+  });
+  const log = memoryStore().create({ headerLine: line, header: headerOf(parse(line) as object) });
+  log.append(["aaaaaaaa", "bbbbbbbb", "cccccccc"].map(answer));
+  const { spendings } = foundIn(log, factsBase(log.header), true, 0, 3);
+  expect(spendings.map(({ isInherited, numbers }) => [isInherited, numbers[0]])).toEqual([
+    [true, 2],
+    [false, 1],
+  ]);
+});

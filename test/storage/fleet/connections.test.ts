@@ -1,4 +1,4 @@
-/** Addresses of databases, and what answers of a database are taken for. */
+/** Addresses of databases, what answers of a database are taken for, and how long nobody waits for one that is away. */
 
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
@@ -69,61 +69,39 @@ describe("an address", () => {
     expect(serverAt(text)).toBe(meant);
   });
 
-  test("is shown without its password, and may name a tenant", () => {
-    const url = "db.example:5433/agents?sslmode=disable";
-    const named = "postgres:///a?tenant=a%20b";
-    const shown = `postgres://me@${url}`;
-    expect(at(`postgres://me:s%40cret@${url}`)).toMatchObject({ shown, hasPassword: true, tenant: "" });
-    expect(at(named)).toMatchObject({ shown: named, hasPassword: false, tenant: "a b" });
-    const asked = "postgres:///a?host=/run&password=s%40cret&tenant=a%20b";
-    expect(at(asked)).toMatchObject({
-      shown: "postgres:///a?host=%2Frun&tenant=a+b",
-      hasPassword: true,
-      tenant: "a b",
-    });
-    const local = { shown: "postgres:///a?host=%2Frun&user=me", hasPassword: true };
-    expect(at("postgres://me:s%40cret@/a?host=/run")).toMatchObject(local);
-    expect(at("postgres://me@/a")).toMatchObject({ shown: "postgres:///a?user=me", hasPassword: false });
+  test.each([
+    ["postgres://me:s%40cret@db.example:5433/a?sslmode=disable", "postgres://me@db.example:5433/a?sslmode=disable", ""],
+    ["postgres:///a?host=/run&password=s%40cret&tenant=a%20b", "postgres:///a?host=%2Frun&tenant=a+b", "a b"],
+    ["postgres://me:s%40cret@/a?host=/run", "postgres:///a?host=%2Frun&user=me", ""],
+    ["postgres://me@/a", "postgres:///a?user=me", ""],
+    ["postgres:///a?tenant=a%20b", "postgres:///a?tenant=a%20b", "a b"],
+  ])("is shown without its password, and may name a tenant: %s", (text, shown, tenant) => {
+    expect(at(text)).toMatchObject({ shown, hasPassword: text.includes("cret"), tenant });
   });
 
-  test.each([
-    ...[
-      "postgres://me:100%secret@db.example/a",
-      "postgres://100%secret@db.example/a",
-      "postgres://me@db.example/100%secret",
-      "postgres://me@100%secret/a",
-      "postgres://me:secret%e4@db.example/a",
-    ].map((text) => [text, /%25/] as const),
+  const SENSELESS: Readonly<Record<string, string>> = {
+    "%25": `postgres://me:100%secret@db.example/a postgres://100%secret@db.example/a postgres://me@100%secret/a
+      postgres://me@db.example/100%secret postgres://me:secret%e4@db.example/a`,
     // A character that would end it in the middle of a password.
-    ...["#secret", "/secret", "?secret", "?secret=1"].map(
-      (end) => [`postgres://me:12${end}@db.example/a`, /%[23]/] as const,
-    ),
-    ...[
-      "postgres://me:secret@one,two/a",
-      "postgres://me:secret@one:1,two:2/a",
-      "postgres:///a?host=one,two&port=1,2",
-      "postgres:///a?host=one&port=1,2",
-    ].map((text) => [text, /one endpoint/] as const),
-    ["postgres://db.example/a?options=-c%20fsync=off", /alter role/] as const,
-    ["postgres://db.example/a?passfile=/root/.pgpass", /PGPASSFILE/] as const,
-    ["postgres://db.example/a?sslcert=/a&sslkey=/b", /password/] as const,
-    ["postgres://db.example/a?service=x", /PGSERVICE|service/] as const,
-    ["host=/run/pg dbname=a user=me password=secret", /postgres:\/\/\/database\?host=/] as const,
-    ["postgres:///a?password=12&secret", /%26/] as const,
-    ["postgres:///a?password=12&secret=1", /%26/] as const,
-    ["postgres:secret", /postgres:\/\//] as const,
-    ["postgres:/secret", /postgres:\/\//] as const,
-    ...[
-      "db.example",
-      "mysql://db.example/a",
-      "postgres://db.example/a?sslmode=prefer",
-      "postgres://db.example/a?sslrootcert=/missing.pem",
-      "postgres://db.example/a?target_session_attrs=standby",
-      "postgres:///a?host=one&port=70000",
-      "postgres:///a?tenant=",
-    ].map((text) => [text, /./] as const),
+    "%[23]": `postgres://me:12#secret@db.example/a postgres://me:12/secret@db.example/a
+      postgres://me:12?secret@db.example/a postgres://me:12?secret=1@db.example/a`,
+    "%26": "postgres:///a?password=12&secret postgres:///a?password=12&secret=1",
+    "one endpoint": `postgres://me:secret@one,two/a postgres://me:secret@one:1,two:2/a
+      postgres:///a?host=one,two&port=1,2 postgres:///a?host=one&port=1,2`,
+    "alter role": "postgres://db.example/a?options=-c%20fsync=off",
+    PGPASSFILE: "postgres://db.example/a?passfile=/root/.pgpass",
+    password: "postgres://db.example/a?sslcert=/a&sslkey=/b",
+    "PGSERVICE|service": "postgres://db.example/a?service=x",
+    "postgres://": "postgres:secret postgres:/secret",
+    ".": `db.example mysql://db.example/a postgres://db.example/a?sslmode=prefer
+      postgres://db.example/a?sslrootcert=/missing.pem postgres://db.example/a?target_session_attrs=standby
+      postgres:///a?host=one&port=70000 postgres:///a?tenant=`,
+  };
+  test.each([
+    ...Object.entries(SENSELESS).flatMap(([said, texts]) => texts.split(/\s+/).map((text) => [text, said])),
+    ["host=/run/pg dbname=a user=me password=secret", "postgres:///database\\?host="],
   ])("that means nothing is refused, and nothing is shown of a secret in it: %s", (text, said) => {
-    const message = expect.stringMatching(new RegExp(`^(?!.*secret).*${said.source}`));
+    const message = expect.stringMatching(new RegExp(`^(?!.*secret).*(?:${said})`));
     expect(() => at(text)).toThrow(AddressError);
     expect(() => at(text)).toThrow(expect.objectContaining({ message }));
   });
@@ -303,18 +281,17 @@ describe("an answer", () => {
     }
   });
 
+  // The answer of a directory, which may be away, lasts no longer than that.
   test.each([
-    ['role "nobody" does not exist', "failed"],
-    ['role "nobody" is not permitted to log in', "failed"],
-    ['no pg_hba.conf entry for host "10.0.0.1", user "me", database "agents", no encryption', "failed"],
-    ['pg_hba.conf rejects connection for host "10.0.0.1", user "me", database "agents", no encryption', "failed"],
-    ['Peer authentication failed for user "me"', "failed"],
-    ['certificate authentication failed for user "me"', "failed"],
-    ["connection requires a valid client certificate", "failed"],
-    // A directory may be away.
-    ['LDAP authentication failed for user "me"', "away"],
-    ['PAM authentication failed for user "me"', "away"],
-    ['RADIUS authentication failed for user "me"', "away"],
+    ...[
+      'role "nobody" does not exist',
+      'role "nobody" is not permitted to log in',
+      'no pg_hba.conf entry for host "10.0.0.1", user "me", database "agents", no encryption',
+      'pg_hba.conf rejects connection for host "10.0.0.1", user "me", database "agents", no encryption',
+      "connection requires a valid client certificate",
+    ].map((message) => [message, "failed"]),
+    ...["Peer", "certificate"].map((way) => [`${way} authentication failed for user "me"`, "failed"]),
+    ...["LDAP", "PAM", "RADIUS"].map((way) => [`${way} authentication failed for user "me"`, "away"]),
   ])("to a role that is not let in is a refusal where that lasts: %s", async (message, kind) => {
     const { run } = databaseThat({ connect: refusing(errorOf("28000", { message })) });
     expect(await run("append")).toMatchObject({ kind, reason: message });
@@ -532,11 +509,8 @@ describe("an answer", () => {
       for (const { run } of [one, two, process()]) expect(await run("append")).toMatchObject(DONE);
       const written = disk.operations.filter((name) => name.startsWith("rename"));
       expect(written).toHaveLength(1);
-      expect(JSON.parse(Buffer.from(disk.content(note()) ?? []).toString())).toEqual({
-        address: ADDRESS,
-        store: "a store",
-        server: "7/2",
-      });
+      const noted = JSON.parse(Buffer.from(disk.content(note()) ?? []).toString());
+      expect(noted).toEqual({ address: ADDRESS, store: "a store", server: "7/2" });
       at.server = "7/3";
       vi.spyOn(disk, "create").mockImplementation(() => {
         throw Object.assign(new Error("no room"), { code: "ENOSPC" });
@@ -648,4 +622,22 @@ describe("connections", () => {
     expect(questions.filter(({ text }) => text.includes("pg_is_in_recovery"))).toHaveLength(1);
     await expect(connections.read(tooLong)).rejects.toMatchObject({ name: "storage_failed" });
   });
+});
+
+const failing = (retryable: boolean) => new Failure("storage_failed", "test", { fleet: true }, { retryable });
+
+test.each([
+  ["answers", null, false],
+  ["does not answer", failing(true), true],
+  ["refuses", failing(false), false],
+])("an outage lasts as it should where the database %s", async (_what, failure, lasts) => {
+  let now = 0;
+  const look = vi.fn(() => (failure ? Promise.reject(failure) : Promise.resolve(null)));
+  const outage = new Outage({ look }, 1, () => (now += 10));
+  outage.begin();
+  for (let n = 1; n < 4; n++) {
+    expect(outage.lasts).toBe(n === 1 || lasts);
+    await new Promise(setImmediate);
+  }
+  expect(look.mock.calls.length).toBe(lasts ? 3 : 1);
 });

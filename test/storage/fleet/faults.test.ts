@@ -15,8 +15,7 @@ import { id, SESSION } from "../../support/lines.ts";
 import { isEvery } from "../../support/random.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-
-const journaled = { isJournaled: true } as const;
+import { journaled } from "../../support/unsent-lines.ts";
 
 /** A session's life, in which call number `at` goes wrong; its host looks before it tries again. Returns the number of calls. */
 async function live(kind: MachineKind, at: number, fault: FleetFault, tries: number): Promise<number> {
@@ -73,6 +72,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         writes 0; closes; adds 8<0; two has 0; leaves; two writes 1; two closes; leaves; again follows; again reopens
         again copy 0 1 8<0 @1; again follows; fleet 0 1 8<0 @1; again told diverged:8; again aside; again closes
         again follows; again told; again marks; again follows; again asked look`,
+      "lines of a dead server that the fleet never got are a branch after what others wrote": `
+        writes 0; writes 1; closes; two has 0 8<0; two asks; two reopens; two copy 0 1 8<0 @1; two asks; two writes 2
+        fleet 0 1 8<0 @1 2; two told diverged:8`,
       "lines that a dead server had not given to the fleet are given with the next commit":
         "writes 0; closes; adds 1; asks; writes 2; fleet 0 1 2",
       "a commit that is refused from the start is not told as unknown, also by one who has just opened the session":
@@ -111,11 +113,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     "a key is repeated while the fleet is away, though somebody else had the session before": `
       writes 0; unlocks; two has 0; two asks; asks; refuses session_locked; outage; cut; adds 1; looks; confirms
       is local; copy 0 1`,
-  });
-
-  test("lines of a dead server that the fleet never got are a branch after what others wrote", async () => {
-    const scene = await begun({}, "writes 1; closes; two has 0 8<0; two asks; two reopens; two copy 0 1 8<0 @1");
-    await scene.play("two asks; two writes 2; fleet 0 1 8<0 @1 2; two told diverged:8");
   });
 
   test("a commit is given to the fleet while the disk keeps it, and is durable when both have it", async () => {

@@ -46,11 +46,7 @@ class Gated extends FleetServer {
 /** A machine that lacks a session of another one. */
 async function lacking(store = "jsonl", more: Omit<HereLivesOptions, "fleet"> = {}) {
   const table = new FleetTable();
-  const one = await new FleetServer([], { table }).start();
-  await one.append(...ALL);
-  const { sessionId } = await one.state();
-  await one.lives.end();
-  table.leave();
+  const { sessionId } = await new FleetServer([], { table }).make(ALL);
   return Object.assign(await new Gated(["--store", store], { table, ...more }).start(), { sessionId, table });
 }
 

@@ -10,7 +10,6 @@ import { found, line, Machine, written } from "../../support/fleet-machine.ts";
 import { Scene } from "../../support/fleet-scene.ts";
 import { entriesOf, FleetServer } from "../../support/fleet-server.ts";
 import { SESSION, userText } from "../../support/lines.ts";
-import type { Place } from "../../support/server.ts";
 
 /** The keeper, as far as an opening asks it. */
 const keeperOf = (table: FleetTable): FleetConnection["keeper"] =>
@@ -22,45 +21,31 @@ const keeperOf = (table: FleetTable): FleetConnection["keeper"] =>
     restore: async () => false,
   }) as unknown as FleetConnection["keeper"];
 
-function serverOf(table: FleetTable, place?: Place): FleetServer {
-  const one = new FleetServer([], { table, keeper: keeperOf(table), ...(place ? { place } : {}) });
-  one.fleet.leasesEnd = true;
-  return one;
-}
-
-async function ended({ lives, fleet }: FleetServer): Promise<void> {
-  await lives.end();
-  fleet.table.leave();
-}
-
-/** A session of a machine whose server has ended. */
+/** A session of a machine whose server has ended, and what deletes it. */
 async function made(...ids: string[]) {
   const table = new FleetTable();
-  const one = await serverOf(table).start();
-  await one.append(...ids);
-  const { sessionId, sessionFile } = await one.state();
-  await ended(one);
+  const machine = () => new FleetServer([], { table, keeper: keeperOf(table), leasesEnd: true });
+  const one = machine();
+  const { sessionId, sessionFile } = await one.make(ids);
   const remove = (): void => {
     const row = table.rows.get(sessionId);
     if (row) Object.assign(row, { isDeleted: true, epoch: row.epoch + 1 });
   };
-  return { table, place: one.lives.place, sessionId, sessionFile: String(sessionFile), remove };
+  return { one, machine, sessionId, sessionFile, remove };
 }
 
 test("a shorter file of a deleted session with an entry of its own stays, and opens", async () => {
-  const { table, place, sessionId, sessionFile, remove } = await made("one", "two");
+  const { one, machine, sessionId, sessionFile, remove } = await made("one", "two");
   appendFileSync(sessionFile, `${userText("onlyhere", "two")}\n`);
-  const other = serverOf(table);
-  await other.takeOver(sessionId, "three", "four", "five");
-  await ended(other);
+  await (await machine().takeOver(sessionId, "three", "four", "five")).end();
   remove();
-  const again = await serverOf(table, place).start();
-  await again.result("switch_session", { sessionId });
-  expect([existsSync(sessionFile), (await again.ids()).includes("onlyhere")]).toEqual([true, true]);
+  await one.start();
+  await one.result("switch_session", { sessionId });
+  expect([existsSync(sessionFile), (await one.ids()).includes("onlyhere")]).toEqual([true, true]);
 });
 
 test("another file with the id stays: an unrelated one, and a copy that is opened by its path", async () => {
-  const { table, place, sessionFile } = await made("one", "two", "three");
+  const { one, sessionFile } = await made("one", "two", "three");
   const whole = readFileSync(sessionFile, "utf8");
   const [header] = whole.split("\n");
   for (const [name, text] of [
@@ -70,33 +55,33 @@ test("another file with the id stays: an unrelated one, and a copy that is opene
   ]) {
     const second = join(dirname(sessionFile), name);
     writeFileSync(second, text);
-    const again = await serverOf(table, place).start();
-    await again.result("switch_session", { sessionPath: name === "mine.jsonl" ? sessionFile : second });
-    await ended(again);
+    await one.start();
+    await one.result("switch_session", { sessionPath: name === "mine.jsonl" ? sessionFile : second });
+    await one.end();
     expect([name, existsSync(second), existsSync(sessionFile)]).toEqual([name, true, true]);
     rmSync(second);
   }
 });
 
 test("a long copy without its first lines comes again", async () => {
-  const { table, place, sessionId, sessionFile } = await made(...Array.from({ length: 500 }, (_, n) => `e${n}`));
+  const { one, sessionId, sessionFile } = await made(...Array.from({ length: 500 }, (_, n) => `e${n}`));
   const bytes = readFileSync(sessionFile);
   writeFileSync(sessionFile, bytes.fill(0, 0, Math.floor(bytes.length * 0.6)));
-  const again = await serverOf(table, place).start();
-  await again.result("switch_session", { sessionId });
-  await again.append("next");
-  expect(await again.ids()).toHaveLength(501);
+  await one.start();
+  await one.result("switch_session", { sessionId });
+  await one.append("next");
+  expect(await one.ids()).toHaveLength(501);
 });
 
 test("a write to a session whose file is gone, and that cannot come again, has one reply", async () => {
-  const { table, place, sessionId, sessionFile, remove } = await made("one", "two");
-  const two = await serverOf(table, place).start();
-  await two.result("switch_session", { sessionId });
+  const { one, sessionId, sessionFile, remove } = await made("one", "two");
+  await one.start();
+  await one.result("switch_session", { sessionId });
   rmSync(sessionFile);
   remove();
-  const mark = two.fleet.calls.length;
-  expect((await two.refused("append", { entries: entriesOf("three") })).name).toBe("storage_failed");
-  expect(two.fleet.calls.length - mark).toBeLessThan(20);
+  const mark = one.fleet.calls.length;
+  expect((await one.refused("append", { entries: entriesOf("three") })).name).toBe("storage_failed");
+  expect(one.fleet.calls.length - mark).toBeLessThan(20);
 });
 
 test("what another machine gave back as a branch is not reported as lost where the copy was fetched anew", async () => {

@@ -11,9 +11,7 @@ import { headerText, id, SESSION } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
 import { beginning, textsOf } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { placeOf } from "../../support/unsent-lines.ts";
-
-const journaled = { isJournaled: true } as const;
+import { journaled, placeOf } from "../../support/unsent-lines.ts";
 
 /** Lets everything run that waits for nothing but its turn. */
 async function turns(count = 60): Promise<void> {
@@ -43,7 +41,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     "the next process that opens the session gives it, though it does not journal": `
       writes 0; cut; writes 1 2; again asks; fleet 0 1 2; again writes 3; again copy 0 1 2 3; fleet 0 1 2 3`,
     "the next process that opens the session gives it, as it journals": `
-      writes 0; cut; writes 1 2; again journals; again asks; fleet 0 1 2; again writes 3; again copy 0 1 2 3
+      writes 0; cut; writes 1 2; again begins alone; again asks; fleet 0 1 2; again writes 3; again copy 0 1 2 3
       fleet 0 1 2 3`,
     // Whoever opens it is where the other machine is. What others have to know stays known.
     "where another machine wrote meanwhile, both are there: a branch, at its parent, byte for byte, and it is told": `
@@ -174,7 +172,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   test("a push that is cut at any call leaves each line once, whoever goes on", async () => {
     for (const fault of ["before", "after", "late"] as const)
       for (let at = 0; at < 4; at++) {
-        const scene = await new Scene(kind, journaled).play("writes 0; cut; writes 1; again journals");
+        const scene = await new Scene(kind, journaled).play("writes 0; cut; writes 1; again begins alone");
         scene.actor("again").machine.fleet.faultAt = (call) => (call === at ? fault : call > at ? "before" : undefined);
         await scene.play("again asks; again writes 2; last asks; last writes 3; fleet 0 1 2 3; last copy 0 1 2 3");
       }

@@ -9,7 +9,6 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { withSideChains } from "../../support/foreign/claude.ts";
@@ -95,6 +94,9 @@ const SCENES: Readonly<Record<string, string>> = {
   "a relocation begins where the session is, and its undo brings the session there": `
     two relocate_session to home; one relocate_session to cwd; both shows = cwd:cwd; one holds text
     one undo; both shows = cwd:home; both shows here = cwd:home`,
+  "a relocation that another machine relocated further is not taken back": `
+    one relocate_session to home; two relocate_session to theirs; one undo ! ground_moved ~ {theirs}; both shows = cwd:theirs
+    both reads text; both shows here = cwd:theirs; two undo; one undo; both shows = cwd:cwd`,
   "one that another machine has archived is a family of its own": `
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null; one archive_session
     two get_session_family = root:{s} nodes.length:1 nodes.0.parentSession:null`,
@@ -147,14 +149,6 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
 
   acrossTiers(describe, STORES)("with copies as %s", (kind) => {
     test.each(Object.entries(SCENES))("%s", (_, script) => play(suite, script, { args: ["--store", kind] }));
-
-    test("one with entries that only this machine has gives them to the fleet before it is deleted", async () => {
-      const fleet = suite.connect();
-      const outage = new Outage(fleet.fleet, 0, () => 0);
-      const script = `one befalls away; one switch_session; one append alone; one new_session
-        one delete_session ! storage_failed; one heals; one delete_session; row state,entries = 2|3`;
-      await play(suite, script, { fleet: { ...fleet, outage }, args: ["--store", kind] });
-    });
 
     test("one that is deleted for good, of which the disk keeps a rest, is deleted for all", async () => {
       const remove = (path: string): void => {
@@ -237,40 +231,6 @@ describe("whole sessions of a fleet", needs(POSTGRESQL), () => {
     renameSync(other.sessionFile, sessionFile);
     expect((await one.wire.failure("restore_session", { sessionPath: sessionFile })).data.name).toBe("already_exists");
     expect([sessionId, other.sessionId].map((id) => suite.row(id))).toEqual(["2", "2"]);
-  });
-
-  test.each([0, 1])(
-    "a file that has other entries under its id is relocated, and the session of the others is not (lines less: %s)",
-    async (less) => {
-      const { one, two, home, sessionId, sessionFile: sessionPath } = await pair();
-      const header = suite.row(sessionId, "header");
-      const text = readFileSync(sessionPath, "utf8").replaceAll(/"_batch":\{[^}]*\},/g, "");
-      const lines = text.replace('"one"', '"of another"').trimEnd().split("\n");
-      writeFileSync(sessionPath, `${lines.slice(0, lines.length - less).join("\n")}\n`);
-      const { movedTo } = await one.wire.result("relocate_session", { sessionPath, cwd: home });
-      expect(readFileSync(movedTo, "utf8")).toContain("of another");
-      const again = { sessionId, cwd: home };
-      expect((await one.wire.failure("relocate_session", again)).data.name).toBe("already_exists");
-      expect(suite.row(sessionId, "header")).toBe(header);
-      await suite.write(two, sessionId, "X");
-      expect(await listed(two, sessionId)).toMatchObject({ messageCount: 3, firstMessage: "one", cwd: one.place.cwd });
-    },
-  );
-
-  test("a relocation that another machine relocated further is not taken back", async () => {
-    const { one, two, home, sessionId } = await pair();
-    await one.wire.result("relocate_session", { sessionId, cwd: home });
-    await two.wire.result("relocate_session", { sessionId, cwd: two.place.home });
-    const { message, data } = await one.wire.failure("undo", {});
-    expect([data.name, message]).toEqual(["ground_moved", expect.stringContaining(two.place.home)]);
-    for (const { wire } of [one, two]) {
-      await wire.result("switch_session", { sessionId });
-      expect(await wire.result("get_state")).toMatchObject({ cwd: two.place.home });
-      await wire.result("new_session");
-    }
-    await two.wire.result("undo", {});
-    await one.wire.result("undo", {});
-    expect(await listed(two, sessionId)).toMatchObject({ cwd: one.place.cwd });
   });
 
   test.each(["--continue", "--session-id"])(

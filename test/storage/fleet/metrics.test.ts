@@ -24,31 +24,27 @@ const NAME = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/;
 const SAMPLE =
   /^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"\})? (-?\d+(?:\.\d+)?(?:e[+-]\d+)?)$/;
 
-/** Reads the text format as its description says. Returns the values by name and label. Throws what breaks a rule. */
+/** Reads the text format as its description says. Returns the values by name and label. Fails where it breaks a rule. */
 function figuresIn(text: string): Map<string, Map<string, number>> {
   const figures = new Map<string, Map<string, number>>();
-  const helped = new Set<string>();
-  const typed = new Set<string>();
+  const told = { HELP: new Set<string>(), TYPE: new Set<string>() };
   expect(text.endsWith("\n")).toBe(true);
   for (const line of text.slice(0, -1).split("\n")) {
     const [, kind, about, rest] = /^# (HELP|TYPE) (\S+) (.+)$/.exec(line) ?? [];
     if (kind !== undefined) {
-      expect(about).toMatch(NAME);
-      const known = kind === "HELP" ? helped : typed;
-      expect([line, known.has(about), figures.has(about)]).toEqual([line, false, false]);
-      if (kind === "TYPE") expect([line, rest]).toEqual([line, "gauge"]);
+      const known = told[kind as keyof typeof told];
+      const isNew = NAME.test(about) && !known.has(about) && !figures.has(about);
+      expect([line, isNew, kind === "HELP" || rest === "gauge"]).toEqual([line, true, true]);
       known.add(about);
       continue;
     }
-    const found = SAMPLE.exec(line);
-    if (!found) throw new Error(`no sample: ${line}`);
-    const [, name, , value = "", number] = found;
-    expect([line, helped.has(name), typed.has(name)]).toEqual([line, true, true]);
+    const [, name, , value = "", number] = SAMPLE.exec(line) ?? [];
     // All figures of a name are together.
-    expect([line, [...figures.keys()].indexOf(name)]).toEqual([line, figures.has(name) ? figures.size - 1 : -1]);
+    const isNext = !figures.has(name) || [...figures.keys()].at(-1) === name;
     const label = value.replace(/\\(.)/g, (_, one: string) => (one === "n" ? "\n" : one));
     const known = figures.get(name) ?? new Map();
-    expect([line, known.has(label)]).toEqual([line, false]);
+    const isKnown = [told.HELP.has(name), told.TYPE.has(name), isNext, known.has(label)];
+    expect([line, ...isKnown]).toEqual([line, true, true, true, false]);
     figures.set(name, known.set(label, Number(number)));
   }
   return figures;
@@ -86,27 +82,24 @@ describe("figures", needs(POSTGRESQL), () => {
     await third.keeper.keep("three", (await taken(third, "three")).epoch, { as: "deleted" });
     suite.sql("insert into pi_fleet.behind (tenant, session_id, until) values ('alice', 'three', now())");
     suite.sql("update pi_fleet.session set lease_until = now() where id = 'one'");
+    const tenants: Readonly<Record<string, readonly [none: number, hostile: number, alice: number]>> = {
+      ...{ sessions: [1, 1, 0], entries: [1, 2, 0], line_bytes: [4, 8, 0], held_sessions: [0, 1, 0] },
+      ...{ deleted_sessions: [0, 0, 1], behind_sessions: [0, 0, 1] },
+    };
     for (const url of [suite.url, urlOf("alice")]) {
       const found = await figures(url);
-      const of = (name: string): unknown => Object.fromEntries(found.get(`pi_fleet_${name}`) ?? []);
-      expect(of("up")).toEqual({ "": 1 });
-      expect(of("sessions")).toEqual({ "": 1, [HOSTILE]: 1, alice: 0 });
-      expect(of("entries")).toEqual({ "": 1, [HOSTILE]: 2, alice: 0 });
-      expect(of("line_bytes")).toEqual({ "": 4, [HOSTILE]: 8, alice: 0 });
-      expect(of("held_sessions")).toEqual({ "": 0, [HOSTILE]: 1, alice: 0 });
-      expect(of("deleted_sessions")).toEqual({ "": 0, [HOSTILE]: 0, alice: 1 });
-      expect(of("behind_sessions")).toEqual({ "": 0, [HOSTILE]: 0, alice: 1 });
-      const leases = of("oldest_lease_seconds");
-      expect(leases).toMatchObject({ "": 0, alice: 0 });
-      expect((leases as Record<string, number>)[HOSTILE]).toBeGreaterThan(0);
-      expect((leases as Record<string, number>)[HOSTILE]).toBeLessThan(30);
-      expect(of("replicated")).toEqual({ "": 0 });
-      expect(of("standbys")).toEqual({ "": 0 });
-      expect(found.get("pi_fleet_connections")?.get("")).toBeGreaterThan(0);
-      expect(of("connections_limit")).toEqual({ "": Number(suite.sql("show max_connections")) });
-      const sizes = found.get("pi_fleet_table_bytes") ?? new Map();
-      const tables = suite.sql("select tablename from pg_tables where schemaname = 'pi_fleet' order by 1").split("\n");
-      expect([...sizes.keys()]).toEqual(tables);
+      const of = (name: string) => found.get(`pi_fleet_${name}`) ?? new Map<string, number>();
+      for (const [name, [none, hostile, alice]] of Object.entries(tenants))
+        expect([name, Object.fromEntries(of(name))]).toEqual([name, { "": none, [HOSTILE]: hostile, alice }]);
+      const lease = of("oldest_lease_seconds");
+      expect([lease.get(""), lease.get("alice")]).toEqual([0, 0]);
+      expect(lease.get(HOSTILE)).toBeGreaterThan(0);
+      expect(lease.get(HOSTILE)).toBeLessThan(30);
+      const one = ["up", "replicated", "standbys", "connections_limit"].map((name) => of(name).get(""));
+      expect(one).toEqual([1, 0, 0, Number(suite.sql("show max_connections"))]);
+      expect(of("connections").get("")).toBeGreaterThan(0);
+      const tables = suite.column("select tablename from pg_tables where schemaname = 'pi_fleet' order by 1");
+      expect([...of("table_bytes").keys()]).toEqual(tables);
     }
   });
 
@@ -134,34 +127,19 @@ describe("figures", needs(POSTGRESQL), () => {
     for (const folder of ["fleet-journal", "quarantine"]) mkdirSync(join(state, folder), { recursive: true });
     const from = { entries: 0, bytes: 0, chain: "00" };
     const since = new Date(Date.now() - 3_600_000).toISOString();
-    for (const [n, sessionId] of ["a", "b"].entries()) {
-      const note = {
-        sessionId,
-        sessionPath: `/nowhere/${sessionId}`,
-        since,
-        from: n === 0 ? from : null,
-        conflicts: [],
-      };
-      writeFileSync(join(state, "fleet-journal", `${String(n).repeat(32)}.json`), JSON.stringify(note));
-    }
-    writeFileSync(join(state, "fleet-journal", `${"2".repeat(32)}.json`), "torn");
+    const noteOf = (sessionId: string, owed: object | null): string =>
+      JSON.stringify({ sessionId, sessionPath: `/nowhere/${sessionId}`, since, from: owed, conflicts: [] });
+    for (const [n, note] of [noteOf("a", from), noteOf("b", null), "torn"].entries())
+      writeFileSync(join(state, "fleet-journal", `${String(n).repeat(32)}.json`), note);
     const kept = ['{"type":"session","id":"a","version":3}', '{"type":"custom","id":"x","parentId":null}', ""];
     writeFileSync(join(state, "quarantine", "a.refused.bin"), kept.join("\n"));
     const variables = { PI_FLEET_URL: "postgres:///none?host=/nowhere&user=none" };
     const away = await runHere(place, ["fleet", "metrics"], { variables, now: Date.parse(since) + 7_200_000 });
     expect([away.status, away.stderr]).toEqual([1, expect.stringContaining("cannot be used")]);
     const there = await figures(suite.url, place);
-    for (const [found, up] of [
-      [figuresIn(away.stdout), 0],
-      [there, 1],
-    ] as const) {
-      const of = (name: string): unknown => found.get(`pi_fleet_${name}`)?.get("");
-      expect([of("up"), of("local_sessions"), of("local_unreadable_notes"), of("local_kept_files")]).toEqual([
-        up,
-        1,
-        1,
-        1,
-      ]);
+    for (const [found, up] of [[figuresIn(away.stdout), 0] as const, [there, 1] as const]) {
+      const names = ["up", "local_sessions", "local_unreadable_notes", "local_kept_files"];
+      expect(names.map((name) => found.get(`pi_fleet_${name}`)?.get(""))).toEqual([up, 1, 1, 1]);
     }
     expect(figuresIn(away.stdout).get("pi_fleet_local_oldest_seconds")?.get("")).toBe(7200);
     const { metrics, away: reason } = await suite.told("metrics", place);
@@ -173,29 +151,18 @@ describe("figures", needs(POSTGRESQL), () => {
     await begin(HOSTILE, "two", "text", "more");
     await begin("alice", "three", "x".repeat(100));
     const { tenants, largest, storedBytes } = await suite.told("status");
-    const [one, two] = [
-      { entries: 1, bytes: 4 },
-      { entries: 2, bytes: 8 },
-    ];
-    const three = { entries: 1, bytes: 100 };
     const sizes = [
-      { tenant: "alice", sessions: 1, ...three },
-      { tenant: HOSTILE, sessions: 1, ...two },
-      { tenant: "", sessions: 1, ...one },
-    ];
-    expect(tenants).toEqual(sizes);
-    expect(largest).toEqual([
-      { tenant: "alice", sessionId: "three", ...three },
-      { tenant: HOSTILE, sessionId: "two", ...two },
-      { tenant: "", sessionId: "one", ...one },
-    ]);
+      ["alice", "three", { entries: 1, bytes: 100 }],
+      [HOSTILE, "two", { entries: 2, bytes: 8 }],
+      ["", "one", { entries: 1, bytes: 4 }],
+    ] as const;
+    expect(tenants).toEqual(sizes.map(([tenant, , size]) => ({ tenant, sessions: 1, ...size })));
+    expect(largest).toEqual(sizes.map(([tenant, sessionId, size]) => ({ tenant, sessionId, ...size })));
     const all =
       "select sum(pg_total_relation_size(oid)) from pg_class where relkind = 'r' and relnamespace = 'pi_fleet'::regnamespace";
     expect(storedBytes).toBe(Number(suite.sql(all)));
-    expect(await suite.told("status", undefined, urlOf("alice"))).toMatchObject({
-      tenants: [sizes[0]],
-      largest: [{ sessionId: "three" }],
-    });
+    const ofAlice = await suite.told("status", undefined, urlOf("alice"));
+    expect(ofAlice).toMatchObject({ tenants: [{ tenant: "alice", bytes: 100 }], largest: [{ sessionId: "three" }] });
     const { stdout } = await suite.verb("status");
     expect(stdout).toContain("  three: 1 entry, 100 B, of the tenant alice\n  two: ");
     expect(stdout).toContain('Tenant a"b\\u000a\\n: 1 session with 2 entries, 8 B\n');
@@ -203,10 +170,12 @@ describe("figures", needs(POSTGRESQL), () => {
 
   test("of one server are in its health", async () => {
     const machine = await suite.machine();
-    const health = async () => (await machine.wire.result("get_health")).fleet;
-    expect(await health()).toMatchObject({ commits: 0, unknown: 0, refusals: 0, takings: 0, waits: 0 });
-    await machine.wire.result("append", { entries: [user("one")] });
-    expect(await health()).toMatchObject({ commits: 1, unknown: 0, refusals: 0, takings: 1 });
+    const append = (text: string) => machine.wire.request("append", { entries: [user(text)] });
+    const expectHealth = async (commits: number, unknown: number, refusals: number, takings: number) =>
+      expect((await machine.wire.result("get_health")).fleet).toMatchObject({ commits, unknown, refusals, takings });
+    await expectHealth(0, 0, 0, 0);
+    await append("one");
+    await expectHealth(1, 0, 0, 1);
     let isLost = false;
     const undo = meddle(machine.fleet, async (text, ask) => {
       if (isLost || !text.includes("with held as")) return undefined;
@@ -214,15 +183,15 @@ describe("figures", needs(POSTGRESQL), () => {
       await ask();
       return LOST;
     });
-    await machine.wire.request("append", { entries: [user("two")] });
+    await append("two");
     undo();
-    expect(await health()).toMatchObject({ commits: 1, unknown: 1, takings: 1 });
-    await machine.wire.result("append", { entries: [user("three")] });
-    expect(await health()).toMatchObject({ commits: 2, unknown: 1, refusals: 0, takings: 2 });
+    await expectHealth(1, 1, 0, 1);
+    await append("three");
+    await expectHealth(2, 1, 0, 2);
     suite.endLeases();
     await taken(suite.open("another"), (await machine.wire.result("get_state")).sessionId);
-    expect((await machine.wire.failure("append", { entries: [user("four")] })).data.name).toBe("session_locked");
-    expect(await health()).toMatchObject({ commits: 2, unknown: 1, refusals: 1, takings: 2 });
+    expect((await append("four")).error.data.name).toBe("session_locked");
+    await expectHealth(2, 1, 1, 2);
   });
 });
 
@@ -255,9 +224,8 @@ describe("figures of replication", needs(POSTGRESQL), () => {
         .poll(() => primary.sql("select count(*) from pg_stat_replication where sync_state = 'sync'"))
         .toBe("1");
       const seen = figuresIn((await verb("metrics", "fleet")).stdout);
-      expect(
-        ["standbys", "synchronous_standbys", "replicated"].map((name) => seen.get(`pi_fleet_${name}`)?.get("")),
-      ).toEqual([1, 1, 1]);
+      const names = ["standbys", "synchronous_standbys", "replicated"];
+      expect(names.map((name) => seen.get(`pi_fleet_${name}`)?.get(""))).toEqual([1, 1, 1]);
       expect([...(seen.get("pi_fleet_standby_lag_bytes")?.values() ?? [])]).toEqual([expect.any(Number)]);
       const watched = async () => figuresIn((await verb("metrics", "watcher")).stdout);
       const before = await watched();

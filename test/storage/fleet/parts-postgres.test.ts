@@ -4,27 +4,28 @@
  * @module-tag system
  */
 
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { FleetBatch, FleetEnd, FleetPart } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { stretchesOf } from "../../../src/storage/fleet/pack.ts";
-import { type SuiteDatabase, suiteDatabase, suiteServer, type TestDatabase } from "../../support/database.ts";
+import { suiteServer, type TestDatabase } from "../../support/database.ts";
 import { user } from "../../support/drafts.ts";
 import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
-import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
+import { PGBOUNCER } from "../../support/pooler.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { range } from "../../support/random.ts";
 import type { SqlFleet } from "../../support/sql-fleet.ts";
-import { batchOf, FleetSuite, instead, linesOf, meddle } from "../../support/sql-machines.ts";
+import { batchOf, type FleetSuite, fleetSuite, instead, linesOf, meddle } from "../../support/sql-machines.ts";
 import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 
 const WHERE = ["in PostgreSQL", "in PostgreSQL behind PgBouncer"];
 const STORES = ["jsonl", "v2"] as const;
 const SLOWLY = { timeout: 20_000, interval: 100 };
 
+const isPooled = (where: string): boolean => where.includes("PgBouncer");
 /** Returns what the tests of parts in one of these places need. */
-const needsOf = (where: string) => (where.includes("PgBouncer") ? needs(POSTGRESQL, PGBOUNCER) : needs(POSTGRESQL));
+const needsOf = (where: string) => (isPooled(where) ? needs(POSTGRESQL, PGBOUNCER) : needs(POSTGRESQL));
 
 const entries = (first: number, count: number) =>
   range(first, first + count).map((n) => user(`${n} ${"word ".repeat(500)}`));
@@ -37,25 +38,14 @@ const interrupt = ({ fleet }: SqlFleet): (() => void) =>
     (append) => async (batch) => (batch.place === undefined ? append(batch) : { kind: "away", reason: "test" }),
   );
 
-/** Has the suite in which it is called have a database, and fleets that send commits of some KB in parts. */
-function partsIn<Server extends TestDatabase>(where: string, database: SuiteDatabase<Server>) {
-  const suite = new FleetSuite(database);
-  let pooler: Pooler | undefined;
-  suite.through = (url) => pooler?.url ?? url;
-  beforeAll(async () => {
-    const { server } = database;
-    if (!where.includes("PgBouncer")) return;
-    pooler = new Pooler({ database: server.name });
-    await pooler.start(server.folder);
-  });
-  afterAll(() => pooler?.close());
-  const isIndexed = (): Promise<void> => suite.until("select count(*) from pi_fleet.behind", "0");
+/** Returns what is asked of a suite, and its machines, whose long commits are in parts. */
+function partsIn<Server extends TestDatabase>(suite: FleetSuite<Server>) {
   return {
-    ...{ suite, isIndexed },
+    suite,
+    isIndexed: (): Promise<void> => suite.until("select count(*) from pi_fleet.behind", "0"),
     sql: (text: string): string => suite.sql(text),
     unseen: (): number => Number(suite.sql("select count(*) from pi_fleet.pack where generation < 0")),
     count: (): string => suite.sql("select string_agg(entries::text, ' ') from pi_fleet.session where state = 1"),
-    /** A machine of a store whose long commits are in parts. */
     machine: (kind = "jsonl") =>
       suite.machine({ fleet: { ...suite.connect(), partBytes: 4096 }, args: ["--store", kind] }),
   };
@@ -63,7 +53,9 @@ function partsIn<Server extends TestDatabase>(where: string, database: SuiteData
 
 acrossTiers(describe, WHERE)("parts %s", (where) => {
   describe("a database that is there", needsOf(where), () => {
-    const { suite, sql, unseen, count, machine, isIndexed } = partsIn(where, suiteDatabase());
+    const { suite, sql, unseen, count, machine, isIndexed } = partsIn(
+      fleetSuite(undefined, { isPooled: isPooled(where) }),
+    );
 
     acrossTiers(test, STORES)("what a commit has left that came to nothing is seen by nobody (%s)", async (kind) => {
       const { wire, lives, fleet, place } = await machine(kind);
@@ -177,10 +169,10 @@ acrossTiers(describe, WHERE)("parts %s", (where) => {
 
 describe.each(WHERE)("parts %s", SWEEP, (where) => {
   describe("a database that is killed", needsOf(where), () => {
-    const { suite, unseen, count, machine } = partsIn(where, suiteServer());
+    const { suite, unseen, count, machine } = partsIn(fleetSuite(suiteServer(), { isPooled: isPooled(where) }));
 
     // A pooler waits for seconds before it connects again: what it may change is not on this side of the connection.
-    const storesOfKills = where.includes("PgBouncer") ? STORES.slice(0, 1) : STORES;
+    const storesOfKills = isPooled(where) ? STORES.slice(0, 1) : STORES;
 
     test.each(
       storesOfKills.flatMap((kind) => [

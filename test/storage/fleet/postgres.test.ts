@@ -5,18 +5,17 @@
  * @module-tag system
  */
 
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import type { FleetBatch, FleetEnd } from "../../../src/core/ports/fleet.ts";
 import { NOTHING } from "../../../src/storage/fleet/ends.ts";
 import { SCHEMA_VERSION } from "../../../src/storage/fleet/schema.ts";
-import { Database } from "../../support/database.ts";
+import { suiteDatabase } from "../../support/database.ts";
 import { taken } from "../../support/fleet-commits.ts";
 import { needs } from "../../support/needs.ts";
 import { PGBOUNCER, Pooler } from "../../support/pooler.ts";
 import { POSTGRESQL, Postgres } from "../../support/postgres.ts";
 import { range } from "../../support/random.ts";
-import { type SqlFleet, sqlFleet } from "../../support/sql-fleet.ts";
-import { batchOf as batchFor, HEADER, linesOf } from "../../support/sql-machines.ts";
+import { batchOf as batchFor, fleetSuite, HEADER, linesOf } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
 
 const REFUSED = { kind: "refused" };
@@ -26,29 +25,11 @@ describe("a fleet in PostgreSQL", needs(POSTGRESQL), () => speaks(false));
 describe("a fleet in PostgreSQL behind PgBouncer", { ...SWEEP, ...needs(POSTGRESQL, PGBOUNCER) }, () => speaks(true));
 
 function speaks(isPooled: boolean): void {
-  let server: Database;
-  let pooler: Pooler | undefined;
-  const open: SqlFleet[] = [];
-
-  const connect = (name: string, url = (pooler ?? server).url, answerWithin?: number): SqlFleet => {
-    const fleet = sqlFleet(url, name, { answerWithin });
-    open.push(fleet);
-    return fleet;
-  };
+  const suite = fleetSuite(suiteDatabase({ isEmpty: true }), { isPooled, keepsRows: true });
+  const connect = (name: string, url = suite.url, answerWithin?: number) => suite.open(name, { url, answerWithin });
+  const sql = (text: string): string => suite.sql(text);
   const batchOf = (id: string, epoch: number, before: FleetEnd, ...texts: string[]): FleetBatch =>
     batchFor(id, epoch, before, texts);
-
-  beforeAll(async () => {
-    server = new Database({ isEmpty: true });
-    await server.start();
-    pooler = isPooled ? new Pooler({ size: 2, database: server.name }) : undefined;
-    await pooler?.start(server.folder);
-  });
-  afterAll(async () => {
-    await Promise.all(open.map(({ fleet }) => fleet.close()));
-    await pooler?.close();
-    await server.close();
-  });
 
   test("says what to do before its tables are there, and makes them once, whoever comes first", async () => {
     const fleets = ["one", "two", "three"].map((name) => connect(name).fleet);
@@ -59,7 +40,7 @@ function speaks(isPooled: boolean): void {
     expect(new Set(outcomes.map(({ after }) => after))).toEqual(new Set([SCHEMA_VERSION]));
     await fleet.requireTables();
     expect(await fleet.migrate()).toEqual({ before: SCHEMA_VERSION, after: SCHEMA_VERSION });
-    const be = (version: number) => server.sql(`update pi_fleet.meta set value = '${version}' where key = 'version'`);
+    const be = (version: number) => sql(`update pi_fleet.meta set value = '${version}' where key = 'version'`);
     for (const [version, remedy] of [
       [99, "newer pi-session-server"],
       [SCHEMA_VERSION - 1, "another database"],
@@ -70,11 +51,6 @@ function speaks(isPooled: boolean): void {
       await expect(fleet.migrate()).rejects.toMatchObject(refused);
     }
     be(SCHEMA_VERSION);
-  });
-
-  test("what the tests ask themselves fails with the reason, and does not stay failed", () => {
-    expect(() => server.sql("select 1; select nothing")).toThrow(/"nothing" does not exist/);
-    expect(server.sql("select 1, null, 'two\nlines'; select 3")).toBe("1||two\nlines\n3");
   });
 
   test("appends lines as they are, and gives them back", async () => {
@@ -129,9 +105,9 @@ function speaks(isPooled: boolean): void {
     expect((await two.fleet.take("held", 0)).kind).toBe("held");
     await one.fleet.release("held", epoch);
     expect((await taken(two, "held")).epoch).toBe(epoch + 1);
-    server.sql("update pi_fleet.session set lease_until = clock_timestamp() where id = 'held'");
+    sql("update pi_fleet.session set lease_until = clock_timestamp() where id = 'held'");
     expect((await taken(one, "held")).epoch).toBe(epoch + 2);
-    server.sql("update pi_fleet.session set state = 2 where id = 'held'");
+    sql("update pi_fleet.session set state = 2 where id = 'held'");
     expect(await one.fleet.take("held", 0, HEADER)).toEqual({ kind: "deleted" });
     expect(await one.fleet.append(batchOf("held", epoch + 2, NOTHING, "{}"))).toEqual(REFUSED);
   });
@@ -150,7 +126,7 @@ function speaks(isPooled: boolean): void {
   test("waits for a statement of the same session when it is asked what became of it", async () => {
     const one = connect("one");
     const { epoch } = await taken(one, "slow");
-    server.sql(`create or replace function pi_fleet.dawdle() returns trigger language plpgsql
+    sql(`create or replace function pi_fleet.dawdle() returns trigger language plpgsql
         as 'begin perform pg_sleep(0.3); return new; end';
       create trigger dawdle before insert on pi_fleet.entry
         for each row when (new.session_id = 'slow') execute function pi_fleet.dawdle()`);
@@ -163,13 +139,13 @@ function speaks(isPooled: boolean): void {
     // Either it was done before the session was taken, or it never is.
     expect([NOTHING, batch.after]).toContainEqual(end);
     expect((await one.fleet.look("slow"))?.end ?? NOTHING).toEqual(end);
-    server.sql("drop trigger dawdle on pi_fleet.entry");
+    sql("drop trigger dawdle on pi_fleet.entry");
   });
 
   test("a connection that was ended by the server makes an append unknown, and the next one is another", async () => {
     const one = connect("one");
     const { epoch } = await taken(one, "ended");
-    server.sql(`select pg_terminate_backend(pid) from pg_stat_activity
+    sql(`select pg_terminate_backend(pid) from pg_stat_activity
       where application_name = 'pi-session-server' and datname = current_database()`);
     const batch = batchOf("ended", epoch, NOTHING, "{}");
     let outcome = await one.fleet.append(batch);
@@ -179,12 +155,13 @@ function speaks(isPooled: boolean): void {
   });
 
   test("a database that forgets is not used", async () => {
+    const { server } = suite.database;
     server.configure("set synchronous_commit = off");
-    pooler?.turn(server.folder);
+    suite.pooler?.turn(server.folder);
     const reason = expect.stringContaining("synchronous_commit = off");
     expect(await connect("one").fleet.take("forgetful", 0, HEADER)).toMatchObject({ kind: "away", reason });
     server.configure("reset synchronous_commit");
-    pooler?.turn(server.folder);
+    suite.pooler?.turn(server.folder);
   });
 
   test("a server that is killed and comes back has all that was acknowledged", async () => {

@@ -23,6 +23,11 @@ const givenBack = (lost: number): string =>
   `writes 0; writes 1; writes 2; promote ${lost}; writes 3; fleet 0 1 2 3; copy 0 1 2 3`;
 
 const SCENES: Readonly<Record<string, string>> = {
+  "the session is taken anew, in a greater epoch, before anything is written":
+    "writes 0 1; marks; promote 0; writes 2; asks; asked take append; epochs 1 1 2",
+  // The second taking is forgotten.
+  "an epoch is not given again, although the database forgot that it was":
+    "writes 0; unlocks; asks; promote 1; writes 1; epochs 1 3",
   "the last commit that was acknowledged and is lost is given back with the next write": givenBack(1),
   "more of them are given back with the next write": givenBack(2),
   "a whole session is given back with the next write": givenBack(10),
@@ -123,20 +128,6 @@ describe.each(["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   });
 
   test.each(Object.entries(SCENES))("%s", async (_, script) => void (await play(kind, script)));
-
-  test("the session is taken anew, in a greater epoch, before anything is written", async () => {
-    const { row, one } = await play(kind, "writes 0 1; promote 0; writes 2; asks");
-    expect([one.fleet.calls.slice(-2), row.epochs]).toEqual([
-      ["take", "append"],
-      [1, 1, 2],
-    ]);
-  });
-
-  test("an epoch is not given again, although the database forgot that it was", async () => {
-    // The second taking is forgotten.
-    const { row } = await play(kind, "writes 0; unlocks; asks; promote 1; writes 1");
-    expect(row.epochs).toEqual([1, 3]);
-  });
 
   test.each(["nothing", "above"] as const)(
     "a line that was refused stays away when it arrives at the next server; a fleet that gives an epoch twice is found out (breaks %s)",

@@ -5,12 +5,10 @@
  */
 
 import { describe, expect, test, vi } from "vitest";
-import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { FleetPruning } from "../../../src/storage/fleet/pruning.ts";
-import { assistant, user } from "../../support/drafts.ts";
+import { user } from "../../support/drafts.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
-import { HereLives } from "../../support/proof.ts";
 import type { Json } from "../../support/server.ts";
 import { AWAY, fleetSuite, instead, type Machine, meddle, play } from "../../support/sql-machines.ts";
 import { acrossTiers } from "../../support/tiers.ts";
@@ -181,51 +179,25 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
     });
 
     test("a restore on a machine that goes on alone is not done before the fleet has the lines", async () => {
-      const fleet = suite.connect();
       const script = `one delete_session; one prune; one befalls ungiven; one restore_session ! storage_failed; one heals
         one restore_session ! any`;
-      await play(suite, script, { fleet: { ...fleet, outage: new Outage(fleet.fleet, 0, () => 0) }, args });
+      await play(suite, script, { fleet: suite.alone(), args });
       await suite.until("select count(*) from pi_fleet.entry", "2");
     });
 
-    test("an append that only the disk got before a server died is in the fleet when its repeat is acknowledged", async () => {
-      const before = new HereLives({ seed: 1 });
-      const params = { entries: [user("one"), assistant("answer")], idempotencyKey: "a key" };
-      const dying = await before.start(args);
-      await dying.result("append", params);
-      const { sessionId } = await dying.result("get_state");
-      await before.end();
-      const { wire } = await suite.machine({ place: before.place, args });
-      await wire.result("switch_session", { sessionId });
-      await wire.result("append", params);
-      expect(rowsIn(sessionId)).toBe("2");
-    });
-
-    test("what only a machine has that was away is told to it, and is there after a restore", async () => {
-      const fleet = suite.connect();
-      const away = await machine({ ...fleet, outage: new Outage(fleet.fleet, 0, () => 0) });
-      const other = await machine();
-      const sessionId = await make(away, "one");
-      const end = meddle(fleet, () => AWAY);
-      await away.wire.result("switch_session", { sessionId });
-      expect(await away.wire.result("append", { entries: [user("alone")] })).toMatchObject({ durability: "local" });
-      await away.lives.end();
-      suite.endLeases();
-      sql(idle("nobody"));
-      // A machine spares what it owes itself.
-      const idleOf = async ({ place }: Machine) => (await suite.told("prune --until 90d", place)).idle;
-      expect([await idleOf(away), await idleOf(other)]).toEqual([0, 1]);
-      await deleted(other, sessionId);
-      await apply(other);
-      end();
-      const pushed = async () => (await suite.told("push", away.place)).sessions;
-      const message = expect.stringContaining("was deleted from the fleet");
-      expect(await pushed()).toMatchObject([{ outcome: "refused", message }]);
-      await other.wire.result("restore_session", { sessionId });
-      // Who restored it lets go of it beside everything else.
-      await vi.waitFor(async () => expect(await pushed()).toMatchObject([{ outcome: "given" }]), { timeout: 20_000 });
-      expect(await suite.read(other, { sessionId })).toContain("alone");
-    });
+    // A machine spares what it owes itself. Who restored it lets go of it beside everything else.
+    test("what only a machine has that was away is told to it, and is there after a restore", () =>
+      play(
+        suite,
+        `one befalls away; one switch_session; one append alone = durability:local; one end; one heals
+        db update pi_fleet.session set lease_until = now(); db ${idle("nobody")}
+        one tells prune --until 90d = idle:0; two tells prune --until 90d = idle:1
+        two delete_session; db ${aged("s", LONG_AGO)}; two tells prune --apply --yes = sessions:1
+        one tells push = sessions.length:1 sessions.0.outcome:refused; one fleet push ~ was deleted from the fleet
+        two restore_session; until select count(holder) from pi_fleet.session => 0
+        one tells push = sessions.length:1 sessions.0.outcome:given; two reads alone`,
+        { fleet: suite.alone(), args },
+      ));
   });
 
   acrossTiers(test, [16, 3])(
@@ -314,22 +286,18 @@ describe("the pruning of a fleet", needs(POSTGRESQL), () => {
     expect([isBegun, suite.row(sessionId, "generation, entries"), rowsIn(sessionId)]).toEqual([true, "0|3", "3"]);
   });
 
-  test("a session that is deleted for good leaves its id, and its words for a day", async () => {
-    const one = await suite.machine();
-    const [sessionId, other] = [await make(one, "xylophone common"), await make(one, "common")];
-    await one.wire.result("delete_session", { sessionId, permanent: true });
-    expect([rowsIn(sessionId, EACH), suite.row(sessionId, "length(header)")]).toEqual(["0|0|0|0", "0"]);
-    const words = (which: string): string =>
-      sql(`select string_agg(word, ' ' order by word) from pi_fleet.word where ${which}`);
-    expect(words("unused_since is not null")).toBe("answer common to xylophone");
-    expect(await apply(one)).toMatchObject({ words: 0 });
-    sql("update pi_fleet.word set unused_since = unused_since - interval '2 days'");
+  test("a session that is deleted for good leaves its id, and its words for a day", () => {
+    const words = (which: string, all: string): string =>
+      `db select coalesce(string_agg(word, ' ' order by word), '-') from pi_fleet.word where ${which} => ${all}`;
     // A process that writes a word again wants it.
-    await make(await suite.machine(), "to");
-    expect(words("unused_since is not null")).toBe("common xylophone");
-    expect(await apply(one)).toMatchObject({ words: 1 });
-    expect([words("true"), words("unused_since is not null")]).toEqual(["answer common to", ""]);
-    expect(await seenBy(one)).toContain(other);
+    return play(
+      suite,
+      `one make common; one delete_session permanent; db ${rowsOf("s", EACH)} => 0|0|0|0; row length(header) = 0
+      ${words("unused_since is not null", "answer text to")}; one tells prune --apply --yes = words:0
+      db update pi_fleet.word set unused_since = unused_since - interval '2 days'
+      two make to; ${words("unused_since is not null", "text")}; one tells prune --apply --yes = words:1
+      ${words("true", "answer common to")}; ${words("unused_since is not null", "-")}; one lists common,to`,
+    );
   });
 
   test("a tenant prunes what is its own", async () => {

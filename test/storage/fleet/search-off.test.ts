@@ -77,23 +77,24 @@ describe("without words in the fleet", needs(POSTGRESQL), () => {
     [["--fleet-search", "on"], "off", "1|1"],
     [[], "off", "1|0"],
     [[], undefined, "1|1"],
+    [[], "", "1|1"],
   ])("is what %j and PI_FLEET_SEARCH=%s mean", async (args, search, texts) => {
     const place = temporaryPlace();
-    const variables = { ...place.variables, PI_FLEET_URL: suite.url, ...(search && { PI_FLEET_SEARCH: search }) };
+    const variables = {
+      ...place.variables,
+      PI_FLEET_URL: suite.url,
+      ...(search !== undefined && { PI_FLEET_SEARCH: search }),
+    };
     const wire = await new HereLives({ place: { ...place, variables } }).start(args);
     await wire.result("append", { entries: [user("zebra")] });
     expect(suite.sql("select count(*), count(*) filter (where words <> '') from pi_fleet.said")).toBe(texts);
   });
 
-  test("is what a setting says, and nothing else is taken for it", async () => {
-    const place = { client: "test", processId: "1", since: "", readFile: () => "" };
-    const connected = (search?: string) => connectFleet("postgres://db.example/a", { ...place, search }, false);
-    for (const search of ["on", "off", "", undefined]) expect(connected(search).shown).toBe("postgres://db.example/a");
-    expect(() => connected("Off")).toThrow(AddressError);
-    const one = await suite.machine();
-    const { stderr } = await runHere(one.place, ["fleet", "status"], {
-      variables: { PI_FLEET_URL: suite.url, PI_FLEET_SEARCH: "no" },
-    });
+  test("is on or off, and nothing else is taken for it", async () => {
+    const variables = { PI_FLEET_URL: suite.url, PI_FLEET_SEARCH: "no" };
+    const { stderr } = await runHere(new HereLives({}).place, ["fleet", "status"], { variables });
     expect(stderr).toMatch(/PI_FLEET_SEARCH.*on or off/);
+    const place = { client: "test", processId: "1", since: "", readFile: () => "", search: "Off" };
+    expect(() => connectFleet("postgres://db.example/a", place, false)).toThrow(AddressError);
   });
 });

@@ -9,15 +9,14 @@ import { appendFileSync, existsSync, readdirSync, readFileSync, statSync } from 
 import { basename, join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { Failure } from "../../../src/core/failure.ts";
-import { Outage } from "../../../src/storage/fleet/outage.ts";
 import { headerFile } from "../../../src/storage/fs/container-paths.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
+import { userText } from "../../support/lines.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import type { Json, Place, Wire } from "../../support/server.ts";
-import { AWAY, fleetSuite, instead, type Machine, meddle } from "../../support/sql-machines.ts";
+import { befall, fleetSuite, type Machine } from "../../support/sql-machines.ts";
 import { SWEEP } from "../../support/tiers.ts";
 
 const SEED = Number(process.env.PI_TEST_SEED ?? 1);
@@ -74,55 +73,44 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
 
   /** A machine whose server may be killed, and is started again. */
   class Mortal {
-    machine: Machine;
-    private readonly start: (place: Place) => Promise<Machine>;
+    machine!: Machine;
+    private readonly kind: Kind;
+    private readonly disk: Disk = { ...realDisk };
     /** Changes of the disk that it makes before it is killed. */
-    left = Number.POSITIVE_INFINITY;
+    private left = Number.POSITIVE_INFINITY;
     private isKilled: () => void = () => {};
 
-    private constructor(machine: Machine, start: (place: Place) => Promise<Machine>) {
-      this.machine = machine;
-      this.start = start;
+    constructor(kind: Kind) {
+      this.kind = kind;
+      for (const name of ["rename", "link", "remove", "create", "makeFolder"] as const) {
+        const change = realDisk[name] as (...given: unknown[]) => unknown;
+        Object.assign(this.disk, {
+          [name]: (...given: unknown[]) => {
+            this.step();
+            return change(...given);
+          },
+        });
+      }
+    }
+
+    async start(place?: Place): Promise<this> {
+      const { store, isJournaled } = this.kind;
+      const args = store ? ["--store", store] : [];
+      const fleet = isJournaled ? suite.alone() : suite.connect();
+      this.machine = await suite.machine({ disk: this.disk, args, place, fleet });
+      return this;
     }
 
     get wire(): Wire {
       return this.machine.wire;
     }
 
-    static async begin({ store, isJournaled }: Kind): Promise<Mortal> {
-      let mortal: Mortal | undefined;
-      const counted =
-        <T extends unknown[], R>(run: (...given: T) => R) =>
-        (...given: T): R => {
-          mortal?.step();
-          return run(...given);
-        };
-      const { rename, link, remove, create, makeFolder } = realDisk;
-      const disk: Disk = {
-        ...realDisk,
-        rename: counted(rename),
-        link: counted(link),
-        remove: counted(remove),
-        create: counted(create),
-        makeFolder: counted(makeFolder),
-      };
-      const args = store ? ["--store", store] : [];
-      const start = (place?: Place): Promise<Machine> => {
-        const fleet = suite.connect();
-        const outage = isJournaled ? new Outage(fleet.fleet, 0, () => 0) : undefined;
-        return suite.machine({ disk, args, place, fleet: outage ? { ...fleet, outage } : fleet });
-      };
-      mortal = new Mortal(await start(), start);
-      return mortal;
-    }
-
     private step(): void {
-      if (--this.left < 0) {
-        this.left = Number.POSITIVE_INFINITY;
-        void this.machine.lives.kill();
-        this.isKilled();
-        throw Object.assign(new Error("the process is gone"), { code: "EIO" });
-      }
+      if (--this.left >= 0) return;
+      this.left = Number.POSITIVE_INFINITY;
+      void this.machine.lives.kill();
+      this.isKilled();
+      throw Object.assign(new Error("the process is gone"), { code: "EIO" });
     }
 
     /** Gives what only this machine has, and begins anew. */
@@ -130,7 +118,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       await this.machine.lives.end();
       suite.endLeases();
       await suite.verb("push", this.machine.place);
-      this.machine = await this.start(this.machine.place);
+      await this.start(this.machine.place);
     }
 
     /** Runs until it is done, or the server is killed. Another server is started then. */
@@ -147,7 +135,7 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       if (how !== "killed") return;
       await new Promise((resolve) => setTimeout(resolve, 20));
       suite.endLeases();
-      this.machine = await this.start(this.machine.place);
+      await this.start(this.machine.place);
     }
   }
 
@@ -214,17 +202,9 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       if (beside !== undefined && beside.by !== by) await Promise.all([this.does(one), this.does(beside)]);
       else if (fault === "killed") await mortal.until(one.after ?? 0, () => this.does(one));
       else {
-        const ends = [];
-        if (fault === "away") ends.push(meddle(fleet, () => AWAY));
-        if (fault === "unconfirmed") ends.push(instead(fleet.keeper, "keep", () => async () => false));
-        if (fault === "unrestored")
-          ends.push(
-            instead(fleet.keeper, "restore", () => async () => {
-              throw new Failure("storage_failed", "test: away", { fleet: true });
-            }),
-          );
+        const end = fault ? befall(fault, fleet) : () => {};
         await this.does(one);
-        for (const end of ends) end();
+        end();
       }
       if (this.isDisturbed) suite.endLeases();
       this.checkFiles();
@@ -233,37 +213,35 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
     private async does({ by, verb, n }: Step): Promise<void> {
       const machine = this.machines[by];
       const { sessionId, isDisturbed, fact: before } = this;
-      if (verb === "delete") {
-        const { result } = await this.request(machine, "delete_session", { sessionId });
-        if (result && !isDisturbed) expect(this.fact.isDeleted).toBe(true);
-      } else if (verb === "purge") {
-        const { result } = await this.request(machine, "delete_session", { sessionId, permanent: true });
-        if (result) this.isPurged = true;
-      } else if (verb === "restore") {
-        const { result } = await this.request(machine, "restore_session", { sessionId });
-        if (result && !isDisturbed) expect(this.fact.isDeleted).toBe(false);
-      } else if (verb === "archive" || verb === "unarchive") {
-        const { result } = await this.request(machine, `${verb}_session`, { sessionId });
-        // A file that has more than a deleted session is moved by itself.
-        const isByItself = before.isDeleted && this.edits.length > 0;
-        if (result && !isDisturbed && !isByItself)
-          expect(this.fact).toMatchObject({ isDeleted: false, archived: verb === "archive" });
-      } else if (verb === "relocate") await this.request(machine, "relocate_session", { sessionId, cwd: this.cwds[n] });
-      else if (verb === "undo" || verb === "redo") await this.request(machine, verb, { sessionId });
-      else if (verb === "list" && !isDisturbed) await this.checkList(machine);
-      else if (verb === "open" && !isDisturbed) await this.opens(machine);
-      else if (verb === "edit") this.edit(machine, by);
-      else if (verb === "append") {
-        const { result } = await this.request(machine, "switch_session", { sessionId });
-        if (!result) return;
-        const text = `said ${++this.written}`;
-        const { result: done } = await this.request(machine, "append", { entries: [user(text)] });
-        if (done?.durability === "local") this.alone.push(text);
-        else if (done) this.said.push(text);
-        await this.request(machine, "new_session", {});
-        if (!isDisturbed)
-          await suite.until(`select count(holder) from pi_fleet.session where id = '${sessionId}'`, "0");
-      }
+      if (verb === "edit") return this.edit(machine, by);
+      if (verb === "list") return isDisturbed ? undefined : this.checkList(machine);
+      if (verb === "open") return isDisturbed ? undefined : this.opens(machine);
+      if (verb === "append") return this.append(machine);
+      const [method, more] =
+        verb === "purge"
+          ? ["delete_session", { permanent: true }]
+          : /do$/.test(verb)
+            ? [verb, {}]
+            : [`${verb}_session`, verb === "relocate" ? { cwd: this.cwds[n] } : {}];
+      const { result } = await this.request(machine, method, { sessionId, ...more });
+      if (verb === "purge" && result) this.isPurged = true;
+      if (!result || isDisturbed) return;
+      if (verb === "delete" || verb === "restore") expect(this.fact.isDeleted).toBe(verb === "delete");
+      // A file that has more than a deleted session is moved by itself.
+      else if (/archive/.test(verb) && !(before.isDeleted && this.edits.length > 0))
+        expect(this.fact).toMatchObject({ isDeleted: false, archived: verb === "archive" });
+    }
+
+    private async append(machine: Mortal): Promise<void> {
+      const { sessionId } = this;
+      const { result } = await this.request(machine, "switch_session", { sessionId });
+      if (!result) return;
+      const text = `said ${++this.written}`;
+      const { result: done } = await this.request(machine, "append", { entries: [user(text)] });
+      if (done) (done.durability === "local" ? this.alone : this.said).push(text);
+      await this.request(machine, "new_session", {});
+      if (!this.isDisturbed)
+        await suite.until(`select count(holder) from pi_fleet.session where id = '${sessionId}'`, "0");
     }
 
     /** Another program, which knows nothing of the fleet, writes to the file. */
@@ -272,22 +250,13 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       if (file === undefined) return;
       const text = `edited ${++this.written}`;
       const last = JSON.parse(readFileSync(file, "utf8").trimEnd().split("\n").at(-1) as string);
-      const id = `edit${String(this.written).padStart(4, "0")}`;
-      const entry = {
-        type: "message",
-        id,
-        parentId: last.type === "session" ? null : last.id,
-        message: user(text).message,
-      };
-      appendFileSync(file, `${JSON.stringify({ ...entry, timestamp: "2026-01-24T16:22:27.000Z" })}\n`);
+      const parentId = last.type === "session" ? null : last.id;
+      appendFileSync(file, `${userText(`edit${String(this.written).padStart(4, "0")}`, parentId, text)}\n`);
       this.edits.push({ by, text });
     }
 
     checkFiles(): void {
-      for (const machine of this.machines) {
-        const files = this.filesOf(machine);
-        if (files.length > 1) expect.fail(`two files: ${files.join(" ")}`);
-      }
+      for (const machine of this.machines) expect(this.filesOf(machine).slice(1), "two files").toEqual([]);
     }
 
     async opens(machine: Mortal): Promise<void> {
@@ -353,18 +322,11 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
         expect([text, isKept]).toEqual([text, true]);
       }
     }
-
-    async end(): Promise<void> {
-      for (const { machine } of this.machines) {
-        await machine.lives.end();
-        await machine.fleet.fleet.close();
-      }
-    }
   }
 
   const runAll = async (kind: Kind, count: number, steps: readonly Step[]): Promise<void> => {
     const machines: Mortal[] = [];
-    for (let n = 0; n < count; n++) machines.push(await Mortal.begin(kind));
+    for (let n = 0; n < count; n++) machines.push(await new Mortal(kind).start());
     const { sessionId } = await suite.make(machines[0].machine, "text");
     const history = new History(machines, sessionId);
     try {
@@ -374,7 +336,10 @@ describe("where a session of a fleet is", needs(POSTGRESQL), () => {
       (error as Error).message = `${history.told.join("\n")}\n${(error as Error).message}`;
       throw error;
     } finally {
-      await history.end();
+      for (const { machine } of machines) {
+        await machine.lives.end();
+        await machine.fleet.fleet.close();
+      }
     }
   };
 

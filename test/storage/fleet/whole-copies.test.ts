@@ -8,6 +8,7 @@ import type { Operation } from "../../../src/core/ports/operations.ts";
 import { fleetLifeCycle, type LifeCyclePlace } from "../../../src/storage/fleet/life-cycle.ts";
 import { Machine, type MachineKind, written } from "../../support/fleet-machine.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
+import { range } from "../../support/random.ts";
 import { textsOf } from "../../support/sessions.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
@@ -73,15 +74,18 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     ["relocated", OPERATIONS.relocate],
     ["taken back", takeBack],
   ])("that is %s", SYSTEM, (_, run) => {
-    test("another session's long file is so by itself, and the fleet is told nothing", async () => {
-      const texts = [0, 1, 2].map((n) => long(n, "b"));
-      const machine = await differing(kind, texts);
-      const { lifeCycle, kept, moved } = lifeCycleOf(machine);
-      await run(lifeCycle, machine.file);
-      expect([kept, moved, textsOf(machine.store.open(machine.file))]).toEqual([[], [machine.file], texts]);
-      // Nobody has it.
-      expect(machine.fleet.table.rows.get(SESSION)?.holder).toBe(null);
-    });
+    test.each([3, 2])(
+      "another session's long file (of %i lines) is so by itself, and the fleet is told nothing",
+      async (count) => {
+        const texts = range(0, count).map((n) => long(n, "b"));
+        const machine = await differing(kind, texts);
+        const { lifeCycle, kept, moved } = lifeCycleOf(machine);
+        await run(lifeCycle, machine.file);
+        expect([kept, moved, textsOf(machine.store.open(machine.file))]).toEqual([[], [machine.file], texts]);
+        // Nobody has it.
+        expect(machine.fleet.table.rows.get(SESSION)?.holder).toBe(null);
+      },
+    );
 
     test("a long copy with lines that the fleet never got gives way before it is so for all", async () => {
       const machine = await differing(kind, [SAME[0], SAME[1], long(2, "b")]);

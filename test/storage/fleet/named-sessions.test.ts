@@ -1,11 +1,10 @@
-/** Sessions of a fleet that are named by paths at which nothing is on this machine. */
+/** Sessions of a fleet that are named by ids of the host's own, or by paths at which nothing is on this machine. */
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { FleetTable } from "../../support/fleet.ts";
 import { FleetServer } from "../../support/fleet-server.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
@@ -16,26 +15,15 @@ import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 const STORES = ["jsonl", "v2"];
 const [ID, OTHER_ID] = ["01a207fe-a9e0-7627-b723-b2b3affbbe10", "01a207fe-a9e0-7627-b723-b2b3affbbe11"];
 
-/** A machine whose server is not started yet, and whose leases have run out. */
-function machine(table: FleetTable, store = "jsonl", more: object = {}): FleetServer {
-  const one = new FleetServer(["--store", store], { table, ...more });
-  one.fleet.leasesEnd = true;
-  return one;
-}
+const machine = (store = "jsonl", more: object = {}) =>
+  new FleetServer(["--store", store], { leasesEnd: true, ...more });
 
-/** Ends a server, so that nobody has its sessions. */
-async function ended({ lives, fleet }: FleetServer): Promise<void> {
-  await lives.end();
-  fleet.table.leave();
-}
-
-/** Makes a session on another machine, in the folder of its working directory or at a path. */
-async function made(table: FleetTable, store: string, ...args: string[]) {
-  const one = await machine(table, store).start(...args);
-  await one.append("one");
-  const { sessionId, sessionFile } = await one.state();
-  await ended(one);
-  return { sessionId: String(sessionId), sessionFile: String(sessionFile), place: one.lives.place };
+/** A session of a machine, and another machine of its fleet. */
+async function elsewhere(store: string, args: readonly string[] = [], more: object = {}) {
+  const first = machine(store);
+  const { table } = first.fleet;
+  const made = await first.make(["one"], ...args);
+  return { first, table, ...made, one: machine(store, { table, ...more }) };
 }
 
 /** Fails unless a start with a path makes a new session, which is written to it. */
@@ -44,7 +32,7 @@ async function requireNew(one: FleetServer, path: string): Promise<void> {
   expect(await one.ids()).toEqual([]);
   await one.append("new");
   expect(existsSync(path)).toBe(true);
-  await one.lives.end();
+  await one.end();
 }
 
 /** Returns the names of all session files on a machine. */
@@ -57,19 +45,18 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
   test.each(["the copy's", "another home's"])(
     "a start with the path of one brings it, and makes no other (%s path)",
     async (where) => {
-      const table = new FleetTable();
-      const { sessionId, sessionFile, place: theirs } = await made(table, store);
-      const one = machine(table, store);
+      const { first, table, one, sessionId, sessionFile } = await elsewhere(store);
       const { home } = one.lives.place;
-      renameSync(theirs.home, `${theirs.home}.gone`);
-      await one.start("--session", where === "the copy's" ? sessionFile.replace(theirs.home, home) : sessionFile);
+      const theirs = first.lives.place.home;
+      renameSync(theirs, `${theirs}.gone`);
+      await one.start("--session", where === "the copy's" ? sessionFile.replace(theirs, home) : sessionFile);
       expect([(await one.state()).sessionId, await one.ids()]).toEqual([sessionId, ["one"]]);
       await one.append("two");
       expect(one.inFleet(sessionId)).toEqual(["one", "two"]);
       await one.result("new_session");
       await one.result("switch_session", { sessionId });
       expect(await one.ids()).toEqual(["one", "two"]);
-      await one.lives.end();
+      await one.end();
       expect([[...table.rows.keys()], namesOf(home)]).toEqual([[sessionId], [basename(sessionFile)]]);
     },
   );
@@ -77,9 +64,7 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
   test.each([false, true])(
     "while the fleet cannot be asked, a start makes none under the name of one that it may have (goes on alone: %s)",
     async (isJournaled) => {
-      const table = new FleetTable();
-      const { sessionId, sessionFile } = await made(table, store);
-      const one = machine(table, store, { isJournaled });
+      const { one, sessionId, sessionFile } = await elsewhere(store, [], { isJournaled });
       const path = join(temporaryFolder(), basename(sessionFile));
       one.loses("before");
       await one.start("--session", path);
@@ -88,7 +73,7 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
       one.heals();
       await one.result("switch_session", { sessionPath: path });
       expect((await one.state()).sessionId).toBe(sessionId);
-      await one.lives.end();
+      await one.end();
       // A name that no copy has is that of a new session, whether or not the fleet is there.
       one.loses("before");
       await one.start("--session", join(dirname(path), `work.${store}`));
@@ -97,21 +82,20 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
   );
 
   test("a start with a path that no session of the fleet has makes one there", async () => {
-    const table = new FleetTable();
-    const { sessionFile } = await made(table, store, "--session-id", ID);
+    const { one, table, sessionFile } = await elsewhere(store, ["--session-id", ID]);
     for (const name of [`work.${store}`, basename(sessionFile).replace(ID, OTHER_ID)])
-      await requireNew(machine(table, store), join(temporaryFolder(), name));
+      await requireNew(one, join(temporaryFolder(), name));
     expect(table.rows.size).toBe(3);
   });
 
   test("the path that one had outside the session folders means its copy", async () => {
-    const table = new FleetTable();
-    const first = await machine(table, store).start("--session", join(temporaryFolder(), `notes.${store}`));
+    const first = await machine(store).start("--session", join(temporaryFolder(), `notes.${store}`));
     await first.append("one");
     await first.result("clone");
     const { sessionId, sessionFile: sessionPath } = await first.state();
-    await ended(first);
+    await first.end();
     renameSync(dirname(sessionPath), `${dirname(sessionPath)}.gone`);
+    const other = () => machine(store, { table: first.fleet.table });
     for (const [method, more] of [
       ["switch_session", {}],
       ["open_session", {}],
@@ -119,11 +103,11 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
       ["archive_session", {}],
       ["delete_session", {}],
     ] as const) {
-      const one = await machine(table, store).start();
+      const one = await other().start();
       expect((await one.result(method, { sessionPath, ...more })).sessionId).toBe(sessionId);
-      await ended(one);
+      await one.end();
     }
-    const one = await machine(table, store).start("--fork", sessionPath);
+    const one = await other().start("--fork", sessionPath);
     expect((await one.ids())[0]).toBe("one");
     // It is open once, whichever of its paths is named.
     await one.result("open_session", { sessionId });
@@ -133,8 +117,8 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
   });
 
   test("a path with an id that several files here have is that of a new session", async () => {
-    const { sessionId, sessionFile } = await made(new FleetTable(), "jsonl");
-    const one = machine(new FleetTable(), store);
+    const { sessionId, sessionFile } = await machine().make(["one"]);
+    const one = machine(store);
     for (const name of ["--a--", "--b--"]) {
       const folder = join(one.lives.place.home, ".pi", "agent", "sessions", name);
       mkdirSync(folder, { recursive: true });
@@ -147,9 +131,8 @@ acrossTiers(describe, STORES)("with copies as %s", (store) => {
 test.each([false, true])(
   "a name that looks like that of another id means no session (it is open: %s)",
   async (isOpen) => {
-    const table = new FleetTable();
-    const { sessionFile, sessionId } = await made(table, "jsonl", "--session-id", "a_b");
-    const one = await machine(table).start();
+    const { one, sessionFile, sessionId } = await elsewhere("jsonl", ["--session-id", "a_b"]);
+    await one.start();
     if (isOpen) await one.result("open_session", { sessionId });
     const sessionPath = sessionFile.replace(/T\d\d(?=-\d\d-)/, "T23");
     expect((await one.refused("switch_session", { sessionPath })).name).toBe("session_not_found");
@@ -162,15 +145,12 @@ acrossTiers(test, [18, 20])(
   "to find out whether a path means one, nothing but its header is read (2^%i)",
   async (size) => {
     let bytes = 0;
-    const disk: Disk = {
-      ...realDisk,
-      read(fd, ...where) {
-        const count = realDisk.read(fd, ...where);
-        bytes += count;
-        return count;
-      },
+    const read: Disk["read"] = (fd, ...where) => {
+      const count = realDisk.read(fd, ...where);
+      bytes += count;
+      return count;
     };
-    const one = await machine(new FleetTable(), "jsonl", { disk }).start("--session-id", "a_b");
+    const one = await machine("jsonl", { disk: { ...realDisk, read } }).start("--session-id", "a_b");
     await one.result("append", { entries: [user("x".repeat(1 << size))] });
     const sessionPath = (await one.state()).sessionFile.replace(/T\d\d(?=-\d\d-)/, "T23");
     await one.result("new_session");
@@ -179,7 +159,6 @@ acrossTiers(test, [18, 20])(
     expect(bytes).toBeLessThan(1 << (size - 1));
   },
 );
-
 describe("the path by which a list names one", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
   const suite = fleetSuite();
 
@@ -207,4 +186,76 @@ describe("the path by which a list names one", { ...SYSTEM, ...needs(POSTGRESQL)
       await wire.result("append", { entries: [user(`more in ${id}`)] });
     }
   });
+});
+
+describe.each(["jsonl", "v2"])("with copies as %s", (store) => {
+  /** A machine that has made a session, and ended, and the next one of its fleet. */
+  const machinesWith = async () => {
+    const one = new FleetServer(["--store", store]);
+    await one.make(["one"], "--session-id", ID);
+    const { table } = one.fleet;
+    return { one, table, two: new FleetServer(["--store", store], { table }) };
+  };
+
+  test.each([
+    ["--session-id goes on with the session that the fleet has, here and elsewhere", ["--session-id", ID]],
+    ["--continue brings the copy up to date", ["--continue"]],
+  ])("%s", async (_, args) => {
+    const { one, two, table } = await machinesWith();
+    await two.start("--session-id", ID);
+    expect(await two.ids()).toEqual(["one"]);
+    await two.append("two");
+    await two.end();
+    // On a machine that has a copy, which is behind, too.
+    await one.start(...args);
+    expect(await one.ids()).toEqual(["one", "two"]);
+    // The beginning of an id is another one.
+    const other = await new FleetServer([], { table }).start("--session-id", ID.slice(0, 8));
+    expect(await other.ids()).toEqual([]);
+    table.check();
+  });
+
+  test("new_session with the id of one of the fleet says at the first write how to go on", async () => {
+    const { two, table } = await machinesWith();
+    await two.start();
+    await two.result("new_session", { newSessionId: ID });
+    for (let tries = 0; tries < 2; tries++) {
+      const data = await two.refused("append", { entries: [user("mine")] });
+      expect(data).toMatchObject({ name: "already_exists", retryable: false, sessionId: ID });
+      expect([data.keptAt, table.rows.get(ID)?.holder]).toEqual([undefined, null]);
+    }
+    await two.result("new_session");
+    await two.result("switch_session", { sessionId: ID });
+    expect(await two.ids()).toEqual(["one"]);
+    await two.append("two");
+    expect(two.inFleet(ID)).toEqual(["one", "two"]);
+  });
+
+  test("--fork whose --name cannot be written is let go, and the failure says where the fork is", async () => {
+    const { one, table } = await machinesWith();
+    const { fleet, lives } = one;
+    const own = fleet.append.bind(fleet);
+    let appends = 0;
+    const unfit = { kind: "unfit", reason: "a value", isOfValue: false } as const;
+    fleet.append = async (batch) => (++appends > 1 ? unfit : own(batch));
+    const { wire } = await one.start("--fork", ID, "--name", "named");
+    await wire.failure("get_state");
+    const fork = [...table.rows.keys()].find((id) => id !== ID) as string;
+    expect(lives.said.join()).toMatch(/^(?!.*Nothing was changed).*is there all the same/s);
+    expect(table.rows.get(fork)?.holder).toBe(null);
+    fleet.append = own;
+    await one.result("switch_session", { sessionId: fork });
+    await one.append("two");
+    await lives.end();
+    expect(table.linesOf(fork)).toHaveLength(2);
+    table.check();
+  });
+});
+
+test("--session-id begins no session where the fleet cannot be asked whether it has one", async () => {
+  const one = new FleetServer();
+  one.loses();
+  await one.start("--session-id", ID);
+  expect((await one.refused("get_entries")).name).toBe("storage_failed");
+  expect(one.lives.said.join()).toContain("fleet");
 });

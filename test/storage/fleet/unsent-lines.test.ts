@@ -1,13 +1,14 @@
-/** To whom something is owed, who may say that it counts, and what is told where it cannot be given. */
+/** To which fleet something is owed, who may say that it counts, and what is told where it cannot be given. */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../../src/core/failure.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
-import type { FleetOutcome } from "../../../src/core/ports/fleet.ts";
+import type { FleetOutcome, NotedFleet } from "../../../src/core/ports/fleet.ts";
 import type { LifeCycle } from "../../../src/core/ports/lifecycle.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
+import { type CarePlace, FleetKeeping } from "../../../src/storage/fleet/care.ts";
 import { BackgroundGiving, giveAll, owedIn } from "../../../src/storage/fleet/giving.ts";
 import { fleetAt, notedStore } from "../../../src/storage/fleet/identity.ts";
 import { fleetLifeCycle, type LifeCyclePlace } from "../../../src/storage/fleet/life-cycle.ts";
@@ -16,8 +17,9 @@ import { segmentFile } from "../../../src/storage/fs/container-paths.ts";
 import type { FileLog } from "../../../src/storage/log/file-log.ts";
 import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
-import { fleetOptions, MemoryFleet } from "../../support/fleet.ts";
-import { failed, followed, found, line, lines, Machine, second, written } from "../../support/fleet-machine.ts";
+import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "../../support/fleet.ts";
+import { failed, followed, found, line, Machine, second, written } from "../../support/fleet-machine.ts";
+import { Scene, testScenes } from "../../support/fleet-scene.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import { textsOf } from "../../support/sessions.ts";
@@ -29,6 +31,13 @@ const fails = (): never => {
   throw eio();
 };
 const ALL = [0, 1].map(line);
+
+/** A machine that owes the second line of its session, and whose process is gone. */
+const OWED = "writes 0; cut; writes 1; closes; leaves";
+/** Another copy of the session on that machine, which lacks what the first owes. */
+const TWO = `${OWED}; two begins alone elsewhere; two has 0`;
+/** Another process opens the session. */
+const OPENED = "last begins alone; last finds; last follows";
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
   /** A machine with a session that owes its second line, and what it owes that in. */
@@ -63,160 +72,90 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
     }
   };
 
-  test.each(["away", "there"] as const)(
-    "what a repeated key confirms is on the medium, where the session owes something, too (the fleet is %s)",
-    async (fleet) => {
-      const one = await owedBy();
-      // One that dies before it syncs.
-      one.plain.open(one.file).append(lines(2));
-      const again = beside(one);
-      if (fleet === "away") again.fleet.faultAt = () => "before";
-      const all = [0, 1, 2].map(line);
-      const opened = again.store.open(again.file);
-      expect(textsOf(opened)).toEqual(all);
-      await opened.confirm?.();
-      const later = beside(one, { disk: one.disk.after(POWER_CUTS[0]) });
-      const left = later.store.open(later.file);
-      expect(textsOf(left)).toEqual(all);
-      await left.ready?.();
-      expect(inFleet(one)).toEqual(all);
-    },
-  );
-
-  test("what another process acknowledges until the lock is there becomes a branch, and is not kept aside", async () => {
-    const one = new Machine(kind, undefined, "one", journaled);
-    const first = one.create();
-    await written(first, 0);
-    first.close();
-    const { two, other } = await second(kind, one, [line(0)]);
-    const reading = one.store.open(one.file);
-    await written(other, 1);
-    other.close();
-    two.fleet.table.leave();
-    const alone = beside(one);
-    const log = alone.store.open(alone.file);
-    await owing(alone, log, mine(7, 0));
-    log.close();
-    // Its note comes when the reader has read the journal, and before it has the lock.
-    const [note] = notesOn(one.disk);
-    const bytes = one.disk.content(note) as Uint8Array;
-    one.disk.remove(note);
-    const acquire = reading.acquireLock.bind(reading);
-    reading.acquireLock = () => {
-      one.disk.put(note, bytes);
-      reading.acquireLock = acquire;
-      return acquire();
-    };
-    await followed(reading);
-    const now = await found(reading);
-    expect([one.aside, inFleet(one).slice(0, 3)]).toEqual([[], [line(0), line(1), mine(7, 0)]]);
-    expect(textsOf(now)).toEqual(inFleet(one));
+  testScenes(kind, journaled, {
+    "what a repeated key confirms is on the medium, where the session owes something, and the fleet is away, too": `
+      ${OWED}; appendsUnsynced 2; beside begins alone; beside cut; beside copy 0 1 2; beside confirms
+      next begins alone after a loss; next copy 0 1 2; next asks; fleet 0 1 2`,
+    "what a repeated key confirms is on the medium, where the session owes something, too": `
+      ${OWED}; appendsUnsynced 2; beside begins alone; beside copy 0 1 2; beside confirms
+      next begins alone after a loss; next copy 0 1 2; next asks; fleet 0 1 2`,
+    "what one copy owes is not forgotten because another has nothing to give, and is given from where it is": `
+      ${TWO}; two asks; two follows; two confirms; notes 1; two writes 7<0; two is replicated; two closes; notes 1
+      fleet 0 7<0; two pushes branched:one; fleet 0 7<0 1 @7; two owed 0`,
+    "each of two copies may owe something, and gives its own": `
+      ${TWO}; two cut; two writes 7<0; notes 2; two is local; two closes; again begins alone
+      again pushes ${kind === "jsonl" ? "given:two branched:one; fleet 0 7<0 1 @7" : "given:one branched:two; fleet 0 1 7<0 @1"}
+      again owed 0`,
+    "where the file of a note is gone, another copy that is there gives what it owed": `${TWO}; gone; two asks; notes 0; fleet 0 1`,
+    "it is given in order though the file lost it, and a second process adds to it with a copy that lacks it": `
+      ${OWED}; reverts 0; second begins alone; second cut; second writes 7<0; second closes; reverts 0; ${OPENED}
+      fleet 0 1 7<0; last copy 0 1 7<0; notes 0; last aside`,
+    "it is a branch where others have written, though the file lost it": `
+      ${OWED}; two takes 0; two writes 8<0; two closes; reverts 0; ${OPENED}; fleet 0 8<0 1 @8; last told diverged:1`,
+    "it is kept from the end of the copy on, also where more was acknowledged before a backup of the file": `
+      writes 0 1 2; closes; leaves; reverts 0; again begins alone; again cut; again writes 7<0; again closes; reverts 0
+      ${OPENED}; fleet 0 1 2 7<0 @2`,
   });
 
-  describe("and another copy of the session in another folder, which lacks what the first owes", () => {
-    const withTwo = async (): Promise<{ one: Machine; two: Machine }> => {
-      const one = await owedBy();
-      const two = beside(one, { folder: "/root/other" });
-      await two.put([line(0)]);
-      return { one, two };
+  test("it stays owed where a commit takes the session without having looked for what the copy lacks", async () => {
+    const scene = await new Scene(kind, journaled).play(`${OWED}; reverts 0; again begins alone; again outage`);
+    await scene.play("again asks; again appends 7<0");
+    // The database is back before the commit.
+    Object.assign(scene.actor("again").machine.outage as object, { isOn: false });
+    await scene.play("again commits; fleet 0 7<0; again finds; fleet 0 7<0 1 @7");
+  });
+
+  test("what another process acknowledges until the lock is there becomes a branch, and is not kept aside", async () => {
+    const scene = await new Scene(kind, journaled).play(`writes 0; closes; looks; elsewhere 0 : 1; leaves
+      beside begins alone; beside cut; beside writes 7<0; beside closes`);
+    const { log } = scene;
+    const { disk } = scene.one;
+    // Its note comes when the reader has read the journal, and before it has the lock.
+    const [note] = notesOn(disk);
+    const bytes = disk.content(note) as Uint8Array;
+    disk.remove(note);
+    const acquire = log.acquireLock.bind(log);
+    log.acquireLock = () => {
+      disk.put(note, bytes);
+      log.acquireLock = acquire;
+      return acquire();
     };
+    await scene.play("follows; finds; aside; fleet 0 1 7<0 @1; copy 0 1 7<0 @1");
+  });
 
-    test("what one owes is not forgotten because the other has nothing to give, and is given from where it is", async () => {
-      const { one, two } = await withTwo();
-      const seen = two.store.open(two.file);
-      await seen.ready?.();
-      await followed(seen);
-      await seen.confirm?.();
-      expect(notesOn(one.disk)).toHaveLength(1);
-      seen.append([bytesOf(mine(7, 0))]);
-      await seen.commit();
-      expect(seen.durability).toBe("replicated");
-      seen.close();
-      expect([notesOn(one.disk).length, inFleet(one)]).toEqual([1, [line(0), mine(7, 0)]]);
-      // Lists have the other one.
-      const outcome = { sessionId: SESSION, sessionPath: one.file, outcome: "branched" };
-      expect(await giveAll(placeOf(two))).toEqual([outcome]);
-      expect(inFleet(one).slice(0, 3)).toEqual([line(0), mine(7, 0), line(1)]);
-      expect(owedIn(placeOf(two))).toEqual([]);
-      one.fleet.table.check();
-    });
-
-    test("each may owe something, and each gives its own", async () => {
-      const { one, two } = await withTwo();
-      const seen = two.store.open(two.file);
-      await owing(two, seen, mine(7, 0));
-      expect([notesOn(one.disk).length, seen.durability]).toEqual([2, "local"]);
-      seen.close();
-      const again = beside(one);
-      const outcomes = await giveAll(placeOf(again));
-      expect(outcomes.map(({ sessionPath }) => sessionPath).sort()).toEqual([two.file, one.file].sort());
-      for (const { outcome } of outcomes) expect(outcome).toMatch(/given|branched/);
-      expect(inFleet(one)).toEqual(expect.arrayContaining([...ALL, mine(7, 0)]));
-      expect(owedIn(placeOf(again))).toEqual([]);
-    });
-
-    test("where the file of a note is gone, the copy that is there gives what it owed", async () => {
-      const { one, two } = await withTwo();
-      one.disk.rename(one.file, `${one.file}.away`);
-      await two.store.open(two.file).ready?.();
-      expect([notesOn(one.disk), inFleet(one)]).toEqual([[], ALL]);
-    });
-
-    test("a session is deleted when all of its copies have given what they owe", async () => {
-      const { one, two } = await withTwo();
-      const { fleet, journal, file, store } = two;
-      const had: string[][] = [];
-      const own = { delete: async () => had.push(inFleet(one)), locate: () => file } as unknown as LifeCycle;
-      const cycle = fleetLifeCycle(own, {
+  test("a session is deleted when all of its copies have given what they owe, and not before", async () => {
+    const scene = await new Scene(kind, journaled).play(TWO);
+    const { fleet, journal, file, store } = scene.actor("two").machine;
+    const had: string[][] = [];
+    const own = { delete: async () => had.push(scene.table.linesOf(SESSION)), locate: () => file };
+    const cycle = fleetLifeCycle(
+      own as unknown as LifeCycle,
+      {
         ...{ fleet, journal, open: store.open, idAt: () => SESSION, isArchived: () => false },
         keeper: { keep: async () => true },
-      } as unknown as LifeCyclePlace);
-      await cycle.delete(file, true);
-      expect([had, notesOn(one.disk)]).toEqual([[ALL], []]);
-    });
+      } as unknown as LifeCyclePlace,
+    );
+    await scene.play("two cut");
+    const refused = {
+      name: "storage_failed",
+      retryable: true,
+      message: expect.stringContaining("only this machine has"),
+    };
+    await expect(cycle.delete(file, true)).rejects.toMatchObject(refused);
+    await scene.play("notes 1; two heals");
+    expect(had).toEqual([]);
+    await cycle.delete(file, true);
+    expect(had).toEqual([ALL]);
+    await scene.play("notes 0");
   });
 
   describe("is kept apart from the file of the session", () => {
-    /** Puts the copy back to lines that it had, as a disk does that lost the others. */
-    const putBack = async (one: Machine, ...had: string[]): Promise<void> => {
-      const { disk, file } = one;
-      if (disk.paths().some((path) => path.startsWith(`${file}/`) || path === file))
-        disk.rename(file, `${file}.${disk.paths().length}.away`);
-      for (const path of disk.paths()) if (path.endsWith(".store.json")) disk.remove(path);
-      await one.put(had);
-    };
     const opened = async (one: Machine, options: object = {}): Promise<Log> => {
       const again = beside(one, options);
       const log = await found(again.store.open(again.file));
       await followed(log);
       return log;
     };
-
-    test("it is given in order though the file lost it, and a second process adds to it", async () => {
-      const one = await owedBy();
-      await putBack(one, line(0));
-      // Another process goes on alone meanwhile, with a copy that lacks it.
-      const second = beside(one);
-      const log = second.store.open(second.file);
-      await owing(second, log, mine(7, 0));
-      log.close();
-      await putBack(one, line(0));
-      const last = await opened(one);
-      expect(inFleet(one).slice(0, 3)).toEqual([line(0), line(1), mine(7, 0)]);
-      expect([textsOf(last), notesOn(one.disk), one.aside]).toEqual([inFleet(one), [], []]);
-    });
-
-    test("it is a branch where others have written, though the file lost it", async () => {
-      const one = await owedBy();
-      const { other } = await second(kind, one, [line(0)]);
-      other.append([bytesOf(mine(8, 0))]);
-      await other.commit();
-      other.close();
-      await putBack(one, line(0));
-      const log = await opened(one);
-      expect(inFleet(one).slice(0, 3)).toEqual([line(0), mine(8, 0), line(1)]);
-      expect(log.damage).toMatchObject([{ kind: "diverged", entryId: id(1) }]);
-    });
 
     test("it is not given again where the host repeated it under its key on another machine", async () => {
       const keyed = (n: number): string =>
@@ -228,47 +167,15 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
       other.close();
       await opened(one);
       expect([inFleet(one), notesOn(one.disk)]).toEqual([[line(0), keyed(8)], []]);
-      await putBack(one, line(0));
+      await one.revert([line(0)]);
       await opened(one);
       expect(inFleet(one)).toEqual([line(0), keyed(8)]);
-    });
-
-    test("it stays owed where a commit takes the session without having looked for what the copy lacks", async () => {
-      const one = await owedBy();
-      await putBack(one, line(0));
-      const again = beside(one);
-      const log = again.store.open(again.file);
-      again.outage?.begin();
-      await log.ready?.();
-      log.append([bytesOf(mine(7, 0))]);
-      // The database is back before the commit.
-      Object.assign(again.outage as object, { isOn: false });
-      await log.commit();
-      expect(inFleet(one)).toEqual([line(0), mine(7, 0)]);
-      await found(log);
-      expect(inFleet(one).slice(0, 3)).toEqual([line(0), mine(7, 0), line(1)]);
-    });
-
-    test("it is kept from the end of the copy on, also where more was acknowledged before a backup of the file", async () => {
-      const one = new Machine(kind, undefined, "one", journaled);
-      const log = one.create();
-      await written(log, 0, 1, 2);
-      log.close();
-      one.fleet.table.leave();
-      await putBack(one, line(0));
-      const again = beside(one);
-      const going = again.store.open(again.file);
-      await owing(again, going, mine(7, 0));
-      going.close();
-      await putBack(one, line(0));
-      await opened(one);
-      expect(inFleet(one)).toEqual(expect.arrayContaining([line(0), line(1), line(2), mine(7, 0)]));
     });
 
     test("another program that writes a line anew with other spaces doubles nothing", async () => {
       const one = await owedBy();
       const spaced = (n: number): string => line(n).replace('"type":', '"type": ');
-      await putBack(one, spaced(0), spaced(1));
+      await one.revert([spaced(0), spaced(1)]);
       await opened(one);
       const texts = inFleet(one).map((text) => JSON.parse(text).message?.content);
       for (const n of [0, 1]) expect(texts.filter((text) => text === `say ${id(n)}`)).toHaveLength(1);
@@ -320,7 +227,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
         one.fleet.table.leave();
         // What is acknowledged survives a loss of power and, in addition, the loss of the file.
         const left = beside(one, { disk: one.disk.after(POWER_CUTS[0]) });
-        await putBack(left, line(0));
+        await left.revert([line(0)]);
         await opened(left);
         const there = inFleet(one).filter((text) => !text.includes("leaf"));
         if (!told.includes("unknown")) expect(there, `step ${at}`).toEqual([line(0), ...told]);
@@ -585,4 +492,224 @@ test("the notes of a server name the fleet that it uses", async () => {
   );
   const fleets = notes.map((path) => JSON.parse(readFileSync(join(home, path), "utf8")).fleet);
   expect(fleets).toEqual([{ address: shown, tenant: "acme" }]);
+});
+
+const address = (name: string, tenant = ""): string =>
+  `postgres://me@${name}/agents${tenant === "" ? "" : `?tenant=${tenant}`}`;
+const fleetOf = (name: string, tenant = ""): NotedFleet => ({
+  ...{ address: address(name, tenant), tenant, store: `store of ${name}` },
+});
+const THREE = [0, 1, 2].map(line);
+const GIVEN = [expect.objectContaining({ outcome: "given" })];
+
+/** The life cycle of a machine whose own only notes the paths in `done`. */
+function lifeCycleOf({ fleet, journal, file, store }: Machine, done: string[]): LifeCycle {
+  const move = async (from: string) => ({ deleted: done.push(from) });
+  const own = { delete: move, archive: move, relocate: move, locate: () => file } as unknown as LifeCycle;
+  return fleetLifeCycle(own, {
+    ...{ fleet, journal, open: store.open, idAt: () => SESSION, isArchived: () => false },
+    keeper: { keep: async () => true },
+  } as unknown as LifeCyclePlace);
+}
+
+const pushed = (machine: Machine) => {
+  const { fleet, journal } = machine;
+  const rowsOf = async (): Promise<object[]> => [{ id: SESSION, state: "there", ...fleet.table.rows.get(SESSION) }];
+  const place = { ...placeOf(machine), fleet, keeper: { rowsOf }, options: { journal } };
+  return new FleetKeeping(place as unknown as CarePlace).push();
+};
+
+acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
+  const machineOf = (fleet: NotedFleet, disk: FaultDisk, table = new FleetTable(), isJournaled = true): Machine => {
+    const options = { isJournaled, disk, journal: journalOn(disk, fleet), heldBytes: 1 << 20 };
+    const machine = new Machine(kind, table, fleet.address, options);
+    machine.fleet.leasesEnd = true;
+    return machine;
+  };
+  /** The machine of a first fleet, which owes an entry. */
+  const owingFirst = async (owed = line(1), one = machineOf(fleetOf("a"), new FaultDisk())): Promise<Machine> => {
+    const log = one.create();
+    await written(log, 0);
+    await owing(one, log, owed);
+    log.close();
+    return one;
+  };
+
+  test.each([
+    ["another database", fleetOf("b")],
+    ["another tenant", fleetOf("a", "acme")],
+  ])("what is owed to one is neither given to %s nor forgotten there", async (_, theirs) => {
+    const one = await owingFirst();
+    const two = machineOf(theirs, one.disk);
+    expect(owedIn(placeOf(two))).toEqual([]);
+    const giving = new BackgroundGiving(placeOf(two), { elapsed: () => 1e6, followedEvery: 0 });
+    giving.renew(() => []);
+    const opened = two.store.open(two.file);
+    await followed(opened);
+    expect([two.fleet.calls.includes("take"), inFleet(two)]).toEqual([false, []]);
+    const about = { sessionId: SESSION, sessionPath: one.file };
+    const message = expect.stringContaining(address("a"));
+    expect(await giveAll(placeOf(two))).toEqual([{ ...about, outcome: "refused", message }]);
+    await written(opened, 2);
+    expect(inFleet(two)).toEqual(THREE);
+    opened.close();
+    expect(notesOn(one.disk)).toHaveLength(1);
+    // Not even where the others' part is acknowledged alone there and given.
+    healed(one);
+    expect(await giveAll(placeOf(one))).toEqual([{ ...about, outcome: "given" }]);
+    expect([inFleet(one), notesOn(one.disk)]).toEqual([THREE, []]);
+  });
+
+  test("a session that owes to two of them has a note for each, and each goes with its own", async () => {
+    const one = await owingFirst();
+    const two = machineOf(fleetOf("b"), one.disk);
+    const opened = two.store.open(two.file);
+    await owing(two, opened, line(2));
+    opened.close();
+    for (const [n, machine] of [two, one].entries()) {
+      expect(notesOn(one.disk)).toHaveLength(2 - n);
+      healed(machine);
+      const outcomes = (await giveAll(placeOf(machine))).map(({ outcome }) => outcome);
+      expect([outcomes, inFleet(machine)]).toEqual([n === 0 ? ["given", "refused"] : ["given"], THREE]);
+    }
+    expect(notesOn(one.disk)).toEqual([]);
+  });
+
+  test.each([
+    ["that names none, as of an older program", undefined],
+    ["of the same store under another address", { ...fleetOf("elsewhere"), store: "store of a" }],
+    ["of the same address, where another store is used since", { ...fleetOf("a"), store: "the one before" }],
+    ["of the same address, whose store nobody had met", { address: address("a"), tenant: "" }],
+  ])("a note %s is its own, and goes", async (_, noted) => {
+    const disk = new FaultDisk();
+    const table = new FleetTable();
+    const options = { ...journaled, disk, journal: journalOn(disk, noted) };
+    await owingFirst(line(1), new Machine(kind, table, "before", options));
+    const one = machineOf(fleetOf("a"), disk, table);
+    // It goes on owing, under its own name.
+    const opened = one.store.open(one.file);
+    one.fleet.faultAt = () => "before";
+    await opened.ready?.();
+    await written(opened, 2);
+    opened.close();
+    healed(one);
+    expect(await giveAll(placeOf(one))).toEqual(GIVEN);
+    expect([inFleet(one), notesOn(disk)]).toEqual([THREE, []]);
+  });
+
+  describe("where others wrote to the session in the second of them", () => {
+    /** A machine that owes an entry to one fleet, and uses another by now, whose session goes on otherwise. */
+    const owingElsewhere = async (isJournaled: boolean, ...theirs: string[]) => {
+      const one = await owingFirst(mine(7, 0));
+      const two = machineOf(fleetOf("b"), one.disk, new FleetTable(), isJournaled);
+      const other = new Machine(kind, two.fleet.table, "other");
+      await other.put([line(0), ...theirs]);
+      const given = other.store.open(other.file);
+      await given.confirm?.();
+      given.close();
+      two.fleet.table.leave();
+      const opened = async () => {
+        const log = two.store.open(two.file);
+        await followed(log);
+        return found(log);
+      };
+      return { one, two, opened };
+    };
+
+    test.each([true, false])(
+      "what is owed to the first becomes a branch, and comes there (goes on alone: %s)",
+      async (isJournaled) => {
+        const { one, two, opened } = await owingElsewhere(isJournaled, line(1));
+        const now = await opened();
+        expect([two.aside, textsOf(now).slice(0, 3)]).toEqual([[], [line(0), line(1), mine(7, 0)]]);
+        expect(now.damage.filter(({ kind }) => kind === "diverged")).toHaveLength(1);
+        await written(now, 8);
+        expect(inFleet(two)).toEqual(textsOf(now));
+        now.close();
+        healed(one);
+        expect(await giveAll(placeOf(one))).toEqual(GIVEN);
+        expect(inFleet(one)).toEqual(expect.arrayContaining([line(0), mine(7, 0)]));
+        expect(owedIn(placeOf(one)).concat(one.journal.ofOthers())).toEqual([]);
+        expect(notesOn(one.disk).length).toBeLessThanOrEqual(1);
+      },
+    );
+
+    test("what is owed to the first is given to it also where others wrote too much to put a branch after", async () => {
+      const long = (n: number): string =>
+        entryText("custom", id(n), id(n - 1), { customType: "long", data: "x".repeat(120_000) });
+      const { one, two, opened } = await owingElsewhere(true, ...[1, 2, 3, 4, 5, 6, 7, 8, 9].map(long));
+      const now = await opened();
+      expect([two.aside, textsOf(now).length]).toEqual([[mine(7, 0)], 10]);
+      now.close();
+      healed(one);
+      expect(await giveAll(placeOf(one))).toMatchObject([{ sessionId: SESSION, outcome: "branched" }]);
+      expect(inFleet(one).filter((text) => text.includes("on one 7"))).toHaveLength(1);
+    });
+
+    test.each<[string, (own: LifeCycle, file: string) => unknown]>([
+      ["deletes it", (own, file) => own.delete(file, false)],
+      ["deletes it for good", (own, file) => own.delete(file, true)],
+      ["archives it", (own, file) => own.archive(file)],
+      ["relocates it", (own, file) => own.relocate(file, "/elsewhere")],
+    ])("nobody %s before that is given", async (_, operate) => {
+      const { two } = await owingElsewhere(true);
+      const { disk, fleet, file } = two;
+      const done: string[] = [];
+      const run = async () => operate(lifeCycleOf(two, done), file);
+      const refused = (what: string) => ({
+        ...{ name: "storage_failed", retryable: false, message: expect.stringContaining(what) },
+      });
+      await expect(run()).rejects.toMatchObject(refused(address("a")));
+      const [note] = notesOn(disk);
+      disk.put(note, (disk.content(note) as Uint8Array).subarray(1));
+      await expect(run()).rejects.toMatchObject(refused(note));
+      expect([done, fleet.calls.includes("take")]).toEqual([[], false]);
+    });
+  });
+
+  describe("which are one store, as is known when it is asked", () => {
+    /** A server for another address of the same store, which no process has met there until such a call. */
+    const elsewhere = async (name?: "take" | "look"): Promise<Machine> => {
+      const { disk, fleet } = await owingFirst();
+      const own: { -readonly [K in keyof NotedFleet]: NotedFleet[K] } = { address: address("another"), tenant: "" };
+      const two = machineOf(own, disk, fleet.table);
+      if (!name) return two;
+      const ask = two.fleet[name].bind(two.fleet) as (...given: unknown[]) => Promise<never>;
+      two.fleet[name] = async (...given: unknown[]) => {
+        const answer = await ask(...given);
+        own.store = "store of a";
+        return answer;
+      };
+      return two;
+    };
+    const isGiven = (two: Machine): void => expect([inFleet(two), notesOn(two.disk)]).toEqual([[0, 1].map(line), []]);
+
+    test("what is owed is given by the writer who learns that when it takes the session", async () => {
+      const two = await elsewhere("take");
+      const opened = two.store.open(two.file);
+      await opened.ready?.();
+      isGiven(two);
+      expect(opened.durability).toBe("replicated");
+    });
+
+    test("fleet push gives it, and asks before it looks what is owed", async () => {
+      const two = await elsewhere("look");
+      expect(await pushed(two)).toEqual([{ sessionId: SESSION, sessionPath: two.file, outcome: "given" }]);
+      isGiven(two);
+    });
+
+    test("it is given before the session is deleted", async () => {
+      const two = await elsewhere("look");
+      const done: string[] = [];
+      await lifeCycleOf(two, done).delete(two.file, false);
+      isGiven(two);
+      expect(done).toEqual([two.file]);
+    });
+
+    test("fleet push names what is owed where the database is away", async () => {
+      const two = await elsewhere();
+      two.fleet.faultAt = () => "before";
+      expect(await pushed(two)).toEqual([expect.objectContaining({ outcome: "refused" })]);
+    });
+  });
 });
