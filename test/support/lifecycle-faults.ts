@@ -14,6 +14,7 @@ import type { StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk, faultPoints, POWER_CUTS } from "./disk.ts";
+import { wrapped } from "./disturbed.ts";
 import { testEnv } from "./env.ts";
 import { one, sessionId } from "./lifecycle.ts";
 import { chain, fileBytes, headerText, id, userText } from "./lines.ts";
@@ -34,13 +35,12 @@ const CWD = "/home/me/new";
 
 /** The same disk, with our state folder on another file system than the sessions. */
 function apart(disk: FaultDisk): Disk {
-  const checked = (act: (path: string, name: string) => void) => (path: string, name: string) => {
-    if (path.startsWith("/state/") !== name.startsWith("/state/"))
+  return wrapped(disk as Disk, (operate, name, [from, to]) => {
+    const isState = (path: unknown): boolean => String(path).startsWith("/state/");
+    if (["link", "rename"].includes(name) && isState(from) !== isState(to))
       throw Object.assign(new Error("another file system"), { code: "EXDEV" });
-    act.call(disk, path, name);
-  };
-  const { link, rename } = FaultDisk.prototype;
-  return Object.assign(Object.create(disk) as Disk, { link: checked(link), rename: checked(rename) });
+    return operate();
+  });
 }
 
 export function storesOn(disk: Disk, paths = ROOT, kind: "jsonl" | "v2" = "jsonl", seed = 7): Stores {

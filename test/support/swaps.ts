@@ -22,6 +22,7 @@ import { dirname, join, relative } from "node:path";
 import { expect } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
+import { wrapped } from "./disturbed.ts";
 import { sessionId } from "./lifecycle.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "./lines.ts";
 import type { Random } from "./random.ts";
@@ -221,17 +222,13 @@ class SwappingDisk {
   }
 
   private watched<T extends object>(disk: T, names: readonly string[]): T {
-    const watched = { ...disk } as Record<string, unknown>;
-    for (const name of names) {
-      const operation = watched[name] as (...args: unknown[]) => unknown;
-      watched[name] = (...args: unknown[]) => {
-        if (++this.operations === this.at && this.component !== undefined) this.swap(this.component);
-        const result = operation(...args);
-        this.look(name, args, result);
-        return result;
-      };
-    }
-    return watched as T;
+    return wrapped(disk, (operate, name, given) => {
+      if (!names.includes(name)) return operate();
+      if (++this.operations === this.at && this.component !== undefined) this.swap(this.component);
+      const result = operate();
+      this.look(name, given, result);
+      return result;
+    });
   }
 
   private swap(component: string): void {
@@ -245,7 +242,7 @@ class SwappingDisk {
     symlinkSync(twin, path);
   }
 
-  private look(name: string, [path]: unknown[], result: unknown): void {
+  private look(name: string, [path]: readonly unknown[], result: unknown): void {
     let reached: unknown;
     if (name === "openRead" || name === "openAppend" || name === "open") reached = realDisk.infoOf(result as number);
     else if (name === "info") reached = result;
