@@ -5,11 +5,9 @@ import { dirname, join } from "node:path";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { assistant, user } from "./drafts.ts";
-import { testEnv } from "./env.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
+import { v2On } from "./v2.ts";
 
 /** Of the session that is opened. */
 export const ID_OF_CURRENT = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
@@ -103,14 +101,12 @@ export function examplePlace(): {
       .trimEnd()
       .split("\n")
       .map(bytesOf);
-    const live = segmentedStore({
-      disk: realDisk,
-      env: testEnv(),
-      locks: noLocks,
+    const options = {
       durability: "os",
       quarantine: join(place.state, "quarantine"),
       containerFor: () => made,
-    }).create({ headerLine: header, header: JSON.parse(textOf(header)) });
+    } as const;
+    const live = v2On(realDisk, options).create({ headerLine: header, header: JSON.parse(textOf(header)) });
     live.append(lines);
     live.close();
     return made;
