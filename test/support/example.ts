@@ -39,16 +39,13 @@ export function sessionText(header: object, entries: readonly Json[]): string {
 /** One move of the leaf that can be undone, and one that was undone just now. */
 function recordOperations({ state }: Place, path: string): void {
   const operation = (id: string, kind: string, leaf: readonly string[], more: object = {}): object => ({
-    id,
-    at: "2026-01-24T16:22:26.831Z",
-    kind,
-    sessionId: ID_OF_CURRENT,
-    sessionPath: path,
-    name: null,
-    text: `Moved the leaf from ${leaf.join(" to ")}.`,
-    step: { do: "change", path, leaf },
-    stage: "done",
-    ...more,
+    ...{ id, at: "2026-01-24T16:22:26.831Z", kind, sessionId: ID_OF_CURRENT, sessionPath: path, name: null },
+    ...{
+      text: `Moved the leaf from ${leaf.join(" to ")}.`,
+      step: { do: "change", path, leaf },
+      stage: "done",
+      ...more,
+    },
   });
   const lines = [
     operation("3f2a9c1077de", "branch", ["b2c3d4e5", "d4e5f6a7"]),
