@@ -128,12 +128,7 @@ export async function recordAtRandom(random: Random, turns: number): Promise<Rec
 }
 
 /** Prompts, and notes what is shown until the turn has ended. */
-async function oneTurn(
-  server: SpawnedServer,
-  message: string,
-  shown: Set<string>,
-  strikes: () => boolean,
-): Promise<boolean> {
+async function oneTurn(server: SpawnedServer, message: string, shown: Set<string>, strikes: () => boolean) {
   server.send({ id: message, type: "prompt", message });
   let isStruck = strikes();
   for (let isAnswered = false, isOver = false; !isAnswered || !isOver; ) {
@@ -194,12 +189,7 @@ export async function recordEditorAtRandom(random: Random, turns: number, door: 
 }
 
 /** Opens a session that is there, or a new one. An agent that is recorded knows no others. */
-async function opened(
-  editor: Editor,
-  random: Random,
-  { agent }: Door,
-  sessions: ShownSession[],
-): Promise<ShownSession> {
+async function opened(editor: Editor, random: Random, { agent }: Door, sessions: ShownSession[]) {
   const { cwd } = editor.server.place;
   const known = sessions.filter(({ turns }) => turns.some(({ isAnswered }) => isAnswered));
   if (agent !== "proxy" && known.length > 0 && random.chance(0.6)) {
@@ -208,7 +198,7 @@ async function opened(
     return session;
   }
   const { sessionId } = await editor.result("session/new", { cwd, mcpServers: [] });
-  const session = { sessionId, turns: [] };
+  const session: ShownSession = { sessionId, turns: [] };
   sessions.push(session);
   return session;
 }

@@ -355,11 +355,7 @@ async function tryOut(
 }
 
 /** Every component of a session before every operation, or a random few. */
-export async function tryAll(
-  template: Ground,
-  attempt: Attempt,
-  some?: { random: Random; count: number },
-): Promise<number> {
+export async function tryAll(template: Ground, attempt: Attempt, some?: { random: Random; count: number }) {
   const components = componentsOf(template.store);
   let tries = 0;
   for (const shared of some ? [some.random.chance(0.5)] : [false, true]) {
