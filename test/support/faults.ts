@@ -169,13 +169,7 @@ export const FAULTS = {
   "counts characters in Content-Length": breaks(
     "length-of-replies pieces length-of-requests id-string reply-limit strings-as-sent listed archived only-frames",
     () => ({ frame: (text) => Buffer.from(`Content-Length: ${text.length}\r\n\r\n${text}`) }),
-    {
-      framing: "headers",
-    },
-  ),
-  "writes U+2028 as it is": breaks(
-    "separators-escaped",
-    onText((text) => text.replaceAll("\\u2028", "\u2028")),
+    { framing: "headers" },
   ),
   "does not know carriage returns": breaks("carriage-return", (say) => ({
     bytes(chunk) {

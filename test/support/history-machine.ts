@@ -143,26 +143,11 @@ class HistoryProcess {
     const store = fleetStore(copies);
     const file = machine.fileOf(sessionId);
     const place = {
-      ...{
-        fleet,
-        catalog: undefined,
-        stores: [copies],
-        open: store.open,
-        holds: () => true,
-        headerAt: () => undefined,
-        acknowledged: () => undefined,
-        isSpoilt: () => false,
-        putAside: () => null,
-        putBack: () => {},
-        salvage: () => {},
-        isListed: () => true,
-        entriesIn: () => [],
-        storeAt: () => copies,
-        filesOf: () => [],
-        isInPlace: () => true,
-        bringTo: async (path: string) => path,
-        setAside: async () => false,
-      },
+      ...{ fleet, catalog: undefined, stores: [copies], open: store.open, storeAt: () => copies, filesOf: () => [] },
+      ...{ holds: () => true, isListed: () => true, isInPlace: () => true, isSpoilt: () => false },
+      ...{ headerAt: () => undefined, acknowledged: () => undefined, entriesIn: () => [], putAside: () => null },
+      ...{ putBack: () => {}, salvage: () => {}, setAside: async () => false },
+      bringTo: async (path: string) => path,
       journal: journalOn(machine.disk),
       find: (): string => {
         throw new Failure("session_not_found");
