@@ -220,37 +220,22 @@ function sayEverywhere(said: string, lines: string[]): void {
   };
   const message = (rest: Record<string, unknown>): void => add("message", { message: rest });
   const block = { type: "text", text: said };
-  const calls = ["bash", "read", "write", "edit", "grep", said].map((name, n) => ({
-    type: "toolCall",
-    id: `${n}${said}`,
-    name,
-    arguments: Object.assign(
-      Object.fromEntries(["command", "path", "content", "oldText", said].map((member) => [member, said])),
-      { newText: `${said}\n!`, pattern: [said] },
-    ),
-  }));
+  const calls = ["bash", "read", "write", "edit", "grep", said].map((name, n) => {
+    const members = ["command", "path", "content", "oldText", said].map((member) => [member, said]);
+    const given = { ...Object.fromEntries(members), newText: `${said}\n!`, pattern: [said] };
+    return { type: "toolCall", id: `${n}${said}`, name, arguments: given };
+  });
   message({ role: "user", content: said });
   message({
-    role: "assistant",
-    provider: said,
-    model: said,
-    stopReason: "error",
-    errorMessage: said,
+    ...{ role: "assistant", provider: said, model: said, stopReason: "error", errorMessage: said },
     usage: { input: said, output: 3, totalTokens: said, cost: { total: said } },
     content: [block, { type: "thinking", thinking: said }, ...calls, { type: said, text: said }],
   });
+  const images = [said, "image/png"].map((mimeType) => ({ type: "image", mimeType, data: said }));
   for (const [n, { name }] of calls.entries())
     message({
-      role: "toolResult",
-      toolCallId: n === 5 ? said : `${n}${said}`,
-      toolName: name,
-      isError: n % 2 === 0,
-      content: [
-        block,
-        { type: "image", mimeType: said, data: said },
-        { type: "image", mimeType: "image/png", data: said },
-      ],
-      details: n === 4 ? { diff: said } : { [said]: said },
+      ...{ role: "toolResult", toolCallId: n === 5 ? said : `${n}${said}`, toolName: name, isError: n % 2 === 0 },
+      ...{ content: [block, ...images], details: n === 4 ? { diff: said } : { [said]: said } },
     });
   message({ role: "bashExecution", command: said, output: said, exitCode: 1 });
   message({ role: said, content: [block] });
