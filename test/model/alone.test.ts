@@ -1,13 +1,10 @@
-/** The simulated disk of several processes, and traces of the model with one process, which dies and begins anew. */
+/** The simulated disk of several processes. */
 
 import { expect, test } from "vitest";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import { readWhole } from "../../src/storage/fs/disk.ts";
 import { FaultDisk } from "../support/disk.ts";
-import { forSeedsAsync } from "../support/random.ts";
-import { requireOrder } from "./runner.ts";
 import { Death, ProcessDisk, Untimely } from "./shared-disk.ts";
-import { walk } from "./traces.ts";
 
 test("others see each prefix of a write, and what came before a death in it stays", () => {
   const disk = new FaultDisk();
@@ -41,12 +38,3 @@ test("a process that is held still goes on reading what was there", () => {
   reader.goOn();
   expect([...sizes(), reader.info("/a").size]).toEqual([3, 3, 3]);
 });
-
-for (const store of ["jsonl", "v2"] as const)
-  for (const durability of ["sync", "os"] as const)
-    test(`traces of one process at a time leave all in order: ${store}, ${durability}`, async () => {
-      await forSeedsAsync(2, async (random) => {
-        const trace = walk({ store, processes: 1, appends: 4, pairs: 2, failures: true }, random, 40);
-        await requireOrder({ store, durability, asSession: true, isAlone: true }, trace, random);
-      });
-    });

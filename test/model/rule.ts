@@ -103,22 +103,8 @@ export interface State {
 }
 
 const CLOSED: Process = {
-  number: 0,
-  at: "-",
-  lock: false,
-  sure: false,
-  live: false,
-  moved: false,
-  known: "",
-  torn: -1,
-  rest: "",
-  rows: "",
-  oddRows: "",
-  pending: "",
-  committing: 0,
-  syncs: "",
-  writing: "",
-  todo: "",
+  ...{ number: 0, lock: false, sure: false, live: false, moved: false, known: "", torn: -1, rest: "", rows: "" },
+  ...({ at: "-", oddRows: "", pending: "", committing: 0, syncs: "", writing: "", todo: "" } as const),
 };
 
 const A = "a".charCodeAt(0);
@@ -239,11 +225,10 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
 
   /** Reads everything anew. Who opens while another writes leaves to that one what the index does not hold. */
   function readAll(state: State, live: boolean): Partial<Process> {
-    const verdict = judge(state, state.records);
-    if (!isV2) return { known: verdict.known, torn: verdict.torn, rest: verdict.rest };
-    if (!live)
-      return { known: verdict.known, torn: verdict.torn, rest: verdict.rest, ...rowsFor(verdict.known, state.index) };
-    const { rows } = rowsFor(verdict.known, state.index);
+    const { known, torn, rest } = judge(state, state.records);
+    if (!isV2) return { known, torn, rest };
+    if (!live) return { known, torn, rest, ...rowsFor(known, state.index) };
+    const { rows } = rowsFor(known, state.index);
     return { known: rows, torn: -1, rest: "", rows, oddRows: "" };
   }
 
@@ -258,9 +243,8 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     const grows = rows.startsWith(process.rows) && (rows.startsWith(process.known) || process.known.startsWith(rows));
     if (!grows) return readAll(state, anyLock(state, process));
     if (rows.length <= process.known.length) return { rows, oddRows: "" };
-    return keeps || mutation.remainsHideMore
-      ? { rows, oddRows: "", known: rows }
-      : { rows, oddRows: "", known: rows, torn: -1, rest: "" };
+    const isKept = keeps || mutation.remainsHideMore;
+    return { rows, oddRows: "", known: rows, ...(isKept ? {} : { torn: -1, rest: "" }) };
   }
 
   /** Compares the log with the medium under the lock. */
@@ -343,14 +327,10 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     switch (process.at) {
       case "o": {
         const read = readAll(state, process.live);
-        const after = { ...process, ...read };
-        const isCut = mutation.cutAtOpen && after.torn >= 0;
-        yield [
-          "opened",
-          isCut
-            ? cut(state, i, after.torn, { at: ".", ...read, torn: -1, rest: "" })
-            : put(state, i, { at: ".", ...read }),
-        ];
+        const { torn } = { ...process, ...read };
+        const opened: Partial<Process> = { at: ".", ...read };
+        const isCut = mutation.cutAtOpen && torn >= 0;
+        yield ["opened", isCut ? cut(state, i, torn, { ...opened, torn: -1, rest: "" }) : put(state, i, opened)];
         return;
       }
       case "l":
@@ -373,12 +353,7 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
 
   function* acts(state: State, i: number, process: Process, held: boolean): Generator<[string, State]> {
     if (process.moved && !process.lock)
-      yield [
-        "look",
-        mutation.contentFirst
-          ? put(state, i, { at: "l", ...look(state, process) })
-          : put(state, i, { at: "l", moved: false }),
-      ];
+      yield ["look", put(state, i, { at: "l", ...(mutation.contentFirst ? look(state, process) : { moved: false }) })];
     if (!process.lock && (!held || world.lockFails))
       yield ["lock", put(state, i, { lock: true, sure: mutation.noConfirm === true })];
     if (process.lock) {
@@ -409,9 +384,8 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     }
     if (oddRows !== "") {
       const isProved = mutation.rowsCutBlindly || state.index === rows + oddRows;
-      yield isProved
-        ? ["cut rows", put(state, i, { oddRows: "" }, { index: rows })]
-        : ["doubt", put(state, i, { sure: false })];
+      if (isProved) yield ["cut rows", put(state, i, { oddRows: "" }, { index: rows })];
+      else yield ["doubt", put(state, i, { sure: false })];
       return;
     }
     const begun = state.kinds.replaceAll("x", "").replaceAll("s", "").length;
@@ -432,15 +406,8 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
         writing += letter(first + n);
         numbers += String(count + n);
       }
-      yield [
-        kinds.length > 1 ? "append 2" : "append 1",
-        put(
-          state,
-          i,
-          { at: "w", writing, todo: piecesOf(writing) },
-          { kinds: state.kinds + kinds, numbers: state.numbers + numbers },
-        ),
-      ];
+      const begins = { kinds: state.kinds + kinds, numbers: state.numbers + numbers };
+      yield [`append ${kinds.length}`, put(state, i, { at: "w", writing, todo: piecesOf(writing) }, begins)];
     }
   }
 
@@ -479,23 +446,14 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
 
   function* commits(state: State, i: number, process: Process): Generator<[string, State]> {
     const { syncs, pending, committing, rows } = process;
-    const done = (): [string, State] => [
-      "synced",
-      put(
-        state,
-        i,
-        {
-          committing: 0,
-          syncs: "",
-          pending: pending.slice(committing),
-          rows: isV2 ? rows + dueRows(process) : "",
-        },
-        { acknowledged: [...state.acknowledged, ...pending.slice(0, committing)].sort().join("") },
-      ),
-    ];
+    const done = (): State => {
+      const acknowledged = [...state.acknowledged, ...pending.slice(0, committing)].sort().join("");
+      const left = { committing: 0, syncs: "", pending: pending.slice(committing) } as const;
+      return put(state, i, { ...left, rows: isV2 ? rows + dueRows(process) : "" }, { acknowledged });
+    };
     if (world.failures) yield ["not synced", rollBackRows(state, i, syncs === "t" ? rowsWritten(state, process) : "")];
     if (!isV2 || syncs === "t") {
-      yield done();
+      yield ["synced", done()];
       return;
     }
     // Another may have cut what is to be named.
@@ -503,13 +461,10 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
       yield ["gone", rollBack(state, i)];
       return;
     }
-    const due = dueRows(process);
-    if (state.index.length === rows.length) yield ["synced records", put(state, i, { at: "i", todo: due })];
+    const writing: Partial<Process> = { at: "i", todo: dueRows(process) };
+    if (state.index.length === rows.length) yield ["synced records", put(state, i, writing)];
     else if (mutation.rowsCutBlindly)
-      yield [
-        "synced records, rows cut",
-        put(state, i, { at: "i", todo: due }, { index: state.index.slice(0, rows.length) }),
-      ];
+      yield ["synced records, rows cut", put(state, i, writing, { index: state.index.slice(0, rows.length) })];
     else yield ["rows moved", rollBack(state, i)];
   }
 
@@ -532,11 +487,10 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
 
   /** Whether a process is in the middle of a write: readers see it half done, while writers wait for its end. */
   function isBusy(state: State, but = -1): boolean {
-    return state.processes.some(({ at, writing, todo, ...process }, i) => {
+    return state.processes.some((process, i) => {
+      const { at, writing, todo } = process;
       if (i === but || todo === "") return false;
-      return at === "w"
-        ? todo !== piecesOf(writing)
-        : at === "i" && todo !== dueRows({ at, writing, todo, ...process });
+      return at === "w" ? todo !== piecesOf(writing) : at === "i" && todo !== dueRows(process);
     });
   }
 
@@ -551,20 +505,9 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
     const wrote = [...state.kinds].filter((kind) => kind === "x").length;
     if (wrote < (world.foreign ?? 0) && !isBusy(state)) {
       const record = letter(state.kinds.length);
-      yield [
-        "F append",
-        put(
-          state,
-          -1,
-          {},
-          {
-            records: state.records + piecesOf(record),
-            kinds: `${state.kinds}x`,
-            numbers: `${state.numbers}9`,
-            acknowledged: [...state.acknowledged, record].sort().join(""),
-          },
-        ),
-      ];
+      const acknowledged = [...state.acknowledged, record].sort().join("");
+      const shown = { kinds: `${state.kinds}x`, numbers: `${state.numbers}9`, acknowledged };
+      yield ["F append", put(state, -1, {}, { records: state.records + piecesOf(record), ...shown })];
     }
   }
 
@@ -631,13 +574,8 @@ export function ruleOf(world: World, mutation: Mutation = {}): System<State> {
 
   return {
     initial: {
-      records: "",
-      index: "",
-      kinds: "",
-      numbers: "",
-      acknowledged: "",
+      ...{ records: "", index: "", kinds: "", numbers: "", acknowledged: "", broken: "" },
       processes: Array.from({ length: world.processes }, () => CLOSED),
-      broken: "",
     },
     steps,
     faults,

@@ -6,7 +6,7 @@
 
 import { expect } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
-import { bytesOf } from "../../src/core/json/json.ts";
+import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import type { Log, Store } from "../../src/core/ports/store.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import type { Locks } from "../../src/storage/locks/locks.ts";
@@ -474,9 +474,7 @@ class Runner {
   private storedIds(): string[] {
     const ids: string[] = [];
     for (const path of this.disk.paths().filter((each) => each.startsWith(this.file) && isRecords(each)))
-      for (const line of Buffer.from(this.disk.content(path) as Uint8Array)
-        .toString("utf8")
-        .split("\n")) {
+      for (const line of textOf(this.disk.content(path) as Uint8Array).split("\n")) {
         const at = line.indexOf(PAYLOAD);
         const text = at < 0 ? line : line.slice(at + PAYLOAD.length, -1);
         // A line that was added to a torn one is whole in it.

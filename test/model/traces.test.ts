@@ -29,6 +29,13 @@ describe.each(["jsonl", "v2"] as const)("with a %s log", (store) => {
       );
   }
 
+  test.each(["sync", "os"] as const)("traces of one process at a time leave all in order: %s", async (durability) => {
+    await forSeedsAsync(2, async (random) => {
+      const trace = walk({ store, processes: 1, appends: 4, pairs: 2, failures: true }, random, 40);
+      await requireOrder({ store, durability, asSession: true, isAlone: true }, trace, random);
+    });
+  });
+
   test("nothing is lost in traces at random", async () => {
     await forSeedsAsync(2, async (random) => {
       const trace = walk({ store, processes: 2, appends: 4, pairs: 2, failures: true }, random, 40);

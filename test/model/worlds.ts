@@ -6,6 +6,7 @@ const JSONL: World = { store: "jsonl", processes: 2, appends: 2, pairs: 1, failu
 const V2: World = { store: "v2", processes: 2, appends: 1, pairs: 1, failures: true };
 
 const LOST = "what was acknowledged is lost";
+const ROW_LOST = "the row of what was acknowledged is lost";
 
 export const SMALL: readonly World[] = [{ ...JSONL, pairs: 0 }, V2];
 
@@ -36,71 +37,45 @@ export interface Mutant {
   readonly fault?: string;
 }
 
+const mutant = (name: string, world: World, mutation: Mutation, fault?: string, isLarge = false): Mutant => ({
+  ...{ name, world, mutation, fault, isLarge },
+});
+
+/** The same for worlds of both stores. */
+const inBoth = (name: string, mutation: Mutation, v2 = V2): Mutant[] =>
+  [JSONL, v2].map((world) => mutant(name, world, mutation));
+
 const V2_TWICE: World = { ...V2, appends: 2, pairs: 0 };
+const WITH_FOREIGN: World = { ...JSONL, appends: 1, pairs: 0, foreign: 1 };
+const EARLY_CUT = ["cuts at the offset judged before the lock", { oldVerdict: true, cutBlindly: true }] as const;
 
 export const MUTANTS: readonly Mutant[] = [
-  { name: "cuts at the offset judged before the lock", world: JSONL, mutation: { oldVerdict: true, cutBlindly: true } },
-  { name: "cuts at the offset judged before the lock", world: V2, mutation: { oldVerdict: true, cutBlindly: true } },
-  {
-    name: "has no more to take in while remains are set",
-    world: V2,
-    mutation: { remainsHideMore: true, cutBlindly: true },
-  },
-  { name: "reads the content first and takes the stamp afterwards", world: JSONL, mutation: { contentFirst: true } },
-  { name: "reads the content first and takes the stamp afterwards", world: V2, mutation: { contentFirst: true } },
-  { name: "does not compare when the lock is taken", world: JSONL, mutation: { noConfirm: true } },
-  { name: "does not compare when the lock is taken", world: V2, mutation: { noConfirm: true } },
-  {
-    name: "rolls back without proof",
-    world: { ...JSONL, appends: 1, pairs: 0, foreign: 1 },
-    mutation: { rollBackBlindly: true },
-    fault: LOST,
-  },
-  { name: "closes a torn tail with a line feed", world: JSONL, mutation: { seal: true } },
-  { name: "closes a torn tail with a line feed", world: V2_TWICE, mutation: { seal: true } },
-  { name: "lets the lock go before all is durable", world: V2, mutation: { releaseEarly: true } },
-  {
-    name: "does not look where its write came to lie",
-    world: { ...JSONL, appends: 1, pairs: 0, foreign: 1 },
-    mutation: { noLookAfter: true },
-  },
-  { name: "cuts at opening, without the lock", world: JSONL, mutation: { cutAtOpen: true } },
-  { name: "cuts at opening, without the lock", world: V2, mutation: { cutAtOpen: true } },
-  {
-    name: "cuts rows that are longer than those it knows",
-    world: V2,
-    mutation: { noConfirm: true, rowsCutBlindly: true },
-    fault: "the row of what was acknowledged is lost",
-  },
+  ...inBoth(...EARLY_CUT),
+  mutant("has no more to take in while remains are set", V2, { remainsHideMore: true, cutBlindly: true }),
+  ...inBoth("reads the content first and takes the stamp afterwards", { contentFirst: true }),
+  ...inBoth("does not compare when the lock is taken", { noConfirm: true }),
+  mutant("rolls back without proof", WITH_FOREIGN, { rollBackBlindly: true }, LOST),
+  ...inBoth("closes a torn tail with a line feed", { seal: true }, V2_TWICE),
+  mutant("lets the lock go before all is durable", V2, { releaseEarly: true }),
+  mutant("does not look where its write came to lie", WITH_FOREIGN, { noLookAfter: true }),
+  ...inBoth("cuts at opening, without the lock", { cutAtOpen: true }),
+  mutant("cuts rows that are longer than those it knows", V2, { noConfirm: true, rowsCutBlindly: true }, ROW_LOST),
   // How long it takes to what was seen: acknowledged entries that are gone.
-  {
-    name: "cuts at the offset judged before the lock",
-    world: JSONL,
-    mutation: { oldVerdict: true, cutBlindly: true },
-    fault: LOST,
-    isLarge: true,
-  },
-  {
-    name: "cuts at the offset judged before the lock",
-    world: V2,
-    mutation: { oldVerdict: true, cutBlindly: true },
-    fault: LOST,
-    isLarge: true,
-  },
-  {
-    name: "takes a whole frame with a number that is not due for a torn one",
-    world: { ...V2_TWICE, lockFails: true },
-    mutation: { wholeIsTorn: true },
-    fault: LOST,
-    isLarge: true,
-  },
+  ...inBoth(...EARLY_CUT).map((each) => ({ ...each, fault: LOST, isLarge: true })),
+  mutant(
+    "takes a whole frame with a number that is not due for a torn one",
+    { ...V2_TWICE, lockFails: true },
+    { wholeIsTorn: true },
+    LOST,
+    true,
+  ),
 ];
 
 /** What alone does no harm, because the rest of the rule holds. */
 export const HARMLESS: readonly Mutant[] = [
-  { name: "cuts without proof", world: JSONL, mutation: { cutBlindly: true } },
-  { name: "cuts without proof", world: V2, mutation: { cutBlindly: true, rowsCutBlindly: true } },
-  { name: "lets the lock go before all is durable", world: JSONL, mutation: { releaseEarly: true } },
+  mutant("cuts without proof", JSONL, { cutBlindly: true }),
+  mutant("cuts without proof", V2, { cutBlindly: true, rowsCutBlindly: true }),
+  mutant("lets the lock go before all is durable", JSONL, { releaseEarly: true }),
 ];
 
 /** Returns a world in words. */

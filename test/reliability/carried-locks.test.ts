@@ -11,6 +11,7 @@ import { Flock } from "../../src/storage/locks/flock.ts";
 import { lockNextTo } from "../../src/storage/locks/lock-paths.ts";
 import { isLock, type Lock, makeLocks } from "../../src/storage/locks/locks.ts";
 import { SqliteLock } from "../../src/storage/locks/sqlite-lock.ts";
+import { wrapped } from "../support/disturbed.ts";
 import { user } from "../support/drafts.ts";
 import { runWithLocks, takings } from "../support/lock-contention.ts";
 import {
@@ -255,28 +256,14 @@ describe.each(["jsonl", "v2"])("the lock file of a %s session", needs(LINUX, SQL
   test("is opened by nothing but the lock, whatever is done to the session while it is held", async () => {
     const place = temporaryPlace();
     const opened: string[] = [];
-    const watching = (path: string): string => {
-      if (path.endsWith(".lock")) opened.push(path);
-      return path;
-    };
-    /** A disk on which the state folder is another file system. */
-    const apartFrom = (from: string, to: string): void => {
-      if (from.startsWith(place.state) !== to.startsWith(place.state))
+    const disk = wrapped(realDisk, (operate, name, [from, to]) => {
+      const isState = (path: unknown): boolean => String(path).startsWith(place.state);
+      // The state folder is another file system.
+      if (["link", "rename"].includes(name) && isState(from) !== isState(to))
         throw Object.assign(new Error("another file system"), { code: "EXDEV" });
-    };
-    const disk: Disk = {
-      ...realDisk,
-      openRead: (path) => realDisk.openRead(watching(path)),
-      openAppend: (path) => realDisk.openAppend(watching(path)),
-      link(from, to) {
-        apartFrom(from, to);
-        realDisk.link(watching(from), to);
-      },
-      rename(from, to) {
-        apartFrom(from, to);
-        realDisk.rename(from, to);
-      },
-    };
+      if (["openRead", "openAppend", "link"].includes(name) && /\.lock$/.test(String(from))) opened.push(String(from));
+      return operate();
+    });
     const { server, file, sessionId, folder } = await written(store, [], disk, place);
     await server.result("append", { entries: [user("one", { id: "one" }), user("two", { id: "two" })] });
     const lock = lockFiles(file).find((path) => path.endsWith(".lock")) as string;
@@ -451,14 +438,11 @@ describe("a lock file that a dead holder left", needs(LINUX, SQLITE), () => {
 
 describe("who takes a lock that a file carries", needs(LINUX, SQLITE), () => {
   /** A disk whose operation refuses a path. */
-  const refusing = (operation: "create" | "openAppend", start: string, code: string, more: object = {}): Disk => ({
-    ...realDisk,
-    ...more,
-    [operation](path: string) {
-      if (path.startsWith(start)) throw Object.assign(new Error("refused"), { code });
-      return realDisk[operation](path);
-    },
-  });
+  const refusing = (operation: "create" | "openAppend", start: string, code: string, more: object = {}): Disk =>
+    wrapped({ ...realDisk, ...more }, (operate, name, [path]) => {
+      if (name === operation && String(path).startsWith(start)) throw Object.assign(new Error("refused"), { code });
+      return operate();
+    });
 
   test("learns whether the one before died with it", () => {
     const { file, place, folder, takeOn } = emptySession();
@@ -512,13 +496,13 @@ describe("who takes a lock that a file carries", needs(LINUX, SQLITE), () => {
       if (existsSync(place.path)) realDisk.remove(place.path);
       if (what !== "openAppend") writeFileSync(place.path, "");
     };
-    const operation = (...args: unknown[]): unknown => {
-      if (at === "before") swap();
-      const result = (realDisk[what] as (...all: unknown[]) => unknown)(...args);
-      if (at === "after") swap();
+    const disk = wrapped(realDisk, (operate, name) => {
+      if (name === what && at === "before") swap();
+      const result = operate();
+      if (name === what && at === "after") swap();
       return result;
-    };
-    const lock = takeOn({ ...realDisk, [what]: operation }, () => expect(isLockedInKernel(place.path)).toBe(true));
+    });
+    const lock = takeOn(disk, () => expect(isLockedInKernel(place.path)).toBe(true));
     expect(lock.kind).toBe("sqlite");
     expect(readdirSync(folder)).toEqual(["session.jsonl"]);
   });

@@ -1,6 +1,5 @@
 /** The rows of docs/reliability.md that no other test shows, and a look whether each row has a test. */
 
-import { spawn } from "node:child_process";
 import {
   appendFileSync,
   chmodSync,
@@ -30,14 +29,7 @@ import { chain, entryText, fileText, headerText, id, userText } from "../support
 import { listTogether } from "../support/listing.ts";
 import { need, needs } from "../support/needs.ts";
 import { imprint } from "../support/proof.ts";
-import {
-  type Json,
-  programEnvironment,
-  SpawnedServer,
-  serveHere,
-  spawnServer,
-  temporaryPlace,
-} from "../support/server.ts";
+import { type Json, serveHere, spawnCommand, spawnServer, temporaryPlace } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const NOTE = read("docs/reliability.md");
@@ -364,9 +356,8 @@ shows("P1", SYSTEM, async () => {
     }
     return names.join("\n");
   };
-  const args = ["-c", 'umask 000; exec "$0" "$@"', process.execPath, PROGRAM, ...QUIET];
-  const options = { cwd: place.cwd, env: programEnvironment(place), stdio: "pipe" } as const;
-  const server = new SpawnedServer(spawn("sh", args, options), "lines", place);
+  const words = ["sh", "-c", 'umask 000; exec "$0" "$@"', process.execPath, PROGRAM, ...QUIET];
+  const server = spawnCommand(words, "lines", place);
   await server.result("append", { entries: [user("a", { id: "a" }), user("b")] });
   await server.result("branch", { entryId: "a" });
   await server.result("clone");

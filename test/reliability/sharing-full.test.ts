@@ -11,7 +11,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { PROGRAM } from "../support/build.ts";
 import { programBelowTmp } from "../support/containers.ts";
 import { need, needs } from "../support/needs.ts";
-import { type Place, programEnvironment, SpawnedServer, temporaryPlace } from "../support/server.ts";
+import { type Place, type SpawnedServer, spawnCommand, temporaryPlace } from "../support/server.ts";
 import { said, texts } from "../support/shared-session.ts";
 
 /**
@@ -75,12 +75,7 @@ describe("a session whose folder for sockets is full", needs(OWN_MOUNTS), () => 
     const inRoom = ["-t", String(room.pid), "-m", `--wd=${place.cwd}`, "--"];
     const start = (): SpawnedServer => {
       const session = ["--session", join(place.home, "shared.jsonl"), "--events", "none"];
-      const child = spawn("nsenter", [...inRoom, process.execPath, PROGRAM, ...session], {
-        env: programEnvironment(place),
-        stdio: ["pipe", "pipe", "pipe"],
-      });
-      onTestFinished(() => void child.kill("SIGKILL"));
-      return new SpawnedServer(child, "lines", place);
+      return spawnCommand(["nsenter", ...inRoom, process.execPath, PROGRAM, ...session], "lines", place);
     };
     const there = (folder: string): string[] => readdirSync(`/proc/${room.pid}/root${at[folder]}`).sort();
     return { start, there };

@@ -41,15 +41,10 @@ const FAULTS = (["EIO", "ENOSPC", "EDQUOT", "EROFS"] as const).flatMap((errno) =
 );
 
 /** The doors of editors, one unit each in turn; every fourth unit is in Pi's place. */
-const DOORS: readonly (Door | undefined)[] = [
-  undefined,
-  { agent: "pi", store: "jsonl" },
-  { agent: "proxy", store: "jsonl" },
-  { agent: "acp", store: "v2" },
-  undefined,
-  { agent: "pi", store: "jsonl" },
-  { agent: "proxy", store: "v2" },
-  { agent: "acp", store: "jsonl" },
+const doorOf = (agent: Door["agent"], store: Door["store"]): Door => ({ agent, store });
+const DOORS = [
+  ...[undefined, doorOf("pi", "jsonl"), doorOf("proxy", "jsonl"), doorOf("acp", "v2")],
+  ...[undefined, doorOf("pi", "jsonl"), doorOf("proxy", "v2"), doorOf("acp", "jsonl")],
 ];
 
 /** Sessions as `bench/catalog.js` makes them, 1 GB of them. */

@@ -38,16 +38,11 @@ function keepCode(): void {
     stdio: ["pipe", "ignore", "ignore"],
   });
   const entries = [{ type: "message", message: { role: "user", content: "x" } }];
-  for (const [id, [method, params]] of Object.entries({
-    append: { entries },
-    get_state: {},
-    get_entries: {},
-    get_messages: {},
-    get_tree: {},
-    clone: {},
-    list_sessions: {},
-  }).entries())
+  const methods = "append get_state get_entries get_messages get_tree clone list_sessions".split(" ");
+  for (const [id, method] of methods.entries()) {
+    const params = method === "append" ? { entries } : {};
     child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
+  }
   setTimeout(() => child.stdin.end(), 3000);
   child.on("close", () => rmSync(home, { recursive: true, force: true }));
 }

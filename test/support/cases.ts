@@ -5,9 +5,7 @@ import { join } from "node:path";
 import { headerText } from "./lines.ts";
 import { type HereOptions, type HereServer, type Json, type Place, serveHere, temporaryPlace } from "./server.ts";
 
-export function call(id: unknown, method: string, params?: object): Json {
-  return { jsonrpc: "2.0", id, method, ...(params ? { params } : {}) };
-}
+export { call } from "./server.ts";
 
 /** A session file in the place's working directory with these lines, untouched for a while. */
 export function sessionFile(

@@ -55,7 +55,7 @@ export function requireOutcome(
 
 /**
  * Runs a change with a fault at every operation where it shows something, and hands over what is left. `seen` has the
- * places at which other changes failed already ({@link faultPoints}).
+ * places at which other changes failed already ({@link faultPoints}). One of `ofMany` of the operations is taken, or `most`.
  */
 export async function withFaults(
   scenario: Scenario,
@@ -63,6 +63,7 @@ export async function withFaults(
   check: (left: Left) => Promise<void>,
   seen?: Set<string>,
   ofMany = 1,
+  most?: number,
 ): Promise<void> {
   const whole = scenario.disk();
   const unharmed = scenario.open(whole);
@@ -72,7 +73,7 @@ export async function withFaults(
   expect(whole.operations.length).toBeGreaterThanOrEqual(kind === "short" ? 1 : scenario.atLeast);
   const points = faultPoints(kind, whole, seen);
   if (seen === undefined || kind !== "fail") expect(points).not.toEqual([]);
-  for (const at of share(points, Math.ceil(points.length / ofMany))) {
+  for (const at of share(points, most ?? Math.ceil(points.length / ofMany))) {
     const disk = scenario.disk();
     const session = scenario.open(disk);
     let failure: unknown;

@@ -57,15 +57,11 @@ export function rulesThat(verdict: "passed" | "failed" | "skipped", { combinatio
 
 /** Returns the evidence of the rules that failed, for the message of a test. */
 export function evidenceOf({ combinations }: ConformanceResult): string {
-  return combinations
-    .flatMap(({ framing, dialect, results }) =>
-      results
-        .filter(({ verdict }) => verdict === "failed")
-        .map(
-          ({ rule, sent, expected, came }) => `${framing}, ${dialect}: ${rule}\n  ${sent}\n  ${expected}\n  ${came}`,
-        ),
-    )
-    .join("\n");
+  const evidence = combinations.flatMap(({ framing, dialect, results }) => {
+    const failed = results.filter(({ verdict }) => verdict === "failed");
+    return failed.map(({ rule, ...seen }) => [`${framing}, ${dialect}: ${rule}`, seen.sent, seen.expected, seen.came]);
+  });
+  return evidence.map((lines) => lines.join("\n  ")).join("\n");
 }
 
 export function combinationOf(framing: Combination["framing"], dialect: Combination["dialect"]): Combination {

@@ -3,16 +3,15 @@
  * their own, which have the folder of the sessions in common and nothing else.
  */
 
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { onTestFinished } from "vitest";
 import { KEPT_CODE, PROGRAM } from "./build.ts";
 import { need } from "./needs.ts";
 import type { Random } from "./random.ts";
-import { type Framing, SpawnedServer, temporaryFolder, temporaryPlace } from "./server.ts";
+import { type Framing, type SpawnedServer, spawnCommand, temporaryFolder, temporaryPlace } from "./server.ts";
 import type { Where } from "./sharing.ts";
 
 const NAMESPACES = ["-n", "-u", "-m", "-p", "-f", "--mount-proc", "--kill-child"];
@@ -102,20 +101,12 @@ export function spawnContained(
   framing: Framing = "lines",
 ): SpawnedServer {
   const { runtime = "own" } = container;
-  const [command, ...rest] = [...commandFor(container, temporaryFolder()), process.execPath, PROGRAM, ...args];
+  const words = [...commandFor(container, temporaryFolder()), process.execPath, PROGRAM, ...args];
   const own = runtime === "own" ? "/tmp/run" : "/tmp/nothing/there";
-  const child = spawn(command, rest, {
-    env: {
-      PATH: process.env.PATH,
-      XDG_CACHE_HOME: KEPT_CODE,
-      HOME: "/tmp/home",
-      PI_SESSION_SERVER_STATE_DIR: "/tmp/state",
-      ...(runtime === "none" ? {} : { XDG_RUNTIME_DIR: own }),
-    },
-    stdio: ["pipe", "pipe", "pipe"],
+  return spawnCommand(words, framing, temporaryPlace(), {
+    ...{ PATH: process.env.PATH, XDG_CACHE_HOME: KEPT_CODE, HOME: "/tmp/home" },
+    ...{ PI_SESSION_SERVER_STATE_DIR: "/tmp/state", ...(runtime === "none" ? {} : { XDG_RUNTIME_DIR: own }) },
   });
-  onTestFinished(() => void child.kill("SIGKILL"));
-  return new SpawnedServer(child, framing, temporaryPlace());
 }
 
 /** Servers that each run in a container of their own, of which some have a folder of the user and some have none. */

@@ -9,7 +9,7 @@ import type { FaultDisk } from "./disk.ts";
 import { randomModel } from "./model.ts";
 import type { Random } from "./random.ts";
 import { idsOf, textsOf } from "./sessions.ts";
-import { CONTAINER, containerWith, faultsOf, framesOf, v2On } from "./v2.ts";
+import { CONTAINER, containerWith, contentsOf, faultsOf, framesOf, v2On } from "./v2.ts";
 
 interface ContainerSample {
   readonly disk: FaultDisk;
@@ -41,9 +41,6 @@ function lastRecords(bytes: Uint8Array, count: number): number {
   return Math.max(0, at + 1);
 }
 
-const contents = (disk: FaultDisk) =>
-  disk.paths().map((path) => `${path} ${Buffer.from(disk.content(path) as Uint8Array).toString("latin1")}`);
-
 /** The entries of a log by their ids; a stand-in is none. */
 function entriesIn(log: Log): Map<string, string> {
   const there = new Map<string, string>();
@@ -70,7 +67,7 @@ function expectAll(log: Log, sample: ContainerSample, ids: readonly string[], wh
 async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths: string[]): Promise<void> {
   const textOfFile = (on: FaultDisk, path: string) => Buffer.from(on.content(path) ?? "").toString("latin1");
   const isUntouched = paths.every((path) => textOfFile(disk, path) === textOfFile(sample.disk, path));
-  const before = contents(disk);
+  const before = contentsOf(disk);
   let log: Log;
   try {
     log = v2On(disk).open(CONTAINER);
@@ -78,7 +75,7 @@ async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths:
     // Without header or pointer nothing says which session this is; every byte stays as it is.
     expect(["not_a_session", "corrupt"], String(error)).toContain((error as Failure).name);
     expect(paths.join("\n"), String(error)).toMatch(/header\.jsonl$|\.store\.json$/m);
-    expect(contents(disk)).toEqual(before);
+    expect(contentsOf(disk)).toEqual(before);
     return;
   }
   const segments = disk.paths().filter((path) => path.endsWith(".seg"));
@@ -91,7 +88,7 @@ async function checkDamagedDisk(sample: ContainerSample, disk: FaultDisk, paths:
   // Of a frame whose row is lost as well, nothing tells what its own time was.
   const all = isThere && (intact.length === sample.frames.length || paths.length > 1);
   if (!isUntouched && !all) expect(log.damage.length, "damage that is told").toBeGreaterThan(0);
-  expect(contents(disk), "reading wrote").toEqual(before);
+  expect(contentsOf(disk), "reading wrote").toEqual(before);
   // A version that looks newer is nothing that we know how to write.
   if (log.readOnly?.name === "unsupported_version") return log.close();
   const repaired = log.readOnly !== null;

@@ -50,20 +50,15 @@ export function damaged(bytes: Buffer, kind: DamageKind, at: number, random: Ran
   const before = bytes.subarray(0, at);
   const run = bytes.subarray(at, at + length);
   const after = bytes.subarray(at + run.length);
-  switch (kind) {
-    case "cut":
-      return Buffer.from(before);
-    case "flip":
-      return Buffer.concat([before, Buffer.of(bytes[at] ^ (1 << random.int(8))), bytes.subarray(at + 1)]);
-    case "zero":
-      return Buffer.concat([before, Buffer.alloc(run.length), after]);
-    case "duplicate":
-      return Buffer.concat([before, run, run, after]);
-    case "insert":
-      return Buffer.concat([before, Buffer.from(Array.from({ length }, () => random.int(256))), bytes.subarray(at)]);
-    case "remove":
-      return Buffer.concat([before, after]);
-  }
+  const parts: Record<DamageKind, () => Uint8Array[]> = {
+    cut: () => [before],
+    flip: () => [before, Buffer.of(bytes[at] ^ (1 << random.int(8))), bytes.subarray(at + 1)],
+    zero: () => [before, Buffer.alloc(run.length), after],
+    duplicate: () => [before, run, run, after],
+    insert: () => [before, Buffer.from(Array.from({ length }, () => random.int(256))), bytes.subarray(at)],
+    remove: () => [before, after],
+  };
+  return Buffer.concat(parts[kind]());
 }
 
 interface Line {

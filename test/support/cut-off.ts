@@ -87,6 +87,12 @@ const rollback = (name: string, begin: Way["begin"], count: number): Way => ({
   ids: [id(0), id(1), id(2)].slice(0, count),
 });
 
+async function withoutSnapshot(): Promise<FaultDisk> {
+  const disk = await migratedDisk(LATER);
+  disk.remove(SNAPSHOT);
+  return disk;
+}
+
 export const WAYS: readonly Way[] = [
   {
     name: "a migration",
@@ -96,15 +102,7 @@ export const WAYS: readonly Way[] = [
   },
   rollback("to the snapshot", () => migratedDisk(), 2),
   rollback("with later entries", () => migratedDisk(LATER), 3),
-  rollback(
-    "without the snapshot",
-    async () => {
-      const disk = await migratedDisk(LATER);
-      disk.remove(SNAPSHOT);
-      return disk;
-    },
-    3,
-  ),
+  rollback("without the snapshot", withoutSnapshot, 3),
   rollback("of a session that began in V2", bornDisk, 2),
 ];
 

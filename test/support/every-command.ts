@@ -7,15 +7,13 @@ import { appendFileSync } from "node:fs";
 import { expect, vi } from "vitest";
 import { table } from "../../src/handlers/shared/table.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { user } from "./drafts.ts";
-import { testEnv } from "./env.ts";
 import { examplePlace, ID_IN_CONTAINER, ID_OF_CURRENT } from "./example.ts";
 import { failingDisk, STROKES, type Stroke } from "./failing.ts";
 import { entryText } from "./lines.ts";
 import type { Random } from "./random.ts";
 import { type Json, serveHere } from "./server.ts";
+import { v2On } from "./v2.ts";
 
 interface Trial {
   readonly store: "jsonl" | "v2";
@@ -106,10 +104,8 @@ export async function converse(trial: Trial): Promise<{ operations: number; met:
     heldReplyBytes,
   });
   let written = 0;
-  const containers = segmentedStore({
-    ...{ disk: realDisk, env: testEnv(10), locks: noLocks, durability: "os" },
-    quarantine: `${place.state}/quarantine`,
-    containerFor: () => container,
+  const containers = v2On(realDisk, {
+    ...{ seed: 10, durability: "os", quarantine: `${place.state}/quarantine`, containerFor: () => container },
   });
   const foreign = (): void => {
     const { type, ...rest } = user("from elsewhere");

@@ -5,11 +5,9 @@ import { dirname, join } from "node:path";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { assistant, user } from "./drafts.ts";
-import { testEnv } from "./env.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
+import { v2On } from "./v2.ts";
 
 /** Of the session that is opened. */
 export const ID_OF_CURRENT = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
@@ -41,16 +39,13 @@ export function sessionText(header: object, entries: readonly Json[]): string {
 /** One move of the leaf that can be undone, and one that was undone just now. */
 function recordOperations({ state }: Place, path: string): void {
   const operation = (id: string, kind: string, leaf: readonly string[], more: object = {}): object => ({
-    id,
-    at: "2026-01-24T16:22:26.831Z",
-    kind,
-    sessionId: ID_OF_CURRENT,
-    sessionPath: path,
-    name: null,
-    text: `Moved the leaf from ${leaf.join(" to ")}.`,
-    step: { do: "change", path, leaf },
-    stage: "done",
-    ...more,
+    ...{ id, at: "2026-01-24T16:22:26.831Z", kind, sessionId: ID_OF_CURRENT, sessionPath: path, name: null },
+    ...{
+      text: `Moved the leaf from ${leaf.join(" to ")}.`,
+      step: { do: "change", path, leaf },
+      stage: "done",
+      ...more,
+    },
   });
   const lines = [
     operation("3f2a9c1077de", "branch", ["b2c3d4e5", "d4e5f6a7"]),
@@ -103,14 +98,12 @@ export function examplePlace(): {
       .trimEnd()
       .split("\n")
       .map(bytesOf);
-    const live = segmentedStore({
-      disk: realDisk,
-      env: testEnv(),
-      locks: noLocks,
+    const options = {
       durability: "os",
       quarantine: join(place.state, "quarantine"),
       containerFor: () => made,
-    }).create({ headerLine: header, header: JSON.parse(textOf(header)) });
+    } as const;
+    const live = v2On(realDisk, options).create({ headerLine: header, header: JSON.parse(textOf(header)) });
     live.append(lines);
     live.close();
     return made;

@@ -3,6 +3,7 @@
 import { truncateSync, unlinkSync } from "node:fs";
 import { basename } from "node:path";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
+import { wrapped } from "./disturbed.ts";
 
 /** What an operation meets: an errno, or a file of the session that another program cut or removed just before. */
 export type Stroke = "EIO" | "ENOENT" | "EMFILE" | "ENOSPC" | "cut" | "gone";
@@ -63,35 +64,23 @@ export function failingDisk(
     }
     throw Object.assign(new Error(`${stroke}: ${operation}`), { code: stroke, syscall: operation });
   };
-  const disk: Record<string, unknown> = {};
-  for (const [operation, act] of Object.entries(realDisk) as [string, (...args: unknown[]) => unknown][]) {
-    // Not every member is an operation.
-    if (typeof act !== "function") disk[operation] = act;
-    else if (NEVER.has(operation))
-      disk[operation] = (...args: unknown[]) => {
-        if (operation === "close") open.delete(args[0]);
-        return act(...args);
-      };
-    else if (operation === "sync" || operation === "syncFolder")
-      disk[operation] = async (...args: unknown[]) => {
-        before(operation, args[0]);
-        return act(...args);
-      };
-    else if (operation === "inFolder")
-      disk[operation] = (folder: unknown, use: (path: unknown, disk: unknown) => unknown) => {
-        before(operation, folder);
-        return act(folder, (path: unknown) => use(path, disk));
-      };
-    else
-      disk[operation] = (...args: unknown[]) => {
-        if (readsReplies || operation !== "read" || !isReply(open.get(args[0]))) before(operation, args[0]);
-        const result = act(...args);
-        if (OPENING.has(operation)) open.set(result, args[0]);
-        return result;
-      };
-  }
+  const disk: Disk = wrapped(realDisk, (act, operation, [subject, use]) => {
+    if (operation === "close") open.delete(subject);
+    if (NEVER.has(operation)) return act();
+    if (operation === "sync" || operation === "syncFolder")
+      return (async () => {
+        before(operation, subject);
+        return act();
+      })();
+    if (readsReplies || operation !== "read" || !isReply(open.get(subject))) before(operation, subject);
+    if (operation === "inFolder")
+      return realDisk.inFolder?.(subject as never, (path) => (use as (path: unknown, on: Disk) => never)(path, disk));
+    const result = act();
+    if (OPENING.has(operation)) open.set(result, subject);
+    return result;
+  });
   return {
-    disk: disk as unknown as Disk,
+    disk,
     count: () => count,
     countOf: (operation) => counts.get(operation) ?? 0,
     open: () => open.size,

@@ -102,21 +102,17 @@ function isEvent(message: Json): boolean {
 
 type Broken = Fault & Required<Pick<Fault, "also">>;
 
-/** Returns what makes a fault of a way to pass that breaks a rule, and others whose names follow. */
-const breaks =
-  (rule: string, also = "") =>
-  (pass: Fault["pass"], more: Pick<Fault, "framing" | "dialect"> = {}): Broken => ({
-    ...{ rule, also: also.split(" ").filter(Boolean), ...more, pass },
-  });
+/** Returns a fault that breaks the first of these rules; the others cannot help noticing it. */
+function breaks(rules: string, pass: Fault["pass"], more: Pick<Fault, "framing" | "dialect"> = {}): Broken {
+  const [rule, ...also] = rules.split(" ");
+  return { rule, also, ...more, pass };
+}
 
 /** The same in Pi's dialect. */
-const breaksPi =
-  (rule: string, also = "") =>
-  (pass: Fault["pass"]): Broken =>
-    breaks(rule, also)(pass, { dialect: "pi" });
+const breaksPi = (rules: string, pass: Fault["pass"]): Broken => breaks(rules, pass, { dialect: "pi" });
 
 export const FAULTS = {
-  "drops a reply when many wait": breaks("every-request-answered")(() => {
+  "drops a reply when many wait": breaks("every-request-answered", () => {
     let isDue = false;
     return {
       bytes(chunk) {
@@ -130,8 +126,11 @@ export const FAULTS = {
       },
     };
   }),
-  "answers twice": breaks("one-reply")(onReplyTo("get_session_stats", (_message, text) => [text, text])),
-  "swaps two replies when many wait": breaks("replies-in-order")(() => {
+  "answers twice": breaks(
+    "one-reply",
+    onReplyTo("get_session_stats", (_message, text) => [text, text]),
+  ),
+  "swaps two replies when many wait": breaks("replies-in-order", () => {
     let isDue = false;
     let held: string | undefined;
     return {
@@ -153,40 +152,36 @@ export const FAULTS = {
     };
   }),
   "makes numbers of ids strings": breaks(
-    "id-number",
-    `id-large-number ids-by-type one-reply ${TRANSCRIPTS.join(" ")}`,
-  )(
+    `id-number id-large-number ids-by-type one-reply ${TRANSCRIPTS.join(" ")}`,
     onReply((message) =>
       typeof message.id === "number" && !message.method ? { ...message, id: String(message.id) } : undefined,
     ),
   ),
   "loses the last member of a batch": breaks(
-    "batch-array",
-    "batch-invalid batch-order transcript-jsonrpc-batch",
-  )(onReply((message) => (Array.isArray(message) && message.length > 1 ? message.slice(0, -1) : undefined))),
-  "answers notifications": breaks("notification-unanswered")(answering("get_state", { result: {} })),
+    "batch-array batch-invalid batch-order transcript-jsonrpc-batch",
+    onReply((message) => (Array.isArray(message) && message.length > 1 ? message.slice(0, -1) : undefined)),
+  ),
+  "answers notifications": breaks("notification-unanswered", answering("get_state", { result: {} })),
   "answers unknown notifications": breaks(
-    "unknown-notification",
-    "transcript-jsonrpc-errors",
-  )(answering("no_such_command", { error: { code: -32601, message: "Unknown." } })),
+    "unknown-notification transcript-jsonrpc-errors",
+    answering("no_such_command", { error: { code: -32601, message: "Unknown." } }),
+  ),
   "counts characters in Content-Length": breaks(
-    "length-of-replies",
-    "pieces length-of-requests id-string reply-limit strings-as-sent listed archived only-frames",
-  )(() => ({ frame: (text) => Buffer.from(`Content-Length: ${text.length}\r\n\r\n${text}`) }), {
-    framing: "headers",
-  }),
-  "writes U+2028 as it is": breaks("separators-escaped")(onText((text) => text.replaceAll("\\u2028", "\u2028"))),
-  "does not know carriage returns": breaks("carriage-return")((say) => ({
+    "length-of-replies pieces length-of-requests id-string reply-limit strings-as-sent listed archived only-frames",
+    () => ({ frame: (text) => Buffer.from(`Content-Length: ${text.length}\r\n\r\n${text}`) }),
+    { framing: "headers" },
+  ),
+  "does not know carriage returns": breaks("carriage-return", (say) => ({
     bytes(chunk) {
       if (!/\}\r\n$/.test(chunk.toString("latin1"))) return chunk;
       say('{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"No.","data":{"name":"parse_error"}}}');
       return Buffer.alloc(0);
     },
   })),
-  "does not know byte order marks": breaks("byte-order-mark")(() => ({
+  "does not know byte order marks": breaks("byte-order-mark", () => ({
     bytes: (chunk) => (chunk[0] === 0xef ? Buffer.alloc(0) : chunk),
   })),
-  "prints a greeting": breaks("only-frames")(() => {
+  "prints a greeting": breaks("only-frames", () => {
     let isGreeted = false;
     return {
       frame(text) {
@@ -197,57 +192,54 @@ export const FAULTS = {
     };
   }),
   "accepts params by position": breaks(
-    "positional-params",
-    "transcript-jsonrpc-errors",
-  )(onRequest((message) => (Array.isArray(message?.params) ? { ...message, params: { entryId: "x" } } : undefined))),
-  "ignores unknown params": breaks("unknown-params", "transcript-jsonrpc-errors")(without("wish")),
+    "positional-params transcript-jsonrpc-errors",
+    onRequest((message) => (Array.isArray(message?.params) ? { ...message, params: { entryId: "x" } } : undefined)),
+  ),
+  "ignores unknown params": breaks("unknown-params transcript-jsonrpc-errors", without("wish")),
   "leaves out retryable": breaks(
-    "error-data",
-    "transcript-jsonrpc-batch transcript-jsonrpc-errors transcript-jsonrpc-writing",
-  )(
+    "error-data transcript-jsonrpc-batch transcript-jsonrpc-errors transcript-jsonrpc-writing",
     onReply((message) => {
       const { error } = message;
       return error?.data?.name && { ...message, error: { ...error, data: { ...error.data, retryable: undefined } } };
     }),
   ),
   "numbers unknown methods as invalid requests": breaks(
-    "unknown-method",
-    "transcript-jsonrpc-errors",
-  )(
+    "unknown-method transcript-jsonrpc-errors",
     onReply((message) =>
       message.error?.code === -32601 ? { ...message, error: { ...message.error, code: -32600 } } : undefined,
     ),
   ),
   "sends events before the reply": breaks(
-    "events-after-reply",
-    TRANSCRIPTS.filter((name) => !/batch|errors/.test(name)).join(" "),
-  )(() => {
-    const writes = new Set<string>();
-    let held: string | undefined;
-    return {
-      request(text, message) {
-        const isWrite = message?.method === "append" && message.params.idempotencyKey === undefined;
-        if (isWrite) writes.add(JSON.stringify(message.id));
-        return [text];
-      },
-      reply(text, message) {
-        if (held === undefined) {
-          const isWrite = writes.delete(JSON.stringify(message.id)) && message.result !== undefined;
-          if (!isWrite) return [text];
-          held = text;
-          return [];
-        }
-        const texts = isEvent(message) ? [text, held] : [held, text];
-        held = undefined;
-        return texts;
-      },
-    };
-  }),
+    `events-after-reply ${TRANSCRIPTS.filter((name) => !/batch|errors/.test(name)).join(" ")}`,
+    () => {
+      const writes = new Set<string>();
+      let held: string | undefined;
+      return {
+        request(text, message) {
+          const isWrite = message?.method === "append" && message.params.idempotencyKey === undefined;
+          if (isWrite) writes.add(JSON.stringify(message.id));
+          return [text];
+        },
+        reply(text, message) {
+          if (held === undefined) {
+            const isWrite = writes.delete(JSON.stringify(message.id)) && message.result !== undefined;
+            if (!isWrite) return [text];
+            held = text;
+            return [];
+          }
+          const texts = isEvent(message) ? [text, held] : [held, text];
+          held = undefined;
+          return texts;
+        },
+      };
+    },
+  ),
   "sends no session_start at the beginning": breaks(
-    "start-event-first",
-    "initialize-first initialize-state transcript-jsonrpc-hooks",
-  )(() => ({ reply: (text, message) => (message.params?.reason === "startup" ? [] : [text]) })),
-  "sends events that were not chosen": breaks("chosen-events")(
+    "start-event-first initialize-first initialize-state transcript-jsonrpc-hooks",
+    () => ({ reply: (text, message) => (message.params?.reason === "startup" ? [] : [text]) }),
+  ),
+  "sends events that were not chosen": breaks(
+    "chosen-events",
     onRequest((message) => {
       if (message?.method !== "initialize" || message.params.capabilities?.events === undefined) return undefined;
       const { events: _events, ...capabilities } = message.params.capabilities;
@@ -255,64 +247,60 @@ export const FAULTS = {
     }),
   ),
   "serializes entries anew": breaks(
-    "numbers-as-sent",
-    "strings-as-sent members-as-sent stored-bytes id-large-number separators-escaped",
-  )(onReply((message) => message)),
-  "forgets nextCursor": breaks("pages-of-path")(
+    "numbers-as-sent strings-as-sent members-as-sent stored-bytes id-large-number separators-escaped",
+    onReply((message) => message),
+  ),
+  "forgets nextCursor": breaks(
+    "pages-of-path",
     onReplyTo("get_path", (message) => {
       const { nextCursor: _cursor, ...result } = message.result;
       return [JSON.stringify({ ...message, result })];
     }),
   ),
-  "sends the last item of a page again": breaks("pages-of-messages")(
+  "sends the last item of a page again": breaks(
+    "pages-of-messages",
     onReplyTo("get_messages", (message) => {
       const { messages, nextCursor } = message.result;
       const again = nextCursor === undefined ? [] : messages.slice(-1);
       return [JSON.stringify({ ...message, result: { ...message.result, messages: [...messages, ...again] } })];
     }),
   ),
-  "ignores maxReplyBytes": breaks("reply-limit", "reply-too-large")(without("maxReplyBytes")),
+  "ignores maxReplyBytes": breaks("reply-limit reply-too-large", without("maxReplyBytes")),
   "ignores expectedLeafId": breaks(
-    "expected-leaf",
-    "error-data failed-in-order failed-without-events transcript-jsonrpc-errors",
-  )(without("expectedLeafId")),
-  "forgets keys": breaks(
-    "idempotency-key",
-    "key-in-other-process transcript-jsonrpc-writing",
-  )(without("idempotencyKey")),
+    "expected-leaf error-data failed-in-order failed-without-events transcript-jsonrpc-errors",
+    without("expectedLeafId"),
+  ),
+  "forgets keys": breaks("idempotency-key key-in-other-process transcript-jsonrpc-writing", without("idempotencyKey")),
   "remembers keys only while it lives": breaks(
-    "key-in-other-process",
-    "repeat-after-kill transcript-jsonrpc-writing",
-  )((say) => {
-    const results = new Map<string, string>();
-    const keys = new Map<string, string>();
-    return {
-      request(text, message) {
-        const key = message?.params?.idempotencyKey;
-        if (key === undefined) return [text];
-        const known = results.get(key);
-        if (known !== undefined) {
-          say(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${known}}`);
-          return [];
-        }
-        keys.set(JSON.stringify(message.id), key);
-        return [text.replace(`,"idempotencyKey":${JSON.stringify(key)}`, "")];
-      },
-      reply(text, message) {
-        const key = keys.get(JSON.stringify(message.id));
-        if (key !== undefined) results.set(key, JSON.stringify(message.result));
-        return [text];
-      },
-    };
-  }),
+    "key-in-other-process repeat-after-kill transcript-jsonrpc-writing",
+    (say) => {
+      const results = new Map<string, string>();
+      const keys = new Map<string, string>();
+      return {
+        request(text, message) {
+          const key = message?.params?.idempotencyKey;
+          if (key === undefined) return [text];
+          const known = results.get(key);
+          if (known !== undefined) {
+            say(`{"jsonrpc":"2.0","id":${JSON.stringify(message.id)},"result":${known}}`);
+            return [];
+          }
+          keys.set(JSON.stringify(message.id), key);
+          return [text.replace(`,"idempotencyKey":${JSON.stringify(key)}`, "")];
+        },
+        reply(text, message) {
+          const key = keys.get(JSON.stringify(message.id));
+          if (key !== undefined) results.set(key, JSON.stringify(message.result));
+          return [text];
+        },
+      };
+    },
+  ),
   "acts against the veto": breaks(
-    "hook-veto",
-    "transcript-jsonrpc-hooks",
-  )(onRequest((message) => (message?.result?.cancel === true ? { ...message, result: {} } : undefined))),
-  "asks hooks that were not named": breaks(
-    "hook-unnamed",
-    "hook-named-only",
-  )((say) => {
+    "hook-veto transcript-jsonrpc-hooks",
+    onRequest((message) => (message?.result?.cancel === true ? { ...message, result: {} } : undefined)),
+  ),
+  "asks hooks that were not named": breaks("hook-unnamed hook-named-only", (say) => {
     let isNamed = false;
     return {
       request(text, message) {
@@ -323,15 +311,14 @@ export const FAULTS = {
       },
     };
   }),
-  "hides damage": breaks("damage-reported")(
+  "hides damage": breaks(
+    "damage-reported",
     onReply(({ result, ...message }) =>
       result?.diagnostics?.length > 0 ? { ...message, result: { ...result, diagnostics: [] } } : undefined,
     ),
   ),
   "ends cut lines when it opens a file": breaks(
-    "opening-changes-nothing",
-    "damage-verified",
-  )(
+    "opening-changes-nothing damage-verified",
     onRequest((message) => {
       const { sessionPath } = message?.params ?? {};
       if (message?.method !== "switch_session" || !sessionPath.endsWith(".jsonl")) return undefined;
@@ -343,7 +330,7 @@ export const FAULTS = {
       return undefined;
     }),
   ),
-  "loses what it writes to a session of another process": breaks("one-writer")((say) => {
+  "loses what it writes to a session of another process": breaks("one-writer", (say) => {
     let isHeld = false;
     return {
       request(text, message) {
@@ -363,25 +350,20 @@ export const FAULTS = {
     };
   }),
   "omits success": breaksPi(
-    "pi-reply-shape",
-    "transcript-pi-branches transcript-pi-conversation transcript-pi-errors transcript-pi-hooks",
-  )(onText((text) => text.replace(',"success":true', ""))),
+    "pi-reply-shape transcript-pi-branches transcript-pi-conversation transcript-pi-errors transcript-pi-hooks",
+    onText((text) => text.replace(',"success":true', "")),
+  ),
   "calls every event an event": breaksPi(
-    "pi-event-shape",
-    "events-after-reply event-members append-event compact-event chosen-events foreign-event transcript-pi-branches transcript-pi-conversation transcript-pi-hooks",
-  )(
+    "pi-event-shape events-after-reply event-members append-event compact-event chosen-events foreign-event transcript-pi-branches transcript-pi-conversation transcript-pi-hooks",
     onReply((message) =>
       message.type === "session_append" ? { ...message, type: "event", event: message.type } : undefined,
     ),
   ),
   "calls failures errors only": breaksPi(
-    "pi-failure-shape",
-    "transcript-pi-errors",
-  )(onReply((message) => (message.success === false ? { ...message, error: { message: message.error } } : undefined))),
-  "refuses unknown members": breaksPi(
-    "pi-unknown-members",
-    "transcript-pi-errors",
-  )((say) => ({
+    "pi-failure-shape transcript-pi-errors",
+    onReply((message) => (message.success === false ? { ...message, error: { message: message.error } } : undefined)),
+  ),
+  "refuses unknown members": breaksPi("pi-unknown-members transcript-pi-errors", (say) => ({
     request(text, message) {
       if (message?.wish === undefined) return [text];
       const reply = { type: "response", command: message.type, success: false, error: "No.", code: "invalid_params" };
@@ -395,10 +377,7 @@ export type FaultName = keyof typeof FAULTS | keyof typeof PROCESS_FAULTS;
 
 /** Faults that show only where a process is killed, or another one is asked. */
 export const PROCESS_FAULTS = {
-  "acknowledges appends before it stores them": breaks(
-    "kill-acknowledged",
-    "bytes-in-file",
-  )((say) => {
+  "acknowledges appends before it stores them": breaks("kill-acknowledged bytes-in-file", (say) => {
     let made = 0;
     const held: string[] = [];
     const early = new Set<string>();

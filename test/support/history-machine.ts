@@ -19,6 +19,7 @@ import { noLocks } from "../../src/storage/locks/locks.ts";
 import type { FileLogOptions } from "../../src/storage/log/write-state.ts";
 import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { FaultDisk } from "./disk.ts";
+import { wrapped } from "./disturbed.ts";
 import { testEnv } from "./env.ts";
 import { fleetOptions, journalOn } from "./fleet.ts";
 import { headerText, userText } from "./lines.ts";
@@ -71,14 +72,7 @@ export const sessionIdOf = (n: number): string => `01991f6e-1f1d-7c3e-b0a4-${Str
 
 /** Nothing that a dead process does has any effect, but for what it had sent. */
 function mortal<T extends object>(thing: T, isDead: () => boolean, dead: () => unknown): T {
-  return new Proxy(thing, {
-    get(target, name) {
-      const member = target[name as keyof T] as unknown;
-      if (typeof member !== "function") return member;
-      return (...args: unknown[]) =>
-        isDead() ? dead() : (member as (...given: unknown[]) => unknown).apply(target, args);
-    },
-  });
+  return wrapped(thing, (call) => (isDead() ? dead() : call()));
 }
 
 /** A process of a machine, until it dies. */
@@ -149,26 +143,11 @@ class HistoryProcess {
     const store = fleetStore(copies);
     const file = machine.fileOf(sessionId);
     const place = {
-      ...{
-        fleet,
-        catalog: undefined,
-        stores: [copies],
-        open: store.open,
-        holds: () => true,
-        headerAt: () => undefined,
-        acknowledged: () => undefined,
-        isSpoilt: () => false,
-        putAside: () => null,
-        putBack: () => {},
-        salvage: () => {},
-        isListed: () => true,
-        entriesIn: () => [],
-        storeAt: () => copies,
-        filesOf: () => [],
-        isInPlace: () => true,
-        bringTo: async (path: string) => path,
-        setAside: async () => false,
-      },
+      ...{ fleet, catalog: undefined, stores: [copies], open: store.open, storeAt: () => copies, filesOf: () => [] },
+      ...{ holds: () => true, isListed: () => true, isInPlace: () => true, isSpoilt: () => false },
+      ...{ headerAt: () => undefined, acknowledged: () => undefined, entriesIn: () => [], putAside: () => null },
+      ...{ putBack: () => {}, salvage: () => {}, setAside: async () => false },
+      bringTo: async (path: string) => path,
       journal: journalOn(machine.disk),
       find: (): string => {
         throw new Failure("session_not_found");

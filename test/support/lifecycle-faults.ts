@@ -14,6 +14,7 @@ import type { StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk, faultPoints, POWER_CUTS } from "./disk.ts";
+import { wrapped } from "./disturbed.ts";
 import { testEnv } from "./env.ts";
 import { one, sessionId } from "./lifecycle.ts";
 import { chain, fileBytes, headerText, id, userText } from "./lines.ts";
@@ -34,13 +35,12 @@ const CWD = "/home/me/new";
 
 /** The same disk, with our state folder on another file system than the sessions. */
 function apart(disk: FaultDisk): Disk {
-  const checked = (act: (path: string, name: string) => void) => (path: string, name: string) => {
-    if (path.startsWith("/state/") !== name.startsWith("/state/"))
+  return wrapped(disk as Disk, (operate, name, [from, to]) => {
+    const isState = (path: unknown): boolean => String(path).startsWith("/state/");
+    if (["link", "rename"].includes(name) && isState(from) !== isState(to))
       throw Object.assign(new Error("another file system"), { code: "EXDEV" });
-    act.call(disk, path, name);
-  };
-  const { link, rename } = FaultDisk.prototype;
-  return Object.assign(Object.create(disk) as Disk, { link: checked(link), rename: checked(rename) });
+    return operate();
+  });
 }
 
 export function storesOn(disk: Disk, paths = ROOT, kind: "jsonl" | "v2" = "jsonl", seed = 7): Stores {
@@ -176,12 +176,9 @@ const MOVES: readonly Scenario[] = [
     ...incoming(HEADER, ...chain(9)),
     loses: true,
   }),
-  moving(
-    "import of a conflict copy",
-    undefined,
-    (life) => life.import(ELSEWHERE),
-    incoming(HEADER, ...chain(2), userText("b0000000", id(1))),
-  ),
+  moving("import of a conflict copy", undefined, (life) => life.import(ELSEWHERE), {
+    ...incoming(HEADER, ...chain(2), userText("b0000000", id(1))),
+  }),
   relocating("relocate of a container by id", 5, [CWD], withContainer),
   relocating("relocate of a container for the second time", 5, ["/home/me/third"], {
     async prepare(stores, disk) {
@@ -218,38 +215,27 @@ async function repairContainer({ open, operations }: Stores, disk: FaultDisk): P
 }
 
 /** The operations to take back, each alone in the record. */
-const UNDONE: readonly [string, NonNullable<Scenario["prepare"]>][] = [
-  ["delete", ({ lifeCycle }) => lifeCycle.delete(FILE, false)],
-  ["archive", ({ lifeCycle }) => lifeCycle.archive(FILE)],
-  ["relocate", ({ lifeCycle }) => lifeCycle.relocate(FILE, CWD, true)],
-  [
-    "relocate of a container",
-    async ({ lifeCycle }, disk) => {
-      await putContainer(disk);
-      await lifeCycle.relocate(CONTAINER, CWD, true);
-    },
-  ],
-  [
-    "restore",
-    async ({ lifeCycle }, disk) => {
-      await lifeCycle.delete(FILE, false);
-      forgetOperations(disk);
-      await lifeCycle.restore(one);
-    },
-  ],
-  [
-    "import",
-    async ({ lifeCycle }, disk) => {
-      disk.put(ELSEWHERE, fileBytes(OTHER, ...chain(9)));
-      await lifeCycle.import(ELSEWHERE);
-    },
-  ],
-  ["repair of a container", repairContainer],
-  [
-    "prune",
-    ({ lifeCycle }) => lifeCycle.leftovers.prune({ paths: [`${FILE}.v1.bak`] }, { permanent: false, force: false }),
-  ],
-];
+const UNDONE: Readonly<Record<string, NonNullable<Scenario["prepare"]>>> = {
+  delete: ({ lifeCycle }) => lifeCycle.delete(FILE, false),
+  archive: ({ lifeCycle }) => lifeCycle.archive(FILE),
+  relocate: ({ lifeCycle }) => lifeCycle.relocate(FILE, CWD, true),
+  async "relocate of a container"({ lifeCycle }, disk) {
+    await putContainer(disk);
+    await lifeCycle.relocate(CONTAINER, CWD, true);
+  },
+  async restore({ lifeCycle }, disk) {
+    await lifeCycle.delete(FILE, false);
+    forgetOperations(disk);
+    await lifeCycle.restore(one);
+  },
+  async import({ lifeCycle }, disk) {
+    disk.put(ELSEWHERE, fileBytes(OTHER, ...chain(9)));
+    await lifeCycle.import(ELSEWHERE);
+  },
+  "repair of a container": repairContainer,
+  prune: ({ lifeCycle: { leftovers } }) =>
+    leftovers.prune({ paths: [`${FILE}.v1.bak`] }, { permanent: false, force: false }),
+};
 
 function forgetOperations(disk: FaultDisk): void {
   for (const path of disk.paths()) if (path.startsWith("/state/operations/")) disk.remove(path);
@@ -273,7 +259,7 @@ export const SCENARIOS: readonly Scenario[] = [
     done: "operation_not_found",
     stays: CONTAINER,
   },
-  ...UNDONE.map(
+  ...Object.entries(UNDONE).map(
     ([name, prepare]): Scenario => ({
       name: `undo of ${name}`,
       prepare,

@@ -36,12 +36,7 @@ export async function listTogether(processes: number, sessions: number): Promise
 }
 
 /** They list and search while the files grow between the rounds: each tells at any time what the files say. */
-export async function indexTogether(
-  random: Random,
-  processes: number,
-  sessions: number,
-  rounds: number,
-): Promise<void> {
+export async function indexTogether(random: Random, processes: number, sessions: number, rounds: number) {
   const place = temporaryPlace();
   const root = join(place.home, "sessions");
   const withRoot = { ...place, variables: { ...place.variables, PI_SESSIONS_DIR: root } };

@@ -5,23 +5,11 @@ import type { Random } from "./random.ts";
 const NAMES = ["role", "content", "toolName", "isError", "exitCode", "cancelled", "stopReason", "command", "timestamp"];
 const ALIKE = ["rolf", "contents", "toolNam", "exitCodes", "cancelleX", "stopReasoX", "role\\u0000", "ro\\u006ce", ""];
 
+const PIECES = 'plain words |é漢😀|\u2028|“…”|}],:{[\\"|\\\\|\\n\\t |\\/|\\u0041|\\ud800|\\ud83d\\ude00'.split("|");
+
 function string(random: Random): string {
-  const piece = (): string =>
-    random.pick([
-      "plain words ",
-      "é漢😀",
-      "\u2028",
-      "“…”",
-      '}],:{["'.replace('"', '\\"'),
-      "\\\\",
-      "\\n\\t ",
-      "\\/",
-      "\\u0041",
-      "\\ud800",
-      "\\ud83d\\ude00",
-    ]);
   const times = random.pick([0, 1, 1, 2, 5, 30, random.chance(0.05) ? 3000 : 3]);
-  return `"${Array.from({ length: times }, piece).join("")}"`;
+  return `"${Array.from({ length: times }, () => random.pick(PIECES)).join("")}"`;
 }
 
 function scalar(random: Random): string {
@@ -50,17 +38,10 @@ function object(random: Random, count: number, names: readonly string[], made: (
 
 function block(random: Random): string {
   if (random.chance(0.1)) return value(random);
-  const kind = random.pick([
-    '"text"',
-    '"text"',
-    '"toolCall"',
-    '"thinking"',
-    random.chance(0.05) ? '"te\\u0078t"' : "1",
-  ]);
-  const members = [
-    `"type":${space(random)}${kind}`,
-    `"text":${space(random)}${random.chance(0.9) ? string(random) : value(random)}`,
-  ];
+  const odd = random.chance(0.05) ? '"te\\u0078t"' : "1";
+  const kind = random.pick(['"text"', '"text"', '"toolCall"', '"thinking"', odd]);
+  const text = random.chance(0.9) ? string(random) : value(random);
+  const members = [`"type":${space(random)}${kind}`, `"text":${space(random)}${text}`];
   if (kind === '"toolCall"')
     members.push(
       `"name":${random.chance(0.9) ? string(random) : value(random)}`,

@@ -1,12 +1,11 @@
 /** Servers of ours that share nothing with this process but the file system: in other namespaces of Linux. */
 
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { onTestFinished } from "vitest";
 import { PROGRAM } from "./build.ts";
 import { need } from "./needs.ts";
-import { type Place, programEnvironment, SpawnedServer, temporaryFolder, temporaryPlace } from "./server.ts";
+import { type Place, type SpawnedServer, spawnCommand, temporaryFolder, temporaryPlace } from "./server.ts";
 
 /** Which namespaces of its own a process gets. */
 export type Apart = "network" | "network and pids";
@@ -78,16 +77,8 @@ export function spawnElsewhere(args: readonly string[], options: Elsewhere = {})
     variables.push(`NODE_OPTIONS=--require=${script}`);
   }
   const way = options.apart === undefined ? [] : (apart(options.apart) ?? []);
-  const [command, ...rest] = [...way, "env", ...variables, node, PROGRAM, ...args, "--events", "none"];
-  const child = spawn(command, rest, {
-    cwd: place.cwd,
-    env: programEnvironment(place),
-    stdio: ["pipe", "pipe", "pipe"],
-  });
-  onTestFinished(() => {
-    child.kill("SIGKILL");
-  });
-  return new SpawnedServer(child, "lines", place);
+  const words = [...way, "env", ...variables, node, PROGRAM, ...args, "--events", "none"];
+  return spawnCommand(words, "lines", place);
 }
 
 /** The lock files of a session, and the notes about them. */

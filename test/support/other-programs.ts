@@ -4,11 +4,9 @@ import { cpSync, rmSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { bytesOf } from "../../src/core/json/json.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { user } from "./drafts.ts";
-import { testEnv } from "./env.ts";
 import type { Json } from "./server.ts";
+import { v2On } from "./v2.ts";
 
 export type StoreName = "jsonl" | "v2";
 
@@ -27,14 +25,7 @@ export function writeElsewhere(
     disk.write(fd, bytesOf(`${line}\n`));
     return disk.close(fd);
   }
-  const log = segmentedStore({
-    disk,
-    env: testEnv(9),
-    locks: noLocks,
-    durability: "os",
-    quarantine: "/nowhere",
-    containerFor: () => file,
-  }).open(file);
+  const log = v2On(disk, { seed: 9, durability: "os", containerFor: () => file }).open(file);
   log.append([Buffer.from(line)]);
   log.close();
 }

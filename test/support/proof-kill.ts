@@ -74,12 +74,7 @@ export async function killRuns(random: Random, runs: number, args: string[] = []
 }
 
 /** What had a key and no answer is sent again: it is there once, whether it had reached the file or not. */
-async function retry(
-  wire: Wire,
-  unanswered: readonly Request[],
-  { ids, leaf }: Position,
-  what: string,
-): Promise<Position> {
+async function retry(wire: Wire, unanswered: readonly Request[], { ids, leaf }: Position, what: string) {
   const expected: Position = { ids: [...ids], leaf };
   for (const { method, params } of unanswered) {
     if (params.idempotencyKey === undefined) continue;

@@ -507,13 +507,8 @@ class ModelRun {
     expect(leafId).toBe(now.leaf);
     const labels = model.labels();
     const { nodes } = await wire.result("get_tree", { format: "flat" });
-    const shown = nodes.map((node: Json) => [
-      node.id,
-      node.parentId,
-      node.type,
-      node.role,
-      node.label,
-      node.childCount,
+    const shown = nodes.map(({ id, parentId, type, role, label, childCount }: Json) => [
+      ...[id, parentId, type, role, label, childCount],
     ]);
     const expected = model.entries.map(({ id, parentId, type, message }) => [
       ...[id, parentId, type, (message as Json)?.role, labels.get(id)?.label, now.childCounts.get(id) ?? 0],

@@ -12,6 +12,7 @@ import { type Service, serve, type World } from "../../src/server/main.ts";
 import type { FleetConnection } from "../../src/storage/fleet/store.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
+import { wrapped } from "./disturbed.ts";
 import { testEnv } from "./env.ts";
 import { type Framing, type Json, type Place, spawnServer, temporaryPlace, Wire } from "./server.ts";
 
@@ -25,30 +26,6 @@ export interface Lives {
   end(): Promise<void>;
   /** Nothing the server does after this has any effect. */
   kill(): Promise<void>;
-}
-
-/** Passes every operation on until {@link die}; from then on none has any effect. */
-class MortalDisk {
-  readonly disk: Disk;
-  private dead = false;
-
-  constructor(inner: Disk) {
-    this.disk = new Proxy(inner, {
-      get: (target, name) => {
-        const operation = target[name as keyof Disk] as ((...args: unknown[]) => unknown) | undefined;
-        // Not every member is an operation, nor on every disk.
-        if (typeof operation !== "function") return operation;
-        return (...args: unknown[]) => {
-          if (this.dead) throw Object.assign(new Error("the process is gone"), { code: "EIO" });
-          return operation.apply(target, args);
-        };
-      },
-    });
-  }
-
-  die(): void {
-    this.dead = true;
-  }
 }
 
 export interface HereLivesOptions {
@@ -79,7 +56,8 @@ export class HereLives implements Lives {
   done: Promise<number> = Promise.resolve(0);
   private readonly options: HereLivesOptions;
   private wire: Wire | undefined;
-  private mortal: MortalDisk | undefined;
+  /** Cuts the present server off from its disk: no operation has any effect. */
+  private cutOff: () => void = () => {};
   private service: Service | undefined;
 
   constructor(options: HereLivesOptions = {}) {
@@ -92,12 +70,18 @@ export class HereLives implements Lives {
     const { disk = realDisk, framing = "lines", seed = 1, settings = () => undefined } = this.options;
     const input = new PassThrough();
     const output = new PassThrough();
-    this.mortal = new MortalDisk(disk);
+    let isCutOff = false;
+    this.cutOff = () => {
+      isCutOff = true;
+    };
     const service = serve(parseArguments(args), {
       input,
       output,
       env: testEnv(seed * 1000 + nextLife(this.place)),
-      disk: this.mortal.disk,
+      disk: wrapped(disk, (operate) => {
+        if (isCutOff) throw Object.assign(new Error("the process is gone"), { code: "EIO" });
+        return operate();
+      }),
       variables: this.place.variables,
       cwd: this.place.cwd,
       version: "0.0.0-test",
@@ -130,7 +114,7 @@ export class HereLives implements Lives {
 
   /** What it still does reaches nobody; its input ends, so that it does not stay and look at its files. */
   async kill(): Promise<void> {
-    this.mortal?.die();
+    this.cutOff();
     this.done.catch(() => {});
     this.wire?.end();
     this.wire?.output.resume();

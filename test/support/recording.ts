@@ -15,7 +15,7 @@ type Victim = "servers" | "agents" | "clients";
 const VICTIMS: readonly Victim[] = ["servers", "agents", "clients"];
 
 /** How many turns there were, how many messages or turns the client was shown as finished, and who was killed. */
-export type Recorded = Readonly<Record<"turns" | "shown" | Victim, number>>;
+type Recorded = Readonly<Record<"turns" | "shown" | Victim, number>>;
 
 /** Rejects where a promise takes so long that it counts as hanging. */
 async function inTime<T>(what: string, promise: Promise<T>): Promise<T> {
@@ -58,6 +58,51 @@ function unlessDead(error: unknown): void {
   if (!/ended its output|ENOENT/.test((error as Error).message)) throw error;
 }
 
+/** Has one turn. Strikes when it comes to that, and returns whether it did. */
+type Having = (wish: string, strikes: () => boolean) => Promise<boolean>;
+
+/** Has so many turns at one server after the other, while somebody is killed at random. Returns how often who was. */
+async function havingTurns(
+  random: Random,
+  turns: number,
+  start: () => SpawnedServer,
+  begin: (server: SpawnedServer) => Promise<Having>,
+): Promise<Record<Victim, number>> {
+  const killed = { servers: 0, agents: 0, clients: 0 };
+  for (let done = 0; done < turns; ) {
+    const server = start();
+    const agents = new Set<number>();
+    const learnAgents = (): void => {
+      for (const pid of childrenOf(server)) agents.add(pid);
+    };
+    try {
+      const have = await inTime("the start of an agent", begin(server));
+      while (done < turns) {
+        const victim = random.chance(0.4) ? random.pick(VICTIMS) : undefined;
+        const wish = someWish(random, ++done);
+        learnAgents();
+        let left = random.int(50);
+        const strikes = (): boolean => {
+          if (victim === undefined || left-- !== 0) return false;
+          strike(victim, server);
+          killed[victim]++;
+          return true;
+        };
+        const isStruck = await inTime(`${wish}, ${victim}`, have(wish, strikes));
+        learnAgents();
+        // What comes next would be of a server that is about to end.
+        if (isStruck && victim !== "agents") break;
+      }
+      if (done >= turns) await server.finish();
+    } catch (error) {
+      unlessDead(error);
+    }
+    await inTime("the end of a server", server.exit);
+    for (const pid of agents) await inTime("the end of an agent", gone(pid));
+  }
+  return killed;
+}
+
 // --- in Pi's place -----------------------------------------------------------------------------------------------
 
 /** A message as it is told apart from all others. */
@@ -66,26 +111,13 @@ const keyOf = ({ role, timestamp, content }: Json): string => JSON.stringify([ro
 /** Has so many turns on one session. What was shown as finished must be in it once, and nothing twice. */
 export async function recordAtRandom(random: Random, turns: number): Promise<Recorded> {
   const place = temporaryPlace();
-  const file = join(place.home, "recorded.jsonl");
   const shown = new Set<string>();
-  const killed = { servers: 0, agents: 0, clients: 0 };
-  for (let done = 0, server: SpawnedServer | undefined; done < turns; ) {
-    server ??= spawnWithAgent(piLike(), ["--session", file], place);
-    const agent = await inTime("the start of an agent", pidOf(server));
-    const victim = random.chance(0.4) ? random.pick(VICTIMS) : undefined;
-    const wish = someWish(random, done++);
-    const turn = oneTurn(server, wish, shown, random.int(60), victim);
-    const { survives, isStruck } = await inTime(`turn ${done} (${wish}, ${victim})`, turn);
-    if (victim && isStruck) killed[victim]++;
-    // The end of the turn may have been on its way when the server was killed.
-    const isDoomed = isStruck && victim !== "agents";
-    if (!survives || isDoomed) {
-      await inTime("the end of a server", server.exit);
-      server = undefined;
-      await inTime("the end of an agent", gone(agent));
-    } else if (done === turns) await server.finish();
-  }
-  const reader = spawnWithAgent(piLike(), ["--session", file], place);
+  const start = () => spawnWithAgent(piLike(), ["--session", join(place.home, "recorded.jsonl")], place);
+  const killed = await havingTurns(random, turns, start, async (server) => {
+    await pidOf(server);
+    return (wish, strikes) => oneTurn(server, wish, shown, strikes);
+  });
+  const reader = start();
   const { data } = await reader.command("get_entries");
   requireHarmless((await reader.command("verify_session")).data.damage);
   await reader.finish();
@@ -95,41 +127,23 @@ export async function recordAtRandom(random: Random, turns: number): Promise<Rec
   return { turns, shown: shown.size, ...killed };
 }
 
-/** Prompts, and notes what is shown until the turn has ended or the server has. Somebody may die after some messages. */
-async function oneTurn(
-  server: SpawnedServer,
-  message: string,
-  shown: Set<string>,
-  after: number,
-  victim: Victim | undefined,
-): Promise<{ survives: boolean; isStruck: boolean }> {
-  let left = after;
-  let isStruck = false;
-  const count = (): void => {
-    if (victim === undefined || left-- > 0 || isStruck) return;
-    isStruck = true;
-    strike(victim, server);
-  };
+/** Prompts, and notes what is shown until the turn has ended. */
+async function oneTurn(server: SpawnedServer, message: string, shown: Set<string>, strikes: () => boolean) {
   server.send({ id: message, type: "prompt", message });
-  count();
-  try {
-    for (let isAnswered = false, isOver = false; !isAnswered || !isOver; ) {
-      const said = await server.next();
-      count();
-      if (said.type === "message_end") shown.add(keyOf(said.message));
-      if (said.id === message) {
-        expect(isAnswered).toBe(false);
-        isAnswered = true;
-        // A prompt that the agent never had begins no turn.
-        if (!said.success) isOver = true;
-      }
-      if (said.type === "agent_settled") isOver = true;
+  let isStruck = strikes();
+  for (let isAnswered = false, isOver = false; !isAnswered || !isOver; ) {
+    const said = await server.next();
+    isStruck = strikes() || isStruck;
+    if (said.type === "message_end") shown.add(keyOf(said.message));
+    if (said.id === message) {
+      expect(isAnswered).toBe(false);
+      isAnswered = true;
+      // A prompt that the agent never had begins no turn.
+      if (!said.success) isOver = true;
     }
-    return { survives: true, isStruck };
-  } catch (error) {
-    unlessDead(error);
-    return { survives: false, isStruck };
+    if (said.type === "agent_settled") isOver = true;
   }
+  return isStruck;
 }
 
 // --- editors -------------------------------------------------------------------------------------------------------
@@ -140,11 +154,10 @@ export interface Door {
   readonly store: "jsonl" | "v2";
 }
 
-/** A turn as the editor was shown it: the text that came, and the calls whose results came. */
+/** A turn as the editor was shown it: the text that came, the calls whose results came, and whether all of it did. */
 interface ShownTurn {
   readonly prompt: string;
   text: string;
-  /** All of it is finished. */
   isAnswered: boolean;
   readonly calls: string[];
 }
@@ -160,45 +173,23 @@ export async function recordEditorAtRandom(random: Random, turns: number, door: 
   const behind = door.agent === "pi" ? [piLike()] : [acpLike(), "--agent-protocol", "acp"];
   const ours = door.agent === "proxy" ? [] : ["--dialect", "acp"];
   const sessions: ShownSession[] = [];
-  const killed = { servers: 0, agents: 0, clients: 0 };
-  for (let done = 0; done < turns; ) {
-    const server = spawnServer([...ours, "--store", door.store, "--agent", ...behind], "lines", place);
-    const agents = new Set<number>();
-    try {
-      const editor = await new Editor(server).begin();
-      const session = await opened(editor, random, door, sessions);
-      while (done < turns) {
-        const victim = random.chance(0.4) ? random.pick(VICTIMS) : undefined;
-        const prompt = someWish(random, ++done);
-        for (const pid of childrenOf(server)) agents.add(pid);
-        const turn: ShownTurn = { prompt, text: "", isAnswered: false, calls: [] };
-        session.turns.push(turn);
-        const having = editorTurn(editor, session.sessionId, turn, random, door, victim);
-        const isStruck = await inTime(`${prompt}, ${victim}`, having);
-        for (const pid of childrenOf(server)) agents.add(pid);
-        if (victim && isStruck) killed[victim]++;
-        // What comes next would be of a server that is about to end.
-        if (isStruck && victim !== "agents") break;
-      }
-      if (done >= turns) await server.finish();
-    } catch (error) {
-      unlessDead(error);
-    }
-    await inTime("the end of a server", server.exit);
-    for (const pid of agents) await inTime("the end of an agent", gone(pid));
-  }
+  const start = () => spawnServer([...ours, "--store", door.store, "--agent", ...behind], "lines", place);
+  const killed = await havingTurns(random, turns, start, async (server) => {
+    const editor = await new Editor(server).begin();
+    const session = await opened(editor, random, door, sessions);
+    return (prompt, strikes) => {
+      const turn: ShownTurn = { prompt, text: "", isAnswered: false, calls: [] };
+      session.turns.push(turn);
+      return editorTurn(editor, session.sessionId, turn, random, door, strikes);
+    };
+  });
   for (const session of sessions) await checkSession(place, session);
   const shown = sessions.flatMap((session) => session.turns).filter(({ isAnswered }) => isAnswered).length;
   return { turns, shown, ...killed };
 }
 
 /** Opens a session that is there, or a new one. An agent that is recorded knows no others. */
-async function opened(
-  editor: Editor,
-  random: Random,
-  { agent }: Door,
-  sessions: ShownSession[],
-): Promise<ShownSession> {
+async function opened(editor: Editor, random: Random, { agent }: Door, sessions: ShownSession[]) {
   const { cwd } = editor.server.place;
   const known = sessions.filter(({ turns }) => turns.some(({ isAnswered }) => isAnswered));
   if (agent !== "proxy" && known.length > 0 && random.chance(0.6)) {
@@ -207,7 +198,7 @@ async function opened(
     return session;
   }
   const { sessionId } = await editor.result("session/new", { cwd, mcpServers: [] });
-  const session = { sessionId, turns: [] };
+  const session: ShownSession = { sessionId, turns: [] };
   sessions.push(session);
   return session;
 }
@@ -219,17 +210,13 @@ async function editorTurn(
   turn: ShownTurn,
   random: Random,
   { agent }: Door,
-  victim: Victim | undefined,
+  strikes: () => boolean,
 ): Promise<boolean> {
   const id = editor.ask("session/prompt", { sessionId, prompt: [{ type: "text", text: turn.prompt }] });
-  let left = random.int(40);
-  const cancelsAt = agent !== "proxy" && random.chance(0.1) ? random.int(20) : -1;
+  let beforeCancel = agent !== "proxy" && random.chance(0.1) ? random.int(20) : -1;
   for (let isStruck = false; ; ) {
-    if (left-- === cancelsAt) editor.notify("session/cancel", { sessionId });
-    if (victim && left < 0 && !isStruck) {
-      isStruck = true;
-      strike(victim, editor.server as SpawnedServer);
-    }
+    if (beforeCancel-- === 0) editor.notify("session/cancel", { sessionId });
+    isStruck = strikes() || isStruck;
     const message = await editor.next();
     const { sessionUpdate, content, toolCallId, status, _meta } = message.params?.update ?? {};
     if (sessionUpdate === "agent_message_chunk" && _meta === undefined) turn.text += content.text;

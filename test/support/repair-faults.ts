@@ -1,10 +1,9 @@
 /** A repair that fails at any one operation of the disk is asked for again, and is done then; for every backend. */
 
 import { expect } from "vitest";
-import { Failure } from "../../src/core/failure.ts";
 import type { Session } from "../../src/core/session/session.ts";
-import { type FaultDisk, faultPoints } from "./disk.ts";
-import { share } from "./random.ts";
+import { requireOutcome, type Scenario, withFaults } from "./change-faults.ts";
+import type { FaultDisk } from "./disk.ts";
 
 /** Repairs it. A failure says that nothing was changed only where no original is kept, and else names it. */
 function repairTelling(disk: FaultDisk, session: Session): void {
@@ -30,35 +29,31 @@ export async function repairAgainAfterFaults(
   check: (disk: FaultDisk, operations: string) => void,
   count = 12,
 ): Promise<void> {
-  const ask = async (disk: FaultDisk, session: Session): Promise<unknown> => {
-    try {
-      session.refreshToWrite();
-      repairTelling(disk, session);
-      await session.commit();
-      return undefined;
-    } catch (error) {
-      return error;
-    }
+  const ask = async (disk: FaultDisk, session: Session): Promise<void> => {
+    session.refreshToWrite();
+    repairTelling(disk, session);
+    await session.commit();
   };
-  const whole = damaged();
-  const unharmed = open(whole);
-  whole.record();
-  expect(await ask(whole, unharmed)).toBeUndefined();
-  unharmed.close();
-  const points = faultPoints("fail", whole);
-  expect(points.length).toBeGreaterThan(10);
-  for (const at of share(points, count)) {
-    const disk = damaged();
-    const session = open(disk);
-    disk.set({ kind: "fail", at, errno: "EIO" });
-    const failure = await ask(disk, session);
-    expect(disk.struck, `operation ${at}`).toBe(true);
-    const operations = disk.operations.join(" ");
-    if (failure !== undefined) {
-      expect(failure, operations).toBeInstanceOf(Failure);
-      expect(await ask(disk, session), operations).toBeUndefined();
-    }
-    session.close();
-    check(disk, operations);
-  }
+  let disk!: FaultDisk;
+  const scenario: Scenario = {
+    ...{ name: "a repair", open, ids: [], before: [], atLeast: 11 },
+    disk() {
+      disk = damaged();
+      return disk;
+    },
+    change: (session) => ask(disk, session),
+  };
+  await withFaults(
+    scenario,
+    (at) => ({ kind: "fail", at, errno: "EIO" }),
+    async (left) => {
+      requireOutcome(left, scenario, []);
+      if (left.failure !== undefined) await ask(left.disk, left.session);
+      left.session.close();
+      check(left.disk, left.at);
+    },
+    undefined,
+    1,
+    count,
+  );
 }

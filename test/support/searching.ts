@@ -2,6 +2,7 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { pages } from "./asking.ts";
 import { sessionText } from "./example.ts";
 import { type Json, type Place, serveHere, temporaryPlace, type Wire } from "./server.ts";
 
@@ -30,14 +31,7 @@ export function put(place: Place, id: string, entries: readonly Json[], header: 
 
 /** Returns what all pages of a reply hold, one after the other. */
 export async function everyPage(server: Wire, method: string, params: object, member: string): Promise<Json[]> {
-  const all: Json[] = [];
-  let cursor: string | undefined;
-  do {
-    const page = await server.result(method, { ...params, cursor });
-    all.push(...page[member]);
-    cursor = page.nextCursor;
-  } while (cursor !== undefined);
-  return all;
+  return (await pages(server, method, member, params)).flat();
 }
 
 let ids = 0;

@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough, type Readable, type Writable } from "node:stream";
+import { text as textOf } from "node:stream/consumers";
 import { onTestFinished, vi } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { FAILURES } from "../../src/core/failure.ts";
@@ -270,15 +271,19 @@ export function spawnServer(
   handles?: number,
 ): SpawnedServer {
   const words = [process.execPath, PROGRAM, ...args];
-  const limited = handles === undefined ? words : ["sh", "-c", `ulimit -n ${handles} && exec "$@"`, "sh", ...words];
-  const child = spawn(limited[0], limited.slice(1), {
-    cwd: place.cwd,
-    env: programEnvironment(place),
-    stdio: ["pipe", "pipe", "pipe"],
-  });
-  onTestFinished(() => {
-    child.kill("SIGKILL");
-  });
+  const limited = ["sh", "-c", `ulimit -n ${handles} && exec "$@"`, "sh", ...words];
+  return spawnCommand(handles === undefined ? words : limited, framing, place);
+}
+
+/** Starts a command as a server, which is killed at the end of the test. */
+export function spawnCommand(
+  [command, ...args]: readonly string[],
+  framing: Framing = "lines",
+  place = temporaryPlace(),
+  env = programEnvironment(place),
+): SpawnedServer {
+  const child = spawn(command, args, { cwd: place.cwd, env, stdio: ["pipe", "pipe", "pipe"] });
+  onTestFinished(() => void child.kill("SIGKILL"));
   return new SpawnedServer(child, framing, place);
 }
 
@@ -288,25 +293,14 @@ export async function runProgram(
   args: string[],
   place = temporaryPlace(),
 ): Promise<{ stdout: string; stderr: string; status: number | string }> {
-  const child = spawn(process.execPath, [PROGRAM, ...args], {
-    cwd: place.cwd,
-    env: programEnvironment(place),
-    stdio: ["pipe", "pipe", "pipe"],
-  });
-  let stdout = "";
-  let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    stdout += text;
-  });
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    stderr += text;
-  });
+  const child = spawn(process.execPath, [PROGRAM, ...args], { cwd: place.cwd, env: programEnvironment(place) });
   // It may end before it has read everything.
   child.stdin.on("error", () => {}).end(input);
-  const status = await new Promise<number | string>((resolve) =>
+  const status = new Promise<number | string>((resolve) =>
     child.on("close", (code, signal) => resolve(code ?? signal ?? "unknown")),
   );
-  return { stdout, stderr, status };
+  const [stdout, stderr] = await Promise.all([textOf(child.stdout), textOf(child.stderr)]);
+  return { stdout, stderr, status: await status };
 }
 
 /** Parts of the world to take the place of the usual ones, and of the counted ones (`env`). */
@@ -355,14 +349,9 @@ export async function serveInput(
   place = temporaryPlace(),
 ): Promise<{ stdout: string; stderr: string; status: number }> {
   const server = startHere(args, { place });
-  let stdout = "";
-  server.output.setEncoding("utf8").on("data", (text: string) => {
-    stdout += text;
-  });
-  const ended = new Promise((resolve) => server.output.on("end", resolve));
+  const said = textOf(server.output);
   server.input.end(input);
-  const status = await server.done;
-  await ended;
+  const [status, stdout] = [await server.done, await said];
   return { stdout, stderr: server.said.map((sentence) => `pi-session-server: ${sentence}\n`).join(""), status };
 }
 

@@ -7,11 +7,7 @@ import type { Random } from "./random.ts";
 import { type Place, programEnvironment, temporaryPlace } from "./server.ts";
 
 /** Starts a server in a place of its own. The caller closes the client. */
-export function survivingClient(
-  store: string,
-  options: SpawnOptions = {},
-  place: Place = temporaryPlace(),
-): Promise<SpawnedClient> {
+export function survivingClient(store: string, options: SpawnOptions = {}, place: Place = temporaryPlace()) {
   return spawnServer({
     program: PROGRAM,
     cwd: place.cwd,

@@ -22,6 +22,7 @@ import { dirname, join, relative } from "node:path";
 import { expect } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
+import { wrapped } from "./disturbed.ts";
 import { sessionId } from "./lifecycle.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "./lines.ts";
 import type { Random } from "./random.ts";
@@ -124,73 +125,50 @@ const append = (content: string): Asked =>
 /** What is asked, of a server that has the session open or none. */
 interface Attempt {
   readonly name: string;
+  readonly ask: (ground: Ground) => readonly Asked[];
+  readonly open?: boolean;
   /** Whether the links come from the start of the server on. */
   readonly early?: boolean;
-  readonly open?: boolean;
-  ask(ground: Ground): readonly Asked[];
 }
 
+const attempt = (name: string, ask: Attempt["ask"], more: Partial<Attempt> = {}): Attempt => ({ name, ask, ...more });
+const open = (name: string, ask: Attempt["ask"]): Attempt => attempt(name, ask, { open: true });
+const one = { sessionId: sessionId(1) };
+
 export const ATTEMPTS: readonly Attempt[] = [
-  {
-    ...{ name: "open", early: true, open: true },
-    ask: () => [request("get_messages"), request("get_entries"), request("get_state")],
-  },
-  { name: "switch", ask: ({ sessionPath }) => [request("switch_session", { sessionPath }), request("get_messages")] },
-  { name: "append", open: true, ask: () => [append("more"), request("get_entries"), append("and more")] },
-  { name: "new", ask: () => [request("new_session"), append("new"), append("next")] },
-  { name: "fork", open: true, ask: () => [request("fork", { entryId: id(2) }), append("forked")] },
-  { name: "clone", open: true, ask: () => [request("clone"), request("get_messages")] },
-  {
-    ...{ name: "export", open: true },
-    ask: ({ inside }) => [
-      request("export_session", { format: "html", outputPath: join(inside, DEEP, "page.html") }),
-      request("export_session", { format: "jsonl", outputPath: join(inside, DEEP, "old.jsonl"), overwrite: true }),
-    ],
-  },
-  {
-    name: "import",
-    ask: ({ inside }) => [request("import_session", { path: join(inside, DEEP, "incoming.jsonl") })],
-  },
-  {
-    name: "archive",
-    ask: ({ sessionPath }) => [
-      request("archive_session", { sessionPath }),
-      request("unarchive_session", { sessionId: sessionId(1) }),
-    ],
-  },
-  {
-    name: "trash",
-    ask: ({ sessionPath }) => [
-      request("delete_session", { sessionPath }),
-      request("restore_session", { sessionId: sessionId(1) }),
-    ],
-  },
-  { name: "erase", ask: ({ sessionPath }) => [request("delete_session", { sessionPath, permanent: true })] },
-  { name: "relocate", ask: ({ sessionPath }) => [request("relocate_session", { sessionPath, cwd: "/home/me/other" })] },
-  {
-    name: "migrate",
-    ask: ({ sessionPath, store }) => [
-      ...(store === "v2" ? [] : [request("migrate_session", { sessionPath })]),
-      request("rollback_migration", { sessionPath }),
-    ],
-  },
-  {
-    name: "list",
-    ask: () => [
-      request("list_sessions"),
-      ...[WORD, CANARY].map((word) => request("search_sessions", { query: word.slice(0, 6) })),
-      request("get_session_family", { sessionId: sessionId(1) }),
-    ],
-  },
-  {
-    ...{ name: "verify", open: true },
-    ask: ({ sessionPath }) => [
-      request("preview_session", { sessionPath }),
-      request("verify_session", { sessionPath }),
-      request("repair_session", { dryRun: true }),
-      request("migration_status", { sessionPath }),
-    ],
-  },
+  attempt("open", () => ["get_messages", "get_entries", "get_state"].map((method) => request(method)), {
+    ...{ open: true, early: true },
+  }),
+  attempt("switch", ({ sessionPath }) => [request("switch_session", { sessionPath }), request("get_messages")]),
+  open("append", () => [append("more"), request("get_entries"), append("and more")]),
+  attempt("new", () => [request("new_session"), append("new"), append("next")]),
+  open("fork", () => [request("fork", { entryId: id(2) }), append("forked")]),
+  open("clone", () => [request("clone"), request("get_messages")]),
+  open("export", ({ inside }) => [
+    request("export_session", { format: "html", outputPath: join(inside, DEEP, "page.html") }),
+    request("export_session", { format: "jsonl", outputPath: join(inside, DEEP, "old.jsonl"), overwrite: true }),
+  ]),
+  attempt("import", ({ inside }) => [request("import_session", { path: join(inside, DEEP, "incoming.jsonl") })]),
+  attempt("archive", ({ sessionPath }) => [
+    request("archive_session", { sessionPath }),
+    request("unarchive_session", one),
+  ]),
+  attempt("trash", ({ sessionPath }) => [request("delete_session", { sessionPath }), request("restore_session", one)]),
+  attempt("erase", ({ sessionPath }) => [request("delete_session", { sessionPath, permanent: true })]),
+  attempt("relocate", ({ sessionPath }) => [request("relocate_session", { sessionPath, cwd: "/home/me/other" })]),
+  attempt("migrate", ({ sessionPath, store }) => [
+    ...(store === "v2" ? [] : [request("migrate_session", { sessionPath })]),
+    request("rollback_migration", { sessionPath }),
+  ]),
+  attempt("list", () => [
+    request("list_sessions"),
+    ...[WORD, CANARY].map((word) => request("search_sessions", { query: word.slice(0, 6) })),
+    request("get_session_family", one),
+  ]),
+  open("verify", ({ sessionPath }) => [
+    ...["preview_session", "verify_session", "migration_status"].map((method) => request(method, { sessionPath })),
+    request("repair_session", { dryRun: true }),
+  ]),
 ];
 
 /** A disk on which, right before one operation, a link to the twin comes in the place of a component. */
@@ -221,17 +199,13 @@ class SwappingDisk {
   }
 
   private watched<T extends object>(disk: T, names: readonly string[]): T {
-    const watched = { ...disk } as Record<string, unknown>;
-    for (const name of names) {
-      const operation = watched[name] as (...args: unknown[]) => unknown;
-      watched[name] = (...args: unknown[]) => {
-        if (++this.operations === this.at && this.component !== undefined) this.swap(this.component);
-        const result = operation(...args);
-        this.look(name, args, result);
-        return result;
-      };
-    }
-    return watched as T;
+    return wrapped(disk, (operate, name, given) => {
+      if (!names.includes(name)) return operate();
+      if (++this.operations === this.at && this.component !== undefined) this.swap(this.component);
+      const result = operate();
+      this.look(name, given, result);
+      return result;
+    });
   }
 
   private swap(component: string): void {
@@ -245,7 +219,7 @@ class SwappingDisk {
     symlinkSync(twin, path);
   }
 
-  private look(name: string, [path]: unknown[], result: unknown): void {
+  private look(name: string, [path]: readonly unknown[], result: unknown): void {
     let reached: unknown;
     if (name === "openRead" || name === "openAppend" || name === "open") reached = realDisk.infoOf(result as number);
     else if (name === "info") reached = result;
@@ -381,11 +355,7 @@ async function tryOut(
 }
 
 /** Every component of a session before every operation, or a random few. */
-export async function tryAll(
-  template: Ground,
-  attempt: Attempt,
-  some?: { random: Random; count: number },
-): Promise<number> {
+export async function tryAll(template: Ground, attempt: Attempt, some?: { random: Random; count: number }) {
   const components = componentsOf(template.store);
   let tries = 0;
   for (const shared of some ? [some.random.chance(0.5)] : [false, true]) {

@@ -33,9 +33,6 @@ export interface Read {
   readonly chain: string;
 }
 
-/** A row of the index, as it is read. */
-type Row = Json;
-
 interface Head {
   readonly type: string;
   readonly id: string;
@@ -44,7 +41,6 @@ interface Head {
 }
 
 interface Entry extends Head {
-  id: string;
   parent: Entry | null;
   readonly text: string;
   readonly value: Json;
@@ -61,7 +57,7 @@ interface Piece {
   /** What is left at the end of a segment without a line feed. */
   readonly isRest: boolean;
   /** Of the entry that the piece is, or is damage of. */
-  row?: Row;
+  row?: Json;
   use: "frame" | "stand-in" | "bad" | "stranger";
 }
 
@@ -79,20 +75,20 @@ function jsonOf(bytes: Buffer | string): Json {
 /** Whether bytes are JSON once what is no UTF-8 in them was replaced. */
 const isLooseJson = (bytes: Buffer): boolean => jsonOf(bytes.toString("utf8")) !== undefined;
 
-function fileOr(path: string): Buffer | null {
-  return existsSync(path) ? readFileSync(path) : null;
+/** A file, or nothing where there is none. */
+const fileOr = (path: string): Buffer => (existsSync(path) ? readFileSync(path) : Buffer.alloc(0));
+
+/** Cuts bytes after each line feed; the last piece may have none. */
+function linesOf(bytes: Buffer): Buffer[] {
+  const lines: Buffer[] = [];
+  for (let start = 0; start < bytes.length; start += lines[lines.length - 1].length) {
+    const feed = bytes.indexOf(10, start);
+    lines.push(bytes.subarray(start, feed < 0 ? bytes.length : feed + 1));
+  }
+  return lines;
 }
 
-/** Cuts bytes after each line feed; the last piece is what has none. */
-function piecesOf(bytes: Buffer): { pieces: { offset: number; bytes: Buffer }[]; rest: Buffer } {
-  const pieces: { offset: number; bytes: Buffer }[] = [];
-  let start = 0;
-  for (let end = bytes.indexOf(10); end >= 0; end = bytes.indexOf(10, start)) {
-    pieces.push({ offset: start, bytes: bytes.subarray(start, end + 1) });
-    start = end + 1;
-  }
-  return { pieces, rest: bytes.subarray(start) };
-}
+const isEnded = (line: Buffer): boolean => line.at(-1) === 10;
 
 const FRAME =
   "schema segmentSeq frameSeq entrySeq entryId parentEntryId entryType timestamp payloadSha256 payloadBytes payload";
@@ -108,7 +104,7 @@ const idText = (value: unknown): string | null => (isText(value) || typeof value
 const MARK = Buffer.from(',"payload":');
 const MARKER = "pi-session-server.leaf";
 
-function rowOf(line: Buffer): Row | null {
+function rowOf(line: Buffer): Json {
   const row = jsonOf(line);
   if (!isObject(row) || !isOfMembers(row, ROW) || row.schema !== "pi.session_store_v2.offset_index.v1") return null;
   const counts = [row.entrySeq, row.segmentSeq, row.frameSeq, row.byteLength, row.byteOffset + 1].every(isCount);
@@ -149,15 +145,22 @@ const FRAME_HEAD = new RegExp(
 const TYPES =
   "message custom custom_message model_change thinking_level_change compaction branch_summary label session_info usage context_edit";
 
+/** What a whole payload says of its entry, or a frame around it; null where there is none. */
+function headOf(payload: Buffer, frame?: Json): Head | null {
+  const value = jsonOf(payload);
+  if (!isObject(value) || !isText(value.type)) return null;
+  const isMarker = value.type === "custom" && value.customType === MARKER;
+  if (frame) return { type: frame.entryType, id: frame.entryId, parentId: frame.parentEntryId ?? null, isMarker };
+  return { type: value.type, id: idText(value.id) ?? "", parentId: idText(value.parentId), isMarker };
+}
+
 /** Step 7: what damaged bytes still say of an entry, by its payload and by its frame. */
 function headsIn(bytes: Buffer): Head[] {
   const line = bytes.toString("latin1");
-  const heads: Head[] = [];
   const mark = line.indexOf(',"payload":');
-  const ends = bytes.at(-1) === 0x0a ? -2 : -1;
   const starts = [mark < 0 ? -1 : mark + MARK.length, line.indexOf("{", 1)].filter((at) => at >= 0);
-  const whole = starts.map((at) => wholeHead(bytes.subarray(at, ends))).find((head) => head !== null);
-  if (whole) heads.push(whole);
+  const whole = starts.map((at) => headOf(bytes.subarray(at, isEnded(bytes) ? -2 : -1))).find((head) => head !== null);
+  const heads = whole ? [whole] : [];
   const own = mark < 0 ? null : PAYLOAD_HEAD.exec(line.slice(mark + MARK.length));
   if (own && TYPES.split(" ").includes(own[1]))
     heads.push({ type: own[1], id: own[2], parentId: own[3] ?? null, isMarker: own[4] !== undefined });
@@ -166,16 +169,8 @@ function headsIn(bytes: Buffer): Head[] {
   return heads;
 }
 
-/** What a whole payload says of its entry; null for any other. */
-function wholeHead(payload: Buffer): Head | null {
-  const value = jsonOf(payload);
-  if (!isObject(value) || !isText(value.type)) return null;
-  const isMarker = value.type === "custom" && value.customType === MARKER;
-  return { type: value.type, id: idText(value.id) ?? "", parentId: idText(value.parentId), isMarker };
-}
-
 /** Whether a piece lies where a row says. */
-function isAt({ segment, offset, bytes }: Piece, row: Row): boolean {
+function isAt({ segment, offset, bytes }: Piece, row: Json): boolean {
   return row.segmentSeq === segment && row.byteOffset === offset && row.byteLength === bytes.length;
 }
 
@@ -183,34 +178,24 @@ function isAt({ segment, offset, bytes }: Piece, row: Row): boolean {
 function isSession(container: string, id: string, manifest: Json): boolean {
   if (manifest && manifest.sessionId !== id) return false;
   if (manifest?.sourceFormat === "native_v2") return true;
-  const { pieces } = piecesOf(fileOr(join(container, "migrations", "ledger.jsonl")) ?? Buffer.alloc(0));
-  const events = pieces.map(({ bytes }) => jsonOf(bytes));
+  const folder = dirname(container);
+  const beside = readdirSync(folder);
+  const textAt = (name: string): string => readFileSync(join(folder, name), "latin1");
+  const events = linesOf(fileOr(join(container, "migrations", "ledger.jsonl")))
+    .filter(isEnded)
+    .map(jsonOf);
   const isLedger = events.every((event) => event?.schema === "pi.session_store_v2.migration_event.v1");
   const last = isLedger ? events.findLast((event) => event.sourceFormat !== event.targetFormat) : undefined;
-  if (last === undefined && manifest?.sourceFormat === "sqlite_v1") return hasFrozenDatabase(container, id);
-  if (last === undefined) return isAlone(container, id);
-  const isDone = last.phase === "completed" && last.outcome === "ok";
-  return isDone && !existsSync(join(dirname(container), basename(last.sourcePath)));
-}
-
-/** Whether a database of a session was frozen beside its container, and none is in its place. */
-function hasFrozenDatabase(container: string, id: string): boolean {
-  const folder = dirname(container);
-  return readdirSync(folder).some(
-    (name) =>
-      name.endsWith(".migrated") &&
-      !existsSync(join(folder, name.slice(0, -".migrated".length))) &&
-      readFileSync(join(folder, name), "latin1").includes(id),
-  );
-}
-
-/** Whether no session file of an id lies beside a container. */
-function isAlone(container: string, id: string): boolean {
-  const folder = dirname(container);
-  return !readdirSync(folder).some(
-    (name) =>
-      name.endsWith(".jsonl") && (name.includes(id) || readFileSync(join(folder, name), "utf8").includes(`"${id}"`)),
-  );
+  if (last !== undefined)
+    return last.phase === "completed" && last.outcome === "ok" && !beside.includes(basename(last.sourcePath));
+  // A database of the session was frozen beside it, and none is in its place.
+  if (manifest?.sourceFormat === "sqlite_v1")
+    return beside.some((name) => {
+      const original = name.replace(/\.migrated$/, "");
+      return original !== name && !beside.includes(original) && textAt(name).includes(id);
+    });
+  // No session file of its id lies beside it.
+  return !beside.some((name) => name.endsWith(".jsonl") && (name.includes(id) || textAt(name).includes(`"${id}"`)));
 }
 
 /** Reads the container at a path; `stateFolder`: where the program that wrote it keeps the positions of leaves. */
@@ -222,12 +207,10 @@ export function readContainer(container: string, stateFolder?: string): Read {
   // 1. Is the container the session?
   const id = basename(container, ".v2");
   const manifest = manifestIn(container);
-  const pointer = jsonOf(fileOr(join(dirname(container), `${id}.store.json`)) ?? "");
-  if (isObject(pointer) && POINTER.split(" ").every((name) => name in pointer)) {
-    if (pointer.active !== "native_v2") throw new Error("not the session");
-  } else {
-    if (!isSession(container, id, manifest)) throw new Error("not the session");
-  }
+  const pointer = jsonOf(fileOr(join(dirname(container), `${id}.store.json`)));
+  const isPointer = isObject(pointer) && POINTER.split(" ").every((name) => name in pointer);
+  if (isPointer ? pointer.active !== "native_v2" : !isSession(container, id, manifest))
+    throw new Error("not the session");
 
   // 2. The header.
   const [headerLine] = readFileSync(join(container, "header.jsonl"), "utf8").split("\n");
@@ -238,17 +221,17 @@ export function readContainer(container: string, stateFolder?: string): Read {
   }
 
   // 3. The index, before the segments.
-  const rows = new Map<number, Row[]>();
-  const index = fileOr(join(container, "index", "offsets.jsonl"));
-  const { pieces: indexLines, rest } = piecesOf(index ?? Buffer.alloc(0));
-  let isIndexWhole = index !== null && rest.length === 0;
-  for (const [n, { bytes }] of indexLines.entries()) {
-    const row = rowOf(bytes);
+  const rows = new Map<number, Json[]>();
+  const index = join(container, "index", "offsets.jsonl");
+  const indexLines = linesOf(fileOr(index));
+  let isIndexWhole = existsSync(index) && indexLines.every(isEnded);
+  for (const [n, line] of indexLines.filter(isEnded).entries()) {
+    const row = rowOf(line);
     if (row?.entrySeq !== n + 1) isIndexWhole = false;
     if (row) rows.set(row.entrySeq, [...(rows.get(row.entrySeq) ?? []), row]);
   }
   const allRows = [...rows.values()].flat();
-  const exactRow = (frame: Json, bytes: Buffer): Row | undefined =>
+  const exactRow = (frame: Json, bytes: Buffer): Json | undefined =>
     rows.get(frame.entrySeq)?.find((row) => row.byteLength === bytes.length && row.crc32c === crcText(bytes));
 
   // 4. The segments.
@@ -259,36 +242,29 @@ export function readContainer(container: string, stateFolder?: string): Read {
   // 5. Lines, and which of them are frames.
   const pieces: Piece[] = [];
   for (const name of segments) {
-    const segment = Number(name.slice(0, 16));
-    const add = (offset: number, bytes: Buffer, found: ReturnType<typeof frameOf>, isRest = false): void => {
+    let offset = 0;
+    const add = (bytes: Buffer, found: ReturnType<typeof frameOf>, isRest = false): void => {
       const { frame, payload } = found ?? { frame: null, payload: Buffer.alloc(0) };
-      pieces.push({ segment, offset, bytes, frame, payload, isRest, use: "bad" });
+      pieces.push({ segment: Number(name.slice(0, 16)), offset, bytes, frame, payload, isRest, use: "bad" });
+      offset += bytes.length;
     };
-    const cut = piecesOf(readFileSync(join(container, "segments", name)));
-    let end = 0;
-    for (const { offset, bytes } of cut.pieces) {
-      end = offset + bytes.length;
-      const found = frameOf(bytes);
-      let at = found ? 0 : bytes.lastIndexOf(BEGINNING);
-      let last = found;
-      for (; at > 0 && !last; at = last ? at : bytes.lastIndexOf(BEGINNING, at - 1)) {
-        last = frameOf(bytes.subarray(at));
-        if (last && rows.has(last.frame.entrySeq) && !exactRow(last.frame, bytes.subarray(at))) last = null;
-        if (last) break;
+    for (const bytes of linesOf(readFileSync(join(container, "segments", name)))) {
+      let found = isEnded(bytes) ? frameOf(bytes) : null;
+      let at = found || !isEnded(bytes) ? 0 : bytes.lastIndexOf(BEGINNING);
+      for (; at > 0; at = bytes.lastIndexOf(BEGINNING, at - 1)) {
+        found = frameOf(bytes.subarray(at));
+        if (found && (!rows.has(found.frame.entrySeq) || exactRow(found.frame, bytes.subarray(at)))) break;
+        found = null;
       }
-      if (!last) add(offset, bytes, null);
-      else {
-        if (at > 0) add(offset, bytes.subarray(0, at), null);
-        add(offset + at, bytes.subarray(at), last);
-      }
+      if (found && at > 0) add(bytes.subarray(0, at), null);
+      add(found ? bytes.subarray(at) : bytes, found, !isEnded(bytes));
     }
-    if (cut.rest.length > 0) add(end, cut.rest, null, true);
   }
 
   // 6. Which frames are entries.
-  const settled = new Set<Row>();
+  const settled = new Set<Json>();
   const ids = new Set<string>();
-  const take = (piece: Piece, use: Piece["use"], row: Row | undefined, entryId: string): void => {
+  const take = (piece: Piece, use: Piece["use"], row: Json | undefined, entryId: string): void => {
     Object.assign(piece, { use, row });
     if (row) settled.add(row);
     ids.add(entryId);
@@ -338,13 +314,13 @@ export function readContainer(container: string, stateFolder?: string): Read {
   let standIns = 0;
   for (const { piece } of keyed) {
     const { frame, payload } = piece;
-    const heads = frame ? [headOf(frame, payload)] : headsIn(piece.bytes);
+    const heads = frame ? [headOf(payload, frame) as Head] : headsIn(piece.bytes);
     const isKnown = ({ id, parentId }: Head): boolean =>
       frame !== null || (id === piece.row?.entryId && (parentId === null || byId.has(parentId)));
     const head = heads.find(isKnown);
     if (!head) {
       // Not legible enough.
-      settled.delete(piece.row as Row);
+      settled.delete(piece.row as Json);
       ids.delete(piece.row?.entryId as string);
       piece.use = "bad";
       continue;
@@ -364,11 +340,11 @@ export function readContainer(container: string, stateFolder?: string): Read {
   }
 
   // 9. What is missing, and what was never acknowledged.
-  const isInPlace = (piece: Piece): boolean => piece.use === "stand-in" && isAt(piece, piece.row as Row);
+  const isInPlace = (piece: Piece): boolean => piece.use === "stand-in" && isAt(piece, piece.row as Json);
   const bad = pieces.filter((piece) => piece.use !== "frame" && !isInPlace(piece));
   const isGood = (piece: Piece): boolean => piece.use === "frame" || piece.use === "stand-in";
   const after = bad.length === 0 ? [] : pieces.slice(pieces.indexOf(bad[0]));
-  const isWholeLine = ({ bytes }: Piece): boolean => bytes.at(-1) === 0x0a && isLooseJson(bytes.subarray(0, -1));
+  const isWholeLine = ({ bytes }: Piece): boolean => isEnded(bytes) && isLooseJson(bytes.subarray(0, -1));
   const isTorn =
     bad.length > 0 && !after.some((piece) => isGood(piece) || piece.use === "stranger") && !bad.some(isWholeLine);
   if (isTorn) tell("torn_tail");
@@ -470,14 +446,9 @@ export function readContainer(container: string, stateFolder?: string): Read {
   };
 }
 
-function headOf({ entryType, entryId, parentEntryId }: Json, payload: Buffer): Head {
-  const isMarker = entryType === "custom" && jsonOf(payload).customType === MARKER;
-  return { type: entryType, id: entryId, parentId: parentEntryId ?? null, isMarker };
-}
-
 /** The manifest that holds. */
 function manifestIn(container: string): Json {
-  const manifest = jsonOf(fileOr(join(container, "manifest.json")) ?? "");
+  const manifest = jsonOf(fileOr(join(container, "manifest.json")));
   if (!isObject(manifest) || !isObject(manifest.integrity)) return undefined;
   const { chainHash, manifestHash, lastCrc32c } = manifest.integrity;
   const sealed = { ...manifest, integrity: { chainHash, manifestHash: "", lastCrc32c } };
@@ -496,7 +467,7 @@ function lastCheckpointIn(container: string): Json {
 function recordedLeaf(container: string, folder: string | undefined, entries: readonly Entry[]): Json {
   if (folder === undefined) return undefined;
   const { dev, ino } = statSync(join(container, "header.jsonl"));
-  const record = jsonOf(fileOr(join(folder, "leaves", `${dev}-${ino}.json`)) ?? "");
+  const record = jsonOf(fileOr(join(folder, "leaves", `${dev}-${ino}.json`)));
   const place = [record, record?.before].find(
     (at) => at && at.count === entries.length && at.lastId === (entries.at(-1)?.id ?? null),
   );
@@ -555,8 +526,8 @@ function leafOf(
 /** Step 16: the base64 text of a blob, or null where it is missing or damaged. */
 export function blobOf(container: string, { $piBlob, sizeBytes, encoding }: Json): string | null {
   const [, digest] = /^sha256:([0-9a-f]{64})$/.exec($piBlob) ?? [];
-  const bytes = digest ? fileOr(join(container, "blobs", digest)) : null;
-  if (bytes === null || bytes.length !== sizeBytes || sha256(bytes) !== digest) return null;
+  const bytes = digest ? fileOr(join(container, "blobs", digest)) : Buffer.alloc(0);
+  if (bytes.length !== sizeBytes || sha256(bytes) !== digest) return null;
   const text = bytes.toString("base64");
   return encoding === "base64NoPad" ? text.replace(/=+$/, "") : text;
 }
