@@ -156,6 +156,35 @@ export class Editor {
     return this.reply(this.begins(sessionId, text));
   }
 
+  /** Ends the turn that runs in a session. */
+  cancel(sessionId: string): void {
+    this.notify("session/cancel", { sessionId });
+  }
+
+  /** Waits for the end of a turn. Returns its reason, or the sentence of its failure. */
+  async end(asked: number): Promise<string> {
+    const { result, error } = await this.reply(asked);
+    return result?.stopReason ?? error.message;
+  }
+
+  /** Returns the sentence with which a turn fails. */
+  async failedTurn(sessionId: string, text: string): Promise<string> {
+    return (await this.turn(sessionId, text)).error.message;
+  }
+
+  async fork(sessionId: string): Promise<Json> {
+    return this.result("session/fork", { sessionId, cwd: this.server.place.cwd, mcpServers: [] });
+  }
+
+  async branch(sessionId: string, entryId: string | null): Promise<Json> {
+    return this.result("_pi-session-server/branch", { sessionId, entryId });
+  }
+
+  /** Returns what the person has said in a session, joined. */
+  async spoken(sessionId: string): Promise<string> {
+    return textOf((await this.load(sessionId)).updates, "user_message_chunk");
+  }
+
   /** The next question of the server's. */
   async question(): Promise<Json> {
     let message = await this.next();

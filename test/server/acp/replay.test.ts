@@ -110,20 +110,6 @@ test("calls without a result have failed, and results without a call are over", 
   expect(Object.fromEntries(last)).toEqual({ 1: "failed", 2: "completed", "00000002": "failed", 3: "failed" });
 });
 
-test("calls of one id are told apart", async () => {
-  const updates = await shownOf(
-    called(["1", "bash", {}]),
-    result("1", "one"),
-    called(["1", "bash", {}]),
-    result("1", "two"),
-  );
-  const ended = updates.filter(({ sessionUpdate }) => sessionUpdate === "tool_call_update");
-  expect(ended.map(({ toolCallId, content }) => [toolCallId, content[0].content.text])).toEqual([
-    ["1", "one"],
-    ["00000002/0", "two"],
-  ]);
-});
-
 test("a text that is long comes in pieces, of which none cuts a character", async () => {
   const text = "x😀".repeat(100_000);
   const updates = (await shownOf({ role: "user", content: text })).filter(({ content }) => content);

@@ -5,7 +5,6 @@
  */
 
 import { Readable, Writable } from "node:stream";
-import * as stable from "@agentclientprotocol/sdk";
 import * as unstable from "@agentclientprotocol/sdk/unstable";
 import { expect, test } from "vitest";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
@@ -26,58 +25,42 @@ async function begun(): Promise<{ place: Place; id: string; output: WritableStre
   return { place, id, output: Writable.toWeb(server.input), input };
 }
 
-const { PROTOCOL_VERSION: protocolVersion } = stable;
+const { PROTOCOL_VERSION: protocolVersion } = unstable;
 const BEGIN = { protocolVersion, clientCapabilities: {}, clientInfo: { name: "sdk", version: "1" } };
 
-test("the stable client", async () => {
+test("the client of the package has all that is offered", async () => {
   const { place, id, output, input } = await begun();
   const kinds: string[] = [];
-  const { session } = stable.methods.agent;
-  const app = stable
+  const { session } = unstable.methods.agent;
+  const app = unstable
     .client({ name: "test" })
     .onNotification("session/update", ({ params }) => void kinds.push(params.update.sessionUpdate));
-  await app.connectWith(stable.ndJsonStream(output, input), async (agent) => {
+  await app.connectWith(unstable.ndJsonStream(output, input), async (agent) => {
     const { agentCapabilities }: Json = await agent.request("initialize", BEGIN);
-    expect(agentCapabilities?.loadSession).toBe(true);
+    const sessionCapabilities = { fork: {}, archive: {}, status: {}, title: {} };
+    expect(agentCapabilities).toMatchObject({ loadSession: true, sessionCapabilities });
     const made = await agent.request(session.new, { cwd: place.cwd, mcpServers: [] });
-    const { sessions } = await agent.request(session.list, { cwd: place.cwd });
-    expect(sessions.map(({ sessionId }) => sessionId)).toEqual([id]);
-    await agent.request(session.load, { sessionId: id, cwd: place.cwd, mcpServers: [] });
+    const listed = async (params: Json = {}): Promise<Json[]> => (await agent.request(session.list, params)).sessions;
+    expect((await listed({ cwd: place.cwd })).map(({ sessionId }) => sessionId)).toEqual([id]);
+    expect(await agent.request(session.status, { sessionId: id })).toMatchObject({ status: "saved" });
+    const loaded = { sessionId: id, cwd: place.cwd, mcpServers: [] };
+    await agent.request(session.load, loaded);
     const shown = "user_message_chunk tool_call tool_call_update agent_message_chunk";
     expect(kinds.filter((kind) => !/_info_|^usage/.test(kind)).join(" ")).toBe(shown);
     const prompt = [{ type: "text" as const, text: "Another." }];
     await expect(agent.request(session.prompt, { sessionId: made.sessionId, prompt })).rejects.toThrow(/runs no model/);
-    await agent.notify(session.cancel, { sessionId: id });
-    await agent.request(session.close, { sessionId: id });
-    await agent.request(session.resume, { sessionId: id, cwd: place.cwd });
-    for (let times = 0; times < 2; times++) await agent.request(session.delete, { sessionId: id });
-    expect((await agent.request(session.list, {})).sessions).toEqual([]);
-    const loading = agent.request(session.load, { sessionId: id, cwd: place.cwd, mcpServers: [] });
-    await expect(loading).rejects.toMatchObject({ code: -32002 });
-  });
-});
-
-test("the client of what is not stable yet", async () => {
-  const { place, id, output, input } = await begun();
-  const updates: Json[] = [];
-  const { session } = unstable.methods.agent;
-  const app = unstable
-    .client({ name: "test" })
-    .onNotification("session/update", ({ params }) => void updates.push(params));
-  await app.connectWith(unstable.ndJsonStream(output, input), async (agent) => {
-    const { agentCapabilities }: Json = await agent.request("initialize", BEGIN);
-    const offered = { fork: {}, archive: {}, status: {}, title: {} };
-    expect(agentCapabilities?.sessionCapabilities).toMatchObject(offered);
-    expect(await agent.request(session.status, { sessionId: id })).toMatchObject({ status: "saved" });
     const named = await agent.request(session.setTitle, { sessionId: id, title: "Colours" });
     expect(named).toMatchObject({ title: "Colours" });
-    const forked = await agent.request(session.fork, { sessionId: id, cwd: place.cwd });
-    await agent.request(session.load, { sessionId: forked.sessionId, cwd: place.cwd, mcpServers: [] });
-    expect(updates.filter(({ update }) => update.messageId !== undefined)).toHaveLength(2);
+    const { sessionId: forked } = await agent.request(session.fork, { sessionId: id, cwd: place.cwd });
     await agent.request(session.archive, { sessionId: id });
-    const { sessions } = await agent.request(session.list, { archived: "only" });
-    expect(sessions).toMatchObject([{ sessionId: id, title: "Colours", archived: true }]);
+    expect(await listed({ archived: "only" })).toMatchObject([{ sessionId: id, title: "Colours", archived: true }]);
     await agent.request(session.unarchive, { sessionId: id });
-    expect((await agent.request(session.list, {})).sessions).toHaveLength(2);
+    expect(await listed()).toHaveLength(2);
+    await agent.notify(session.cancel, { sessionId: forked });
+    await agent.request(session.close, { sessionId: forked });
+    await agent.request(session.resume, { sessionId: forked, cwd: place.cwd });
+    for (const sessionId of [id, id, forked]) await agent.request(session.delete, { sessionId });
+    expect(await listed()).toEqual([]);
+    await expect(agent.request(session.load, loaded)).rejects.toMatchObject({ code: -32002 });
   });
 });

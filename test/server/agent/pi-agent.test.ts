@@ -1,7 +1,6 @@
 /** An agent behind that speaks Pi's dialect: what goes where, and who may end when. */
 
-import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { isObject } from "../../../src/server/agent/pi-lines.ts";
 import { ForwardedRequests } from "../../../src/server/agent/pi-questions.ts";
@@ -18,20 +17,8 @@ import {
   until,
 } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
-import {
-  type HereServer,
-  type Json,
-  type Place,
-  type SpawnedServer,
-  serveHere,
-  temporaryPlace,
-} from "../../support/server.ts";
+import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
 import { SWEEP, SYSTEM } from "../../support/tiers.ts";
-
-/** Waits until a process is gone. */
-async function gone(pid: number): Promise<void> {
-  while (lives(pid)) await new Promise((resolve) => setTimeout(resolve, 2));
-}
 
 /** Starts a server in this process, as its agent is. */
 const serveWithAgent = (agent: string, args: string[] = [], place: Place = temporaryPlace()): HereServer =>
@@ -83,14 +70,11 @@ describe("a turn", () => {
       '  { "type" : "queue_update" , "steering":[] }\r',
       '{"z":1,"type":"unheard_of","deep":[[[]]]}',
     ];
-    writeFileSync(join(place.home, "odd"), odd.map((line) => `${line}\n`).join(""));
     const agent = ownAgent(
       place,
-      `process.stdout.write(readFileSync(${JSON.stringify(join(place.home, "odd"))}));
+      `process.stdout.write(${JSON.stringify(odd.map((line) => `${line}\n`).join(""))});
        process.stdout.write(line.replace('"type"', '"type":"response","success":true,"command"') + "\\n");`,
     );
-    const file = join(place.home, "own-agent.mjs");
-    writeFileSync(file, readFileSync(file, "utf8").replace("{ appendFileSync }", "{ appendFileSync, readFileSync }"));
     const server = spawnWithAgent(agent, [], place);
     let raw = "";
     server.output.on("data", (chunk: Buffer) => {
@@ -316,40 +300,33 @@ describe("limits", () => {
   });
 });
 
-describe("the end", SYSTEM, () => {
-  const busy = async (...flags: string[]): Promise<{ server: SpawnedServer; pid: number; file: string }> => {
-    const server = spawnWithAgent(piLike(...flags));
-    const pid = await pidOf(server);
-    await data(server, "prompt", { message: "chunks 100000 every 20" });
-    await event(server, "message_update");
-    const { sessionFile } = await data(server, "get_state");
-    return { server, pid, file: sessionFile };
-  };
-
-  test("of the host ends the agent, and what was seen of its turn is kept", async () => {
-    const { server, pid, file } = await busy();
-    expect((await server.finish()).status).toBe(0);
-    expect(lives(pid)).toBe(false);
-    expect(entriesOf(file).at(-1).message).toMatchObject({ role: "assistant", stopReason: "aborted" });
-  });
-
-  test("ends an agent, too, that heeds neither the end of its input nor SIGTERM", async () => {
-    const { server, pid, file } = await busy("--stubborn");
-    server.process.kill("SIGTERM");
-    expect(await server.exit).toBe(0);
-    expect(lives(pid)).toBe(false);
-    expect(entriesOf(file).at(-1).message).toMatchObject({ role: "assistant" });
-  });
-
-  test("of this server by SIGKILL leaves no agent, and a file that the next one opens", SWEEP, async () => {
-    const { server, pid, file } = await busy();
-    server.process.kill("SIGKILL");
-    await server.exit;
-    await gone(pid);
-    const next = serveWithAgent(piLike(), ["--session", file], server.place);
-    await turn(next, "after");
-    expect((await said(next)).at(-1)).toBe("assistant: You said: after");
-  });
+describe("the end of", () => {
+  for (const [what, tier, flags, signal] of [
+    ["the host ends the agent, and what was seen of its turn is kept", SYSTEM, [], undefined],
+    ["the server ends an agent that heeds neither the end of its input nor SIGTERM", SYSTEM, ["--stubborn"], "SIGTERM"],
+    ["the server by SIGKILL leaves no agent, and a file that the next one opens", SWEEP, [], "SIGKILL"],
+  ] as const)
+    test(what, tier, async () => {
+      const server = spawnWithAgent(piLike(...flags));
+      const pid = await pidOf(server);
+      await data(server, "prompt", { message: "chunks 100000 every 20" });
+      await event(server, "message_update");
+      const { sessionFile } = await data(server, "get_state");
+      if (signal === undefined) server.end();
+      else server.process.kill(signal);
+      expect(await server.exit).toBe(signal === "SIGKILL" ? signal : 0);
+      if (signal !== "SIGKILL") {
+        expect(lives(pid)).toBe(false);
+        const { role, stopReason } = entriesOf(sessionFile).at(-1).message;
+        expect(role).toBe("assistant");
+        if (signal === undefined) expect(stopReason).toBe("aborted");
+        return;
+      }
+      while (lives(pid)) await new Promise((resolve) => setTimeout(resolve, 2));
+      const next = serveWithAgent(piLike(), ["--session", sessionFile], server.place);
+      await turn(next, "after");
+      expect((await said(next)).at(-1)).toBe("assistant: You said: after");
+    });
 });
 
 describe("the lines of an agent", () => {
@@ -418,48 +395,33 @@ describe("what an agent shows as finished is in its session", () => {
     );
   }
 
-  const noticesOf = ({ events }: HereServer): string[] =>
-    events.flatMap(({ type, message }) => (type === "extension_ui_request" ? message : []));
-
   test.each([
-    ["nothing", [], false, 4],
-    ["nothing, and replies late", [], true, 4],
-    ["only the beginning", [0, 1], false, 2],
-    ["all of it", [0, 1, 2, 3], false, 0],
-  ] as const)("also of one that writes %s, each message once", async (_what, written, late, lacking) => {
-    const place = temporaryPlace();
-    const agent = forgetful(place, [...written], late);
-    const server = serveWithAgent(agent, [], place);
-    for (const message of lacking === 4 ? ["one", "two"] : ["one"]) {
-      server.send({ id: 1, type: "prompt", message });
-      await event(server, "agent_end");
-      const expected = [`user: ${message}`, "assistant: read", "toolResult: found", "assistant: answer"];
-      expect((await said(server)).slice(-4)).toEqual(expected);
-    }
-    const { messages } = await data(server, "get_messages");
-    expect(messages).toHaveLength(lacking === 4 ? 8 : 4);
-    const notice = `The agent had not written ${lacking} messages that it showed. They are in the session now.`;
-    expect(noticesOf(server)[0]).toBe(lacking === 0 ? undefined : notice);
-    if (lacking === 4) expect((await data(server, "verify_session")).damage).toEqual([]);
-  });
-
-  test.each([
+    ["nothing", [], 4],
+    ["nothing, and replies late", [], 4],
+    ["only the beginning", [0, 1], 2],
+    ["all of it", [0, 1, 2, 3], 0],
     ["user and answer, not the call between", [0, 3], 2],
     ["call and answer, not the user and the result", [1, 3], 2],
     ["one answer, not the one before it", [0, 1, 3], 1],
-  ] as const)("in the order in which it was shown: %s", async (_what, written, lacking) => {
+  ] as const)("also of one that writes %s, each message once, in the order in which it was shown", async (...given) => {
+    const [what, written, lacking] = given;
     const place = temporaryPlace();
-    const server = serveWithAgent(forgetful(place, [...written]), [], place);
-    server.send({ id: 1, type: "prompt", message: "one" });
-    await event(server, "agent_end");
-    const shown = ["user: one", "assistant: read", "toolResult: found", "assistant: answer"];
-    expect(await said(server)).toEqual(shown);
-    const { sessionFile } = await data(server, "get_state");
+    const server = serveWithAgent(forgetful(place, [...written], what.includes("late")), [], place);
+    const prompts = lacking === 4 ? ["one", "two"] : ["one"];
+    for (const message of prompts) {
+      server.send({ id: 1, type: "prompt", message });
+      await event(server, "agent_end");
+    }
+    const shown = ["assistant: read", "toolResult: found", "assistant: answer"];
+    expect(await said(server)).toEqual(prompts.flatMap((message) => [`user: ${message}`, ...shown]));
     // What the agent wrote is there as it was, and each call of the model counts once.
+    const { sessionFile } = await data(server, "get_state");
     expect(entriesOf(sessionFile).filter(({ id }) => /^0000000/.test(id))).toHaveLength(written.length);
     const { damage } = await data(server, "verify_session");
-    expect([damage, (await data(server, "get_session_stats")).tokens.output]).toEqual([[], 14]);
-    expect(noticesOf(server)[0]).toMatch(new RegExp(`had not written ${lacking} message`));
+    expect([damage, (await data(server, "get_session_stats")).tokens.output]).toEqual([[], 14 * prompts.length]);
+    const notices = server.events.flatMap(({ type, message }) => (type === "extension_ui_request" ? message : []));
+    const messages = lacking === 1 ? "1 message that it showed. It is" : `${lacking} messages that it showed. They are`;
+    expect(notices[0]).toBe(lacking === 0 ? undefined : `The agent had not written ${messages} in the session now.`);
   });
 
   test("beside the path where the agent wrote a compaction after it", async () => {
