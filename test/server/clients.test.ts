@@ -2,7 +2,6 @@
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
-import { setImmediate } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { assistant, SPOKEN, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
@@ -271,34 +270,5 @@ describe("together the clients demand", () => {
     expect(JSON.parse(lines[5])).toMatchObject({ type: "session_info", name: "Named" });
     const [, { sessionFile: copy }] = await succeed(server, { id: 6, type: "clone" }, { id: 7, type: "get_state" });
     for (const line of entryLines(copy)) expect(line).toMatch(/^\{"type":"/);
-  });
-
-  test("files that are whole whenever they are read, while an old one is migrated", SYSTEM, async () => {
-    const place = temporaryPlace();
-    const file = join(place.home, "v1.jsonl");
-    const count = 5000;
-    const header = { type: "session", id: ID, timestamp: "2025-10-14T09:20:00.000Z", cwd: place.cwd };
-    const messages = Array.from({ length: count }, (_, i) => ({ ...user(`${i}`), timestamp: header.timestamp }));
-    const old = [header, ...messages].map((line) => `${JSON.stringify(line)}\n`).join("");
-    writeFileSync(file, old);
-    const server = spawnServer(["--mode", "rpc", "--session", file], "lines", place);
-    await succeed(server, { id: "1", type: "get_state" });
-    expect(readFileSync(file, "utf8")).toBe(old);
-
-    const seen = new Set<string>();
-    let isOver = false;
-    const appended = succeed(server, { id: "2", type: "append", entries: [user("new")] }).finally(() => {
-      isOver = true;
-    });
-    for (; !isOver; await setImmediate()) seen.add(readFileSync(file, "utf8"));
-    await appended;
-    const migrated = readFileSync(file, "utf8");
-    expect(entryLines(file)).toHaveLength(1 + count + 1);
-    expect(JSON.parse(entryLines(file)[0]).version).toBe(3);
-    seen.delete(old);
-    for (const text of seen) {
-      expect(migrated.startsWith(text)).toBe(true);
-      expect(text.split("\n").length).toBeGreaterThan(1 + count);
-    }
   });
 });

@@ -122,10 +122,11 @@ describe("a reader that stalls", () => {
     for (let i = 0; i < count; i++) server.ask(1000 + i, "get_entries");
     await vi.waitFor(() => expect((server.input as PassThrough).isPaused()).toBe(true));
     expect(server.output.readableLength + (server.output as Json).writableLength).toBeLessThan(12 << 20);
+    // It gets everything in order although the input is over.
+    server.end();
     server.resume();
-    const replies = await server.take(count);
-    expect(replies.map(({ id }) => id)).toEqual(range(1000, 1000 + count));
-    expect((await server.result("get_state")).entryCount).toBe(1);
+    expect((await server.rest()).map(({ id }) => id)).toEqual(range(1000, 1000 + count));
+    expect(await server.done).toBe(0);
   });
 
   test("is not sent more either of what waited for the disk", SYSTEM, async () => {
@@ -139,18 +140,6 @@ describe("a reader that stalls", () => {
     expect((server.output as PassThrough).writableLength).toBeLessThan(12 << 20);
     server.resume();
     expect((await server.take(15)).map(({ id }) => id)).toEqual(range(1, 16));
-  });
-
-  test("gets everything in order although the input is over", async () => {
-    const server = serveHere(QUIET);
-    await server.result("append", { entries: [user("x".repeat(1 << 20))] });
-    server.stall();
-    const ids = range(1000, 1012);
-    server.send(...ids.map((id) => RPC(id, "get_entries")));
-    server.end();
-    server.resume();
-    expect((await server.rest()).map(({ id }) => id)).toEqual(ids);
-    expect(await server.done).toBe(0);
   });
 });
 

@@ -6,6 +6,7 @@ import { describe, expect, test, vi } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { user } from "../support/drafts.ts";
 import { failingDisk } from "../support/failing.ts";
+import { filesOf, makeSession, makeSessions, openSessions } from "../support/made-sessions.ts";
 import { closedAfterALook, LOOKS_EVERY } from "../support/open-sessions.ts";
 import { copyTo, otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { imprint } from "../support/proof.ts";
@@ -29,16 +30,11 @@ const AMPLE = { bytes: Number.POSITIVE_INFINITY, handles: Number.POSITIVE_INFINI
 /** Room for the current session. */
 const NO_ROOM = (): OpenRoom => new OpenRoom(1, () => ({ bytes: 0, handles: 0 }));
 
-/** Makes sessions, each with one message, and opens them one after the other. */
+/** Makes sessions, each with one message, and opens them one after the other. Returns their ids. */
 async function opened(server: Wire, count: number): Promise<string[]> {
-  const ids: string[] = [];
-  for (let n = 0; n < count; n++) {
-    const { sessionId } = await server.result("new_session");
-    await server.result("append", { entries: [user(`of ${n}`)] });
-    ids.push(sessionId);
-  }
-  for (const sessionId of ids) await server.result("open_session", { sessionId });
-  return ids;
+  const made = await makeSessions(server, count);
+  await openSessions(server, ...made.map(({ sessionFile }) => sessionFile));
+  return made.map(({ sessionId }) => sessionId);
 }
 
 /** Asks the same of many sessions in one write. Returns the results in the order of the sessions. */
@@ -56,14 +52,9 @@ async function together(server: Wire, method: string, ids: readonly string[], pa
 /** Has the server look after its sessions until so many are open. Returns their ids. */
 async function openAfterALook(server: HereServer, count: number): Promise<Set<string>> {
   vi.advanceTimersByTime(LOOKS_EVERY);
-  const { sessions } = await vi.waitUntil(
-    async () => {
-      const open = await server.result("list_open_sessions");
-      return open.sessions.length === count && open;
-    },
-    { interval: 2 },
-  );
-  return new Set(sessions.map(({ sessionId }: { sessionId: string }) => sessionId));
+  const open = async (): Promise<Json[]> => (await server.result("list_open_sessions")).sessions;
+  await vi.waitUntil(async () => (await open()).length === count, { interval: 2 });
+  return new Set((await open()).map(({ sessionId }) => sessionId));
 }
 
 acrossTiers(describe, STORES)("sessions on %s", (store) => {
@@ -136,39 +127,33 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
     expect(await server.result("fork", params)).toEqual(first);
   });
 
-  test.each(["sessionId", "sessionPath"] as const)(
-    "are opened again by their %s where their host stood, wherever they lie",
-    async (named) => {
-      stopTimers();
-      const place = temporaryPlace();
-      const sessionPath = join(place.home, `elsewhere${store === "v2" ? ".v2" : ".jsonl"}`);
-      const room = NO_ROOM();
-      const maker = serveHere(["--store", store, "--session", sessionPath], { place });
-      const { sessionId } = await maker.result("get_state");
-      await maker.result("append", { entries: [user("first", { id: "first" }), user("second", { id: "second" })] });
-      await maker.finish();
-      const server = serveHere(["--store", store], { room, place });
-      const [current] = await opened(server, 2);
-      await server.result("open_session", { sessionPath, leaf: "own", head: "mine" });
-      await server.result("branch", { sessionId, entryId: "first" });
-      await server.result("append", { sessionId, entries: [user("mine", { id: "mine" })] });
-      await server.result("get_state", { sessionId: current });
-      await closedAfterALook(server, sessionId);
-      const where = named === "sessionId" ? { sessionId } : { sessionPath };
-      expect(await server.result("open_session", where)).toMatchObject({ sessionId, leafId: "mine" });
-      await server.result("append", { sessionId, entries: [user("more", { id: "more" })] });
-      const { heads } = await server.result("list_heads", { sessionId });
-      expect(heads).toMatchObject([{ name: "mine", leafId: "more" }]);
-    },
-  );
+  test.each(["sessionId", "sessionPath"] as const)("are opened again by %s where their host stood", async (named) => {
+    stopTimers();
+    const place = temporaryPlace();
+    const sessionPath = join(place.home, `elsewhere${store === "v2" ? ".v2" : ".jsonl"}`);
+    const room = NO_ROOM();
+    const maker = serveHere(["--store", store, "--session", sessionPath], { place });
+    const { sessionId } = await maker.result("get_state");
+    await maker.result("append", { entries: [user("first", { id: "first" }), user("second", { id: "second" })] });
+    await maker.finish();
+    const server = serveHere(["--store", store], { room, place });
+    const [current] = await opened(server, 2);
+    await server.result("open_session", { sessionPath, leaf: "own", head: "mine" });
+    await server.result("branch", { sessionId, entryId: "first" });
+    await server.result("append", { sessionId, entries: [user("mine", { id: "mine" })] });
+    await server.result("get_state", { sessionId: current });
+    await closedAfterALook(server, sessionId);
+    const where = named === "sessionId" ? { sessionId } : { sessionPath };
+    expect(await server.result("open_session", where)).toMatchObject({ sessionId, leafId: "mine" });
+    await server.result("append", { sessionId, entries: [user("more", { id: "more" })] });
+    const { heads } = await server.result("list_heads", { sessionId });
+    expect(heads).toMatchObject([{ name: "mine", leafId: "more" }]);
+  });
 
   /** A session with one entry beside the current one, closed to make room. */
   async function resting(server: HereServer, readOnly = false): Promise<{ sessionId: string; sessionFile: string }> {
-    const { sessionId } = await server.result("new_session");
-    await server.result("append", { entries: [user("first", { id: "first" })] });
-    const { sessionFile } = await server.result("get_state");
-    await server.result("new_session");
-    await server.result("append", { entries: [user("current")] });
+    const { sessionId, sessionFile } = await makeSession(server, user("first", { id: "first" }));
+    await makeSession(server, "current");
     await server.result("open_session", { sessionPath: sessionFile, readOnly });
     await opened(server, 2);
     await closedAfterALook(server, sessionId);
@@ -178,9 +163,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   test("are not opened in the place of another session that was put there", async () => {
     const server = served(NO_ROOM());
     const { sessionId, sessionFile } = await resting(server);
-    const { sessionId: otherId } = await server.result("new_session");
-    await server.result("append", { entries: [user("of the other")] });
-    const { sessionFile: other } = await server.result("get_state");
+    const { sessionId: otherId, sessionFile: other } = await makeSession(server, "of the other");
     await server.result("new_session");
     copyTo(other, sessionFile);
     const before = imprint(sessionFile);
@@ -218,28 +201,24 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
       await server.result("set_session_name", { sessionPath, name: time });
       expect(await server.result("open_session", { sessionPath }), time).toMatchObject({ sessionId: first });
     }
-    const { sessions } = await server.result("list_open_sessions");
-    expect(sessions.filter(({ sessionId }: { sessionId: string }) => sessionId === first)).toHaveLength(1);
+    expect(await filesOf(server, first)).toHaveLength(1);
   });
 });
 
 test.each([
   ["opened, which waits for no look", 8, 35, 6],
   ["written to", 6, 21, 4],
-])(
-  "no number of sessions stays open beyond the handles that there are where they are %s",
-  async (what, count, handles, most) => {
-    stopTimers();
-    const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles })) });
-    const ids = await opened(server, count);
-    for (const sessionId of ids) {
-      if (what === "written to") await server.result("append", { sessionId, entries: [user("more")] });
-      await turns(20);
-    }
-    expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(most);
-    expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(what === "written to" ? 2 : 1);
-  },
-);
+])("no more sessions stay open than there are handles for, where they are %s", async (what, count, handles, most) => {
+  stopTimers();
+  const server = serveHere([], { room: new OpenRoom(64, () => ({ ...AMPLE, handles })) });
+  const ids = await opened(server, count);
+  for (const sessionId of ids) {
+    if (what === "written to") await server.result("append", { sessionId, entries: [user("more")] });
+    await turns(20);
+  }
+  expect((await server.result("list_open_sessions")).sessions.length).toBeLessThanOrEqual(most);
+  expect((await server.result("get_state", { sessionId: ids[0] })).entryCount).toBe(what === "written to" ? 2 : 1);
+});
 
 acrossTiers(describe, STORES)("sessions on %s that are opened together", (store) => {
   /** A server with room for three sessions, whose disk opens no more files than these take. */
@@ -272,7 +251,7 @@ test("a session waits for no other whose host does not answer", async () => {
 });
 
 test.each(["append", "new_session"])(
-  "a process that may have too few files open refuses %s before anything is written, and names the limit",
+  "%s writes nothing where too few files may be open, and names the limit",
   async (method) => {
     let count = 25;
     const room = new OpenRoom(64, () => AMPLE, 64, { most: () => 30, count: () => count });

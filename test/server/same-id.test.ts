@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { OpenRoom } from "../../src/server/dispatch/open-room.ts";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
+import { makeSession } from "../support/made-sessions.ts";
 import { closedAfterALook } from "../support/open-sessions.ts";
 import { copyTo, type StoreName } from "../support/other-programs.ts";
 import { call, type HereOptions, type HereServer, type Json, serveHere, stopTimers } from "../support/server.ts";
@@ -15,21 +16,12 @@ const STORES: readonly StoreName[] = ["jsonl", "v2"];
 const HOOKS = ["session_before_tree", "session_before_compact", "session_before_fork"].map((name) => ({ name }));
 
 /** Sessions that are open: one beside the current one, and a copy of it that is closed. */
-interface Twins {
-  readonly server: HereServer;
-  readonly sessionId: string;
-  readonly first: string;
-  readonly copy: string;
-  readonly ids: readonly string[];
-}
-
-async function twins(store: StoreName, options: HereOptions = {}): Promise<Twins> {
+async function twins(store: StoreName, options: HereOptions = {}) {
   const server = serveHere(["--events", "none", "--store", store], options);
   await server.result("initialize", { capabilities: { hooks: HOOKS } });
-  const { entryIds: ids } = await server.result("append", { entries: [user("one"), assistant("two"), user("three")] });
-  const { sessionId, sessionFile: first } = await server.result("get_state");
-  await server.result("new_session");
-  await server.result("append", { entries: [user("of the current one")] });
+  const made = await makeSession(server, "one", assistant("two"), "three");
+  const { sessionId, sessionFile: first, entryIds: ids } = made;
+  await makeSession(server, "of the current one");
   await server.result("open_session", { sessionPath: first });
   const copy = join(dirname(first), `copy${extname(first)}`);
   copyTo(first, copy);
@@ -64,7 +56,7 @@ acrossTiers(describe, STORES)("of two open sessions with one id (%s)", (store) =
   });
 
   test.each(["open_session", "switch_session"])(
-    "what waits for one is done there, also after %s to the other",
+    "what waits for one is done there, also after %s",
     async (meanwhile) => {
       const { server, sessionId, first, copy, ids } = await twins(store);
       server.ask("b", "branch", { sessionId, entryId: ids[0] });

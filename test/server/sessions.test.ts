@@ -4,18 +4,16 @@ import { readdirSync } from "node:fs";
 import { describe, expect, test, vi } from "vitest";
 import { user } from "../support/drafts.ts";
 import { gatedDisk } from "../support/gated-disk.ts";
+import { makeSessions } from "../support/made-sessions.ts";
 import { call, type HereServer, type Json, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
-/** Makes sessions with one message each and answers their paths and ids. */
+/** Makes sessions with one message each. Returns their paths and ids. */
 async function make(server: Pick<HereServer, "result">, count: number): Promise<{ path: string; id: string }[]> {
-  const made: { path: string; id: string }[] = [];
-  for (let n = 0; n < count; n++) {
-    const { sessionFile, sessionId } = await server.result("new_session");
-    await server.result("append", { entries: [user(`session ${n}`)] });
-    made.push({ path: sessionFile, id: sessionId });
-  }
-  return made;
+  return (await makeSessions(server, count)).map(({ sessionFile, sessionId }) => ({
+    path: sessionFile,
+    id: sessionId,
+  }));
 }
 
 test("a key belongs to the session that a path names", async () => {
@@ -59,14 +57,6 @@ describe("open_session", () => {
     expect(server.events.at(-1)).toMatchObject({ method: "session_append", params: { sessionId: first.id } });
   });
 
-  test("read-only follows and refuses to write", async () => {
-    const server = serveHere();
-    const [first] = await make(server, 2);
-    expect((await server.result("open_session", { sessionPath: first.path, readOnly: true })).readOnly).toBe(true);
-    const refused = await server.failure("append", { sessionId: first.id, entries: [user("no")] });
-    expect(refused.data.name).toBe("read_only");
-  });
-
   test("can become the current one, with what is under way in it first", async () => {
     const server = serveHere();
     const [{ id: sessionId, path: sessionPath }] = await make(server, 2);
@@ -108,11 +98,10 @@ test("a hundred sessions with interleaved traffic keep their order, and descript
   server.send(...calls);
   const rounds = new Map<string, number>();
   for (const reply of await server.take(calls.length)) {
-    const [, kind, index, round] = /^([ag])(\d+)\.(\d+)$/.exec(reply.id) as RegExpExecArray;
-    const session = `${kind}${index}`;
+    const [session, round] = reply.id.split(".");
     expect(Number(round), session).toBe(rounds.get(session) ?? 0);
     rounds.set(session, Number(round) + 1);
-    if (kind === "g") expect(reply.result.entryCount, reply.id).toBe(Number(round) + 2);
+    if (session.startsWith("g")) expect(reply.result.entryCount, reply.id).toBe(Number(round) + 2);
   }
   expect(rounds.size).toBe(200);
   // Those for which half of the descriptors are too few were closed, and open again when they are named.

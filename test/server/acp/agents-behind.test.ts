@@ -121,18 +121,15 @@ describe.each(AGENTS)("a turn with an agent %s", (whose, args) => {
     }
   });
 
-  acrossTiers(test, [1000, 8000])(
-    "waits for a client that does not read, which misses nothing of %i",
-    async (count) => {
-      const { editor, sessionId, begin } = await talk(args);
-      const asked = await begin(`chunks ${count}`);
-      editor.server.stall();
-      for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
-      editor.server.resume();
-      await editor.reply(asked);
-      expect(textOf(editor.take(sessionId))).toBe(Array.from({ length: count }, (_, i) => `${i} `).join(""));
-    },
-  );
+  acrossTiers(test, [1000, 8000])("waits for a client that does not read (%i)", async (count) => {
+    const { editor, sessionId, begin } = await talk(args);
+    const asked = await begin(`chunks ${count}`);
+    editor.server.stall();
+    for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
+    editor.server.resume();
+    await editor.reply(asked);
+    expect(textOf(editor.take(sessionId))).toBe(Array.from({ length: count }, (_, i) => `${i} `).join(""));
+  });
 });
 
 describe("a turn of Pi's", () => {
@@ -339,33 +336,30 @@ test("a session in a container cannot be prompted in; the refusal says how it ca
   expect(await editor.failedTurn(id, "two")).toContain("pi-session-server rollback <session>");
 });
 
-acrossTiers(test, ["jsonl", "v2"])(
-  "a turn of the protocol's, recorded in %s, is told as the agent tells it, and shown again by a load, with its ids",
-  async (store) => {
-    const { editor, sessionId, made } = await talk([...acp("--commands"), "--store", store]);
-    expect(editor.agent.agentCapabilities).toMatchObject({ loadSession: true, promptCapabilities: { image: true } });
-    expect([made.modes.currentModeId, ours(made).fidelity]).toEqual(["ask", "native"]);
-    await editor.until(({ sessionUpdate }) => sessionUpdate === "available_commands_update");
-    const asked = editor.begins(sessionId, "ask think tools 1");
-    const question = await editor.question();
-    expect(question.params.sessionId).toBe(sessionId);
-    editor.choose(question, "yes");
-    expect(await editor.end(asked)).toBe("end_turn");
-    const live = editor.take(sessionId);
-    const { updates } = await editor.load(sessionId);
-    expect(textOf(updates, "user_message_chunk")).toBe("ask think tools 1");
-    const [now, before] = [updates, live].map((of) => ({
-      texts: ["agent_message_chunk", "agent_thought_chunk"].map((kind) => textOf(of, kind)),
-      calls: new Set(of.flatMap(({ toolCallId }) => toolCallId ?? [])),
-      entries: entryIdsOf(of),
-    }));
-    expect(now).toEqual(before);
-    await editor.result("session/set_mode", { sessionId, modeId: "code" });
-    expect(editor.take(sessionId).at(-1)).toMatchObject({ currentModeId: "code" });
-    const { sessions } = await editor.result("session/list", { cwd: editor.server.place.cwd });
-    expect(sessions.map((session: Json) => session.sessionId)).toEqual([sessionId]);
-  },
-);
+acrossTiers(test, ["jsonl", "v2"])("a turn recorded in %s is told, and shown again by a load", async (store) => {
+  const { editor, sessionId, made } = await talk([...acp("--commands"), "--store", store]);
+  expect(editor.agent.agentCapabilities).toMatchObject({ loadSession: true, promptCapabilities: { image: true } });
+  expect([made.modes.currentModeId, ours(made).fidelity]).toEqual(["ask", "native"]);
+  await editor.until(({ sessionUpdate }) => sessionUpdate === "available_commands_update");
+  const asked = editor.begins(sessionId, "ask think tools 1");
+  const question = await editor.question();
+  expect(question.params.sessionId).toBe(sessionId);
+  editor.choose(question, "yes");
+  expect(await editor.end(asked)).toBe("end_turn");
+  const live = editor.take(sessionId);
+  const { updates } = await editor.load(sessionId);
+  expect(textOf(updates, "user_message_chunk")).toBe("ask think tools 1");
+  const [now, before] = [updates, live].map((of) => ({
+    texts: ["agent_message_chunk", "agent_thought_chunk"].map((kind) => textOf(of, kind)),
+    calls: new Set(of.flatMap(({ toolCallId }) => toolCallId ?? [])),
+    entries: entryIdsOf(of),
+  }));
+  expect(now).toEqual(before);
+  await editor.result("session/set_mode", { sessionId, modeId: "code" });
+  expect(editor.take(sessionId).at(-1)).toMatchObject({ currentModeId: "code" });
+  const { sessions } = await editor.result("session/list", { cwd: editor.server.place.cwd });
+  expect(sessions.map((session: Json) => session.sessionId)).toEqual([sessionId]);
+});
 
 test("an agent that can only make sessions gets the conversation in words, once, and the client is told", async () => {
   const { editor: first, sessionId, said, turn } = await talk(acp());
@@ -419,22 +413,18 @@ test.each(["--loads", "--resumes"])("an agent that can do it itself goes on with
   expect(textOf(next.take(sessionId))).toMatch(/^one \| .*recall \| recall$/);
 });
 
-test(
-  "the prompt is there before the agent hears it, and what was finished, after SIGKILL of the server",
-  SYSTEM,
-  async () => {
-    const place = temporaryPlace();
-    const server = spawnServer(["--dialect", "acp", ...acp()], "lines", place);
-    const editor = await new Editor(server).begin();
-    const { sessionId } = await editor.make();
-    await editor.turn(sessionId, "one");
-    editor.begins(sessionId, `tools 1 ${LONG}`);
-    await editor.heard("1 ");
-    server.process.kill("SIGKILL");
-    await server.exit;
-    const { updates } = await (await editorHere([], { place })).load(sessionId);
-    expect(textOf(updates, "user_message_chunk")).toBe(`onetools 1 ${LONG}`);
-    expect(textOf(updates)).toBe("You said: oneReading 1. ");
-    expect(updates.findLast(({ toolCallId }) => toolCallId)).toMatchObject({ status: "completed" });
-  },
-);
+test("after SIGKILL of the server the prompt is there, and what was finished", SYSTEM, async () => {
+  const place = temporaryPlace();
+  const server = spawnServer(["--dialect", "acp", ...acp()], "lines", place);
+  const editor = await new Editor(server).begin();
+  const { sessionId } = await editor.make();
+  await editor.turn(sessionId, "one");
+  editor.begins(sessionId, `tools 1 ${LONG}`);
+  await editor.heard("1 ");
+  server.process.kill("SIGKILL");
+  await server.exit;
+  const { updates } = await (await editorHere([], { place })).load(sessionId);
+  expect(textOf(updates, "user_message_chunk")).toBe(`onetools 1 ${LONG}`);
+  expect(textOf(updates)).toBe("You said: oneReading 1. ");
+  expect(updates.findLast(({ toolCallId }) => toolCallId)).toMatchObject({ status: "completed" });
+});

@@ -178,29 +178,25 @@ test("a session is loaded while it is loaded, and both get all of it", async () 
 test.each([
   ["closed", "session/close"],
   ["cancelled", "$/cancel_request"],
-])(
-  "a client that does not read is not fed, and a load that is %s ends, and can begin again",
-  SYSTEM,
-  async (_, method) => {
-    const { place, id, editor } = await editorWith({ entries: long(60) });
-    const loading = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
-    await editor.until(({ messageId }) => messageId);
-    editor.server.stall();
-    await turns(500);
-    // 7 MB are to come; what waits in memory for the reader is a part of it.
-    const { readableLength, writableLength } = editor.server.output as PassThrough;
-    expect(readableLength + writableLength).toBeLessThan(6 << 20);
-    const closing = method === "session/close" ? editor.ask(method, { sessionId: id }) : undefined;
-    if (closing === undefined) editor.notify(method, { requestId: loading });
-    await turns(50);
-    editor.server.resume();
-    expect((await editor.reply(loading)).error.code).toBe(-32800);
-    if (closing !== undefined) expect(await editor.reply(closing)).toMatchObject({ result: {} });
-    expect(editor.take(id).length).toBeLessThan(120);
-    const { updates } = await editor.load(id);
-    expect(updates.filter(({ messageId }) => messageId)).toHaveLength(60);
-  },
-);
+])("a client that does not read is not fed; a load that is %s ends, and can begin again", SYSTEM, async (_, method) => {
+  const { place, id, editor } = await editorWith({ entries: long(60) });
+  const loading = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
+  await editor.until(({ messageId }) => messageId);
+  editor.server.stall();
+  await turns(500);
+  // 7 MB are to come; what waits in memory for the reader is a part of it.
+  const { readableLength, writableLength } = editor.server.output as PassThrough;
+  expect(readableLength + writableLength).toBeLessThan(6 << 20);
+  const closing = method === "session/close" ? editor.ask(method, { sessionId: id }) : undefined;
+  if (closing === undefined) editor.notify(method, { requestId: loading });
+  await turns(50);
+  editor.server.resume();
+  expect((await editor.reply(loading)).error.code).toBe(-32800);
+  if (closing !== undefined) expect(await editor.reply(closing)).toMatchObject({ result: {} });
+  expect(editor.take(id).length).toBeLessThan(120);
+  const { updates } = await editor.load(id);
+  expect(updates.filter(({ messageId }) => messageId)).toHaveLength(60);
+});
 
 test("everything is answered that was asked before the end of the input", async () => {
   const { place, id, editor } = await editorWith({ entries: long(4) });

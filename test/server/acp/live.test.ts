@@ -2,39 +2,32 @@
 
 import { appendFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { type Editor, editorHere, editorWith, entryIdsOf, ours, type Update } from "../../support/acp.ts";
+import { editorHere, editorWith, entryIdsOf, ours, type Update } from "../../support/acp.ts";
 import { randomSession, requireShown, storedIn } from "../../support/acp-paths.ts";
 import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { SESSION } from "../../support/lines.ts";
 import { forSeedsAsync } from "../../support/random.ts";
-import {
-  type HereServer,
-  type Json,
-  type Place,
-  type SpawnedServer,
-  serveHere,
-  spawnServer,
-  stopTimers,
-  temporaryPlace,
-  type Wire,
-} from "../../support/server.ts";
+import { type Json, serveHere, spawnServer, stopTimers, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const CWD = "/home/me/project";
 
 /** An editor, and another host of the same session: two servers, of which the editor's holds it. */
-async function shared<Other extends Wire = HereServer>(
-  start = (args: string[], place: Place): Wire => serveHere(args, { place }),
-): Promise<{ editor: Editor; other: Other; sessionId: string }> {
+async function shared() {
   const { place, id: sessionId, editor } = await editorWith();
   await editor.load(sessionId);
   await editor.result("session/set_title", { sessionId, title: "Ours" });
-  const other = start(["--session", sessionId], place) as Other;
-  return { editor, other, sessionId };
+  return { place, editor, sessionId, args: ["--session", sessionId] };
+}
+
+/** An editor that shares its session with a host in this process. */
+async function sharedHere() {
+  const { place, args, ...rest } = await shared();
+  return { ...rest, other: serveHere(args, { place }) };
 }
 
 test("what another host of a shared session appends is shown, calls with their results", async () => {
-  const { editor, other, sessionId } = await shared();
+  const { editor, other, sessionId } = await sharedHere();
   await other.result("append", { entries: [user("Another."), toolCall("1")] });
   const call = await editor.until(({ sessionUpdate }) => sessionUpdate === "tool_call");
   expect(call).toMatchObject({ toolCallId: "1", status: "pending" });
@@ -50,8 +43,8 @@ test("what another host of a shared session appends is shown, calls with their r
 });
 
 test("a call without a result has failed, unless another host may still be at work", SYSTEM, async () => {
-  const start = (args: string[], place: Place): SpawnedServer => spawnServer(args, "lines", place);
-  const { editor, other, sessionId } = await shared<SpawnedServer>(start);
+  const { place, editor, sessionId, args } = await shared();
+  const other = spawnServer(args, "lines", place);
   await other.result("append", { entries: [toolCall("1")] });
   const stateOf = async (): Promise<string> =>
     (await editor.load(sessionId)).updates.findLast(({ toolCallId }) => toolCallId === "1")?.status;
@@ -62,7 +55,7 @@ test("a call without a result has failed, unless another host may still be at wo
 });
 
 test("where another host leaves the branch that the editor shows, it is told where", async () => {
-  const { editor, other, sessionId } = await shared();
+  const { editor, other, sessionId } = await sharedHere();
   const { messages } = await other.result("get_fork_messages");
   const [{ entryId }] = messages;
   await other.result("branch", { entryId });
@@ -75,36 +68,33 @@ test("where another host leaves the branch that the editor shows, it is told whe
 });
 
 test("other hosts see which editor shares the session", async () => {
-  const { other } = await shared();
+  const { other } = await sharedHere();
   await other.result("append", { entries: [user("Here.")] });
   const { clients } = await other.result("list_clients");
   expect(clients.map(({ name }: Json) => name)).toContain("test-editor");
 });
 
-acrossTiers(test, [1, 2])(
-  "what grows under an editor, by a program without locks, is shown once, in order (%i)",
-  async (count) => {
-    stopTimers();
-    await forSeedsAsync(count, async (random) => {
-      const place = temporaryPlace();
-      const { text, entries } = randomSession(random, 60, 0);
-      const lines = text.split("\n");
-      const begun = 2 + random.int(20);
-      const path = await storedIn(place, "jsonl", `${lines.slice(0, begun).join("\n")}\n`);
-      const editor = await editorHere([], { place });
-      await editor.result("session/load", { sessionId: SESSION, cwd: CWD, mcpServers: [] });
-      for (let at = begun; at < lines.length - 1; ) {
-        const past = Math.min(at + 10 + random.int(30), lines.length - 1);
-        appendFileSync(path, `${lines.slice(at, past).join("\n")}\n`);
-        at = past;
-        await editor.until((update) => ours(update)?.entryId === entries[at - 2].id);
-      }
-      // The last entry may be told in several updates.
-      await editor.result("session/list");
-      expect(entryIdsOf(editor.take(SESSION))).toEqual(entries.map(({ id }) => id));
-      const { updates } = await editor.load(SESSION, CWD);
-      requireShown(entries, updates);
-      await editor.server.finish();
-    });
-  },
-);
+acrossTiers(test, [1, 2])("what a program without locks appends is shown once, in order (%i)", async (count) => {
+  stopTimers();
+  await forSeedsAsync(count, async (random) => {
+    const place = temporaryPlace();
+    const { text, entries } = randomSession(random, 60, 0);
+    const lines = text.split("\n");
+    const begun = 2 + random.int(20);
+    const path = await storedIn(place, "jsonl", `${lines.slice(0, begun).join("\n")}\n`);
+    const editor = await editorHere([], { place });
+    await editor.result("session/load", { sessionId: SESSION, cwd: CWD, mcpServers: [] });
+    for (let at = begun; at < lines.length - 1; ) {
+      const past = Math.min(at + 10 + random.int(30), lines.length - 1);
+      appendFileSync(path, `${lines.slice(at, past).join("\n")}\n`);
+      at = past;
+      await editor.until((update) => ours(update)?.entryId === entries[at - 2].id);
+    }
+    // The last entry may be told in several updates.
+    await editor.result("session/list");
+    expect(entryIdsOf(editor.take(SESSION))).toEqual(entries.map(({ id }) => id));
+    const { updates } = await editor.load(SESSION, CWD);
+    requireShown(entries, updates);
+    await editor.server.finish();
+  });
+});

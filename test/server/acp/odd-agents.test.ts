@@ -10,6 +10,8 @@ import { failingDisk } from "../../support/failing.ts";
 import { type HereOptions, type Json, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
+const STORES = ["jsonl", "v2"] as const;
+
 /** Characters that are too many to wait for an agent. */
 const LONG = 4_300_000;
 
@@ -59,25 +61,21 @@ const asksThen = (onAnswer: string, asks = ASKS('"own"')): string =>
   `if (method === "session/prompt") { globalThis.prompted = { id, sessionId }; ${asks} } else if (id === "own") { ${onAnswer} }`;
 
 describe("replies of an agent", () => {
-  test(
-    "to a prompt that is over the limit fails the turn, and an own request that is gets an error",
-    SYSTEM,
-    async () => {
-      const { end, shown } = await behind(
-        `if (method === "session/prompt" && params.prompt[0].text === "long")
+  test("to a prompt that are over the limit fail the turn; own requests that are get an error", SYSTEM, async () => {
+    const { end, shown } = await behind(
+      `if (method === "session/prompt" && params.prompt[0].text === "long")
           say({ id, result: { stopReason: "end_turn", _meta: { long: "x".repeat(200000) } } });
         else ${asksThen(
           `chunk(prompted.sessionId, error ? "refused" : "answered");
           say({ id: prompted.id, result: { stopReason: "end_turn" } });`,
           ASKS('"own"', 'sessionId, long: "x".repeat(200000)'),
         )}`,
-        { more: ["--max-message-bytes", "100000"] },
-      );
-      expect(await end("long")).toContain("over the limit");
-      expect(await end("asks")).toBe("end_turn");
-      expect(await shown()).toContain("agent: refused");
-    },
-  );
+      { more: ["--max-message-bytes", "100000"] },
+    );
+    expect(await end("long")).toContain("over the limit");
+    expect(await end("asks")).toBe("end_turn");
+    expect(await shown()).toContain("agent: refused");
+  });
 
   test("that come twice, to nobody, or are no messages change nothing", async () => {
     const { editor, sessionId, end, shown } = await behind(
@@ -206,26 +204,23 @@ describe("an agent hangs nobody", () => {
   });
 });
 
-acrossTiers(test, ["jsonl", "v2"])(
-  "a turn of which a part cannot be written in %s does not end well",
-  async (store) => {
-    let isFull = false;
-    const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
-    const asksAgain = ASKS('"again"', 'sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: []');
-    const tells = `tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });`;
-    const ends = 'else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });';
-    const { editor, sessionId } = await behind(`${asksThen(`${tells} ${asksAgain}`)} ${ends}`, {
-      ...{ disk, more: ["--store", store] },
-    });
-    const asked = editor.begins(sessionId, "one");
-    for (const wasFull of [true, false]) {
-      const { id } = await editor.question();
-      isFull = wasFull;
-      editor.server.answer(id, { outcome: { outcome: "cancelled" } });
-    }
-    expect((await editor.reply(asked)).error).toMatchObject({ data: { name: expect.any(String) } });
-  },
-);
+acrossTiers(test, STORES)("a turn that cannot be written whole in %s fails", async (store) => {
+  let isFull = false;
+  const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
+  const asksAgain = ASKS('"again"', 'sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: []');
+  const tells = `tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });`;
+  const ends = 'else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });';
+  const { editor, sessionId } = await behind(`${asksThen(`${tells} ${asksAgain}`)} ${ends}`, {
+    ...{ disk, more: ["--store", store] },
+  });
+  const asked = editor.begins(sessionId, "one");
+  for (const wasFull of [true, false]) {
+    const { id } = await editor.question();
+    isFull = wasFull;
+    editor.server.answer(id, { outcome: { outcome: "cancelled" } });
+  }
+  expect((await editor.reply(asked)).error).toMatchObject({ data: { name: expect.any(String) } });
+});
 
 describe("an editor that is in a hurry", () => {
   const begun = async (): Promise<Behind & { asked: number }> => {
@@ -263,7 +258,7 @@ describe("an editor that is in a hurry", () => {
   });
 });
 
-acrossTiers(test, ["jsonl", "v2"])("what an agent says between turns is in %s, once, and told once", async (store) => {
+acrossTiers(test, STORES)("what an agent says between turns is in %s, once, and told once", async (store) => {
   const { editor, sessionId, end, shown } = await behind(
     `chunk(sessionId, method === "session/prompt" ? "now" : "later"); ${ENDS}`,
     { more: ["--store", store] },

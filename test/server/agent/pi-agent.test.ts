@@ -2,8 +2,6 @@
 
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { isObject } from "../../../src/server/agent/pi-lines.ts";
-import { ForwardedRequests } from "../../../src/server/agent/pi-questions.ts";
 import {
   data,
   event,
@@ -23,6 +21,12 @@ import { SWEEP, SYSTEM } from "../../support/tiers.ts";
 /** Starts a server in this process, as its agent is. */
 const serveWithAgent = (agent: string, args: string[] = [], place: Place = temporaryPlace()): HereServer =>
   serveHere(["--mode", "rpc", "--agent", agent, ...args], { place, agentLaunch: HERE });
+
+/** Starts a server whose agent does `onOther` with what it is sent. */
+function serveWithOwn(onOther: string): HereServer {
+  const place = temporaryPlace();
+  return serveWithAgent(ownAgent(place, onOther), [], place);
+}
 
 const entriesOf = (file: string): Json[] =>
   readFileSync(file, "utf8")
@@ -199,9 +203,7 @@ describe("an agent that ends", () => {
     ["before it has written what it told is made up for, exactly once", [{ type: "text", text: "whole" }], "stop"],
     ["before it has begun an answer leaves one that says so, with all that Pi reads in it", undefined, "error"],
   ])("%s", async (_what, content, stopReason) => {
-    const place = temporaryPlace();
-    const agent = ownAgent(
-      place,
+    const server = serveWithOwn(
       `const user = { role: "user", content: [{ type: "text", text: "seen" }], timestamp: 1 };
        const answer = { role: "assistant", content: ${JSON.stringify(content)}, stopReason: "stop", timestamp: 2 };
        say({ id, type: "response", command: type, success: true });
@@ -210,7 +212,6 @@ describe("an agent that ends", () => {
          for (const event of ["message_start", "message_end"]) say({ type: event, message });
        process.exit(3);`,
     );
-    const server = serveWithAgent(agent, [], place);
     await data(server, "prompt", { message: "seen" });
     await event(server, "agent_settled");
     const { messages } = await data(server, "get_messages");
@@ -220,16 +221,11 @@ describe("an agent that ends", () => {
   });
 
   test("owes no reply: each request gets one error, and what comes after it is answered", async () => {
-    const place = temporaryPlace();
-    const server = serveWithAgent(ownAgent(place, 'if (type === "bash") process.exit(4);'), [], place);
-    server.send(
-      { id: 1, type: "compact" },
-      { id: 2, type: "set_model", provider: "a", modelId: "b" },
-      { id: 3, type: "bash" },
-    );
-    const replies = [await server.reply(1), await server.reply(2), await server.reply(3)];
-    for (const reply of replies) expect(reply).toMatchObject({ success: false, code: "agent_failed" });
-    expect(replies[0].error).toContain("ended with status 4");
+    const server = serveWithOwn('if (type === "bash") process.exit(4);');
+    const model = { provider: "a", modelId: "b" };
+    server.send({ id: 1, type: "compact" }, { id: 2, type: "set_model", ...model }, { id: 3, type: "bash" });
+    const error = expect.stringContaining("ended with status 4");
+    for (const id of [1, 2, 3]) expect(await server.reply(id)).toMatchObject({ code: "agent_failed", error });
     expect((await data(server, "get_state")).entryCount).toBe(0);
     expect(server.events.filter(({ id }) => [1, 2, 3].includes(id))).toEqual([]);
   });
@@ -329,44 +325,29 @@ describe("the end of", () => {
     });
 });
 
-describe("the lines of an agent", () => {
-  test("are objects", () => {
-    for (const line of ["{not JSON", '{"type":"message_update","text":"cut', '{"type":"agent_end"} {}', "{'type':'x'}"])
-      expect(isObject(Buffer.from(`${line}\n`)), line).toBe(false);
-  });
-
-  test("that reply are to what it was asked, also a second time", () => {
-    const requests = new ForwardedRequests();
-    for (const idText of ["7", '"x"', undefined, "100000000000000000000"]) requests.add({ command: "prompt", idText });
-    const answered = (id: unknown, command = "prompt"): boolean => requests.answered({ id, command, type: "response" });
-    expect([8, "7", "y", null].map((id) => answered(id))).toEqual([false, false, false, false]);
-    expect(answered(undefined, "get_state")).toBe(false);
-    expect([7, 7, "x", undefined, 1e20].map((id) => answered(id))).toEqual(Array(5).fill(true));
-    expect(answered("x", "bash")).toBe(false);
-    expect(requests.takeAll()).toEqual([]);
-  });
-
-  test("that are neither do not reach the host", async () => {
-    const place = temporaryPlace();
-    const agent = ownAgent(
-      place,
-      `process.stdout.write("{not JSON\\n");
-       say({ id: 99, type: "response", command: type, success: true });
-       say({ id, type: "response", command: type, success: true });`,
-    );
-    const server = serveHere(["--mode", "rpc", "--agent", agent], { place });
-    server.send({ id: 99, type: "get_tree" }, { id: 1, type: "new_in_pi_2" });
-    await until(server, ({ id }) => id === 1);
-    await server.finish();
-    expect(server.said.join("\n")).toMatch(/\{not JSON[\s\S]*a reply to nothing that it was asked/);
-  });
+test("lines of an agent that are no objects, or reply to nothing that it was asked, do not reach the host", async () => {
+  const lines = ["{not JSON", '{"type":"message_update","text":"cut', '{"type":"agent_end"} {}', "{'type':'x'}"];
+  const server = serveWithOwn(
+    `process.stdout.write(${JSON.stringify(lines.map((line) => `${line}\n`).join(""))});
+     for (const other of [99, "1", null]) say({ id: other, type: "response", command: type, success: true });
+     for (const times of [1, 2]) say({ id, type: "response", command: type, success: true, times });
+     say({ id, type: "response", command: "bash", success: true });`,
+  );
+  server.send({ id: 99, type: "get_tree" }, { id: 1, type: "new_in_pi_2" });
+  await until(server, ({ times }) => times === 1);
+  const { messages } = await server.finish();
+  const told = [...server.events, ...messages].filter(({ command }) => command !== "get_tree");
+  // It may reply a second time.
+  expect(told.map(({ id, command, times }) => [id, command, times])).toEqual([[1, "new_in_pi_2", 2]]);
+  const said = server.said.join("\n");
+  for (const line of lines) expect(said).toContain(line.slice(0, 9));
+  expect(said.match(/a reply to nothing that it was asked/g)?.length).toBeGreaterThan(0);
 });
 
 describe("what an agent shows as finished is in its session", () => {
   /** An agent that shows a turn, and of its messages writes those with these positions. */
-  function forgetful(place: Place, written: number[], late = false, afterAll = ""): string {
-    return ownAgent(
-      place,
+  function forgetful(written: readonly number[], late = false, afterAll = ""): HereServer {
+    return serveWithOwn(
       `if (type === "get_state") return say({ id, type: "response", command: type, success: true, data: { isStreaming: false } });
        const at = Date.now();
        const usage = { input: 0, output: 7, cacheRead: 0, cacheWrite: 0, totalTokens: 7, cost: { total: 0 } };
@@ -405,8 +386,7 @@ describe("what an agent shows as finished is in its session", () => {
     ["one answer, not the one before it", [0, 1, 3], 1],
   ] as const)("also of one that writes %s, each message once, in the order in which it was shown", async (...given) => {
     const [what, written, lacking] = given;
-    const place = temporaryPlace();
-    const server = serveWithAgent(forgetful(place, [...written], what.includes("late")), [], place);
+    const server = forgetful(written, what.includes("late"));
     const prompts = lacking === 4 ? ["one", "two"] : ["one"];
     for (const message of prompts) {
       server.send({ id: 1, type: "prompt", message });
@@ -425,10 +405,12 @@ describe("what an agent shows as finished is in its session", () => {
   });
 
   test("beside the path where the agent wrote a compaction after it", async () => {
-    const place = temporaryPlace();
     const kept = { firstKeptEntryId: "00000000", tokensBefore: 9 };
-    const compaction = { type: "compaction", id: "000000ff", summary: "s", ...kept };
-    const server = serveWithAgent(forgetful(place, [0, 3], false, JSON.stringify(compaction)), [], place);
+    const server = forgetful(
+      [0, 3],
+      false,
+      JSON.stringify({ type: "compaction", id: "000000ff", summary: "s", ...kept }),
+    );
     server.send({ id: 1, type: "prompt", message: "one" });
     await event(server, "agent_end");
     expect((await said(server)).slice(1)).toEqual(["user: one", "assistant: answer"]);

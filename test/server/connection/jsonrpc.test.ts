@@ -92,15 +92,12 @@ test("responses to nothing get no answer", async () => {
   expect((await server.next()).id).toBe(4);
 });
 
-test.each(["lines", "headers"] as const)(
-  "1,000 requests of one write get as many replies, in order, in %s",
-  async (framing) => {
-    const server = serveHere(QUIET, { framing });
-    const ids = Array.from({ length: 1000 }, (_, id) => id);
-    server.send(...ids.map((id) => call(id, "get_last_assistant_text")));
-    expect((await server.take(1000)).map(({ id }) => id)).toEqual(ids);
-  },
-);
+test.each(["lines", "headers"] as const)("1,000 requests are answered in order, in %s", async (framing) => {
+  const server = serveHere(QUIET, { framing });
+  const ids = Array.from({ length: 1000 }, (_, id) => id);
+  server.send(...ids.map((id) => call(id, "get_last_assistant_text")));
+  expect((await server.take(1000)).map(({ id }) => id)).toEqual(ids);
+});
 
 describe("text that is no message", () => {
   test.each([
@@ -150,23 +147,20 @@ test("params are refused with -32602 and their paths, also by names that every o
   expect((await server.result("get_state")).entryCount).toBe(0);
 });
 
-test.each(["lines", "headers"] as const)(
-  "a message over the limit is answered with its id where that comes early, in %s",
-  async (framing) => {
-    const big = (id: string, size: number, before = `"id":${id},`, after = ""): string =>
-      `{"jsonrpc":"2.0",${before}"method":"append","params":{"entries":[{"type":"custom","customType":"${"x".repeat(size)}"}]}${after}}`;
-    const server = serveHere([...QUIET, "--max-message-bytes", "5000"], { framing });
-    const fits = big("1", 5000 - big("1", 0).length);
-    expect(fits).toHaveLength(5000);
-    const late = big("", 6000, "", ',"id":9');
-    server.send(fits, big("2", 5001 - big("2", 0).length), big('"three"', 100_000), late, call(4, "get_state"));
-    const error = { code: -32803, data: { name: "message_too_large", limit: 5000 } };
-    expect(await server.take(5)).toMatchObject([
-      { id: 1, result: {} },
-      { id: 2, error: { ...error, data: { ...error.data, size: 5001 } } },
-      { id: "three", error },
-      { id: null, error },
-      { id: 4, result: { entryCount: 1 } },
-    ]);
-  },
-);
+test.each(["lines", "headers"] as const)("a message over the limit has its early id, in %s", async (framing) => {
+  const big = (id: string, size: number, before = `"id":${id},`, after = ""): string =>
+    `{"jsonrpc":"2.0",${before}"method":"append","params":{"entries":[{"type":"custom","customType":"${"x".repeat(size)}"}]}${after}}`;
+  const server = serveHere([...QUIET, "--max-message-bytes", "5000"], { framing });
+  const fits = big("1", 5000 - big("1", 0).length);
+  expect(fits).toHaveLength(5000);
+  const late = big("", 6000, "", ',"id":9');
+  server.send(fits, big("2", 5001 - big("2", 0).length), big('"three"', 100_000), late, call(4, "get_state"));
+  const error = { code: -32803, data: { name: "message_too_large", limit: 5000 } };
+  expect(await server.take(5)).toMatchObject([
+    { id: 1, result: {} },
+    { id: 2, error: { ...error, data: { ...error.data, size: 5001 } } },
+    { id: "three", error },
+    { id: null, error },
+    { id: 4, result: { entryCount: 1 } },
+  ]);
+});

@@ -169,52 +169,49 @@ describe("what is acknowledged", () => {
     ]);
   });
 
-  acrossTiers(test, ["jsonl", "v2"])(
-    "is all that a commit made durable, also what came while the leaf was recorded: the next may fail (%s)",
-    async (store) => {
-      const { disk, waits } = gatedDisk();
-      const place = temporaryPlace();
-      const plain = serveHere(["--store", store], { place });
-      await plain.result("append", { entries: [user("a", { id: "a" }), user("b", { id: "b" })] });
-      const { sessionFile } = await plain.result("get_state");
-      await plain.finish();
-      const server = serveHere(["--session", sessionFile, "--events", "none"], { place, disk });
-      const replies = new Map<unknown, Json>();
-      const reading = (async () => {
-        while (replies.size < 4) {
-          const reply = await server.next();
-          replies.set(reply.id, reply);
-        }
-      })();
-      const [moved, first, second, state] = [
-        call("branch", { entryId: "a" }),
-        append(user("c", { id: "c" })),
-        append(user("d", { id: "d" })),
-        call("get_state"),
-      ];
-      server.send(moved);
-      const recording = await waits();
-      server.send(first);
-      await turns();
-      recording.pass();
-      const gate = await waits();
-      server.send(second, state);
-      await turns();
-      gate.pass();
-      // Everything of the commit that the move waits for is let through, and nothing of the one after it.
-      for (let ended = false; !ended; ) {
-        const next = await Promise.race([waits(), reading.then(() => undefined)]);
-        await turns();
-        if (!replies.has(moved.id)) next?.pass();
-        else next?.fail("EIO");
-        ended = next === undefined;
+  acrossTiers(test, ["jsonl", "v2"])("is all that a commit made durable on %s: the next may fail", async (store) => {
+    const { disk, waits } = gatedDisk();
+    const place = temporaryPlace();
+    const plain = serveHere(["--store", store], { place });
+    await plain.result("append", { entries: [user("a", { id: "a" }), user("b", { id: "b" })] });
+    const { sessionFile } = await plain.result("get_state");
+    await plain.finish();
+    const server = serveHere(["--session", sessionFile, "--events", "none"], { place, disk });
+    const replies = new Map<unknown, Json>();
+    const reading = (async () => {
+      while (replies.size < 4) {
+        const reply = await server.next();
+        replies.set(reply.id, reply);
       }
-      expect(replies.get(second.id).error.data.name).toBe("storage_failed");
-      expect(replies.get(first.id).result).toMatchObject({ entryIds: ["c"], leafId: "c" });
-      expect(replies.get(state.id).result).toMatchObject({ leafId: "c", entryCount: 3 });
-      expect(replies.get(moved.id).result.leafId).toBe("a");
-    },
-  );
+    })();
+    const [moved, first, second, state] = [
+      call("branch", { entryId: "a" }),
+      append(user("c", { id: "c" })),
+      append(user("d", { id: "d" })),
+      call("get_state"),
+    ];
+    server.send(moved);
+    const recording = await waits();
+    server.send(first);
+    await turns();
+    recording.pass();
+    const gate = await waits();
+    server.send(second, state);
+    await turns();
+    gate.pass();
+    // Everything of the commit that the move waits for is let through, and nothing of the one after it.
+    for (let ended = false; !ended; ) {
+      const next = await Promise.race([waits(), reading.then(() => undefined)]);
+      await turns();
+      if (!replies.has(moved.id)) next?.pass();
+      else next?.fail("EIO");
+      ended = next === undefined;
+    }
+    expect(replies.get(second.id).error.data.name).toBe("storage_failed");
+    expect(replies.get(first.id).result).toMatchObject({ entryIds: ["c"], leafId: "c" });
+    expect(replies.get(state.id).result).toMatchObject({ leafId: "c", entryCount: 3 });
+    expect(replies.get(moved.id).result.leafId).toBe("a");
+  });
 
   test("is decided for all of the old session before another one takes its place", async () => {
     const { disk, waits } = gatedDisk();
