@@ -1,7 +1,7 @@
 /** Transcripts as the real clients of Pi's RPC mode send them, and what the clients together demand (Pi reference, 9). */
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, isAbsolute, join } from "node:path";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, SPOKEN, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
@@ -61,8 +61,6 @@ const STATE = {
 /** Commands without params, with ids that begin so. */
 const asked = (prefix: string, ...types: string[]): Json[] => types.map((type, n) => ({ id: `${prefix}${n}`, type }));
 
-const entryLines = (file: string): string[] => readFileSync(file, "utf8").trimEnd().split("\n");
-
 describe("the client", () => {
   test("of Emacs switches, then asks for state and messages at once, and forks", SYSTEM, async () => {
     const place = temporaryPlace();
@@ -89,24 +87,6 @@ describe("the client", () => {
     expect(after.sessionId).not.toBe(ID);
     expect(kept).toEqual(messages.slice(0, 2));
     server.send({ type: "extension_ui_response", id: "ui_1", cancelled: true });
-    await endInSilence(server);
-  });
-
-  test("of Neovim aborts and begins anew, with colons in its ids", async () => {
-    const place = temporaryPlace();
-    // It looks into the folder itself.
-    const folder = `.pi/agent/sessions/--${place.cwd.slice(1).replaceAll("/", "-")}--`;
-    const sessionPath = storedSession(place, join(folder, "old.jsonl"));
-    const server = serveHere(["--mode", "rpc"], { place });
-    const switching = { type: "switch_session", sessionPath, id: "3:12" };
-    const begin = [switching, ...asked("4:", "get_state", "get_messages", "get_commands", "abort")];
-    const [, state, { messages }, { commands }] = await succeed(server, ...begin);
-    expect([state.sessionId, messages.length, commands]).toEqual([ID, 4, []]);
-    const [begun, fresh] = await succeed(server, ...asked("5:", "new_session", "get_state"));
-    expect(begun.cancelled).toBe(false);
-    expect(fresh).toMatchObject({ ...STATE, messageCount: 0 });
-    expect(fresh.sessionId).not.toBe(ID);
-    expect(dirname(fresh.sessionFile)).toBe(join(place.home, folder));
     await endInSilence(server);
   });
 
@@ -248,27 +228,5 @@ describe("the client for ACP begins a session", () => {
     const bytes = readFileSync(old);
     expect(await begin([...options, "--session", old], place)).toEqual(expected);
     expect(readFileSync(old)).toEqual(bytes);
-  });
-});
-
-describe("together the clients demand", () => {
-  test("lines that begin with their type, under a header with an absolute folder", async () => {
-    const server = serveHere(["--mode", "rpc"]);
-    const [, , , , { sessionFile }] = await succeed(
-      server,
-      { id: 1, type: "set_model", provider: "openai", modelId: "gpt-4o" },
-      { id: 2, type: "append", entries: [{ message: user("x").message, id: "x", type: "message" }, assistant("y")] },
-      { id: 3, type: "compact_append", summary: "So far.", firstKeptEntryId: "x", tokensBefore: 9 },
-      { id: 4, type: "set_session_name", name: "Named" },
-      { id: 5, type: "get_state" },
-    );
-    const lines = entryLines(sessionFile);
-    const types = lines.map((line) => /^\{"type":"(\w+)"/.exec(line)?.[1]).join(" ");
-    expect(types).toBe("session model_change message message compaction session_info");
-    const { cwd } = JSON.parse(lines[0]);
-    expect({ absolute: isAbsolute(cwd), there: existsSync(cwd) }).toEqual({ absolute: true, there: true });
-    expect(JSON.parse(lines[5])).toMatchObject({ type: "session_info", name: "Named" });
-    const [, { sessionFile: copy }] = await succeed(server, { id: 6, type: "clone" }, { id: 7, type: "get_state" });
-    for (const line of entryLines(copy)) expect(line).toMatch(/^\{"type":"/);
   });
 });

@@ -5,23 +5,23 @@ import type { Random } from "./random.ts";
 const NAMES = ["role", "content", "toolName", "isError", "exitCode", "cancelled", "stopReason", "command", "timestamp"];
 const ALIKE = ["rolf", "contents", "toolNam", "exitCodes", "cancelleX", "stopReasoX", "role\\u0000", "ro\\u006ce", ""];
 
+const PIECES = [
+  "plain words ",
+  "é漢😀",
+  "\u2028",
+  "“…”",
+  '}],:{[\\"',
+  "\\\\",
+  "\\n\\t ",
+  "\\/",
+  "\\u0041",
+  "\\ud800",
+  "\\ud83d\\ude00",
+];
+
 function string(random: Random): string {
-  const piece = (): string =>
-    random.pick([
-      "plain words ",
-      "é漢😀",
-      "\u2028",
-      "“…”",
-      '}],:{["'.replace('"', '\\"'),
-      "\\\\",
-      "\\n\\t ",
-      "\\/",
-      "\\u0041",
-      "\\ud800",
-      "\\ud83d\\ude00",
-    ]);
   const times = random.pick([0, 1, 1, 2, 5, 30, random.chance(0.05) ? 3000 : 3]);
-  return `"${Array.from({ length: times }, piece).join("")}"`;
+  return `"${Array.from({ length: times }, () => random.pick(PIECES)).join("")}"`;
 }
 
 function scalar(random: Random): string {

@@ -19,31 +19,22 @@ const AGENTS = [
 
 const LONG = "chunks 100000 every 5";
 
-interface Talk {
-  readonly editor: Editor;
-  readonly sessionId: string;
-  readonly made: Json;
-  /** Has a turn. Returns its result. */
-  turn(text: string): Promise<Json>;
-  /** Has a turn. Returns what the agent has said in it. */
-  said(text: string): Promise<string>;
-  /** Begins a turn that lasts. */
-  begin(text?: string): Promise<number>;
-}
-
 /** An editor with a new session, and an agent behind. */
-async function talk(args: readonly string[] = PI, options: HereOptions = {}, skills: object = {}): Promise<Talk> {
+async function talk(args: readonly string[] = PI, options: HereOptions = {}, skills: object = {}) {
   const editor = await editorHere([...args], { agentLaunch: HERE, ...options }, skills);
   const made = await editor.make();
-  const { sessionId } = made;
+  const { sessionId }: { sessionId: string } = made;
+  /** Has a turn. Returns its result. */
   const turn = async (text: string): Promise<Json> => (await editor.turn(sessionId, text)).result;
   return {
     ...{ editor, sessionId, made, turn },
-    async said(text) {
+    /** Has a turn. Returns what the agent has said in it. */
+    async said(text: string) {
       editor.take(sessionId);
       expect((await turn(text)).stopReason).toBe("end_turn");
       return textOf(editor.take(sessionId));
     },
+    /** Begins a turn that lasts. */
     async begin(text = LONG) {
       const asked = editor.begins(sessionId, text);
       await editor.heard("1 ");

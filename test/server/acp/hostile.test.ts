@@ -202,7 +202,7 @@ test("everything is answered that was asked before the end of the input", async 
   const { place, id, editor } = await editorWith({ entries: long(4) });
   const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
   const asked = Array.from({ length: 10 }, (_, n) =>
-    editor.ask(...(n % 2 === 0 ? (["session/load", params] as const) : (["session/list"] as const))),
+    n % 2 === 0 ? editor.ask("session/load", params) : editor.ask("session/list"),
   );
   const { messages, status } = await editor.server.finish();
   expect(status).toBe(0);

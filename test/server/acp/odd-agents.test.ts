@@ -3,7 +3,7 @@
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import type { AgentBehind, AgentSession, Telling } from "../../../src/server/acp/agent.ts";
-import { type Editor, editorHere, ours } from "../../support/acp.ts";
+import { editorHere, ours } from "../../support/acp.ts";
 import { ownAcpAgent } from "../../support/agents.ts";
 import { HERE, PROCESS } from "../../support/agents-here.ts";
 import { failingDisk } from "../../support/failing.ts";
@@ -15,32 +15,23 @@ const STORES = ["jsonl", "v2"] as const;
 /** Characters that are too many to wait for an agent. */
 const LONG = 4_300_000;
 
-interface OddAgent extends HereOptions {
-  readonly onNew?: string;
-  readonly more?: string[];
-}
-
-interface Behind {
-  readonly editor: Editor;
-  readonly sessionId: string;
-  /** Has a turn. Returns how it ended. */
-  end(text: string, of?: string): Promise<string>;
-  /** Returns what the session has, as a load shows it: who said what. */
-  shown(): Promise<string[]>;
-}
-
 /** An editor with a session, and an agent behind that does `onOther` with what is neither its beginning nor a new session. */
-async function behind(onOther: string, { onNew, more = [], ...given }: OddAgent = {}): Promise<Behind> {
+async function behind(
+  onOther: string,
+  { onNew, more = [], ...given }: HereOptions & { onNew?: string; more?: string[] } = {},
+) {
   const options = { place: temporaryPlace(), agentLaunch: HERE, ...given };
   const agent = ownAcpAgent(options.place, onOther, {}, onNew);
   const editor = await editorHere(
     ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "300", ...more],
     options,
   );
-  const { sessionId } = await editor.make();
+  const { sessionId }: { sessionId: string } = await editor.make();
   return {
     ...{ editor, sessionId },
-    end: (text, of = sessionId) => editor.end(editor.begins(of, text)),
+    /** Has a turn. Returns how it ended. */
+    end: (text: string, of = sessionId) => editor.end(editor.begins(of, text)),
+    /** Returns what the session has, as a load shows it: who said what. */
     async shown() {
       const { updates } = await editor.load(sessionId);
       return updates.flatMap(({ sessionUpdate, content }) =>
@@ -223,7 +214,7 @@ acrossTiers(test, STORES)("a turn that cannot be written whole in %s fails", asy
 });
 
 describe("an editor that is in a hurry", () => {
-  const begun = async (): Promise<Behind & { asked: number }> => {
+  const begun = async () => {
     const agent = await behind(
       `if (method === "session/cancel") say({ id: prompted, result: { stopReason: "cancelled" } });
         if (method !== "session/prompt") return;

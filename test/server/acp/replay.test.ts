@@ -55,11 +55,7 @@ const called = (...calls: Json[]): Json => ({
   content: calls.map(([id, name, given]) => ({ type: "toolCall", id, name, arguments: given })),
 });
 const result = (toolCallId: string, text: string, more: object = {}): Json => ({
-  role: "toolResult",
-  toolCallId,
-  toolName: "x",
-  content: [{ type: "text", text }],
-  isError: false,
+  ...{ role: "toolResult", toolCallId, toolName: "x", content: [{ type: "text", text }], isError: false },
   ...more,
 });
 
@@ -84,18 +80,11 @@ test("a change is shown as one, at its place, with absolute paths", async () => 
 });
 
 test("a plan is shown as one", async () => {
-  const updates = await shownOf(
-    called([
-      "1",
-      "TodoWrite",
-      { todos: [{ content: "first", status: "completed", priority: "high" }, { content: "then" }] },
-    ]),
-    result("1", "ok"),
-  );
-  expect(updates.find(({ sessionUpdate }) => sessionUpdate === "plan")?.entries).toEqual([
-    { content: "first", status: "completed", priority: "high" },
-    { content: "then", status: "pending", priority: "medium" },
-  ]);
+  const first = { content: "first", status: "completed", priority: "high" };
+  const todos = [first, { content: "then" }];
+  const updates = await shownOf(called(["1", "TodoWrite", { todos }]), result("1", "ok"));
+  const then = { content: "then", status: "pending", priority: "medium" };
+  expect(updates.find(({ sessionUpdate }) => sessionUpdate === "plan")?.entries).toEqual([first, then]);
 });
 
 test("calls without a result have failed, and results without a call are over", async () => {
@@ -150,17 +139,11 @@ test("values that are nested beyond what a stack holds are shown", async () => {
 test("usage is told with the window of the model, and what the path has cost", async () => {
   const usage = { input: 900, output: 100, cacheRead: 0, cacheWrite: 0, totalTokens: 1000, cost: { total: 0.5 } };
   const said = { role: "assistant", provider: "anthropic", model: "claude-sonnet-4-5", usage, stopReason: "stop" };
-  const updates = await shownOf(
-    { role: "user", content: "Hello" },
-    { ...said, content: [{ type: "text", text: "Hi." }] },
-    { role: "user", content: "Bye" },
-    { ...said, content: [{ type: "text", text: "Bye." }] },
-  );
-  expect(updates.findLast(({ sessionUpdate }) => sessionUpdate === "usage_update")).toMatchObject({
-    used: 1000,
-    size: 200_000,
-    cost: { amount: 1, currency: "USD" },
-  });
+  const answer = (text: string): Json => ({ ...said, content: [{ type: "text", text }] });
+  const asked = ["Hello", "Bye"].map((content) => ({ role: "user", content }));
+  const updates = await shownOf(asked[0], answer("Hi."), asked[1], answer("Bye."));
+  const told = { used: 1000, size: 200_000, cost: { amount: 1, currency: "USD" } };
+  expect(updates.findLast(({ sessionUpdate }) => sessionUpdate === "usage_update")).toMatchObject(told);
 });
 
 test("what is around damage is shown", async () => {

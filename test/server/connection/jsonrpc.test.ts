@@ -7,48 +7,6 @@ import { call, type Json, serveHere, serveInput } from "../../support/server.ts"
 const QUIET = ["--no-session", "--events", "none"];
 const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
 
-/** Replies in any order that the specification allows, by id and what they say. */
-function told(reply: Json): Json {
-  if (Array.isArray(reply)) return reply.map(told).sort((a, b) => String(a).localeCompare(String(b)));
-  expect(Object.keys(reply).sort().join()).toBe("error" in reply ? "error,id,jsonrpc" : "id,jsonrpc,result");
-  expect(reply.jsonrpc).toBe("2.0");
-  return `${JSON.stringify(reply.id)}: ${reply.error ? reply.error.code : "result"}`;
-}
-
-test("the specification's examples, section 7, get their kinds of answers", async () => {
-  const EXAMPLES: [sent: string, answer?: Json][] = [
-    ['{"id": 4, "params": {"limit": 23}, "method": "get_entries", "jsonrpc": "2.0"}', "4: result"],
-    ['{"jsonrpc": "2.0", "method": "get_entries", "params": [42, 23], "id": 2}', "2: -32602"],
-    ['{"jsonrpc": "2.0", "method": "set_label", "params": [1,2,3,4,5]}'],
-    ['{"jsonrpc": "2.0", "method": "foobar"}'],
-    ['{"jsonrpc": "2.0", "method": "foobar", "id": "1"}', '"1": -32601'],
-    ['{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]', "null: -32700"],
-    ['{"jsonrpc": "2.0", "method": 1, "params": "bar"}', "null: -32600"],
-    ['[{"jsonrpc": "2.0", "method": "get_state", "id": "1"}, {"jsonrpc": "2.0", "method"]', "null: -32700"],
-    ["[]", "null: -32600"],
-    ["[1,2,3]", ["null: -32600", "null: -32600", "null: -32600"]],
-    [
-      `[{"jsonrpc": "2.0", "method": "get_entries", "params": {"limit": 1}, "id": "1"},
-        {"jsonrpc": "2.0", "method": "set_session_name", "params": {"name": "hello"}}, {"foo": "boo"},
-        {"jsonrpc": "2.0", "method": "foo.get", "id": "5"}]`.replaceAll("\n", ""),
-      ['"1": result', '"5": -32601', "null: -32600"],
-    ],
-    ['[{"jsonrpc": "2.0", "method": "get_state"}, {"jsonrpc": "2.0", "method": "get_entries"}]'],
-  ];
-  const server = serveHere(QUIET);
-  for (const [sent, answer] of EXAMPLES) {
-    // A request behind it shows where the answer ends, and that there is none where none belongs.
-    server.send(sent, call(sent, "get_last_assistant_text"));
-    const answers: Json[] = [];
-    for (let next = await server.next(); next.id !== sent; next = await server.next()) answers.push(told(next));
-    expect(answers, sent).toEqual(answer === undefined ? [] : [answer]);
-  }
-  // The notification inside the batch took effect.
-  expect((await server.result("get_state")).sessionName).toBe("hello");
-  expect(await server.finish()).toEqual({ messages: [], status: 0 });
-  expect(server.said).toEqual([]);
-});
-
 test("an id that is in use is refused, in a batch too, but null is none; it is free again once its reply is out", async () => {
   const server = serveHere(QUIET);
   const append = (id: Json): Json => call(id, "append", { entries: [user("x")] });

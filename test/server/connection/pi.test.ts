@@ -127,25 +127,18 @@ test("events are flat, with their name as type and without id", async () => {
 });
 
 describe("--mode rpc", () => {
-  test("sends no events, and nothing before it is asked, whatever else its clients say", async () => {
+  test("takes whatever its clients say, and makes the folder of a session whose path it reports, and no file", async () => {
     const asClientsDo = "--no-themes --no-skills -ne --approve --no-such-flag --thinking high".split(" ");
     const server = serveHere(["--mode", "rpc", ...asClientsDo]);
-    server.send(
-      { id: "1", type: "get_state" },
-      { id: "2", type: "append", entries: [user("x"), assistant("y")] },
-      { id: "3", type: "set_session_name", name: "n" },
-      { id: "4", type: "clone" },
-      { id: "5", type: "branch", entryId: null },
-      { id: "6", type: "new_session" },
-      { id: "7", type: "get_state" },
-    );
-    const { messages, status } = await server.finish();
-    expect(kinds(messages)).toEqual(["#1", "#2", "#3", "#4", "#5", "#6", "#7"]);
-    expect(messages.map(({ success }) => success)).not.toContain(false);
-    expect([messages[3].data.cancelled, status, server.said]).toEqual([false, 0, []]);
-    // It makes the folder of a session whose path it reports, and no file.
-    const { sessionFile } = messages[6].data;
+    for (const [type, params] of [
+      ["append", { entries: [user("x"), assistant("y")] }],
+      ["clone"],
+      ["new_session"],
+    ] as const)
+      expect(await server.command(type, params)).toMatchObject({ success: true });
+    const { sessionFile } = (await server.command("get_state")).data;
     expect([existsSync(dirname(sessionFile)), existsSync(sessionFile)]).toEqual([true, false]);
+    expect([await server.finish(), server.events, server.said]).toEqual([{ messages: [], status: 0 }, [], []]);
   });
 
   test("sends the events that are asked for", async () => {

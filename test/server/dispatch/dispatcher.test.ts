@@ -308,11 +308,8 @@ test("expectedLeafId that is not the leaf changes nothing and tells the leaf", a
   for (const [method, params] of [
     ["append", { entries: [user("x")] }],
     ["branch", { entryId: null }],
-    ["compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 }],
     ["set_label", { entryId: "a", label: "x" }],
-    ["set_session_name", { name: "x" }],
     ["fork", { entryId: "a" }],
-    ["clone", {}],
     ["new_session", {}],
     ["switch_session", { sessionPath: sessionFile }],
   ] as const)

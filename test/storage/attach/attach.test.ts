@@ -13,14 +13,12 @@ import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
 import { failingDisk, type Stroke } from "../../support/failing.ts";
-import { PID_NAMESPACES } from "../../support/namespaces.ts";
 import { needs, ROOT } from "../../support/needs.ts";
 import { temporaryFolder } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const HEARD = "heard this";
 const modeOf = (path: string): string => (fs.lstatSync(path).mode & 0o777).toString(8);
-const IN_NAMESPACES = { ...SYSTEM, ...needs(PID_NAMESPACES) };
 
 /** A folder with a short path, wherever the tests keep their files: Node cuts a path that is too long for a socket. */
 function shortFolder(): string {
@@ -78,17 +76,6 @@ test.each([
 });
 
 describe("the holder of a session", () => {
-  test("is found in processes that share nothing but the folder", IN_NAMESPACES, async () => {
-    const kind = "network and pids";
-    const { session } = held();
-    expect((await other("join", session, { apart: kind })).told).toBe(HEARD);
-    const theirs = sessionIn(temporaryFolder());
-    const { told } = await other("hold", theirs, { apart: kind });
-    const found = attachmentsWith().find(theirs);
-    expect(found?.announcement).toEqual(told);
-    expect(await saidTo(found)).toBe(HEARD);
-  });
-
   test("that was killed refuses at once, and only the next one clears up after it", SYSTEM, async () => {
     const { folder, session } = unheld();
     const { child, told } = await other("hold", session);
@@ -240,8 +227,9 @@ describe("where a socket can be", () => {
     ["is another where that is a file", "BASE/sessions/session.jsonl"],
     ["is another where that cannot be written", "/proc"],
   ])("the next folder for it %s", async (_, path) => {
-    const given = placed((runtime, base) =>
-      path === undefined ? {} : { XDG_RUNTIME_DIR: path.replace("RUNTIME", runtime).replace("BASE", base) },
+    const given = placed(
+      (runtime, base): Record<string, string> =>
+        path === undefined ? {} : { XDG_RUNTIME_DIR: path.replace("RUNTIME", runtime).replace("BASE", base) },
     );
     const { entrance, options, session, runtime, temporary, inRuntime, inTemporary } = given;
     const isNext = path === "RUNTIME";
@@ -385,7 +373,7 @@ describe("nobody is led astray", () => {
   test("nor is the holder found or reached by another user", { ...SYSTEM, ...needs(ROOT) }, async () => {
     const { folder, session, socket } = held("jsonl", process.umask(), shortFolder());
     fs.chmodSync(folder, 0o755);
-    expect((await other("join", session, { uid: 12345 })).told).toBe("nobody");
+    expect((await other("join", session, 12345)).told).toBe("nobody");
     // Even with everything but the folder open to all.
     fs.chmodSync(socket, 0o777);
     const connect = `process.setgroups([]); process.setuid(12345);
