@@ -287,13 +287,6 @@ describe("limits", () => {
     await event(server, "agent_settled");
     expect(await data(server, "get_last_assistant_text")).toMatchObject({ text: expect.stringContaining("xxx") });
   });
-
-  test("its stderr reaches a person, and no line that is no object reaches the host", async () => {
-    const server = serveWithAgent(piLike("--loud"));
-    await data(server, "get_commands");
-    await server.finish();
-    expect(server.said.join("\n")).toContain("the agent says: a line on stderr");
-  });
 });
 
 describe("the end of", () => {
@@ -328,7 +321,8 @@ describe("the end of", () => {
 test("lines of an agent that are no objects, or reply to nothing that it was asked, do not reach the host", async () => {
   const lines = ["{not JSON", '{"type":"message_update","text":"cut', '{"type":"agent_end"} {}', "{'type':'x'}"];
   const server = serveWithOwn(
-    `process.stdout.write(${JSON.stringify(lines.map((line) => `${line}\n`).join(""))});
+    `process.stderr.write("a line on stderr\\n");
+     process.stdout.write(${JSON.stringify(lines.map((line) => `${line}\n`).join(""))});
      for (const other of [99, "1", null]) say({ id: other, type: "response", command: type, success: true });
      for (const times of [1, 2]) say({ id, type: "response", command: type, success: true, times });
      say({ id, type: "response", command: "bash", success: true });`,
@@ -341,6 +335,7 @@ test("lines of an agent that are no objects, or reply to nothing that it was ask
   expect(told.map(({ id, command, times }) => [id, command, times])).toEqual([[1, "new_in_pi_2", 2]]);
   const said = server.said.join("\n");
   for (const line of lines) expect(said).toContain(line.slice(0, 9));
+  expect(said).toContain("the agent says: a line on stderr");
   expect(said.match(/a reply to nothing that it was asked/g)?.length).toBeGreaterThan(0);
 });
 

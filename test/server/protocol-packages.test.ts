@@ -1,14 +1,69 @@
 /**
- * The client of the protocol's own package drives the built program. It checks every message that it is sent, too.
+ * Clients of packages, unmodified, drive the built program: vscode-jsonrpc, and that of the Agent Client Protocol, which checks
+ * every message that it is sent.
  *
  * @module-tag system
  */
 
+import { spawn } from "node:child_process";
 import { Readable, Writable } from "node:stream";
 import * as unstable from "@agentclientprotocol/sdk/unstable";
-import { expect, test } from "vitest";
-import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
-import { type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
+import { expect, onTestFinished, test } from "vitest";
+import {
+  createMessageConnection,
+  type MessageConnection,
+  ResponseError,
+  StreamMessageReader,
+  StreamMessageWriter,
+} from "vscode-jsonrpc/node";
+import { PROGRAM } from "../support/build.ts";
+import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
+import {
+  type Json,
+  type Place,
+  programEnvironment,
+  serveHere,
+  spawnServer,
+  temporaryPlace,
+} from "../support/server.ts";
+import { acrossTiers } from "../support/tiers.ts";
+
+function editor(args: string[]): { connection: MessageConnection; exit: Promise<number | null> } {
+  const place = temporaryPlace();
+  const options = { cwd: place.cwd, env: programEnvironment(place) };
+  const child = spawn(process.execPath, [PROGRAM, ...args], { ...options, stdio: ["pipe", "pipe", "inherit"] });
+  const [reader, writer] = [new StreamMessageReader(child.stdout), new StreamMessageWriter(child.stdin)];
+  const connection = createMessageConnection(reader, writer);
+  onTestFinished(() => {
+    connection.dispose();
+    child.kill("SIGKILL");
+  });
+  return { connection, exit: new Promise((resolve) => child.on("exit", resolve)) };
+}
+
+const OPTIONS = ["", "--stdio", "--framing headers --dialect jsonrpc"];
+
+acrossTiers(test, OPTIONS)("an editor's connection drives a server with %j", async (args) => {
+  const { connection, exit } = editor(args === "" ? [] : args.split(" "));
+  const appended = new Promise<Json>((resolve) => connection.onNotification("session_append", resolve));
+  connection.listen();
+  const { capabilities } = await connection.sendRequest<Json>("initialize", { clientInfo: { name: "editor" } });
+  expect(capabilities.commands).toContain("get_state");
+  await connection.sendNotification("initialized", {});
+  const ids = Array.from({ length: 100 }, (_, i) => `n${i}`);
+  const replies = await Promise.all(
+    ids.map((id) => connection.sendRequest<Json>("append", { entries: [user(`é 😀 ${id}`, { id })] })),
+  );
+  expect(replies.map(({ leafId }) => leafId)).toEqual(ids);
+  expect(await appended).toMatchObject({ entryIds: ["n0"], origin: "self" });
+  expect(await connection.sendRequest<Json>("get_state")).toMatchObject({ entryCount: 100, leafId: "n99" });
+  const failure = await connection.sendRequest("fork", { entryId: "nope" }).catch((error) => error);
+  expect(failure).toBeInstanceOf(ResponseError);
+  expect(failure).toMatchObject({ code: -32002, data: { name: "entry_not_found", retryable: false } });
+  await expect(connection.sendRequest("shutdown")).resolves.toBeNull();
+  await connection.sendNotification("exit");
+  expect(await exit).toBe(0);
+});
 
 /** A server at whose output the package's client reads itself, with a session of a conversation. */
 async function begun(): Promise<{ place: Place; id: string; output: WritableStream; input: ReadableStream }> {
@@ -25,9 +80,6 @@ async function begun(): Promise<{ place: Place; id: string; output: WritableStre
   return { place, id, output: Writable.toWeb(server.input), input };
 }
 
-const { PROTOCOL_VERSION: protocolVersion } = unstable;
-const BEGIN = { protocolVersion, clientCapabilities: {}, clientInfo: { name: "sdk", version: "1" } };
-
 test("the client of the package has all that is offered", async () => {
   const { place, id, output, input } = await begun();
   const kinds: string[] = [];
@@ -36,7 +88,9 @@ test("the client of the package has all that is offered", async () => {
     .client({ name: "test" })
     .onNotification("session/update", ({ params }) => void kinds.push(params.update.sessionUpdate));
   await app.connectWith(unstable.ndJsonStream(output, input), async (agent) => {
-    const { agentCapabilities }: Json = await agent.request("initialize", BEGIN);
+    const clientInfo = { name: "sdk", version: "1" };
+    const beginning = { protocolVersion: unstable.PROTOCOL_VERSION, clientCapabilities: {}, clientInfo };
+    const { agentCapabilities }: Json = await agent.request("initialize", beginning);
     const sessionCapabilities = { fork: {}, archive: {}, status: {}, title: {} };
     expect(agentCapabilities).toMatchObject({ loadSession: true, sessionCapabilities });
     const made = await agent.request(session.new, { cwd: place.cwd, mcpServers: [] });
