@@ -66,7 +66,8 @@ describe("the client", () => {
     const place = temporaryPlace();
     const sessionPath = storedSession(place);
     const server = spawnServer(["--mode", "rpc", "--approve"], "lines", place);
-    await succeed(server, ...asked("req_", "get_state", "get_commands"));
+    const [, { commands }] = await succeed(server, ...asked("req_", "get_state", "get_commands"));
+    expect(commands).toEqual([]);
     const [switched] = await succeed(server, { id: "req_3", type: "switch_session", sessionPath });
     expect(switched.cancelled).toBe(false);
     const reads = await succeed(server, ...asked("reads_", "get_state", "get_messages", "get_fork_messages"));

@@ -473,7 +473,8 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   test("are read only again when they were opened so", async () => {
     const server = served(NO_ROOM());
     const { sessionId, sessionFile } = await resting(server, true);
-    await server.result("open_session", { sessionPath: sessionFile, readOnly: true });
+    const opened = await server.result("open_session", { sessionPath: sessionFile, readOnly: true });
+    expect(opened.readOnly).toBe(true);
     expect((await server.failure("append", { sessionId, entries: [user("x")] })).data.name).toBe("read_only");
   });
 

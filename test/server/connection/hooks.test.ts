@@ -215,6 +215,17 @@ test("the tree hook is asked before an undo or a redo moves the leaf, and may re
   expect((await server.result("undo")).kind).toBe("rename");
 });
 
+test("compact appends what the host's model wrote, which is asked with the instructions and the branch", async () => {
+  const { server, ids } = await hostWith(["session_before_compact"]);
+  const compaction = { summary: "all of it", firstKeptEntryId: ids[2], tokensBefore: 10 };
+  server.ask("c", "compact", { customInstructions: "short" });
+  const { id, params } = await question(server);
+  expect(params).toMatchObject({ customInstructions: "short", preparation: { tokensBefore: expect.any(Number) } });
+  expect(params.branchEntries.map((entry: Json) => entry.id)).toEqual(ids);
+  server.answer(id, { compaction });
+  expect((await server.reply("c")).result).toMatchObject({ cancelled: false, ...compaction });
+});
+
 describe("no consent", () => {
   test.each<[what: string, given: Json, method: string, why: RegExp]>([
     ["an error", { error: { code: 1, message: "no idea" } }, "new_session", /session_before_switch.*no idea/],
