@@ -113,7 +113,7 @@ test("initialize takes what hosts of language servers send, and not what an agen
   );
 });
 
-test("initialize tells which events and hooks it does not know, takes the others, and ignores none that there is", async () => {
+test("initialize names the events and hooks that it does not know, takes the others, and ignores none that there is", async () => {
   const server = serveHere(["--no-session"]);
   const names = ["session_before_frok", "session_before_switch", "toString"];
   const wanted = { events: ["session_append", "session_appended"], hooks: names.map((name) => ({ name })) };

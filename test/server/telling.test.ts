@@ -19,7 +19,7 @@ function bodyFile(store: StoreName, sessionFile: string): string {
   return store === "jsonl" ? sessionFile : `${sessionFile}/segments/0000000000000001.seg`;
 }
 
-acrossTiers(test, STORES)("what others append to %s unreadably is told by ids, or a write fails", async (store) => {
+acrossTiers(test, STORES)("entries appended unreadably to %s are named by ids, or a write fails", async (store) => {
   const outcomes = new Set<string>();
   for (let at = 1, isStruck = true; isStruck; at++) {
     let strikes = false;

@@ -124,7 +124,7 @@ describe.each(AGENTS)("a turn with an agent %s", (whose, args) => {
 });
 
 describe("a turn of Pi's", () => {
-  test("is told while it lasts: thoughts, text, calls with their results and changes; and ends with its usage", async () => {
+  test("is shown while it lasts: thoughts, text, calls with their results and changes; and ends with its usage", async () => {
     const { editor, sessionId, turn } = await talk();
     expect(await turn("think tools 1 edit hello")).toEqual({
       stopReason: "end_turn",
@@ -327,7 +327,7 @@ test("a session in a container cannot be prompted in; the refusal says how it ca
   expect(await editor.failedTurn(id, "two")).toContain("pi-session-server rollback <session>");
 });
 
-acrossTiers(test, ["jsonl", "v2"])("a turn recorded in %s is told, and shown again by a load", async (store) => {
+acrossTiers(test, ["jsonl", "v2"])("a turn recorded in %s is shown live, and again by a load", async (store) => {
   const { editor, sessionId, made } = await talk([...acp("--commands"), "--store", store]);
   expect(editor.agent.agentCapabilities).toMatchObject({ loadSession: true, promptCapabilities: { image: true } });
   expect([made.modes.currentModeId, ours(made).fidelity]).toEqual(["ask", "native"]);
@@ -352,7 +352,7 @@ acrossTiers(test, ["jsonl", "v2"])("a turn recorded in %s is told, and shown aga
   expect(sessions.map((session: Json) => session.sessionId)).toEqual([sessionId]);
 });
 
-test("an agent that can only make sessions gets the conversation in words, once, and the client is told", async () => {
+test("an agent that can only make sessions gets the conversation in words, once, and the client hears of it", async () => {
   const { editor: first, sessionId, said, turn } = await talk(acp());
   const { place } = first.server;
   await turn("one");

@@ -316,7 +316,7 @@ describe("an agent in this process", () => {
     close = async (sessionId: string): Promise<void> => this.cancel(sessionId);
   }
 
-  test("that fails is told of as of a bug of ours, a refusal of the client goes to it, and so do settings", async () => {
+  test("that fails is reported like a bug of ours; a refusal of the client goes to it, and so do settings", async () => {
     const agent = new Echo();
     const editor = await editorHere([], { agent });
     const { sessionId } = await editor.make();
