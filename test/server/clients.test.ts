@@ -1,4 +1,4 @@
-/** Transcripts as the real clients of Pi's RPC mode send them, and what the clients together demand (Pi reference, 9). */
+/** Transcripts as the real clients of Pi's RPC mode send them (Pi reference, 9). */
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -6,27 +6,18 @@ import { describe, expect, test } from "vitest";
 import { assistant, SPOKEN, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { put } from "../support/lifecycle.ts";
-import {
-  type HereServer,
-  type Json,
-  type Place,
-  type SpawnedServer,
-  serveHere,
-  spawnServer,
-  temporaryPlace,
-  type Wire,
-} from "../support/server.ts";
+import { type Json, type Place, serveHere, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
 
 /** A session of four messages under the place's home. */
-function storedSession(place: Place, name = "old.jsonl"): string {
+function storedSession(place: Place): string {
   const ids = ["a1b2c3d4", "b2c3d4e5", "c3d4e5f6", "d4e5f6a7"];
   const entries = ["Hello", "Hi there.", "Refactor auth.", "Done."].map((text, n) =>
     (n % 2 === 0 ? user : assistant)(text, { id: ids[n], parentId: ids[n - 1] ?? null }),
   );
-  return put(join(place.home, name), sessionText({ id: ID, cwd: place.cwd }, entries));
+  return put(join(place.home, "old.jsonl"), sessionText({ id: ID, cwd: place.cwd }, entries));
 }
 
 /** Sends commands in one write and takes as many replies: each answers its own, in order, and succeeds. */
@@ -39,7 +30,7 @@ async function succeed(server: Wire, ...commands: Json[]): Promise<Json[]> {
 }
 
 /** Ends the input: nothing more is said, neither to the client nor to a person. */
-async function endInSilence(server: HereServer | SpawnedServer): Promise<void> {
+async function endInSilence(server: ReturnType<typeof serveHere | typeof spawnServer>): Promise<void> {
   const { messages, status } = await server.finish();
   const stderr = "said" in server ? server.said.join("\n") : server.stderr;
   expect([messages, server.events, status, stderr]).toEqual([[], [], 0, ""]);

@@ -14,17 +14,7 @@ import { filesOf, makeSession, makeSessions, openSessions } from "../support/mad
 import { closedAfterALook, LOOKS_EVERY } from "../support/open-sessions.ts";
 import { copyTo, otherName, type StoreName, writeElsewhere } from "../support/other-programs.ts";
 import { imprint } from "../support/proof.ts";
-import {
-  call,
-  type HereOptions,
-  type HereServer,
-  type Json,
-  serveHere,
-  spawnServer,
-  stopTimers,
-  temporaryPlace,
-  type Wire,
-} from "../support/server.ts";
+import { call, type Json, serveHere, spawnServer, stopTimers, temporaryPlace, type Wire } from "../support/server.ts";
 import { turns } from "../support/shared-session.ts";
 import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
@@ -101,7 +91,7 @@ const ROUNDS = 2;
 
 test("a hundred sessions with interleaved traffic keep their order, and descriptors stay bounded", SYSTEM, async () => {
   const server = spawnServer(["--durability", "os", "--events", "none"], "lines", temporaryPlace(), 1000);
-  const made = await makeSessions(server as unknown as HereServer, 100);
+  const made = await makeSessions(server, 100);
   await openSessions(server, ...made.map(({ sessionFile }) => sessionFile));
   const calls: Json[] = [];
   for (let round = 0; round < ROUNDS; round++)
@@ -131,8 +121,7 @@ test("a hundred sessions with interleaved traffic keep their order, and descript
 const idOf = (n: number): string => `01991f6e-aaaa-7000-8000-${String(n).padStart(12, "0")}`;
 
 /** Puts a session there that this server has not made. Returns its path. */
-function putSession(server: HereServer, n: number, version = 3): string {
-  const { cwd } = server.place;
+function putSession({ place: { cwd } }: { place: { cwd: string } }, n: number, version = 3): string {
   const header = headerText({ version, id: idOf(n), cwd });
   return put(join(cwd, `${n}.jsonl`), fileText(header, userText(`aaaa000${n}`, null, `of ${n}`)));
 }
@@ -161,7 +150,7 @@ function filesIn(path: string): string[] {
 }
 
 /** Has the server look at its files until so many sessions with an id are open. */
-async function openWithIdAfterALook(server: HereServer, sessionId: string, count = 1): Promise<void> {
+async function openWithIdAfterALook(server: Wire, sessionId: string, count = 1): Promise<void> {
   vi.advanceTimersByTime(LOOKS_EVERY);
   await vi.waitUntil(async () => (await filesOf(server, sessionId)).length === count);
 }
@@ -347,7 +336,7 @@ async function together(server: Wire, method: string, ids: readonly string[], pa
 }
 
 /** Has the server look after its sessions until so many are open. Returns their ids. */
-async function openAfterALook(server: HereServer, count: number): Promise<Set<string>> {
+async function openAfterALook(server: Wire, count: number): Promise<Set<string>> {
   vi.advanceTimersByTime(LOOKS_EVERY);
   const open = async (): Promise<Json[]> => (await server.result("list_open_sessions")).sessions;
   await vi.waitUntil(async () => (await open()).length === count, { interval: 2 });
@@ -355,7 +344,7 @@ async function openAfterALook(server: HereServer, count: number): Promise<Set<st
 }
 
 acrossTiers(describe, STORES)("sessions on %s", (store) => {
-  const served = (room: OpenRoom): HereServer => {
+  const served = (room: OpenRoom) => {
     stopTimers();
     return serveHere(["--store", store], { room });
   };
@@ -448,7 +437,7 @@ acrossTiers(describe, STORES)("sessions on %s", (store) => {
   });
 
   /** A session with one entry beside the current one, closed to make room. */
-  async function resting(server: HereServer, readOnly = false): Promise<{ sessionId: string; sessionFile: string }> {
+  async function resting(server: ReturnType<typeof served>, readOnly = false) {
     const { sessionId, sessionFile } = await makeSession(server, user("first", { id: "first" }));
     await makeSession(server, "current");
     await server.result("open_session", { sessionPath: sessionFile, readOnly });
@@ -520,7 +509,7 @@ test.each([
 
 acrossTiers(describe, STORES)("sessions on %s that are opened together", (store) => {
   /** A server with room for three sessions, whose disk opens no more files than these take. */
-  function tight(most: number): HereServer {
+  function tight(most: number) {
     stopTimers();
     const few = failingDisk((_, operation) =>
       /^open|^create$/.test(operation) && few.open() >= most ? "EMFILE" : undefined,
@@ -573,7 +562,7 @@ test.each(STORES)("100 sessions on %s are written to at a time where 300 files m
 const HOOKS = ["session_before_tree", "session_before_compact", "session_before_fork"].map((name) => ({ name }));
 
 /** Sessions that are open: one beside the current one, and a copy of it that is closed. */
-async function twins(store: StoreName, options: HereOptions = {}) {
+async function twins(store: StoreName, options: Parameters<typeof serveHere>[1] = {}) {
   const server = serveHere(["--events", "none", "--store", store], options);
   await server.result("initialize", { capabilities: { hooks: HOOKS } });
   const made = await makeSession(server, "one", assistant("two"), "three");
@@ -586,7 +575,7 @@ async function twins(store: StoreName, options: HereOptions = {}) {
 }
 
 /** Returns what a session has. */
-async function stateOf(server: HereServer, sessionPath: string): Promise<{ leafId: string; entryCount: number }> {
+async function stateOf(server: Wire, sessionPath: string): Promise<{ leafId: string; entryCount: number }> {
   await server.result("switch_session", { sessionPath });
   const { leafId, entryCount } = await server.result("get_state");
   return { leafId, entryCount };
