@@ -1,37 +1,23 @@
-/** Transcripts as the real clients of Pi's RPC mode send them, and what the clients together demand (Pi reference, 9). */
+/** Transcripts as the real clients of Pi's RPC mode send them (Pi reference, 9). */
 
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, isAbsolute, join } from "node:path";
-import { setImmediate } from "node:timers/promises";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistant, SPOKEN, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { put } from "../support/lifecycle.ts";
-import {
-  type HereServer,
-  type Json,
-  type Place,
-  type SpawnedServer,
-  serveHere,
-  spawnServer,
-  stopTimers,
-  temporaryPlace,
-  type Wire,
-} from "../support/server.ts";
+import { type Json, type Place, serveHere, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 const ID = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
 
 /** A session of four messages under the place's home. */
-function storedSession(place: Place, name = "old.jsonl"): string {
-  const file = join(place.home, name);
-  const entries = [
-    user("Hello", { id: "a1b2c3d4", parentId: null }),
-    assistant("Hi there.", { id: "b2c3d4e5", parentId: "a1b2c3d4" }),
-    user("Refactor auth.", { id: "c3d4e5f6", parentId: "b2c3d4e5" }),
-    assistant("Done.", { id: "d4e5f6a7", parentId: "c3d4e5f6" }),
-  ];
-  return put(file, sessionText({ id: ID, cwd: place.cwd }, entries));
+function storedSession(place: Place): string {
+  const ids = ["a1b2c3d4", "b2c3d4e5", "c3d4e5f6", "d4e5f6a7"];
+  const entries = ["Hello", "Hi there.", "Refactor auth.", "Done."].map((text, n) =>
+    (n % 2 === 0 ? user : assistant)(text, { id: ids[n], parentId: ids[n - 1] ?? null }),
+  );
+  return put(join(place.home, "old.jsonl"), sessionText({ id: ID, cwd: place.cwd }, entries));
 }
 
 /** Sends commands in one write and takes as many replies: each answers its own, in order, and succeeds. */
@@ -44,15 +30,10 @@ async function succeed(server: Wire, ...commands: Json[]): Promise<Json[]> {
 }
 
 /** Ends the input: nothing more is said, neither to the client nor to a person. */
-async function endInSilence(server: HereServer | SpawnedServer): Promise<void> {
+async function endInSilence(server: ReturnType<typeof serveHere | typeof spawnServer>): Promise<void> {
   const { messages, status } = await server.finish();
   const stderr = "said" in server ? server.said.join("\n") : server.stderr;
-  expect({ messages, events: server.events, status, stderr }).toEqual({
-    messages: [],
-    events: [],
-    status: 0,
-    stderr: "",
-  });
+  expect([messages, server.events, status, stderr]).toEqual([[], [], 0, ""]);
 }
 
 /** Every member that Pi's types demand of a state, with its type. */
@@ -68,33 +49,31 @@ const STATE = {
   pendingMessageCount: 0,
 };
 
-const entryLines = (file: string): string[] => readFileSync(file, "utf8").trimEnd().split("\n");
+/** Commands without params, with ids that begin so. */
+const asked = (prefix: string, ...types: string[]): Json[] => types.map((type, n) => ({ id: `${prefix}${n}`, type }));
 
 describe("the client", () => {
   test("of Emacs switches, then asks for state and messages at once, and forks", SYSTEM, async () => {
     const place = temporaryPlace();
     const sessionPath = storedSession(place);
     const server = spawnServer(["--mode", "rpc", "--approve"], "lines", place);
-    await succeed(server, { id: "req_1", type: "get_state" }, { id: "req_2", type: "get_commands" });
+    const [, { commands }] = await succeed(server, ...asked("req_", "get_state", "get_commands"));
+    expect(commands).toEqual([]);
     const [switched] = await succeed(server, { id: "req_3", type: "switch_session", sessionPath });
     expect(switched.cancelled).toBe(false);
-    const [state, { messages }, { messages: forkable }] = await succeed(
-      server,
-      { id: "req_4", type: "get_state" },
-      { id: "req_5", type: "get_messages" },
-      { id: "req_6", type: "get_fork_messages" },
-    );
+    const reads = await succeed(server, ...asked("reads_", "get_state", "get_messages", "get_fork_messages"));
+    const [state, { messages }, { messages: forkable }] = reads;
     expect(state).toMatchObject({ ...STATE, sessionId: ID, sessionFile: sessionPath, messageCount: 4 });
     expect(messages.map(({ role }: Json) => role)).toEqual(["user", "assistant", "user", "assistant"]);
     expect(forkable).toEqual([
       { entryId: "a1b2c3d4", text: "Hello" },
       { entryId: "c3d4e5f6", text: "Refactor auth." },
     ]);
+    const fork = { id: "req_7", type: "fork", entryId: "c3d4e5f6" };
     const [forked, after, { messages: kept }] = await succeed(
       server,
-      { id: "req_7", type: "fork", entryId: "c3d4e5f6" },
-      { id: "req_8", type: "get_state" },
-      { id: "req_9", type: "get_messages" },
+      fork,
+      ...asked("in_", "get_state", "get_messages"),
     );
     expect(forked).toMatchObject({ text: "Refactor auth.", cancelled: false });
     expect(after.sessionId).not.toBe(ID);
@@ -103,51 +82,23 @@ describe("the client", () => {
     await endInSilence(server);
   });
 
-  test("of Neovim aborts and begins anew, with colons in its ids", async () => {
-    const place = temporaryPlace();
-    // It looks into the folder itself.
-    const folder = `.pi/agent/sessions/--${place.cwd.slice(1).replaceAll("/", "-")}--`;
-    const sessionPath = storedSession(place, join(folder, "old.jsonl"));
-    const server = serveHere(["--mode", "rpc"], { place });
-    const [, state, { messages }, { commands }] = await succeed(
-      server,
-      { type: "switch_session", sessionPath, id: "3:12" },
-      { type: "get_state", id: "3:13" },
-      { type: "get_messages", id: "3:14" },
-      { type: "get_commands", id: "3:15" },
-    );
-    expect([state.sessionId, messages.length, commands]).toEqual([ID, 4, []]);
-    await succeed(server, { type: "abort", id: "3:16" });
-    const [begun, fresh] = await succeed(
-      server,
-      { type: "new_session", id: "3:17" },
-      { type: "get_state", id: "3:18" },
-    );
-    expect(begun.cancelled).toBe(false);
-    expect(fresh).toMatchObject({ ...STATE, messageCount: 0 });
-    expect(fresh.sessionId).not.toBe(ID);
-    expect(dirname(fresh.sessionFile)).toBe(join(place.home, folder));
-    await endInSilence(server);
-  });
-
   test("in Rust holds every reply to a closed schema", async () => {
     const server = serveHere(["--mode", "rpc"]);
     const [state, ...none] = await succeed(
       server,
-      { id: "1", type: "get_state" },
+      ...asked("state", "get_state"),
       { id: "2", type: "set_session_name", name: "n" },
       { id: "3", type: "set_thinking_level", level: "high" },
       { id: "4", type: "set_steering_mode", mode: "all" },
       { id: "5", type: "set_follow_up_mode", mode: "all" },
       { id: "6", type: "set_auto_compaction", enabled: true },
       { id: "7", type: "set_auto_retry", enabled: true },
-      ...["abort", "abort_bash", "abort_retry"].map((type) => ({ id: type, type })),
+      ...asked("none", "abort", "abort_bash", "abort_retry"),
     );
     expect(state).toMatchObject(STATE);
     expect(none).toEqual(none.map(() => undefined));
-    const [after] = await succeed(server, { id: "11", type: "get_state" });
-    expect(after).toMatchObject({ thinkingLevel: "high", steeringMode: "all", followUpMode: "all" });
-    expect(after).toMatchObject({ autoCompactionEnabled: true, sessionName: "n" });
+    const set = { thinkingLevel: "high", steeringMode: "all", followUpMode: "all", autoCompactionEnabled: true };
+    expect(await succeed(server, ...asked("after", "get_state"))).toMatchObject([{ ...set, sessionName: "n" }]);
     await endInSilence(server);
   });
 
@@ -191,12 +142,8 @@ describe("a person at a client without an agent", () => {
       { id: "6", type: "get_state" },
     );
     const told = await server.take(9);
-    const refusals = [
-      ["2", "prompt"],
-      ["3", "steer"],
-      [undefined, "follow_up"],
-    ] as const;
-    expect(told.slice(1, 7)).toEqual(refusals.flatMap(([id, command]) => refused(id, command)));
+    const refusals = [...refused("2", "prompt"), ...refused("3", "steer"), ...refused(undefined, "follow_up")];
+    expect(told.slice(1, 7)).toEqual(refusals);
     expect(told.slice(7)).toMatchObject([
       { id: "5", success: true },
       { id: "6", data: told[0].data },
@@ -243,12 +190,8 @@ describe("the client for ACP begins a session", () => {
   /** What it asks before its session is begun: without a model, or with a level that is not in the list, it gives up. */
   async function begin(options: string[], place = temporaryPlace()): Promise<string[]> {
     const server = serveHere(["--mode", "rpc", "--no-themes", ...options], { place });
-    const [state, { models }, { levels }] = await succeed(
-      server,
-      { id: "1", type: "get_state" },
-      { id: "2", type: "get_available_models" },
-      { id: "3", type: "get_available_thinking_levels" },
-    );
+    const types = ["get_state", "get_available_models", "get_available_thinking_levels"];
+    const [state, { models }, { levels }] = await succeed(server, ...asked("", ...types));
     expect(models[0]).toEqual(state.model);
     // Clients end at a window of 0.
     expect(state.model.contextWindow).toBeGreaterThan(0);
@@ -259,8 +202,8 @@ describe("the client for ACP begins a session", () => {
 
   const NAMED = ["--provider", "openai", "--model", "gpt-5"];
   const first = user("Hello", { id: "a1b2c3d4", parentId: null });
-  const level = { type: "thinking_level_change", id: "b2c3d4e5", parentId: "a1b2c3d4", thinkingLevel: "high" };
-  const stamped = { ...level, timestamp: "2026-01-24T16:22:26.831Z" };
+  const at = { id: "b2c3d4e5", parentId: "a1b2c3d4", timestamp: "2026-01-24T16:22:26.831Z" };
+  const stamped = { type: "thinking_level_change", ...at, thinkingLevel: "high" };
   const answer = assistant("Hi there.", { id: "c3d4e5f6", parentId: "b2c3d4e5" });
 
   test.each<[what: string, options: string[], entries: Json[], models: string[]]>([
@@ -277,71 +220,5 @@ describe("the client for ACP begins a session", () => {
     const bytes = readFileSync(old);
     expect(await begin([...options, "--session", old], place)).toEqual(expected);
     expect(readFileSync(old)).toEqual(bytes);
-  });
-});
-
-describe("together the clients demand", () => {
-  test("lines that begin with their type, under a header with an absolute folder", async () => {
-    const server = serveHere(["--mode", "rpc"]);
-    const [, , , , { sessionFile }] = await succeed(
-      server,
-      { id: 1, type: "set_model", provider: "openai", modelId: "gpt-4o" },
-      { id: 2, type: "append", entries: [{ message: user("x").message, id: "x", type: "message" }, assistant("y")] },
-      { id: 3, type: "compact_append", summary: "So far.", firstKeptEntryId: "x", tokensBefore: 9 },
-      { id: 4, type: "set_session_name", name: "Named" },
-      { id: 5, type: "get_state" },
-    );
-    const lines = entryLines(sessionFile);
-    const types = lines.map((line) => /^\{"type":"(\w+)"/.exec(line)?.[1]).join(" ");
-    expect(types).toBe("session model_change message message compaction session_info");
-    const { cwd } = JSON.parse(lines[0]);
-    expect({ absolute: isAbsolute(cwd), there: existsSync(cwd) }).toEqual({ absolute: true, there: true });
-    expect(JSON.parse(lines[5])).toMatchObject({ type: "session_info", name: "Named" });
-    const [, { sessionFile: copy }] = await succeed(server, { id: 6, type: "clone" }, { id: 7, type: "get_state" });
-    for (const line of entryLines(copy)) expect(line).toMatch(/^\{"type":"/);
-  });
-
-  test("an end with the input's, for which they wait a second, with everything kept", async () => {
-    stopTimers();
-    const server = serveHere(["--mode", "rpc"]);
-    const [{ sessionFile }] = await succeed(server, { id: "1", type: "get_state" });
-    server.send({ id: "2", type: "append", entries: [user("last words")] });
-    const { messages, status } = await server.finish();
-    expect(messages).toMatchObject([{ id: "2", success: true }]);
-    expect({ status, said: server.said }).toEqual({ status: 0, said: [] });
-    expect(readFileSync(sessionFile, "utf8")).toContain("last words");
-  });
-
-  test("files that are whole whenever they are read, while an old one is migrated", SYSTEM, async () => {
-    const place = temporaryPlace();
-    const file = join(place.home, "v1.jsonl");
-    const count = 5000;
-    const header = { type: "session", id: ID, timestamp: "2025-10-14T09:20:00.000Z", cwd: place.cwd };
-    const messages = Array.from({ length: count }, (_, i) => ({ ...user(`${i}`), timestamp: header.timestamp }));
-    const old = [header, ...messages].map((line) => `${JSON.stringify(line)}\n`).join("");
-    writeFileSync(file, old);
-    const server = spawnServer(["--mode", "rpc", "--session", file], "lines", place);
-    await succeed(server, { id: "1", type: "get_state" });
-    expect(readFileSync(file, "utf8")).toBe(old);
-
-    const appended = succeed(server, { id: "2", type: "append", entries: [user("new")] });
-    const seen = new Set<string>();
-    let over = false;
-    const done = appended.finally(() => {
-      over = true;
-    });
-    while (!over) {
-      seen.add(readFileSync(file, "utf8"));
-      await setImmediate();
-    }
-    await done;
-    const migrated = readFileSync(file, "utf8");
-    expect(entryLines(file)).toHaveLength(1 + count + 1);
-    expect(JSON.parse(entryLines(file)[0]).version).toBe(3);
-    for (const text of seen) {
-      if (text === old) continue;
-      expect(migrated.startsWith(text)).toBe(true);
-      expect(text.split("\n").length).toBeGreaterThan(1 + count);
-    }
   });
 });

@@ -36,61 +36,42 @@ test("the document is one by the OpenRPC 1.3 meta-schema", () => {
   expect(problems(validate, { ...document, methods: [wrong] })).not.toEqual([]);
   expect(document.openrpc).toMatch(/^1\.3\./);
   expect(document.info.version).toBe("1.2.3");
-});
-
-test("every command is there under its name and under its alias", () => {
   expect(document.methods.map(({ name }) => name)).toEqual(commandNames);
-  expect(commandNames).toContain("compact_append");
-  expect(commandNames).toContain("compact-append");
 });
 
 /** The schemas are compiled in parts. */
 const PARTS = 5;
 
-test.each(Array.from({ length: PARTS }, (_, part) => part))(
-  "schemas are sound and refer to nothing that is missing (%i)",
-  (part) => {
-    const ofPart = (_: unknown, n: number): boolean => n % PARTS === part;
-    for (const name of Object.keys(document.components.schemas).filter(ofPart)) at(`/components/schemas/${name}`);
-    for (const { $ref } of [...references(document)].filter(ofPart))
-      expect(() => at($ref.slice(1)), $ref).not.toThrow();
-  },
-);
+test.each(Array.from({ length: PARTS }, (_, part) => part))("schemas are sound and lack none (%i)", (part) => {
+  const ofPart = (_: unknown, n: number): boolean => n % PARTS === part;
+  for (const name of Object.keys(document.components.schemas).filter(ofPart)) at(`/components/schemas/${name}`);
+  for (const { $ref } of [...references(document)].filter(ofPart)) expect(() => at($ref.slice(1)), $ref).not.toThrow();
+});
 
-test("the codes of a method's errors are unique", () => {
-  for (const { errors } of document.methods) {
-    const codes = errors.map(({ code }) => code);
-    expect(new Set(codes).size).toBe(codes.length);
+const METHODS = document.methods.map((method, index) => ({ ...method, index }));
+
+test.each(METHODS)("the example of $name keeps to its schemas", ({ index, examples, params, errors }) => {
+  expect(new Set(errors.map(({ code }) => code)).size).toBe(errors.length);
+  const named = params.map((param) => ("$ref" in param ? descriptorOf(param.$ref) : param));
+  for (const example of examples) {
+    for (const { name, value } of example.params) {
+      const i = named.findIndex((param) => param.name === name);
+      expect(i, `${name} is no param`).toBeGreaterThanOrEqual(0);
+      const own = params[i];
+      const pointer = "$ref" in own ? own.$ref.slice(1) : `/methods/${index}/params/${i}`;
+      expect(problems(at(`${pointer}/schema`), value)).toEqual([]);
+    }
+    for (const { name, required } of named)
+      if (required) expect(example.params.map((param) => param.name)).toContain(name);
+    if (example.result) expect(problems(at(`/methods/${index}/result/schema`), example.result.value)).toEqual([]);
   }
 });
 
-test.each(document.methods.map((method, index) => ({ ...method, index })))(
-  "the example of $name keeps to its schemas",
-  (method) => {
-    const { index, examples, params } = method;
-    const named = params.map((param) => ("$ref" in param ? descriptorOf(param.$ref) : param));
-    for (const example of examples) {
-      for (const { name, value } of example.params) {
-        const i = named.findIndex((param) => param.name === name);
-        expect(i, `${name} is no param`).toBeGreaterThanOrEqual(0);
-        const own = params[i];
-        const pointer = "$ref" in own ? own.$ref.slice(1) : `/methods/${index}/params/${i}`;
-        expect(problems(at(`${pointer}/schema`), value)).toEqual([]);
-      }
-      for (const { name, required } of named)
-        if (required) expect(example.params.map((param) => param.name)).toContain(name);
-      if (example.result) expect(problems(at(`/methods/${index}/result/schema`), example.result.value)).toEqual([]);
-    }
-  },
-);
-
 test("a draft is checked by its type, a message by its role", () => {
   const draft = at("/components/schemas/draft");
-  expect(draft({ type: "message", message: { role: "user", content: "Hello" } })).toBe(true);
-  expect(draft({ type: "message", message: { role: "user", content: 5 } })).toBe(false);
-  expect(draft({ type: "message" })).toBe(false);
-  expect(draft({ type: "session", id: "x" })).toBe(false);
-  expect(draft({ type: "something-else", any: "thing" })).toBe(true);
+  const message = (content: unknown) => ({ type: "message", message: { role: "user", content } });
+  for (const right of [message("Hello"), { type: "something-else", any: "thing" }]) expect(draft(right)).toBe(true);
+  for (const wrong of [message(5), { type: "message" }, { type: "session", id: "x" }]) expect(draft(wrong)).toBe(false);
 });
 
 test("rpc.discover answers it", async () => {

@@ -21,14 +21,14 @@ test("protocol.md is what `npm run docs` writes", () => {
 });
 
 test("every command, alias, event, hook, failure and entry type has its place", () => {
-  for (const { name, alias } of declarations.commands) {
-    expect(text).toContain(`\n### ${name}\n`);
-    if (alias !== undefined) expect(text).toContain(`\`${alias}\``);
-  }
-  for (const name of Object.keys(declarations.events)) expect(text).toContain(`\n### ${name}\n`);
-  for (const name of Object.keys(declarations.hooks)) expect(text).toContain(`\n### ${name}\n`);
-  for (const name of Object.keys(declarations.failures)) expect(text).toContain(`\n| \`${name}\` |`);
-  for (const type of Object.keys(declarations.entryTypes)) expect(text).toContain(`\n### Entry: ${type}\n`);
+  const { commands, events, hooks, failures, entryTypes } = declarations;
+  const aliases = commands.flatMap(({ alias }) => (alias === undefined ? [] : [`\`${alias}\``]));
+  const sections = [...commands.map(({ name }) => name), ...Object.keys(events), ...Object.keys(hooks)];
+  const rows = Object.keys(failures).map((name) => `\n| \`${name}\` |`);
+  const places = [...sections, ...Object.keys(entryTypes).map((type) => `Entry: ${type}`)].map(
+    (name) => `\n### ${name}\n`,
+  );
+  for (const place of [...places, ...rows, ...aliases]) expect(text).toContain(place);
 });
 
 /** Members of an object in their order, with those of `preparation`, which two hooks have. */
@@ -115,10 +115,8 @@ async function life(dialect: "jsonrpc" | "pi") {
   await run("compact", {}, { compaction });
   await run("branch", { entryId: entryIds[1] }, { summary: { summary: "Why blue?" } });
   await run("switch_session", { sessionPath: state.sessionFile });
-  const elsewhere = {
-    ...user("Elsewhere", { id: "f00df00d", parentId: entryIds[1] }),
-    timestamp: "2026-01-24T16:22:31.120Z",
-  };
+  const timestamp = "2026-01-24T16:22:31.120Z";
+  const elsewhere = { ...user("Elsewhere", { id: "f00df00d", parentId: entryIds[1] }), timestamp };
   appendFileSync(state.sessionFile, `${JSON.stringify(elsewhere)}\n{"type":"mess\n`);
   await run("append", { entries: [user("Here")] });
   await run("fork", { entryId: entryIds[2] });
@@ -132,20 +130,15 @@ async function life(dialect: "jsonrpc" | "pi") {
   return said;
 }
 
-test.each(["jsonrpc", "pi"] as const)(
-  "the examples of events and hooks have the members that come in %s",
-  async (dialect) => {
-    const said = await life(dialect);
-    for (const name of Object.keys(declarations.events) as EventName[]) {
-      const { method: _method, type: _type, params, ...rest } = JSON.parse(eventExample(name)[dialect][0]);
-      expect(said.get(name), name).toContain(shapeOf(params ?? rest));
-    }
-    for (const name of Object.keys(declarations.hooks) as HookName[]) {
-      const { type: _type, id: _id, hook: _hook, params, ...rest } = JSON.parse(hookExample(name)[dialect][0]);
-      expect(said.get(name), name).toContain(shapeOf(params ?? rest));
-    }
-  },
-);
+test.each(["jsonrpc", "pi"] as const)("the examples of events and hooks have the members of %s", async (dialect) => {
+  const said = await life(dialect);
+  const expectShape = (name: string, line: string): void => {
+    const { method: _m, type: _t, id, hook, params, ...rest } = JSON.parse(line);
+    expect(said.get(name), name).toContain(shapeOf(params ?? rest));
+  };
+  for (const name of Object.keys(declarations.events) as EventName[]) expectShape(name, eventExample(name)[dialect][0]);
+  for (const name of Object.keys(declarations.hooks) as HookName[]) expectShape(name, hookExample(name)[dialect][0]);
+});
 
 test("the examples of events and hooks fit their declarations", () => {
   for (const [name, { payload }] of Object.entries(declarations.events)) {

@@ -79,7 +79,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session on %s in whose place 
   });
 
   test.each(["open", "closed and opened again"])(
-    "an older copy, while it is %s: what is repeated with its key is done again where its entries are gone",
+    "an older copy, while it is %s: what is gone is done again for its key",
     async (how) => {
       const { server, sessionFile } = await serverWith(user("a", { id: "aaaaaaaa" }), user("b", { id: "bbbbbbbb" }));
       const older = [

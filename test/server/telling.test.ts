@@ -19,32 +19,29 @@ function bodyFile(store: StoreName, sessionFile: string): string {
   return store === "jsonl" ? sessionFile : `${sessionFile}/segments/0000000000000001.seg`;
 }
 
-acrossTiers(test, STORES)(
-  "entries of another program on %s that cannot be read are told by their ids, or the write that looked for them fails",
-  async (store) => {
-    const outcomes = new Set<string>();
-    for (let at = 1, isStruck = true; isStruck; at++) {
-      let strikes = false;
-      let count = 0;
-      const strike = (_count: number, operation: string): Stroke | undefined =>
-        strikes && operation === "read" && ++count === at ? "EIO" : undefined;
-      const server = serveHere(["--store", store], { disk: failingDisk(strike).disk });
-      await append(server, user("a", { id: "aaaaaaaa" }), assistant("b", { id: "bbbbbbbb" }));
-      const { sessionFile } = await server.result("get_state");
-      writeElsewhere(store, sessionFile, "ffffffff", "bbbbbbbb");
-      strikes = true;
-      const { error } = await append(server, user("c"));
-      strikes = false;
-      isStruck = count >= at;
-      const { messages } = await server.finish();
-      const told = [...server.events, ...messages].find(({ params }) => params?.origin === "foreign")?.params;
-      if (error) expect(error.data.name).toBe("storage_failed");
-      else expect(told).toMatchObject({ entryIds: ["ffffffff"] });
-      outcomes.add(error ? "refused" : told.entries ? "told whole" : "told by ids");
-    }
-    expect([...outcomes].sort()).toEqual(["refused", "told by ids", "told whole"]);
-  },
-);
+acrossTiers(test, STORES)("entries appended unreadably to %s are named by ids, or a write fails", async (store) => {
+  const outcomes = new Set<string>();
+  for (let at = 1, isStruck = true; isStruck; at++) {
+    let strikes = false;
+    let count = 0;
+    const strike = (_count: number, operation: string): Stroke | undefined =>
+      strikes && operation === "read" && ++count === at ? "EIO" : undefined;
+    const server = serveHere(["--store", store], { disk: failingDisk(strike).disk });
+    await append(server, user("a", { id: "aaaaaaaa" }), assistant("b", { id: "bbbbbbbb" }));
+    const { sessionFile } = await server.result("get_state");
+    writeElsewhere(store, sessionFile, "ffffffff", "bbbbbbbb");
+    strikes = true;
+    const { error } = await append(server, user("c"));
+    strikes = false;
+    isStruck = count >= at;
+    const { messages } = await server.finish();
+    const told = [...server.events, ...messages].find(({ params }) => params?.origin === "foreign")?.params;
+    if (error) expect(error.data.name).toBe("storage_failed");
+    else expect(told).toMatchObject({ entryIds: ["ffffffff"] });
+    outcomes.add(error ? "refused" : told.entries ? "told whole" : "told by ids");
+  }
+  expect([...outcomes].sort()).toEqual(["refused", "told by ids", "told whole"]);
+});
 
 /** The damage that a server has told its host of. */
 const damageIn = ({ events }: HereServer): Json[] =>
@@ -227,22 +224,18 @@ for (const [held, tier] of [
   [undefined, SYSTEM],
   [1000, SWEEP],
 ] as const)
-  test(
-    `what was received is kept though the reader is gone, where replies of ${held} bytes are held`,
-    tier,
-    async () => {
-      const server = serveHere(["--durability", "os"], { heldReplyBytes: held });
-      await append(server, user("x".repeat(6 << 20)));
-      const { sessionFile } = await server.result("get_state");
-      server.stall();
-      server.send(
-        call("a", "get_entries"),
-        call("b", "get_entries"),
-        call("c", "append", { entries: [user("the last")] }),
-      );
-      await new Promise(setImmediate);
-      server.output.destroy(Object.assign(new Error("EPIPE: write"), { code: "EPIPE" }));
-      expect(await server.done).toBe(1);
-      expect(readFileSync(sessionFile, "utf8")).toContain("the last");
-    },
-  );
+  test(`what was received is kept though the reader is gone, with ${held} held bytes`, tier, async () => {
+    const server = serveHere(["--durability", "os"], { heldReplyBytes: held });
+    await append(server, user("x".repeat(6 << 20)));
+    const { sessionFile } = await server.result("get_state");
+    server.stall();
+    server.send(
+      call("a", "get_entries"),
+      call("b", "get_entries"),
+      call("c", "append", { entries: [user("the last")] }),
+    );
+    await new Promise(setImmediate);
+    server.output.destroy(Object.assign(new Error("EPIPE: write"), { code: "EPIPE" }));
+    expect(await server.done).toBe(1);
+    expect(readFileSync(sessionFile, "utf8")).toContain("the last");
+  });

@@ -22,16 +22,13 @@ acrossTiers(test, [
   { durability: "sync", times: 2 },
   { durability: "sync", times: 7 },
   { durability: "os", times: 7 },
-])(
-  "with --durability $durability a checkpoint is made whenever so much was appended, $times times",
-  async ({ durability, times }) => {
-    const server = serveHere(["--store", "v2", "--events", "none", "--durability", durability]);
-    const made = [];
-    for (let n = 0; n < times; n++) {
-      await server.result("append", { entries: Array.from({ length: 1024 }, (_, i) => user(`${n} ${i}`)) });
-      const { sessionFile } = await server.result("get_state");
-      made.push(readdirSync(join(sessionFile, "checkpoints")).length);
-    }
-    expect(made).toEqual([0, 1, 1, 2, 2, 3, 3].slice(0, times));
-  },
-);
+])("after so much a checkpoint is made, $times times, with --durability $durability", async ({ durability, times }) => {
+  const server = serveHere(["--store", "v2", "--events", "none", "--durability", durability]);
+  const made = [];
+  for (let n = 0; n < times; n++) {
+    await server.result("append", { entries: Array.from({ length: 1024 }, (_, i) => user(`${n} ${i}`)) });
+    const { sessionFile } = await server.result("get_state");
+    made.push(readdirSync(join(sessionFile, "checkpoints")).length);
+  }
+  expect(made).toEqual([0, 1, 1, 2, 2, 3, 3].slice(0, times));
+});

@@ -51,7 +51,6 @@ function call(random: Random, id: string): Json {
 export function randomSession(random: Random, count: number, branching = 0.03): { text: string; entries: Json[] } {
   const entries: Json[] = [];
   const ids: string[] = [];
-  const taken = new Set<string>();
   /** Ids of calls that a result may name. */
   let open: string[] = [];
   const used: string[] = [];
@@ -98,9 +97,7 @@ export function randomSession(random: Random, count: number, branching = 0.03): 
     ]);
   };
   while (entries.length < count) {
-    const id = random.hex(8);
-    if (taken.has(id)) continue;
-    taken.add(id);
+    const id = random.hex(4) + entries.length.toString(16).padStart(4, "0");
     // Some go on further up, so that there are branches; most at the end, so that paths are long.
     const isBranch = ids.length > 0 && random.chance(branching);
     const parentId = isBranch ? random.pick(ids.slice(-40)) : (ids.at(-1) ?? null);
@@ -136,147 +133,126 @@ function said(kind: string, value: Json): Said {
   });
 }
 
+/** What messages of a role, or entries of a type, show. */
+const SHOWS: Readonly<Record<string, (of: Json) => Said>> = {
+  user: (of) => said("user", of.content),
+  bashExecution: ({ output }) => [["ran", output]],
+  system: () => [],
+  toolResult: () => [],
+  compaction: ({ summary }) => said("summary", summary),
+  branch_summary: ({ summary }) => said("summary", summary),
+  session_info: ({ name }) => [["title", name]],
+  assistant: ({ content, errorMessage }) => [
+    ...(Array.isArray(content) ? content : []).flatMap((one: Json): Said => {
+      if (one?.type === "toolCall") return [["call", one.name]];
+      return one?.type === "thinking" ? said("thought", one.redacted ? "" : one.thinking) : said("agent", [one]);
+    }),
+    ...said("agent", errorMessage ?? ""),
+  ],
+};
+
+/** What the calls of a step, with the results that came for them, show. */
+function callsShown(step: readonly Json[], results: readonly Json[]): Json[] {
+  const answers = new Map<Json, Json>();
+  const lone: Json[] = [];
+  const statusOf = (message: Json): string => (message.isError ? "failed" : "completed");
+  const isFree = (one: Json): boolean => !answers.has(one);
+  // The ids decide first, and among those without one the order.
+  for (const { message } of results) {
+    const fits = step.find((one) => isFree(one) && one.id === message.toolCallId && one.id !== "");
+    if (fits) answers.set(fits, message);
+  }
+  for (const { id: entryId, message } of results) {
+    if ([...answers.values()].includes(message)) continue;
+    const fits = step.find((one) => isFree(one) && (one.id === "" || message.toolCallId === ""));
+    if (fits) answers.set(fits, message);
+    else lone.push({ entryId, isLone: true, status: statusOf(message), said: said("r", message.content) });
+  }
+  const answered = step.map((one) => {
+    const message = answers.get(one);
+    if (message) return { ...one, status: statusOf(message), said: said("r", message.content) };
+    return { ...one, status: "failed", said: [["r", "none"]] };
+  });
+  return [...lone, ...answered];
+}
+
 /** What an editor must have been shown of a path, entry by entry, calls and results apart. */
 function expected(path: readonly Json[]): { shown: Map<string, Said>; calls: Json[] } {
   const shown = new Map<string, Said>();
-  const calls: Json[] = [];
-  let step: Json[] = [];
-  let results: Json[] = [];
-  const settle = (): void => {
-    const answers = new Map<Json, Json>();
-    // The ids decide first, and among those without one the order.
-    for (const { message } of results) {
-      const fits = step.find((one) => !answers.has(one) && one.id === message.toolCallId && one.id !== "");
-      if (fits) answers.set(fits, message);
-    }
-    for (const { id, message } of results) {
-      if ([...answers.values()].includes(message)) continue;
-      const fits = step.find((one) => !answers.has(one) && (one.id === "" || message.toolCallId === ""));
-      if (fits) answers.set(fits, message);
-      else
-        calls.push({
-          entryId: id,
-          isLone: true,
-          status: message.isError ? "failed" : "completed",
-          said: said("r", message.content),
-        });
-    }
-    for (const one of step) {
-      const message = answers.get(one);
-      const status = message ? (message.isError ? "failed" : "completed") : "failed";
-      calls.push({ ...one, status, said: message ? said("r", message.content) : [["r", "none"]] });
-    }
-    step = [];
-    results = [];
-  };
+  const steps: { calls: Json[]; results: Json[] }[] = [{ calls: [], results: [] }];
   for (const entry of path) {
-    const { id, type, message = {} } = entry;
-    const here: Said = [];
-    const say = (kind: string, value: Json): void => void here.push(...said(kind, value));
-    if (type === "message" && message.role === "user") say("user", message.content);
-    else if (type === "message" && message.role === "assistant") {
-      settle();
-      for (const one of Array.isArray(message.content) ? message.content : []) {
-        if (one?.type === "toolCall") {
-          step.push({ entryId: id, id: one.id, name: one.name, given: one.arguments });
-          here.push(["call", one.name]);
-        } else if (one?.type === "thinking") say("thought", one.redacted ? "" : one.thinking);
-        else say("agent", [one]);
-      }
-      say("agent", message.errorMessage ?? "");
-    } else if (type === "message" && message.role === "toolResult") results.push(entry);
-    else if (type === "message" && message.role === "bashExecution") here.push(["ran", message.output]);
-    else if (type === "message" && message.role === "system") here.push();
-    else if (type === "message" || type === "custom_message") {
-      const shows = (type === "message" ? message : entry).display !== false;
-      if (shows) say("agent", (type === "message" ? message : entry).content);
-    } else if (type === "compaction") say("summary", entry.summary);
-    else if (type === "branch_summary") say("summary", entry.summary);
-    else if (type === "session_info") here.push(["title", entry.name]);
-    shown.set(id, here);
+    const { id, type } = entry;
+    const of = type === "message" ? entry.message : entry;
+    const showsNone = of.display === false || !["message", "custom_message"].includes(type);
+    const shows = SHOWS[type === "message" ? of.role : type] ?? (() => (showsNone ? [] : said("agent", of.content)));
+    shown.set(id, shows(of));
+    if (type !== "message") continue;
+    if (of.role === "toolResult") steps.at(-1)?.results.push(entry);
+    if (of.role !== "assistant") continue;
+    const calls = (Array.isArray(of.content) ? of.content : []).filter((one: Json) => one?.type === "toolCall");
+    const made = calls.map((one: Json) => ({ entryId: id, id: one.id, name: one.name, given: one.arguments }));
+    steps.push({ calls: made, results: [] });
   }
-  settle();
-  return { shown, calls };
+  return { shown, calls: steps.flatMap(({ calls, results }) => callsShown(calls, results)) };
 }
 
 /** The beginning of words that the server puts before a summary. */
 const BEFORE = /^(?:Summary of another branch|The model sees a summary of the conversation up to here):\n\n/;
 
 /** What an editor was shown, in the same words. */
-function told(updates: readonly Update[]): {
-  order: string[];
-  shown: Map<string, Said>;
-  calls: Map<string, Json>;
-} {
+function told(updates: readonly Update[]): { shown: Map<string, Said>; calls: Map<string, Json> } {
   const shown = new Map<string, Said>();
   const calls = new Map<string, Json>();
-  const plans: Json[] = [];
   for (const update of updates) {
-    const { entryId, kind } = ours(update) ?? {};
+    const { entryId, kind, type } = ours(update) ?? {};
     if (entryId !== undefined && !shown.has(entryId)) shown.set(entryId, []);
     const here = shown.get(entryId) ?? [];
-    switch (update.sessionUpdate) {
-      case "user_message_chunk":
-      case "agent_message_chunk":
-      case "agent_thought_chunk": {
-        expect(update.messageId).toBe(entryId);
-        const who = update.sessionUpdate.split("_")[update.sessionUpdate.includes("thought") ? 1 : 0];
-        const isSummary = kind === "compaction" || kind === "branch_summary";
-        here.push(...said(isSummary ? "summary" : who, [update.content]));
-        break;
-      }
-      case "compaction_update":
-        here.push(["summary", update.summary.map(({ text }: Json) => text).join("")]);
-        break;
-      case "tool_call":
-        expect(calls.has(update.toolCallId), `${update.toolCallId} twice`).toBe(false);
-        calls.set(update.toolCallId, { ...update, entryId });
-        if (update.kind === "execute" && update.rawOutput?.exitCode !== undefined && update.name === undefined)
-          here.push(["ran", update.content.map((one: Json) => one.content.text).join("")]);
-        else if (update.status === "pending") here.push(["call", update.name ?? ""]);
-        break;
-      case "tool_call_update":
-        expect(calls.has(update.toolCallId)).toBe(true);
-        calls.set(update.toolCallId, {
-          ...calls.get(update.toolCallId),
-          ...update,
-          entryId: calls.get(update.toolCallId).entryId,
-          isUnanswered: kind === "no_result",
-        });
-        break;
-      case "plan":
-        plans.push(update.entries);
-        break;
-      case "session_info_update":
-        if (ours(update)?.type === "session_info") here.push(["title", update.title]);
-    }
+    const { sessionUpdate, toolCallId } = update;
+    const [, who] = /^(?:agent_)?(user|agent|thought)(?:_message)?_chunk$/.exec(sessionUpdate) ?? [];
+    if (who !== undefined) {
+      expect(update.messageId).toBe(entryId);
+      const isSummary = kind === "compaction" || kind === "branch_summary";
+      here.push(...said(isSummary ? "summary" : who, [update.content]));
+    } else if (sessionUpdate === "compaction_update")
+      here.push(["summary", update.summary.map(({ text }: Json) => text).join("")]);
+    else if (sessionUpdate === "tool_call") {
+      expect(calls.has(toolCallId), `${toolCallId} twice`).toBe(false);
+      calls.set(toolCallId, { ...update, entryId });
+      if (update.kind === "execute" && isRun(update))
+        here.push(["ran", update.content.map((one: Json) => one.content.text).join("")]);
+      else if (update.status === "pending") here.push(["call", update.name ?? ""]);
+    } else if (sessionUpdate === "tool_call_update") {
+      const call = calls.get(toolCallId);
+      expect(call).toBeDefined();
+      calls.set(toolCallId, { ...call, ...update, entryId: call.entryId, isUnanswered: kind === "no_result" });
+    } else if (sessionUpdate === "session_info_update" && type === "session_info") here.push(["title", update.title]);
   }
-  return { order: [...shown.keys()], shown, calls };
+  return { shown, calls };
 }
+
+/** Whether a call is a command that the person ran. */
+const isRun = ({ rawOutput, name }: Json): boolean => rawOutput?.exitCode !== undefined && name === undefined;
 
 /** Throws unless an editor was shown exactly a path. */
 export function requireShown(path: readonly Json[], updates: readonly Update[]): void {
   // No half of a character is sent.
   const must = expected(JSON.parse(withoutHalves(JSON.stringify(path))));
   const was = told(updates);
-  expect(was.order).toEqual(path.map(({ id }) => id));
+  expect([...was.shown.keys()]).toEqual(path.map(({ id }) => id));
   for (const [id, shown] of must.shown) {
     const seen = joined(was.shown.get(id) ?? []).map(([kind, text, ...more]) =>
       kind === "summary" ? [kind, text.replace(BEFORE, "")] : [kind, text, ...more],
     );
     expect([id, joined(seen)]).toEqual([id, joined(shown)]);
   }
-  const ended = [...was.calls.values()].filter(
-    ({ rawOutput, name }) => !(rawOutput?.exitCode !== undefined && name === undefined),
-  );
+  const ended = [...was.calls.values()].filter((one) => !isRun(one));
   expect(ended).toHaveLength(must.calls.length);
   expect(ended.filter(({ status }) => status === "pending")).toEqual([]);
   for (const call of must.calls) {
-    const at = ended.findIndex(
-      (one) =>
-        one.entryId === call.entryId &&
-        (call.isLone || one.toolCallId === call.id || call.id === "" || isRenamed(one, call)),
-    );
+    // An id of the server's making is that of a call whose own was used before.
+    const isOf = ({ toolCallId }: Json): boolean =>
+      call.isLone || toolCallId === call.id || call.id === "" || toolCallId.startsWith(`${call.entryId}/`);
+    const at = ended.findIndex((one) => one.entryId === call.entryId && isOf(one));
     expect(at, JSON.stringify(call)).toBeGreaterThanOrEqual(0);
     const [one] = ended.splice(at, 1);
     expect([one.toolCallId, one.status]).toEqual([one.toolCallId, call.status]);
@@ -285,11 +261,6 @@ export function requireShown(path: readonly Json[], updates: readonly Update[]):
     else expect(said("r", texts)).toEqual(call.said);
     if (!call.isLone) expect(one.rawInput).toEqual(call.given);
   }
-}
-
-/** Whether a call has an id of the server's making, because its own was used before. */
-function isRenamed(one: Json, call: Json): boolean {
-  return one.toolCallId.startsWith(`${call.entryId}/`);
 }
 
 /** Puts a session with this text into a store of a place. Its path in the first one. */
@@ -314,12 +285,7 @@ export function pathTo(entries: readonly Json[], id: string | null): Json[] {
 }
 
 /** Loads a session and throws unless all of it was shown, and only it. */
-export async function requireLoaded(
-  editor: Editor,
-  sessionId: string,
-  cwd: string,
-  path: readonly Json[],
-): Promise<void> {
+export async function requireLoaded(editor: Editor, sessionId: string, cwd: string, path: readonly Json[]) {
   const { updates } = await editor.load(sessionId, cwd);
   requireShown(path, updates);
 }

@@ -5,17 +5,16 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace, type Wire } from "./server.ts";
 
-const pathOf = (name: string): string => fileURLToPath(new URL(`../../examples/agents/${name}`, import.meta.url));
+const command = (name: string, flags: readonly string[]): string =>
+  [process.execPath, fileURLToPath(new URL(`../../examples/agents/${name}`, import.meta.url)), ...flags]
+    .map((word) => `'${word}'`)
+    .join(" ");
 
 /** The command of the agent that speaks Pi's dialect. */
-export function piLike(...flags: string[]): string {
-  return [process.execPath, pathOf("pi-like.js"), ...flags].map((word) => `'${word}'`).join(" ");
-}
+export const piLike = (...flags: string[]): string => command("pi-like.js", flags);
 
 /** The command of the agent that speaks the Agent Client Protocol. */
-export function acpLike(...flags: string[]): string {
-  return [process.execPath, pathOf("acp-like.js"), ...flags].map((word) => `'${word}'`).join(" ");
-}
+export const acpLike = (...flags: string[]): string => command("acp-like.js", flags);
 
 /** Starts a server in Pi's place, with an agent behind it. */
 export function spawnWithAgent(agent: string, args: string[] = [], place: Place = temporaryPlace()): SpawnedServer {

@@ -1,6 +1,6 @@
 /** Holders and those who join them, in this process and in others. */
 
-import { type ChildProcess, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,6 @@ import { onTestFinished } from "vitest";
 import type { Attachments, Entrance, FoundHolder } from "../../src/core/ports/attach.ts";
 import { type AttachOptions, makeAttachments } from "../../src/storage/attach/attach.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { type Apart, apart } from "./namespaces.ts";
 import { temporaryFolder } from "./server.ts";
 
 const STORAGE = fileURLToPath(new URL("../../src/storage/", import.meta.url));
@@ -113,27 +112,16 @@ function program(): string {
   return script;
 }
 
-interface OtherProcess {
-  readonly apart?: Apart;
-  readonly temporary?: string;
-  /** The user to become, for a test that runs as root. */
-  readonly uid?: number;
-}
-
-/** Starts a process that holds a session, joins it, or holds it and then has nothing more to do. */
-export async function other(
-  role: "hold" | "join" | "pass",
-  session: string,
-  { apart: kind, temporary = temporaryFolder(), uid }: OtherProcess = {},
-): Promise<{ child: ChildProcess; told: unknown }> {
+/** Starts a process that holds a session, joins it, or holds it and then has nothing more to do, as another user if one is given. */
+export async function other(role: "hold" | "join" | "pass", session: string, uid?: number) {
   const folder = temporaryFolder();
   chmodSync(folder, 0o755);
   const file = join(folder, "other.cjs");
   writeFileSync(file, program());
-  const [command, ...args] = [...(kind ? (apart(kind) ?? []) : []), process.execPath, file, role, session, temporary];
-  if (uid !== undefined) args.push(String(uid));
-  const child = spawn(command, args, { stdio: ["pipe", "pipe", "inherit"], env: { PATH: process.env.PATH } });
+  const args = [file, role, session, temporaryFolder(), ...(uid === undefined ? [] : [String(uid)])];
+  const env = { PATH: process.env.PATH };
+  const child = spawn(process.execPath, args, { stdio: ["pipe", "pipe", "inherit"], env });
   onTestFinished(() => void child.kill("SIGKILL"));
   const [line] = await once(child.stdout, "data");
-  return { child, told: JSON.parse(String(line)) };
+  return { child, told: JSON.parse(String(line)) as unknown };
 }

@@ -9,15 +9,7 @@ import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "./attaching.ts";
 import { put } from "./lifecycle.ts";
 import { chain, fileText, headerText } from "./lines.ts";
-import {
-  call,
-  type HereServer,
-  type Json,
-  type Place,
-  type SpawnedServer,
-  serveHere,
-  temporaryPlace,
-} from "./server.ts";
+import { call, type HereServer, type Json, type SpawnedServer, serveHere, temporaryPlace } from "./server.ts";
 
 export const QUIET = ["--events", "none"];
 
@@ -26,14 +18,9 @@ export function said(text: string): Json {
 }
 
 /** A session of three entries in a file, and a server that holds it. */
-export async function held(
-  args: string[] = QUIET,
-  place = temporaryPlace(),
-): Promise<{ file: string; holder: HereServer; place: Place }> {
-  const file = put(
-    join(place.home, "shared.jsonl"),
-    fileText(headerText({ id: "shared", cwd: place.cwd }), ...chain(3)),
-  );
+export async function held(args: string[] = QUIET, place = temporaryPlace()) {
+  const text = fileText(headerText({ id: "shared", cwd: place.cwd }), ...chain(3));
+  const file = put(join(place.home, "shared.jsonl"), text);
   const holder = serveHere(["--session", file, ...args], { place });
   await holder.result("append", said("held"));
   await announced(file);
@@ -41,11 +28,7 @@ export async function held(
 }
 
 /** Two servers on a new session of a store, of which the first holds it; their hosts have names if any are given. */
-export async function two(
-  store: string,
-  args: string[] = [],
-  names: string[] = [],
-): Promise<{ first: HereServer; second: HereServer; file: string; place: Place }> {
+export async function two(store: string, args: string[] = [], names: string[] = []) {
   const place = temporaryPlace();
   const file = join(place.home, `two.${store}`);
   const begin = async (text: string, name: string | undefined, ...more: string[]): Promise<HereServer> => {

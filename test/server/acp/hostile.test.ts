@@ -15,7 +15,10 @@ describe("messages", () => {
   /** A request with this in its middle. */
   const asked = (rest: string): string => `{"jsonrpc":"2.0","id":90,${rest}}`;
 
-  test.each<[string, string | Buffer, number]>([
+  const long = asked(`"method":"session/list","params":{"cursor":"${"x".repeat(5000)}"}`);
+
+  test.each<[string, string | Buffer, number, Json?]>([
+    ["a line over the limit", long, -32803, { id: 90, error: { data: { name: "message_too_large" } } }],
     ["no JSON", "{", -32700],
     ["a part of a message", '{"jsonrpc":"2.0",', -32700],
     ["no UTF-8", Buffer.from([0x7b, 0xff, 0x7d]), -32700],
@@ -29,18 +32,13 @@ describe("messages", () => {
     ["a second initialize", asked('"method":"initialize","params":{"protocolVersion":1}'), -32600],
     ["a method of every object", asked('"method":"constructor"'), -32601],
     ["a method of ours", asked('"method":"shutdown"'), -32601],
-  ])("%s is refused, and the next one answered", async (_, message, code) => {
-    const editor = await editorHere();
+  ])("%s is refused, and the next one answered", async (_, message, code, more = {}) => {
+    const editor = await editorHere(["--max-message-bytes", "2000"]);
     editor.server.write(message);
     editor.server.write("\n");
-    expect((await editor.next()).error).toMatchObject({ code, message: expect.stringMatching(/\.$/) });
-    expect((await editor.result("session/list")).sessions).toEqual([]);
-  });
-
-  test("a line over the limit is refused with its id, and the next one answered", async () => {
-    const editor = await editorHere(["--max-message-bytes", "2000"]);
-    editor.server.send({ jsonrpc: "2.0", id: 90, method: "session/list", params: { cursor: "x".repeat(5000) } });
-    expect(await editor.next()).toMatchObject({ id: 90, error: { data: { name: "message_too_large" } } });
+    const refusal = await editor.next();
+    expect(refusal.error).toMatchObject({ code, message: expect.stringMatching(/\.$/) });
+    expect(refusal).toMatchObject(more);
     expect((await editor.result("session/list")).sessions).toEqual([]);
   });
 
@@ -58,10 +56,8 @@ describe("messages", () => {
     editor.notify("session/cancel", {});
     editor.notify("$/cancel_request", { requestId: 99 });
     editor.notify("_somebody/tells", {});
-    editor.server.send(
-      { jsonrpc: "2.0", id: 5, result: {} },
-      { jsonrpc: "2.0", id: 5, error: { code: 1, message: "x" } },
-    );
+    for (const answer of [{ result: {} }, { error: { code: 1, message: "x" } }])
+      editor.server.send({ jsonrpc: "2.0", id: 5, ...answer });
     expect((await editor.result("session/list")).sessions).toEqual([]);
   });
 
@@ -173,48 +169,40 @@ function long(turns: number): Json[] {
 test("a session is loaded while it is loaded, and both get all of it", async () => {
   const { place, id, editor } = await editorWith({ entries: long(8) });
   const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
-  const both = [editor.ask("session/load", params), editor.ask("session/load", params)];
-  const counts: number[] = [];
-  for (const request of both) {
+  for (const request of [editor.ask("session/load", params), editor.ask("session/load", params)]) {
     expect(await editor.reply(request)).toHaveProperty("result");
-    counts.push(editor.take(id).filter(({ messageId }) => messageId).length);
+    expect(editor.take(id).filter(({ messageId }) => messageId)).toHaveLength(8);
   }
-  expect(counts).toEqual([8, 8]);
 });
 
 test.each([
   ["closed", "session/close"],
   ["cancelled", "$/cancel_request"],
-])(
-  "a client that does not read is not fed, and a load that is %s ends, and can begin again",
-  SYSTEM,
-  async (_, method) => {
-    const { place, id, editor } = await editorWith({ entries: long(60) });
-    const loading = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
-    await editor.until(({ messageId }) => messageId);
-    editor.server.stall();
-    await turns(500);
-    // 7 MB are to come; what waits in memory for the reader is a part of it.
-    const { readableLength, writableLength } = editor.server.output as PassThrough;
-    expect(readableLength + writableLength).toBeLessThan(6 << 20);
-    const closing = method === "session/close" ? editor.ask(method, { sessionId: id }) : undefined;
-    if (closing === undefined) editor.notify(method, { requestId: loading });
-    await turns(50);
-    editor.server.resume();
-    expect((await editor.reply(loading)).error.code).toBe(-32800);
-    if (closing !== undefined) expect(await editor.reply(closing)).toMatchObject({ result: {} });
-    expect(editor.take(id).length).toBeLessThan(120);
-    const { updates } = await editor.load(id);
-    expect(updates.filter(({ messageId }) => messageId)).toHaveLength(60);
-  },
-);
+])("a client that does not read is not fed; a load that is %s ends, and can begin again", SYSTEM, async (_, method) => {
+  const { place, id, editor } = await editorWith({ entries: long(60) });
+  const loading = editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] });
+  await editor.until(({ messageId }) => messageId);
+  editor.server.stall();
+  await turns(500);
+  // 7 MB are to come; what waits in memory for the reader is a part of it.
+  const { readableLength, writableLength } = editor.server.output as PassThrough;
+  expect(readableLength + writableLength).toBeLessThan(6 << 20);
+  const closing = method === "session/close" ? editor.ask(method, { sessionId: id }) : undefined;
+  if (closing === undefined) editor.notify(method, { requestId: loading });
+  await turns(50);
+  editor.server.resume();
+  expect((await editor.reply(loading)).error.code).toBe(-32800);
+  if (closing !== undefined) expect(await editor.reply(closing)).toMatchObject({ result: {} });
+  expect(editor.take(id).length).toBeLessThan(120);
+  const { updates } = await editor.load(id);
+  expect(updates.filter(({ messageId }) => messageId)).toHaveLength(60);
+});
 
 test("everything is answered that was asked before the end of the input", async () => {
   const { place, id, editor } = await editorWith({ entries: long(4) });
+  const params = { sessionId: id, cwd: place.cwd, mcpServers: [] };
   const asked = Array.from({ length: 10 }, (_, n) =>
-    n % 2 === 0
-      ? editor.ask("session/load", { sessionId: id, cwd: place.cwd, mcpServers: [] })
-      : editor.ask("session/list"),
+    n % 2 === 0 ? editor.ask("session/load", params) : editor.ask("session/list"),
   );
   const { messages, status } = await editor.server.finish();
   expect(status).toBe(0);

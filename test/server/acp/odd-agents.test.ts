@@ -1,85 +1,76 @@
 /** Agents of the Agent Client Protocol that are broken, slow, or up to something, behind our conversation with an editor. */
 
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
-import { type Editor, editorHere, ours } from "../../support/acp.ts";
+import { describe, expect, test, vi } from "vitest";
+import type { AgentBehind, AgentSession, Telling } from "../../../src/server/acp/agent.ts";
+import { editorHere, ours } from "../../support/acp.ts";
 import { ownAcpAgent } from "../../support/agents.ts";
 import { HERE, PROCESS } from "../../support/agents-here.ts";
 import { failingDisk } from "../../support/failing.ts";
-import { type HereOptions, type Json, type Place, temporaryPlace } from "../../support/server.ts";
+import { type HereOptions, type Json, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
-const TIMEOUT = "300";
+const STORES = ["jsonl", "v2"] as const;
+
 /** Characters that are too many to wait for an agent. */
 const LONG = 4_300_000;
 
-interface OddAgent {
-  readonly onOther: string;
-  readonly capabilities?: object;
-  readonly onNew?: string;
-  readonly more?: string[];
-  readonly place?: Place;
-  readonly agentLaunch?: HereOptions["agentLaunch"];
-}
-
-async function behind({
-  onOther,
-  capabilities,
-  onNew,
-  more = [],
-  place = temporaryPlace(),
-  agentLaunch = HERE,
-}: OddAgent): Promise<Editor> {
-  const agent = ownAcpAgent(place, onOther, capabilities, onNew);
-  const args = ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", TIMEOUT, ...more];
-  return editorHere(args, { place, agentLaunch });
-}
-
-/** What the session has, as a load shows it: who said what. */
-async function shownBy(editor: Editor, sessionId: string): Promise<string[]> {
-  const { updates } = await editor.load(sessionId);
-  return updates.flatMap(({ sessionUpdate, content }) =>
-    sessionUpdate.endsWith("_chunk") ? [`${sessionUpdate.split("_")[0]}: ${content.text}`] : [],
+/** An editor with a session, and an agent behind that does `onOther` with what is neither its beginning nor a new session. */
+async function behind(
+  onOther: string,
+  { onNew, more = [], ...given }: HereOptions & { onNew?: string; more?: string[] } = {},
+) {
+  const options = { place: temporaryPlace(), agentLaunch: HERE, ...given };
+  const agent = ownAcpAgent(options.place, onOther, {}, onNew);
+  const editor = await editorHere(
+    ["--agent", agent, "--agent-protocol", "acp", "--agent-timeout", "300", ...more],
+    options,
   );
+  const { sessionId }: { sessionId: string } = await editor.make();
+  return {
+    ...{ editor, sessionId },
+    /** Has a turn. Returns how it ended. */
+    end: (text: string, of = sessionId) => editor.end(editor.begins(of, text)),
+    /** Returns what the session has, as a load shows it: who said what. */
+    async shown() {
+      const { updates } = await editor.load(sessionId);
+      return updates.flatMap(({ sessionUpdate, content }) =>
+        sessionUpdate.endsWith("_chunk") ? [`${sessionUpdate.split("_")[0]}: ${content.text}`] : [],
+      );
+    },
+  };
 }
 
 const ENDS = 'say({ id, result: { stopReason: "end_turn" } });';
 
+/** Asks for a permission. */
+const ASKS = (id: string, more = 'sessionId, toolCall: { toolCallId: "c" }, options: []'): string =>
+  `say({ id: ${id}, method: "session/request_permission", params: { ${more} } });`;
+
 /** A prompt makes the agent ask; what is done with the answer to its question. */
-const asksThen = (onAnswer: string, onPrompt = ""): string =>
-  `if (method === "session/prompt") {
-    ${onPrompt}
-    globalThis.prompted = { id, sessionId };
-    say({ id: "own", method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
-  } else if (id === "own") { ${onAnswer} }`;
+const asksThen = (onAnswer: string, asks = ASKS('"own"')): string =>
+  `if (method === "session/prompt") { globalThis.prompted = { id, sessionId }; ${asks} } else if (id === "own") { ${onAnswer} }`;
 
 describe("replies of an agent", () => {
-  test(
-    "to a prompt that is over the limit fails the turn, and an own request that is gets an error",
-    SYSTEM,
-    async () => {
-      const editor = await behind({
-        onOther: `if (method === "session/prompt" && params.prompt[0].text === "long")
+  test("to a prompt that are over the limit fail the turn; own requests that are get an error", SYSTEM, async () => {
+    const { end, shown } = await behind(
+      `if (method === "session/prompt" && params.prompt[0].text === "long")
           say({ id, result: { stopReason: "end_turn", _meta: { long: "x".repeat(200000) } } });
-        else if (method === "session/prompt") {
-          globalThis.prompted = { id, sessionId };
-          say({ id: "own", method: "session/request_permission", params: { sessionId, long: "x".repeat(200000) } });
-        } else if (id === "own") {
-          chunk(prompted.sessionId, error ? "refused" : "answered");
-          say({ id: prompted.id, result: { stopReason: "end_turn" } });
-        }`,
-        more: ["--max-message-bytes", "100000"],
-      });
-      const { sessionId } = await editor.make();
-      expect((await editor.turn(sessionId, "long")).error.message).toContain("over the limit");
-      expect((await editor.turn(sessionId, "asks")).result.stopReason).toBe("end_turn");
-      expect(await shownBy(editor, sessionId)).toContain("agent: refused");
-    },
-  );
+        else ${asksThen(
+          `chunk(prompted.sessionId, error ? "refused" : "answered");
+          say({ id: prompted.id, result: { stopReason: "end_turn" } });`,
+          ASKS('"own"', 'sessionId, long: "x".repeat(200000)'),
+        )}`,
+      { more: ["--max-message-bytes", "100000"] },
+    );
+    expect(await end("long")).toContain("over the limit");
+    expect(await end("asks")).toBe("end_turn");
+    expect(await shown()).toContain("agent: refused");
+  });
 
   test("that come twice, to nobody, or are no messages change nothing", async () => {
-    const editor = await behind({
-      onOther: `if (method !== "session/prompt") return;
+    const { editor, sessionId, end, shown } = await behind(
+      `if (method !== "session/prompt") return;
         process.stdout.write('{"jsonrpc":"2.0","id":\\n{}\\n[]\\nnull\\n\\n{"id":{}}\\n');
         say({ id: 4711, result: {} });
         say({ id: String(id), result: { stopReason: "refusal" } });
@@ -89,97 +80,78 @@ describe("replies of an agent", () => {
         say({ method: "session/update", params: { sessionId: "nobody", update: { sessionUpdate: "plan", entries: [] } } });
         chunk(sessionId, "once");
         ${ENDS} ${ENDS} say({ id, error: { code: 1, message: "no" } });`,
-    });
-    const { sessionId } = await editor.make();
+    );
     for (let i = 0; i < 2; i++) {
-      const { result } = await editor.turn(sessionId, "one");
-      expect(result.stopReason).toBe("end_turn");
+      expect(await end("one")).toBe("end_turn");
       expect(editor.take(sessionId).filter(({ content }) => content?.text === "once")).toHaveLength(1);
     }
-    expect(await shownBy(editor, sessionId)).toEqual(["user: one", "agent: once", "user: one", "agent: once"]);
+    expect(await shown()).toEqual(["user: one", "agent: once", "user: one", "agent: once"]);
   });
 
-  test("without what they must have are told as what they are", async () => {
-    const editor = await behind({ onOther: "say({ id, result: 7 });" });
-    const { sessionId } = await editor.make();
-    expect((await editor.turn(sessionId, "one")).result.stopReason).toBe("end_turn");
+  test("without what they must have end the turn", async () => {
+    expect(await (await behind("say({ id, result: 7 });")).end("one")).toBe("end_turn");
   });
 
   test("that give one session to two are refused", async () => {
-    const place = temporaryPlace();
-    const editor = await behind({
-      onOther: `chunk(sessionId, params.prompt[0].text); ${ENDS}`,
-      onNew: 'return say({ id, result: { sessionId: "the same" } });',
-      place,
-    });
-    const [one, two] = [(await editor.make()).sessionId, (await editor.make()).sessionId];
-    expect((await editor.turn(one, "one")).result.stopReason).toBe("end_turn");
-    expect((await editor.turn(two, "two")).error.message).toContain("session that it has given to another");
-    expect(await shownBy(editor, one)).toEqual(["user: one", "agent: one"]);
+    const onNew = 'return say({ id, result: { sessionId: "the same" } });';
+    const { editor, end, shown } = await behind(`chunk(sessionId, params.prompt[0].text); ${ENDS}`, { onNew });
+    const { sessionId } = await editor.make();
+    expect(await end("one")).toBe("end_turn");
+    expect(await end("two", sessionId)).toContain("session that it has given to another");
+    expect(await shown()).toEqual(["user: one", "agent: one"]);
   });
 
   test("that are errors keep their code and what is with it, in both directions", async () => {
-    const editor = await behind({
-      onOther: asksThen('say({ id: prompted.id, error: { code: -32123, message: "no", data: { heard: error } } });'),
-    });
-    const { sessionId } = await editor.make();
+    const { editor, sessionId } = await behind(
+      asksThen('say({ id: prompted.id, error: { code: -32123, message: "no", data: { heard: error } } });'),
+    );
     const asked = editor.begins(sessionId, "one");
-    const question = await editor.question();
+    const { id } = await editor.question();
     const heard = { code: -32002, message: "gone", data: { uri: "file:///x" } };
-    editor.server.send({ jsonrpc: "2.0", id: question.id, error: heard });
+    editor.server.send({ jsonrpc: "2.0", id, error: heard });
     expect((await editor.reply(asked)).error).toEqual({ code: -32123, message: "no", data: { heard } });
   });
 });
 
 describe("an agent hangs nobody", () => {
   test.each([
-    [
-      "closes its input",
-      "lines.close(); process.stdin.destroy(); closeSync(0); chunk(sessionId, 'closed'); setInterval(() => {}, 1000);",
-    ],
-    [
-      "closes its output",
-      "chunk(sessionId, 'closed'); process.stdout.end(() => closeSync(1)); setInterval(() => {}, 1000);",
-    ],
-  ])("that %s and lives on", SYSTEM, async (_, onOther) => {
-    const editor = await behind({
-      agentLaunch: PROCESS,
-      onOther: `if (params.prompt?.[0].text === "one") { ${onOther} }`,
-    });
-    const { sessionId } = await editor.make();
+    ["input", "lines.close(); process.stdin.destroy(); closeSync(0); chunk(sessionId, 'closed');"],
+    ["output", "chunk(sessionId, 'closed'); process.stdout.end(() => closeSync(1));"],
+  ])("that closes its %s and lives on", SYSTEM, async (_, closes) => {
+    const { editor, sessionId, shown } = await behind(
+      `if (params.prompt?.[0].text === "one") { ${closes} setInterval(() => {}, 1000); }`,
+      { agentLaunch: PROCESS },
+    );
     const other = (await editor.make()).sessionId;
     const first = editor.begins(sessionId, "one");
     await editor.heard("closed");
     // What it is sent tells that it does not hear.
-    const second = editor.begins(other, "two");
-    for (const asked of [first, second]) expect((await editor.reply(asked)).error.message).toMatch(/^The agent .*\.$/);
-    expect(await shownBy(editor, sessionId)).toContain("user: one");
+    for (const asked of [first, editor.begins(other, "two")])
+      expect((await editor.reply(asked)).error.message).toMatch(/^The agent .*\.$/);
+    expect(await shown()).toContain("user: one");
   });
 
   test("that reads nothing more, and other sessions can be read meanwhile", SYSTEM, async () => {
-    const editor = await behind({
-      onOther: `if (params.prompt?.[0].text === "stop") { lines.pause(); setInterval(() => {}, 1000); chunk(sessionId, "stopped"); }`,
-    });
-    const { sessionId } = await editor.make();
+    const { editor, sessionId, end } = await behind(
+      `if (params.prompt?.[0].text === "stop") { lines.pause(); setInterval(() => {}, 1000); chunk(sessionId, "stopped"); }`,
+    );
     const other = (await editor.make()).sessionId;
     const asked = editor.begins(sessionId, "stop");
     await editor.heard("stopped");
-    const large = editor.begins(other, "x".repeat(LONG));
-    expect((await editor.reply(large)).error.message).toContain("read nothing");
+    expect(await end("x".repeat(LONG), other)).toContain("read nothing");
     await editor.reply(asked);
     expect((await editor.result("session/list", {})).sessions).toHaveLength(2);
   });
 
   test("that reads late: the editor is read again", SYSTEM, async () => {
-    const editor = await behind({
-      onOther: `if (method !== "session/prompt") return;
+    const { editor, sessionId } = await behind(
+      `if (method !== "session/prompt") return;
         if (params.prompt[0].text === "stop") { lines.pause(); await pause(100); lines.resume(); }
         ${ENDS}`,
-    });
-    const [one, two] = [(await editor.make()).sessionId, (await editor.make()).sessionId];
-    const first = editor.begins(one, "stop");
-    const second = editor.begins(two, "x".repeat(LONG));
-    for (const asked of [first, second]) expect((await editor.reply(asked)).result.stopReason).toBe("end_turn");
+    );
+    const other = (await editor.make()).sessionId;
+    for (const asked of [editor.begins(sessionId, "stop"), editor.begins(other, "x".repeat(LONG))])
+      expect(await editor.end(asked)).toBe("end_turn");
     expect((await editor.result("session/list", {})).sessions).toHaveLength(2);
   });
 
@@ -193,133 +165,184 @@ describe("an agent hangs nobody", () => {
         process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32603, message: "not today" } }) + "\\n"); }); }`;
     const args = ["--agent", `'${process.execPath}' -e '${script}' ${agent}`, "--agent-protocol", "acp"];
     const again = await editorHere(args, { place });
-    const sessionId = (await again.make()).sessionId;
-    expect((await again.turn(sessionId, "one")).result?.stopReason).toBe("end_turn");
+    const { sessionId } = await again.make();
+    expect(await again.end(again.begins(sessionId, "one"))).toBe("end_turn");
   });
 
   test("a turn that is cancelled while the agent still opens the session begins nowhere", async () => {
     const onNew = 'if (made > 0) { chunk("own-1-" + process.pid, "opening"); await pause(50); }';
-    const editor = await behind({ onOther: ENDS, onNew });
-    const { sessionId } = await editor.make();
-    await editor.turn(sessionId, "one");
+    const { editor, sessionId, end } = await behind(ENDS, { onNew });
+    await end("one");
     // Then the agent has to begin another session.
-    await editor.result("_pi-session-server/branch", { sessionId, entryId: null });
+    await editor.branch(sessionId, null);
     const asked = editor.begins(sessionId, "two");
     await editor.heard("opening");
-    editor.notify("session/cancel", { sessionId });
-    expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
+    editor.cancel(sessionId);
+    expect(await editor.end(asked)).toBe("cancelled");
     const { entries } = await editor.result("_pi-session-server/entries", { sessionId });
     expect(entries.filter(({ message }: Json) => message?.content?.[0]?.text === "two")).toEqual([]);
   });
 
   test("that asks without end is refused, and fills no memory", async () => {
-    const editor = await behind({
-      onOther: `if (method === "session/prompt") {
+    const { end } = await behind(
+      `if (method === "session/prompt") {
           globalThis.prompted = id;
           globalThis.refused = 0;
-          for (let i = 0; i < 2000; i++)
-            say({ id: "own " + i, method: "session/request_permission", params: { sessionId, toolCall: { toolCallId: "c" }, options: [] } });
+          for (let i = 0; i < 2000; i++) ${ASKS('"own " + i')}
         } else if (error && ++refused === 1700) say({ id: prompted, result: { stopReason: "end_turn" } });`,
-    });
-    const { sessionId } = await editor.make();
-    expect((await editor.turn(sessionId, "one")).result.stopReason).toBe("end_turn");
+    );
+    expect(await end("one")).toBe("end_turn");
   });
 });
 
-acrossTiers(test, ["jsonl", "v2"])(
-  "a turn of which a part cannot be written in %s does not end well",
-  async (store) => {
-    let isFull = false;
-    const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
-    const place = temporaryPlace();
-    const again = `{ id: "again", method: "session/request_permission", params: { sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: [] } }`;
-    const tells = `tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });`;
-    const ends = 'else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });';
-    const agent = ownAcpAgent(place, `${asksThen(`${tells} say(${again});`)} ${ends}`);
-    const args = ["--agent", agent, "--agent-protocol", "acp", "--store", store];
-    const editor = await editorHere(args, { place, disk, agentLaunch: HERE });
-    const { sessionId } = await editor.make();
-    const asked = editor.begins(sessionId, "one");
-    for (const wasFull of [true, false]) {
-      const question = await editor.question();
-      isFull = wasFull;
-      editor.server.send({ jsonrpc: "2.0", id: question.id, result: { outcome: { outcome: "cancelled" } } });
-    }
-    expect((await editor.reply(asked)).error).toMatchObject({ data: { name: expect.any(String) } });
-  },
-);
+acrossTiers(test, STORES)("a turn that cannot be written whole in %s fails", async (store) => {
+  let isFull = false;
+  const { disk } = failingDisk((_, operation) => (isFull && operation === "write" ? "ENOSPC" : undefined));
+  const asksAgain = ASKS('"again"', 'sessionId: prompted.sessionId, toolCall: { toolCallId: "c" }, options: []');
+  const tells = `tell(prompted.sessionId, { sessionUpdate: "tool_call", toolCallId: "c", title: "c", status: "completed" });`;
+  const ends = 'else if (id === "again") say({ id: prompted.id, result: { stopReason: "end_turn" } });';
+  const { editor, sessionId } = await behind(`${asksThen(`${tells} ${asksAgain}`)} ${ends}`, {
+    ...{ disk, more: ["--store", store] },
+  });
+  const asked = editor.begins(sessionId, "one");
+  for (const wasFull of [true, false]) {
+    const { id } = await editor.question();
+    isFull = wasFull;
+    editor.server.answer(id, { outcome: { outcome: "cancelled" } });
+  }
+  expect((await editor.reply(asked)).error).toMatchObject({ data: { name: expect.any(String) } });
+});
 
 describe("an editor that is in a hurry", () => {
-  const begun = async (): Promise<{ editor: Editor; sessionId: string; asked: number }> => {
-    const editor = await behind({
-      onOther: `if (method === "session/cancel") say({ id: prompted, result: { stopReason: "cancelled" } });
+  const begun = async () => {
+    const agent = await behind(
+      `if (method === "session/cancel") say({ id: prompted, result: { stopReason: "cancelled" } });
         if (method !== "session/prompt") return;
         globalThis.prompted = id;
         chunk(sessionId, "begun");
-        if (params.prompt[0].text !== "long") say({ id, result: { stopReason: "end_turn" } });`,
-    });
-    const { sessionId } = await editor.make();
-    const asked = editor.begins(sessionId, "long");
-    await editor.heard("begun");
-    return { editor, sessionId, asked };
+        if (params.prompt[0].text !== "long") ${ENDS}`,
+    );
+    const asked = agent.editor.begins(agent.sessionId, "long");
+    await agent.editor.heard("begun");
+    return { ...agent, asked };
   };
 
   test("gets a reply to each of its prompts, of which one is run at a time", async () => {
-    const { editor, sessionId, asked } = await begun();
-    const second = editor.begins(sessionId, "second");
-    expect((await editor.reply(second)).error.message).toContain("runs already");
-    editor.notify("session/cancel", { sessionId });
-    editor.notify("session/cancel", { sessionId });
-    expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
-    editor.notify("session/cancel", { sessionId });
-    expect((await editor.turn(sessionId, "third")).result.stopReason).toBe("end_turn");
-    expect(await shownBy(editor, sessionId)).toEqual(["user: long", "agent: begun", "user: third", "agent: begun"]);
+    const { editor, sessionId, asked, end, shown } = await begun();
+    expect(await end("second")).toContain("runs already");
+    editor.cancel(sessionId);
+    editor.cancel(sessionId);
+    expect(await editor.end(asked)).toBe("cancelled");
+    editor.cancel(sessionId);
+    expect(await end("third")).toBe("end_turn");
+    expect(await shown()).toEqual(["user: long", "agent: begun", "user: third", "agent: begun"]);
   });
 
   test("may delete a session under a turn and prompt behind that: the turn ends, and nothing comes back", async () => {
     const { editor, sessionId, asked } = await begun();
     const deleted = editor.ask("session/delete", { sessionId });
     const behindIt = editor.begins(sessionId, "late");
-    expect((await editor.reply(asked)).result.stopReason).toBe("cancelled");
+    expect(await editor.end(asked)).toBe("cancelled");
     expect((await editor.reply(deleted)).result).toEqual({});
     expect((await editor.reply(behindIt)).error).toBeDefined();
     expect((await editor.result("session/list", {})).sessions).toEqual([]);
   });
 });
 
-acrossTiers(test, ["jsonl", "v2"])("what an agent says between turns is in %s, once, and told once", async (store) => {
-  const editor = await behind({
-    more: ["--store", store],
-    onOther: `chunk(sessionId, method === "session/prompt" ? "now" : "later"); ${ENDS}`,
-  });
-  const { sessionId } = await editor.make();
+acrossTiers(test, STORES)("what an agent says between turns is in %s, once, and told once", async (store) => {
+  const { editor, sessionId, end, shown } = await behind(
+    `chunk(sessionId, method === "session/prompt" ? "now" : "later"); ${ENDS}`,
+    { more: ["--store", store] },
+  );
   for (const text of ["one", "two"]) {
-    await editor.turn(sessionId, text);
+    await end(text);
     await editor.result("session/set_mode", { sessionId, modeId: "x" });
   }
   const told = editor.take(sessionId).flatMap(({ content }) => content?.text ?? []);
   expect(told).toEqual(["now", "later", "now", "later"]);
   const inOrder = ["user: one", "agent: now", "agent: later", "user: two", "agent: now", "agent: later"];
-  expect(await shownBy(editor, sessionId)).toEqual(inOrder);
+  expect(await shown()).toEqual(inOrder);
   // What was loaded is known to the agent: it goes on with its own session.
-  const { result } = await editor.turn(sessionId, "three");
-  expect(ours(result)).toBeUndefined();
+  expect(ours((await editor.turn(sessionId, "three")).result)).toBeUndefined();
 });
 
 test("the mode that is in force is told by a load, and where an agent that was started again has another", async () => {
   const modes = { currentModeId: "ask", availableModes: ["ask", "code"].map((id) => ({ id, name: id })) };
-  const editor = await behind({
-    onOther: `if (method === "session/prompt" && params.prompt[0].text === "die") process.exit(1); ${ENDS}`,
-    onNew: `return say({ id, result: { sessionId: "own-" + ++made + "-" + process.pid, modes: ${JSON.stringify(modes)} } });`,
-  });
-  const { sessionId } = await editor.make();
+  const { editor, sessionId, end } = await behind(
+    `if (method === "session/prompt" && params.prompt[0].text === "die") process.exit(1); ${ENDS}`,
+    {
+      onNew: `return say({ id, result: { sessionId: "own-" + ++made + "-" + process.pid, modes: ${JSON.stringify(modes)} } });`,
+    },
+  );
   await editor.result("session/set_mode", { sessionId, modeId: "code" });
-  const { result } = await editor.load(sessionId);
-  expect(result.modes.currentModeId).toBe("code");
-  await editor.turn(sessionId, "die");
+  expect((await editor.load(sessionId)).result.modes.currentModeId).toBe("code");
+  await end("die");
   editor.take(sessionId);
   expect(ours((await editor.turn(sessionId, "on")).result).fidelity).toBe("seeded");
-  expect(editor.take(sessionId)).toContainEqual(
-    expect.objectContaining({ sessionUpdate: "current_mode_update", currentModeId: "ask" }),
-  );
+  const told = { sessionUpdate: "current_mode_update", currentModeId: "ask" };
+  expect(editor.take(sessionId)).toContainEqual(expect.objectContaining(told));
+});
+
+describe("an agent in this process", () => {
+  /** An agent that fails, waits for its end, or asks, as its prompt says. */
+  class Echo implements AgentBehind {
+    readonly promptCapabilities = { image: true, audio: false, embeddedContext: false };
+    readonly done: Json[] = [];
+    private readonly ends = new Map<string, (reply: Json) => void>();
+
+    settings = async (): Promise<Json> => ({});
+
+    async prompt({ sessionId }: AgentSession, [{ text }]: readonly Json[], telling: Telling): Promise<Json> {
+      if (text === "fail") throw new Error("internal to the agent");
+      if (text === "wait") return new Promise((resolve) => this.ends.set(sessionId, resolve));
+      const toolCall = { toolCallId: "1", title: "think" };
+      return telling.ask("session/request_permission", { toolCall, options: [] });
+    }
+
+    cancel(sessionId: string): void {
+      this.ends.get(sessionId)?.({ stopReason: "cancelled" });
+    }
+
+    async setMode(_: AgentSession, modeId: string): Promise<Json> {
+      this.done.push(modeId);
+      return {};
+    }
+
+    async setConfigOption(_: AgentSession, configId: string, value: unknown): Promise<Json> {
+      this.done.push(`${configId} ${value}`);
+      return { configOptions: [] };
+    }
+
+    close = async (sessionId: string): Promise<void> => this.cancel(sessionId);
+  }
+
+  test("that fails is reported like a bug of ours; a refusal of the client goes to it, and so do settings", async () => {
+    const agent = new Echo();
+    const editor = await editorHere([], { agent });
+    const { sessionId } = await editor.make();
+    vi.spyOn(process.stderr, "write").mockReturnValue(true);
+    const { error } = await editor.turn(sessionId, "fail");
+    expect(error).toMatchObject({ code: -32603, message: expect.not.stringContaining("internal to the agent") });
+    const refused = editor.begins(sessionId, "ask");
+    const { id } = await editor.question();
+    editor.server.send({ jsonrpc: "2.0", id, error: { code: -32000, message: "Not now." } });
+    expect(await editor.end(refused)).toBe("Not now.");
+    await editor.result("session/set_mode", { sessionId, modeId: "ask" });
+    await editor.result("session/set_config_option", { sessionId, configId: "model", value: "x" });
+    expect(agent.done).toEqual(["ask", "model x"]);
+  });
+
+  test("has no turn left when its client goes, whether that has begun or not; others are answered meanwhile", async () => {
+    const editor = await editorHere([], { agent: new Echo() });
+    const [one, two] = [await editor.make(), await editor.make()];
+    editor.begins(one.sessionId, "ask");
+    await editor.question();
+    expect((await editor.result("session/status", { sessionId: one.sessionId })).status).toBe("open");
+    editor.begins(two.sessionId, "wait");
+    const { messages, status } = await editor.server.finish();
+    expect(status).toBe(0);
+    // Whether the last one had begun, nobody knows.
+    const ends = messages.map(({ result, error }) => error?.code ?? result.stopReason);
+    expect(ends).toEqual([-32800, expect.toBeOneOf([-32800, "cancelled"])]);
+  });
 });

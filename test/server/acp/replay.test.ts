@@ -1,11 +1,13 @@
-/** What an editor is shown of a session, on every store: each entry of the path, once, in order. */
+/** What an editor is shown of a session, on every store: each entry of the path, once, in order, also of what others add. */
 
+import { appendFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { editorHere, ours } from "../../support/acp.ts";
-import { pathTo, randomSession, requireLoaded, storedIn } from "../../support/acp-paths.ts";
+import { editorHere, editorWith, entryIdsOf, ours, type Update } from "../../support/acp.ts";
+import { pathTo, randomSession, requireLoaded, requireShown, storedIn } from "../../support/acp-paths.ts";
+import { assistant, toolCall, toolResult, user } from "../../support/drafts.ts";
 import { entryText, headerText, SESSION } from "../../support/lines.ts";
 import { forSeedsAsync } from "../../support/random.ts";
-import { type Json, serveHere, temporaryPlace } from "../../support/server.ts";
+import { type Json, serveHere, spawnServer, stopTimers, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"] as const;
@@ -55,11 +57,7 @@ const called = (...calls: Json[]): Json => ({
   content: calls.map(([id, name, given]) => ({ type: "toolCall", id, name, arguments: given })),
 });
 const result = (toolCallId: string, text: string, more: object = {}): Json => ({
-  role: "toolResult",
-  toolCallId,
-  toolName: "x",
-  content: [{ type: "text", text }],
-  isError: false,
+  ...{ role: "toolResult", toolCallId, toolName: "x", content: [{ type: "text", text }], isError: false },
   ...more,
 });
 
@@ -84,18 +82,11 @@ test("a change is shown as one, at its place, with absolute paths", async () => 
 });
 
 test("a plan is shown as one", async () => {
-  const updates = await shownOf(
-    called([
-      "1",
-      "TodoWrite",
-      { todos: [{ content: "first", status: "completed", priority: "high" }, { content: "then" }] },
-    ]),
-    result("1", "ok"),
-  );
-  expect(updates.find(({ sessionUpdate }) => sessionUpdate === "plan")?.entries).toEqual([
-    { content: "first", status: "completed", priority: "high" },
-    { content: "then", status: "pending", priority: "medium" },
-  ]);
+  const first = { content: "first", status: "completed", priority: "high" };
+  const todos = [first, { content: "then" }];
+  const updates = await shownOf(called(["1", "TodoWrite", { todos }]), result("1", "ok"));
+  const then = { content: "then", status: "pending", priority: "medium" };
+  expect(updates.find(({ sessionUpdate }) => sessionUpdate === "plan")?.entries).toEqual([first, then]);
 });
 
 test("calls without a result have failed, and results without a call are over", async () => {
@@ -108,20 +99,6 @@ test("calls without a result have failed, and results without a call are over", 
   );
   const last = new Map(updates.flatMap(({ toolCallId, status }) => (toolCallId ? [[toolCallId, status]] : [])));
   expect(Object.fromEntries(last)).toEqual({ 1: "failed", 2: "completed", "00000002": "failed", 3: "failed" });
-});
-
-test("calls of one id are told apart", async () => {
-  const updates = await shownOf(
-    called(["1", "bash", {}]),
-    result("1", "one"),
-    called(["1", "bash", {}]),
-    result("1", "two"),
-  );
-  const ended = updates.filter(({ sessionUpdate }) => sessionUpdate === "tool_call_update");
-  expect(ended.map(({ toolCallId, content }) => [toolCallId, content[0].content.text])).toEqual([
-    ["1", "one"],
-    ["00000002/0", "two"],
-  ]);
 });
 
 test("a text that is long comes in pieces, of which none cuts a character", async () => {
@@ -164,17 +141,11 @@ test("values that are nested beyond what a stack holds are shown", async () => {
 test("usage is told with the window of the model, and what the path has cost", async () => {
   const usage = { input: 900, output: 100, cacheRead: 0, cacheWrite: 0, totalTokens: 1000, cost: { total: 0.5 } };
   const said = { role: "assistant", provider: "anthropic", model: "claude-sonnet-4-5", usage, stopReason: "stop" };
-  const updates = await shownOf(
-    { role: "user", content: "Hello" },
-    { ...said, content: [{ type: "text", text: "Hi." }] },
-    { role: "user", content: "Bye" },
-    { ...said, content: [{ type: "text", text: "Bye." }] },
-  );
-  expect(updates.findLast(({ sessionUpdate }) => sessionUpdate === "usage_update")).toMatchObject({
-    used: 1000,
-    size: 200_000,
-    cost: { amount: 1, currency: "USD" },
-  });
+  const answer = (text: string): Json => ({ ...said, content: [{ type: "text", text }] });
+  const asked = ["Hello", "Bye"].map((content) => ({ role: "user", content }));
+  const updates = await shownOf(asked[0], answer("Hi."), asked[1], answer("Bye."));
+  const told = { used: 1000, size: 200_000, cost: { amount: 1, currency: "USD" } };
+  expect(updates.findLast(({ sessionUpdate }) => sessionUpdate === "usage_update")).toMatchObject(told);
 });
 
 test("what is around damage is shown", async () => {
@@ -183,4 +154,91 @@ test("what is around damage is shown", async () => {
   await storedIn(place, "jsonl", text.replace('"two"', '"\u0001wo"'));
   const { updates } = await (await editorHere([], { place })).load(SESSION, CWD);
   expect(updates.flatMap(({ content }) => content?.text ?? [])).toEqual(expect.arrayContaining(["one", "three"]));
+});
+
+/** An editor, and another host of the same session: two servers, of which the editor's holds it. */
+async function shared() {
+  const { place, id: sessionId, editor } = await editorWith();
+  await editor.load(sessionId);
+  await editor.result("session/set_title", { sessionId, title: "Ours" });
+  return { place, editor, sessionId, args: ["--session", sessionId] };
+}
+
+/** An editor that shares its session with a host in this process. */
+async function sharedHere() {
+  const { place, args, ...rest } = await shared();
+  return { ...rest, other: serveHere(args, { place }) };
+}
+
+test("what another host of a shared session appends is shown, calls with their results", async () => {
+  const { editor, other, sessionId } = await sharedHere();
+  await other.result("append", { entries: [user("Another."), toolCall("1")] });
+  const call = await editor.until(({ sessionUpdate }) => sessionUpdate === "tool_call");
+  expect(call).toMatchObject({ toolCallId: "1", status: "pending" });
+  await other.result("append", { entries: [toolResult("1", "green"), assistant("Green.")] });
+  expect(await editor.until(({ toolCallId }) => toolCallId === "1")).toMatchObject({ status: "completed" });
+  expect(await editor.heard("Green.")).toMatchObject({ sessionUpdate: "agent_message_chunk" });
+  await other.result("set_session_name", { name: "Theirs" });
+  expect(await editor.until(({ title }) => title === "Theirs")).toBeDefined();
+  // All of it, once.
+  const idsIn = (updates: readonly Update[]): string[] => updates.flatMap((update) => ours(update)?.entryId ?? []);
+  const live = idsIn(editor.take(sessionId));
+  expect(idsIn((await editor.load(sessionId)).updates).slice(-live.length)).toEqual(live);
+});
+
+test("a call without a result has failed, unless another host may still be at work", SYSTEM, async () => {
+  const { place, editor, sessionId, args } = await shared();
+  const other = spawnServer(args, "lines", place);
+  await other.result("append", { entries: [toolCall("1")] });
+  const stateOf = async (): Promise<string> =>
+    (await editor.load(sessionId)).updates.findLast(({ toolCallId }) => toolCallId === "1")?.status;
+  expect(await stateOf()).toBe("pending");
+  await other.finish();
+  await editor.result("session/set_title", { sessionId, title: "Alone" });
+  expect(await stateOf()).toBe("failed");
+});
+
+test("where another host leaves the branch that the editor shows, it is told where", async () => {
+  const { editor, other, sessionId } = await sharedHere();
+  const { messages } = await other.result("get_fork_messages");
+  const [{ entryId }] = messages;
+  await other.result("branch", { entryId });
+  const left = await editor.until((update) => ours(update)?.after !== undefined);
+  expect(ours(left)).toMatchObject({ after: entryId, leafId: entryId });
+  await other.result("append", { entries: [assistant("Red.")] });
+  const next = await editor.heard("Red.");
+  expect(ours(next)).toMatchObject({ parentId: entryId, siblings: 2 });
+  expect(editor.take(sessionId).filter(({ content }) => content?.text === "Blue.")).toEqual([]);
+});
+
+test("other hosts see which editor shares the session", async () => {
+  const { other } = await sharedHere();
+  await other.result("append", { entries: [user("Here.")] });
+  const { clients } = await other.result("list_clients");
+  expect(clients.map(({ name }: Json) => name)).toContain("test-editor");
+});
+
+acrossTiers(test, [1, 2])("what a program without locks appends is shown once, in order (%i)", async (count) => {
+  stopTimers();
+  await forSeedsAsync(count, async (random) => {
+    const place = temporaryPlace();
+    const { text, entries } = randomSession(random, 60, 0);
+    const lines = text.split("\n");
+    const begun = 2 + random.int(20);
+    const path = await storedIn(place, "jsonl", `${lines.slice(0, begun).join("\n")}\n`);
+    const editor = await editorHere([], { place });
+    await editor.result("session/load", { sessionId: SESSION, cwd: CWD, mcpServers: [] });
+    for (let at = begun; at < lines.length - 1; ) {
+      const past = Math.min(at + 10 + random.int(30), lines.length - 1);
+      appendFileSync(path, `${lines.slice(at, past).join("\n")}\n`);
+      at = past;
+      await editor.until((update) => ours(update)?.entryId === entries[at - 2].id);
+    }
+    // The last entry may be told in several updates.
+    await editor.result("session/list");
+    expect(entryIdsOf(editor.take(SESSION))).toEqual(entries.map(({ id }) => id));
+    const { updates } = await editor.load(SESSION, CWD);
+    requireShown(entries, updates);
+    await editor.server.finish();
+  });
 });

@@ -4,22 +4,10 @@ import { describe, expect, test } from "vitest";
 import { acpLike, lives, ownAcpAgent, until } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
 import { user } from "../../support/drafts.ts";
-import {
-  type HereServer,
-  type Json,
-  type Place,
-  serveHere,
-  spawnServer,
-  temporaryPlace,
-  type Wire,
-} from "../../support/server.ts";
+import { type Json, type Place, serveHere, spawnServer, temporaryPlace, type Wire } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
-interface Editor<Server> {
-  readonly server: Server;
-  readonly sessionId: string;
-  readonly pid: number;
-}
+const STORES = ["jsonl", "v2"] as const;
 
 function ask(server: Wire, id: number, method: string, params: object): Promise<Json> {
   server.ask(id, method, params);
@@ -30,15 +18,17 @@ const argsOf = (agent: string, store = "jsonl"): string[] => [
   ...["--agent", agent, "--agent-protocol", "acp", "--store", store],
 ];
 
-async function editorAt<Server extends Wire>(server: Server, place: Place): Promise<Editor<Server>> {
+/** An editor of a server, with a session of its agent's. */
+async function editorAt<Server extends Wire & { place: Place }>(server: Server) {
   const { result } = await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
-  const made = await ask(server, 2, "session/new", { cwd: place.cwd, mcpServers: [] });
-  return { server, sessionId: made.result.sessionId, pid: result.agentCapabilities._meta.pid };
+  const made = await ask(server, 2, "session/new", { cwd: server.place.cwd, mcpServers: [] });
+  const { sessionId }: { sessionId: string } = made.result;
+  return { server, sessionId, pid: result.agentCapabilities._meta.pid as number };
 }
 
 /** An editor at a server in this process, as its agent is. */
-const editorOn = (place: Place, store: string, ...flags: string[]): Promise<Editor<HereServer>> =>
-  editorAt(serveHere(argsOf(acpLike(...flags), store), { place, agentLaunch: HERE }), place);
+const editorOn = (place: Place, store: string, ...flags: string[]) =>
+  editorAt(serveHere(argsOf(acpLike(...flags), store), { place, agentLaunch: HERE }));
 
 const text = (message: string): Json[] => [{ type: "text", text: message }];
 
@@ -68,7 +58,7 @@ async function recorded(place: Place, sessionId: string): Promise<Json[]> {
   return entries.map((entry: Json) => entry.message ?? entry.customType);
 }
 
-acrossTiers(describe, ["jsonl", "v2"])("a session recorded in %s", (store) => {
+acrossTiers(describe, STORES)("a session recorded in %s", (store) => {
   test("has its turns: the prompt, thoughts, answers, calls with their results, permissions and plans", async () => {
     const place = temporaryPlace();
     const { server, sessionId } = await editorOn(place, store);
@@ -112,29 +102,24 @@ acrossTiers(describe, ["jsonl", "v2"])("a session recorded in %s", (store) => {
     expect(messages.filter(({ role }) => role === "user")).toHaveLength(2);
   });
 
-  test(
-    "has the prompt before the agent hears it, and what was finished, after SIGKILL of the server",
-    SYSTEM,
-    async () => {
-      const place = temporaryPlace();
-      const { server, sessionId, pid } = await editorAt(spawnServer(argsOf(acpLike(), store), "lines", place), place);
-      await turn(server, sessionId, "one");
-      await begin(server, sessionId, "tools 1 chunks 100000 every 20");
-      server.process.kill("SIGKILL");
-      await server.exit;
-      while (lives(pid)) await new Promise((resolve) => setTimeout(resolve, 2));
-      const messages = await recorded(place, sessionId);
-      expect(rolesOf(messages)).toBe("acp user assistant acp_updates user assistant toolResult");
-    },
-  );
-
-  test("ends with its editor: the turn is marked as aborted", SYSTEM, async () => {
+  test.each([
+    ["after SIGKILL of the server: the prompt before the agent hears it, and what was finished", "SIGKILL"],
+    ["at the end of its editor: the turn is marked as aborted", 0],
+  ])("is left %s", SYSTEM, async (_what, end) => {
     const place = temporaryPlace();
-    const { server, sessionId, pid } = await editorAt(spawnServer(argsOf(acpLike(), store), "lines", place), place);
-    await begin(server, sessionId, "chunks 100000 every 20");
-    expect((await server.finish()).status).toBe(0);
-    expect(lives(pid)).toBe(false);
-    expect((await recorded(place, sessionId)).at(-1)).toMatchObject({ role: "assistant", stopReason: "aborted" });
+    const { server, sessionId, pid } = await editorAt(spawnServer(argsOf(acpLike(), store), "lines", place));
+    await turn(server, sessionId, "one");
+    await begin(server, sessionId, "tools 1 chunks 100000 every 20");
+    if (end === 0) server.end();
+    else server.process.kill("SIGKILL");
+    expect(await server.exit).toBe(end);
+    if (end === 0) expect(lives(pid)).toBe(false);
+    while (lives(pid)) await new Promise((resolve) => setTimeout(resolve, 2));
+    const messages = await recorded(place, sessionId);
+    const begun = "acp user assistant acp_updates user assistant toolResult";
+    expect(rolesOf(messages).slice(0, begun.length)).toBe(begun);
+    if (end === 0) expect(messages.at(-1)).toMatchObject({ role: "assistant", stopReason: "aborted" });
+    else expect(rolesOf(messages)).toBe(begun);
   });
 });
 
@@ -155,43 +140,40 @@ test("a session that is loaded goes on where it was recorded, and is recorded wi
   expect(saidIn(await recorded(place, unknown))).toEqual(["the past", "as I know it", "two", "You said: two"]);
 });
 
-acrossTiers(test, ["jsonl", "v2"])(
-  "a session of %s that is closed is let go, and one that is copied has its past",
-  async (store) => {
-    const place = temporaryPlace();
-    const ids = ["5b8f1f0e-0000-4000-8000-000000000001", "5b8f1f0e-0000-4000-8000-000000000002"];
-    const agent = ownAcpAgent(
-      place,
-      `if (method === "session/fork") return say({ id, result: { sessionId: "${ids[1]}" } });
+acrossTiers(test, STORES)("one of %s that is closed is let go; a copy has its past", async (store) => {
+  const place = temporaryPlace();
+  const ids = ["5b8f1f0e-0000-4000-8000-000000000001", "5b8f1f0e-0000-4000-8000-000000000002"];
+  const agent = ownAcpAgent(
+    place,
+    `if (method === "session/fork") return say({ id, result: { sessionId: "${ids[1]}" } });
     if (method === "session/prompt") chunk(sessionId, "heard " + params.prompt[0].text);
     say({ id, result: { stopReason: "end_turn" } });`,
-      {},
-      `return say({ id, result: { sessionId: "${ids[0]}" } });`,
-    );
-    const server = serveHere(argsOf(agent, store), { place, agentLaunch: HERE });
-    await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
-    const [sessionId, copy] = ids;
-    await ask(server, 2, "session/new", { cwd: place.cwd, mcpServers: [] });
-    await turn(server, sessionId, "one");
-    await ask(server, 3, "session/fork", { sessionId, cwd: place.cwd, mcpServers: [] });
-    await turn(server, copy, "two");
-    await ask(server, 4, "session/close", { sessionId });
-    // Another server can write there now.
-    const other = serveHere(["--session", sessionId], { place });
-    await other.result("append", { entries: [user("mine")] });
-    await other.finish();
-    await turn(server, sessionId, "three");
-    await server.finish();
-    expect(saidIn(await recorded(place, sessionId))).toEqual([
-      "one",
-      "heard one",
-      expect.stringContaining(""),
-      "three",
-      "heard three",
-    ]);
-    expect(saidIn(await recorded(place, copy))).toEqual(["one", "heard one", "two", "heard two"]);
-  },
-);
+    {},
+    `return say({ id, result: { sessionId: "${ids[0]}" } });`,
+  );
+  const server = serveHere(argsOf(agent, store), { place, agentLaunch: HERE });
+  await ask(server, 1, "initialize", { protocolVersion: 1, clientCapabilities: {} });
+  const [sessionId, copy] = ids;
+  await ask(server, 2, "session/new", { cwd: place.cwd, mcpServers: [] });
+  await turn(server, sessionId, "one");
+  await ask(server, 3, "session/fork", { sessionId, cwd: place.cwd, mcpServers: [] });
+  await turn(server, copy, "two");
+  await ask(server, 4, "session/close", { sessionId });
+  // Another server can write there now.
+  const other = serveHere(["--session", sessionId], { place });
+  await other.result("append", { entries: [user("mine")] });
+  await other.finish();
+  await turn(server, sessionId, "three");
+  await server.finish();
+  expect(saidIn(await recorded(place, sessionId))).toEqual([
+    "one",
+    "heard one",
+    expect.stringContaining(""),
+    "three",
+    "heard three",
+  ]);
+  expect(saidIn(await recorded(place, copy))).toEqual(["one", "heard one", "two", "heard two"]);
+});
 
 test("every byte of both sides goes on as it came, in its order", SYSTEM, async () => {
   const place = temporaryPlace();
@@ -217,20 +199,17 @@ test("every byte of both sides goes on as it came, in its order", SYSTEM, async 
   await server.finish();
 });
 
-acrossTiers(test, [2000, 60_000])(
-  "a host that does not read stops the agent, and misses nothing of %i",
-  async (count) => {
-    const place = temporaryPlace();
-    const { server, sessionId } = await editorOn(place, "jsonl");
-    server.stall();
-    server.ask(3, "session/prompt", { sessionId, prompt: text(`chunks ${count}`) });
-    for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
-    server.resume();
-    await until(server, ({ id }) => id === 3);
-    const pieces = server.events.flatMap(({ params }) => params?.update?.content?.text ?? []);
-    expect(pieces).toEqual(Array.from({ length: count }, (_, i) => `${i} `));
-    await server.finish();
-    const answer = (await recorded(place, sessionId)).find(({ role }) => role === "assistant");
-    expect(answer.content[0].text).toBe(pieces.join(""));
-  },
-);
+acrossTiers(test, [2000, 60_000])("a host that does not read stops the agent, and misses none of %i", async (count) => {
+  const place = temporaryPlace();
+  const { server, sessionId } = await editorOn(place, "jsonl");
+  server.stall();
+  server.ask(3, "session/prompt", { sessionId, prompt: text(`chunks ${count}`) });
+  for (let turns = 0; turns < 100; turns++) await new Promise(setImmediate);
+  server.resume();
+  await until(server, ({ id }) => id === 3);
+  const pieces = server.events.flatMap(({ params }) => params?.update?.content?.text ?? []);
+  expect(pieces).toEqual(Array.from({ length: count }, (_, i) => `${i} `));
+  await server.finish();
+  const answer = (await recorded(place, sessionId)).find(({ role }) => role === "assistant");
+  expect(answer.content[0].text).toBe(pieces.join(""));
+});

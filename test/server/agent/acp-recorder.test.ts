@@ -35,31 +35,28 @@ class Recording {
   }
 }
 
-test.each(["jsonl", "v2"] as const)(
-  "a session recorded in %s is not asked about while a prompt waits until it is ours",
-  async (kind) => {
-    const recording = new Recording(kind);
-    const { recorder, fleet, table } = recording;
-    await recorder.fromClient({ id: 1, method: "session/load", params: { sessionId: SESSION, cwd: "/" } });
-    await recording.prompt("one");
-    recording.now = 10_000;
-    let open = (): void => {};
-    const opened = new Promise<void>((resolve) => {
-      open = resolve;
-    });
-    fleet.turns = () => opened;
-    fleet.calls.length = 0;
-    const asked = recording.prompt("two");
-    await new Promise(setImmediate);
-    recorder.keepUp();
-    expect(fleet.calls).toEqual(["take"]);
-    open();
-    await asked;
-    await recorder.end("It was ended.", "aborted");
-    expect(recording.complaints).toEqual([]);
-    expect(table.linesOf(SESSION).filter((line) => /"text":"(one|two)"/.test(line))).toHaveLength(2);
-  },
-);
+test.each(["jsonl", "v2"] as const)("one in %s is not asked about while a prompt waits for it", async (kind) => {
+  const recording = new Recording(kind);
+  const { recorder, fleet, table } = recording;
+  await recorder.fromClient({ id: 1, method: "session/load", params: { sessionId: SESSION, cwd: "/" } });
+  await recording.prompt("one");
+  recording.now = 10_000;
+  let open = (): void => {};
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  fleet.turns = () => opened;
+  fleet.calls.length = 0;
+  const asked = recording.prompt("two");
+  await new Promise(setImmediate);
+  recorder.keepUp();
+  expect(fleet.calls).toEqual(["take"]);
+  open();
+  await asked;
+  await recorder.end("It was ended.", "aborted");
+  expect(recording.complaints).toEqual([]);
+  expect(table.linesOf(SESSION).filter((line) => /"text":"(one|two)"/.test(line))).toHaveLength(2);
+});
 
 /** A session with a prompt that was recorded, and its file, to which another program does something. */
 async function changed(change: (disk: FaultDisk, fd: number, file: string) => void): Promise<Recording> {

@@ -1,10 +1,7 @@
 /** An agent behind that speaks Pi's dialect: what goes where, and who may end when. */
 
-import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { isObject } from "../../../src/server/agent/pi-lines.ts";
-import { ForwardedRequests } from "../../../src/server/agent/pi-questions.ts";
 import {
   data,
   event,
@@ -18,24 +15,18 @@ import {
   until,
 } from "../../support/agents.ts";
 import { HERE } from "../../support/agents-here.ts";
-import {
-  type HereServer,
-  type Json,
-  type Place,
-  type SpawnedServer,
-  serveHere,
-  temporaryPlace,
-} from "../../support/server.ts";
+import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../../support/server.ts";
 import { SWEEP, SYSTEM } from "../../support/tiers.ts";
-
-/** Waits until a process is gone. */
-async function gone(pid: number): Promise<void> {
-  while (lives(pid)) await new Promise((resolve) => setTimeout(resolve, 2));
-}
 
 /** Starts a server in this process, as its agent is. */
 const serveWithAgent = (agent: string, args: string[] = [], place: Place = temporaryPlace()): HereServer =>
   serveHere(["--mode", "rpc", "--agent", agent, ...args], { place, agentLaunch: HERE });
+
+/** Starts a server whose agent does `onOther` with what it is sent. */
+function serveWithOwn(onOther: string): HereServer {
+  const place = temporaryPlace();
+  return serveWithAgent(ownAgent(place, onOther), [], place);
+}
 
 const entriesOf = (file: string): Json[] =>
   readFileSync(file, "utf8")
@@ -83,14 +74,11 @@ describe("a turn", () => {
       '  { "type" : "queue_update" , "steering":[] }\r',
       '{"z":1,"type":"unheard_of","deep":[[[]]]}',
     ];
-    writeFileSync(join(place.home, "odd"), odd.map((line) => `${line}\n`).join(""));
     const agent = ownAgent(
       place,
-      `process.stdout.write(readFileSync(${JSON.stringify(join(place.home, "odd"))}));
+      `process.stdout.write(${JSON.stringify(odd.map((line) => `${line}\n`).join(""))});
        process.stdout.write(line.replace('"type"', '"type":"response","success":true,"command"') + "\\n");`,
     );
-    const file = join(place.home, "own-agent.mjs");
-    writeFileSync(file, readFileSync(file, "utf8").replace("{ appendFileSync }", "{ appendFileSync, readFileSync }"));
     const server = spawnWithAgent(agent, [], place);
     let raw = "";
     server.output.on("data", (chunk: Buffer) => {
@@ -215,9 +203,7 @@ describe("an agent that ends", () => {
     ["before it has written what it told is made up for, exactly once", [{ type: "text", text: "whole" }], "stop"],
     ["before it has begun an answer leaves one that says so, with all that Pi reads in it", undefined, "error"],
   ])("%s", async (_what, content, stopReason) => {
-    const place = temporaryPlace();
-    const agent = ownAgent(
-      place,
+    const server = serveWithOwn(
       `const user = { role: "user", content: [{ type: "text", text: "seen" }], timestamp: 1 };
        const answer = { role: "assistant", content: ${JSON.stringify(content)}, stopReason: "stop", timestamp: 2 };
        say({ id, type: "response", command: type, success: true });
@@ -226,7 +212,6 @@ describe("an agent that ends", () => {
          for (const event of ["message_start", "message_end"]) say({ type: event, message });
        process.exit(3);`,
     );
-    const server = serveWithAgent(agent, [], place);
     await data(server, "prompt", { message: "seen" });
     await event(server, "agent_settled");
     const { messages } = await data(server, "get_messages");
@@ -236,16 +221,11 @@ describe("an agent that ends", () => {
   });
 
   test("owes no reply: each request gets one error, and what comes after it is answered", async () => {
-    const place = temporaryPlace();
-    const server = serveWithAgent(ownAgent(place, 'if (type === "bash") process.exit(4);'), [], place);
-    server.send(
-      { id: 1, type: "compact" },
-      { id: 2, type: "set_model", provider: "a", modelId: "b" },
-      { id: 3, type: "bash" },
-    );
-    const replies = [await server.reply(1), await server.reply(2), await server.reply(3)];
-    for (const reply of replies) expect(reply).toMatchObject({ success: false, code: "agent_failed" });
-    expect(replies[0].error).toContain("ended with status 4");
+    const server = serveWithOwn('if (type === "bash") process.exit(4);');
+    const model = { provider: "a", modelId: "b" };
+    server.send({ id: 1, type: "compact" }, { id: 2, type: "set_model", ...model }, { id: 3, type: "bash" });
+    const error = expect.stringContaining("ended with status 4");
+    for (const id of [1, 2, 3]) expect(await server.reply(id)).toMatchObject({ code: "agent_failed", error });
     expect((await data(server, "get_state")).entryCount).toBe(0);
     expect(server.events.filter(({ id }) => [1, 2, 3].includes(id))).toEqual([]);
   });
@@ -307,89 +287,62 @@ describe("limits", () => {
     await event(server, "agent_settled");
     expect(await data(server, "get_last_assistant_text")).toMatchObject({ text: expect.stringContaining("xxx") });
   });
-
-  test("its stderr reaches a person, and no line that is no object reaches the host", async () => {
-    const server = serveWithAgent(piLike("--loud"));
-    await data(server, "get_commands");
-    await server.finish();
-    expect(server.said.join("\n")).toContain("the agent says: a line on stderr");
-  });
 });
 
-describe("the end", SYSTEM, () => {
-  const busy = async (...flags: string[]): Promise<{ server: SpawnedServer; pid: number; file: string }> => {
-    const server = spawnWithAgent(piLike(...flags));
-    const pid = await pidOf(server);
-    await data(server, "prompt", { message: "chunks 100000 every 20" });
-    await event(server, "message_update");
-    const { sessionFile } = await data(server, "get_state");
-    return { server, pid, file: sessionFile };
-  };
-
-  test("of the host ends the agent, and what was seen of its turn is kept", async () => {
-    const { server, pid, file } = await busy();
-    expect((await server.finish()).status).toBe(0);
-    expect(lives(pid)).toBe(false);
-    expect(entriesOf(file).at(-1).message).toMatchObject({ role: "assistant", stopReason: "aborted" });
-  });
-
-  test("ends an agent, too, that heeds neither the end of its input nor SIGTERM", async () => {
-    const { server, pid, file } = await busy("--stubborn");
-    server.process.kill("SIGTERM");
-    expect(await server.exit).toBe(0);
-    expect(lives(pid)).toBe(false);
-    expect(entriesOf(file).at(-1).message).toMatchObject({ role: "assistant" });
-  });
-
-  test("of this server by SIGKILL leaves no agent, and a file that the next one opens", SWEEP, async () => {
-    const { server, pid, file } = await busy();
-    server.process.kill("SIGKILL");
-    await server.exit;
-    await gone(pid);
-    const next = serveWithAgent(piLike(), ["--session", file], server.place);
-    await turn(next, "after");
-    expect((await said(next)).at(-1)).toBe("assistant: You said: after");
-  });
+describe("the end of", () => {
+  for (const [what, tier, flags, signal] of [
+    ["the host ends the agent, and what was seen of its turn is kept", SYSTEM, [], undefined],
+    ["the server ends an agent that heeds neither the end of its input nor SIGTERM", SYSTEM, ["--stubborn"], "SIGTERM"],
+    ["the server by SIGKILL leaves no agent, and a file that the next one opens", SWEEP, [], "SIGKILL"],
+  ] as const)
+    test(what, tier, async () => {
+      const server = spawnWithAgent(piLike(...flags));
+      const pid = await pidOf(server);
+      await data(server, "prompt", { message: "chunks 100000 every 20" });
+      await event(server, "message_update");
+      const { sessionFile } = await data(server, "get_state");
+      if (signal === undefined) server.end();
+      else server.process.kill(signal);
+      expect(await server.exit).toBe(signal === "SIGKILL" ? signal : 0);
+      if (signal !== "SIGKILL") {
+        expect(lives(pid)).toBe(false);
+        const { role, stopReason } = entriesOf(sessionFile).at(-1).message;
+        expect(role).toBe("assistant");
+        if (signal === undefined) expect(stopReason).toBe("aborted");
+        return;
+      }
+      while (lives(pid)) await new Promise((resolve) => setTimeout(resolve, 2));
+      const next = serveWithAgent(piLike(), ["--session", sessionFile], server.place);
+      await turn(next, "after");
+      expect((await said(next)).at(-1)).toBe("assistant: You said: after");
+    });
 });
 
-describe("the lines of an agent", () => {
-  test("are objects", () => {
-    for (const line of ["{not JSON", '{"type":"message_update","text":"cut', '{"type":"agent_end"} {}', "{'type':'x'}"])
-      expect(isObject(Buffer.from(`${line}\n`)), line).toBe(false);
-  });
-
-  test("that reply are to what it was asked, also a second time", () => {
-    const requests = new ForwardedRequests();
-    for (const idText of ["7", '"x"', undefined, "100000000000000000000"]) requests.add({ command: "prompt", idText });
-    const answered = (id: unknown, command = "prompt"): boolean => requests.answered({ id, command, type: "response" });
-    expect([8, "7", "y", null].map((id) => answered(id))).toEqual([false, false, false, false]);
-    expect(answered(undefined, "get_state")).toBe(false);
-    expect([7, 7, "x", undefined, 1e20].map((id) => answered(id))).toEqual(Array(5).fill(true));
-    expect(answered("x", "bash")).toBe(false);
-    expect(requests.takeAll()).toEqual([]);
-  });
-
-  test("that are neither do not reach the host", async () => {
-    const place = temporaryPlace();
-    const agent = ownAgent(
-      place,
-      `process.stdout.write("{not JSON\\n");
-       say({ id: 99, type: "response", command: type, success: true });
-       say({ id, type: "response", command: type, success: true });`,
-    );
-    const server = serveHere(["--mode", "rpc", "--agent", agent], { place });
-    server.send({ id: 99, type: "get_tree" }, { id: 1, type: "new_in_pi_2" });
-    await until(server, ({ id }) => id === 1);
-    await server.finish();
-    expect(server.said.join("\n")).toMatch(/\{not JSON[\s\S]*a reply to nothing that it was asked/);
-  });
+test("lines of an agent that are no objects, or reply to nothing that it was asked, do not reach the host", async () => {
+  const lines = ["{not JSON", '{"type":"message_update","text":"cut', '{"type":"agent_end"} {}', "{'type':'x'}"];
+  const server = serveWithOwn(
+    `process.stderr.write("a line on stderr\\n");
+     process.stdout.write(${JSON.stringify(lines.map((line) => `${line}\n`).join(""))});
+     for (const other of [99, "1", null]) say({ id: other, type: "response", command: type, success: true });
+     for (const times of [1, 2]) say({ id, type: "response", command: type, success: true, times });
+     say({ id, type: "response", command: "bash", success: true });`,
+  );
+  server.send({ id: 99, type: "get_tree" }, { id: 1, type: "new_in_pi_2" });
+  await until(server, ({ times }) => times === 1);
+  const { messages } = await server.finish();
+  const told = [...server.events, ...messages].filter(({ command }) => command !== "get_tree");
+  // It may reply a second time.
+  expect(told.map(({ id, command, times }) => [id, command, times])).toEqual([[1, "new_in_pi_2", 2]]);
+  const said = server.said.join("\n");
+  for (const line of lines) expect(said).toContain(line.slice(0, 9));
+  expect(said).toContain("the agent says: a line on stderr");
+  expect(said.match(/a reply to nothing that it was asked/g)?.length).toBeGreaterThan(0);
 });
 
 describe("what an agent shows as finished is in its session", () => {
   /** An agent that shows a turn, and of its messages writes those with these positions. */
-  function forgetful(place: Place, written: number[], late = false, afterAll = ""): string {
-    return ownAgent(
-      place,
+  function forgetful(written: readonly number[], late = false, afterAll = ""): HereServer {
+    return serveWithOwn(
       `if (type === "get_state") return say({ id, type: "response", command: type, success: true, data: { isStreaming: false } });
        const at = Date.now();
        const usage = { input: 0, output: 7, cacheRead: 0, cacheWrite: 0, totalTokens: 7, cost: { total: 0 } };
@@ -418,55 +371,41 @@ describe("what an agent shows as finished is in its session", () => {
     );
   }
 
-  const noticesOf = ({ events }: HereServer): string[] =>
-    events.flatMap(({ type, message }) => (type === "extension_ui_request" ? message : []));
-
   test.each([
-    ["nothing", [], false, 4],
-    ["nothing, and replies late", [], true, 4],
-    ["only the beginning", [0, 1], false, 2],
-    ["all of it", [0, 1, 2, 3], false, 0],
-  ] as const)("also of one that writes %s, each message once", async (_what, written, late, lacking) => {
-    const place = temporaryPlace();
-    const agent = forgetful(place, [...written], late);
-    const server = serveWithAgent(agent, [], place);
-    for (const message of lacking === 4 ? ["one", "two"] : ["one"]) {
-      server.send({ id: 1, type: "prompt", message });
-      await event(server, "agent_end");
-      const expected = [`user: ${message}`, "assistant: read", "toolResult: found", "assistant: answer"];
-      expect((await said(server)).slice(-4)).toEqual(expected);
-    }
-    const { messages } = await data(server, "get_messages");
-    expect(messages).toHaveLength(lacking === 4 ? 8 : 4);
-    const notice = `The agent had not written ${lacking} messages that it showed. They are in the session now.`;
-    expect(noticesOf(server)[0]).toBe(lacking === 0 ? undefined : notice);
-    if (lacking === 4) expect((await data(server, "verify_session")).damage).toEqual([]);
-  });
-
-  test.each([
+    ["nothing", [], 4],
+    ["nothing, and replies late", [], 4],
+    ["only the beginning", [0, 1], 2],
+    ["all of it", [0, 1, 2, 3], 0],
     ["user and answer, not the call between", [0, 3], 2],
     ["call and answer, not the user and the result", [1, 3], 2],
     ["one answer, not the one before it", [0, 1, 3], 1],
-  ] as const)("in the order in which it was shown: %s", async (_what, written, lacking) => {
-    const place = temporaryPlace();
-    const server = serveWithAgent(forgetful(place, [...written]), [], place);
-    server.send({ id: 1, type: "prompt", message: "one" });
-    await event(server, "agent_end");
-    const shown = ["user: one", "assistant: read", "toolResult: found", "assistant: answer"];
-    expect(await said(server)).toEqual(shown);
-    const { sessionFile } = await data(server, "get_state");
+  ] as const)("also of one that writes %s, each message once, in the order in which it was shown", async (...given) => {
+    const [what, written, lacking] = given;
+    const server = forgetful(written, what.includes("late"));
+    const prompts = lacking === 4 ? ["one", "two"] : ["one"];
+    for (const message of prompts) {
+      server.send({ id: 1, type: "prompt", message });
+      await event(server, "agent_end");
+    }
+    const shown = ["assistant: read", "toolResult: found", "assistant: answer"];
+    expect(await said(server)).toEqual(prompts.flatMap((message) => [`user: ${message}`, ...shown]));
     // What the agent wrote is there as it was, and each call of the model counts once.
+    const { sessionFile } = await data(server, "get_state");
     expect(entriesOf(sessionFile).filter(({ id }) => /^0000000/.test(id))).toHaveLength(written.length);
     const { damage } = await data(server, "verify_session");
-    expect([damage, (await data(server, "get_session_stats")).tokens.output]).toEqual([[], 14]);
-    expect(noticesOf(server)[0]).toMatch(new RegExp(`had not written ${lacking} message`));
+    expect([damage, (await data(server, "get_session_stats")).tokens.output]).toEqual([[], 14 * prompts.length]);
+    const notices = server.events.flatMap(({ type, message }) => (type === "extension_ui_request" ? message : []));
+    const messages = lacking === 1 ? "1 message that it showed. It is" : `${lacking} messages that it showed. They are`;
+    expect(notices[0]).toBe(lacking === 0 ? undefined : `The agent had not written ${messages} in the session now.`);
   });
 
   test("beside the path where the agent wrote a compaction after it", async () => {
-    const place = temporaryPlace();
     const kept = { firstKeptEntryId: "00000000", tokensBefore: 9 };
-    const compaction = { type: "compaction", id: "000000ff", summary: "s", ...kept };
-    const server = serveWithAgent(forgetful(place, [0, 3], false, JSON.stringify(compaction)), [], place);
+    const server = forgetful(
+      [0, 3],
+      false,
+      JSON.stringify({ type: "compaction", id: "000000ff", summary: "s", ...kept }),
+    );
     server.send({ id: 1, type: "prompt", message: "one" });
     await event(server, "agent_end");
     expect((await said(server)).slice(1)).toEqual(["user: one", "assistant: answer"]);

@@ -19,9 +19,8 @@ type Pieces = (string | Uint8Array)[];
 function spoolHere(): { spool: FileSpool; disk: FailingDisk; folder: string; fault: { next?: [string, Stroke] } } {
   const fault: { next?: [string, Stroke] } = {};
   const folder = temporaryFolder();
-  const disk = failingDisk((_count, operation) => (operation === fault.next?.[0] ? fault.next[1] : undefined), {
-    readsReplies: true,
-  });
+  const strike = (_: number, operation: string) => (operation === fault.next?.[0] ? fault.next[1] : undefined);
+  const disk = failingDisk(strike, { readsReplies: true });
   return { spool: new FileSpool(disk.disk, [folder], () => 0), disk, folder, fault };
 }
 

@@ -37,7 +37,7 @@ describe.each([
   ["in memory", ["--no-session"]],
 ])("%s, events", (_where, args) => {
   test("follow the reply of their command, before the next reply", async () => {
-    const { order } = await conversation(
+    const { order, messages } = await conversation(
       args,
       append(user("a", { id: "a" }), assistant("b", { id: "b" })),
       call("get_state"),
@@ -55,11 +55,20 @@ describe.each([
       // That of a notification come where its reply would have been.
       { jsonrpc: "2.0", method: "append", params: { entries: [user("x")] } },
       call("get_state"),
+      call("shutdown"),
     );
     expect(order.join(" ").replaceAll("session_", "")).toBe(
       "start #1 append #2 #3 tree #4 #5 append tree #6 append tree #7 append compact #8 append info_changed #9 append " +
-        "#10 #11 #12 #13 append #14",
+        "#10 #11 #12 #13 append #14 #15 shutdown",
     );
+    const events = messages.filter(({ method }) => method);
+    // They are numbered without a gap, and carry session and leaf.
+    expect(events.map(({ params }) => params.seq)).toEqual(events.map((_, index) => index + 1));
+    for (const { params } of events) {
+      expect(params.sessionId).toMatch(/^[0-9a-f-]{36}$/);
+      expect(params.leafId === null || typeof params.leafId === "string").toBe(true);
+    }
+    expect(events.at(-1).params.reason).toBe("quit");
   });
 
   test("of a replacement tell the end of the old session, then the beginning of the new", async () => {
@@ -93,37 +102,6 @@ describe.each([
     expect([fork, clone].map(({ previousSessionFile }) => previousSessionFile)).toEqual(files.slice(0, 2));
     expect(new Set([start, fresh, forked, cloned].map(({ sessionId }) => sessionId)).size).toBe(4);
     expect(messages.at(-1).result).toMatchObject({ sessionId: cloned.sessionId, leafId: "d" });
-  });
-
-  test("are numbered without a gap, and carry session and leaf", async () => {
-    const { messages } = await conversation(
-      args,
-      append(user("a", { id: "a" })),
-      call("set_session_name", { name: "n" }),
-      call("branch", { entryId: null }),
-      call("clone"),
-      call("shutdown"),
-    );
-    const events = messages.filter(({ method }) => method);
-    expect(events.map(({ params }) => params.seq)).toEqual(events.map((_, index) => index + 1));
-    for (const { params } of events) {
-      expect(params.sessionId).toMatch(/^[0-9a-f-]{36}$/);
-      expect(params.leafId === null || typeof params.leafId === "string").toBe(true);
-    }
-    expect(events.at(-1)).toMatchObject({ method: "session_shutdown", params: { reason: "quit" } });
-  });
-
-  test("of a batch follow the whole array", async () => {
-    const { order } = await conversation(
-      args,
-      [append(user("a", { id: "a" })), call("get_state"), call("branch", { entryId: null }), call("nope")],
-      call("get_state"),
-      [{ jsonrpc: "2.0", method: "set_session_name", params: { name: "n" } }],
-      call("get_state"),
-    );
-    const [start, batch, ...rest] = order;
-    expect([start, batch[0]]).toEqual(["session_start", "["]);
-    expect(rest.join(" ").replaceAll("session_", "")).toBe("append tree #5 append info_changed #6");
   });
 });
 
@@ -191,52 +169,49 @@ describe("what is acknowledged", () => {
     ]);
   });
 
-  acrossTiers(test, ["jsonl", "v2"])(
-    "is all that a commit made durable, also what came while the leaf was recorded: the next may fail (%s)",
-    async (store) => {
-      const { disk, waits } = gatedDisk();
-      const place = temporaryPlace();
-      const plain = serveHere(["--store", store], { place });
-      await plain.result("append", { entries: [user("a", { id: "a" }), user("b", { id: "b" })] });
-      const { sessionFile } = await plain.result("get_state");
-      await plain.finish();
-      const server = serveHere(["--session", sessionFile, "--events", "none"], { place, disk });
-      const replies = new Map<unknown, Json>();
-      const reading = (async () => {
-        while (replies.size < 4) {
-          const reply = await server.next();
-          replies.set(reply.id, reply);
-        }
-      })();
-      const [moved, first, second, state] = [
-        call("branch", { entryId: "a" }),
-        append(user("c", { id: "c" })),
-        append(user("d", { id: "d" })),
-        call("get_state"),
-      ];
-      server.send(moved);
-      const recording = await waits();
-      server.send(first);
-      await turns();
-      recording.pass();
-      const gate = await waits();
-      server.send(second, state);
-      await turns();
-      gate.pass();
-      // Everything of the commit that the move waits for is let through, and nothing of the one after it.
-      for (let ended = false; !ended; ) {
-        const next = await Promise.race([waits(), reading.then(() => undefined)]);
-        await turns();
-        if (!replies.has(moved.id)) next?.pass();
-        else next?.fail("EIO");
-        ended = next === undefined;
+  acrossTiers(test, ["jsonl", "v2"])("is all that a commit made durable on %s: the next may fail", async (store) => {
+    const { disk, waits } = gatedDisk();
+    const place = temporaryPlace();
+    const plain = serveHere(["--store", store], { place });
+    await plain.result("append", { entries: [user("a", { id: "a" }), user("b", { id: "b" })] });
+    const { sessionFile } = await plain.result("get_state");
+    await plain.finish();
+    const server = serveHere(["--session", sessionFile, "--events", "none"], { place, disk });
+    const replies = new Map<unknown, Json>();
+    const reading = (async () => {
+      while (replies.size < 4) {
+        const reply = await server.next();
+        replies.set(reply.id, reply);
       }
-      expect(replies.get(second.id).error.data.name).toBe("storage_failed");
-      expect(replies.get(first.id).result).toMatchObject({ entryIds: ["c"], leafId: "c" });
-      expect(replies.get(state.id).result).toMatchObject({ leafId: "c", entryCount: 3 });
-      expect(replies.get(moved.id).result.leafId).toBe("a");
-    },
-  );
+    })();
+    const [moved, first, second, state] = [
+      call("branch", { entryId: "a" }),
+      append(user("c", { id: "c" })),
+      append(user("d", { id: "d" })),
+      call("get_state"),
+    ];
+    server.send(moved);
+    const recording = await waits();
+    server.send(first);
+    await turns();
+    recording.pass();
+    const gate = await waits();
+    server.send(second, state);
+    await turns();
+    gate.pass();
+    // Everything of the commit that the move waits for is let through, and nothing of the one after it.
+    for (let ended = false; !ended; ) {
+      const next = await Promise.race([waits(), reading.then(() => undefined)]);
+      await turns();
+      if (!replies.has(moved.id)) next?.pass();
+      else next?.fail("EIO");
+      ended = next === undefined;
+    }
+    expect(replies.get(second.id).error.data.name).toBe("storage_failed");
+    expect(replies.get(first.id).result).toMatchObject({ entryIds: ["c"], leafId: "c" });
+    expect(replies.get(state.id).result).toMatchObject({ leafId: "c", entryCount: 3 });
+    expect(replies.get(moved.id).result.leafId).toBe("a");
+  });
 
   test("is decided for all of the old session before another one takes its place", async () => {
     const { disk, waits } = gatedDisk();
@@ -260,26 +235,25 @@ describe("what is acknowledged", () => {
 
 test("a read tells of every write before it and of none behind it", async () => {
   const server = serveHere(["--events", "none"]);
-  const reads = [
-    ...["get_state", "get_entries", "get_messages", "get_tree"].map((method) => call(method)),
-    call("get_tree", { format: "nested" }),
-    ...["get_fork_messages", "get_last_assistant_text"].map((method) => call(method)),
-  ];
-  const again = (): Json[] => reads.map(({ method, params }) => call(method, params));
+  const READS = "get_state get_entries get_messages get_tree nested get_fork_messages get_last_assistant_text".split(
+    " ",
+  );
+  const reads = (): Json[] =>
+    READS.map((name) => (name === "nested" ? call("get_tree", { format: name }) : call(name)));
   server.send(append(user("a", { id: "a" }), assistant("first", { id: "b" })));
   await server.next();
-  server.send(...again());
-  const alone = (await server.take(reads.length)).map(({ result }) => result);
+  server.send(...reads());
+  const alone = (await server.take(READS.length)).map(({ result }) => result);
   // The same reads with writes behind them in the same chunk, which are not durable yet when they run.
   server.send(
     call("set_label", { entryId: "a", label: "before" }),
-    ...again(),
+    ...reads(),
     append(user("c", { id: "c", parentId: "b" }), assistant("second", { id: "d" })),
     call("set_label", { entryId: "a", label: "after" }),
     call("set_session_name", { name: "later" }),
-    ...again(),
+    ...reads(),
   );
-  const replies = (await server.take(2 * reads.length + 4)).map(({ result }) => result);
+  const replies = (await server.take(2 * READS.length + 4)).map(({ result }) => result);
   const label = replies[0].entryId;
   const [state, entries, messages, flat, nested, forks, text] = replies.slice(1);
   expect(state).toMatchObject({ entryCount: 3, leafId: label, sessionName: null });
@@ -290,50 +264,33 @@ test("a read tells of every write before it and of none behind it", async () => 
   ]);
   const inner = [{ entry: { id: "b" }, children: [{ entry: { id: label }, children: [] }] }];
   expect(nested).toMatchObject({ leafId: label, tree: [{ entry: { id: "a" }, label: "before", children: inner }] });
-  const last = replies.slice(-reads.length);
+  const last = replies.slice(-READS.length);
   expect(last[0]).toMatchObject({ entryCount: 7, sessionName: "later" });
   expect(last[4].tree[0]).toMatchObject({ label: "after" });
   expect(last[6]).toEqual({ text: "second" });
 });
 
-describe("a cancellation", () => {
-  const cancel = (params: Json, more: object = {}): Json => ({
-    jsonrpc: "2.0",
-    method: "$/cancelRequest",
-    params,
-    ...more,
-  });
-
-  test("takes a command out of the queue that was not run yet, and says so", async () => {
-    const { disk, waits } = gatedDisk();
-    const server = serveHere(["--events", "none"], { disk });
-    const append1 = append(user("a", { id: "a" }));
-    // It waits for the append to be durable, and what comes behind it waits for it.
-    const replace = call("new_session");
-    const append2 = append(user("b", { id: "b" }));
-    const read = call("get_state");
-    const cancels = [append2.id, append1.id, "nobody"].map((id) => cancel({ id }));
-    server.send(append1, replace, append2, read, ...cancels);
-    (await waits()).pass();
-    const [first, second, ...others] = await server.take(4);
-    expect(first).toMatchObject({ id: append1.id, result: { leafId: "a" } });
-    expect(second).toMatchObject({ id: replace.id, result: { cancelled: false } });
-    const of = ({ id }: Json): Json => others.find((reply) => reply.id === id);
-    expect(of(append2).error).toMatchObject({ code: -32800, data: { name: "cancelled", retryable: true } });
-    expect(of(read).result).toMatchObject({ entryCount: 0 });
-  });
-
-  test("that means nothing is ignored, and one with an id of its own is no notification", async () => {
-    const server = serveHere(["--no-session", "--events", "none"]);
-    const read = call("get_state");
-    server.send(
-      ...[undefined, {}, { id: {} }, [1]].map((params) => cancel(params)),
-      read,
-      cancel({ id: 1 }, { id: "own" }),
-    );
-    const replies = await server.take(2);
-    expect(replies).toMatchObject([{ id: read.id }, { id: "own", error: { code: -32601 } }]);
-  });
+test("a cancellation takes a command out of the queue that was not run yet, and says so", async () => {
+  const { disk, waits } = gatedDisk();
+  const server = serveHere(["--events", "none"], { disk });
+  const append1 = append(user("a", { id: "a" }));
+  // It waits for the append to be durable, and what comes behind it waits for it.
+  const replace = call("new_session");
+  const append2 = append(user("b", { id: "b" }));
+  const read = call("get_state");
+  // Those that mean nothing are ignored.
+  const none = [undefined, {}, { id: {} }, [1], { id: "nobody" }];
+  const cancels = [{ id: append2.id }, { id: append1.id }, ...none].map((params) => ({
+    ...{ jsonrpc: "2.0", method: "$/cancelRequest", params },
+  }));
+  server.send(append1, replace, append2, read, ...cancels);
+  (await waits()).pass();
+  const [first, second, ...others] = await server.take(4);
+  expect(first).toMatchObject({ id: append1.id, result: { leafId: "a" } });
+  expect(second).toMatchObject({ id: replace.id, result: { cancelled: false } });
+  const of = ({ id }: Json): Json => others.find((reply) => reply.id === id);
+  expect(of(append2).error).toMatchObject({ code: -32800, data: { name: "cancelled", retryable: true } });
+  expect(of(read).result).toMatchObject({ entryCount: 0 });
 });
 
 test("the idempotencyKey of a command that failed is free again", async () => {
@@ -351,11 +308,8 @@ test("expectedLeafId that is not the leaf changes nothing and tells the leaf", a
   for (const [method, params] of [
     ["append", { entries: [user("x")] }],
     ["branch", { entryId: null }],
-    ["compact_append", { summary: "s", firstKeptEntryId: null, tokensBefore: 1 }],
     ["set_label", { entryId: "a", label: "x" }],
-    ["set_session_name", { name: "x" }],
     ["fork", { entryId: "a" }],
-    ["clone", {}],
     ["new_session", {}],
     ["switch_session", { sessionPath: sessionFile }],
   ] as const)

@@ -13,14 +13,12 @@ import { containedDisk } from "../../../src/storage/fs/contained-disk.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { attachmentsWith, beside, opened, other, saidTo, sessionIn } from "../../support/attaching.ts";
 import { failingDisk, type Stroke } from "../../support/failing.ts";
-import { PID_NAMESPACES } from "../../support/namespaces.ts";
 import { needs, ROOT } from "../../support/needs.ts";
 import { temporaryFolder } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const HEARD = "heard this";
 const modeOf = (path: string): string => (fs.lstatSync(path).mode & 0o777).toString(8);
-const IN_NAMESPACES = { ...SYSTEM, ...needs(PID_NAMESPACES) };
 
 /** A folder with a short path, wherever the tests keep their files: Node cuts a path that is too long for a socket. */
 function shortFolder(): string {
@@ -44,46 +42,42 @@ function held(store: "jsonl" | "v2" = "jsonl", mask = process.umask(), folder = 
   return { folder, session, entrance, within, json, socket, find: () => attachmentsWith().find(session) };
 }
 
+/** A session that nobody holds, and a folder for temporary files. */
+function unheld() {
+  const [folder, temporary] = [temporaryFolder(), temporaryFolder()];
+  return { folder, temporary, session: sessionIn(folder) };
+}
+
 /** Expects that a session's holder is found by whoever looks, and answers. */
 async function requireHeard(session: string, options: Parameters<typeof attachmentsWith>[0] = {}): Promise<void> {
   expect(await saidTo(attachmentsWith(options).find(session))).toBe(HEARD);
 }
 
-test.each(["jsonl", "v2"] as const)(
-  "the holder of a %s session is found, reached, and leaves nothing",
-  async (store) => {
-    const { folder, session, entrance, within, json, socket, find } = held(store);
-    expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
-    const found = find();
-    expect(found?.announcement).toEqual(entrance.announcement);
-    expect(found?.announcement).toMatchObject({ protocol: 1, version: "1.2.3", client: "a holder", pid: process.pid });
-    expect(await saidTo(found)).toBe(HEARD);
-    const link = join(temporaryFolder(), "link");
-    fs.symlinkSync(session, link);
-    await requireHeard(link);
-    entrance.close();
-    entrance.close();
-    expect(find()).toBeNull();
-    expect(await saidTo(found)).toBe("ENOENT");
-    expect(beside(folder)).toBeNull();
-  },
-);
+test.each([
+  ["jsonl", process.umask()],
+  ["v2", process.umask()],
+  ["jsonl", 0o000],
+  ["jsonl", 0o777],
+] as const)("the holder on %s under umask %o is found, reached, private, and leaves nothing", async (store, mask) => {
+  const { folder, session, entrance, within, json, socket, find } = held(store, mask);
+  expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
+  const found = find();
+  expect(found?.announcement).toEqual(entrance.announcement);
+  expect(found?.announcement).toMatchObject({ protocol: 1, version: "1.2.3", client: "a holder", pid: process.pid });
+  expect(await saidTo(found)).toBe(HEARD);
+  const link = join(temporaryFolder(), "link");
+  fs.symlinkSync(session, link);
+  await requireHeard(link);
+  entrance.close();
+  entrance.close();
+  expect(find()).toBeNull();
+  expect(await saidTo(found)).toBe("ENOENT");
+  expect(beside(folder)).toBeNull();
+});
 
 describe("the holder of a session", () => {
-  test("is found in processes that share nothing but the folder", IN_NAMESPACES, async () => {
-    const kind = "network and pids";
-    const { session } = held();
-    expect((await other("join", session, { apart: kind })).told).toBe(HEARD);
-    const theirs = sessionIn(temporaryFolder());
-    const { told } = await other("hold", theirs, { apart: kind });
-    const found = attachmentsWith().find(theirs);
-    expect(found?.announcement).toEqual(told);
-    expect(await saidTo(found)).toBe(HEARD);
-  });
-
   test("that was killed refuses at once, and only the next one clears up after it", SYSTEM, async () => {
-    const folder = temporaryFolder();
-    const session = sessionIn(folder);
+    const { folder, session } = unheld();
     const { child, told } = await other("hold", session);
     const found = attachmentsWith().find(session);
     // One that is stopped lets in, and answers when it goes on.
@@ -128,14 +122,6 @@ describe("the holder of a session", () => {
     entrance.moved(session);
     expect(beside(folder)).toBeNull();
   });
-
-  test("that is late takes nothing away from the next", async () => {
-    const { session, entrance, find } = held();
-    const next = opened(attachmentsWith({ now: () => Date.now() + 5 }), session);
-    entrance.close();
-    expect(find()?.announcement).toEqual(next?.announcement);
-    expect(await saidTo(find())).toBe(HEARD);
-  });
 });
 
 test("a token is taken only whole", () => {
@@ -149,8 +135,7 @@ test("a token is taken only whole", () => {
 });
 
 test("epochs grow from holder to holder, whatever the clock says", () => {
-  const session = sessionIn(temporaryFolder());
-  const temporary = temporaryFolder();
+  const { session, temporary } = unheld();
   let now = 5000;
   const process = (): ReturnType<typeof attachmentsWith> => attachmentsWith({ temporary, now: () => now });
   const follower = process();
@@ -175,16 +160,8 @@ test("epochs grow from holder to holder, whatever the clock says", () => {
   expect(epochs).toEqual([5000, 5001, 5002, 5003, 9000]);
 });
 
-test.each([0o000, 0o777])("what is made is private under umask %o", async (mask) => {
-  const { within, json, socket, find } = held("jsonl", mask);
-  expect([within, json, socket].map(modeOf)).toEqual(["700", "600", "600"]);
-  expect(await saidTo(find())).toBe(HEARD);
-});
-
 test("looking makes nothing, and a path without a session finds nobody", () => {
-  const folder = temporaryFolder();
-  const temporary = temporaryFolder();
-  const session = sessionIn(folder);
+  const { folder, session, temporary } = unheld();
   const attachments = attachmentsWith({ temporary, variables: { XDG_RUNTIME_DIR: temporary } });
   expect([attachments.find(session), attachments.find(join(folder, "missing"))]).toEqual([null, null]);
   expect(attachments.open(join(folder, "missing"), () => {})).toBeNull();
@@ -195,8 +172,7 @@ test("a holder with nothing else to do ends, and more than 64 at a time are not 
   const { child } = await other("pass", sessionIn(temporaryFolder()));
   if (child.exitCode === null) await once(child, "exit");
   expect(child.exitCode).toBe(0);
-  const folder = temporaryFolder();
-  const session = sessionIn(folder);
+  const { session } = unheld();
   const inside: Duplex[] = [];
   const entrance = attachmentsWith().open(session, (stream) => inside.push(stream.resume()));
   onTestFinished(() => entrance?.close());
@@ -212,8 +188,7 @@ test("a holder with nothing else to do ends, and more than 64 at a time are not 
 });
 
 test("an answer still reaches who has nothing more to say, and a reset ends no process", async () => {
-  const folder = temporaryFolder();
-  const session = sessionIn(folder);
+  const { session } = unheld();
   const entrance = attachmentsWith().open(session, (stream) => {
     stream.on("end", () => setImmediate(() => stream.end("all of it"))).resume();
   });
@@ -243,30 +218,28 @@ describe("where a socket can be", () => {
   }
   const names = [expect.stringMatching(/^[0-9a-f]{24}-\d+\.sock$/), expect.stringMatching(/^[0-9a-f]{24}\.json$/)];
 
-  test("the folder of the user's session is next", async () => {
-    const { entrance, options, session, runtime, inRuntime, inTemporary } = placed((XDG_RUNTIME_DIR) => ({
-      XDG_RUNTIME_DIR,
-    }));
-    expect([inRuntime, inTemporary]).toEqual([names, []]);
-    expect(modeOf(join(runtime, "pi-session-server"))).toBe("700");
-    await requireHeard(session, options);
-    expect(attachmentsWith({ ...options, variables: {} }).find(session)).toBeNull();
-    entrance?.close();
-    expect(fs.readdirSync(runtime)).toEqual([]);
-  });
-
   test.each([
-    ["is not set", () => ({})],
-    ["is empty", () => ({ XDG_RUNTIME_DIR: "" })],
-    ["is relative", () => ({ XDG_RUNTIME_DIR: "run" })],
-    ["is missing", (_: string, base: string) => ({ XDG_RUNTIME_DIR: join(base, "missing") })],
-    ["is a file", (_: string, base: string) => ({ XDG_RUNTIME_DIR: join(base, "sessions/session.jsonl") })],
-    ["cannot be written", () => ({ XDG_RUNTIME_DIR: "/proc" })],
-  ])("the folder for temporary files is used where the other %s", async (_, variables) => {
-    const { options, session, temporary, inRuntime, inTemporary } = placed(variables);
-    expect([inRuntime, inTemporary]).toEqual([[], names]);
-    expect(modeOf(join(temporary, `pi-session-server-${process.getuid?.()}`))).toBe("700");
+    ["is that of the user's session", "RUNTIME"],
+    ["is another where that is not set", undefined],
+    ["is another where that is empty", ""],
+    ["is another where that is relative", "run"],
+    ["is another where that is missing", "BASE/missing"],
+    ["is another where that is a file", "BASE/sessions/session.jsonl"],
+    ["is another where that cannot be written", "/proc"],
+  ])("the next folder for it %s", async (_, path) => {
+    const given = placed(
+      (runtime, base): Record<string, string> =>
+        path === undefined ? {} : { XDG_RUNTIME_DIR: path.replace("RUNTIME", runtime).replace("BASE", base) },
+    );
+    const { entrance, options, session, runtime, temporary, inRuntime, inTemporary } = given;
+    const isNext = path === "RUNTIME";
+    expect([inRuntime, inTemporary]).toEqual(isNext ? [names, []] : [[], names]);
+    const [folder, name] = isNext ? [runtime, ""] : [temporary, `-${process.getuid?.()}`];
+    expect(modeOf(join(folder, `pi-session-server${name}`))).toBe("700");
     await requireHeard(session, options);
+    if (isNext) expect(attachmentsWith({ ...options, variables: {} }).find(session)).toBeNull();
+    entrance?.close();
+    expect(fs.readdirSync(folder)).toEqual([]);
   });
 
   test("nobody is let in where there is none, and the session can still be used", () => {
@@ -278,8 +251,7 @@ describe("where a socket can be", () => {
   });
 
   test.each(["beside the session", "elsewhere"])("the newest announcement counts, also %s", async (where) => {
-    const [folder, temporary] = [temporaryFolder(), temporaryFolder()];
-    const session = sessionIn(folder);
+    const { folder, session, temporary } = unheld();
     const refuse = (): never => {
       throw Object.assign(new Error("read-only"), { code: "EROFS" });
     };
@@ -296,8 +268,7 @@ describe("where a socket can be", () => {
   });
 
   test("a folder that others remove while it is empty is made again", async () => {
-    const folder = temporaryFolder();
-    const session = sessionIn(folder);
+    const { folder, session } = unheld();
     for (const most of [1, 3]) {
       let removed = 0;
       const inFolder: Disk["inFolder"] = (path, use) =>
@@ -313,41 +284,37 @@ describe("where a socket can be", () => {
     }
   });
 
+  const shortensNothing = { ...realDisk, folders: undefined, inFolder: (path, use) => use(path, realDisk) } as Disk;
+
   test.each([80, 107, 108, 250])("paths of about %i bytes make no difference", async (length) => {
     const base = temporaryFolder();
     // What is appended to the session's folder has 50 bytes.
     const folder = join(base, "é".repeat(Math.max(1, (length - base.length - 50) >> 1)).slice(0, 120));
     fs.mkdirSync(folder);
-    const [one, two] = [sessionIn(folder), sessionIn(folder, "jsonl", "another")];
-    const [first, second] = [one, two].map((session) => opened(attachmentsWith(), session));
-    expect(
-      [first, second].map((entrance) => attachmentsWith().find(entrance === first ? one : two)?.announcement),
-    ).toEqual([first?.announcement, second?.announcement]);
+    const sessions = ["session", "another"].map((name) => sessionIn(folder, "jsonl", name));
+    const announced = sessions.map((session) => opened(attachmentsWith(), session)?.announcement);
+    expect(sessions.map((session) => attachmentsWith().find(session)?.announcement)).toEqual(announced);
     expect(beside(folder)?.length).toBe(4);
-    await requireHeard(two);
+    await requireHeard(sessions[1]);
   });
 
-  test.skipIf(process.platform !== "linux")(
-    "a path of 107 bytes is listened on as it is, and one of 108 is not",
-    () => {
-      const disk = { ...realDisk, folders: undefined, inFolder: (folder, use) => use(folder, realDisk) } as Disk;
-      const base = shortFolder();
-      opened(attachmentsWith(), sessionIn(base, "jsonl", "probe"));
-      const [name = ""] = beside(base)?.filter((one) => one.endsWith(".sock")) ?? [];
-      const isListenedOn = [107, 108].map((length) => {
-        // The names of the next sockets are as long as this one's.
-        const folder = join(base, "d".repeat(length - join(base, "/", ".pi-session-server", name).length - 1));
-        fs.mkdirSync(folder);
-        opened(attachmentsWith({ disk, ownDisk: disk, temporary: join(base, "none") }), sessionIn(folder));
-        return beside(folder)?.some((one) => one.endsWith(".sock")) ?? false;
-      });
-      expect(isListenedOn).toEqual([true, false]);
-    },
-  );
+  test.skipIf(process.platform !== "linux")("a path of 107 bytes is listened on, and one of 108 is not", () => {
+    const disk = shortensNothing;
+    const base = shortFolder();
+    opened(attachmentsWith(), sessionIn(base, "jsonl", "probe"));
+    const [name = ""] = beside(base)?.filter((one) => one.endsWith(".sock")) ?? [];
+    const isListenedOn = [107, 108].map((length) => {
+      // The names of the next sockets are as long as this one's.
+      const folder = join(base, "d".repeat(length - join(base, "/", ".pi-session-server", name).length - 1));
+      fs.mkdirSync(folder);
+      opened(attachmentsWith({ disk, ownDisk: disk, temporary: join(base, "none") }), sessionIn(folder));
+      return beside(folder)?.some((one) => one.endsWith(".sock")) ?? false;
+    });
+    expect(isListenedOn).toEqual([true, false]);
+  });
 
   test("a path that is too long is not listened on where the system cannot shorten it", async () => {
-    const inFolder: Disk["inFolder"] = (folder, use) => use(folder, realDisk);
-    const disk = { ...realDisk, folders: undefined, inFolder } as Disk;
+    const disk = shortensNothing;
     const base = shortFolder();
     const folder = join(base, "d".repeat(90));
     fs.mkdirSync(folder);
@@ -364,14 +331,6 @@ describe("where a socket can be", () => {
 });
 
 describe("nobody is led astray", () => {
-  /** A socket of somebody else. */
-  async function trap(path: string): Promise<void> {
-    const server = createServer((stream) => stream.end("trapped")).listen(path);
-    onTestFinished(() => void server.close());
-    await once(server, "listening");
-    fs.chmodSync(path, 0o600);
-  }
-
   const PARTS = ["within", "json", "socket"] as const;
 
   test.each(PARTS)("by a link in the place of the folder, the announcement or the socket (%s)", (part) => {
@@ -414,7 +373,7 @@ describe("nobody is led astray", () => {
   test("nor is the holder found or reached by another user", { ...SYSTEM, ...needs(ROOT) }, async () => {
     const { folder, session, socket } = held("jsonl", process.umask(), shortFolder());
     fs.chmodSync(folder, 0o755);
-    expect((await other("join", session, { uid: 12345 })).told).toBe("nobody");
+    expect((await other("join", session, 12345)).told).toBe("nobody");
     // Even with everything but the folder open to all.
     fs.chmodSync(socket, 0o777);
     const connect = `process.setgroups([]); process.setuid(12345);
@@ -424,8 +383,7 @@ describe("nobody is led astray", () => {
   });
 
   test("by a folder for temporary files that somebody made before", needs(ROOT), () => {
-    const [folder, temporary] = [temporaryFolder(), temporaryFolder()];
-    const session = sessionIn(folder);
+    const { folder, session, temporary } = unheld();
     fs.writeFileSync(join(folder, ".pi-session-server"), "");
     const taken = join(temporary, "pi-session-server-0");
     fs.mkdirSync(taken, { mode: 0o700 });
@@ -458,17 +416,18 @@ describe("nobody is led astray", () => {
     const found = find();
     entrance.close();
     fs.mkdirSync(join(socket, ".."), { mode: 0o700 });
-    await trap(`${socket}.other`);
+    const trap = createServer((stream) => stream.end("trapped")).listen(`${socket}.other`);
+    onTestFinished(() => void trap.close());
+    await once(trap, "listening");
+    fs.chmodSync(`${socket}.other`, 0o600);
     fs.symlinkSync(`${socket}.other`, socket);
     expect(await saidTo(found)).toBe("EPERM");
   });
 
   test("by a name that is taken where the socket would be", async () => {
-    const folder = temporaryFolder();
-    const session = sessionIn(folder);
+    const { folder, session, temporary } = unheld();
     const within = join(folder, ".pi-session-server");
     fs.mkdirSync(join(within, `${fs.lstatSync(session).ino}-7000.sock`, "deep"), { recursive: true, mode: 0o700 });
-    const temporary = temporaryFolder();
     opened(attachmentsWith({ temporary, now: () => 7000 }), session);
     await requireHeard(session, { temporary });
     expect(fs.readdirSync(within).length).toBe(1);
@@ -483,24 +442,21 @@ describe("where paths are confined", () => {
   }
 
   test("the holder of a session is found as ever", async () => {
-    const folder = temporaryFolder();
-    const session = sessionIn(folder);
+    const { folder, session, temporary } = unheld();
     const entrance = opened(attachmentsWith({ disk: confined(folder) }), session);
     for (const disk of [realDisk, containedDisk(realDisk), confined(folder)]) await requireHeard(session, { disk });
     entrance?.close();
     expect(beside(folder)).toBeNull();
     const elsewhere = sessionIn(temporaryFolder());
-    const temporary = temporaryFolder();
     expect(attachmentsWith({ disk: confined(folder), temporary }).open(elsewhere, () => {})).toBeNull();
     expect(fs.readdirSync(temporary)).toEqual([]);
   });
 
   test("no link leads out", async () => {
-    const [folder, outside] = [temporaryFolder(), temporaryFolder()];
-    const session = sessionIn(folder);
+    const { folder, session, temporary } = unheld();
+    const outside = temporaryFolder();
     fs.chmodSync(outside, 0o700);
     fs.symlinkSync(outside, join(folder, ".pi-session-server"));
-    const temporary = temporaryFolder();
     const options = { disk: confined(folder), temporary };
     opened(attachmentsWith(options), session);
     expect(fs.readdirSync(outside)).toEqual([]);
@@ -546,9 +502,7 @@ describe("a disk that fails", () => {
       const descriptors = (): string[] => fs.readdirSync("/proc/self/fd").flatMap(leadsTo);
       const met = new Set<string>();
       for (let at = 1; ; at += Number(step)) {
-        const folder = temporaryFolder();
-        const session = sessionIn(folder);
-        const temporary = temporaryFolder();
+        const { folder, session, temporary } = unheld();
         dieHolding(session);
         const { disk, count, met: where } = striking(at, code as Stroke);
         const before = new Set(descriptors());
@@ -593,10 +547,8 @@ describe("a disk that fails", () => {
   });
 
   test("that is full makes the holder wait elsewhere", async () => {
-    const folder = temporaryFolder();
-    const session = sessionIn(folder);
+    const { folder, session, temporary } = unheld();
     const { disk: full } = failingDisk((_, operation) => (operation === "write" ? "ENOSPC" : undefined));
-    const temporary = temporaryFolder();
     opened(attachmentsWith({ disk: full, temporary }), session);
     expect(beside(folder)).toBeNull();
     await requireHeard(session, { temporary });
