@@ -68,13 +68,3 @@ test("its params go into its header", async () => {
   expect(lines(sessionFile)[0]).toMatchObject({ id: "my.own_id-1", ...about });
   expect(await server.result("get_state")).toMatchObject(about);
 });
-
-test("an id that is none is refused, and the session stays", async () => {
-  const server = serveHere(["--events", "none"]);
-  const { sessionId } = await server.result("get_state");
-  for (const newSessionId of ["", ".", "a/b", "../x", "-a", "a-", "a b", "é", "x".repeat(200), "con:1", "a\0b"]) {
-    const { code, data } = await server.failure("new_session", { newSessionId });
-    expect([newSessionId, code, data.name]).toEqual([newSessionId, -32803, "invalid_id"]);
-    expect((await server.result("get_state")).sessionId).toBe(sessionId);
-  }
-});

@@ -1,7 +1,4 @@
-/** Making another session the current one; on a failure the old one stays. */
-
-import { execFileSync } from "node:child_process";
-import { linkSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { linkSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { append } from "../support/asking.ts";
@@ -53,39 +50,6 @@ test("by the unambiguous beginning of an id", async () => {
   expect((await server.result("get_state")).sessionId).toBe("abcdef-1");
   const { sessionId } = current;
   expect((await server.result("switch_session", { sessionId: sessionId.slice(0, -1) })).sessionId).toBe(sessionId);
-});
-
-const refusal = (code: number, name?: string): Json => ({ code, ...(name === undefined ? {} : { data: { name } }) });
-const holding = (content: string | Uint8Array) => (path: string) => writeFileSync(path, content);
-
-test.each<[string, Json, Json, ((path: string) => unknown)?]>([
-  ["a path where nothing is", { sessionPath: "nope.jsonl" }, refusal(-32002, "session_not_found")],
-  ["a path through a file", { sessionPath: "other.jsonl/x" }, refusal(-32002, "session_not_found")],
-  ["an id that no session has", { sessionId: "nope" }, refusal(-32002, "session_not_found")],
-  ["an id that is none", { sessionId: "../x" }, refusal(-32803, "invalid_id")],
-  ["a device", { sessionPath: "/dev/zero" }, refusal(-32803, "not_a_session")],
-  ["a link to itself", { sessionPath: "bad" }, refusal(-32803, "storage_failed"), (path) => symlinkSync("bad", path)],
-  ["a folder", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), (path) => mkdirSync(path)],
-  ["a FIFO", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), (path) => execFileSync("mkfifo", [path])],
-  ["white space", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), holding("\n \n")],
-  ["text", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), holding("secret word\n")],
-  ["other JSON", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), holding('{"secret":"word"}\n')],
-  ["bytes", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), holding(Buffer.from([0x1f, 0x8b, 0, 0xff]))],
-  ["neither path nor id", {}, refusal(-32602)],
-  ["path and id", { sessionPath: "other.jsonl", sessionId: "other" }, refusal(-32602)],
-  ["an empty path", { sessionPath: "" }, refusal(-32602)],
-  ["a path with a NUL", { sessionPath: "a\0b" }, { code: expect.any(Number) }],
-])("on a failure the old session stays, and nothing is touched: %s", async (_what, params, expected, prepare) => {
-  const { server, current } = await twoSessions();
-  prepare?.(join(server.place.cwd, "bad"));
-  const before = readFileSync(current.sessionFile, "utf8");
-  const error = await server.failure("switch_session", params);
-  expect(error).toMatchObject(expected);
-  expect(error.code).not.toBe(-32603);
-  expect(JSON.stringify(error)).not.toMatch(/secret/);
-  expect(await server.result("get_state")).toEqual(current);
-  expect(readFileSync(current.sessionFile, "utf8")).toBe(before);
-  expect(await append(server, user("b", { id: "b" }))).toEqual(["b"]);
 });
 
 test("to the session that is current keeps it, by whatever name", async () => {
