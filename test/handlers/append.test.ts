@@ -3,38 +3,12 @@
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { append, conversation, fileTextOf, idsOf, resultOfText } from "../support/asking.ts";
+import { append, conversation, resultOfText } from "../support/asking.ts";
 import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const quiet = (...args: string[]): HereServer => serveHere([...args, "--events", "none"]);
-
-test("entries continue the leaf, each the one before; an id, a parent and a timestamp may be given", async () => {
-  const { server, ids } = await conversation(user("a"), assistant("b"), user("c"));
-  const timestamp = "2020-01-01T00:00:00.000Z";
-  const given = user("e", { id: "e", parentId: ids[0], timestamp });
-  const next = await server.result("append", { entries: [assistant("d"), given, user("f")] });
-  const { entries, leafId } = await server.result("get_entries");
-  expect(idsOf(entries)).toEqual([...ids, ...next.entryIds]);
-  expect(entries.map(({ parentId }: Json) => parentId)).toEqual([null, ...ids, ids[0], "e"]);
-  expect([next.leafId, next.entryIds[1], entries[4].timestamp]).toEqual([leafId, "e", timestamp]);
-  expect(leafId).toBe(next.entryIds[2]);
-  for (const entry of entries) expect(new Date(entry.timestamp).toISOString()).toBe(entry.timestamp);
-  expect((await server.result("get_state")).branchCount).toBe(1);
-});
-
-test("a parent may be an entry of the same call, or null for another root", async () => {
-  const { server } = await conversation(
-    user("a", { id: "a" }),
-    user("b", { id: "b" }),
-    user("c", { id: "c", parentId: "a" }),
-    user("d", { id: "d", parentId: null }),
-  );
-  const { nodes } = await server.result("get_tree");
-  expect(nodes.map(({ parentId }: Json) => parentId)).toEqual([null, "a", "a", null]);
-  expect(await server.result("get_messages")).toEqual({ messages: [{ role: "user", content: "d" }] });
-});
 
 test.each<[string, Json, boolean]>([
   ["not when the leaf is continued", {}, false],
@@ -47,36 +21,6 @@ test.each<[string, Json, boolean]>([
   await append(server, user("c", { id: "c", ...more }));
   const told = (await server.finish()).messages.map(({ params }) => params);
   expect(told).toEqual(tells ? [expect.objectContaining({ newLeafId: "c", oldLeafId: "b", leafId: "c" })] : []);
-});
-
-const invalid = { code: -32803, data: { name: "invalid_entry" } };
-const wrongAt = (path: string): Json => ({ code: -32602, data: { issues: [{ path: `entries.1${path}` }] } });
-
-test.each<[string, Json, Json]>([
-  [
-    "an unknown parent",
-    user("x", { parentId: "nope" }),
-    { code: -32002, data: { name: "entry_not_found", entryId: "nope" } },
-  ],
-  ["an id that is taken", user("x", { id: "a" }), { code: -32803, data: { name: "invalid_entry", entryId: "a" } }],
-  ["an id of the same call", user("x", { id: "fine" }), invalid],
-  ["an empty id", user("x", { id: "" }), invalid],
-  ["an id with other characters", user("x", { id: "a~2" }), invalid],
-  ["an id that is too long", user("x", { id: "i".repeat(129) }), invalid],
-  ["an id that is a number", user("x", { id: 5 }), wrongAt(".id")],
-  ["a parent that is a number", user("x", { parentId: 5 }), wrongAt(".parentId")],
-  ["a header", { type: "session", id: "s" }, wrongAt(".type")],
-  ["an empty type", { type: "" }, wrongAt(".type")],
-  ["a message without role", { type: "message", message: {} }, wrongAt(".message.role")],
-  ["a label without target", { type: "label", label: "x" }, wrongAt(".targetId")],
-  ["no object", 5, wrongAt("")],
-])("nothing is written when one of the entries is refused: %s", async (_what, draft, error) => {
-  const server = quiet();
-  await append(server, user("a", { id: "a" }));
-  const before = await fileTextOf(server);
-  expect(await server.failure("append", { entries: [user("fine", { id: "fine" }), draft] })).toMatchObject(error);
-  expect(await server.result("get_state")).toMatchObject({ entryCount: 1, leafId: "a" });
-  expect(await fileTextOf(server)).toBe(before);
 });
 
 test("types and roles are any, those that JavaScript gives a meaning too", async () => {
