@@ -1,6 +1,6 @@
 /** Undo and redo over the wire: each kind of operation, what refuses, and what is said. */
 
-import { appendFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
@@ -124,25 +124,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("in a session of %s", (store) =>
 });
 
 describe("whole sessions", () => {
-  test.each(["archive", "delete", "relocate"])("what was moved comes back byte for byte: %s", async (kind) => {
-    const { place, server, file, contents } = library();
-    put(`${file}.v1.bak`, "a backup");
-    mkdirSync(join(place.home, "new"));
-    const before = contents();
-    const params = kind === "relocate" ? { ...one, cwd: join(place.home, "new") } : one;
-    const { movedTo } = await server.result(`${kind}_session`, params);
-    const { text, ...undone } = await server.result("undo");
-    expect(undone).toMatchObject({ kind, sessionPath: file });
-    expect(text).toMatch(/^Took back: (Archived|Deleted|Relocated) "say a0000000"/);
-    expect(contents()).toEqual(before);
-    await server.result("redo");
-    expect([existsSync(file), kind === "delete" || existsSync(movedTo)]).toEqual([false, true]);
-    await server.result("undo");
-    expect(contents()).toEqual(before);
-    const trash = join(place.state, "trash");
-    expect(existsSync(trash) ? readdirSync(trash) : []).toEqual([]);
-  });
-
   test("a relocated session that went on comes back with what was added", async () => {
     const { server, file } = library();
     const before = read(file);

@@ -3,49 +3,17 @@
 import { existsSync, mkdirSync, readdirSync, readlinkSync, renameSync, symlinkSync, unlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { expect, test } from "vitest";
-import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
 import { nameOf } from "../support/asking.ts";
 import { catalogOn, withoutSqlite } from "../support/catalog.ts";
-import {
-  CWD,
-  library,
-  listed,
-  one,
-  put,
-  putSession,
-  read,
-  rootOf,
-  serveLibrary,
-  sessionId,
-} from "../support/lifecycle.ts";
-import { chain, id } from "../support/lines.ts";
-import { type HereServer, type Json, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { library, listed, one, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import { chain } from "../support/lines.ts";
+import { type HereServer, type Json, temporaryFolder, temporaryPlace } from "../support/server.ts";
 
 /** The sessions that lists have, and those that they have of the archive. */
 const both = async (server: HereServer): Promise<string[][]> => [
   await listed(server),
   await listed(server, { archived: true }),
 ];
-
-test("an archived session is seen by lists that ask for it alone, and comes back as it was", async () => {
-  const { place, server, file, contents } = library(2);
-  put(join(`${file}.blobs`, "0".repeat(64)), "media");
-  put(`${file}.v2.bak`, "backup");
-  const before = contents();
-  expect(await both(server)).toEqual([[sessionId(1), sessionId(2)], []]);
-  const movedTo = join(archiveFolder({ root: rootOf(place), state: place.state }), folderName(CWD), basename(file));
-  const about = { operationId: expect.any(String), ...one };
-  expect(await server.result("archive_session", one)).toEqual({ ...about, sessionPath: file, movedTo });
-  // What an agent that looks for sessions in the root at any depth can find.
-  expect(Object.keys(contents()).length).toBe(1);
-  expect(await both(server)).toEqual([[sessionId(2)], [sessionId(1)]]);
-  expect((await server.result("list_sessions", { archived: true })).sessions[0].sessionPath).toBe(movedTo);
-  expect(read(movedTo)).toBe(before[file]);
-  const back = await server.result("unarchive_session", one);
-  expect(back).toEqual({ ...about, sessionPath: movedTo, movedTo: file });
-  expect(contents()).toEqual(before);
-  expect(await both(server)).toEqual([[sessionId(1), sessionId(2)], []]);
-});
 
 test("links among what belongs to a session go with it, and what they lead to stays", async () => {
   const { place, server, file } = library();
@@ -107,19 +75,6 @@ test("nothing is overwritten, and nothing but a listed session is archived", asy
   ] as const)
     expect([command, params, await nameOf(server, command, params)]).toEqual([command, params, name]);
   expect(look()).toEqual(before);
-});
-
-test("a place of the leaf that only we keep goes along", async () => {
-  const { place, server, file } = library();
-  const first = serveHere(["--session", file, "--events", "none"], { place });
-  await first.result("branch", { entryId: id(1) });
-  const folder = join(place.state, "leaves");
-  const kept = [file, join(folder, readdirSync(folder)[0])].map((path) => [path, read(path)]);
-  await first.finish();
-  // As if it had died before it wrote the place into the file.
-  for (const [path, text] of kept) put(path, text);
-  const { movedTo } = await server.result("archive_session", { sessionPath: file });
-  expect((await server.result("open_session", { sessionPath: movedTo })).leafId).toBe(id(1));
 });
 
 test("a list that watches folders sees sessions come to the archive and leave it", async () => {
