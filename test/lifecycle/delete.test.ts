@@ -61,30 +61,31 @@ describe("delete_session", () => {
   });
 });
 
-test.each(["delete_session", "archive_session"])(
-  "%s takes a leaf along that only our state folder has",
-  async (method) => {
-    const { place, server, file: sessionPath } = library();
-    const first = serveHere(["--session", sessionPath, "--events", "none"], { place });
-    await first.result("branch", { entryId: id(0) });
-    const leaves = (): string[] => readdirSync(join(place.state, "leaves"));
-    const [record, lines] = [join(place.state, "leaves", leaves()[0]), read(sessionPath)];
-    const recorded = read(record);
-    expect(await nameOf(server, method, { sessionPath })).toBe("session_locked");
-    await first.finish();
-    // As if it had died before it wrote the place into the file.
-    put(sessionPath, lines);
-    put(record, recorded);
-    const { movedTo } = await server.result(method, { sessionPath });
-    if (method === "delete_session") {
-      expect(leaves()).toEqual([]);
-      await server.result("restore_session", { sessionPath });
-      expect(read(sessionPath)).toBe(lines);
-    }
-    const path = method === "delete_session" ? sessionPath : movedTo;
-    expect((await server.result("open_session", { sessionPath: path })).leafId).toBe(id(0));
-  },
-);
+test.each([
+  ["delete_session", {}],
+  ["archive_session", {}],
+  ["relocate_session", { cwd: "/new/place", allowMissing: true }],
+])("%s takes a leaf along that only our state folder has", async (method, more) => {
+  const { place, server, file: sessionPath } = library();
+  const first = serveHere(["--session", sessionPath, "--events", "none"], { place });
+  await first.result("branch", { entryId: id(0) });
+  const leaves = (): string[] => readdirSync(join(place.state, "leaves"));
+  const [record, lines] = [join(place.state, "leaves", leaves()[0]), read(sessionPath)];
+  const recorded = read(record);
+  expect(await nameOf(server, method, { sessionPath, ...more })).toBe("session_locked");
+  await first.finish();
+  // As if it had died before it wrote the place into the file.
+  put(sessionPath, lines);
+  put(record, recorded);
+  const { movedTo } = await server.result(method, { sessionPath, ...more });
+  if (method === "delete_session") {
+    expect(leaves()).toEqual([]);
+    await server.result("restore_session", { sessionPath });
+    expect(read(sessionPath)).toBe(lines);
+  }
+  const path = method === "delete_session" ? sessionPath : movedTo;
+  expect((await server.result("open_session", { sessionPath: path })).leafId).toBe(id(0));
+});
 
 describe("restore_session", () => {
   test("overwrites nothing, and gives back what was deleted last", async () => {

@@ -101,15 +101,6 @@ describe.each(["jsonl", "v2"] as const)("beside a session of %s", (store) => {
   });
 });
 
-test("read-only, nothing goes", async () => {
-  const { server, folder } = await withLeftovers("jsonl", ["--read-only"]);
-  const before = contentsOf(folder);
-  expect((await list(server)).length).toBe(2);
-  for (const params of [{}, { permanent: true, force: true }])
-    expect(await nameOf(server, "prune_leftovers", params)).toBe("read_only");
-  expect([await nameOf(server, "empty_trash"), contentsOf(folder)]).toEqual(["read_only", before]);
-});
-
 test("without its original, a migrated session is read and written on, and rolled back to a new file", async () => {
   const { server, session } = await withLeftovers("v2");
   await prune(server, { kinds: ["migrated"], permanent: true });

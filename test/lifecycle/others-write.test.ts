@@ -8,7 +8,8 @@ import { append, nameOf } from "../support/asking.ts";
 import { user } from "../support/drafts.ts";
 import { CWD, contentsOf, library, one, put, putSession, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { chain, id, userText } from "../support/lines.ts";
-import { type HereServer, type Place, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Place, serveHere, temporaryFolder } from "../support/server.ts";
+import { bornIn } from "../support/stored-sessions.ts";
 
 const THEIRS = `${userText("b0000000", id(0), "theirs")}\n`;
 const refused = (code: string): Error => Object.assign(new Error(code), { code });
@@ -52,21 +53,11 @@ const withDisk = (place: Place, disk: Disk): HereServer =>
   serveHere(["--no-session", "--events", "none"], { place, disk });
 
 /** A session of two entries: the file that has them, and the one that has its header. */
-async function makeSession(store: string, place = temporaryPlace()) {
-  const server = serveHere(["--store", store, "--events", "none"], { place });
-  await append(server, user("one"), user("two"));
-  const { sessionFile: file, sessionId: id } = await server.result("get_state");
-  await server.finish();
+async function makeSession(store: string) {
+  const { place, file, id, contents } = await bornIn(store);
   const isFile = store === "jsonl";
   const written = isFile ? file : join(file, "segments", "0000000000000001.seg");
-  return {
-    place,
-    file,
-    id,
-    written,
-    header: isFile ? file : join(file, "header.jsonl"),
-    before: contentsOf(rootOf(place)),
-  };
+  return { place, file, id, written, header: isFile ? file : join(file, "header.jsonl"), before: contents() };
 }
 
 describe.each(["jsonl", "v2"])("a session on %s", (store) => {

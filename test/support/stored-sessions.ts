@@ -20,7 +20,9 @@ export function wholeSession(place: Place, n = 1): string {
   const file = putSession(place, n);
   const beside = (name: string): string => join(dirname(file), `${sessionId(n)}${name}`);
   for (const path of [
-    ...[".v1.bak", ".damaged.bak", ".damaged.bak.2", `.blobs/${"0".repeat(64)}`, ".migrated"].map((end) => file + end),
+    ...[".v1.bak", ".damaged.bak.2", ".relocated.bak", `.blobs/${"0".repeat(64)}`, ".migrated"].map(
+      (end) => file + end,
+    ),
     ...[".v2/manifest.json", ".v2/segments/0000000000000001.seg", ".v2.staging/migrations/ledger.jsonl"].map(beside),
     ...[".v2.rolled-back/manifest.json", ".v2.rolled-back.2/manifest.json"].map(beside),
   ])
