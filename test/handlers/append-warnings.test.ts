@@ -23,49 +23,30 @@ async function warningsOf(...entries: Json[]): Promise<Json[] | undefined> {
 }
 
 const FUNCTION = { id: "c", type: "function", function: { name: "read", arguments: "{}" } };
+const TEXT = { type: "text", text: "x" };
 const SOURCE = { type: "base64", media_type: "image/png", data: "AA==" };
 
-test.each<[string, Json, RegExp]>([
-  [
-    "content.0.type",
-    said("assistant", [{ type: "tool_use", input: {} }]),
-    /no block tool_use.*Did you mean toolCall \(\{"type":"toolCall","id":/,
-  ],
-  [
-    "content.1.type",
-    asked({ type: "text", text: "x" }, { type: "tool_result" }),
-    /no block tool_result.*message of its own.*"role":"toolResult","toolCallId"/,
-  ],
-  [
-    "content.0.type",
-    asked({ type: "image_url", image_url: {} }),
-    /Did you mean image \(\{"type":"image","data":"<base64>","mimeType"/,
-  ],
-  [
-    "content.0",
-    asked({ type: "image", source: SOURCE }),
-    /\{"type":"image","data":"<base64>","mimeType":"image\/png"\}/,
-  ],
-  ["content.0.data", asked({ ...IMAGE, data: "data:image/png;base64,AA==" }), /base64.*without/],
-  ["content.0.type", asked({ type: "input_text", text: "x" }), /Did you mean text/],
-  ["content.0.type", answered({ type: "toolcall" }), /Did you mean toolCall/],
-  ["content.0.type", asked({ type: "hologram" }), /Pi knows no block hologram/],
-  ["tool_calls", said("assistant", [], { tool_calls: [FUNCTION] }), /blocks of the content.*\{"type":"toolCall"/],
-  ["content.0.arguments", answered({ arguments: '{"path":"a"}' }), /object, not its JSON text/],
-  ["content.0.arguments", answered({ arguments: undefined }), /object/],
-  ["content.0.name", answered({ name: undefined }), /name/],
-  ["content.0.id", answered({ id: 5 }), /id/],
-  ["content.0.text", asked({ type: "text", content: "x" }), /text/],
-  ["content.0.thinking", said("assistant", [{ type: "thinking", text: "x" }]), /thinking/],
-  ["toolName", said("toolResult", [], { toolCallId: "c" }), /toolName/],
-])(
-  "a block as the APIs of models have it: the host is told at %s what Pi reads (%#)",
-  async (path, draft, sentence) => {
-    expect(await warningsOf(user("a"), draft)).toEqual([
-      { path: `entries.1.message.${path}`, message: expect.stringMatching(sentence) },
-    ]);
-  },
-);
+test.each<[path: string, draft: Json, meant: string]>([
+  ["content.0.type", said("assistant", [{ type: "tool_use", input: {} }]), 'toolCall ({"type":"toolCall","id":'],
+  ["content.1.type", asked(TEXT, { type: "tool_result" }), '"role":"toolResult","toolCallId"'],
+  ["content.0.type", asked({ type: "image_url", image_url: {} }), 'image ({"type":"image","data":"<base64>"'],
+  ["content.0", asked({ type: "image", source: SOURCE }), '{"type":"image","data":"<base64>","mimeType":"image/png"}'],
+  ["content.0.data", asked({ ...IMAGE, data: "data:image/png;base64,AA==" }), "base64"],
+  ["content.0.type", asked({ type: "input_text", text: "x" }), "Did you mean text"],
+  ["content.0.type", answered({ type: "toolcall" }), "Did you mean toolCall"],
+  ["content.0.type", asked({ type: "hologram" }), "Pi knows no block hologram"],
+  ["tool_calls", said("assistant", [], { tool_calls: [FUNCTION] }), '{"type":"toolCall"'],
+  ["content.0.arguments", answered({ arguments: '{"path":"a"}' }), "object, not its JSON text"],
+  ["content.0.arguments", answered({ arguments: undefined }), "object"],
+  ["content.0.name", answered({ name: undefined }), "name"],
+  ["content.0.id", answered({ id: 5 }), "id"],
+  ["content.0.text", asked({ type: "text", content: "x" }), "text"],
+  ["content.0.thinking", said("assistant", [{ type: "thinking", text: "x" }]), "thinking"],
+  ["toolName", said("toolResult", [], { toolCallId: "c" }), "toolName"],
+])("a block as the APIs of models have it: a warning at %s names what Pi reads (%#)", async (path, draft, meant) => {
+  const warning = { path: `entries.1.message.${path}`, message: expect.stringContaining(meant) };
+  expect(await warningsOf(user("a"), draft)).toEqual([warning]);
+});
 
 test("also in a message of an extension, and not of each block when there are many", async () => {
   const extension = { type: "custom_message", customType: "x", content: [{ type: "image_url" }] };

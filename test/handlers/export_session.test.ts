@@ -425,15 +425,11 @@ describe("training", () => {
     ["/home/ubuntu/gt/beads/crew/josé", "", "crew", "beads"],
     ["/home/ubuntu/gt/beads/crew/max/src", "", null, null],
     ["/home/ubuntu/gt/beads/polecats/nux", "", "polecat", "beads"],
-    ["/home/ubuntu/gt/beads/polecats/nux/src", "", "polecat", "beads"],
-    ["/home/ubuntu/gt/deacon/x", "", null, null],
     ["/home/me/app", "[GAS TOWN] deacon <- daemon", "deacon", null],
     ["/home/me/app", "Hello.\n[GAS TOWN] witness: look", "witness", null],
     ["/home/me/app", "[GAS TOWN] beads/polecats/nux <- witness", "polecat", "beads"],
     ["/home/me/app", "[GAS TOWN] beads/refinery", "refinery", null],
-    ["/home/me/app", "[GAS TOWN]", null, null],
     ["/home/ubuntu/gt/deacon", "[GAS TOWN] witness", "deacon", null],
-    ["", "nothing", null, null],
   ])("names a role by the seven patterns, then by the first message: %s %j", async (cwd, said, role, rig) => {
     const { metadata } = await record([userText(id(0), null, said)], headerText({ cwd }));
     expect([metadata.role, metadata.rig]).toEqual([role, rig]);
