@@ -123,23 +123,40 @@ test("a container that was copied without its pointer is the session that began 
 });
 
 describe("a migrated session whose pointer is gone", () => {
-  test("is the session that was migrated, by its id and both of its paths, and gets its pointer with the next write", async () => {
-    const made = await migratedOnce();
-    const { server, file, source } = made;
-    const texts = await textsOf(server, file);
-    remove(pointerOf(file));
-    expect(await server.result("migration_status", { sessionPath: file })).toMatchObject({ active: "native_v2" });
-    await requireFound(made);
-    expect(await textsOf(server, file)).toEqual(texts);
-    const verified = await server.result("verify_session");
-    expect(verified).toMatchObject({ invariants: { "INV-007": true }, damage: [{ kind: "bad_index" }] });
-    expect(existsSync(pointerOf(file))).toBe(false);
-    await append(server, user("more"));
-    await isSound(server);
-    const pointer = JSON.parse(readFileSync(pointerOf(file), "utf8"));
-    expect(pointer).toMatchObject({ active: "native_v2", source: basename(source) });
-    expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK", sessionPath: source });
-    expect(await textsOf(server, source)).toHaveLength(texts.length + 1);
+  test.each([
+    ["nothing else", []],
+    ["its ledger", ["migrations"]],
+    ["its ledger and its frozen file", ["migrations", "../frozen"]],
+  ])(
+    "is the session by its id and both paths, and has a pointer after the next write, where %s is gone too",
+    async (_, gone) => {
+      const made = await migratedContainer();
+      const { server, file, source } = made;
+      const texts = await textsOf(server, file);
+      renameSync(`${source}.migrated`, join(dirname(file), "frozen"));
+      if (gone.length < 2) renameSync(join(dirname(file), "frozen"), `${source}.migrated`);
+      remove(pointerOf(file), ...gone.map((name) => join(file, name)));
+      expect(await server.result("migration_status", { sessionPath: file })).toMatchObject({ active: "native_v2" });
+      expect(await server.result("verify_sessions")).toMatchObject({ total: 1, damaged: [{ sessionPath: file }] });
+      await requireFound(made);
+      expect(await textsOf(server, file)).toEqual(texts);
+      expect((await server.result("verify_session")).damage).toContainEqual(
+        expect.objectContaining({ kind: "bad_index" }),
+      );
+      expect(existsSync(pointerOf(file))).toBe(false);
+      await append(server, user("more"));
+      await isSound(server);
+      const pointer = JSON.parse(readFileSync(pointerOf(file), "utf8"));
+      expect(pointer).toMatchObject({ active: "native_v2", source: basename(source) });
+      expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK", sessionPath: source });
+      expect(await textsOf(server, source)).toEqual([...texts, "more"]);
+    },
+  );
+
+  test("is the session where its manifest is gone too, by its ledger alone", async () => {
+    const { server, file } = await migratedOnce();
+    remove(pointerOf(file), join(file, "manifest.json"));
+    expect(await server.result("switch_session", { sessionPath: file })).toMatchObject({ sessionFile: file });
   });
 
   test("keeps what is appended after it went, while the session is open", async () => {
@@ -150,12 +167,6 @@ describe("a migrated session whose pointer is gone", () => {
     await append(server, user("after"));
     await server.finish();
     expect((await textsOf(serveLibrary(place), file)).at(-1)).toContain("after");
-  });
-
-  test("is the session where its manifest is gone too, by its ledger alone", async () => {
-    const { server, file } = await migratedOnce();
-    remove(pointerOf(file), join(file, "manifest.json"));
-    expect(await server.result("switch_session", { sessionPath: file })).toMatchObject({ sessionFile: file });
   });
 
   test("is none where its ledger is gone too and a session file of its id is there; the failure says what to do", async () => {
@@ -183,21 +194,6 @@ describe("a migrated session whose pointer is gone", () => {
       expect(await server.result("switch_session", { sessionPath: source })).toMatchObject({ sessionFile: source });
     },
   );
-
-  test.each(["with", "without"])("and its ledger is found by its folder, %s its frozen file", async (how) => {
-    const made = await migratedContainer();
-    const { server, file, source } = made;
-    remove(pointerOf(file), join(file, "migrations"));
-    if (how === "without") remove(`${source}.migrated`);
-    const damaged = [{ sessionPath: file }];
-    expect(await server.result("verify_sessions")).toMatchObject({ total: 1, damaged });
-    await requireFound(made);
-    await append(server, user("more"));
-    expect(JSON.parse(readFileSync(pointerOf(file), "utf8"))).toMatchObject({ source: basename(source) });
-    await isSound(server);
-    expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK", sessionPath: source });
-    expect((await textsOf(server, source)).at(-1)).toContain("more");
-  });
 });
 
 describe("a rollback that was cut off with its file made, and the pointer still naming the container", () => {
