@@ -190,24 +190,6 @@ describe("get_state", () => {
       ...{ diagnostics: [], isStreaming: false, isCompacting: false, pendingMessageCount: 0 },
     });
   });
-
-  test("tells model and level of the path", async () => {
-    const { server } = await conversation(
-      { type: "model_change", id: "m1", provider: "openai", modelId: "gpt-4o" },
-      { type: "thinking_level_change", id: "t1", thinkingLevel: "high" },
-      assistant("x", { id: "x" }),
-    );
-    for (const [entryId, ...expected] of [
-      ["x", "claude-sonnet-4-5", "high"],
-      ["t1", "gpt-4o", "high"],
-      ["m1", "gpt-4o", "off"],
-      [null, null, "off"],
-    ]) {
-      await server.result("branch", { entryId });
-      const { model, thinkingLevel } = await server.result("get_state");
-      expect([model?.id ?? null, thinkingLevel]).toEqual(expected);
-    }
-  });
 });
 
 describe("from the end", () => {

@@ -2,8 +2,8 @@ import { linkSync, readFileSync, statSync, symlinkSync, writeFileSync } from "no
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { append } from "../support/asking.ts";
-import { call, linesIn } from "../support/cases.ts";
-import { assistant, user } from "../support/drafts.ts";
+import { linesIn } from "../support/cases.ts";
+import { user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
@@ -82,42 +82,4 @@ test("to one that another process writes to, of another directory, opens it for 
   expect(await server.result("branch", { entryId: "x" })).toMatchObject({ leafId: "x", durable: false });
   await server.result("switch_session", { sessionPath: "other.jsonl" });
   expect([(await holder.result("get_state")).leafId, readFileSync(file, "utf8")]).toEqual(["z", before]);
-});
-
-test("commands behind it act on the new session, those before on the old", async () => {
-  const { server, current, other } = await twoSessions();
-  const adding = (id: number): Json => call(id, "append", { entries: [user(`${id}`, { id: `n${id}` })] });
-  server.send(
-    adding(1),
-    call(2, "switch_session", { sessionPath: other }),
-    adding(3),
-    call(4, "get_state"),
-    call(5, "switch_session", { sessionPath: current.sessionFile }),
-    call(6, "get_state"),
-  );
-  const replies = await server.take(6);
-  expect(replies.map(({ id }) => id)).toEqual([1, 2, 3, 4, 5, 6]);
-  expect(replies[3].result).toMatchObject({ sessionId: "other", leafId: "n3", entryCount: 2 });
-  expect(replies[5].result).toMatchObject({ sessionId: current.sessionId, leafId: "n1", entryCount: 2 });
-});
-
-test("a session of version 1 opens as it is, and its first entry makes it version 3 beside the original", async () => {
-  const place = temporaryPlace();
-  const file = join(place.cwd, "v1.jsonl");
-  const timestamp = "2025-01-01T00:00:01.000Z";
-  const header = { type: "session", id: "old", timestamp, cwd: place.cwd, thinkingLevel: "low" };
-  const lines = [header, { ...user("Hello"), timestamp }, { ...assistant("Hi"), timestamp }];
-  const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
-  writeFileSync(file, text);
-  const server = serveHere(["--events", "none"], { place });
-  await server.result("switch_session", { sessionPath: file });
-  const state = { entryCount: 2, messageCount: 2, thinkingLevel: "low", branchCount: 0 };
-  expect(await server.result("get_state")).toMatchObject(state);
-  expect((await server.result("get_last_assistant_text")).text).toBe("Hi");
-  expect(readFileSync(file, "utf8")).toBe(text);
-  await append(server, user("more", { id: "more" }));
-  expect(readFileSync(`${file}.v1.bak`, "utf8")).toBe(text);
-  const [first, ...entries] = linesIn(file).map((line) => JSON.parse(line));
-  expect([first.type, first.version]).toEqual(["session", 3]);
-  expect(entries.map(({ parentId }) => parentId)).toEqual([null, entries[0].id, entries[1].id]);
 });

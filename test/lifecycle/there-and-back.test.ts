@@ -1,12 +1,14 @@
-/** What moves a whole session takes all of it along and nothing else, and every way back brings every byte back. */
+/** What moves a whole session takes all of it along and nothing else; every way back brings every byte back. */
 
-import { existsSync, readdirSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readlinkSync, renameSync, symlinkSync, unlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
 import { nameOf } from "../support/asking.ts";
-import { library, listed, put, rootOf, sessionId } from "../support/lifecycle.ts";
-import type { HereServer, Json } from "../support/server.ts";
+import { catalogOn, withoutSqlite } from "../support/catalog.ts";
+import { library, listed, one, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import { chain } from "../support/lines.ts";
+import { type HereServer, type Json, temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { bornContainer, migratedContainer, type Stored, textsOf, wholeSession } from "../support/stored-sessions.ts";
 import { SWEEP } from "../support/tiers.ts";
 
@@ -82,3 +84,90 @@ for (const [kind, make, tier] of [
       expect(await nameOf(server, "restore_session", { sessionId: id })).toBe("session_not_found");
     });
   });
+
+test("links among what belongs to a session go with it, and what they lead to stays", async () => {
+  const { place, server, file } = library();
+  const elsewhere = put(join(place.home, "elsewhere"), "kept elsewhere");
+  const names = [".v2.bak", join(".blobs", "0".repeat(64)), join(".blobs", "broken")];
+  mkdirSync(`${file}.blobs`);
+  for (const [i, name] of names.entries()) symlinkSync(i < 2 ? elsewhere : `${elsewhere}-missing`, `${file}${name}`);
+  const targets = (session: string): string[] => names.map((name) => readlinkSync(`${session}${name}`));
+  const before = targets(file);
+  const { movedTo } = await server.result("archive_session", one);
+  expect([targets(movedTo), readdirSync(dirname(file))]).toEqual([before, []]);
+  await server.result("unarchive_session", one);
+  expect([targets(file), read(elsewhere)]).toEqual([before, "kept elsewhere"]);
+});
+
+test("in a flat folder, too, and after a restart; sessions of another root are archived elsewhere", async () => {
+  const place = temporaryPlace();
+  const flat = join(place.home, "flat");
+  const file = putSession(place, 1, { folder: flat });
+  const first = serveLibrary(place, ["--session-dir", flat]);
+  const { movedTo } = await first.result("archive_session", { sessionPath: file });
+  await first.finish();
+  const server = serveLibrary(place, ["--session-dir", flat]);
+  expect([await bothLists(server), await bothLists(serveLibrary(place))]).toEqual([
+    [[], [sessionId(1)]],
+    [[], []],
+  ]);
+  expect((await server.result("unarchive_session", { sessionPath: movedTo })).movedTo).toBe(file);
+});
+
+test("an archived session can be read, found and written to, and its forks still know it", async () => {
+  const { place, server, file } = library(1, [], undefined, { name: "parent.jsonl" });
+  putSession(place, 2, { header: { parentSession: file } });
+  const { movedTo } = await server.result("archive_session", { sessionPath: file });
+  const { hits } = await server.result("search_sessions", { query: "say" });
+  expect(hits.map(({ sessionPath }: Json) => sessionPath)).toContain(movedTo);
+  const { root, nodes } = await server.result("get_session_family", { sessionId: sessionId(2) });
+  expect([root, nodes.length]).toEqual([sessionId(1), 2]);
+  await server.result("switch_session", { sessionPath: movedTo });
+  const { entryId } = await server.result("set_session_name", { name: "still here" });
+  expect(read(movedTo)).toContain(entryId);
+});
+
+test("nothing is overwritten, and nothing but a listed session is archived", async () => {
+  const { place, server, file } = library();
+  const outside = putSession(place, 2, { folder: temporaryFolder() });
+  const { movedTo } = await server.result("archive_session", { sessionPath: file });
+  putSession(place, 1, { lines: chain(5) });
+  const look = (): string[] => [movedTo, file, outside].map(read);
+  const before = look();
+  for (const [command, params, name] of [
+    ["archive_session", { sessionPath: file }, "already_exists"],
+    ["unarchive_session", { sessionPath: movedTo }, "already_exists"],
+    ["archive_session", one, "ambiguous_id"],
+    ["archive_session", { sessionPath: outside }, "path_outside_root"],
+    ["archive_session", { sessionPath: movedTo }, "path_outside_root"],
+    ["unarchive_session", { sessionPath: outside }, "path_outside_root"],
+    ["unarchive_session", { sessionPath: file }, "path_outside_root"],
+  ] as const)
+    expect([command, params, await nameOf(server, command, params)]).toEqual([command, params, name]);
+  expect(look()).toEqual(before);
+});
+
+test("a list that watches folders sees sessions come to the archive and leave it", async () => {
+  const { place, server, file } = library();
+  const files = [file, putSession(place, 2, { cwd: "/another" })];
+  const catalog = catalogOn({ root: rootOf(place), state: place.state }, { ...withoutSqlite, watchFrom: 1 });
+  const archivedIds = async (): Promise<string[]> =>
+    (await catalog.list({ archived: true })).found.map(({ id }) => id).sort();
+  expect(await archivedIds()).toEqual([]);
+  for (const [index, sessionPath] of files.entries()) {
+    await server.result("archive_session", { sessionPath });
+    expect(await archivedIds()).toEqual([sessionId(1), sessionId(2)].slice(0, index + 1));
+  }
+  await server.result("unarchive_session", one);
+  expect([await archivedIds(), (await catalog.list({})).total]).toEqual([[sessionId(2)], 1]);
+});
+
+test("an archived session that was deleted, or moved, by hand is where it is", async () => {
+  const { server, file, files } = library(2);
+  const moved: string[] = [];
+  for (const sessionPath of files) moved.push((await server.result("archive_session", { sessionPath })).movedTo);
+  expect(existsSync(file)).toBe(false);
+  unlinkSync(moved[0]);
+  renameSync(moved[1], join(dirname(file), basename(moved[1])));
+  expect(await bothLists(server)).toEqual([[sessionId(2)], []]);
+});
