@@ -178,18 +178,6 @@ describe("get_last_assistant_text", () => {
   });
 });
 
-describe("get_state", () => {
-  test("tells where the session stands", async () => {
-    const server = await session();
-    expect(await server.result("get_state")).toMatchObject({
-      ...{ sessionFile: null, sessionName: null, cwd: server.place.cwd, parentSession: null, leafId: "d" },
-      ...{ model: { provider: "anthropic", id: "claude-sonnet-4-5" }, thinkingLevel: "off", version: 3 },
-      ...{ messageCount: 4, entryCount: 8, branchCount: 1, persisted: false, readOnly: false, store: "memory" },
-      ...{ diagnostics: [], isStreaming: false, isCompacting: false, pendingMessageCount: 0 },
-    });
-  });
-});
-
 describe("from the end", () => {
   test.each([
     ["get_entries", "entries"],
