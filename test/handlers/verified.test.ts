@@ -11,35 +11,33 @@ import { wholeOmpSession } from "../support/foreign/omp.ts";
 import { put, putSession, serveLibrary } from "../support/lifecycle.ts";
 import { entryText, fileText, headerText, id, SESSION, userText } from "../support/lines.ts";
 import { type HereServer, type Json, temporaryPlace } from "../support/server.ts";
-import { acrossTiers, SYSTEM } from "../support/tiers.ts";
+import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const LAST = id(2);
 const NEW = "d0000001";
 const NEXT = "d0000002";
+const MORE = "d0000003";
+const ZEROS = "00000000";
+const BOUNDARY = { summary: "s", tokensBefore: 1, firstKeptEntryId: "no" };
 
-/** Remarks: the entries are whole, and what the model sees of them is as they say. */
-const REMARKS: Record<string, readonly string[]> = {
-  ambiguous_leaf: [userText(NEW, id(0), "x"), entryText("label", NEXT, LAST, { targetId: id(0), label: "L" })],
-  no_parent: [userText(NEW, null, "x").replace('"parentId":null,', "")],
-  invalid_boundary: [entryText("compaction", NEW, LAST, { summary: "s", tokensBefore: 1, firstKeptEntryId: "no" })],
-  no_message: [entryText("message", NEW, LAST, { message: null })],
-};
-
-/** Lines at which nobody has anything to remark. */
-const SOUND: Record<string, readonly string[]> = {
-  "a parent that comes later": [userText(NEW, NEXT, "x"), userText(NEXT, LAST, "y")],
-  branches: [userText(NEW, id(0), "x"), userText(NEXT, id(1), "y"), userText("d0000003", NEW, "z")],
-  "the id of zeros": [userText("00000000", LAST, "x"), userText(NEW, id(0), "y"), userText(NEXT, "00000000", "z")],
-};
-
-/** Damage that a file of lines can have. */
-const DAMAGE: Record<string, readonly string[]> = {
-  missing_parent: [userText(NEW, "eeeeeeee", "x")],
-  duplicate_id: [userText(NEW, id(0), "a branch"), userText(id(0), NEW, "x")],
-  missing_id: [userText(NEW, LAST, "x").replace(`"id":"${NEW}",`, "")],
-  cycle: [userText(NEW, NEXT, "x"), userText(NEXT, NEW, "x")],
-  extra_header: [headerText()],
-  bad_line: ['{"type":"mess', userText(NEW, LAST, "x")],
+/** More lines of a session, and what is said of them: damage is mended by a repair, and remarks are not. */
+const CASES: Record<string, [lines: readonly string[], isDamage: boolean]> = {
+  ambiguous_leaf: [[userText(NEW, id(0), "x"), entryText("label", NEXT, LAST, { targetId: id(0), label: "L" })], false],
+  no_parent: [[userText(NEW, null, "x").replace('"parentId":null,', "")], false],
+  invalid_boundary: [[entryText("compaction", NEW, LAST, BOUNDARY)], false],
+  no_message: [[entryText("message", NEW, LAST, { message: null })], false],
+  missing_parent: [[userText(NEW, "eeeeeeee", "x")], true],
+  duplicate_id: [[userText(NEW, id(0), "a branch"), userText(id(0), NEW, "x")], true],
+  missing_id: [[userText(NEW, LAST, "x").replace(`"id":"${NEW}",`, "")], true],
+  cycle: [[userText(NEW, NEXT, "x"), userText(NEXT, NEW, "x")], true],
+  extra_header: [[headerText()], true],
+  bad_line: [['{"type":"mess', userText(NEW, LAST, "x")], true],
+  "nothing, of a parent that comes later": [[userText(NEW, NEXT, "x"), userText(NEXT, LAST, "y")], false],
+  "nothing, of branches": [[userText(NEW, id(0), "x"), userText(NEXT, id(1), "y"), userText(MORE, NEW, "z")], false],
+  "nothing, of the id of zeros": [
+    [userText(ZEROS, LAST, "x"), userText(NEW, id(0), "y"), userText(NEXT, ZEROS, "z")],
+    false,
+  ],
 };
 
 /** A server, and a session with more lines than three. */
@@ -59,31 +57,30 @@ async function looked(server: HereServer, sessionPath: string): Promise<Json> {
   return { kinds: damage.map(({ kind }: Json) => kind), ok };
 }
 
-acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s", (store) => {
-  test.each(Object.keys(REMARKS))("with %s is sound, which verify remarks", async (kind) => {
-    const { server, sessionPath: file } = withLines(REMARKS[kind]);
-    const isFile = store === "jsonl";
-    const { sessionPath } = isFile
-      ? { sessionPath: file }
-      : await server.result("migrate_session", { sessionPath: file });
-    expect(await looked(server, sessionPath)).toEqual({ kinds: [kind], ok: true });
-    await server.result("switch_session", { sessionPath });
-    expect((await server.result("repair_session")).repaired).toEqual([]);
-  });
-});
+const STORED = Object.entries(CASES).map(([kind, [lines, isDamage]]) => ({ kind, lines, isDamage, store: "jsonl" }));
+const REMARKS = STORED.filter(({ kind, isDamage }) => !isDamage && !kind.startsWith("nothing"));
 
-test.each(Object.keys(SOUND))("a file with %s is sound, and has no mark", async (what) => {
-  const { server, sessionPath } = withLines(SOUND[what]);
-  expect((await looked(server, sessionPath)).ok).toBe(true);
-});
-
-test.each(Object.keys(DAMAGE))("a file with %s is damaged until repair mends it", async (kind) => {
-  const { server, sessionPath } = withLines(DAMAGE[kind]);
-  expect(await looked(server, sessionPath)).toEqual({ kinds: [kind], ok: false });
-  await server.result("switch_session", { sessionPath });
-  await server.result("repair_session");
-  expect(await looked(server, sessionPath)).toEqual({ kinds: [], ok: true });
-});
+for (const [cases, tier] of [
+  [STORED, {}],
+  [REMARKS.map((remark) => ({ ...remark, store: "v2" })), SWEEP],
+] as const)
+  test.each(cases)(
+    "all say $kind of a session of $store, which a repair mends if it is damage",
+    tier,
+    async (given) => {
+      const { kind, lines, isDamage, store } = given;
+      const { server, sessionPath: file } = withLines(lines);
+      const { sessionPath } =
+        store === "v2" ? await server.result("migrate_session", { sessionPath: file }) : { sessionPath: file };
+      const found = await looked(server, sessionPath);
+      expect(found.ok).toBe(!isDamage);
+      if (!kind.startsWith("nothing")) expect(found.kinds).toEqual([kind]);
+      await server.result("switch_session", { sessionPath });
+      const { repaired } = await server.result("repair_session");
+      if (isDamage) expect(await looked(server, sessionPath)).toEqual({ kinds: [], ok: true });
+      else expect(repaired).toEqual([]);
+    },
+  );
 
 test.each([
   ["the rows of its last frames", "index/offsets.jsonl"],
