@@ -3,7 +3,6 @@
 import { appendFileSync, linkSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
-import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
 import { nameOf } from "../support/asking.ts";
 import {
@@ -19,6 +18,7 @@ import {
   sessionId,
 } from "../support/lifecycle.ts";
 import { chain, userText } from "../support/lines.ts";
+import { meddled } from "../support/meddling.ts";
 import { type HereServer, type Json, serveHere, temporaryFolder } from "../support/server.ts";
 import { bornIn, type Stored } from "../support/stored-sessions.ts";
 
@@ -178,25 +178,13 @@ describe("where the disk refuses after the header was replaced", () => {
       appendFileSync(file, `${theirs}\n`);
       throw refused();
     };
-    const disk: Disk = {
-      ...realDisk,
-      link(path, name) {
-        realDisk.link(path, name);
-        if (path === file) appendFileSync(path, `${late}\n`);
-      },
-      rename(path, name) {
-        realDisk.rename(path, name);
-        if (name === file && stage === "before") stage = "replaced";
-      },
-      async syncFolder(path) {
-        if (operation === "syncFolder") fail();
-        return realDisk.syncFolder(path);
-      },
-      write(fd, bytes) {
-        if (operation === "write") fail();
-        return realDisk.write(fd, bytes);
-      },
+    const link = (path: string): void => {
+      if (path === file) appendFileSync(path, `${late}\n`);
     };
+    const rename = (_path: string, name: string): void => {
+      if (name === file && stage === "before") stage = "replaced";
+    };
+    const disk = meddled({ [operation]: fail }, { link, rename });
     const server = serveHere(["--no-session", "--events", "none"], { place, disk });
     const { message, data } = await server.failure("relocate_session", { ...one, cwd: NEW });
     expect([stage, message]).toEqual(["failed", expect.stringContaining(data.keptAt)]);
@@ -210,18 +198,12 @@ describe("where the disk refuses after the header was replaced", () => {
     const { file, place, contents } = library();
     const before = contents();
     let isReplaced = false;
-    const disk: Disk = {
-      ...realDisk,
-      rename(path, name) {
-        realDisk.rename(path, name);
-        isReplaced = name === file;
-      },
-      async syncFolder(path) {
-        if (!isReplaced) return realDisk.syncFolder(path);
-        isReplaced = false;
-        throw refused();
-      },
+    const syncFolder = (): void => {
+      if (!isReplaced) return;
+      isReplaced = false;
+      throw refused();
     };
+    const disk = meddled({ syncFolder }, { rename: (_path, name) => (isReplaced = name === file) });
     const server = serveHere(["--no-session", "--events", "none"], { place, disk });
     expect(await nameOf(server, "relocate_session", { ...one, cwd: NEW })).toBe("storage_failed");
     expect(contents()).toEqual(before);
