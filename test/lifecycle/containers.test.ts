@@ -9,7 +9,7 @@ import { user } from "../support/drafts.ts";
 import { library, listed, put, read, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { userText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
-import { bornContainer, migratedContainer, migratedOnce, type Stored, textsOf } from "../support/stored-sessions.ts";
+import { makeContainer, migrateOnce, migrateTwice, readTexts, type Stored } from "../support/stored-sessions.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
 
 const pointerOf = (file: string): string => file.replace(/\.v2$/, ".store.json");
@@ -28,8 +28,8 @@ const isSound = async (server: HereServer): Promise<void> =>
   expect(await server.result("verify_session")).toMatchObject({ ok: true });
 
 for (const [name, make, tier] of [
-  ["born as one", bornContainer, {}],
-  ["migrated", migratedContainer, SWEEP],
+  ["born as one", makeContainer, {}],
+  ["migrated", migrateTwice, SWEEP],
 ] as const) {
   test(`a container ${name} is exported as lines, which come in again; deleted by hand it is gone`, tier, async () => {
     const { server, file, id } = await make();
@@ -41,7 +41,7 @@ for (const [name, make, tier] of [
     const more = put(`${path}.more.jsonl`, `${read(path)}${userText("b0000000", last, "more")}\n`);
     const continued = await server.result("import_session", { path: more });
     expect(continued).toMatchObject({ ...about, outcome: "continued" });
-    expect((await textsOf(server, file)).at(-1)).toBe("more");
+    expect((await readTexts(server, file)).at(-1)).toBe("more");
     remove(file);
     expect(await listed(server)).toEqual([]);
     expect(await nameOf(server, "switch_session", { sessionId: id })).toBe("session_not_found");
@@ -57,8 +57,8 @@ function dropEmptyFolders(container: string): string[] {
 }
 
 for (const [name, make, lost] of [
-  ["born as one", bornContainer, ["checkpoints", "migrations", "tmp"]],
-  ["migrated", migratedContainer, ["tmp"]],
+  ["born as one", makeContainer, ["checkpoints", "migrations", "tmp"]],
+  ["migrated", migrateTwice, ["tmp"]],
 ] as const) {
   test(`a container ${name} whose empty folders a copy left out is written as any other`, async () => {
     const { server, file: sessionPath } = await make();
@@ -101,7 +101,7 @@ test("a session without entries is written after a copy left its folders out", a
 });
 
 test("a pointer whose container was deleted by hand keeps nobody from the id", async () => {
-  const { server, file, id, place } = await bornContainer();
+  const { server, file, id, place } = await makeContainer();
   remove(file);
   const { cwd } = await server.result("get_state");
   const v2 = serveHere(["--store", "v2", "--session-dir", dirname(file), "--events", "none"], { place });
@@ -112,7 +112,7 @@ test("a pointer whose container was deleted by hand keeps nobody from the id", a
 });
 
 test("a container that was copied without its pointer is the session that began in it", async () => {
-  const made = await bornContainer();
+  const made = await makeContainer();
   const { server, file } = made;
   remove(pointerOf(file));
   expect((await server.result("verify_session", { sessionPath: file })).damage).toHaveLength(1);
@@ -130,16 +130,16 @@ describe("a migrated session whose pointer is gone", () => {
   ])(
     "is the session by its id and both paths, and has a pointer after the next write, where %s is gone too",
     async (_, gone) => {
-      const made = await migratedContainer();
+      const made = await migrateTwice();
       const { server, file, source } = made;
-      const texts = await textsOf(server, file);
+      const texts = await readTexts(server, file);
       renameSync(`${source}.migrated`, join(dirname(file), "frozen"));
       if (gone.length < 2) renameSync(join(dirname(file), "frozen"), `${source}.migrated`);
       remove(pointerOf(file), ...gone.map((name) => join(file, name)));
       expect(await server.result("migration_status", { sessionPath: file })).toMatchObject({ active: "native_v2" });
       expect(await server.result("verify_sessions")).toMatchObject({ total: 1, damaged: [{ sessionPath: file }] });
       await requireFound(made);
-      expect(await textsOf(server, file)).toEqual(texts);
+      expect(await readTexts(server, file)).toEqual(texts);
       expect((await server.result("verify_session")).damage).toContainEqual(
         expect.objectContaining({ kind: "bad_index" }),
       );
@@ -149,28 +149,28 @@ describe("a migrated session whose pointer is gone", () => {
       const pointer = JSON.parse(readFileSync(pointerOf(file), "utf8"));
       expect(pointer).toMatchObject({ active: "native_v2", source: basename(source) });
       expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK", sessionPath: source });
-      expect(await textsOf(server, source)).toEqual([...texts, "more"]);
+      expect(await readTexts(server, source)).toEqual([...texts, "more"]);
     },
   );
 
   test("is the session where its manifest is gone too, by its ledger alone", async () => {
-    const { server, file } = await migratedOnce();
+    const { server, file } = await migrateOnce();
     remove(pointerOf(file), join(file, "manifest.json"));
     expect(await server.result("switch_session", { sessionPath: file })).toMatchObject({ sessionFile: file });
   });
 
   test("keeps what is appended after it went, while the session is open", async () => {
-    const { place, server, file } = await migratedOnce();
+    const { place, server, file } = await migrateOnce();
     await server.result("switch_session", { sessionPath: file });
     await append(server, user("before"));
     remove(pointerOf(file));
     await append(server, user("after"));
     await server.finish();
-    expect((await textsOf(serveLibrary(place), file)).at(-1)).toContain("after");
+    expect((await readTexts(serveLibrary(place), file)).at(-1)).toContain("after");
   });
 
   test("is none where its ledger is gone too and a session file of its id is there; the failure says what to do", async () => {
-    const { server, file } = await migratedOnce();
+    const { server, file } = await migrateOnce();
     cpSync(join(file, "header.jsonl"), join(dirname(file), "other.jsonl"));
     remove(pointerOf(file), join(file, "manifest.json"), join(file, "migrations"));
     const { message } = await server.failure("switch_session", { sessionPath: file });
@@ -180,7 +180,7 @@ describe("a migrated session whose pointer is gone", () => {
   test.each(["with its ledger", "without its ledger"])(
     "is not the session where the file that was migrated is there again: it is named, and what to do (%s)",
     async (how) => {
-      const { server, file, source } = await migratedContainer();
+      const { server, file, source } = await migrateTwice();
       remove(pointerOf(file));
       if (how === "without its ledger") remove(join(file, "migrations"));
       const toDo = how === "with its ledger" ? basename(source) : "Open that file";
@@ -204,7 +204,7 @@ describe("a rollback that was cut off with its file made, and the pointer still 
     acrossTiers(test, ["file", "source"] as const)(
       `is listed once; ${method} takes all of it along, by either path, and ${back} brings it back (%s)`,
       async (which) => {
-        const made = await migratedContainer();
+        const made = await migrateTwice();
         const { server, id, source, file, contents } = made;
         put(source, read(`${source}.migrated`));
         const pointer = JSON.parse(read(pointerOf(file)));
@@ -217,14 +217,14 @@ describe("a rollback that was cut off with its file made, and the pointer still 
         await server.result(back, { sessionId: id });
         expect(contents()).toEqual(before);
         await server.result("rollback_migration", { sessionPath: file });
-        expect((await textsOf(server, source)).length).toBeGreaterThan(0);
+        expect((await readTexts(server, source)).length).toBeGreaterThan(0);
       },
     );
 });
 
 describe("the frozen file of a migrated session", () => {
   test("opens for reading only, and whoever wants to write hears where the session is", async () => {
-    const { server, file, source } = await migratedOnce();
+    const { server, file, source } = await migrateOnce();
     const snapshot = `${source}.migrated`;
     const before = read(snapshot);
     expect(await server.result("open_session", { sessionPath: snapshot })).toMatchObject({ readOnly: true });
@@ -243,7 +243,7 @@ describe("the frozen file of a migrated session", () => {
   });
 
   test("is not moved without its session, which it means where a migration or a rollback names it", async () => {
-    const { server, file, source, contents } = await migratedOnce();
+    const { server, file, source, contents } = await migrateOnce();
     const sessionPath = `${source}.migrated`;
     const before = contents();
     for (const [method, params] of [
@@ -272,8 +272,8 @@ describe("a container that is not whole enough for a list is named by lists, doc
   }
 
   for (const [name, make] of [
-    ["born as one", bornContainer],
-    ["migrated", migratedOnce],
+    ["born as one", makeContainer],
+    ["migrated", migrateOnce],
   ] as const)
     test(`one ${name} that has lost its header, and gets it back`, async () => {
       const made = await make();
@@ -289,13 +289,13 @@ describe("a container that is not whole enough for a list is named by lists, doc
     });
 
   test("one that has lost its header and its pointer", async () => {
-    const made = await bornContainer();
+    const made = await makeContainer();
     remove(join(made.file, "header.jsonl"), pointerOf(made.file));
     await requireNamed(made, /header\.jsonl is missing|neither header nor pointer/);
   });
 
   test("one that is gone while the file that was migrated is there; rollback makes that the session again", async () => {
-    const made = await migratedOnce();
+    const made = await migrateOnce();
     const { server, file, source, id, place } = made;
     remove(file);
     await requireNamed(made, /is missing, though/);
@@ -309,7 +309,7 @@ describe("a container that is not whole enough for a list is named by lists, doc
   });
 
   test("one beside its file, without pointer and ledger: no migration is advised, which would put it aside", async () => {
-    const made = await migratedOnce();
+    const made = await migrateOnce();
     remove(pointerOf(made.file), join(made.file, "migrations"));
     renameSync(`${made.source}.migrated`, made.source);
     await requireNamed(made, /pointer file .* is missing/, [made.id]);
@@ -317,7 +317,7 @@ describe("a container that is not whole enough for a list is named by lists, doc
 });
 
 test("a rollback keeps the correlation id of its migration", async () => {
-  const { server, file } = await migratedContainer();
+  const { server, file } = await migrateTwice();
   const { correlationId } = await server.result("migration_status", { sessionPath: file });
   const { sessionPath, ...back } = await server.result("rollback_migration", { sessionPath: file });
   expect(back.correlationId).toBe(correlationId);

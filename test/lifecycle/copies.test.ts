@@ -9,7 +9,7 @@ import { describe, expect, test } from "vitest";
 import { user } from "../support/drafts.ts";
 import { contentsOf, library, put, putSession, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { type HereServer, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { bornIn } from "../support/stored-sessions.ts";
+import { makeIn } from "../support/stored-sessions.ts";
 import { SWEEP } from "../support/tiers.ts";
 
 const OTHER_ID = "01991f6e-1f1d-7c3e-b0a4-0242ac139999";
@@ -47,7 +47,7 @@ async function rolledBack(place: Place, early?: Early): Promise<Original> {
 }
 
 async function born(place: Place): Promise<Original> {
-  const { server, file: path } = await bornIn("v2", library(0, [], place));
+  const { server, file: path } = await makeIn("v2", library(0, [], place));
   return { server, path };
 }
 

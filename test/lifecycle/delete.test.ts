@@ -8,7 +8,7 @@ import { call } from "../support/cases.ts";
 import { contentsOf, library, listed, one, put, putSession, read, rootOf, sessionId } from "../support/lifecycle.ts";
 import { chain, id } from "../support/lines.ts";
 import { type Place, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
-import { wholeSession } from "../support/stored-sessions.ts";
+import { putWholeSession } from "../support/stored-sessions.ts";
 
 const trashOf = ({ state }: Place): string => join(state, "trash");
 
@@ -110,7 +110,7 @@ describe("restore_session", () => {
 
   test("makes the folder again that is gone, and is refused a name that something of another has taken", async () => {
     const { place, server } = library(0);
-    const file = wholeSession(place);
+    const file = putWholeSession(place);
     const before = contentsOf(rootOf(place));
     const { movedTo } = await server.result("delete_session", { sessionPath: file });
     const item = contentsOf(dirname(movedTo));
@@ -150,7 +150,7 @@ test.each([
   chmodSync(join(bin, "trash"), 0o755);
   const place = { ...plain, variables: { ...plain.variables, PATH: `${bin}:/usr/bin:/bin` } };
   const { server, contents } = library(0, [], place);
-  const file = wholeSession(place);
+  const file = putWholeSession(place);
   const before = contents();
   const { movedTo, ...deleted } = await server.result("delete_session", { sessionPath: file });
   expect(deleted).toEqual({ operationId: expect.any(String), ...one, sessionPath: file, trash });

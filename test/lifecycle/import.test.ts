@@ -9,7 +9,7 @@ import { nameOf } from "../support/asking.ts";
 import { linesIn } from "../support/cases.ts";
 import { CWD, library, listed, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
-import { meddled } from "../support/meddling.ts";
+import { meddleWith } from "../support/meddling.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
@@ -152,7 +152,7 @@ function long(when: "before" | "after", at: number, meanwhile: (file: string) =>
     const failure = bytes.length > 100_000 && ++writes === at ? meanwhile(file) : undefined;
     if (failure) throw failure;
   };
-  const disk = when === "before" ? meddled({ write }) : meddled({}, { write });
+  const disk = when === "before" ? meddleWith({ write }) : meddleWith({}, { write });
   const server = serveHere(["--events", "none"], { place, disk });
   return { file, server, path: incoming(place, "long.jsonl", LONG) };
 }
@@ -211,7 +211,7 @@ test("what came of a copy before the disk refused more of it is said to be there
   const sync = (): void => {
     if (++syncs === 2) throw full();
   };
-  const server = serveHere(["--events", "none"], { place, disk: meddled({ sync }) });
+  const server = serveHere(["--events", "none"], { place, disk: meddleWith({ sync }) });
   const { data, message } = await server.failure("import_session", { path });
   expect([data.name, message]).toEqual(["storage_full", expect.not.stringContaining("Nothing was changed")]);
   expect(linesIn(file)).toHaveLength(503);

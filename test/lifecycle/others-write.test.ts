@@ -8,9 +8,9 @@ import { append, nameOf } from "../support/asking.ts";
 import { user } from "../support/drafts.ts";
 import { CWD, contentsOf, library, one, put, putSession, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { chain, id, userText } from "../support/lines.ts";
-import { meddled } from "../support/meddling.ts";
+import { meddleWith } from "../support/meddling.ts";
 import { type HereServer, type Place, serveHere, temporaryFolder } from "../support/server.ts";
-import { bornIn } from "../support/stored-sessions.ts";
+import { makeIn } from "../support/stored-sessions.ts";
 
 const THEIRS = `${userText("b0000000", id(0), "theirs")}\n`;
 const refused = (code: string): Error => Object.assign(new Error(code), { code });
@@ -29,7 +29,7 @@ function apart({ state }: Place): Disk {
   const check = (path: string, name: string): void => {
     if (path.startsWith(state) !== name.startsWith(state)) throw refused("EXDEV");
   };
-  return meddled({ link: check, rename: check }, {}, plainDisk);
+  return meddleWith({ link: check, rename: check }, {}, plainDisk);
 }
 
 /** A disk that calls `meanwhile` once, before a folder is synced of which that is true. */
@@ -40,7 +40,7 @@ function beforeSync(disk: Disk, isIt: (folder: string) => boolean, meanwhile: ()
     isDone = true;
     meanwhile();
   };
-  return meddled({ syncFolder }, {}, disk);
+  return meddleWith({ syncFolder }, {}, disk);
 }
 
 const withDisk = (place: Place, disk: Disk): HereServer =>
@@ -48,7 +48,7 @@ const withDisk = (place: Place, disk: Disk): HereServer =>
 
 /** A session of two entries: the file that has them, and the one that has its header. */
 async function makeSession(store: string) {
-  const { place, file, id, contents } = await bornIn(store);
+  const { place, file, id, contents } = await makeIn(store);
   const isFile = store === "jsonl";
   const written = isFile ? file : join(file, "segments", "0000000000000001.seg");
   return { place, file, id, written, header: isFile ? file : join(file, "header.jsonl"), before: contents() };
@@ -98,7 +98,7 @@ describe.each(["jsonl", "v2"])("a session on %s", (store) => {
       const link = (path: string): void => {
         if (path === header) replaceFile(path, theirs);
       };
-      const disk = when === "before" ? meddled({ link }, {}, plainDisk) : meddled({}, { link }, plainDisk);
+      const disk = when === "before" ? meddleWith({ link }, {}, plainDisk) : meddleWith({}, { link }, plainDisk);
       const params = { sessionPath: file, cwd: temporaryFolder() };
       const name = await nameOf(withDisk(place, disk), "relocate_session", params);
       expect([name, theirs === before[header]]).toEqual(["content_modified", false]);
@@ -116,7 +116,7 @@ describe.each(["jsonl", "v2"])("a session on %s", (store) => {
     };
     // The old name goes, or the container gets its new one.
     const note = (path: string): boolean => (isMoved ||= path === file);
-    const disk = meddled({ syncFolder }, { remove: note, rename: note }, plainDisk);
+    const disk = meddleWith({ syncFolder }, { remove: note, rename: note }, plainDisk);
     const { message } = await withDisk(place, disk).failure("relocate_session", { sessionPath: file, cwd });
     const there = Object.entries(contentsOf(rootOf(place)));
     const headers = there.filter(([path]) => path.endsWith(store === "v2" ? "/header.jsonl" : ".jsonl"));
@@ -168,7 +168,7 @@ test("no other process writes to a session that has its new header, until it is 
     await other.result("switch_session", { sessionPath: file });
     found = await nameOf(other, "append", { entries: [user("theirs")] });
   };
-  const disk = meddled({ syncFolder }, { rename: (_path, name) => (isReplaced ||= name === file) }, plainDisk);
+  const disk = meddleWith({ syncFolder }, { rename: (_path, name) => (isReplaced ||= name === file) }, plainDisk);
   const params = { sessionPath: file, cwd: temporaryFolder() };
   const { movedTo } = await withDisk(place, disk).result("relocate_session", params);
   expect(found).toBe("session_locked");
@@ -184,7 +184,7 @@ test("what another program wrote since is not deleted for good", async () => {
   const write = (_fd: number, bytes: Uint8Array): void => {
     if (Buffer.from(bytes).includes('"kind":"delete"')) meanwhile?.();
   };
-  const server = withDisk(place, meddled({ write }, {}, plainDisk));
+  const server = withDisk(place, meddleWith({ write }, {}, plainDisk));
   for (const [n, file] of files.entries()) {
     meanwhile = () => (n === 0 ? appendFileSync(file, THEIRS) : replaceFile(file));
     expect(await nameOf(server, "delete_session", { sessionPath: file, permanent: true })).toBe("content_modified");
@@ -252,7 +252,8 @@ test.each(["before", "after"] as const)(
     const sync = (fd: number): void => {
       if (fd === written) replaceFile(file, theirs);
     };
-    const disk = when === "before" ? meddled({ write, sync }, {}, plainDisk) : meddled({ write }, { sync }, plainDisk);
+    const disk =
+      when === "before" ? meddleWith({ write, sync }, {}, plainDisk) : meddleWith({ write }, { sync }, plainDisk);
     expect(await nameOf(withDisk(place, disk), "import_session", { path: copy })).toBe("content_modified");
     expect([read(file), written > 0]).toEqual([theirs, true]);
   },

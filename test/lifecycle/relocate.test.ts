@@ -18,9 +18,9 @@ import {
   sessionId,
 } from "../support/lifecycle.ts";
 import { chain, userText } from "../support/lines.ts";
-import { meddled } from "../support/meddling.ts";
+import { meddleWith } from "../support/meddling.ts";
 import { type HereServer, type Json, serveHere, temporaryFolder } from "../support/server.ts";
-import { bornIn, type Stored } from "../support/stored-sessions.ts";
+import { makeIn, type Stored } from "../support/stored-sessions.ts";
 
 let NEW: string;
 
@@ -107,7 +107,7 @@ test("overwrites nothing", async () => {
 });
 
 describe.each(["jsonl", "v2"])("a session on %s", (store) => {
-  const make = (): Promise<Stored> => bornIn(store);
+  const make = (): Promise<Stored> => makeIn(store);
 
   /** The file that has the header. */
   const headerOf = (path: string): string => (store === "v2" ? join(path, "header.jsonl") : path);
@@ -184,7 +184,7 @@ describe("where the disk refuses after the header was replaced", () => {
     const rename = (_path: string, name: string): void => {
       if (name === file && stage === "before") stage = "replaced";
     };
-    const disk = meddled({ [operation]: fail }, { link, rename });
+    const disk = meddleWith({ [operation]: fail }, { link, rename });
     const server = serveHere(["--no-session", "--events", "none"], { place, disk });
     const { message, data } = await server.failure("relocate_session", { ...one, cwd: NEW });
     expect([stage, message]).toEqual(["failed", expect.stringContaining(data.keptAt)]);
@@ -203,7 +203,7 @@ describe("where the disk refuses after the header was replaced", () => {
       isReplaced = false;
       throw refused();
     };
-    const disk = meddled({ syncFolder }, { rename: (_path, name) => (isReplaced = name === file) });
+    const disk = meddleWith({ syncFolder }, { rename: (_path, name) => (isReplaced = name === file) });
     const server = serveHere(["--no-session", "--events", "none"], { place, disk });
     expect(await nameOf(server, "relocate_session", { ...one, cwd: NEW })).toBe("storage_failed");
     expect(contents()).toEqual(before);

@@ -9,26 +9,26 @@ import { catalogOn, withoutSqlite } from "../support/catalog.ts";
 import { library, listed, one, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain } from "../support/lines.ts";
 import { type HereServer, type Json, temporaryFolder, temporaryPlace } from "../support/server.ts";
-import { bornContainer, migratedContainer, type Stored, textsOf, wholeSession } from "../support/stored-sessions.ts";
+import { makeContainer, migrateTwice, putWholeSession, readTexts, type Stored } from "../support/stored-sessions.ts";
 import { SWEEP } from "../support/tiers.ts";
 
 /** A session file and a neighbour, each with all that can belong to one. */
-async function wholeFile(): Promise<Stored> {
+async function makeWholeFile(): Promise<Stored> {
   const all = library(0);
-  const [source] = [1, 2].map((n) => wholeSession(all.place, n));
+  const [source] = [1, 2].map((n) => putWholeSession(all.place, n));
   return { ...all, file: source, id: sessionId(1), source };
 }
 
 /** The sessions that lists have, and those that they have of the archive. */
-const bothLists = async (server: HereServer): Promise<string[][]> => [
+const listBoth = async (server: HereServer): Promise<string[][]> => [
   await listed(server),
   await listed(server, { archived: true }),
 ];
 
 for (const [kind, make, tier] of [
-  ["a session file", wholeFile, {}],
-  ["a container born as one", bornContainer, {}],
-  ["a container that was migrated", migratedContainer, SWEEP],
+  ["a session file", makeWholeFile, {}],
+  ["a container born as one", makeContainer, {}],
+  ["a container that was migrated", migrateTwice, SWEEP],
 ] as const)
   describe(kind, tier, () => {
     test.each([
@@ -39,7 +39,7 @@ for (const [kind, make, tier] of [
       ["relocate", "undo"],
     ])("goes whole with %s, and comes back byte for byte with %s", async (operation, back) => {
       const { place, server, file, id, contents } = await make();
-      const [before, lists, texts] = [contents(), await bothLists(server), await textsOf(server, file)];
+      const [before, lists, texts] = [contents(), await listBoth(server), await readTexts(server, file)];
       const isOther = (path: string): boolean => path.includes(sessionId(2));
       const others = Object.fromEntries(Object.entries(before).filter(([path]) => isOther(path)));
       const trash = join(place.state, "trash");
@@ -54,8 +54,8 @@ for (const [kind, make, tier] of [
       expect(movedTo).toBe(join(goals[operation as keyof typeof goals](), basename(file)));
       const rest = lists[0].filter((one) => one !== id);
       const seen = { delete: [rest, []], archive: [rest, [id]], relocate: lists }[operation];
-      expect(await bothLists(server)).toEqual(seen);
-      expect(await textsOf(server, movedTo)).toEqual(texts);
+      expect(await listBoth(server)).toEqual(seen);
+      expect(await readTexts(server, movedTo)).toEqual(texts);
       if (operation === "delete") expect(moved.trash).toBe("own");
       if (operation !== "relocate") expect(contents()).toEqual(others);
       const { sessions } = await server.result("list_sessions", { archived: operation === "archive" });
@@ -67,7 +67,7 @@ for (const [kind, make, tier] of [
         if (method === back && back !== "undo") expect(reply).toMatchObject({ sessionPath: movedTo, movedTo: file });
         else expect(reply).toMatchObject({ text: expect.stringMatching(/^(Took back|Did again): \w+d "/) });
         if (method === "redo") expect(Object.keys(contents())).toEqual(after);
-        else expect([contents(), await bothLists(server)]).toEqual([before, lists]);
+        else expect([contents(), await listBoth(server)]).toEqual([before, lists]);
       }
       expect(existsSync(trash) ? readdirSync(trash) : []).toEqual([]);
     });
@@ -107,7 +107,7 @@ test("in a flat folder, too, and after a restart; sessions of another root are a
   const { movedTo } = await first.result("archive_session", { sessionPath: file });
   await first.finish();
   const server = serveLibrary(place, ["--session-dir", flat]);
-  expect([await bothLists(server), await bothLists(serveLibrary(place))]).toEqual([
+  expect([await listBoth(server), await listBoth(serveLibrary(place))]).toEqual([
     [[], [sessionId(1)]],
     [[], []],
   ]);
@@ -169,5 +169,5 @@ test("an archived session that was deleted, or moved, by hand is where it is", a
   expect(existsSync(file)).toBe(false);
   unlinkSync(moved[0]);
   renameSync(moved[1], join(dirname(file), basename(moved[1])));
-  expect(await bothLists(server)).toEqual([[sessionId(2)], []]);
+  expect(await listBoth(server)).toEqual([[sessionId(2)], []]);
 });

@@ -6,7 +6,7 @@ type Watched = "link" | "remove" | "rename" | "sync" | "syncFolder" | "write";
 type Acts = { readonly [Name in Watched]?: (...given: Parameters<Disk[Name]>) => unknown };
 type Act = (...given: unknown[]) => unknown;
 
-export function meddled(before: Acts, after: Acts = {}, disk: Disk = realDisk): Disk {
+export function meddleWith(before: Acts, after: Acts = {}, disk: Disk = realDisk): Disk {
   const watched = [...new Set([...Object.keys(before), ...Object.keys(after)])] as Watched[];
   const own = watched.map((name): [Watched, Act] => {
     const [first, real, then] = [before[name], disk[name], after[name]] as (Act | undefined)[];

@@ -16,7 +16,7 @@ export interface Stored extends Library {
 }
 
 /** Puts the n-th session, with all that can belong to a file, and returns its path. */
-export function wholeSession(place: Place, n = 1): string {
+export function putWholeSession(place: Place, n = 1): string {
   const file = putSession(place, n);
   const beside = (name: string): string => join(dirname(file), `${sessionId(n)}${name}`);
   for (const path of [
@@ -33,7 +33,7 @@ export function wholeSession(place: Place, n = 1): string {
 }
 
 /** A session with two entries that was made in a store, closed. */
-export async function bornIn(store: string, all = library(0)): Promise<Stored> {
+export async function makeIn(store: string, all = library(0)): Promise<Stored> {
   const maker = serveHere(["--store", store, "--events", "none"], { place: all.place });
   await append(maker, user("one"), user("two"));
   const { sessionFile: file, sessionId: id } = await maker.result("get_state");
@@ -42,10 +42,10 @@ export async function bornIn(store: string, all = library(0)): Promise<Stored> {
 }
 
 /** A container that was made as one. */
-export const bornContainer = (): Promise<Stored> => bornIn("v2");
+export const makeContainer = (): Promise<Stored> => makeIn("v2");
 
 /** A container that was a session file, with what belonged to that. */
-export async function migratedOnce(): Promise<Stored> {
+export async function migrateOnce(): Promise<Stored> {
   const all = library();
   const source = all.file;
   put(`${source}.v1.bak`, "backup");
@@ -54,8 +54,8 @@ export async function migratedOnce(): Promise<Stored> {
 }
 
 /** One that was migrated, rolled back, and migrated again. */
-export async function migratedContainer(): Promise<Stored> {
-  const made = await migratedOnce();
+export async function migrateTwice(): Promise<Stored> {
+  const made = await migrateOnce();
   const { keptAt } = await made.server.result("rollback_migration", { sessionPath: made.source });
   expect(basename(keptAt)).toBe(`${made.id}.v2.rolled-back`);
   await made.server.result("migrate_session", { sessionPath: made.source, to: "v2" });
@@ -63,7 +63,7 @@ export async function migratedContainer(): Promise<Stored> {
 }
 
 /** The texts of a session that need not be open. */
-export async function textsOf(server: HereServer, sessionPath: string): Promise<string[]> {
+export async function readTexts(server: HereServer, sessionPath: string): Promise<string[]> {
   const { content } = await server.result("export_session", { sessionPath, format: "training" });
   return JSON.parse(content).turns.map((turn: Json) => turn.content);
 }

@@ -1,4 +1,4 @@
-/** What holds for every command there is: its declaration, and a call of its example in each dialect. */
+/** What holds for every command there is: its declaration, a call of its example in each dialect, and what it refuses. */
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
@@ -83,7 +83,7 @@ function documentedRefusal(command: Command, dialect: "jsonrpc" | "pi"): Json {
 }
 
 /** What a place has, without what locks and lists leave there. */
-function keptIn({ home }: Place): [path: string, content: string][] {
+function readPlace({ home }: Place): [path: string, content: string][] {
   return Object.entries(contentsOf(home)).filter(([path]) => !/\/(\.pi-session|catalog\/)/.test(path));
 }
 
@@ -213,7 +213,7 @@ describe.each(table)("$name", (command) => {
       const options = takesPath ? ["--no-session"] : ["--session", current, "--attach", "off"];
       const server = serveHere([...options, "--events", "none"], { place: holder.place });
       // A migration that is refused is recorded as begun and failed.
-      const look = (): [string, string][] => keptIn(holder.place).filter(([path]) => !path.includes("/operations/"));
+      const look = (): [string, string][] => readPlace(holder.place).filter(([path]) => !path.includes("/operations/"));
       const before = look();
       const { data, message } = await server.failure(command.name, named);
       const client = "pi-session-server 0.0.0-test";
@@ -247,12 +247,12 @@ describe.each(table)("$name", (command) => {
 });
 
 /** A place with the session of the examples, and a check that a server on it refuses a request and changes nothing. */
-async function refusing() {
+async function checkRefusals() {
   const { place, session } = examplePlace();
   const server = serveHere(["--session", session, "--events", "none"], { place });
   const look = async (): Promise<Json> => {
     const { lock: _, ...state } = await server.result("get_state");
-    return [state, keptIn(place)];
+    return [state, readPlace(place)];
   };
   const expectRefused = async (command: string, params: Json, refused: Json): Promise<void> => {
     const before = await look();
@@ -267,31 +267,31 @@ async function refusing() {
 const FINE = user("fine", { id: "fine" });
 const UNKNOWN = { name: "entry_not_found", entryId: "nope" };
 const invalid = (path?: string): Json => ({ name: "invalid_params", ...(path === undefined ? {} : { path }) });
-const appending = (what: string, draft: Json, refused: Json): [string, string, Json, Json] => [
+const appendRow = (what: string, draft: Json, refused: Json): [string, string, Json, Json] => [
   "append",
   `${what} after a sound entry`,
   { entries: [FINE, draft] },
   refused,
 ];
-const compacting = (what: string, more: object, refused: Json): [string, string, Json, Json] => {
+const compactRow = (what: string, more: object, refused: Json): [string, string, Json, Json] => {
   const params = { summary: "So far.", firstKeptEntryId: "c3d4e5f6", tokensBefore: 1234 };
   return ["compact_append", what, { ...params, ...more }, refused];
 };
 
 test.each([
-  appending("an unknown parent", user("x", { parentId: "nope" }), UNKNOWN),
-  appending("an id of the same call", FINE, { name: "invalid_entry", entryId: "fine" }),
-  appending("an id that is a number", user("x", { id: 5 }), invalid("entries.1.id")),
-  appending("a parent that is a number", user("x", { parentId: 5 }), invalid("entries.1.parentId")),
-  appending("a header", { type: "session", id: "s" }, invalid("entries.1.type")),
-  appending("an empty type", { type: "" }, invalid("entries.1.type")),
-  appending("a message without role", { type: "message", message: {} }, invalid("entries.1.message.role")),
-  appending("a label without target", { type: "label", label: "x" }, invalid("entries.1.targetId")),
-  compacting("an empty summary", { summary: "" }, invalid("summary")),
-  compacting("a summary of white space", { summary: " \n\t" }, invalid("summary")),
-  compacting("no boundary", { firstKeptEntryId: undefined }, invalid("firstKeptEntryId")),
-  compacting("negative tokens", { tokensBefore: -1 }, invalid("tokensBefore")),
-  compacting("a boundary off the path", { firstKeptEntryId: "a7c8e9f0" }, { name: "invalid_boundary", nearest: [] }),
+  appendRow("an unknown parent", user("x", { parentId: "nope" }), UNKNOWN),
+  appendRow("an id of the same call", FINE, { name: "invalid_entry", entryId: "fine" }),
+  appendRow("an id that is a number", user("x", { id: 5 }), invalid("entries.1.id")),
+  appendRow("a parent that is a number", user("x", { parentId: 5 }), invalid("entries.1.parentId")),
+  appendRow("a header", { type: "session", id: "s" }, invalid("entries.1.type")),
+  appendRow("an empty type", { type: "" }, invalid("entries.1.type")),
+  appendRow("a message without role", { type: "message", message: {} }, invalid("entries.1.message.role")),
+  appendRow("a label without target", { type: "label", label: "x" }, invalid("entries.1.targetId")),
+  compactRow("an empty summary", { summary: "" }, invalid("summary")),
+  compactRow("a summary of white space", { summary: " \n\t" }, invalid("summary")),
+  compactRow("no boundary", { firstKeptEntryId: undefined }, invalid("firstKeptEntryId")),
+  compactRow("negative tokens", { tokensBefore: -1 }, invalid("tokensBefore")),
+  compactRow("a boundary off the path", { firstKeptEntryId: "a7c8e9f0" }, { name: "invalid_boundary", nearest: [] }),
   ["fork", "an answer to fork before", { entryId: "d4e5f6a7" }, { name: "not_a_user_message", entryId: "d4e5f6a7" }],
   ["fork", "an unknown entry", { entryId: "nope" }, UNKNOWN],
   ["fork", "an unknown entry to fork at", { entryId: "nope", position: "at" }, UNKNOWN],
@@ -314,11 +314,11 @@ test.each([
   ["create_checkpoint", "a session in a file", {}, { name: "unsupported_command" }],
   ["rollback_migration", "a session in a file", {}, { name: "migration_failed" }],
 ] as [string, string, Json, Json][])("%s refuses %s, and changes nothing", async (command, _what, params, refused) => {
-  await (await refusing()).expectRefused(command, params, refused);
+  await (await checkRefusals()).expectRefused(command, params, refused);
 });
 
 test.each(["switch_session", "delete_session", "new_session"])("%s refuses an id that is none", async (command) => {
-  const { expectRefused } = await refusing();
+  const { expectRefused } = await checkRefusals();
   const member = command === "new_session" ? "newSessionId" : "sessionId";
   for (const id of ["", ".", "a/b", "../x", "-a", "a b", "%2e", "*", "é", "x".repeat(300), "con:1", "a\0b"])
     await expectRefused(command, { [member]: id }, id === "" && member === "sessionId" ? {} : { name: "invalid_id" });
@@ -348,7 +348,7 @@ test.each([
   ["set_session_name", "sessionPath"],
   ["import_session", "path"],
 ])("%s refuses what is no session, and changes nothing", async (command, member) => {
-  const { place, expectRefused } = await refusing();
+  const { place, expectRefused } = await checkRefusals();
   for (const [what, [name, make]] of Object.entries(NO_SESSIONS)) {
     const path = join(place.cwd, what);
     make(path);
