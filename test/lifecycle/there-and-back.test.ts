@@ -64,8 +64,10 @@ for (const [kind, make, tier] of [
       for (const method of back === "undo" ? ["undo", "redo", "undo"] : [back]) {
         const named = method.endsWith("_session") ? { sessionId: id } : {};
         const reply = await server.result(method, named);
-        if (method === back && back !== "undo") expect(reply).toMatchObject({ sessionPath: movedTo, movedTo: file });
-        else expect(reply).toMatchObject({ text: expect.stringMatching(/^(Took back|Did again): \w+d "/) });
+        const done = `${operation[0].toUpperCase()}${operation.slice(1)}d "${texts[0]}"`;
+        if (back !== "undo") expect(reply).toMatchObject({ sessionPath: movedTo, movedTo: file });
+        else expect([reply.kind, reply.text]).toEqual([operation, expect.stringContaining(`: ${done}`)]);
+        if (method === "undo") expect([reply.sessionPath, reply.text.startsWith("Took back")]).toEqual([file, true]);
         if (method === "redo") expect(Object.keys(contents())).toEqual(after);
         else expect([contents(), await listBoth(server)]).toEqual([before, lists]);
       }

@@ -302,7 +302,6 @@ test.each([
   ["branch", "a label of no entry", { entryId: null, label: "x" }, invalid("label")],
   ["set_label", "an unknown entry", { entryId: "nope", label: "x" }, UNKNOWN],
   ["set_session_name", "a name of white space", { name: "\t\r\n" }, invalid("name")],
-  ["get_fork_messages", "a cursor of nothing", { scope: "path", cursor: "z.6" }, { name: "cursor_expired" }],
   ["list_leftovers", "a time that is none", { before: "soon" }, invalid("before")],
   ["switch_session", "neither path nor id", {}, invalid()],
   ["switch_session", "path and id", { sessionPath: "x.jsonl", sessionId: "x" }, invalid()],
