@@ -1,40 +1,14 @@
-/** Appending entries: where they go, what is refused, and that their bytes are stored as they were sent. */
+/** Appending entries: where they go, that their bytes are stored as they were sent, and what hosts are warned of. */
 
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { append, conversation, fileTextOf, idsOf, resultOfText } from "../support/asking.ts";
+import { append, conversation, restarted, resultOfText } from "../support/asking.ts";
 import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 const quiet = (...args: string[]): HereServer => serveHere([...args, "--events", "none"]);
-
-test("entries continue the leaf, each the one before; an id, a parent and a timestamp may be given", async () => {
-  const { server, ids } = await conversation(user("a"), assistant("b"), user("c"));
-  const timestamp = "2020-01-01T00:00:00.000Z";
-  const given = user("e", { id: "e", parentId: ids[0], timestamp });
-  const next = await server.result("append", { entries: [assistant("d"), given, user("f")] });
-  const { entries, leafId } = await server.result("get_entries");
-  expect(idsOf(entries)).toEqual([...ids, ...next.entryIds]);
-  expect(entries.map(({ parentId }: Json) => parentId)).toEqual([null, ...ids, ids[0], "e"]);
-  expect([next.leafId, next.entryIds[1], entries[4].timestamp]).toEqual([leafId, "e", timestamp]);
-  expect(leafId).toBe(next.entryIds[2]);
-  for (const entry of entries) expect(new Date(entry.timestamp).toISOString()).toBe(entry.timestamp);
-  expect((await server.result("get_state")).branchCount).toBe(1);
-});
-
-test("a parent may be an entry of the same call, or null for another root", async () => {
-  const { server } = await conversation(
-    user("a", { id: "a" }),
-    user("b", { id: "b" }),
-    user("c", { id: "c", parentId: "a" }),
-    user("d", { id: "d", parentId: null }),
-  );
-  const { nodes } = await server.result("get_tree");
-  expect(nodes.map(({ parentId }: Json) => parentId)).toEqual([null, "a", "a", null]);
-  expect(await server.result("get_messages")).toEqual({ messages: [{ role: "user", content: "d" }] });
-});
 
 test.each<[string, Json, boolean]>([
   ["not when the leaf is continued", {}, false],
@@ -47,36 +21,6 @@ test.each<[string, Json, boolean]>([
   await append(server, user("c", { id: "c", ...more }));
   const told = (await server.finish()).messages.map(({ params }) => params);
   expect(told).toEqual(tells ? [expect.objectContaining({ newLeafId: "c", oldLeafId: "b", leafId: "c" })] : []);
-});
-
-const invalid = { code: -32803, data: { name: "invalid_entry" } };
-const wrongAt = (path: string): Json => ({ code: -32602, data: { issues: [{ path: `entries.1${path}` }] } });
-
-test.each<[string, Json, Json]>([
-  [
-    "an unknown parent",
-    user("x", { parentId: "nope" }),
-    { code: -32002, data: { name: "entry_not_found", entryId: "nope" } },
-  ],
-  ["an id that is taken", user("x", { id: "a" }), { code: -32803, data: { name: "invalid_entry", entryId: "a" } }],
-  ["an id of the same call", user("x", { id: "fine" }), invalid],
-  ["an empty id", user("x", { id: "" }), invalid],
-  ["an id with other characters", user("x", { id: "a~2" }), invalid],
-  ["an id that is too long", user("x", { id: "i".repeat(129) }), invalid],
-  ["an id that is a number", user("x", { id: 5 }), wrongAt(".id")],
-  ["a parent that is a number", user("x", { parentId: 5 }), wrongAt(".parentId")],
-  ["a header", { type: "session", id: "s" }, wrongAt(".type")],
-  ["an empty type", { type: "" }, wrongAt(".type")],
-  ["a message without role", { type: "message", message: {} }, wrongAt(".message.role")],
-  ["a label without target", { type: "label", label: "x" }, wrongAt(".targetId")],
-  ["no object", 5, wrongAt("")],
-])("nothing is written when one of the entries is refused: %s", async (_what, draft, error) => {
-  const server = quiet();
-  await append(server, user("a", { id: "a" }));
-  const before = await fileTextOf(server);
-  expect(await server.failure("append", { entries: [user("fine", { id: "fine" }), draft] })).toMatchObject(error);
-  expect(await server.result("get_state")).toMatchObject({ entryCount: 1, leafId: "a" });
-  expect(await fileTextOf(server)).toBe(before);
 });
 
 test("types and roles are any, those that JavaScript gives a meaning too", async () => {
@@ -285,5 +229,120 @@ describe("an entry that names others", () => {
     const { entryIds, warnings } = await server.result("append", { entries });
     expect([entryIds.length, warnings]).toEqual([entries.length, undefined]);
     expect((await server.result("verify_session")).damage).toEqual([]);
+  });
+});
+
+const CALL = { type: "toolCall", id: "c", name: "read", arguments: { path: "a" } };
+const IMAGE = { type: "image", data: "AA==", mimeType: "image/png" };
+
+function said(role: string, content?: Json, more: object = {}): Json {
+  return { type: "message", message: { role, ...(content === undefined ? {} : { content }), ...more } };
+}
+const asked = (...content: Json[]): Json => said("user", content);
+const answered = (block: object): Json => said("assistant", [{ ...CALL, ...block }]);
+
+async function warningsOf(...entries: Json[]): Promise<Json[] | undefined> {
+  const { server } = await conversation();
+  const { entryIds, warnings } = await server.result("append", { entries });
+  expect(entryIds).toHaveLength(entries.length);
+  return warnings;
+}
+
+const FUNCTION = { id: "c", type: "function", function: { name: "read", arguments: "{}" } };
+const TEXT = { type: "text", text: "x" };
+const SOURCE = { type: "base64", media_type: "image/png", data: "AA==" };
+
+test.each<[path: string, draft: Json, meant: string]>([
+  ["content.0.type", said("assistant", [{ type: "tool_use", input: {} }]), 'toolCall ({"type":"toolCall","id":'],
+  ["content.1.type", asked(TEXT, { type: "tool_result" }), '"role":"toolResult","toolCallId"'],
+  ["content.0.type", asked({ type: "image_url", image_url: {} }), 'image ({"type":"image","data":"<base64>"'],
+  ["content.0", asked({ type: "image", source: SOURCE }), '{"type":"image","data":"<base64>","mimeType":"image/png"}'],
+  ["content.0.data", asked({ ...IMAGE, data: "data:image/png;base64,AA==" }), "base64"],
+  ["content.0.type", asked({ type: "input_text", text: "x" }), "Did you mean text"],
+  ["content.0.type", answered({ type: "toolcall" }), "Did you mean toolCall"],
+  ["content.0.type", asked({ type: "hologram" }), "Pi knows no block hologram"],
+  ["tool_calls", said("assistant", [], { tool_calls: [FUNCTION] }), '{"type":"toolCall"'],
+  ["content.0.arguments", answered({ arguments: '{"path":"a"}' }), "object, not its JSON text"],
+  ["content.0.arguments", answered({ arguments: undefined }), "object"],
+  ["content.0.name", answered({ name: undefined }), "name"],
+  ["content.0.id", answered({ id: 5 }), "id"],
+  ["content.0.text", asked({ type: "text", content: "x" }), "text"],
+  ["content.0.thinking", said("assistant", [{ type: "thinking", text: "x" }]), "thinking"],
+  ["toolName", said("toolResult", [], { toolCallId: "c" }), "toolName"],
+])("a block as the APIs of models have it: a warning at %s names what Pi reads (%#)", async (path, draft, meant) => {
+  const warning = { path: `entries.1.message.${path}`, message: expect.stringContaining(meant) };
+  expect(await warningsOf(user("a"), draft)).toEqual([warning]);
+});
+
+test("also in a message of an extension, and not of each block when there are many", async () => {
+  const extension = { type: "custom_message", customType: "x", content: [{ type: "image_url" }] };
+  expect(await warningsOf(extension)).toMatchObject([{ path: "entries.0.content.0.type" }]);
+  const warnings = await warningsOf(said("assistant", Array(1000).fill({ type: "tool_use" })));
+  expect(warnings).toHaveLength(11);
+  const more = { path: "entries.0.message.content", message: expect.stringContaining("990 more") };
+  expect(warnings?.at(-1)).toEqual(more);
+});
+
+test.each<[string, Json]>([
+  ["around a message", { type: "assistant", message: { role: "assistant", content: [] } }],
+  ["of whatever name", { type: "turn", message: { role: "user", content: "x" } }],
+  ["around the members of one", { type: "user", content: "x" }],
+])("an entry whose type is a role is told what a message is: %s", async (_what, draft) => {
+  const message = expect.stringMatching(/\{"type":"message","message":\{"role":/);
+  expect(await warningsOf(draft)).toEqual([{ path: "entries.0.type", message }]);
+});
+
+test("nothing is said of what Pi itself writes", async () => {
+  const warnings = await warningsOf(
+    user("a"),
+    asked({ type: "text", text: "" }, IMAGE, { ...IMAGE, data: { $piBlob: "sha256:00", sizeBytes: 1 } }),
+    assistant("b"),
+    said("assistant", [{ type: "thinking", thinking: "", thinkingSignature: "s" }, CALL]),
+    toolCall("c"),
+    toolResult("c", "r"),
+    said("system", "", { sections: {} }),
+    said("bashExecution", undefined, { command: "ls", output: "" }),
+    { type: "todo_list" },
+    { type: "custom", customType: "mesage" },
+    { type: "note_of_mine", message: "no role" },
+    { type: "note_of_mine", message: { role: 5 } },
+    { type: "custom_message", customType: "x", content: [{ type: "text", text: "x" }] },
+    { type: "custom_message", customType: "x", content: "x" },
+  );
+  expect(warnings).toBeUndefined();
+});
+
+test.each<[Json, string, RegExp]>([
+  [said("tool", "x"), "message.role", /toolResult/],
+  [said("asistant", "x"), "message.role", /assistant/],
+  [said("Tool_Result"), "message.role", /toolResult/],
+  [said("narrator", "x"), "message.role", /knows no role narrator/],
+  [said("system", "You are."), "message.role", /sections/],
+  [said("user"), "message.content", /without content/],
+  [said("toolResult", [], { toolName: "x" }), "message.toolCallId", /call/],
+  [said("assistant", "x"), "message.content", /block/],
+  [{ type: "mesage", message: { role: "user", content: "x" } }, "type", /message/],
+  [{ type: "modelChange", provider: "x", modelId: "y" }, "type", /model_change/],
+  [{ type: "labels" }, "type", /label/],
+])("what may not be meant so is said: %j", async (draft, path, about) => {
+  expect(await warningsOf(user("a"), draft)).toEqual([
+    { path: `entries.1.${path}`, message: expect.stringMatching(about) },
+  ]);
+});
+
+acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
+  test("a repeat of the key is answered with the same warnings, after a restart, too", async () => {
+    const server = serveHere(["--store", store, "--events", "none"]);
+    for (const [n, draft] of [said("narrator", "x"), said("user", "x")].entries()) {
+      const params = { entries: [user("a"), draft], idempotencyKey: `${n}` };
+      const first = await server.result("append", params);
+      expect([first.warnings?.length, first.leafId]).toEqual([n === 0 ? 1 : undefined, first.entryIds[1]]);
+      expect((await server.result("get_entry", { entryId: first.leafId })).entry).toMatchObject(draft);
+      expect(await server.result("append", params)).toEqual(first);
+    }
+    const { entryIds } = await server.result("append", { entries: [said("narrator", "x")], idempotencyKey: "k" });
+    const again = await restarted(server);
+    const repeated = await again.result("append", { entries: [said("narrator", "x")], idempotencyKey: "k" });
+    expect(repeated).toMatchObject({ entryIds, warnings: [{ path: "entries.0.message.role" }] });
   });
 });

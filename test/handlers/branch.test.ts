@@ -48,18 +48,6 @@ test.each<[string, object, object]>([
   expect((await server.result("get_state")).branchCount).toBe(moved.leafId === "m" || moved.leafId === null ? 0 : 1);
 });
 
-test.each<[string, object, object]>([
-  ["an entry that is not there", { entryId: "nope" }, { code: -32002, data: { name: "entry_not_found" } }],
-  ["a summary that says nothing", { entryId: "a", summary: { summary: "" } }, { code: -32602 }],
-  ["a summary without a text", { entryId: "a", summary: {} }, { code: -32602 }],
-  ["a summary that is a text", { entryId: "a", summary: "text" }, { code: -32602 }],
-  ["a label of no entry", { entryId: null, label: "x" }, { code: -32602, data: { issues: [{ path: "label" }] } }],
-])("%s is refused, and the leaf stays", async (_what, params, refused) => {
-  const server = await session();
-  expect(await server.failure("branch", params)).toMatchObject(refused);
-  expect(await server.result("get_state")).toMatchObject({ leafId: "m", entryCount: 5 });
-});
-
 describe("a summary", () => {
   test("is written at the new place, about the place that is left, and takes the label", async () => {
     const server = await session();

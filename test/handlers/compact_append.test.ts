@@ -48,9 +48,7 @@ async function seen(server: HereServer): Promise<string> {
 
 test.each<[string | null, string]>([
   ["u1", " one assistant r1 hurry r2 done two assistant r3"],
-  ["c1", " assistant r1 hurry r2 done two assistant r3"],
   ["a1", " done two assistant r3"],
-  ["c2", " assistant r3"],
   [null, ""],
 ])("what is kept from %s on follows the summary", async (firstKept, kept) => {
   const server = await session();
@@ -67,11 +65,8 @@ describe("a boundary is refused, with the nearest that would do,", () => {
   test.each<[string, string, string[]]>([
     ["between a call and its result, behind which nothing comes", "r3", ["c2"]],
     ["between a call and the first of its results", "r1", ["c1", "a1"]],
-    ["between the results of one message", "r2", ["c1", "a1"]],
     ["at what says nothing between them", "i", ["c1", "a1"]],
     ["at a message that interrupts them", "h", ["c1", "a1"]],
-    ["off the path", "x", []],
-    ["unknown", "nope", []],
   ])("%s", async (_what, entryId, nearest) => {
     const server = await session();
     const error = await server.failure("compact_append", compaction(entryId));
@@ -91,41 +86,6 @@ describe("a boundary is refused, with the nearest that would do,", () => {
     const { data } = await server.failure("compact_append", compaction(result));
     expect([data.name, data.nearest[1]]).toEqual(["invalid_boundary", next]);
   });
-});
-
-test("a result whose call is nowhere separates nothing", async () => {
-  const { server, ids } = await conversation(
-    user("a"),
-    toolResult("1", "nobody's"),
-    assistant("b"),
-    toolResult("2", "c"),
-  );
-  for (const id of [ids[1], ids[3]])
-    expect((await server.result("compact_append", compaction(id))).firstKeptEntryId).toBe(id);
-});
-
-test.each<[string, object, string]>([
-  ["an empty summary", { summary: "" }, "summary"],
-  ["a summary of white space", { summary: " \n\t" }, "summary"],
-  ["no summary", { summary: undefined }, "summary"],
-  ["no boundary", { firstKeptEntryId: undefined }, "firstKeptEntryId"],
-  ["negative tokens", { tokensBefore: -1 }, "tokensBefore"],
-  ["no tokens", { tokensBefore: undefined }, "tokensBefore"],
-])("%s is refused", async (_what, params, path) => {
-  const { server } = await conversation(user("a", { id: "u2" }));
-  const refused = { code: -32602, data: { issues: [{ path }] } };
-  expect(await server.failure("compact_append", compaction("u2", params))).toMatchObject(refused);
-  expect((await server.result("get_state")).entryCount).toBe(1);
-});
-
-test("a second one counts from the first", async () => {
-  const server = await session();
-  await server.result("compact_append", compaction("u2"));
-  await append(server, user("three", { id: "u3" }), assistant("fine"));
-  await server.result("compact_append", compaction("u3", { summary: "And more." }));
-  expect(await seen(server)).toBe("[And more.] three fine");
-  await server.result("branch", { entryId: "u3" });
-  expect(await seen(server)).toBe("[So far.] two assistant r3 three");
 });
 
 test("of two that race, the one with the stale leaf fails", async () => {

@@ -7,12 +7,10 @@
 
 import { statSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { idsOf, pages } from "../support/asking.ts";
 import { fileOf } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import { SWEEP } from "../support/tiers.ts";
 
 const COUNT = 13_000;
 const LAST = `n${COUNT - 1}`;
@@ -28,19 +26,6 @@ describe("13,000 entries in a row", () => {
     const file = fileOf(place, text);
     return { server: serveHere(["--session", file, "--events", "none"], { place }), file };
   }
-
-  test("are answered as a flat tree, whole and in pages, and as messages", SWEEP, async () => {
-    const { server } = opened();
-    const { nodes, leafId } = await server.result("get_tree");
-    expect([nodes.length, leafId]).toEqual([COUNT, LAST]);
-    const last = { id: LAST, parentId: NEXT_TO_LAST, preview: `text ${COUNT - 1}`, childCount: 0 };
-    expect(nodes.at(-1)).toMatchObject(last);
-    const found = await pages(server, "get_tree", "nodes", { limit: 9000 });
-    expect(found.flatMap(idsOf)).toEqual(idsOf(entries));
-    const { messages } = await server.result("get_messages");
-    expect([messages.length, messages.at(-1)]).toEqual([COUNT, { role: "user", content: `text ${COUNT - 1}` }]);
-    expect((await server.result("get_fork_messages", { scope: "path" })).messages).toHaveLength(COUNT);
-  });
 
   test("are answered nested", async () => {
     const { tree } = await opened().server.result("get_tree", { format: "nested" });

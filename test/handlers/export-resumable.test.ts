@@ -8,7 +8,6 @@ import { contentText } from "../../src/core/format/message.ts";
 import { nameOf } from "../support/asking.ts";
 import { sessionFile } from "../support/cases.ts";
 import { requireSum } from "../support/foreign/checks.ts";
-import { CODEX_SESSION, wholeCodexSession } from "../support/foreign/codex.ts";
 import { library, put, read } from "../support/lifecycle.ts";
 import { assistantText, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import type { HereServer, Json, Place } from "../support/server.ts";
@@ -170,16 +169,6 @@ describe("messages that a compaction carries", () => {
   });
 });
 
-test("branches behind calls without results share the results that are added", async () => {
-  const numbers = Array.from({ length: 30 }, (_, n) => n);
-  const content = numbers.map((n) => ({ type: "toolCall", id: `call_${n}`, name: "x", arguments: {} }));
-  const first = entryText("message", id(0), null, { message: { role: "assistant", content } });
-  const { server, sessionPath } = within([first, ...numbers.map((n) => userText(id(n + 1), id(0)))]);
-  const { content: told, fidelity } = await server.result("export_session", { sessionPath, format: "claude" });
-  // The answer, a result for each call, the branches, and the leaf.
-  expect([told.trim().split("\n").length, fidelity.warningCount]).toEqual([1 + 30 + 30 + 1, 30]);
-});
-
 test("the verb says what became of it, where it belongs, and how it is resumed", async () => {
   const { place, sessionPath } = within();
   const words = ["export", sessionPath, "out.jsonl", "--format", "codex", "--at", id(2)];
@@ -187,27 +176,4 @@ test("the verb says what became of it, where it belongs, and how it is resumed",
   expect([status, stdout.trim().endsWith("out.jsonl")]).toEqual([0, true]);
   for (const said of [/3 entries: 3 preserved/, /It belongs at \S+rollout-\S+\.jsonl/, /codex resume [0-9a-f-]{36}/])
     expect(stderr).toMatch(said);
-});
-
-test("changes of another agent's session say what it is and what to do, whether or not it is open", async () => {
-  const { place, server } = within();
-  const sessionPath = put(join(place.home, `.codex/sessions/rollout-${CODEX_SESSION}.jsonl`), wholeCodexSession().text);
-  const before = read(sessionPath);
-  for (const [method, params] of [
-    ["migrate_session", {}],
-    ["migrate_session", { dryRun: true }],
-    ["migrate_session", { to: "jsonl" }],
-    ["rollback_migration", {}],
-    ["migration_status", {}],
-    ["delete_session", {}],
-    ["archive_session", {}],
-    ["relocate_session", { cwd: place.cwd }],
-    ["create_checkpoint", {}],
-    ["set_session_name", { name: "x" }],
-  ] as const) {
-    const { message, data } = await server.failure(method, { sessionPath, ...params });
-    expect([method, data.name, data.agent]).toEqual([method, "read_only", "codex"]);
-    expect(message).toMatch(/Codex's own file.*import_session/);
-  }
-  expect(read(sessionPath)).toBe(before);
 });

@@ -1,10 +1,10 @@
 /** Forking and cloning: what the new session holds, and that the old one is left as it is. */
 
-import { existsSync, readFileSync, statSync } from "node:fs";
-import { describe, expect, test } from "vitest";
-import { append, conversation, idsOf, nameOf } from "../support/asking.ts";
+import { existsSync, statSync } from "node:fs";
+import { expect, test } from "vitest";
+import { append, conversation } from "../support/asking.ts";
 import { linesIn } from "../support/cases.ts";
-import { assistant, toolCall, toolResult, user } from "../support/drafts.ts";
+import { assistant, user } from "../support/drafts.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
 
 const PARTS = [
@@ -13,8 +13,8 @@ const PARTS = [
   { type: "text", text: "in parts" },
 ];
 
-/** A session on disk with two branches: a-b-c-d, and e beside c. */
-async function branched(): Promise<{ server: HereServer; file: string }> {
+/** A session on disk: a-b-c-d. */
+async function fourEntries(): Promise<HereServer> {
   const server = serveHere(["--events", "none"]);
   await append(
     server,
@@ -22,10 +22,8 @@ async function branched(): Promise<{ server: HereServer; file: string }> {
     assistant("answer", { id: "b" }),
     { type: "message", id: "c", message: { role: "user", content: PARTS } },
     assistant("another", { id: "d" }),
-    user("beside", { id: "e", parentId: "b" }),
   );
-  await server.result("branch", { entryId: "d" });
-  return { server, file: (await server.result("get_state")).sessionFile };
+  return server;
 }
 
 /** The entries of a session file. */
@@ -34,31 +32,19 @@ const entriesIn = (file: string): Json[] =>
     .slice(1)
     .map((line) => JSON.parse(line));
 
-test("before a user message takes the path to its parent, byte for byte, and answers its text", async () => {
-  const { server, file } = await branched();
-  const before = readFileSync(file, "utf8");
-  const { mtimeMs } = statSync(file);
-  const { sessionId: oldId } = await server.result("get_state");
-  const fork = await server.result("fork", { entryId: "c" });
-  const { sessionId, sessionFile } = fork;
-  expect(fork).toEqual({ text: "second, in parts", cancelled: false, sessionId, sessionFile });
+test("before a user message names its text in one, its source, and a file for its owner only", async () => {
+  const server = await fourEntries();
+  const { sessionId: oldId, sessionFile: parentSession } = await server.result("get_state");
+  const { sessionId, sessionFile, ...rest } = await server.result("fork", { entryId: "c" });
+  expect(rest).toEqual({ text: "second, in parts", cancelled: false });
   expect([sessionFile.includes(sessionId), sessionId === oldId]).toEqual([true, false]);
-  const [header, ...entries] = linesIn(sessionFile);
-  const about = { id: sessionId, cwd: server.place.cwd, parentSession: file };
-  expect(JSON.parse(header)).toMatchObject({ type: "session", version: 3, ...about });
-  expect(entries).toEqual(linesIn(file).slice(1, 3));
-  const state = { sessionId, sessionFile, parentSession: file, leafId: "b", entryCount: 2, persisted: true };
-  expect(await server.result("get_state")).toMatchObject(state);
-  // The navigation that preceded the fork is in the file; else it is as it was.
-  expect(readFileSync(file, "utf8").startsWith(before)).toBe(true);
-  if (readFileSync(file, "utf8") === before) expect(statSync(file).mtimeMs).toBe(mtimeMs);
   expect(statSync(sessionFile).mode & 0o777).toBe(0o600);
-  const second = await server.result("fork", { entryId: "a" });
-  expect(JSON.parse(linesIn(second.sessionFile)[0]).parentSession).toBe(sessionFile);
+  const state = { sessionId, sessionFile, parentSession, leafId: "b", entryCount: 2, persisted: true };
+  expect(await server.result("get_state")).toMatchObject(state);
 });
 
 test("before the first message makes a session without entries, which exists, as a clone of one does", async () => {
-  const { server } = await branched();
+  const server = await fourEntries();
   const fork = await server.result("fork", { entryId: "a" });
   for (const { sessionFile } of [fork, await server.result("clone")]) {
     expect(entriesIn(sessionFile)).toEqual([]);
@@ -69,73 +55,14 @@ test("before the first message makes a session without entries, which exists, as
   expect(entriesIn((await server.result("get_state")).sessionFile)).toHaveLength(1);
 });
 
-test.each([
-  ["a", [1]],
-  ["b", [1, 2]],
-  ["d", [1, 2, 3, 4]],
-  ["e", [1, 2, 5]],
-])("at any entry takes the path to it: %s", async (entryId, path) => {
-  const { server, file } = await branched();
-  const source = linesIn(file);
-  const fork = await server.result("fork", { entryId, position: "at" });
-  expect(fork.text).toBe("");
-  expect(linesIn(fork.sessionFile).slice(1)).toEqual(path.map((line) => source[line]));
-  expect((await server.result("get_state")).leafId).toBe(entryId);
-});
-
-test.each<[string, object, Json]>([
-  ["an assistant message", { entryId: "b" }, { code: -32803, data: { name: "not_a_user_message", entryId: "b" } }],
-  ["an unknown entry", { entryId: "nope" }, { code: -32002, data: { name: "entry_not_found", entryId: "nope" } }],
-  ["an unknown entry, at", { entryId: "nope", position: "at" }, { code: -32002, data: { name: "entry_not_found" } }],
-  ["no entry", {}, { code: -32602, data: { issues: [{ path: "entryId" }] } }],
-])("is refused before %s, and the session stays", async (_what, params, error) => {
-  const { server, file } = await branched();
-  const before = readFileSync(file, "utf8");
-  expect(await server.failure("fork", params)).toMatchObject(error);
-  expect(await server.result("get_state")).toMatchObject({ sessionFile: file, leafId: "d" });
-  expect(readFileSync(file, "utf8")).toBe(before);
-});
-
-test("makes the labels of what it takes again at the end, and leaves the others", async () => {
-  const { server } = await branched();
-  for (const [entryId, label] of ["a kept", "b changed", "b again", "d left"].map((one) => one.split(" ")))
-    await server.result("set_label", { entryId, label });
-  await append(server, user("after labels", { id: "f" }), assistant("x", { id: "g" }));
-  const fork = await server.result("fork", { entryId: "f", position: "at" });
-  const entries = entriesIn(fork.sessionFile);
-  expect(entries.slice(0, 5).map(({ id, parentId }) => [id, parentId].join())).toEqual([
-    "a,",
-    "b,a",
-    "c,b",
-    "d,c",
-    "f,d",
-  ]);
-  const again = entries.slice(5).map(({ type, targetId, label }) => [type, targetId, label].join());
-  expect(again).toEqual(["label,a,kept", "label,b,again", "label,d,left"]);
-  const { nodes } = await server.result("get_tree");
-  const labels = nodes.slice(0, 5).map(({ id, label }: Json) => [id, label].join());
-  expect(labels).toEqual(["a,kept", "b,again", "c,", "d,left", "f,"]);
-  const other = await server.result("fork", { entryId: "c" });
-  expect(entriesIn(other.sessionFile).map(({ label }) => label)).toEqual([undefined, undefined, "kept", "again"]);
-});
-
-test("keeps what the model saw at the place", async () => {
-  const { server } = await conversation(
-    user("a"),
-    toolCall("call-1"),
-    toolResult("call-1", "text"),
-    assistant("b", { id: "kept" }),
-    user("c", { id: "c" }),
-  );
-  await server.result("compact_append", { summary: "So far.", firstKeptEntryId: "kept", tokensBefore: 10 });
-  await append(server, assistant("d"), user("e", { id: "e" }));
+test("in memory stays in memory, with what the model saw at the place", async () => {
+  const { server, ids } = await conversation(user("a"), assistant("b"), user("c"));
+  await server.result("compact_append", { summary: "So far.", firstKeptEntryId: ids[1], tokensBefore: 10 });
+  const [entryId] = await append(server, user("e"));
   const seen = await server.result("get_messages");
-  const first = await server.result("get_state");
-  // In memory it stays in memory.
-  expect(await server.result("fork", { entryId: "e", position: "at" })).toMatchObject({ sessionFile: null });
+  expect(await server.result("fork", { entryId, position: "at" })).toMatchObject({ sessionFile: null });
   expect(await server.result("get_messages")).toEqual(seen);
-  const { sessionId, store, leafId } = await server.result("get_state");
-  expect([sessionId === first.sessionId, store, leafId]).toEqual([false, "memory", "e"]);
+  expect(await server.result("get_state")).toMatchObject({ store: "memory", leafId: entryId });
 });
 
 test("of a session that is not on disk yet names no parent", async () => {
@@ -149,26 +76,10 @@ test("of a session that is not on disk yet names no parent", async () => {
   expect((await server.result("get_state")).sessionName).toBe("unsaved");
 });
 
-describe("clone", () => {
-  test("takes the whole current path and no other, and goes on by itself", async () => {
-    const { server, file } = await branched();
-    const source = linesIn(file);
-    const { sessionId, sessionFile, ...rest } = await server.result("clone");
-    expect(rest).toEqual({ cancelled: false });
-    expect(linesIn(sessionFile).slice(1)).toEqual(source.slice(1, 5));
-    expect(await server.result("get_state")).toMatchObject({ sessionId, leafId: "d", entryCount: 4 });
-    await append(server, user("to the clone", { id: "z" }));
-    await server.result("switch_session", { sessionPath: file });
-    expect(idsOf((await server.result("get_entries")).entries)).toEqual(["a", "b", "c", "d", "e"]);
-    expect(await nameOf(server, "get_entries", { since: "z" })).toBe("entry_not_found");
-    expect(entriesIn(sessionFile)).toHaveLength(5);
-  });
-
-  test("can be repeated in the same millisecond", async () => {
-    const { server } = await branched();
-    server.send(...[1, 2, 3, 4, 5].map((id) => ({ jsonrpc: "2.0", id, method: "clone" })));
-    const files = new Set((await server.take(5)).map(({ result }) => result.sessionFile));
-    expect(files.size).toBe(5);
-    for (const file of files) expect(linesIn(file)).toHaveLength(5);
-  });
+test("a clone can be repeated in the same millisecond", async () => {
+  const server = await fourEntries();
+  server.send(...[1, 2, 3, 4, 5].map((id) => ({ jsonrpc: "2.0", id, method: "clone" })));
+  const files = new Set((await server.take(5)).map(({ result }) => result.sessionFile));
+  expect(files.size).toBe(5);
+  for (const file of files) expect(linesIn(file)).toHaveLength(5);
 });

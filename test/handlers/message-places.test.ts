@@ -71,11 +71,3 @@ acrossTiers(test, [
     expect(await shown(await stored(kind, usual))).toEqual(await shown(await stored(kind, spaced)));
   });
 });
-
-acrossTiers(test, ["jsonl", "v2"] as const)("white space before a value hides nothing, on %s", async (kind) => {
-  const head = '"type":"message","id":"0000000a","parentId":null,"timestamp": "2026-01-01T00:00:00.000Z"';
-  const path = await stored(kind, [Buffer.from(`{${head},"message":{"role": "user","content": "a"}}`)]);
-  const { nodes, messages } = (await shown(path)) as { nodes: unknown[]; messages: unknown[] };
-  expect(messages).toMatchObject([{ entryId: "0000000a", text: "a" }]);
-  expect(nodes).toMatchObject([{ timestamp: "2026-01-01T00:00:00.000Z", role: "user", preview: "a" }]);
-});

@@ -2,20 +2,20 @@
 
 import { createHash } from "node:crypto";
 import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
 import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import { linesOf } from "../../src/storage/v2/sqlite-v1.ts";
 import { user } from "../support/drafts.ts";
+import { rustDatabase } from "../support/foreign/databases.ts";
 import { contentsOf, serveLibrary } from "../support/lifecycle.ts";
 import { chain, headerText, id, SESSION, TIME, userText } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
 import { SQLITE } from "../support/programs.ts";
 import { type HereServer, type Json, type Place, temporaryPlace } from "../support/server.ts";
 import { storedText } from "../support/v2.ts";
-import { runHere } from "../support/verbs.ts";
 
 const openDatabase = findSqlite() as NonNullable<ReturnType<typeof findSqlite>>;
 
@@ -31,11 +31,8 @@ const numbered = (lines: readonly string[]): [number, string][] => lines.map((li
 function makeDatabase(place: Place, rows: Rows = {}, isOpen = false): string {
   const made = join(place.home, "made.sqlite");
   const { headers = [[SESSION, headerText()]], entries = numbered(chain(3)), blobs = [] } = rows;
-  const database = openDatabase(made);
-  database.exec(`PRAGMA journal_mode = WAL;
-    CREATE TABLE pi_session_header(id TEXT PRIMARY KEY, json TEXT NOT NULL);
-    CREATE TABLE pi_session_entries(seq INTEGER PRIMARY KEY, json TEXT NOT NULL);
-    CREATE TABLE pi_session_meta(key TEXT PRIMARY KEY, value TEXT NOT NULL)`);
+  const database = rustDatabase(made, headerText(), []);
+  database.exec("DELETE FROM pi_session_header");
   for (const row of headers) database.prepare("INSERT INTO pi_session_header VALUES (?, ?)").run(...row);
   for (const row of entries) database.prepare("INSERT INTO pi_session_entries VALUES (?, ?)").run(...row);
   const meta = database.prepare("INSERT INTO pi_session_meta VALUES (?, ?)");
@@ -229,29 +226,6 @@ describe("a session in a database of pi_agent_rust", needs(SQLITE), () => {
     const server = serveLibrary(place);
     expect((await server.failure("migrate_session", { sessionPath: file })).message).toMatch(/no tables/);
     expect((await server.failure("switch_session", { sessionPath: file })).data.name).toBe("not_a_session");
-  });
-
-  test("until it is moved, it opens for reading only", async () => {
-    const { file, server } = made();
-    await server.result("switch_session", { sessionPath: file });
-    expect(await server.result("get_state")).toMatchObject({ sessionId: SESSION, entryCount: 3, readOnly: true });
-    expect((await server.failure("set_session_name", { name: "x" })).data.name).toBe("read_only");
-    await server.result("close_session", {});
-    const { sessionPath } = await server.result("migrate_session", { sessionPath: file });
-    await server.result("switch_session", { sessionPath });
-    expect(await server.result("get_state")).toMatchObject({ sessionId: SESSION, entryCount: 3, readOnly: false });
-  });
-
-  test("on the command line it goes and comes back, too", async () => {
-    const place = temporaryPlace();
-    const file = makeDatabase(place);
-    const bytes = readFileSync(file);
-    expect((await runHere(place, ["migrate", file])).stdout).toContain("3 entries would go to");
-    expect(await runHere(place, ["migrate", file, "--apply"])).toMatchObject({ status: 0, stderr: "" });
-    const container = join(dirname(file), `${SESSION}.v2`);
-    expect(await runHere(place, ["rollback", container])).toMatchObject({ status: 0, stderr: "" });
-    expect((await runHere(place, ["status", container])).stdout).toMatch(/^An SQLite database of pi_agent_rust, /);
-    expect(readFileSync(file)).toEqual(bytes);
   });
 
   test("without SQLite it is said what to install", () => {

@@ -31,17 +31,9 @@ const idsIn = async (server: HereServer, params: object): Promise<string> =>
   idsOf((await server.result("get_entries", params)).entries).join("");
 
 describe("get_entries", () => {
-  test("answers the entries of all branches in file order", async () => {
-    const { entries, leafId, ...rest } = await (await session()).result("get_entries");
-    expect([idsOf(entries).join(""), leafId, rest]).toEqual(["abcdefrl", "d", {}]);
-    expect(entries[5]).toMatchObject({ type: "custom", parentId: "b", customType: "x", data: { n: 1 } });
-  });
-
   test.each<[object, string]>([
     [{ since: "d" }, "efrl"],
-    [{ since: "l" }, ""],
     [{ types: ["custom", "label"] }, "fl"],
-    [{ types: ["nope"] }, ""],
     [{ types: [] }, ""],
     [{ since: "a", types: ["message"] }, "bcder"],
   ])("answers some of them: %j", async (params, expected) => {
@@ -83,16 +75,6 @@ describe("get_tree", () => {
     expect(tree[1]).toEqual({ entry: entries[6], children: [] });
   });
 
-  test("is nested by default in Pi's dialect, flat in JSON-RPC, and empty of an empty session", async () => {
-    const server = serveHere(["--no-session", "--dialect", "pi", "--events", "none"]);
-    expect((await server.command("get_tree")).data).toEqual({ tree: [], leafId: null });
-    expect((await server.command("get_tree", { format: "flat" })).data).toEqual({ nodes: [], leafId: null });
-    await server.command("append", { entries: [user("one", { id: "a" })] });
-    expect((await server.command("get_tree")).data.tree).toMatchObject([{ entry: { id: "a" }, children: [] }]);
-    expect((await server.command("get_tree", { format: "flat" })).data.nodes).toHaveLength(1);
-    expect(await empty().result("get_tree")).toEqual({ nodes: [], leafId: null });
-  });
-
   test("is that of the time when it was asked for, and tells later what has changed since", async () => {
     const server = await session();
     const before = (await server.result("get_tree")).nodes;
@@ -120,32 +102,7 @@ describe("get_tree", () => {
   });
 });
 
-describe("get_messages", () => {
-  test("answers the messages of the path, oldest first", async () => {
-    const server = await session();
-    const all = [user("one"), assistant("two"), user("three"), assistant("four")];
-    expect(await server.result("get_messages")).toEqual({ messages: all.map(({ message }) => message) });
-    await server.result("branch", { entryId: "r" });
-    expect(await server.result("get_messages")).toEqual({ messages: [{ role: "user", content: "root" }] });
-    await server.result("branch", { entryId: null });
-    expect(await server.result("get_messages")).toEqual({ messages: [] });
-  });
-});
-
 describe("get_fork_messages", () => {
-  test("answers the user messages of all branches, or of the path", async () => {
-    const server = await session();
-    const all = await server.result("get_fork_messages");
-    const told = all.messages.map(({ entryId, text }: Json) => `${entryId} ${text}`);
-    expect(told).toEqual(["a one", "c three", "e beside", "r root"]);
-    expect(await server.result("get_fork_messages", { scope: "all" })).toEqual(all);
-    const ofPath = async (): Promise<string[]> =>
-      idsOf((await server.result("get_fork_messages", { scope: "path" })).messages);
-    expect(await ofPath()).toEqual(["a", "c"]);
-    await server.result("branch", { entryId: "e" });
-    expect(await ofPath()).toEqual(["a", "e"]);
-  });
-
   test.each(["all", "path"])("answers them in pages: %s", async (scope) => {
     const server = await session();
     const content = [{ type: "text", text: "last" }];
@@ -218,48 +175,6 @@ describe("get_last_assistant_text", () => {
   ])("%s", async (_what, entries, text) => {
     const { server } = await conversation(...entries);
     expect(await server.result("get_last_assistant_text")).toEqual({ text });
-  });
-
-  test("is that of the path", async () => {
-    const server = await session();
-    for (const [entryId, expected] of [
-      ["d", "four"],
-      ["c", "two"],
-      ["r", null],
-    ]) {
-      await server.result("branch", { entryId });
-      expect((await server.result("get_last_assistant_text")).text).toBe(expected);
-    }
-  });
-});
-
-describe("get_state", () => {
-  test("tells where the session stands", async () => {
-    const server = await session();
-    expect(await server.result("get_state")).toMatchObject({
-      ...{ sessionFile: null, sessionName: null, cwd: server.place.cwd, parentSession: null, leafId: "d" },
-      ...{ model: { provider: "anthropic", id: "claude-sonnet-4-5" }, thinkingLevel: "off", version: 3 },
-      ...{ messageCount: 4, entryCount: 8, branchCount: 1, persisted: false, readOnly: false, store: "memory" },
-      ...{ diagnostics: [], isStreaming: false, isCompacting: false, pendingMessageCount: 0 },
-    });
-  });
-
-  test("tells model and level of the path", async () => {
-    const { server } = await conversation(
-      { type: "model_change", id: "m1", provider: "openai", modelId: "gpt-4o" },
-      { type: "thinking_level_change", id: "t1", thinkingLevel: "high" },
-      assistant("x", { id: "x" }),
-    );
-    for (const [entryId, ...expected] of [
-      ["x", "claude-sonnet-4-5", "high"],
-      ["t1", "gpt-4o", "high"],
-      ["m1", "gpt-4o", "off"],
-      [null, null, "off"],
-    ]) {
-      await server.result("branch", { entryId });
-      const { model, thinkingLevel } = await server.result("get_state");
-      expect([model?.id ?? null, thinkingLevel]).toEqual(expected);
-    }
   });
 });
 

@@ -46,13 +46,6 @@ test("a label holds until the next, and is cleared by null, an empty one or none
   expect(await labels(await restarted(server))).toEqual({ b: odd });
 });
 
-test("a label of an entry that is not there is refused", async () => {
-  const server = await session();
-  const refused = { code: -32002, data: { name: "entry_not_found", entryId: "nope" } };
-  expect(await server.failure("set_label", { entryId: "nope", label: "x" })).toMatchObject(refused);
-  expect((await server.result("get_state")).entryCount).toBe(2);
-});
-
 test.each([
   ["Refactor auth", "Refactor auth"],
   ["two\r\n\r\nlines\n", "two lines"],
@@ -64,21 +57,4 @@ test.each([
   expect(await server.result("get_state")).toMatchObject({ sessionName: expected, leafId: entryId });
   expect(server.events).toMatchObject([{ params: { name: expected } }]);
   expect((await server.result("get_entries")).entries).toMatchObject([{ type: "session_info", name: expected }]);
-});
-
-test.each(["", "\t\r\n"])("a name that says nothing is refused: %j", async (name) => {
-  const server = await session();
-  const refused = { code: -32602, data: { issues: [{ path: "name" }] } };
-  expect(await server.failure("set_session_name", { name })).toMatchObject(refused);
-  expect(await server.result("get_state")).toMatchObject({ sessionName: null, entryCount: 2 });
-});
-
-test("a name holds until the next, whatever branch it was given on", async () => {
-  const server = await session();
-  await server.result("set_session_name", { name: "first" });
-  await server.result("branch", { entryId: "a" });
-  await server.result("set_session_name", { name: "second" });
-  await server.result("branch", { entryId: "b" });
-  expect((await server.result("get_state")).sessionName).toBe("second");
-  expect(await (await restarted(server)).result("get_state")).toMatchObject({ sessionName: "second", leafId: "b" });
 });

@@ -1,12 +1,9 @@
-/** Making another session the current one; on a failure the old one stays. */
-
-import { execFileSync } from "node:child_process";
-import { linkSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { linkSync, readFileSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { append } from "../support/asking.ts";
-import { call, linesIn } from "../support/cases.ts";
-import { assistant, user } from "../support/drafts.ts";
+import { linesIn } from "../support/cases.ts";
+import { user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
 
@@ -55,39 +52,6 @@ test("by the unambiguous beginning of an id", async () => {
   expect((await server.result("switch_session", { sessionId: sessionId.slice(0, -1) })).sessionId).toBe(sessionId);
 });
 
-const refusal = (code: number, name?: string): Json => ({ code, ...(name === undefined ? {} : { data: { name } }) });
-const holding = (content: string | Uint8Array) => (path: string) => writeFileSync(path, content);
-
-test.each<[string, Json, Json, ((path: string) => unknown)?]>([
-  ["a path where nothing is", { sessionPath: "nope.jsonl" }, refusal(-32002, "session_not_found")],
-  ["a path through a file", { sessionPath: "other.jsonl/x" }, refusal(-32002, "session_not_found")],
-  ["an id that no session has", { sessionId: "nope" }, refusal(-32002, "session_not_found")],
-  ["an id that is none", { sessionId: "../x" }, refusal(-32803, "invalid_id")],
-  ["a device", { sessionPath: "/dev/zero" }, refusal(-32803, "not_a_session")],
-  ["a link to itself", { sessionPath: "bad" }, refusal(-32803, "storage_failed"), (path) => symlinkSync("bad", path)],
-  ["a folder", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), (path) => mkdirSync(path)],
-  ["a FIFO", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), (path) => execFileSync("mkfifo", [path])],
-  ["white space", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), holding("\n \n")],
-  ["text", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), holding("secret word\n")],
-  ["other JSON", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), holding('{"secret":"word"}\n')],
-  ["bytes", { sessionPath: "bad" }, refusal(-32803, "not_a_session"), holding(Buffer.from([0x1f, 0x8b, 0, 0xff]))],
-  ["neither path nor id", {}, refusal(-32602)],
-  ["path and id", { sessionPath: "other.jsonl", sessionId: "other" }, refusal(-32602)],
-  ["an empty path", { sessionPath: "" }, refusal(-32602)],
-  ["a path with a NUL", { sessionPath: "a\0b" }, { code: expect.any(Number) }],
-])("on a failure the old session stays, and nothing is touched: %s", async (_what, params, expected, prepare) => {
-  const { server, current } = await twoSessions();
-  prepare?.(join(server.place.cwd, "bad"));
-  const before = readFileSync(current.sessionFile, "utf8");
-  const error = await server.failure("switch_session", params);
-  expect(error).toMatchObject(expected);
-  expect(error.code).not.toBe(-32603);
-  expect(JSON.stringify(error)).not.toMatch(/secret/);
-  expect(await server.result("get_state")).toEqual(current);
-  expect(readFileSync(current.sessionFile, "utf8")).toBe(before);
-  expect(await append(server, user("b", { id: "b" }))).toEqual(["b"]);
-});
-
 test("to the session that is current keeps it, by whatever name", async () => {
   const { server, current } = await twoSessions();
   const { sessionFile, sessionId } = current;
@@ -118,42 +82,4 @@ test("to one that another process writes to, of another directory, opens it for 
   expect(await server.result("branch", { entryId: "x" })).toMatchObject({ leafId: "x", durable: false });
   await server.result("switch_session", { sessionPath: "other.jsonl" });
   expect([(await holder.result("get_state")).leafId, readFileSync(file, "utf8")]).toEqual(["z", before]);
-});
-
-test("commands behind it act on the new session, those before on the old", async () => {
-  const { server, current, other } = await twoSessions();
-  const adding = (id: number): Json => call(id, "append", { entries: [user(`${id}`, { id: `n${id}` })] });
-  server.send(
-    adding(1),
-    call(2, "switch_session", { sessionPath: other }),
-    adding(3),
-    call(4, "get_state"),
-    call(5, "switch_session", { sessionPath: current.sessionFile }),
-    call(6, "get_state"),
-  );
-  const replies = await server.take(6);
-  expect(replies.map(({ id }) => id)).toEqual([1, 2, 3, 4, 5, 6]);
-  expect(replies[3].result).toMatchObject({ sessionId: "other", leafId: "n3", entryCount: 2 });
-  expect(replies[5].result).toMatchObject({ sessionId: current.sessionId, leafId: "n1", entryCount: 2 });
-});
-
-test("a session of version 1 opens as it is, and its first entry makes it version 3 beside the original", async () => {
-  const place = temporaryPlace();
-  const file = join(place.cwd, "v1.jsonl");
-  const timestamp = "2025-01-01T00:00:01.000Z";
-  const header = { type: "session", id: "old", timestamp, cwd: place.cwd, thinkingLevel: "low" };
-  const lines = [header, { ...user("Hello"), timestamp }, { ...assistant("Hi"), timestamp }];
-  const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
-  writeFileSync(file, text);
-  const server = serveHere(["--events", "none"], { place });
-  await server.result("switch_session", { sessionPath: file });
-  const state = { entryCount: 2, messageCount: 2, thinkingLevel: "low", branchCount: 0 };
-  expect(await server.result("get_state")).toMatchObject(state);
-  expect((await server.result("get_last_assistant_text")).text).toBe("Hi");
-  expect(readFileSync(file, "utf8")).toBe(text);
-  await append(server, user("more", { id: "more" }));
-  expect(readFileSync(`${file}.v1.bak`, "utf8")).toBe(text);
-  const [first, ...entries] = linesIn(file).map((line) => JSON.parse(line));
-  expect([first.type, first.version]).toEqual(["session", 3]);
-  expect(entries.map(({ parentId }) => parentId)).toEqual([null, entries[0].id, entries[1].id]);
 });

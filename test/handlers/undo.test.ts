@@ -1,16 +1,15 @@
-/** Undo and redo over the wire: each kind of operation, what refuses, and what is said. */
+/** Undo and redo over the wire: each kind of operation, several as one, what refuses, and what is said. */
 
-import { appendFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { append, nameOf } from "../support/asking.ts";
-import { call } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
-import { failingDisk } from "../support/failing.ts";
 import {
   CWD,
   contentsOf,
+  type Library,
   library,
   listed,
   one,
@@ -24,6 +23,7 @@ import {
 import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
+import { runHere } from "../support/verbs.ts";
 
 const two = { sessionId: sessionId(2) };
 
@@ -41,50 +41,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("in a session of %s", (store) =>
     return { server, ids: await append(server, user("one"), user("two"), user("three")) };
   }
 
-  test("the leaf, the name and labels go back one by one, and come again", async () => {
-    const { server, ids } = await open();
-    const state = async (): Promise<Json> => {
-      const { leafId, sessionName } = await server.result("get_state");
-      const { nodes } = await server.result("get_tree", {});
-      return { leafId, sessionName, labels: nodes.flatMap((node: Json) => (node.label ? [node.id, node.label] : [])) };
-    };
-    const states = [await state()];
-    for (const [method, params] of [
-      ["branch", { entryId: ids[0] }],
-      ["set_session_name", { name: "first" }],
-      ["set_label", { entryId: ids[1], label: "here" }],
-      ["branch", { entryId: null }],
-      ["set_session_name", { name: "second" }],
-      ["set_label", { entryId: ids[1] }],
-    ] as const) {
-      await server.result(method, params);
-      states.push(await state());
-    }
-    expect(states[3].labels).toEqual([ids[1], "here"]);
-    expect((await operations(server)).map(({ kind, text }) => `${kind}: ${text}`)).toEqual([
-      `label: Cleared the label "here" of ${ids[1]}.`,
-      'rename: Named the session "second", which was "first".',
-      expect.stringMatching(/^branch: Moved the leaf from \w+ to before the first entry\.$/),
-      `label: Labelled ${ids[1]} "here".`,
-      'rename: Named the session "first".',
-      `branch: Moved the leaf from ${ids[2]} to ${ids[0]}.`,
-    ]);
-    for (const [method, wanted] of [
-      ["undo", states.slice(0, -1).reverse()],
-      ["redo", states.slice(1)],
-    ] as const) {
-      for (const one of wanted) {
-        await server.result(method);
-        expect(await state()).toEqual(one);
-      }
-      expect(await nameOf(server, method)).toBe("operation_not_found");
-    }
-  });
-
-  test("the host hears of it as of any change", async () => {
+  test("each change has a text, and the host hears of its undo as of any change", async () => {
     const { server, ids } = await open();
     await server.result("branch", { entryId: ids[0], label: "there" });
     await server.result("set_session_name", { name: "first" });
+    expect((await operations(server)).map(({ text }) => text)).toEqual([
+      'Named the session "first".',
+      expect.stringMatching(new RegExp(`^Moved the leaf from ${ids[2]} to `)),
+    ]);
     await server.result("get_state");
     server.events.length = 0;
     for (const method of ["undo", "undo", "get_state"]) await server.result(method);
@@ -96,14 +60,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("in a session of %s", (store) =>
       ["session_append", "self"],
       ["session_tree", ids[2]],
     ]);
-  });
-
-  test("requests that come in one write are taken in their order", async () => {
-    const { server, ids } = await open();
-    const moves = [0, 1].map((n) => call(n, "branch", { entryId: ids[n] }));
-    server.send(...moves, call(2, "undo"), call(3, "undo"), call(4, "redo"), call(5, "get_state"));
-    for (let n = 0; n < 5; n++) expect((await server.reply(n)).error).toBeUndefined();
-    expect((await server.reply(5)).result.leafId).toBe(ids[0]);
   });
 
   test("what went on since is not taken back, and said", async () => {
@@ -141,39 +97,9 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("in a session of %s", (store) =>
     const rows = (await operations(server)).map((row) => `${row.kind} ${row.canUndo}`);
     expect(rows).toEqual(["redo true", "undo false", "label true", "rename true"]);
   });
-
-  test("a change that could not be made durable is no operation", async () => {
-    let fails = false;
-    const { disk } = failingDisk((_count, name) => (fails && name === "sync" ? "EIO" : undefined));
-    const server = serveHere(["--store", store, "--events", "none"], { disk });
-    const [entryId] = await append(server, user("one"), user("two"));
-    fails = true;
-    expect(await nameOf(server, "set_label", { entryId, label: "lost" })).toBe("storage_failed");
-    fails = false;
-    expect([await operations(server), await nameOf(server, "undo")]).toEqual([[], "operation_not_found"]);
-  });
 });
 
 describe("whole sessions", () => {
-  test.each(["archive", "delete", "relocate"])("what was moved comes back byte for byte: %s", async (kind) => {
-    const { place, server, file, contents } = library();
-    put(`${file}.v1.bak`, "a backup");
-    mkdirSync(join(place.home, "new"));
-    const before = contents();
-    const params = kind === "relocate" ? { ...one, cwd: join(place.home, "new") } : one;
-    const { movedTo } = await server.result(`${kind}_session`, params);
-    const { text, ...undone } = await server.result("undo");
-    expect(undone).toMatchObject({ kind, sessionPath: file });
-    expect(text).toMatch(/^Took back: (Archived|Deleted|Relocated) "say a0000000"/);
-    expect(contents()).toEqual(before);
-    await server.result("redo");
-    expect([existsSync(file), kind === "delete" || existsSync(movedTo)]).toEqual([false, true]);
-    await server.result("undo");
-    expect(contents()).toEqual(before);
-    const trash = join(place.state, "trash");
-    expect(existsSync(trash) ? readdirSync(trash) : []).toEqual([]);
-  });
-
   test("a relocated session that went on comes back with what was added", async () => {
     const { server, file } = library();
     const before = read(file);
@@ -254,9 +180,7 @@ describe("whole sessions", () => {
     const path = put(join(place.cwd, "in.jsonl"), fileText(header, ...chain(2)));
     await server.result("import_session", { path });
     await server.result("undo");
-    expect(await listed(server)).toEqual([]);
-    await server.result("redo");
-    expect(await listed(server)).toEqual([sessionId(5)]);
+    expect([await listed(server), (await server.result("redo")).kind]).toEqual([[], "import"]);
     put(path, fileText(header, ...chain(4)));
     expect((await server.result("import_session", { path })).outcome).toBe("continued");
     const [continued, { operationId }] = await operations(server);
@@ -309,27 +233,25 @@ describe("whole sessions", () => {
     expect(existsSync(file)).toBe(true);
   });
 
-  acrossTiers(test, ["jsonl", "v2"] as const)("a repair is taken back to the damaged bytes (%s)", async (store) => {
-    const { place, server } = library(0);
-    const { file, sessionPath } = await putDamaged(server, place, store);
-    const isPart = (path: string): boolean => /\.jsonl$|\.seg$/.test(path) && !/\.bak|index/.test(path);
-    const damaged = Object.entries(contentsOf(dirname(file))).filter(([path]) => isPart(path));
-    await server.result("open_session", { sessionPath });
-    expect((await server.result("repair_session", one)).backupPath).not.toBeNull();
-    await server.result("undo");
-    for (const [path, bytes] of damaged)
-      expect(path.includes("ledger") ? read(path).slice(0, bytes.length) : read(path), path).toBe(bytes);
-    expect((await server.result("get_entries", one)).entries.length).toBeGreaterThan(0);
-    await server.result("redo");
-    expect((await server.result("repair_session", { ...one, dryRun: true })).repaired).toEqual([]);
-    // Named since: the name would be lost with the file that has it.
-    await server.result("set_session_name", { sessionPath, name: "mended" });
-    const { operationId } = (await operations(server)).find(({ kind }) => kind === "repair");
-    expect(await nameOf(server, "undo", { operationId })).toBe("ground_moved");
-    await server.result("undo");
-    await server.result("undo");
-    await server.result("close_session", one);
-  });
+  acrossTiers(test, ["jsonl", "v2"] as const)(
+    "a repair stays while a name is in it that came since (%s)",
+    async (store) => {
+      const { place, server } = library(0);
+      const { sessionPath } = await putDamaged(server, place, store);
+      await server.result("open_session", { sessionPath });
+      // A container that lost entries is not written to.
+      if (store === "jsonl") await server.result("set_session_name", { ...one, name: "before it" });
+      await server.result("repair_session", one);
+      await server.result("undo");
+      expect((await server.result("get_entries", one)).entries.length).toBeGreaterThan(0);
+      await server.result("redo");
+      expect((await server.result("repair_session", { ...one, dryRun: true })).repaired).toEqual([]);
+      await server.result("set_session_name", { sessionPath, name: "mended" });
+      const { operationId } = (await operations(server)).find(({ kind }) => kind === "repair");
+      expect(await nameOf(server, "undo", { operationId })).toBe("ground_moved");
+      for (const kind of ["rename", "repair"]) expect((await server.result("undo")).kind).toBe(kind);
+    },
+  );
 
   test("one that was migrated, then relocated, goes back to a file of its new directory, and again", async () => {
     const { server, file } = library();
@@ -357,20 +279,6 @@ describe("whole sessions", () => {
 });
 
 describe("who may", () => {
-  test("with --read-only the list is read, nothing is taken back, and nothing is written", async () => {
-    const { place, server } = library();
-    await server.result("archive_session", one);
-    await server.finish();
-    const look = (): [string, string][] =>
-      Object.entries(contentsOf(place.home)).filter(([path]) => !path.includes("catalog"));
-    const before = look();
-    const reader = serveLibrary(place, ["--read-only", "--no-session"]);
-    expect(await kindsOf(reader)).toEqual(["archive"]);
-    for (const method of ["undo", "redo"]) expect(await nameOf(reader, method)).toBe("read_only");
-    await reader.finish();
-    expect(look()).toEqual(before);
-  });
-
   test("with --confine nothing of other folders is listed, taken back or told", async () => {
     const { place, server: free, file } = library();
     const outside = putSession(place, 2, { folder: temporaryFolder(), name: "outside.jsonl" });
@@ -386,16 +294,6 @@ describe("who may", () => {
     expect(await nameOf(confined, "restore_session", { sessionId: sessionId(2).slice(0, 8) })).toBe(
       "session_not_found",
     );
-  });
-
-  test("a session that another process writes to is refused", async () => {
-    const { place, server, file } = library();
-    const holder = serveHere(["--session", file, "--events", "none"], { place });
-    await holder.result("set_session_name", { name: "held" });
-    const holderOf = { name: "session_locked", holder: { pid: process.pid } };
-    expect((await server.failure("undo")).data).toMatchObject(holderOf);
-    await holder.finish();
-    expect((await server.result("undo")).kind).toBe("rename");
   });
 
   test("records and items that were forged move nothing that is no session and not left over of one", async () => {
@@ -483,15 +381,6 @@ describe("the trash", () => {
     const page = await server.result("list_trash", { limit: 1 });
     expect([page.items.length, page.nextCursor]).toEqual([1, undefined]);
   });
-
-  test("names those whose ids begin so", async () => {
-    const { server, file } = library(2);
-    await server.result("set_session_name", { sessionPath: file, name: "the named one" });
-    for (const which of [one, two]) await server.result("delete_session", which);
-    const { data, message } = await server.failure("restore_session", { sessionId: sessionId(1).slice(0, 8) });
-    expect(data).toMatchObject({ name: "ambiguous_id", matches: 2 });
-    for (const told of [sessionId(1), sessionId(2), '"the named one"']) expect(message).toContain(told);
-  });
 });
 
 describe("undo takes back the last command and no older one", () => {
@@ -547,4 +436,109 @@ describe("undo takes back the last command and no older one", () => {
     expect((await server.result("get_state", one)).sessionName).toBe("kept");
     expect((await server.result("undo", one)).kind).toBe("rename");
   });
+});
+
+const IDS = [1, 2, 3].map((n) => sessionId(n));
+
+/** A place with three sessions, the second in a container where that is wanted, and a server. */
+async function three(store: "jsonl" | "v2" = "jsonl"): Promise<Library & { there: () => boolean[] }> {
+  const all = library(3);
+  if (store === "v2") expect((await runHere(all.place, ["migrate", all.files[1], "--apply"])).status).toBe(0);
+  return { ...all, server: serveLibrary(all.place), there: () => all.files.map((file) => existsSync(file)) };
+}
+
+/** Does the same to all sessions, as one operation. */
+async function together(server: HereServer, method: string): Promise<Json[]> {
+  const results: Json[] = [];
+  for (const id of IDS) results.push(await server.result(method, { sessionId: id, group: results[0]?.operationId }));
+  return results;
+}
+
+const grouped = async (server: HereServer): Promise<Json[]> =>
+  (await server.result("list_operations", { grouped: true })).operations;
+
+test.each([
+  ["archive_session", "jsonl"],
+  ["archive_session", "v2"],
+  ["delete_session", "jsonl"],
+  ["delete_session", "v2"],
+] as const)("one undo takes all of it back, and one redo does it again (%s, %s)", async (method, store) => {
+  const { server, contents } = await three(store);
+  const before = contents();
+  const [{ operationId }] = await together(server, method);
+  const [row, ...rest] = await grouped(server);
+  const words = method === "archive_session" ? "Archived 3 sessions." : "Deleted 3 sessions.";
+  expect(row).toMatchObject({ operationId, text: words, size: 3, undone: 0, canUndo: true });
+  expect(rest.every(({ kind }) => kind === "migrate")).toBe(true);
+  const after = Object.keys(contents());
+
+  const undone = await server.result("undo");
+  expect([undone.text, undone.also.length, undone.refused]).toEqual([`Took back: ${words}`, 2, undefined]);
+  expect(contents()).toEqual(before);
+  const redone = await server.result("redo");
+  expect([redone.text, redone.also.length]).toEqual([`Did again: ${words}`, 2]);
+  expect(Object.keys(contents())).toEqual(after);
+  // By the id of the first, all of it again; and the redo of that by the id that the undo got.
+  const again = await server.result("undo", { operationId });
+  expect([again.also.length, contents()]).toEqual([2, before]);
+  expect((await server.result("redo", { operationId: again.newOperationId })).also).toHaveLength(2);
+});
+
+test("what has changed since is left as it is, and named; the rest is taken back", async () => {
+  const { place, server, files, there } = await three();
+  await together(server, "archive_session");
+  put(files[1], "something else\n");
+  const { text, refused } = await server.result("undo");
+  expect(text).toBe("Took back 2 of 3: Archived 3 sessions.");
+  const failure = { name: "ground_moved", message: expect.stringContaining(files[1]) };
+  expect(refused).toEqual([expect.objectContaining({ sessionId: IDS[1], failure })]);
+  expect(there()).toEqual([true, true, true]);
+  const [, row] = await grouped(server);
+  expect([row.size, row.undone, row.canUndo]).toEqual([3, 2, true]);
+  // The next undo is about the one that is left, and refuses as it would for it alone.
+  expect(await nameOf(server, "undo")).toBe("ground_moved");
+  expect((await runHere(place, ["operations"])).stdout).toContain("(2 undone) Archived 3 sessions.");
+});
+
+test("one of them is taken back by its own id, and by its session", async () => {
+  const { server, there } = await three();
+  const [, { operationId }] = await together(server, "archive_session");
+  for (const [params, expected] of [
+    [{ operationId }, [false, true, false]],
+    [{ sessionId: IDS[2] }, [false, true, true]],
+    [{}, [true, true, true]],
+  ]) {
+    expect((await server.result("undo", params)).also).toBeUndefined();
+    expect(there()).toEqual(expected);
+  }
+});
+
+test("one that somebody brought back by other means is passed over, and so are all", async () => {
+  const { server, there } = await three();
+  for (const back of [1, 3]) {
+    const moved = await together(server, "archive_session");
+    for (const { movedTo, sessionPath } of moved.slice(0, back)) renameSync(movedTo, sessionPath);
+    if (back === 1) expect(await server.result("undo")).toMatchObject({ also: [{}] });
+    else expect(await nameOf(server, "undo")).toBe("operation_not_found");
+    expect(there()).toEqual([true, true, true]);
+  }
+});
+
+acrossTiers(test, ["jsonl", "v2"] as const)("what was continued since it was seen is not moved (%s)", async (store) => {
+  const { place, server, files } = await three(store);
+  const rows = (await server.result("list_sessions")).sessions;
+  const seen = Object.fromEntries(
+    rows.map(({ sessionId: id, modified, messageCount }: Json) => [id, { modified, messageCount }]),
+  );
+  const other = serveHere(["--no-session", "--events", "none"], { place });
+  await other.result("open_session", { sessionId: IDS[1] });
+  await other.result("append", { sessionId: IDS[1], entries: [user("one more")] });
+  await other.finish();
+  appendFileSync(files[0], `${userText("cafe0001", "a0000002", "one more")}\n`);
+  for (const method of ["archive_session", "delete_session"])
+    for (const id of [IDS[0], IDS[1]])
+      expect(await nameOf(server, method, { sessionId: id, expected: seen[id] })).toBe("content_modified");
+  expect((await grouped(server)).filter(({ kind }) => kind !== "migrate")).toEqual([]);
+  await server.result("archive_session", { sessionId: IDS[2], expected: seen[IDS[2]] });
+  expect(existsSync(files[2])).toBe(false);
 });

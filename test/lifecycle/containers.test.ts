@@ -3,61 +3,22 @@
 import { cpSync, existsSync, readdirSync, readFileSync, renameSync, rmdirSync, rmSync, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { folderName } from "../../src/storage/fs/paths.ts";
 import { append, nameOf } from "../support/asking.ts";
 import { linesIn } from "../support/cases.ts";
 import { user } from "../support/drafts.ts";
-import { type Library, library, listed, put, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import { library, listed, put, read, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { userText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere } from "../support/server.ts";
+import { makeContainer, migrateOnce, migrateTwice, readTexts, type Stored } from "../support/stored-sessions.ts";
 import { acrossTiers, SWEEP } from "../support/tiers.ts";
-
-interface Made extends Library {
-  readonly id: string;
-  /** The path of the session file that it was, or would be. */
-  readonly source: string;
-}
-
-/** A container that was made as one, closed. */
-async function born(): Promise<Made> {
-  const all = library(0);
-  const maker = serveHere(["--store", "v2", "--events", "none"], { place: all.place });
-  await append(maker, user("one"), user("two"));
-  const { sessionFile: file, sessionId: id } = await maker.result("get_state");
-  await maker.finish();
-  return { ...all, file, id, source: file.replace(/\.v2$/, ".jsonl") };
-}
-
-/** A container that was a session file, with what belonged to that. */
-async function once(): Promise<Made> {
-  const all = library();
-  const source = all.file;
-  put(`${source}.v1.bak`, "backup");
-  const { sessionPath: file } = await all.server.result("migrate_session", { sessionPath: source, to: "v2" });
-  return { ...all, file, id: sessionId(1), source };
-}
-
-/** One that was migrated, rolled back, and migrated again. */
-async function migrated(): Promise<Made> {
-  const made = await once();
-  const { keptAt } = await made.server.result("rollback_migration", { sessionPath: made.source });
-  expect(basename(keptAt)).toBe(`${made.id}.v2.rolled-back`);
-  await made.server.result("migrate_session", { sessionPath: made.source, to: "v2" });
-  return made;
-}
 
 const pointerOf = (file: string): string => file.replace(/\.v2$/, ".store.json");
 const remove = (...paths: string[]): void => {
   for (const path of paths) rmSync(path, { recursive: true, force: true });
 };
 
-async function said(server: HereServer, sessionPath: string): Promise<string[]> {
-  const { content } = await server.result("export_session", { sessionPath, format: "training" });
-  return JSON.parse(content).turns.map((turn: Json) => turn.content);
-}
-
 /** Opens it by its id and each of its paths, and expects the container. */
-async function requireFound({ server, file, id, source }: Made, isMigrated = true): Promise<void> {
+async function requireFound({ server, file, id, source }: Stored, isMigrated = true): Promise<void> {
   expect(await listed(server)).toEqual([id]);
   for (const where of [{ sessionId: id }, { sessionPath: file }, ...(isMigrated ? [{ sessionPath: source }] : [])])
     expect(await server.result("switch_session", where)).toMatchObject({ sessionFile: file });
@@ -67,45 +28,9 @@ const isSound = async (server: HereServer): Promise<void> =>
   expect(await server.result("verify_session")).toMatchObject({ ok: true });
 
 for (const [name, make, tier] of [
-  ["born as one", born, {}],
-  ["migrated", migrated, SWEEP],
+  ["born as one", makeContainer, {}],
+  ["migrated", migrateTwice, SWEEP],
 ] as const) {
-  test(`a container ${name} is deleted, restored, archived, brought back and deleted for good`, tier, async () => {
-    const { server, file, id, contents } = await make();
-    const before = contents();
-    const texts = await said(server, file);
-    const deleted = await server.result("delete_session", { sessionId: id });
-    expect(deleted).toMatchObject({ sessionId: id, sessionPath: file, trash: "own" });
-    expect([contents(), await listed(server)]).toEqual([{}, []]);
-    expect(await nameOf(server, "switch_session", { sessionId: id })).toBe("session_not_found");
-    expect(await server.result("restore_session", { sessionId: id })).toMatchObject({ movedTo: file });
-    expect([contents(), await listed(server), await said(server, file)]).toEqual([before, [id], texts]);
-    const { movedTo } = await server.result("archive_session", { sessionId: id });
-    expect([contents(), await listed(server), await listed(server, { archived: true })]).toEqual([{}, [], [id]]);
-    expect(await said(server, movedTo)).toEqual(texts);
-    await server.result("unarchive_session", { sessionId: id });
-    expect([contents(), await listed(server)]).toEqual([before, [id]]);
-    expect(await server.result("delete_session", { sessionId: id, permanent: true })).toMatchObject({ trash: "none" });
-    expect(contents()).toEqual({});
-  });
-
-  test(`a container ${name} is relocated`, tier, async () => {
-    const { place, server, file, id } = await make();
-    const texts = await said(server, file);
-    const header = read(join(file, "header.jsonl"));
-    const params = { sessionId: id, cwd: "/new/place", allowMissing: true };
-    const { movedTo, keptAt } = await server.result("relocate_session", params);
-    expect(movedTo).toBe(join(rootOf(place), folderName("/new/place"), basename(file)));
-    const { cwd } = JSON.parse(header);
-    const moved = header.replace(JSON.stringify(cwd), '"/new/place"');
-    expect([read(keptAt), read(join(movedTo, "header.jsonl"))]).toEqual([header, moved]);
-    expect(existsSync(dirname(file)) ? readdirSync(dirname(file), { recursive: true }) : []).toEqual([]);
-    expect([await listed(server, { cwd: "/new/place" }), await said(server, movedTo)]).toEqual([[id], texts]);
-    expect((await server.result("verify_session", { sessionPath: movedTo })).ok).toBe(true);
-    await server.result("set_session_name", { sessionPath: movedTo, name: "goes on" });
-    expect((await server.result("list_sessions")).sessions[0].name).toBe("goes on");
-  });
-
   test(`a container ${name} is exported as lines, which come in again; deleted by hand it is gone`, tier, async () => {
     const { server, file, id } = await make();
     const params = { sessionPath: file, format: "jsonl", outputPath: "x.jsonl" };
@@ -116,7 +41,7 @@ for (const [name, make, tier] of [
     const more = put(`${path}.more.jsonl`, `${read(path)}${userText("b0000000", last, "more")}\n`);
     const continued = await server.result("import_session", { path: more });
     expect(continued).toMatchObject({ ...about, outcome: "continued" });
-    expect((await said(server, file)).at(-1)).toBe("more");
+    expect((await readTexts(server, file)).at(-1)).toBe("more");
     remove(file);
     expect(await listed(server)).toEqual([]);
     expect(await nameOf(server, "switch_session", { sessionId: id })).toBe("session_not_found");
@@ -132,8 +57,8 @@ function dropEmptyFolders(container: string): string[] {
 }
 
 for (const [name, make, lost] of [
-  ["born as one", born, ["checkpoints", "migrations", "tmp"]],
-  ["migrated", migrated, ["tmp"]],
+  ["born as one", makeContainer, ["checkpoints", "migrations", "tmp"]],
+  ["migrated", migrateTwice, ["tmp"]],
 ] as const) {
   test(`a container ${name} whose empty folders a copy left out is written as any other`, async () => {
     const { server, file: sessionPath } = await make();
@@ -176,7 +101,7 @@ test("a session without entries is written after a copy left its folders out", a
 });
 
 test("a pointer whose container was deleted by hand keeps nobody from the id", async () => {
-  const { server, file, id, place } = await born();
+  const { server, file, id, place } = await makeContainer();
   remove(file);
   const { cwd } = await server.result("get_state");
   const v2 = serveHere(["--store", "v2", "--session-dir", dirname(file), "--events", "none"], { place });
@@ -187,7 +112,7 @@ test("a pointer whose container was deleted by hand keeps nobody from the id", a
 });
 
 test("a container that was copied without its pointer is the session that began in it", async () => {
-  const made = await born();
+  const made = await makeContainer();
   const { server, file } = made;
   remove(pointerOf(file));
   expect((await server.result("verify_session", { sessionPath: file })).damage).toHaveLength(1);
@@ -198,43 +123,54 @@ test("a container that was copied without its pointer is the session that began 
 });
 
 describe("a migrated session whose pointer is gone", () => {
-  test("is the session that was migrated, by its id and both of its paths, and gets its pointer with the next write", async () => {
-    const made = await once();
-    const { server, file, source } = made;
-    const texts = await said(server, file);
-    remove(pointerOf(file));
-    expect(await server.result("migration_status", { sessionPath: file })).toMatchObject({ active: "native_v2" });
-    await requireFound(made);
-    expect(await said(server, file)).toEqual(texts);
-    const verified = await server.result("verify_session");
-    expect(verified).toMatchObject({ invariants: { "INV-007": true }, damage: [{ kind: "bad_index" }] });
-    expect(existsSync(pointerOf(file))).toBe(false);
-    await append(server, user("more"));
-    await isSound(server);
-    const pointer = JSON.parse(readFileSync(pointerOf(file), "utf8"));
-    expect(pointer).toMatchObject({ active: "native_v2", source: basename(source) });
-    expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK", sessionPath: source });
-    expect(await said(server, source)).toHaveLength(texts.length + 1);
+  test.each([
+    ["nothing else", []],
+    ["its ledger", ["migrations"]],
+    ["its ledger and its frozen file", ["migrations", "../frozen"]],
+  ])(
+    "is the session by its id and both paths, and has a pointer after the next write, where %s is gone too",
+    async (_, gone) => {
+      const made = await migrateTwice();
+      const { server, file, source } = made;
+      const texts = await readTexts(server, file);
+      renameSync(`${source}.migrated`, join(dirname(file), "frozen"));
+      if (gone.length < 2) renameSync(join(dirname(file), "frozen"), `${source}.migrated`);
+      remove(pointerOf(file), ...gone.map((name) => join(file, name)));
+      expect(await server.result("migration_status", { sessionPath: file })).toMatchObject({ active: "native_v2" });
+      expect(await server.result("verify_sessions")).toMatchObject({ total: 1, damaged: [{ sessionPath: file }] });
+      await requireFound(made);
+      expect(await readTexts(server, file)).toEqual(texts);
+      expect((await server.result("verify_session")).damage).toContainEqual(
+        expect.objectContaining({ kind: "bad_index" }),
+      );
+      expect(existsSync(pointerOf(file))).toBe(false);
+      await append(server, user("more"));
+      await isSound(server);
+      const pointer = JSON.parse(readFileSync(pointerOf(file), "utf8"));
+      expect(pointer).toMatchObject({ active: "native_v2", source: basename(source) });
+      expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK", sessionPath: source });
+      expect(await readTexts(server, source)).toEqual([...texts, "more"]);
+    },
+  );
+
+  test("is the session where its manifest is gone too, by its ledger alone", async () => {
+    const { server, file } = await migrateOnce();
+    remove(pointerOf(file), join(file, "manifest.json"));
+    expect(await server.result("switch_session", { sessionPath: file })).toMatchObject({ sessionFile: file });
   });
 
   test("keeps what is appended after it went, while the session is open", async () => {
-    const { place, server, file } = await once();
+    const { place, server, file } = await migrateOnce();
     await server.result("switch_session", { sessionPath: file });
     await append(server, user("before"));
     remove(pointerOf(file));
     await append(server, user("after"));
     await server.finish();
-    expect((await said(serveLibrary(place), file)).at(-1)).toContain("after");
-  });
-
-  test("is the session where its manifest is gone too, by its ledger alone", async () => {
-    const { server, file } = await once();
-    remove(pointerOf(file), join(file, "manifest.json"));
-    expect(await server.result("switch_session", { sessionPath: file })).toMatchObject({ sessionFile: file });
+    expect((await readTexts(serveLibrary(place), file)).at(-1)).toContain("after");
   });
 
   test("is none where its ledger is gone too and a session file of its id is there; the failure says what to do", async () => {
-    const { server, file } = await once();
+    const { server, file } = await migrateOnce();
     cpSync(join(file, "header.jsonl"), join(dirname(file), "other.jsonl"));
     remove(pointerOf(file), join(file, "manifest.json"), join(file, "migrations"));
     const { message } = await server.failure("switch_session", { sessionPath: file });
@@ -244,7 +180,7 @@ describe("a migrated session whose pointer is gone", () => {
   test.each(["with its ledger", "without its ledger"])(
     "is not the session where the file that was migrated is there again: it is named, and what to do (%s)",
     async (how) => {
-      const { server, file, source } = await migrated();
+      const { server, file, source } = await migrateTwice();
       remove(pointerOf(file));
       if (how === "without its ledger") remove(join(file, "migrations"));
       const toDo = how === "with its ledger" ? basename(source) : "Open that file";
@@ -258,21 +194,6 @@ describe("a migrated session whose pointer is gone", () => {
       expect(await server.result("switch_session", { sessionPath: source })).toMatchObject({ sessionFile: source });
     },
   );
-
-  test.each(["with", "without"])("and its ledger is found by its folder, %s its frozen file", async (how) => {
-    const made = await migrated();
-    const { server, file, source } = made;
-    remove(pointerOf(file), join(file, "migrations"));
-    if (how === "without") remove(`${source}.migrated`);
-    const damaged = [{ sessionPath: file }];
-    expect(await server.result("verify_sessions")).toMatchObject({ total: 1, damaged });
-    await requireFound(made);
-    await append(server, user("more"));
-    expect(JSON.parse(readFileSync(pointerOf(file), "utf8"))).toMatchObject({ source: basename(source) });
-    await isSound(server);
-    expect(await server.result("rollback_migration")).toMatchObject({ state: "ROLLED_BACK", sessionPath: source });
-    expect((await said(server, source)).at(-1)).toContain("more");
-  });
 });
 
 describe("a rollback that was cut off with its file made, and the pointer still naming the container", () => {
@@ -283,7 +204,7 @@ describe("a rollback that was cut off with its file made, and the pointer still 
     acrossTiers(test, ["file", "source"] as const)(
       `is listed once; ${method} takes all of it along, by either path, and ${back} brings it back (%s)`,
       async (which) => {
-        const made = await migrated();
+        const made = await migrateTwice();
         const { server, id, source, file, contents } = made;
         put(source, read(`${source}.migrated`));
         const pointer = JSON.parse(read(pointerOf(file)));
@@ -296,14 +217,14 @@ describe("a rollback that was cut off with its file made, and the pointer still 
         await server.result(back, { sessionId: id });
         expect(contents()).toEqual(before);
         await server.result("rollback_migration", { sessionPath: file });
-        expect((await said(server, source)).length).toBeGreaterThan(0);
+        expect((await readTexts(server, source)).length).toBeGreaterThan(0);
       },
     );
 });
 
 describe("the frozen file of a migrated session", () => {
   test("opens for reading only, and whoever wants to write hears where the session is", async () => {
-    const { server, file, source } = await once();
+    const { server, file, source } = await migrateOnce();
     const snapshot = `${source}.migrated`;
     const before = read(snapshot);
     expect(await server.result("open_session", { sessionPath: snapshot })).toMatchObject({ readOnly: true });
@@ -322,7 +243,7 @@ describe("the frozen file of a migrated session", () => {
   });
 
   test("is not moved without its session, which it means where a migration or a rollback names it", async () => {
-    const { server, file, source, contents } = await once();
+    const { server, file, source, contents } = await migrateOnce();
     const sessionPath = `${source}.migrated`;
     const before = contents();
     for (const [method, params] of [
@@ -339,15 +260,8 @@ describe("the frozen file of a migrated session", () => {
   });
 });
 
-test("a migrated session is meant by the name of the file that it was", async () => {
-  const { server, file, source, contents } = await migrated();
-  expect(existsSync(source)).toBe(false);
-  expect(await server.result("delete_session", { sessionPath: source })).toMatchObject({ sessionPath: file });
-  expect(contents()).toEqual({});
-});
-
 describe("a container that is not whole enough for a list is named by lists, doctor and verify", () => {
-  async function requireNamed({ server, file }: Made, text: RegExp, sessions: readonly string[] = []): Promise<void> {
+  async function requireNamed({ server, file }: Stored, text: RegExp, sessions: readonly string[] = []): Promise<void> {
     const notRead = [{ path: file, isDamaged: true, text: expect.stringMatching(text) }];
     expect(await listed(server)).toEqual(sessions);
     expect((await server.result("list_sessions")).notRead).toEqual(notRead);
@@ -358,8 +272,8 @@ describe("a container that is not whole enough for a list is named by lists, doc
   }
 
   for (const [name, make] of [
-    ["born as one", born],
-    ["migrated", once],
+    ["born as one", makeContainer],
+    ["migrated", migrateOnce],
   ] as const)
     test(`one ${name} that has lost its header, and gets it back`, async () => {
       const made = await make();
@@ -375,13 +289,13 @@ describe("a container that is not whole enough for a list is named by lists, doc
     });
 
   test("one that has lost its header and its pointer", async () => {
-    const made = await born();
+    const made = await makeContainer();
     remove(join(made.file, "header.jsonl"), pointerOf(made.file));
     await requireNamed(made, /header\.jsonl is missing|neither header nor pointer/);
   });
 
   test("one that is gone while the file that was migrated is there; rollback makes that the session again", async () => {
-    const made = await once();
+    const made = await migrateOnce();
     const { server, file, source, id, place } = made;
     remove(file);
     await requireNamed(made, /is missing, though/);
@@ -395,7 +309,7 @@ describe("a container that is not whole enough for a list is named by lists, doc
   });
 
   test("one beside its file, without pointer and ledger: no migration is advised, which would put it aside", async () => {
-    const made = await once();
+    const made = await migrateOnce();
     remove(pointerOf(made.file), join(made.file, "migrations"));
     renameSync(`${made.source}.migrated`, made.source);
     await requireNamed(made, /pointer file .* is missing/, [made.id]);
@@ -403,7 +317,7 @@ describe("a container that is not whole enough for a list is named by lists, doc
 });
 
 test("a rollback keeps the correlation id of its migration", async () => {
-  const { server, file } = await migrated();
+  const { server, file } = await migrateTwice();
   const { correlationId } = await server.result("migration_status", { sessionPath: file });
   const { sessionPath, ...back } = await server.result("rollback_migration", { sessionPath: file });
   expect(back.correlationId).toBe(correlationId);

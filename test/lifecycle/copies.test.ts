@@ -6,10 +6,10 @@
 import { cpSync, linkSync, readdirSync, renameSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { append } from "../support/asking.ts";
 import { user } from "../support/drafts.ts";
-import { contentsOf, put, putSession, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
+import { contentsOf, library, put, putSession, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { type HereServer, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { makeIn } from "../support/stored-sessions.ts";
 import { SWEEP } from "../support/tiers.ts";
 
 const OTHER_ID = "01991f6e-1f1d-7c3e-b0a4-0242ac139999";
@@ -47,11 +47,8 @@ async function rolledBack(place: Place, early?: Early): Promise<Original> {
 }
 
 async function born(place: Place): Promise<Original> {
-  const maker = serveHere(["--store", "v2", "--events", "none"], { place });
-  await append(maker, user("one"));
-  const { sessionFile: path } = await maker.result("get_state");
-  await maker.finish();
-  return { server: serveLibrary(place), path };
+  const { server, file: path } = await makeIn("v2", library(0, [], place));
+  return { server, path };
 }
 
 const STORES = {

@@ -8,7 +8,9 @@ import { append, nameOf } from "../support/asking.ts";
 import { user } from "../support/drafts.ts";
 import { CWD, contentsOf, library, one, put, putSession, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { chain, id, userText } from "../support/lines.ts";
-import { type HereServer, type Place, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { meddleWith } from "../support/meddling.ts";
+import { type HereServer, type Place, serveHere, temporaryFolder } from "../support/server.ts";
+import { makeIn } from "../support/stored-sessions.ts";
 
 const THEIRS = `${userText("b0000000", id(0), "theirs")}\n`;
 const refused = (code: string): Error => Object.assign(new Error(code), { code });
@@ -24,49 +26,32 @@ function replaceFile(path: string, content = THEIRS): void {
 
 /** The real disk, with the state folder on another file system than the sessions, or none with hard links. */
 function apart({ state }: Place): Disk {
-  const checked =
-    (act: (path: string, name: string) => void) =>
-    (path: string, name: string): void => {
-      if (path.startsWith(state) !== name.startsWith(state)) throw refused("EXDEV");
-      act(path, name);
-    };
-  return { ...plainDisk, link: checked(realDisk.link), rename: checked(realDisk.rename) };
+  const check = (path: string, name: string): void => {
+    if (path.startsWith(state) !== name.startsWith(state)) throw refused("EXDEV");
+  };
+  return meddleWith({ link: check, rename: check }, {}, plainDisk);
 }
 
 /** A disk that calls `meanwhile` once, before a folder is synced of which that is true. */
 function beforeSync(disk: Disk, isIt: (folder: string) => boolean, meanwhile: () => void): Disk {
   let isDone = false;
-  return {
-    ...disk,
-    async syncFolder(path) {
-      if (!isDone && isIt(path)) {
-        isDone = true;
-        meanwhile();
-      }
-      return disk.syncFolder(path);
-    },
+  const syncFolder = (folder: string): void => {
+    if (isDone || !isIt(folder)) return;
+    isDone = true;
+    meanwhile();
   };
+  return meddleWith({ syncFolder }, {}, disk);
 }
 
 const withDisk = (place: Place, disk: Disk): HereServer =>
   serveHere(["--no-session", "--events", "none"], { place, disk });
 
 /** A session of two entries: the file that has them, and the one that has its header. */
-async function makeSession(store: string, place = temporaryPlace()) {
-  const server = serveHere(["--store", store, "--events", "none"], { place });
-  await append(server, user("one"), user("two"));
-  const { sessionFile: file, sessionId: id } = await server.result("get_state");
-  await server.finish();
+async function makeSession(store: string) {
+  const { place, file, id, contents } = await makeIn(store);
   const isFile = store === "jsonl";
   const written = isFile ? file : join(file, "segments", "0000000000000001.seg");
-  return {
-    place,
-    file,
-    id,
-    written,
-    header: isFile ? file : join(file, "header.jsonl"),
-    before: contentsOf(rootOf(place)),
-  };
+  return { place, file, id, written, header: isFile ? file : join(file, "header.jsonl"), before: contents() };
 }
 
 describe.each(["jsonl", "v2"])("a session on %s", (store) => {
@@ -110,14 +95,10 @@ describe.each(["jsonl", "v2"])("a session on %s", (store) => {
     async (when) => {
       const { place, file, id, header, before } = await makeSession(store);
       const theirs = read(header).replace('"version":3', '"version":3,"theirs":true');
-      const disk: Disk = {
-        ...plainDisk,
-        link(path, name) {
-          if (path === header && when === "before") replaceFile(path, theirs);
-          realDisk.link(path, name);
-          if (path === header && when === "after") replaceFile(path, theirs);
-        },
+      const link = (path: string): void => {
+        if (path === header) replaceFile(path, theirs);
       };
+      const disk = when === "before" ? meddleWith({ link }, {}, plainDisk) : meddleWith({}, { link }, plainDisk);
       const params = { sessionPath: file, cwd: temporaryFolder() };
       const name = await nameOf(withDisk(place, disk), "relocate_session", params);
       expect([name, theirs === before[header]]).toEqual(["content_modified", false]);
@@ -130,22 +111,12 @@ describe.each(["jsonl", "v2"])("a session on %s", (store) => {
     const { place, file, id } = await makeSession(store);
     const cwd = temporaryFolder();
     let isMoved = false;
-    const disk: Disk = {
-      ...plainDisk,
-      async syncFolder(path) {
-        if (isMoved && path.startsWith(rootOf(place))) throw refused("EIO");
-        return realDisk.syncFolder(path);
-      },
-      // The old name goes, or the container gets its new one.
-      remove(path) {
-        realDisk.remove(path);
-        isMoved ||= path === file;
-      },
-      rename(path, name) {
-        realDisk.rename(path, name);
-        isMoved ||= path === file;
-      },
+    const syncFolder = (path: string): void => {
+      if (isMoved && path.startsWith(rootOf(place))) throw refused("EIO");
     };
+    // The old name goes, or the container gets its new one.
+    const note = (path: string): boolean => (isMoved ||= path === file);
+    const disk = meddleWith({ syncFolder }, { remove: note, rename: note }, plainDisk);
     const { message } = await withDisk(place, disk).failure("relocate_session", { sessionPath: file, cwd });
     const there = Object.entries(contentsOf(rootOf(place)));
     const headers = there.filter(([path]) => path.endsWith(store === "v2" ? "/header.jsonl" : ".jsonl"));
@@ -191,21 +162,13 @@ test("no other process writes to a session that has its new header, until it is 
   const other = withDisk(place, realDisk);
   let found: unknown;
   let isReplaced = false;
-  const disk: Disk = {
-    ...plainDisk,
-    rename(path, name) {
-      realDisk.rename(path, name);
-      isReplaced ||= name === file;
-    },
-    async syncFolder(path) {
-      if (isReplaced && found === undefined) {
-        found = "asked";
-        await other.result("switch_session", { sessionPath: file });
-        found = await nameOf(other, "append", { entries: [user("theirs")] });
-      }
-      return realDisk.syncFolder(path);
-    },
+  const syncFolder = async (): Promise<void> => {
+    if (!isReplaced || found !== undefined) return;
+    found = "asked";
+    await other.result("switch_session", { sessionPath: file });
+    found = await nameOf(other, "append", { entries: [user("theirs")] });
   };
+  const disk = meddleWith({ syncFolder }, { rename: (_path, name) => (isReplaced ||= name === file) }, plainDisk);
   const params = { sessionPath: file, cwd: temporaryFolder() };
   const { movedTo } = await withDisk(place, disk).result("relocate_session", params);
   expect(found).toBe("session_locked");
@@ -217,15 +180,11 @@ test("no other process writes to a session that has its new header, until it is 
 test("what another program wrote since is not deleted for good", async () => {
   const { place, files } = library(2);
   let meanwhile: (() => void) | undefined;
-  const disk: Disk = {
-    ...plainDisk,
-    write(fd, bytes) {
-      // The record of it, which is written first.
-      if (Buffer.from(bytes).includes('"kind":"delete"')) meanwhile?.();
-      return realDisk.write(fd, bytes);
-    },
+  // The record of it is written first.
+  const write = (_fd: number, bytes: Uint8Array): void => {
+    if (Buffer.from(bytes).includes('"kind":"delete"')) meanwhile?.();
   };
-  const server = withDisk(place, disk);
+  const server = withDisk(place, meddleWith({ write }, {}, plainDisk));
   for (const [n, file] of files.entries()) {
     meanwhile = () => (n === 0 ? appendFileSync(file, THEIRS) : replaceFile(file));
     expect(await nameOf(server, "delete_session", { sessionPath: file, permanent: true })).toBe("content_modified");
@@ -287,19 +246,14 @@ test.each(["before", "after"] as const)(
     const theirs = read(file).replace("say", "they say");
     const copy = putSession(place, 1, { folder: join(place.home, "incoming") });
     let written = -1;
-    const disk: Disk = {
-      ...plainDisk,
-      write(fd, bytes) {
-        if (realDisk.infoOf(fd).inode === realDisk.info(file).inode) written = fd;
-        return realDisk.write(fd, bytes);
-      },
-      async sync(fd, much) {
-        const isIt = fd === written;
-        if (isIt && when === "before") replaceFile(file, theirs);
-        await realDisk.sync(fd, much);
-        if (isIt && when === "after") replaceFile(file, theirs);
-      },
+    const write = (fd: number): void => {
+      if (realDisk.infoOf(fd).inode === realDisk.info(file).inode) written = fd;
     };
+    const sync = (fd: number): void => {
+      if (fd === written) replaceFile(file, theirs);
+    };
+    const disk =
+      when === "before" ? meddleWith({ write, sync }, {}, plainDisk) : meddleWith({ write }, { sync }, plainDisk);
     expect(await nameOf(withDisk(place, disk), "import_session", { path: copy })).toBe("content_modified");
     expect([read(file), written > 0]).toEqual([theirs, true]);
   },

@@ -1,12 +1,10 @@
 /** A session in another working directory: the bytes of its cwd change, and nothing else. */
 
-import { appendFileSync, existsSync, linkSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { appendFileSync, linkSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
-import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
 import { folderName } from "../../src/storage/fs/paths.ts";
-import { append, nameOf } from "../support/asking.ts";
-import { user } from "../support/drafts.ts";
+import { nameOf } from "../support/asking.ts";
 import {
   CWD,
   type Library,
@@ -19,8 +17,10 @@ import {
   rootOf,
   sessionId,
 } from "../support/lifecycle.ts";
-import { chain, id, userText } from "../support/lines.ts";
+import { chain, userText } from "../support/lines.ts";
+import { meddleWith } from "../support/meddling.ts";
 import { type HereServer, type Json, serveHere, temporaryFolder } from "../support/server.ts";
+import { makeIn, type Stored } from "../support/stored-sessions.ts";
 
 let NEW: string;
 
@@ -97,29 +97,6 @@ test("in a flat folder the session stays in its place", async () => {
   expect(await nameOf(server, "relocate_session", again)).toBe("already_exists");
 });
 
-test("what was forked from it still knows it, by the id or by the name of its file", async () => {
-  const { place, server, file } = library();
-  const parents = [file, putSession(place, 2, { name: "plain.jsonl" })];
-  for (const [index, parentSession] of parents.entries()) {
-    putSession(place, 3 + index, { header: { parentSession } });
-    await relocate(server, parentSession);
-    const family = await server.result("get_session_family", { sessionId: sessionId(3 + index) });
-    expect(family).toMatchObject({ root: sessionId(1 + index), nodes: [{}, { forkedAtEntryId: id(2) }] });
-  }
-});
-
-test("the leaf stays where it was, and the session goes on there", async () => {
-  const { place, server, file } = library();
-  const first = serveHere(["--session", file, "--events", "none"], { place });
-  await first.result("branch", { entryId: id(1) });
-  first.stop();
-  await first.done;
-  const { movedTo } = await relocate(server, file);
-  const switched = await server.result("switch_session", { sessionPath: movedTo });
-  expect(switched).toMatchObject({ sessionId: sessionId(1), leafId: id(1) });
-  expect((await server.result("get_state")).cwd).toBe(NEW);
-});
-
 test("overwrites nothing", async () => {
   const { place, server, file, contents } = library();
   const path = putSession(place, 2, { cwd: NEW, name: basename(file) });
@@ -129,22 +106,8 @@ test("overwrites nothing", async () => {
   expect(contents()).toEqual(before);
 });
 
-test("a deleted one goes with what it was before", async () => {
-  const { server, file } = library();
-  const { movedTo: sessionPath, keptAt } = await relocate(server, file);
-  const trashed = await server.result("delete_session", { sessionPath });
-  expect([existsSync(keptAt), existsSync(join(dirname(trashed.movedTo), basename(keptAt)))]).toEqual([false, true]);
-});
-
 describe.each(["jsonl", "v2"])("a session on %s", (store) => {
-  async function make(): Promise<Library & { id: string }> {
-    const all = library(0);
-    const server = serveHere(["--store", store, "--events", "none"], { place: all.place });
-    await append(server, user("one"), user("two"));
-    const { sessionFile: file, sessionId: id } = await server.result("get_state");
-    await server.finish();
-    return { ...all, file, id };
-  }
+  const make = (): Promise<Stored> => makeIn(store);
 
   /** The file that has the header. */
   const headerOf = (path: string): string => (store === "v2" ? join(path, "header.jsonl") : path);
@@ -215,25 +178,13 @@ describe("where the disk refuses after the header was replaced", () => {
       appendFileSync(file, `${theirs}\n`);
       throw refused();
     };
-    const disk: Disk = {
-      ...realDisk,
-      link(path, name) {
-        realDisk.link(path, name);
-        if (path === file) appendFileSync(path, `${late}\n`);
-      },
-      rename(path, name) {
-        realDisk.rename(path, name);
-        if (name === file && stage === "before") stage = "replaced";
-      },
-      async syncFolder(path) {
-        if (operation === "syncFolder") fail();
-        return realDisk.syncFolder(path);
-      },
-      write(fd, bytes) {
-        if (operation === "write") fail();
-        return realDisk.write(fd, bytes);
-      },
+    const link = (path: string): void => {
+      if (path === file) appendFileSync(path, `${late}\n`);
     };
+    const rename = (_path: string, name: string): void => {
+      if (name === file && stage === "before") stage = "replaced";
+    };
+    const disk = meddleWith({ [operation]: fail }, { link, rename });
     const server = serveHere(["--no-session", "--events", "none"], { place, disk });
     const { message, data } = await server.failure("relocate_session", { ...one, cwd: NEW });
     expect([stage, message]).toEqual(["failed", expect.stringContaining(data.keptAt)]);
@@ -247,18 +198,12 @@ describe("where the disk refuses after the header was replaced", () => {
     const { file, place, contents } = library();
     const before = contents();
     let isReplaced = false;
-    const disk: Disk = {
-      ...realDisk,
-      rename(path, name) {
-        realDisk.rename(path, name);
-        isReplaced = name === file;
-      },
-      async syncFolder(path) {
-        if (!isReplaced) return realDisk.syncFolder(path);
-        isReplaced = false;
-        throw refused();
-      },
+    const syncFolder = (): void => {
+      if (!isReplaced) return;
+      isReplaced = false;
+      throw refused();
     };
+    const disk = meddleWith({ syncFolder }, { rename: (_path, name) => (isReplaced = name === file) });
     const server = serveHere(["--no-session", "--events", "none"], { place, disk });
     expect(await nameOf(server, "relocate_session", { ...one, cwd: NEW })).toBe("storage_failed");
     expect(contents()).toEqual(before);

@@ -1,51 +1,91 @@
-/** Archiving: out of the agents' sight, in ours, and back. */
+/** What moves a whole session takes all of it along and nothing else; every way back brings every byte back. */
 
 import { existsSync, mkdirSync, readdirSync, readlinkSync, renameSync, symlinkSync, unlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
 import { nameOf } from "../support/asking.ts";
 import { catalogOn, withoutSqlite } from "../support/catalog.ts";
-import {
-  CWD,
-  library,
-  listed,
-  one,
-  put,
-  putSession,
-  read,
-  rootOf,
-  serveLibrary,
-  sessionId,
-} from "../support/lifecycle.ts";
-import { chain, id } from "../support/lines.ts";
-import { type HereServer, type Json, serveHere, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { library, listed, one, put, putSession, read, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import { chain } from "../support/lines.ts";
+import { type HereServer, type Json, temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { makeContainer, migrateTwice, putWholeSession, readTexts, type Stored } from "../support/stored-sessions.ts";
+import { SWEEP } from "../support/tiers.ts";
+
+/** A session file and a neighbour, each with all that can belong to one. */
+async function makeWholeFile(): Promise<Stored> {
+  const all = library(0);
+  const [source] = [1, 2].map((n) => putWholeSession(all.place, n));
+  return { ...all, file: source, id: sessionId(1), source };
+}
 
 /** The sessions that lists have, and those that they have of the archive. */
-const both = async (server: HereServer): Promise<string[][]> => [
+const listBoth = async (server: HereServer): Promise<string[][]> => [
   await listed(server),
   await listed(server, { archived: true }),
 ];
 
-test("an archived session is seen by lists that ask for it alone, and comes back as it was", async () => {
-  const { place, server, file, contents } = library(2);
-  put(join(`${file}.blobs`, "0".repeat(64)), "media");
-  put(`${file}.v2.bak`, "backup");
-  const before = contents();
-  expect(await both(server)).toEqual([[sessionId(1), sessionId(2)], []]);
-  const movedTo = join(archiveFolder({ root: rootOf(place), state: place.state }), folderName(CWD), basename(file));
-  const about = { operationId: expect.any(String), ...one };
-  expect(await server.result("archive_session", one)).toEqual({ ...about, sessionPath: file, movedTo });
-  // What an agent that looks for sessions in the root at any depth can find.
-  expect(Object.keys(contents()).length).toBe(1);
-  expect(await both(server)).toEqual([[sessionId(2)], [sessionId(1)]]);
-  expect((await server.result("list_sessions", { archived: true })).sessions[0].sessionPath).toBe(movedTo);
-  expect(read(movedTo)).toBe(before[file]);
-  const back = await server.result("unarchive_session", one);
-  expect(back).toEqual({ ...about, sessionPath: movedTo, movedTo: file });
-  expect(contents()).toEqual(before);
-  expect(await both(server)).toEqual([[sessionId(1), sessionId(2)], []]);
-});
+for (const [kind, make, tier] of [
+  ["a session file", makeWholeFile, {}],
+  ["a container born as one", makeContainer, {}],
+  ["a container that was migrated", migrateTwice, SWEEP],
+] as const)
+  describe(kind, tier, () => {
+    test.each([
+      ["delete", "restore_session"],
+      ["archive", "unarchive_session"],
+      ["delete", "undo"],
+      ["archive", "undo"],
+      ["relocate", "undo"],
+    ])("goes whole with %s, and comes back byte for byte with %s", async (operation, back) => {
+      const { place, server, file, id, contents } = await make();
+      const [before, lists, texts] = [contents(), await listBoth(server), await readTexts(server, file)];
+      const isOther = (path: string): boolean => path.includes(sessionId(2));
+      const others = Object.fromEntries(Object.entries(before).filter(([path]) => isOther(path)));
+      const trash = join(place.state, "trash");
+      const cwd = operation === "relocate" ? { cwd: "/new/place", allowMissing: true } : {};
+      const { movedTo, ...moved } = await server.result(`${operation}_session`, { sessionId: id, ...cwd });
+      expect(moved).toMatchObject({ sessionId: id, sessionPath: file });
+      const goals = {
+        delete: () => join(trash, readdirSync(trash)[0]),
+        archive: () => join(archiveFolder({ root: rootOf(place), state: place.state }), basename(dirname(file))),
+        relocate: () => join(rootOf(place), folderName("/new/place")),
+      };
+      expect(movedTo).toBe(join(goals[operation as keyof typeof goals](), basename(file)));
+      const rest = lists[0].filter((one) => one !== id);
+      const seen = { delete: [rest, []], archive: [rest, [id]], relocate: lists }[operation];
+      expect(await listBoth(server)).toEqual(seen);
+      expect(await readTexts(server, movedTo)).toEqual(texts);
+      if (operation === "delete") expect(moved.trash).toBe("own");
+      if (operation !== "relocate") expect(contents()).toEqual(others);
+      const { sessions } = await server.result("list_sessions", { archived: operation === "archive" });
+      if (operation !== "delete") expect(sessions.map(({ sessionPath }: Json) => sessionPath)).toContain(movedTo);
+      const after = Object.keys(contents());
+      for (const method of back === "undo" ? ["undo", "redo", "undo"] : [back]) {
+        const named = method.endsWith("_session") ? { sessionId: id } : {};
+        const reply = await server.result(method, named);
+        const done = `${operation[0].toUpperCase()}${operation.slice(1)}d "${texts[0]}"`;
+        if (back !== "undo") expect(reply).toMatchObject({ sessionPath: movedTo, movedTo: file });
+        else expect([reply.kind, reply.text]).toEqual([operation, expect.stringContaining(`: ${done}`)]);
+        if (method === "undo") expect([reply.sessionPath, reply.text.startsWith("Took back")]).toEqual([file, true]);
+        if (method === "redo") expect(Object.keys(contents())).toEqual(after);
+        else expect([contents(), await listBoth(server)]).toEqual([before, lists]);
+      }
+      expect(existsSync(trash) ? readdirSync(trash) : []).toEqual([]);
+    });
+
+    test("goes whole when it is deleted for good, and nothing else does", async () => {
+      const { place, server, file, id, contents } = await make();
+      put(join(dirname(file), `${basename(file)}x`), "not ours");
+      const isOther = ([path]: [string, string]): boolean => path.includes(sessionId(2)) || path === `${file}x`;
+      const others = Object.fromEntries(Object.entries(contents()).filter(isOther));
+      const deleted = await server.result("delete_session", { sessionId: id, permanent: true });
+      const about = { operationId: expect.any(String), sessionId: id, sessionPath: file };
+      expect(deleted).toEqual({ ...about, trash: "none" });
+      expect([contents(), existsSync(join(place.state, "trash"))]).toEqual([others, false]);
+      expect(await nameOf(server, "restore_session", { sessionId: id })).toBe("session_not_found");
+    });
+  });
 
 test("links among what belongs to a session go with it, and what they lead to stays", async () => {
   const { place, server, file } = library();
@@ -69,7 +109,7 @@ test("in a flat folder, too, and after a restart; sessions of another root are a
   const { movedTo } = await first.result("archive_session", { sessionPath: file });
   await first.finish();
   const server = serveLibrary(place, ["--session-dir", flat]);
-  expect([await both(server), await both(serveLibrary(place))]).toEqual([
+  expect([await listBoth(server), await listBoth(serveLibrary(place))]).toEqual([
     [[], [sessionId(1)]],
     [[], []],
   ]);
@@ -109,19 +149,6 @@ test("nothing is overwritten, and nothing but a listed session is archived", asy
   expect(look()).toEqual(before);
 });
 
-test("a place of the leaf that only we keep goes along", async () => {
-  const { place, server, file } = library();
-  const first = serveHere(["--session", file, "--events", "none"], { place });
-  await first.result("branch", { entryId: id(1) });
-  const folder = join(place.state, "leaves");
-  const kept = [file, join(folder, readdirSync(folder)[0])].map((path) => [path, read(path)]);
-  await first.finish();
-  // As if it had died before it wrote the place into the file.
-  for (const [path, text] of kept) put(path, text);
-  const { movedTo } = await server.result("archive_session", { sessionPath: file });
-  expect((await server.result("open_session", { sessionPath: movedTo })).leafId).toBe(id(1));
-});
-
 test("a list that watches folders sees sessions come to the archive and leave it", async () => {
   const { place, server, file } = library();
   const files = [file, putSession(place, 2, { cwd: "/another" })];
@@ -144,5 +171,5 @@ test("an archived session that was deleted, or moved, by hand is where it is", a
   expect(existsSync(file)).toBe(false);
   unlinkSync(moved[0]);
   renameSync(moved[1], join(dirname(file), basename(moved[1])));
-  expect(await both(server)).toEqual([[sessionId(2)], []]);
+  expect(await listBoth(server)).toEqual([[sessionId(2)], []]);
 });
