@@ -149,14 +149,6 @@ test.each([undefined, 2, 0, 1, ROOT])(
   },
 );
 
-test("leaving a session that has no file writes nothing", async () => {
-  const session = await sessionOf(chain(3));
-  session.moveLeaf(0);
-  await session.commit();
-  await session.leave();
-  expect(session.log.nodes.count).toBe(3);
-});
-
 test("a failed commit takes back entries, labels, name, leaf and counts as one", async () => {
   const there = disk("0 1 2");
   const session = openOn(there);
