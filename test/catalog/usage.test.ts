@@ -477,17 +477,17 @@ test("what a fork of Codex replayed counts once, also before its original is imp
   const original = new CodexWriter();
   original.meta({ id: first });
   original.context("gpt-5-codex", "medium");
-  original.human("First question");
-  original.answer("First answer");
+  original.ask("First question");
+  original.reply("First answer");
   const fork = new CodexWriter();
   fork.meta({ id: second, forked_from_id: first });
   // The copies have the time of the fork, and its count goes on.
   Object.assign(fork, { spent: 100 });
   for (const { type, payload } of [...original.records]) fork.line(type as string, payload);
-  original.human("Goes on");
-  original.answer("As it was");
-  fork.human("Another question");
-  fork.answer("Another answer");
+  original.ask("Goes on");
+  original.reply("As it was");
+  fork.ask("Another question");
+  fork.reply("Another answer");
   writeFileSync(fileOf(first), original.text);
   writeFileSync(fileOf(second), fork.text);
   const spent = async (): Promise<number[]> => {

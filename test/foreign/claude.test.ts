@@ -57,7 +57,7 @@ acrossTiers(test, [20, 1_150_001, 2_250_001])(
   (last) => {
     const w = new ClaudeWriter();
     const texts = [(1 << 20) + 9, 10, last].map((length, n) => `${n} ${"x".repeat(length)}`);
-    for (const text of texts) w.human(text);
+    for (const text of texts) w.ask(text);
     for (const content of [w.text, w.text.trimEnd()]) {
       const session = foreignSession(content);
       // A difference of texts this long would take minutes to be shown.

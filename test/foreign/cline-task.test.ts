@@ -18,7 +18,7 @@ const MESSAGES = `${FOLDER}/api_conversation_history.json`;
 /** Returns 40 messages, of which every second answer has a call. */
 function longTask(): ClineWriter {
   const w = new ClineWriter("cline");
-  w.user("The task");
+  w.ask("The task");
   for (let n = 1; n < 20; n++) {
     w.answer([{ type: "text", text: `Answer ${n}` }, use(`t${n}`)]);
     w.result(`t${n}`, `result ${n}`);
@@ -172,7 +172,7 @@ describe("which file of a task is the session", () => {
 
   test("messages that are torn behind the first, or begin with a long one, count", () => {
     const long = new ClineWriter("cline");
-    long.user("x".repeat(100_000));
+    long.ask("x".repeat(100_000));
     for (const messages of [text.slice(0, 700), long.text]) expect(found(messages, screen)).toBe(HISTORY);
   });
 

@@ -160,8 +160,8 @@ test("a path at which no file can be made begins no session: not at the start, a
 
 describe("of two files that Gemini CLI has of one session", () => {
   const whole = new GeminiWriter();
-  whole.user("Where is the jam?");
-  whole.gemini("On the second shelf.");
+  whole.ask("Where is the jam?");
+  whole.reply("On the second shelf.");
   const empty = new GeminiWriter();
   empty.message("info", "Resumed");
   test.each(["16-00", "15-00"])("the one with the conversation is the session (%s)", async (at) => {

@@ -11,13 +11,14 @@ import {
   foreignSession,
   requireSound,
 } from "../support/foreign/checks.ts";
-import { ClaudeWriter, call, said } from "../support/foreign/claude.ts";
-import { ClineWriter, use, wholeClineScreen } from "../support/foreign/cline.ts";
-import { CODEX_FILE, CodexWriter } from "../support/foreign/codex.ts";
-import { CopilotWriter, wholeCopilotLog } from "../support/foreign/copilot.ts";
-import { GEMINI_SESSION, GeminiWriter } from "../support/foreign/gemini.ts";
+import { type ClaudeWriter, call, said } from "../support/foreign/claude.ts";
+import { type ClineWriter, use, wholeClineScreen } from "../support/foreign/cline.ts";
+import { CODEX_FILE, type CodexWriter } from "../support/foreign/codex.ts";
+import { type CopilotWriter, wholeCopilotLog } from "../support/foreign/copilot.ts";
+import { FORMATS } from "../support/foreign/formats.ts";
+import { GEMINI_SESSION, type GeminiWriter } from "../support/foreign/gemini.ts";
 import * as goose from "../support/foreign/goose.ts";
-import { done, OpencodeWriter, usage, wholeOpencodeExport, words } from "../support/foreign/opencode.ts";
+import { done, type OpencodeWriter, usage, wholeOpencodeExport, words } from "../support/foreign/opencode.ts";
 import type { Fields } from "../support/foreign/writing.ts";
 
 /** What is expected of a source; lines are joined by ` / `. */
@@ -46,7 +47,7 @@ type Verb<W> = (w: W, text: string, parent: string | null | undefined, idOf: (na
 const first = (text: string): [string, string] => [text.split(" ")[0], text.replace(/^\S+ ?/, "")];
 
 const CLAUDE: Record<string, Verb<ClaudeWriter>> = {
-  ask: (w, text, parent) => w.human(text, parent),
+  ask: (w, text, parent) => w.ask(text, parent),
   reply: (w, text, parent) => w.answer([said(text)], parent),
   call: (w, ids, parent) =>
     w.answer(
@@ -68,15 +69,11 @@ const CLAUDE: Record<string, Verb<ClaudeWriter>> = {
 };
 
 const CODEX: Record<string, Verb<CodexWriter>> = {
-  ask: (w, text) => w.human(text),
-  reply: (w, text) => w.answer(text),
   back: (w, turns) => w.event("thread_rolled_back", { num_turns: Number(turns) }),
 };
 
 const COPILOT: Record<string, Verb<CopilotWriter>> = {
-  ask: (w, text) => w.user(text),
-  reply: (w, text) => w.answer(text),
-  call: (w, ids) => w.answer("", ids.split(" ")),
+  call: (w, ids) => w.reply("", ids.split(" ")),
   result: (w, text) => w.tool(first(text)[0], { content: first(text)[1] }),
   fail: (w, text) => w.tool(first(text)[0], undefined, { success: false, error: { message: first(text)[1] } }),
   back: (w, name, _, idOf) => w.event("session.snapshot_rewind", { upToEventId: idOf(name), eventsRemoved: 2 }),
@@ -85,7 +82,7 @@ const COPILOT: Record<string, Verb<CopilotWriter>> = {
 };
 
 const GEMINI: Record<string, Verb<GeminiWriter>> = {
-  ask: (w, text) => w.user(text).id,
+  ask: (w, text) => w.ask(text).id,
   reply: (w, text) => void w.message("gemini", text),
   call: (w, text) => w.calls([{ id: first(text)[0], name: "one", text: first(text)[1] }]),
   fail: (w, text) => w.calls([{ id: first(text)[0], name: "one", text: first(text)[1], status: "error" }]),
@@ -99,15 +96,8 @@ const GEMINI: Record<string, Verb<GeminiWriter>> = {
   },
 };
 
-const GOOSE: Record<string, Verb<goose.GooseWriter>> = {
-  ask: (w, text) => w.ask(text),
-  reply: (w, text) => w.reply(text),
-  compact: (w, summary) => w.compact(summary),
-};
-
 const OPENCODE: Record<string, Verb<OpencodeWriter>> = {
   ask: (w, text) => w.user([words(text)]),
-  reply: (w, text) => w.step([words(text)]),
   compact(w, text, _, idOf) {
     const [kept, summary] = first(text);
     w.user([{ type: "compaction", auto: true, tail_start_id: idOf(kept) }]);
@@ -115,41 +105,27 @@ const OPENCODE: Record<string, Verb<OpencodeWriter>> = {
   },
 };
 
-/** A writer of each agent that has begun, and its verbs. */
-const AGENTS: Readonly<Record<string, () => [{ readonly text: string }, object]>> = {
-  claude: () => [new ClaudeWriter(), CLAUDE],
-  codex() {
-    const w = new CodexWriter();
-    w.meta();
-    return [w, CODEX];
-  },
-  copilot() {
-    const w = new CopilotWriter();
-    w.start();
-    return [w, COPILOT];
-  },
-  gemini: () => [new GeminiWriter(), GEMINI],
-  goose: () => [new goose.GooseWriter(), GOOSE],
-  opencode: () => [new OpencodeWriter(), OPENCODE],
-  contract: () => [new ClineWriter("contract"), {}],
-  cline: () => [new ClineWriter("cline"), {}],
-  roo: () => [new ClineWriter("roo"), {}],
+/** Verbs that are not the writer's own. */
+const VERBS: Readonly<Record<string, object>> = {
+  ...{ claude: CLAUDE, codex: CODEX, copilot: COPILOT, gemini: GEMINI, opencode: OPENCODE },
 };
 
 function textOf(agent: string, source: Source): string {
   if (typeof source === "object") return source.text;
-  const [w, verbs] = AGENTS[agent]();
+  const { w } = FORMATS.find(({ format }) => format === agent)!.begin!();
   if (typeof source === "function") source(w as never);
+  const verbs = (VERBS[agent] ?? {}) as Record<string, Verb<unknown>>;
   const ids = new Map<string, unknown>();
   const idOf = (name: string): string => (ids.get(name) as string | undefined) ?? name;
   for (const command of typeof source === "string" ? source.split("; ") : []) {
-    const [, verb, text, name, parent] = /^(\w+) ?(.*?)(?: #(\w+))?(?: @(\S+))?$/.exec(command) as string[];
+    const [, verb, said, name, parent] = /^(\w+) ?(.*?)(?: #(\w+))?(?: @(\S+))?$/.exec(command) as string[];
     const continued = parent === undefined ? undefined : parent === "-" ? null : idOf(parent);
-    const made = (verbs as Record<string, Verb<unknown>>)[verb](w, text, continued, idOf);
+    const own = (): unknown => (w as unknown as Record<string, (text: string) => unknown>)[verb](said);
+    const made = verbs[verb] ? verbs[verb](w, said, continued, idOf) : own();
     if (name && Array.isArray(made)) for (const [n, id] of made.entries()) ids.set(name + n, id);
     else if (name) ids.set(name, made);
   }
-  return w.text;
+  return (w as unknown as { readonly text: string }).text;
 }
 
 const lines = (...records: object[]): { text: string } => {
@@ -158,10 +134,10 @@ const lines = (...records: object[]): { text: string } => {
 
 /** A compaction of Claude Code's that keeps from a record on. */
 const compacted = (head: (kept: string, other: string) => string) => (w: ClaudeWriter) => {
-  const other = w.human("On another branch");
-  w.human("First", null);
+  const other = w.ask("On another branch");
+  w.ask("First", null);
   w.answer([said("One.")]);
-  const kept = w.human("Second");
+  const kept = w.ask("Second");
   const [tail] = w.answer([said("Two.")]);
   const preservedSegment = { headUuid: head(kept, other), tailUuid: tail };
   const compactMetadata = { trigger: "manual", preTokens: 900, preservedSegment };
@@ -169,7 +145,7 @@ const compacted = (head: (kept: string, other: string) => string) => (w: ClaudeW
   w.about("mode", { mode: "normal" });
   w.node("attachment", { attachment: { type: "date" } }, boundary);
   w.user("In short", { isCompactSummary: true }, boundary);
-  w.human("Third");
+  w.ask("Third");
 };
 
 const PARALLEL = "ask Hello #q; call t1 t2 #c; result t1 one #r @c0; result t2 two @c1; reply Done. @r";
@@ -300,12 +276,12 @@ const RULES: Readonly<Record<string, Readonly<Record<string, readonly [Source, E
     ],
     "tokens are those that the record of a call says, and count once; its cost is a factor and no money": [
       (w: CopilotWriter) => {
-        w.user("Go");
+        w.ask("Go");
         w.event("session.usage_record", { usage: record });
-        w.answer("One ", [], { apiCallId: "api_1", chunkIndex: 0 });
-        w.answer("answer", ["a"], { apiCallId: "api_1", chunkIndex: 1 });
+        w.reply("One ", [], { apiCallId: "api_1", chunkIndex: 0 });
+        w.reply("answer", ["a"], { apiCallId: "api_1", chunkIndex: 1 });
         w.tool("a", { content: "out" });
-        w.answer("Without a record", [], { apiCallId: "api_2", outputTokens: 7 });
+        w.reply("Without a record", [], { apiCallId: "api_2", outputTokens: 7 });
       },
       {
         context: "user: Go / model: One  answer [a] / result: out / model: Without a record",
@@ -459,7 +435,7 @@ const RULES: Readonly<Record<string, Readonly<Record<string, readonly [Source, E
     "what is shown of a task": [{ text: JSON.stringify(wholeClineScreen()) }, SCREEN],
     "what is shown of a task, in lines": [{ text: JSON.stringify(wholeClineScreen(), null, 2) }, SCREEN],
   },
-  contract: {
+  "cline contract": {
     [IN_ORDER]: [results, FAILED_FIRST],
   },
 };
@@ -470,7 +446,7 @@ const ROWS = Object.entries(RULES).flatMap(([agent, rules]) =>
 
 test.each(ROWS)("%s: %s", (agent, _, source, expected) => {
   const task = "/elsewhere/tasks/1784094124598/api_conversation_history.json";
-  const files: Record<string, string> = { codex: CODEX_FILE, contract: task, cline: task, roo: task };
+  const files: Record<string, string> = { codex: CODEX_FILE, "cline contract": task, cline: task, roo: task };
   const session = foreignSession(textOf(agent, source), files[agent] ?? FOREIGN_FILE);
   requireSound(session);
   const { tree, context, warned = 0, facts = {} } = expected;
