@@ -16,7 +16,6 @@ import {
   strictContext,
 } from "../support/foreign/checks.ts";
 import {
-  addGoose,
   addOpencode,
   damagedDatabase,
   gooseDatabase,
@@ -24,7 +23,7 @@ import {
   rustDatabase,
   SQLITE,
 } from "../support/foreign/databases.ts";
-import { GOOSE_SESSION, GooseWriter, wholeGooseExport } from "../support/foreign/goose.ts";
+import { GOOSE_SESSION, wholeGooseExport } from "../support/foreign/goose.ts";
 import { OPENCODE_SESSION, OpencodeWriter, wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { assistantText, headerText, id, SESSION, userText } from "../support/lines.ts";
@@ -74,16 +73,33 @@ function opencodeFile(place: Place): string {
   return join(place.home, ".local/share/opencode/opencode.db");
 }
 
-acrossTiers(test, MAKINGS)("opencode's, as %j: the entries are those of its export, byte for byte", (making) => {
-  const file = join(temporaryFolder(), "any name");
-  const database = opencodeDatabase(file, [small("ses_other", "else"), wholeOpencodeExport()], making);
-  const before = contentsOf(dirname(file));
-  const session = opened(file, OPENCODE_SESSION);
-  requireSound(session);
-  expect(entriesOf(session)).toEqual(exported(wholeOpencodeExport()));
-  expect(session.log.header.id).toBe(foreignSession(wholeOpencodeExport().text).log.header.id);
-  expect(contentsOf(dirname(file))).toEqual(before);
-  database.close();
+/** Databases with a whole session: of opencode's with another one beside it. */
+const WHOLES = [
+  {
+    ...{ agent: "opencode", own: OPENCODE_SESSION, whole: wholeOpencodeExport() },
+    make: (file: string, making: (typeof MAKINGS)[number]) =>
+      opencodeDatabase(file, [small("ses_other", "else"), wholeOpencodeExport()], making),
+  },
+  {
+    ...{ agent: "Goose", own: GOOSE_SESSION, whole: wholeGooseExport() },
+    make: (file: string, making: (typeof MAKINGS)[number]) => gooseDatabase(file, [wholeGooseExport()], making),
+  },
+];
+
+describe.each(WHOLES)("a database of $agent", ({ agent, own, whole, make }) => {
+  acrossTiers(test, MAKINGS)("as %j has the entries of its export, byte for byte, and stays as it is", (making) => {
+    const file = join(temporaryFolder(), "any name");
+    const database = make(file, making);
+    const before = contentsOf(dirname(file));
+    const session = opened(file, own);
+    requireSound(session);
+    expect(entriesOf(session)).toEqual(exported(whole));
+    expect(session.log.header.id).toBe(foreignSession(whole.text).log.header.id);
+    // One session is meant by the path of the database, too.
+    if (agent === "Goose") expect(entriesOf(opened(file))).toEqual(entriesOf(session));
+    expect(contentsOf(dirname(file))).toEqual(before);
+    database.close();
+  });
 });
 
 test("opencode's, of a version that has whole messages in one table", async () => {
@@ -164,17 +180,6 @@ test("opencode's, of a version that has whole messages in one table", async () =
   database.close();
 });
 
-acrossTiers(test, MAKINGS)("Goose's, as %j: the entries are those of its export", (making) => {
-  const file = join(temporaryFolder(), "any name");
-  const database = gooseDatabase(file, [wholeGooseExport()], making);
-  const session = opened(file, GOOSE_SESSION);
-  requireSound(session);
-  expect(entriesOf(session)).toEqual(exported(wholeGooseExport()));
-  // One session is meant by the path of the database, too.
-  expect(entriesOf(opened(file))).toEqual(entriesOf(session));
-  database.close();
-});
-
 test(
   "they are listed by their paths, searched, opened, verified, imported; the folder stays as it is",
   SYSTEM,
@@ -222,29 +227,6 @@ test("one is followed while the agent writes, whatever becomes of its log", () =
   database.exec("DELETE FROM part WHERE session_id = 'ses_one'");
   session.refresh();
   expect(entriesOf(session)).toEqual(entriesOf(opened(file, "ses_one")));
-  database.close();
-});
-
-test("a longer conversation of Goose's continues what was imported, and one that was changed is a conflict", async () => {
-  const place = temporaryPlace();
-  mkdirSync(join(place.home, ".local/share/goose/sessions"), { recursive: true });
-  const file = join(place.home, ".local/share/goose/sessions/sessions.db");
-  const talk = new GooseWriter();
-  talk.ask("Hello");
-  talk.reply("Hi");
-  const database = gooseDatabase(file, [talk]);
-  const server = serveLibrary(place);
-  const path = join(file, GOOSE_SESSION);
-  const expectOutcome = async (outcome: string): Promise<void> =>
-    expect(await server.result("import_session", { path })).toMatchObject({ outcome });
-  await expectOutcome("new");
-  talk.ask("More");
-  talk.reply("Much more");
-  addGoose(database, talk, 2);
-  await expectOutcome("continued");
-  database.exec(`UPDATE messages SET content_json = '[{"type":"text","text":"Bye"}]' WHERE id = 2`);
-  await expectOutcome("conflict");
-  expect(await listed(server, "goose")).toMatchObject([{ sessionPath: path }]);
   database.close();
 });
 
@@ -304,13 +286,11 @@ test("pi_agent_rust's: the entries are its own, also while it has the session op
 
 acrossTiers(test, [10, 40])("damaged databases are read as far as they go, or not recognised (%i)", (count) => {
   const folder = temporaryFolder();
-  const making = { journal: "DELETE" } as const;
-  opencodeDatabase(join(folder, "o.db"), [small("ses_other", "else"), wholeOpencodeExport()], making).close();
-  gooseDatabase(join(folder, "g.db"), [wholeGooseExport()], making).close();
-  const wholes = [
-    [readFileSync(join(folder, "o.db")), OPENCODE_SESSION],
-    [readFileSync(join(folder, "g.db")), GOOSE_SESSION],
-  ] as const;
+  const wholes = WHOLES.map(({ own, make }) => {
+    const file = join(folder, own);
+    make(file, { journal: "DELETE" }).close();
+    return [readFileSync(file), own] as const;
+  });
   let recognised = 0;
   forSeeds(count, (random) => {
     const [whole, own] = random.pick(wholes);
