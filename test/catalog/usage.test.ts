@@ -10,7 +10,7 @@ import { catalogOn, type Library, later, temporaryLibrary, withoutSqlite } from 
 import { sessionText } from "../support/example.ts";
 import { CodexWriter } from "../support/foreign/codex.ts";
 import { OpencodeWriter, words } from "../support/foreign/opencode.ts";
-import { serveLibrary } from "../support/lifecycle.ts";
+import { put as putFile, serveLibrary } from "../support/lifecycle.ts";
 import { needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
@@ -469,42 +469,6 @@ test("a family of forks counts each answer once, whichever of them are gone", as
   }
 });
 
-test("what a fork of Codex replayed counts once, also before its original is imported", async () => {
-  const [first, second] = ["1", "2"].map((n) => `01996f10-2222-7333-8444-55555555555${n}`);
-  const folder = join(place.home, ".codex/sessions/2026/09/14");
-  mkdirSync(folder, { recursive: true });
-  const fileOf = (id: string): string => join(folder, `rollout-2026-09-14T08-00-00-${id}.jsonl`);
-  const original = new CodexWriter();
-  original.meta({ id: first });
-  original.context("gpt-5-codex", "medium");
-  original.ask("First question");
-  original.reply("First answer");
-  const fork = new CodexWriter();
-  fork.meta({ id: second, forked_from_id: first });
-  // The copies have the time of the fork, and its count goes on.
-  Object.assign(fork, { spent: 100 });
-  for (const { type, payload } of [...original.records]) fork.line(type as string, payload);
-  original.ask("Goes on");
-  original.reply("As it was");
-  fork.ask("Another question");
-  fork.reply("Another answer");
-  writeFileSync(fileOf(first), original.text);
-  writeFileSync(fileOf(second), fork.text);
-  const spent = async (): Promise<number[]> => {
-    const { totals } = await usage();
-    return [totals.messages, totals.tokens.total, totals.inherited.tokens.total];
-  };
-  const server = serveLibrary(place, ["--no-session"]);
-  const { sessionPath } = await server.result("import_session", { path: fileOf(second) });
-  expect(await spent()).toEqual([2, 240, 0]);
-  await server.result("import_session", { path: fileOf(first) });
-  expect(await spent()).toEqual([3, 360, 120]);
-  await server.result("switch_session", { sessionPath });
-  const { tokens, inherited } = await server.result("get_session_stats");
-  expect(inherited.tokens.total).toBe(tokens.total / 2);
-  expect((await server.result("import_session", { path: fileOf(second) })).outcome).toBe("known");
-});
-
 test("the header of an imported fork is read once, however often is asked", async () => {
   const taken = answer(TIME, 1, 1);
   const importedFrom = { takenOver: { session: "gone", lastId: taken.id } };
@@ -525,7 +489,33 @@ test("the header of an imported fork is read once, however often is asked", asyn
   expect(opened).toBe(0);
 });
 
-test("what a fork of opencode copied under ids and times of its own counts once", async () => {
+type Forked = readonly [path: string, text: string][];
+
+/** A session of Codex and a fork of it, whose copies have the time of the fork, and whose count of tokens goes on. */
+function codexFork(): Forked {
+  const [first, second] = ["1", "2"].map((n) => `01996f10-2222-7333-8444-55555555555${n}`);
+  const original = new CodexWriter();
+  original.meta({ id: first });
+  original.context("gpt-5-codex", "medium");
+  original.ask("First question");
+  original.reply("First answer");
+  const fork = new CodexWriter();
+  fork.meta({ id: second, forked_from_id: first });
+  Object.assign(fork, { spent: 100 });
+  for (const { type, payload } of [...original.records]) fork.line(type as string, payload);
+  original.ask("Goes on");
+  original.reply("As it was");
+  fork.ask("Another question");
+  fork.reply("Another answer");
+  const fileOf = (id: string): string => `.codex/sessions/2026/09/14/rollout-2026-09-14T08-00-00-${id}.jsonl`;
+  return [
+    [fileOf(first), original.text],
+    [fileOf(second), fork.text],
+  ];
+}
+
+/** An export of opencode's and a fork of it, whose copies have ids and times of their own. */
+function opencodeFork(): Forked {
   const original = new OpencodeWriter();
   original.info = { ...original.info, id: "ses_a" };
   for (const text of ["One", "Two"]) {
@@ -543,16 +533,32 @@ test("what a fork of opencode copied under ids and times of its own counts once"
   }
   fork.user([words("Three")], { time });
   fork.step([words("Three answered")]);
-  const file = (id: string): string => join(place.home, `${id}.json`);
-  writeFileSync(file("ses_a"), original.text);
-  writeFileSync(file("ses_b"), fork.text);
-  const server = serveLibrary(place, ["--no-session"]);
-  const spent = async (): Promise<number[]> => {
-    const { totals } = await server.result("get_usage");
-    return [totals.messages, totals.cost, totals.inherited.cost];
-  };
-  await server.result("import_session", { path: file("ses_b") });
-  expect(await spent()).toEqual([3, 0.75, 0]);
-  await server.result("import_session", { path: file("ses_a") });
-  expect(await spent()).toEqual([3, 0.75, 0.5]);
-});
+  return [
+    ["ses_a.json", original.text],
+    ["ses_b.json", fork.text],
+  ];
+}
+
+test.each([
+  ["Codex", codexFork, [2, 240, 0], [3, 360, 120]],
+  ["opencode", opencodeFork, [3, 414, 0], [3, 414, 276]],
+] as const)(
+  "what a fork of %s has of its original counts once, also before that is imported",
+  async (_, make, alone, both) => {
+    const [original, fork] = make().map(([path, text]) => putFile(join(place.home, path), text));
+    const server = serveLibrary(place, ["--no-session"]);
+    const spent = async (): Promise<number[]> => {
+      const { totals } = await server.result("get_usage");
+      return [totals.messages, totals.tokens.total, totals.inherited.tokens.total];
+    };
+    const { sessionPath } = await server.result("import_session", { path: fork });
+    expect(await spent()).toEqual(alone);
+    await server.result("import_session", { path: original });
+    expect(await spent()).toEqual(both);
+    await server.result("switch_session", { sessionPath });
+    const { tokens, inherited } = await server.result("get_session_stats");
+    expect(inherited.tokens.total).toBe(both[2]);
+    expect(tokens.total).toBeGreaterThan(inherited.tokens.total);
+    expect((await server.result("import_session", { path: fork })).outcome).toBe("known");
+  },
+);
