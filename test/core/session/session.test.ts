@@ -15,7 +15,7 @@ const draft = (type: string, rest: Record<string, unknown>, more: Partial<Draft>
 };
 const said = (text: string, more: Partial<Draft> = {}) =>
   draft("message", { message: { role: "user", content: text } }, more);
-const labelled = (target: string) => draft("label", { targetId: target, label: "here" });
+const _labelled = (target: string) => draft("label", { targetId: target, label: "here" });
 const named = (name: string) => draft("session_info", { name });
 const failing = (name: string) => expect.objectContaining({ name });
 
@@ -148,35 +148,6 @@ test.each([undefined, 2, 0, 1, ROOT])(
     expect(await left(now)).toBe(now);
   },
 );
-
-test("a failed commit takes back entries, labels, name, leaf and counts as one", async () => {
-  const there = disk("0 1 2");
-  const session = openOn(there);
-  session.append([said("kept"), named("kept")]);
-  await session.commit();
-  const state = () => {
-    const { leafId, name, tree } = session;
-    return [
-      leafId,
-      name,
-      tree.entryCount,
-      session.messageCount(),
-      contentOf(there),
-      tree.labels.size,
-      tree.branchCount,
-    ];
-  };
-  const before = state();
-  session.append([labelled(id(0)), named("gone"), said("gone", { parentId: id(0) })], "key");
-  expect(session.repeated("key")).toBeDefined();
-  there.set({ kind: "fail", at: 1, errno: "EIO" });
-  await expect(session.commit()).rejects.toThrow(failing("storage_failed"));
-  there.set(undefined);
-  expect([state(), session.repeated("key")]).toEqual([before, undefined]);
-  session.append([said("again")], "key");
-  await session.commit();
-  expect(messagesAt(openOn(there))).toHaveLength(5);
-});
 
 test.each([
   ["continue the leaf take it along", "0 1 2", "3<2 4", 4, [3, 4], [5, 0]],
