@@ -15,7 +15,6 @@ const draft = (type: string, rest: Record<string, unknown>, more: Partial<Draft>
 };
 const said = (text: string, more: Partial<Draft> = {}) =>
   draft("message", { message: { role: "user", content: text } }, more);
-const _labelled = (target: string) => draft("label", { targetId: target, label: "here" });
 const named = (name: string) => draft("session_info", { name });
 const failing = (name: string) => expect.objectContaining({ name });
 
