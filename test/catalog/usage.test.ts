@@ -13,6 +13,7 @@ import { OpencodeWriter, words } from "../support/foreign/opencode.ts";
 import { put as putFile, serveLibrary } from "../support/lifecycle.ts";
 import { needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
+import { put as putEntries } from "../support/searching.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 const at = (text: string): number => Date.parse(text);
@@ -49,10 +50,8 @@ beforeEach(() => {
 });
 
 function put({ id, cwd = "/home/me/app", header = {}, entries = [], text }: Made): string {
-  const folder = join(place.home, ".pi/agent/sessions/--home-me-app--");
-  mkdirSync(folder, { recursive: true });
-  const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
-  writeFileSync(file, text ?? sessionText({ id, cwd, timestamp: "2026-01-01T00:00:00.000Z", ...header }, entries));
+  const file = putEntries(place, id, entries, { cwd, timestamp: "2026-01-01T00:00:00.000Z", ...header });
+  if (text !== undefined) writeFileSync(file, text);
   return file;
 }
 

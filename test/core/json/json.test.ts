@@ -24,18 +24,7 @@ import { isJson as isJsonText, mutated, randomJson, type Style } from "../../sup
 import { forSeeds, type Random } from "../../support/random.ts";
 
 /** Names of members; equal ones meet. */
-const STRINGS = [
-  '""',
-  '"a"',
-  '"\\u0041\\n"',
-  '"\\\\"',
-  '"\\""',
-  '"é漢😀"',
-  '"\u2028"',
-  '"\\ud800"',
-  '"}],:"',
-  '"__proto__"',
-];
+const STRINGS = String.raw`""|"a"|"\u0041\n"|"\\"|"\""|"é漢😀"|"\u2028"|"\ud800"|"}],:"|"__proto__"`.split("|");
 const STYLE: Style = {
   space: (random) => random.pick(["", "", "", " ", "\n", "\t", "\r", " \n "]),
   names: () => STRINGS,
