@@ -74,17 +74,6 @@ acrossTiers(describe, STORES)("heads of a session of %s", (kind) => {
     expect([leafOf(again, null), leafOf(again, "a")]).toEqual([shared, a]);
   });
 
-  test("are not those of a fork, whose leaf is its last entry; one that is retired is not there to be retired", async () => {
-    const { disk, session } = await made(kind);
-    const a = say(session, "a");
-    await session.commit();
-    const fork = await workspaceOn(disk, kind).fork(session, session.position(a));
-    expect([fork.leafId, fork.heads.list(), leafOf(fork, "a")]).toEqual([a, [], a]);
-    session.retireHead("a");
-    expect(() => session.retireHead("a")).toThrow(Failure);
-    expect(session.find(a)).toBeGreaterThan(0);
-  });
-
   test("answer a repeated key with what it wrote, whichever head repeats it", async () => {
     const { disk, session } = await made(kind);
     const { ids } = session.heads.at("a", () => session.append([said()], "k"));
