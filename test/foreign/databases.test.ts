@@ -16,6 +16,7 @@ import {
   strictContext,
 } from "../support/foreign/checks.ts";
 import {
+  addGoose,
   addOpencode,
   damagedDatabase,
   gooseDatabase,
@@ -23,7 +24,7 @@ import {
   rustDatabase,
   SQLITE,
 } from "../support/foreign/databases.ts";
-import { GOOSE_SESSION, wholeGooseExport } from "../support/foreign/goose.ts";
+import { GOOSE_SESSION, GooseWriter, wholeGooseExport } from "../support/foreign/goose.ts";
 import { OPENCODE_SESSION, OpencodeWriter, wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put, serveLibrary } from "../support/lifecycle.ts";
 import { assistantText, headerText, id, SESSION, userText } from "../support/lines.ts";
@@ -227,6 +228,29 @@ test("one is followed while the agent writes, whatever becomes of its log", () =
   database.exec("DELETE FROM part WHERE session_id = 'ses_one'");
   session.refresh();
   expect(entriesOf(session)).toEqual(entriesOf(opened(file, "ses_one")));
+  database.close();
+});
+
+test("a longer conversation of Goose's continues what was imported, and one that was changed is a conflict", async () => {
+  const place = temporaryPlace();
+  mkdirSync(join(place.home, ".local/share/goose/sessions"), { recursive: true });
+  const file = join(place.home, ".local/share/goose/sessions/sessions.db");
+  const talk = new GooseWriter();
+  talk.ask("Hello");
+  talk.reply("Hi");
+  const database = gooseDatabase(file, [talk]);
+  const server = serveLibrary(place);
+  const path = join(file, GOOSE_SESSION);
+  const expectOutcome = async (outcome: string): Promise<void> =>
+    expect(await server.result("import_session", { path })).toMatchObject({ outcome });
+  await expectOutcome("new");
+  talk.ask("More");
+  talk.reply("Much more");
+  addGoose(database, talk, 2);
+  await expectOutcome("continued");
+  database.exec(`UPDATE messages SET content_json = '[{"type":"text","text":"Bye"}]' WHERE id = 2`);
+  await expectOutcome("conflict");
+  expect(await listed(server, "goose")).toMatchObject([{ sessionPath: path }]);
   database.close();
 });
 
