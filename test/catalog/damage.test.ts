@@ -56,8 +56,6 @@ async function isRight(library: Library, search = true): Promise<void> {
   catalog.close();
 }
 
-test("SQLite is there for these tests", needs(SQLITE), () => expect(sqlite).toBeDefined());
-
 test(
   "whatever texts a session has, a row that it kept says what the file says, and scripts can read it",
   needs(SQLITE),
