@@ -16,7 +16,6 @@ import {
   putRandomSession,
   randomLine,
   randomSession,
-  randomText,
   readHits,
   readList,
   sessionFiles,
@@ -135,19 +134,6 @@ withLibrary(
   },
 );
 
-withLibrary(
-  "the order is that of the conversations, whatever the times of the files are",
-  { sessions: 20 },
-  async (library, random) => {
-    const catalog = catalogOn(library);
-    const order = async (of = catalog) => (await listed(of)).map(({ path }) => path);
-    const before = await order();
-    for (const file of sessionFiles(library.root)) fs.utimesSync(file, random.int(1e9), random.int(1e9));
-    expect(await order()).toEqual(before);
-    expect(await order(catalogOn(library))).toEqual(before);
-  },
-);
-
 withLibrary("a refresh after one append reads that file and no other", { sessions: 30 }, async (library, random) => {
   const opened: string[] = [];
   const openRead = (path: string): number => {
@@ -164,20 +150,6 @@ withLibrary("a refresh after one append reads that file and no other", { session
   await listed(catalog);
   expect(opened).toEqual([file]);
 });
-
-withLibrary(
-  "what is said of random texts is found in any case and composition",
-  { sessions: 20, ...SYSTEM },
-  async (library, random) => {
-    const catalog = catalogOn(library);
-    for (let n = 0; n < 10; n++) {
-      const word = randomText(random).split(/\s/)[0].slice(random.int(3), 8);
-      if (word === "") continue;
-      for (const query of [word, word.toUpperCase(), word.normalize("NFD")])
-        expect(places(await allHits(catalog, { query, limit: 7 })), query).toEqual(readHits(library.root, [word]));
-    }
-  },
-);
 
 withLibrary(
   "the stamps of many files are read once for the first list, until something changes",

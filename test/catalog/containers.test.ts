@@ -1,12 +1,11 @@
 /** Session Store V2 containers are listed, searched and in families as session files are. */
 
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Hit, Listed } from "../../src/core/ports/catalog.ts";
 import type { Log } from "../../src/core/ports/store.ts";
-import { archiveFolder } from "../../src/storage/fs/paths.ts";
 import {
   allHits,
   catalogOn,
@@ -158,32 +157,6 @@ acrossTiers(describe, [
       expect(paths(await listed(catalog))).toEqual(left);
       expect(paths(await listed(catalogOn(twins.containers)))).toEqual(left);
     });
-  });
-});
-
-acrossTiers(test, [
-  { how: "with SQLite", options: {} },
-  { how: "without SQLite", options: withoutSqlite },
-  { how: "watched", options: { watchFrom: 1 } },
-])("archived ones are listed when they are asked for ($how)", async ({ options }) => {
-  await forSeedsAsync(1, async (random) => {
-    const twins = new Twins();
-    const kept = await twins.add(random);
-    const moved = await twins.add(random);
-    const { root, state } = twins.containers;
-    const catalog = catalogOn(twins.containers, options);
-    expect((await listed(catalog)).length).toBe(2);
-    const from = twins.logs[1].log.file as string;
-    const to = from.replace(root, archiveFolder({ root, state }));
-    mkdirSync(dirname(to), { recursive: true });
-    renameSync(from, to);
-    renameSync(from.replace(/\.v2$/, ".store.json"), to.replace(/\.v2$/, ".store.json"));
-    for (const any of [catalog, catalogOn(twins.containers, options)]) {
-      expect((await listed(any)).map(({ id }) => id)).toEqual([kept]);
-      expect((await any.list({ headerOnly: true, archived: true })).found).toMatchObject([
-        { id: moved, path: to, archived: true },
-      ]);
-    }
   });
 });
 

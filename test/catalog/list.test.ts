@@ -7,17 +7,11 @@ import { beforeEach, expect, test } from "vitest";
 import { catalogOn, later, temporaryLibrary } from "../support/catalog.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
-import { everyPage } from "../support/searching.ts";
+import { indexTogether } from "../support/listing.ts";
+import { forSeedsAsync } from "../support/random.ts";
+import { everyPage, put as putEntries } from "../support/searching.ts";
 import { type HereServer, type Json, type Place, runProgram, serveHere, temporaryPlace } from "../support/server.ts";
-import { SYSTEM } from "../support/tiers.ts";
-
-interface Made {
-  readonly id: string;
-  readonly cwd?: string | null;
-  readonly entries?: readonly Json[];
-  readonly header?: object;
-  readonly folder?: string;
-}
+import { SWEEP, SYSTEM } from "../support/tiers.ts";
 
 const minute = (n: number): number => Date.UTC(2026, 0, 24, 17, n);
 
@@ -34,13 +28,15 @@ beforeEach(() => {
   place = temporaryPlace();
 });
 
-function put(made: Made, at = place): string {
-  const { id, cwd = "/home/me/app", entries = [], header = {}, folder = "--home-me-app--" } = made;
-  const path = join(at.home, ".pi/agent/sessions", folder);
-  fs.mkdirSync(path, { recursive: true });
-  const file = join(path, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
-  fs.writeFileSync(file, sessionText({ id, cwd, ...header }, entries));
-  return file;
+interface Made {
+  readonly id: string;
+  readonly cwd?: string | null;
+  readonly entries?: readonly Json[];
+  readonly header?: object;
+}
+
+function put({ id, cwd = "/home/me/app", entries = [], header = {} }: Made, at = place): string {
+  return putEntries(at, id, entries, { cwd, ...header });
 }
 
 const ARGS = ["--no-session", "--events", "none"];
@@ -97,7 +93,7 @@ test("working directories whose folders are the same are told apart", async () =
   const cwds = ["/a/b-c", "/a-b/c", "/a/b/c", "/项目/数", "C:\\work", "c:\\work"];
   for (const cwd of [...cwds, null]) {
     const id = `in-${Buffer.from(cwd ?? "none").toString("hex")}`;
-    put({ id, cwd, folder: "--a-b-c--", entries: [said(1, "x")] });
+    put({ id, cwd, entries: [said(1, "x")] });
   }
   for (const cwd of cwds) expect((await list({ cwd })).sessions.map((session: Json) => session.cwd)).toEqual([cwd]);
   expect((await list({ cwd: "/a/b/c/" })).total).toBe(1);
@@ -367,7 +363,9 @@ test("quick tells at once what the directory's own folder has, whether or not th
   for (let n = 1; n < 6; n++) put({ id: `s${n}`, entries: [said(n, `first ${n}`)] });
   put({ id: "another", cwd: "/home/me/app-", entries: [said(9, "of a folder with the same name")] });
   put({ id: "empty" });
-  put({ id: "elsewhere", folder: "--elsewhere--", entries: [said(8, "misplaced")] });
+  const misplaced = put({ id: "elsewhere", entries: [said(8, "misplaced")] });
+  fs.mkdirSync(join(dirname(misplaced), "../--elsewhere--"));
+  fs.renameSync(misplaced, join(dirname(misplaced), "../--elsewhere--", basename(misplaced)));
   const quick = { cwd: "/home/me/app", quick: true };
   const unknown = await list(quick);
   expect([ids(unknown), unknown.total, unknown.isPartial]).toEqual([["s5", "s4", "s3", "s2", "s1"], 5, true]);
@@ -381,4 +379,8 @@ test("quick tells at once what the directory's own folder has, whether or not th
   expect(ids(await list({ cwd: "/nowhere", quick: true }))).toEqual([]);
   const server = serve();
   expect((await server.failure("list_sessions", { quick: true })).code).toBe(-32602);
+});
+
+test("4 processes index and list at once: no row is lost, nobody sees an error", SWEEP, async () => {
+  await forSeedsAsync(1, (random) => indexTogether(random, 4, 40, 2));
 });

@@ -1,6 +1,6 @@
 /** Files where sessions are kept that none can be read from: lists and doctor say of each how it is. */
 
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, test } from "vitest";
 import { gooseDatabase, opencodeDatabase, rustDatabase, SQLITE } from "../support/foreign/databases.ts";
@@ -10,6 +10,8 @@ import { put, putSession, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { chain, headerText } from "../support/lines.ts";
 import { type Json, type Place, temporaryPlace } from "../support/server.ts";
 import { runHere } from "../support/verbs.ts";
+
+type Database = ReturnType<typeof SQLITE>;
 
 test("another agent's database that is none, or has other tables, is named with its exit status", async () => {
   const place = temporaryPlace();
@@ -36,48 +38,48 @@ test("another agent's database that is none, or has other tables, is named with 
   expect((await serveLibrary(place).result("get_health")).ok).toBe(true);
 });
 
-/** Puts a database of each agent in its place. */
-const DATABASES: Record<string, (place: Place) => string> = {
-  opencode: (place) =>
-    made(join(place.home, ".local/share/opencode/opencode.db"), (file) =>
-      opencodeDatabase(file, [wholeOpencodeExport()], { journal: "DELETE" }),
-    ),
-  goose: (place) =>
-    made(join(place.home, ".local/share/goose/sessions/sessions.db"), (file) =>
-      gooseDatabase(file, [wholeGooseExport()], { journal: "DELETE" }),
-    ),
-  pirust: (place) =>
-    made(join(rootOf(place), "--home-me--", "x.sqlite"), (file) =>
-      rustDatabase(file, headerText(), chain(40), { journal: "DELETE" }),
-    ),
+/** Databases of each agent: where they are, and how they are made. */
+const DATABASES: Record<string, readonly [path: (place: Place) => string, make: (file: string) => Database]> = {
+  opencode: [
+    ({ home }) => join(home, ".local/share/opencode/opencode.db"),
+    (file) => opencodeDatabase(file, [wholeOpencodeExport()], { journal: "DELETE" }),
+  ],
+  goose: [
+    ({ home }) => join(home, ".local/share/goose/sessions/sessions.db"),
+    (file) => gooseDatabase(file, [wholeGooseExport()], { journal: "DELETE" }),
+  ],
+  pirust: [
+    (place) => join(rootOf(place), "--home-me--", "x.sqlite"),
+    (file) => rustDatabase(file, headerText(), chain(40), { journal: "DELETE" }),
+  ],
 };
 
-function made(file: string, make: (file: string) => ReturnType<typeof SQLITE>): string {
-  mkdirSync(dirname(file), { recursive: true });
+function putDatabase(agent: string, place: Place): string {
+  const [pathOf, make] = DATABASES[agent];
+  const file = put(pathOf(place), "");
   make(file).close();
   return file;
 }
 
 const SIZE = 4096;
+/** Puts bytes in the place of some of a database. */
+const over = (whole: Buffer, from: number, to: number, byte = 0): Buffer => Buffer.from(whole).fill(byte, from, to);
 const DAMAGES: Record<string, (whole: Buffer) => Buffer> = {
   "cut to 100 bytes": (whole) => whole.subarray(0, 100),
   "cut to a page": (whole) => whole.subarray(0, SIZE),
   "cut in half": (whole) => whole.subarray(0, Math.floor(whole.length / 2 / SIZE) * SIZE),
   "cut within a page": (whole) => whole.subarray(0, whole.length - SIZE / 2),
-  "with NULs for its schema": (whole) =>
-    Buffer.concat([whole.subarray(0, 100), Buffer.alloc(SIZE - 100), whole.subarray(SIZE)]),
-  "with NULs in its schema": (whole) =>
-    Buffer.concat([whole.subarray(0, SIZE / 2), Buffer.alloc(SIZE / 2), whole.subarray(SIZE)]),
-  "overwritten after its header": (whole) =>
-    Buffer.concat([whole.subarray(0, 100), Buffer.alloc(whole.length - 100, 0x55)]),
+  "with NULs for its schema": (whole) => over(whole, 100, SIZE),
+  "with NULs in its schema": (whole) => over(whole, SIZE / 2, SIZE),
+  "overwritten after its header": (whole) => over(whole, 100, whole.length, 0x55),
 };
 
-for (const [agent, make] of Object.entries(DATABASES))
+for (const agent of Object.keys(DATABASES))
   test.each(Object.keys(DAMAGES))(
     `a database of ${agent}'s %s is damaged for lists, doctor and verify`,
     async (how) => {
       const place = temporaryPlace();
-      const file = make(place);
+      const file = putDatabase(agent, place);
       const server = serveLibrary(place);
       const list = async (): Promise<Json[]> =>
         (await server.result("list_sessions", { agents: [agent] })).notRead ?? [];
@@ -94,7 +96,7 @@ for (const [agent, make] of Object.entries(DATABASES))
 
 test("a session that lost a page of its agent's database is damaged for lists and verify", async () => {
   const place = temporaryPlace();
-  const file = DATABASES.opencode(place);
+  const file = putDatabase("opencode", place);
   const database = SQLITE(file);
   const [{ rootpage }] = database.prepare("SELECT rootpage FROM sqlite_master WHERE name = 'part'").all() as Json[];
   database.close();

@@ -4,16 +4,16 @@ import { appendFileSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileS
 import { join } from "node:path";
 import { beforeEach, describe, expect, test } from "vitest";
 import { type Disk, realDisk } from "../../src/storage/fs/disk.ts";
-import { archiveFolder } from "../../src/storage/fs/paths.ts";
 import { findSqlite } from "../../src/storage/fs/sqlite.ts";
 import { letRest } from "../support/cases.ts";
 import { catalogOn, type Library, later, temporaryLibrary, withoutSqlite } from "../support/catalog.ts";
 import { sessionText } from "../support/example.ts";
 import { CodexWriter } from "../support/foreign/codex.ts";
 import { OpencodeWriter, words } from "../support/foreign/opencode.ts";
-import { serveLibrary } from "../support/lifecycle.ts";
+import { put as putFile, serveLibrary } from "../support/lifecycle.ts";
 import { needs, SQLITE } from "../support/needs.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
+import { put as putEntries } from "../support/searching.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
 const at = (text: string): number => Date.parse(text);
@@ -50,10 +50,8 @@ beforeEach(() => {
 });
 
 function put({ id, cwd = "/home/me/app", header = {}, entries = [], text }: Made): string {
-  const folder = join(place.home, ".pi/agent/sessions/--home-me-app--");
-  mkdirSync(folder, { recursive: true });
-  const file = join(folder, `2026-01-24T16-22-26-831Z_${id}.jsonl`);
-  writeFileSync(file, text ?? sessionText({ id, cwd, timestamp: "2026-01-01T00:00:00.000Z", ...header }, entries));
+  const file = putEntries(place, id, entries, { cwd, timestamp: "2026-01-01T00:00:00.000Z", ...header });
+  if (text !== undefined) writeFileSync(file, text);
   return file;
 }
 
@@ -77,7 +75,7 @@ describe("what is summed", () => {
     put({ id: "two", cwd: "/home/me/other", entries: [answer("2026-01-02T12:00:00Z", 1000, 8)] });
   }
 
-  test.each([
+  test.each<[string, string, string]>([
     ["day", "day", "2026-01-03 4, 2026-01-02 11"],
     ["model", "provider model", "p m 13, p n 2"],
     ["cwd", "cwd", "/home/me/other 8, /home/me/app 7"],
@@ -202,6 +200,7 @@ test("a time that is none is that of the session, and without any the day is not
 test("archived sessions count when they are asked for, and are told of when not", async () => {
   for (const [n, id] of ["one", "two"].entries()) put({ id, entries: [answer(TIME, 1, n + 1)] });
   const server = serve();
+  expect((await server.result("get_usage")).totals.cost).toBe(3);
   await server.result("archive_session", { sessionId: "two" });
   expect(await server.result("get_usage")).toMatchObject({ totals: { cost: 1 }, archivedLeftOut: 1 });
   expect((await server.result("get_usage", { cwd: "/elsewhere" })).archivedLeftOut).toBe(0);
@@ -440,38 +439,6 @@ function catalogFile({ state }: Library): string {
   return join(folder, names.sort().at(-1) as string);
 }
 
-test("a session that moves to the archive is counted there without being read again", async () => {
-  const { library, file } = libraryOf("a");
-  const catalog = catalogOn(library);
-  expect((await catalog.usage(ALL)).totals.cost).toBe(1);
-  const archive = join(archiveFolder(library), "--p--");
-  mkdirSync(archive, { recursive: true });
-  renameSync(file, file.replace(join(library.root, "--p--"), archive));
-  expect(await catalog.usage(ALL)).toMatchObject({ totals: { cost: 0 }, archivedLeftOut: 1 });
-  expect(await catalog.usage({ ...ALL, archived: true })).toMatchObject({ totals: { cost: 1 } });
-});
-
-test("what a deleted original spent counts once, in the fork that took over most of it", async () => {
-  const taken = begun();
-  const original = put({ id: "original", entries: taken });
-  const header = { parentSession: original, timestamp: "2026-01-03T00:00:00.000Z" };
-  for (const [id, count] of [
-    ["all", 2],
-    ["part", 1],
-    ["none", 0],
-    // An imported fork of what was imported, too.
-    ["01991f6e-1f1d-8c3e-b0a4-0242ac120002", 1],
-  ] as const)
-    put({ id, header, entries: taken.slice(0, count) });
-  const spent = async (): Promise<unknown[]> => {
-    const { rows, totals } = await usage({ groupBy: ["session"] });
-    return [totals.cost, rows.filter(({ cost }: Json) => cost > 0).map(({ sessionId }: Json) => sessionId)];
-  };
-  expect(await spent()).toEqual([3, ["original"]]);
-  rmSync(original);
-  expect(await spent()).toEqual([3, ["all"]]);
-});
-
 test("a family of forks counts each answer once, whichever of them are gone", async () => {
   const [inA, inB, inC, inD, inX] = [1, 2, 4, 8, 16].map((cost, n) => dated(`2026-01-02T00:00:0${n}.000Z`, 100, cost));
   const fork = (id: string, of: string, entries: Json[]): string =>
@@ -501,42 +468,6 @@ test("a family of forks counts each answer once, whichever of them are gone", as
   }
 });
 
-test("what a fork of Codex replayed counts once, also before its original is imported", async () => {
-  const [first, second] = ["1", "2"].map((n) => `01996f10-2222-7333-8444-55555555555${n}`);
-  const folder = join(place.home, ".codex/sessions/2026/09/14");
-  mkdirSync(folder, { recursive: true });
-  const fileOf = (id: string): string => join(folder, `rollout-2026-09-14T08-00-00-${id}.jsonl`);
-  const original = new CodexWriter();
-  original.meta({ id: first });
-  original.context("gpt-5-codex", "medium");
-  original.human("First question");
-  original.answer("First answer");
-  const fork = new CodexWriter();
-  fork.meta({ id: second, forked_from_id: first });
-  // The copies have the time of the fork, and its count goes on.
-  Object.assign(fork, { spent: 100 });
-  for (const { type, payload } of [...original.records]) fork.line(type as string, payload);
-  original.human("Goes on");
-  original.answer("As it was");
-  fork.human("Another question");
-  fork.answer("Another answer");
-  writeFileSync(fileOf(first), original.text);
-  writeFileSync(fileOf(second), fork.text);
-  const spent = async (): Promise<number[]> => {
-    const { totals } = await usage();
-    return [totals.messages, totals.tokens.total, totals.inherited.tokens.total];
-  };
-  const server = serveLibrary(place, ["--no-session"]);
-  const { sessionPath } = await server.result("import_session", { path: fileOf(second) });
-  expect(await spent()).toEqual([2, 240, 0]);
-  await server.result("import_session", { path: fileOf(first) });
-  expect(await spent()).toEqual([3, 360, 120]);
-  await server.result("switch_session", { sessionPath });
-  const { tokens, inherited } = await server.result("get_session_stats");
-  expect(inherited.tokens.total).toBe(tokens.total / 2);
-  expect((await server.result("import_session", { path: fileOf(second) })).outcome).toBe("known");
-});
-
 test("the header of an imported fork is read once, however often is asked", async () => {
   const taken = answer(TIME, 1, 1);
   const importedFrom = { takenOver: { session: "gone", lastId: taken.id } };
@@ -557,7 +488,33 @@ test("the header of an imported fork is read once, however often is asked", asyn
   expect(opened).toBe(0);
 });
 
-test("what a fork of opencode copied under ids and times of its own counts once", async () => {
+type Forked = readonly [path: string, text: string][];
+
+/** A session of Codex and a fork of it, whose copies have the time of the fork, and whose count of tokens goes on. */
+function codexFork(): Forked {
+  const [first, second] = ["1", "2"].map((n) => `01996f10-2222-7333-8444-55555555555${n}`);
+  const original = new CodexWriter();
+  original.meta({ id: first });
+  original.context("gpt-5-codex", "medium");
+  original.ask("First question");
+  original.reply("First answer");
+  const fork = new CodexWriter();
+  fork.meta({ id: second, forked_from_id: first });
+  Object.assign(fork, { spent: 100 });
+  for (const { type, payload } of [...original.records]) fork.line(type as string, payload);
+  original.ask("Goes on");
+  original.reply("As it was");
+  fork.ask("Another question");
+  fork.reply("Another answer");
+  const fileOf = (id: string): string => `.codex/sessions/2026/09/14/rollout-2026-09-14T08-00-00-${id}.jsonl`;
+  return [
+    [fileOf(first), original.text],
+    [fileOf(second), fork.text],
+  ];
+}
+
+/** An export of opencode's and a fork of it, whose copies have ids and times of their own. */
+function opencodeFork(): Forked {
   const original = new OpencodeWriter();
   original.info = { ...original.info, id: "ses_a" };
   for (const text of ["One", "Two"]) {
@@ -575,16 +532,32 @@ test("what a fork of opencode copied under ids and times of its own counts once"
   }
   fork.user([words("Three")], { time });
   fork.step([words("Three answered")]);
-  const file = (id: string): string => join(place.home, `${id}.json`);
-  writeFileSync(file("ses_a"), original.text);
-  writeFileSync(file("ses_b"), fork.text);
-  const server = serveLibrary(place, ["--no-session"]);
-  const spent = async (): Promise<number[]> => {
-    const { totals } = await server.result("get_usage");
-    return [totals.messages, totals.cost, totals.inherited.cost];
-  };
-  await server.result("import_session", { path: file("ses_b") });
-  expect(await spent()).toEqual([3, 0.75, 0]);
-  await server.result("import_session", { path: file("ses_a") });
-  expect(await spent()).toEqual([3, 0.75, 0.5]);
-});
+  return [
+    ["ses_a.json", original.text],
+    ["ses_b.json", fork.text],
+  ];
+}
+
+test.each([
+  ["Codex", codexFork, [2, 240, 0], [3, 360, 120]],
+  ["opencode", opencodeFork, [3, 414, 0], [3, 414, 276]],
+] as const)(
+  "what a fork of %s has of its original counts once, also before that is imported",
+  async (_, make, alone, both) => {
+    const [original, fork] = make().map(([path, text]) => putFile(join(place.home, path), text));
+    const server = serveLibrary(place, ["--no-session"]);
+    const spent = async (): Promise<number[]> => {
+      const { totals } = await server.result("get_usage");
+      return [totals.messages, totals.tokens.total, totals.inherited.tokens.total];
+    };
+    const { sessionPath } = await server.result("import_session", { path: fork });
+    expect(await spent()).toEqual(alone);
+    await server.result("import_session", { path: original });
+    expect(await spent()).toEqual(both);
+    await server.result("switch_session", { sessionPath });
+    const { tokens, inherited } = await server.result("get_session_stats");
+    expect(inherited.tokens.total).toBe(both[2]);
+    expect(tokens.total).toBeGreaterThan(inherited.tokens.total);
+    expect((await server.result("import_session", { path: fork })).outcome).toBe("known");
+  },
+);

@@ -57,7 +57,7 @@ acrossTiers(test, [20, 1_150_001, 2_250_001])(
   (last) => {
     const w = new ClaudeWriter();
     const texts = [(1 << 20) + 9, 10, last].map((length, n) => `${n} ${"x".repeat(length)}`);
-    for (const text of texts) w.human(text);
+    for (const text of texts) w.ask(text);
     for (const content of [w.text, w.text.trimEnd()]) {
       const session = foreignSession(content);
       // A difference of texts this long would take minutes to be shown.
@@ -79,11 +79,10 @@ describe("the order of records in the file does not matter", () => {
   w.node("attachment", { attachment: { type: "hook_additional_context", content: ["context"] } });
   w.reply("Done.");
   const { lines, records } = w;
-  const mixed = (random: Random, all: readonly string[]): string[] =>
-    all
-      .map((line) => ({ line, key: random.int(1000) }))
-      .sort((a, b) => a.key - b.key)
-      .map(({ line }) => line);
+  const mixed = (random: Random, all: readonly string[]): string[] => {
+    const keyed = all.map((line) => [random.next(), line] as const);
+    return keyed.sort(([a], [b]) => a - b).map(([, line]) => line);
+  };
   /** The records, some of which have another parent. */
   const linked = (parentOf: (n: number) => unknown): string[] =>
     records.map((record, n) => JSON.stringify({ ...record, parentUuid: parentOf(n) ?? record.parentUuid }));
@@ -125,14 +124,8 @@ describe("the order of records in the file does not matter", () => {
 
   test("records in a circle and in any order are all there", () => {
     forSeeds(20, (random) => {
-      const session = foreignSession(
-        textOf(
-          mixed(
-            random,
-            linked(() => random.pick(records).uuid),
-          ),
-        ),
-      );
+      const circles = linked(() => random.pick(records).uuid);
+      const session = foreignSession(textOf(mixed(random, circles)));
       requireSound(session);
       for (const text of ["First", "Yes.", "Second", "Done."])
         expect(JSON.stringify(entriesOf(session))).toContain(text);

@@ -40,19 +40,19 @@ function paginatedThreads(): FaultDisk {
   const disk = new FaultDisk();
   const first = new CodexWriter();
   first.meta({ id: threadId(1), history_mode: "paginated" });
-  first.human("First question");
+  first.ask("First question");
   first.tools(2);
-  first.answer("First answer");
+  first.reply("First answer");
   const end = Buffer.byteLength(first.text);
-  first.human("To be taken back");
-  first.answer("Its answer");
+  first.ask("To be taken back");
+  first.reply("Its answer");
   disk.put(FIRST, Buffer.from(first.text));
   const put = (file: string, id: string, base: string, at: number, question: string): number => {
     const writer = new CodexWriter();
     const history_base = { thread_id: base, end_ordinal_exclusive: 1, end_byte_offset: at };
     writer.meta({ id, history_mode: "paginated", history_base, ...(base === id ? {} : { forked_from_id: base }) });
-    writer.human(question);
-    writer.answer(`Answer to ${question}`);
+    writer.ask(question);
+    writer.reply(`Answer to ${question}`);
     disk.put(file, Buffer.from(writer.text));
     return Buffer.byteLength(writer.text);
   };

@@ -74,16 +74,33 @@ function opencodeFile(place: Place): string {
   return join(place.home, ".local/share/opencode/opencode.db");
 }
 
-acrossTiers(test, MAKINGS)("opencode's, as %j: the entries are those of its export, byte for byte", (making) => {
-  const file = join(temporaryFolder(), "any name");
-  const database = opencodeDatabase(file, [small("ses_other", "else"), wholeOpencodeExport()], making);
-  const before = contentsOf(dirname(file));
-  const session = opened(file, OPENCODE_SESSION);
-  requireSound(session);
-  expect(entriesOf(session)).toEqual(exported(wholeOpencodeExport()));
-  expect(session.log.header.id).toBe(foreignSession(wholeOpencodeExport().text).log.header.id);
-  expect(contentsOf(dirname(file))).toEqual(before);
-  database.close();
+/** Databases with a whole session: of opencode's with another one beside it. */
+const WHOLES = [
+  {
+    ...{ agent: "opencode", own: OPENCODE_SESSION, whole: wholeOpencodeExport() },
+    make: (file: string, making: (typeof MAKINGS)[number]) =>
+      opencodeDatabase(file, [small("ses_other", "else"), wholeOpencodeExport()], making),
+  },
+  {
+    ...{ agent: "Goose", own: GOOSE_SESSION, whole: wholeGooseExport() },
+    make: (file: string, making: (typeof MAKINGS)[number]) => gooseDatabase(file, [wholeGooseExport()], making),
+  },
+];
+
+describe.each(WHOLES)("a database of $agent", ({ agent, own, whole, make }) => {
+  acrossTiers(test, MAKINGS)("as %j has the entries of its export, byte for byte, and stays as it is", (making) => {
+    const file = join(temporaryFolder(), "any name");
+    const database = make(file, making);
+    const before = contentsOf(dirname(file));
+    const session = opened(file, own);
+    requireSound(session);
+    expect(entriesOf(session)).toEqual(exported(whole));
+    expect(session.log.header.id).toBe(foreignSession(whole.text).log.header.id);
+    // One session is meant by the path of the database, too.
+    if (agent === "Goose") expect(entriesOf(opened(file))).toEqual(entriesOf(session));
+    expect(contentsOf(dirname(file))).toEqual(before);
+    database.close();
+  });
 });
 
 test("opencode's, of a version that has whole messages in one table", async () => {
@@ -161,17 +178,6 @@ test("opencode's, of a version that has whole messages in one table", async () =
   expect(warningsOf(session)).not.toContain("Only the older ones");
   const names = (await listed(serveLibrary(place), "opencode")).map(({ name }) => name);
   expect(names.sort()).toEqual(["About newer", "About older"]);
-  database.close();
-});
-
-acrossTiers(test, MAKINGS)("Goose's, as %j: the entries are those of its export", (making) => {
-  const file = join(temporaryFolder(), "any name");
-  const database = gooseDatabase(file, [wholeGooseExport()], making);
-  const session = opened(file, GOOSE_SESSION);
-  requireSound(session);
-  expect(entriesOf(session)).toEqual(exported(wholeGooseExport()));
-  // One session is meant by the path of the database, too.
-  expect(entriesOf(opened(file))).toEqual(entriesOf(session));
   database.close();
 });
 
@@ -304,13 +310,11 @@ test("pi_agent_rust's: the entries are its own, also while it has the session op
 
 acrossTiers(test, [10, 40])("damaged databases are read as far as they go, or not recognised (%i)", (count) => {
   const folder = temporaryFolder();
-  const making = { journal: "DELETE" } as const;
-  opencodeDatabase(join(folder, "o.db"), [small("ses_other", "else"), wholeOpencodeExport()], making).close();
-  gooseDatabase(join(folder, "g.db"), [wholeGooseExport()], making).close();
-  const wholes = [
-    [readFileSync(join(folder, "o.db")), OPENCODE_SESSION],
-    [readFileSync(join(folder, "g.db")), GOOSE_SESSION],
-  ] as const;
+  const wholes = WHOLES.map(({ own, make }) => {
+    const file = join(folder, own);
+    make(file, { journal: "DELETE" }).close();
+    return [readFileSync(file), own] as const;
+  });
   let recognised = 0;
   forSeeds(count, (random) => {
     const [whole, own] = random.pick(wholes);

@@ -234,7 +234,7 @@ describe.each(LINES.map((one) => [one.format, one.path, one.text.trimEnd().split
 
 test("a part of a record is none: a torn record with blocks and records of others in it adds nothing", () => {
   const w = new ClaudeWriter();
-  w.human("Hello");
+  w.ask("Hello");
   w.answer([said("Hi.")]);
   const nested = { type: "assistant", uuid: "n", timestamp: "2026-09-14T08:00:00.000Z", message: w.records[1].message };
   const torn = JSON.stringify({ type: "progress", data: { message: nested, normalizedMessages: [] } });

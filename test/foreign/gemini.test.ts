@@ -83,7 +83,7 @@ test("the directory of a session is that of its project, as Gemini CLI notes it;
   const file = "/home/me/.gemini/tmp/site/chats/session-x.jsonl";
   const cwdIn = (notes: Readonly<Record<string, string>>, facts: object = {}): unknown => {
     const writer = new GeminiWriter({ kind: "main", directories: undefined, ...facts });
-    writer.user("Hello");
+    writer.ask("Hello");
     const disk = diskWithForeign(writer.text, file);
     for (const [path, text] of Object.entries(notes)) disk.put(path, Buffer.from(text));
     return foreignSessionOn(disk, file).log.header.cwd;

@@ -20,7 +20,7 @@ function large(repeats = 200): ClaudeWriter {
   const w = new ClaudeWriter();
   const text = "a long text ".repeat(repeats);
   for (let n = 0; n < PARTS; n++) {
-    w.human(`Turn ${n} ${text}`);
+    w.ask(`Turn ${n} ${text}`);
     w.answer([said("I look."), call(`toolu_${n}`)]);
     w.result(`toolu_${n}`, `output ${n}`);
   }
@@ -137,7 +137,7 @@ test("it is what the file gives, where that changed in the middle before it grew
   const w = large();
   const place = placed(w.text);
   const session = place.open();
-  w.human("And now?");
+  w.ask("And now?");
   fs.writeFileSync(place.file, w.text.replace("Turn 20", "Torn 20"));
   age(place.file);
   session.log.refresh();

@@ -12,7 +12,7 @@ import { FILE_CHANGES } from "../support/file-changes.ts";
 import { randomClaudeSession } from "../support/foreign/claude.ts";
 import { randomCodexSession } from "../support/foreign/codex.ts";
 import { forSeedsAsync, type Random } from "../support/random.ts";
-import { SWEEP } from "../support/tiers.ts";
+import { SWEEP, UNIT } from "../support/tiers.ts";
 
 type Options = Parameters<typeof catalogOn>[1];
 
@@ -77,10 +77,10 @@ const WAYS = [
   ["where folders are watched", { watchFrom: 1 }],
 ] as const;
 
-test.each(WAYS)("random changes between calls, %s", async (_name, options) => {
-  await forSeedsAsync(1, (random) => checkChanges(random, 5, options));
-});
-
-test.each(WAYS)("many random changes between calls, %s", SWEEP, async (_name, options) => {
-  await forSeedsAsync(2, (random) => checkChanges(random, 25, options));
-});
+for (const [seeds, steps, tier] of [
+  [1, 5, UNIT],
+  [2, 25, SWEEP],
+] as const)
+  test.each(WAYS)(`random changes between ${steps} calls, %s`, tier, async (_name, options) => {
+    await forSeedsAsync(seeds, (random) => checkChanges(random, steps, options));
+  });

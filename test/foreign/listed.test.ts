@@ -186,7 +186,7 @@ test("a log of Copilot's without its beginning is the session that its folder na
   const idOf = async (path: string, hasStart: boolean): Promise<string> => {
     const w = new CopilotWriter();
     if (hasStart) w.start();
-    w.user("Where is it?");
+    w.ask("Where is it?");
     await server.result("switch_session", { sessionPath: put(join(place.home, path), w.text) });
     return (await server.result("get_state")).sessionId;
   };

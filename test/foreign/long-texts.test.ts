@@ -18,7 +18,7 @@ acrossTiers(test, ["plain words ", "a line\n", 'é "quoted" \\ ', "😀", "\ud80
   (part) => {
     const long = part.repeat(1_200_000 / part.length);
     const w = new ClaudeWriter();
-    for (const text of [long, `x${long}`, MARK]) w.human(text);
+    for (const text of [long, `x${long}`, MARK]) w.ask(text);
     const last = JSON.parse(w.lines.at(-1) as string);
     last.message.content = [MARK, long, MARK].map((text) => ({ type: "text", text }));
     const home = temporaryFolder();

@@ -61,16 +61,6 @@ for (const given of ["one of them for each", "all for each"])
     },
   );
 
-test("--fork forks them, named in the same ways", SWEEP, async () => {
-  const { place } = placeOfOthers();
-  for (const session of await listedIn(place))
-    for (const given of namesOf(session)) {
-      const args = ["--fork", given, "--session-dir", join(place.home, "forks", `${Math.random()}`)];
-      const { messageCount } = await withServer(place, args, (server) => server.result("get_state"));
-      expect(messageCount, given).toBeGreaterThan(0);
-    }
-});
-
 test("commands open other agents' sessions by their ids, and refuse to change them", async () => {
   const { place, claude } = placeOfOthers();
   const [{ sessionId }] = (await listedIn(place)).filter(({ agent }) => agent === "claude");
@@ -160,8 +150,8 @@ test("a path at which no file can be made begins no session: not at the start, a
 
 describe("of two files that Gemini CLI has of one session", () => {
   const whole = new GeminiWriter();
-  whole.user("Where is the jam?");
-  whole.gemini("On the second shelf.");
+  whole.ask("Where is the jam?");
+  whole.reply("On the second shelf.");
   const empty = new GeminiWriter();
   empty.message("info", "Resumed");
   test.each(["16-00", "15-00"])("the one with the conversation is the session (%s)", async (at) => {

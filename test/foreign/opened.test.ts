@@ -11,7 +11,7 @@ import { opencodeDatabase } from "../support/foreign/databases.ts";
 import { OPENCODE_SESSION, wholeOpencodeExport } from "../support/foreign/opencode.ts";
 import { contentsOf, put, read, rootOf, serveLibrary } from "../support/lifecycle.ts";
 import { Random } from "../support/random.ts";
-import { type HereServer, type Json, type Place, temporaryPlace } from "../support/server.ts";
+import { type HereServer, type Place, temporaryPlace } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 function claudeFile(place: Place, text = wholeClaudeSession().text): string {
@@ -40,12 +40,7 @@ test("one opens like any other, and nothing is written beside it", async () => {
   const facts = { store: "foreign", readOnly: true, persisted: true, diagnostics: [] };
   const named = { sessionName: "My own title", cwd: "/home/me/project" };
   expect(state).toMatchObject({ sessionFile: file, ...facts, ...named });
-  const { messages } = await server.result("get_context", { strict: true });
-  expect(messages.map(({ role }: Json) => role).join(" ")).toBe(
-    "compactionSummary user user assistant user assistant toolResult user assistant custom user assistant",
-  );
-  const verdict = await server.result("verify_session");
-  expect(verdict).toMatchObject({ ok: true, damage: [], fidelity: { agent: "claude" } });
+  expect(await server.result("verify_session")).toMatchObject({ ok: true, damage: [] });
   expect(JSON.stringify(await server.result("get_tree"))).toContain("No, list the folders");
   const exported = join(place.home, "out.jsonl");
   await server.result("export_session", { outputPath: exported, format: "jsonl" });

@@ -37,10 +37,10 @@ function asideIn({ kinds }: Fidelity): number {
 /** A session with a side chain that continues a record, or none. */
 function aside(parent: (asked: string) => string | null, agentId?: string) {
   const w = new ClaudeWriter();
-  const asked = w.human("Look");
+  const asked = w.ask("Look");
   const before = w.text.length;
   Object.assign(w, { isSidechain: true, agentId });
-  const name = w.human("At the shelves", parent(asked));
+  const name = w.ask("At the shelves", parent(asked));
   w.reply("Marmalade.");
   const text = w.text.slice(before);
   Object.assign(w, { isSidechain: false, agentId: undefined, last: asked });
@@ -90,10 +90,10 @@ test("one is the same session as in a file of its own, where its records name th
 test("a session that begins with one is told by the name of its file, and one that names no parents has one", () => {
   const w = new ClaudeWriter();
   w.isSidechain = true;
-  const name = w.human("Warm up", null);
+  const name = w.ask("Warm up", null);
   w.reply("Ready.");
   w.isSidechain = false;
-  w.human("Hello", null);
+  w.ask("Hello", null);
   w.reply("Hi.");
   for (const flat of [false, true]) {
     if (flat) for (const record of w.records) record.parentUuid = null;
@@ -151,7 +151,7 @@ function putSession(place: Place, { text }: ClaudeWriter): string {
 test("lists and searches find them, also in the middle of a long file, and lose them with it", async () => {
   const place = temporaryPlace();
   const lengthen = (w: ClaudeWriter): ClaudeWriter => {
-    for (let n = 0; n < 10; n++) w.human(`Turn ${n} ${"x".repeat(2000)}`);
+    for (let n = 0; n < 10; n++) w.ask(`Turn ${n} ${"x".repeat(2000)}`);
     return w;
   };
   const { writer, names } = withSideChains(lengthen(new ClaudeWriter()));
@@ -176,7 +176,7 @@ test("lists and searches find them, also in the middle of a long file, and lose 
   expect(await server.result("verify_session")).toMatchObject({ ok: true, fidelity: { records: 4 } });
   expect(contentsOf(dirname(file))).toEqual(before);
   writer.isSidechain = true;
-  const third = writer.human("Look at the third", null);
+  const third = writer.ask("Look at the third", null);
   appendFileSync(file, `${writer.lines.at(-1)}\n`);
   expect((await list()).map(({ sessionPath }) => sessionPath).sort()).toEqual([...paths, join(file, third)].sort());
   rmSync(file);
@@ -210,9 +210,9 @@ test("one is followed while the agent writes, and is another one where the file 
   const session = foreignSessionOn(realDisk, join(file, names[0]));
   const { length } = writer.text;
   const grown = (): number => session.refresh()?.positions.length ?? 0;
-  writer.human("Only here");
+  writer.ask("Only here");
   writer.isSidechain = true;
-  writer.human("And below?", names[0]);
+  writer.ask("And below?", names[0]);
   appendFileSync(file, writer.text.slice(length));
   expect([grown(), grown()]).toEqual([1, 0]);
   expect(drawnContext(session)).toEqual(["user: Look at the first", "user: And below?"]);

@@ -11,13 +11,14 @@ import {
   foreignSession,
   requireSound,
 } from "../support/foreign/checks.ts";
-import { ClaudeWriter, call, said } from "../support/foreign/claude.ts";
-import { type ClineForm, ClineWriter, use, wholeClineScreen } from "../support/foreign/cline.ts";
-import { CODEX_FILE, CodexWriter } from "../support/foreign/codex.ts";
-import { CopilotWriter, wholeCopilotLog } from "../support/foreign/copilot.ts";
-import { GEMINI_SESSION, GeminiWriter } from "../support/foreign/gemini.ts";
+import { type ClaudeWriter, call, said } from "../support/foreign/claude.ts";
+import { type ClineWriter, use, wholeClineScreen } from "../support/foreign/cline.ts";
+import { CODEX_FILE, type CodexWriter } from "../support/foreign/codex.ts";
+import { type CopilotWriter, wholeCopilotLog } from "../support/foreign/copilot.ts";
+import { FORMATS } from "../support/foreign/formats.ts";
+import { GEMINI_SESSION, type GeminiWriter } from "../support/foreign/gemini.ts";
 import * as goose from "../support/foreign/goose.ts";
-import { done, OpencodeWriter, usage, wholeOpencodeExport, words } from "../support/foreign/opencode.ts";
+import { done, type OpencodeWriter, usage, wholeOpencodeExport, words } from "../support/foreign/opencode.ts";
 import type { Fields } from "../support/foreign/writing.ts";
 
 /** What is expected of a source; lines are joined by ` / `. */
@@ -46,7 +47,7 @@ type Verb<W> = (w: W, text: string, parent: string | null | undefined, idOf: (na
 const first = (text: string): [string, string] => [text.split(" ")[0], text.replace(/^\S+ ?/, "")];
 
 const CLAUDE: Record<string, Verb<ClaudeWriter>> = {
-  ask: (w, text, parent) => w.human(text, parent),
+  ask: (w, text, parent) => w.ask(text, parent),
   reply: (w, text, parent) => w.answer([said(text)], parent),
   call: (w, ids, parent) =>
     w.answer(
@@ -68,15 +69,11 @@ const CLAUDE: Record<string, Verb<ClaudeWriter>> = {
 };
 
 const CODEX: Record<string, Verb<CodexWriter>> = {
-  ask: (w, text) => w.human(text),
-  reply: (w, text) => w.answer(text),
   back: (w, turns) => w.event("thread_rolled_back", { num_turns: Number(turns) }),
 };
 
 const COPILOT: Record<string, Verb<CopilotWriter>> = {
-  ask: (w, text) => w.user(text),
-  reply: (w, text) => w.answer(text),
-  call: (w, ids) => w.answer("", ids.split(" ")),
+  call: (w, ids) => w.reply("", ids.split(" ")),
   result: (w, text) => w.tool(first(text)[0], { content: first(text)[1] }),
   fail: (w, text) => w.tool(first(text)[0], undefined, { success: false, error: { message: first(text)[1] } }),
   back: (w, name, _, idOf) => w.event("session.snapshot_rewind", { upToEventId: idOf(name), eventsRemoved: 2 }),
@@ -85,7 +82,7 @@ const COPILOT: Record<string, Verb<CopilotWriter>> = {
 };
 
 const GEMINI: Record<string, Verb<GeminiWriter>> = {
-  ask: (w, text) => w.user(text).id,
+  ask: (w, text) => w.ask(text).id,
   reply: (w, text) => void w.message("gemini", text),
   call: (w, text) => w.calls([{ id: first(text)[0], name: "one", text: first(text)[1] }]),
   fail: (w, text) => w.calls([{ id: first(text)[0], name: "one", text: first(text)[1], status: "error" }]),
@@ -99,15 +96,8 @@ const GEMINI: Record<string, Verb<GeminiWriter>> = {
   },
 };
 
-const GOOSE: Record<string, Verb<goose.GooseWriter>> = {
-  ask: (w, text) => w.ask(text),
-  reply: (w, text) => w.reply(text),
-  compact: (w, summary) => w.compact(summary),
-};
-
 const OPENCODE: Record<string, Verb<OpencodeWriter>> = {
   ask: (w, text) => w.user([words(text)]),
-  reply: (w, text) => w.step([words(text)]),
   compact(w, text, _, idOf) {
     const [kept, summary] = first(text);
     w.user([{ type: "compaction", auto: true, tail_start_id: idOf(kept) }]);
@@ -115,41 +105,27 @@ const OPENCODE: Record<string, Verb<OpencodeWriter>> = {
   },
 };
 
-/** A writer of each agent that has begun, and its verbs. */
-const AGENTS: Readonly<Record<string, () => [{ readonly text: string }, object]>> = {
-  claude: () => [new ClaudeWriter(), CLAUDE],
-  codex() {
-    const w = new CodexWriter();
-    w.meta();
-    return [w, CODEX];
-  },
-  copilot() {
-    const w = new CopilotWriter();
-    w.start();
-    return [w, COPILOT];
-  },
-  gemini: () => [new GeminiWriter(), GEMINI],
-  goose: () => [new goose.GooseWriter(), GOOSE],
-  opencode: () => [new OpencodeWriter(), OPENCODE],
-  contract: () => [new ClineWriter("contract"), {}],
-  cline: () => [new ClineWriter("cline"), {}],
-  roo: () => [new ClineWriter("roo"), {}],
+/** Verbs that are not the writer's own. */
+const VERBS: Readonly<Record<string, object>> = {
+  ...{ claude: CLAUDE, codex: CODEX, copilot: COPILOT, gemini: GEMINI, opencode: OPENCODE },
 };
 
 function textOf(agent: string, source: Source): string {
   if (typeof source === "object") return source.text;
-  const [w, verbs] = AGENTS[agent]();
+  const { w } = FORMATS.find(({ format }) => format === agent)!.begin!();
   if (typeof source === "function") source(w as never);
+  const verbs = (VERBS[agent] ?? {}) as Record<string, Verb<unknown>>;
   const ids = new Map<string, unknown>();
   const idOf = (name: string): string => (ids.get(name) as string | undefined) ?? name;
   for (const command of typeof source === "string" ? source.split("; ") : []) {
-    const [, verb, text, name, parent] = /^(\w+) ?(.*?)(?: #(\w+))?(?: @(\S+))?$/.exec(command) as string[];
+    const [, verb, said, name, parent] = /^(\w+) ?(.*?)(?: #(\w+))?(?: @(\S+))?$/.exec(command) as string[];
     const continued = parent === undefined ? undefined : parent === "-" ? null : idOf(parent);
-    const made = (verbs as Record<string, Verb<unknown>>)[verb](w, text, continued, idOf);
+    const own = (): unknown => (w as unknown as Record<string, (text: string) => unknown>)[verb](said);
+    const made = verbs[verb] ? verbs[verb](w, said, continued, idOf) : own();
     if (name && Array.isArray(made)) for (const [n, id] of made.entries()) ids.set(name + n, id);
     else if (name) ids.set(name, made);
   }
-  return w.text;
+  return (w as unknown as { readonly text: string }).text;
 }
 
 const lines = (...records: object[]): { text: string } => {
@@ -158,10 +134,10 @@ const lines = (...records: object[]): { text: string } => {
 
 /** A compaction of Claude Code's that keeps from a record on. */
 const compacted = (head: (kept: string, other: string) => string) => (w: ClaudeWriter) => {
-  const other = w.human("On another branch");
-  w.human("First", null);
+  const other = w.ask("On another branch");
+  w.ask("First", null);
   w.answer([said("One.")]);
-  const kept = w.human("Second");
+  const kept = w.ask("Second");
   const [tail] = w.answer([said("Two.")]);
   const preservedSegment = { headUuid: head(kept, other), tailUuid: tail };
   const compactMetadata = { trigger: "manual", preTokens: 900, preservedSegment };
@@ -169,7 +145,7 @@ const compacted = (head: (kept: string, other: string) => string) => (w: ClaudeW
   w.about("mode", { mode: "normal" });
   w.node("attachment", { attachment: { type: "date" } }, boundary);
   w.user("In short", { isCompactSummary: true }, boundary);
-  w.human("Third");
+  w.ask("Third");
 };
 
 const PARALLEL = "ask Hello #q; call t1 t2 #c; result t1 one #r @c0; result t2 two @c1; reply Done. @r";
@@ -231,280 +207,246 @@ const SCREEN = {
   spent: "100 10 3 0.01, 110 20 6 0.02, 10 10 3 0.01",
 };
 
-test.each<[agent: string, rule: string, source: Source, expected: Expected]>([
-  ["claude", "parallel results are no branches, whichever block they name", PARALLEL, { tree: AFTER }],
-  [
-    "claude",
-    "what a person says again begins a branch, at the root and elsewhere",
-    `${PARALLEL}; ask Hello again @-; ask Another way @q`,
-    { tree: `${AFTER} / 0 < user: Hello again / 1 < user: Another way` },
-  ],
-  [
-    "claude",
-    "where answers have no parent, no record names any, and each continues the one before it",
-    "ask Hello @-; call t1 @-; result t1 one @-; reply Done. @-; ask Go on @-",
-    { tree: "user: Hello / model: [t1] / result: one / model: Done. / user: Go on" },
-  ],
-  [
-    "claude",
-    "a compaction keeps what its boundary says",
-    compacted((kept) => kept),
-    { context: "summary: In short / user: Second / model: Two. / user: Third", holds: ['"tokensBefore":900'] },
-  ],
-  [
-    "claude",
-    "a compaction keeps nothing where its segment is not on the way to it",
-    compacted((_, other) => other),
-    { context: "summary: In short / user: Third" },
-  ],
-  [
-    "claude",
-    "the leaf is the newest of the main chain, whatever is written last",
-    "ask First; ask Second; aside Aside",
-    { context: "user: First / user: Second" },
-  ],
-  ["claude", "the leaf is the one that is named", "ask First #1; ask Second; leaf 1", { context: "user: First" }],
-  [
-    "claude",
-    "records that are written twice are there once",
-    "ask First; reply One.; again 0; again 1",
-    { tree: "user: First / model: One." },
-  ],
-  [
-    "claude",
-    "of a record in two versions, those that follow continue the last",
-    "ask First #1; reply One.; again 0 First, in other words; ask After it @1",
-    { context: "user: First, in other words / user: After it", warned: 1 },
-  ],
-  [
-    "claude",
-    "a record whose parent is nowhere, or is itself, continues the one before it",
-    "ask First; ask Lost @99999999-0000-4000-8000-000000000000; self Its own parent",
-    { tree: "user: First / user: Lost / user: Its own parent", warned: 2 },
-  ],
-  [
-    "claude",
-    "files of the oldest versions, whose records have neither uuid nor parent, are one line",
-    lines(
-      { type: "user", timestamp: at(0), message: { content: "Mend it" }, cwd: "/home/me/app" },
-      { type: "assistant", timestamp: at(1), message: { content: [said("I look."), read] } },
-      { type: "user", timestamp: at(2), message: { content: "That is right" } },
-      { type: "assistant", timestamp: at(3), message: { content: [said("Done.")] } },
-    ),
-    { context: "user: Mend it / model: I look. / user: That is right / model: Done.", facts: { cwd: "/home/me/app" } },
-  ],
-  ["codex", "what was rolled back stays as a branch", TAKEN.replace("back 2", "back 1"), { tree: TAKEN_BACK }],
-  ["copilot", "what was taken back stays as a branch", TAKEN, { tree: TAKEN_BACK }],
-  [
-    "copilot",
-    "what was cleared stays as a branch",
-    `${TAKEN}; clear; ask Anew`,
-    { tree: `${TAKEN_BACK} / 0 < user: Anew`, context: "user: Anew" },
-  ],
-  [
-    "copilot",
-    "results come in the order of the file, and one that failed says so",
-    "ask Go; call a b; result b second; fail a denied",
-    { context: "user: Go / model: [a] [b] / result: second / failure: denied" },
-  ],
-  [
-    "copilot",
-    "tokens are those that the record of a call says, and count once; its cost is a factor and no money",
-    (w: CopilotWriter) => {
-      w.user("Go");
-      w.event("session.usage_record", { usage: record });
-      w.answer("One ", [], { apiCallId: "api_1", chunkIndex: 0 });
-      w.answer("answer", ["a"], { apiCallId: "api_1", chunkIndex: 1 });
-      w.tool("a", { content: "out" });
-      w.answer("Without a record", [], { apiCallId: "api_2", outputTokens: 7 });
-    },
-    {
-      context: "user: Go / model: One  answer [a] / result: out / model: Without a record",
-      spent: "900 50 100 0, 0 7 0 0",
-    },
-  ],
-  [
-    "copilot",
-    "after a compaction, the model sees its summary and what comes after it",
-    "ask Before; compact The summary; ask After",
-    { context: "summary: The summary / user: After" },
-  ],
-  [
-    "copilot",
-    "events of older versions have no ids, and results of any form",
-    lines(
-      { type: "user.message", data: { content: "Go" }, timestamp: at(0) },
-      { type: "assistant.message", data: { content: "", toolRequests }, timestamp: at(0) },
+const IN_ORDER = "results come in the order of the file";
+const FAILED_FIRST = { context: expect.stringMatching(/failure: b \/ result: a/) };
+const OLD = { context: expect.stringMatching(/^user: Read \/ model: .* \/ result: text$/) };
+
+/** Rules of each agent: a source, and what is expected of it. */
+const RULES: Readonly<Record<string, Readonly<Record<string, readonly [Source, Expected]>>>> = {
+  claude: {
+    "parallel results are no branches, whichever block they name": [PARALLEL, { tree: AFTER }],
+    "what a person says again begins a branch, at the root and elsewhere": [
+      `${PARALLEL}; ask Hello again @-; ask Another way @q`,
+      { tree: `${AFTER} / 0 < user: Hello again / 1 < user: Another way` },
+    ],
+    "where answers have no parent, no record names any, and each continues the one before it": [
+      "ask Hello @-; call t1 @-; result t1 one @-; reply Done. @-; ask Go on @-",
+      { tree: "user: Hello / model: [t1] / result: one / model: Done. / user: Go on" },
+    ],
+    "a compaction keeps what its boundary says": [
+      compacted((kept) => kept),
+      { context: "summary: In short / user: Second / model: Two. / user: Third", holds: ['"tokensBefore":900'] },
+    ],
+    "a compaction keeps nothing where its segment is not on the way to it": [
+      compacted((_, other) => other),
+      { context: "summary: In short / user: Third" },
+    ],
+    "the leaf is the newest of the main chain, whatever is written last": [
+      "ask First; ask Second; aside Aside",
+      { context: "user: First / user: Second" },
+    ],
+    "the leaf is the one that is named": ["ask First #1; ask Second; leaf 1", { context: "user: First" }],
+    "records that are written twice are there once": [
+      "ask First; reply One.; again 0; again 1",
+      { tree: "user: First / model: One." },
+    ],
+    "of a record in two versions, those that follow continue the last": [
+      "ask First #1; reply One.; again 0 First, in other words; ask After it @1",
+      { context: "user: First, in other words / user: After it", warned: 1 },
+    ],
+    "a record whose parent is nowhere, or is itself, continues the one before it": [
+      "ask First; ask Lost @99999999-0000-4000-8000-000000000000; self Its own parent",
+      { tree: "user: First / user: Lost / user: Its own parent", warned: 2 },
+    ],
+    "files of the oldest versions, whose records have neither uuid nor parent, are one line": [
+      lines(
+        { type: "user", timestamp: at(0), message: { content: "Mend it" }, cwd: "/home/me/app" },
+        { type: "assistant", timestamp: at(1), message: { content: [said("I look."), read] } },
+        { type: "user", timestamp: at(2), message: { content: "That is right" } },
+        { type: "assistant", timestamp: at(3), message: { content: [said("Done.")] } },
+      ),
       {
-        type: "tool.execution_complete",
-        data: { toolCallId: "a", success: true, result: { files: [1] } },
-        timestamp: at(0),
+        context: "user: Mend it / model: I look. / user: That is right / model: Done.",
+        facts: { cwd: "/home/me/app" },
       },
-    ),
-    { context: 'user: Go / model: [a] / result: {"files":[1]}' },
-  ],
-  ["gemini", "what was gone back from stays as a branch", TAKEN, { tree: TAKEN_BACK }],
-  [
-    "gemini",
-    "a message that is not there is gone back to as the beginning",
-    "ask One; reply First.; back nowhere; ask Two",
-    { tree: "user: One / model: First. / 0 < user: Two", context: "user: Two", warned: 1 },
-  ],
-  [
-    "gemini",
-    "the leaf is where the conversation went back to",
-    "ask One; reply First.; ask Two #2; back 2",
-    { context: "user: One / model: First." },
-  ],
-  [
-    "gemini",
-    "a summary with kept messages is a compaction that keeps their entries",
-    "ask One; reply First.; ask Two; reply I look.; call a 1; reply Second.; compact 2 One; ask Three",
-    {
-      tree: "user: One / model: First. / user: Two / model: I look. [a] / result: 1 / model: Second. / summary: <state_snapshot>One / user: Three",
-      context:
-        "summary: <state_snapshot>One / user: Two / model: I look. [a] / result: 1 / model: Second. / user: Three",
-    },
-  ],
-  [
-    "gemini",
-    "a call that failed says so",
-    "ask Go; reply So; fail a 1",
-    { context: "user: Go / model: So [a] / failure: 1" },
-  ],
-  // Calls have no ids, and what one gave was not kept.
-  ...[0, 2].map((space): [string, string, Source, Expected] => {
-    const context = expect.stringMatching(/^user: Read \/ model: .* \/ result: text$/);
-    return ["gemini", `an old document (${space})`, oldGemini(space), { context }];
-  }),
-  [
-    "goose",
-    "what only the model sees is text or a picture for it, whatever it was",
-    (w: goose.GooseWriter) => w.user(odd, goose.MODEL_ONLY),
-    {},
-  ],
-  [
-    "goose",
-    "after compactions, the model sees the last summary and what comes after it",
-    "ask One; reply One.; compact Summary one; ask Two; reply Two.; compact Summary two; ask Three",
-    {
-      context: "summary: Summary two / custom: Go on as if nothing was / user: Three",
-      tree: expect.stringContaining("summary: Summary one"),
-    },
-  ],
-  [
-    "goose",
-    "what the model alone sees is not shown, and what a person alone sees is not in the context",
-    (w: goose.GooseWriter) => {
-      const notice = { type: "systemNotification", notificationType: "inlineMessage", msg: "a notice" };
-      w.ask("One");
-      w.user([goose.said("a hint")], goose.MODEL_ONLY);
-      w.answer([notice], goose.PERSON_ONLY);
-      w.reply("Answer");
-    },
-    { context: "user: One / custom: a hint / model: Answer", holds: ['"display":false'] },
-  ],
-  [
-    "goose",
-    "of a tool's result, the context has what the model saw",
-    (w: goose.GooseWriter) => {
-      const seenBy = (who: string, text: string): Fields => goose.said(text, { annotations: { audience: [who] } });
-      w.answer([goose.asked("a")]);
-      w.user([goose.answered("a", [seenBy("assistant", "plain"), seenBy("user", "drawn for a person")])]);
-    },
-    { context: "model: [a] / result: plain", holds: ["drawn for a person"] },
-  ],
-  [
-    "goose",
-    "tokens and cost are those that messages say, and totals that nothing says are named",
-    (w: goose.GooseWriter) => {
-      const sums = { accumulated_input_tokens: 1200, accumulated_output_tokens: 300, accumulated_cost: 0.5 };
-      w.session = { ...w.session, ...sums };
-      w.answer([goose.said("Answer")], { ...goose.BOTH, usage: spent });
-    },
-    {
-      spent: "100 50 900 0.25",
-      facts: { warnings: [{ sentence: expect.stringMatching(/1200 .* 300 .* 0\.5 dollars/) }] },
-      warned: 1,
-    },
-  ],
-  [
-    "goose",
-    "a file of lines, as older versions have it, whose last line is cut",
-    {
-      text: `${
-        lines(
-          { working_dir: "/home/me/project", description: "An older session", message_count: 2 },
-          { role: "user", created, content: [goose.said("Go")] },
-          { role: "assistant", created, content: [goose.asked("a")] },
-          { role: "user", created, content: [response] },
-        ).text
-      }{"role":"assis`,
-    },
-    { context: "user: Go / model: [a] / result: out", facts: { records: 5, name: "An older session" }, warned: -1 },
-  ],
-  [
-    "opencode",
-    "what was reverted stays as a branch, and the leaf is before it",
-    wholeOpencodeExport(),
-    {
-      tree: expect.stringMatching(/user: The end of what holds \/ model: Yes. \/ user: This was taken back/),
-      context: expect.stringMatching(/model: Yes\.$/),
-    },
-  ],
-  ["opencode", "a revert takes back a whole message", taking(false), { context: "user: Go" }],
-  [
-    "opencode",
-    "a revert from a part on keeps the parts before it",
-    taking(true),
-    { context: "user: Go / model: first [call_1] / result: out", holds: ["taken back"] },
-  ],
-  [
-    "opencode",
-    "a compaction keeps what its tail begins with",
-    "ask Forget this; reply Forgotten.; ask Keep this #k; reply Kept.; compact k The summary; ask Go on",
-    { context: "summary: The summary / user: Keep this / model: Kept. / user: Go on" },
-  ],
-  [
-    "opencode",
-    "a step is an answer, whose tokens and cost are counted once",
-    (w: OpencodeWriter) => {
-      w.ask("Go");
-      const steps = [step, done("a", "out"), finish("tool-calls", 0.5), step, words("Done."), finish("stop", 0.25)];
-      w.answer(steps, { cost: 0.75, tokens: usage(11).tokens });
-    },
-    { context: "user: Go / model: [a] / result: out / model: Done.", spent: "11 25 100 0.5, 11 25 100 0.25" },
-  ],
-  ...(["contract", "cline", "roo"] satisfies ClineForm[]).map((form): [string, string, Source, Expected] => {
-    const context = expect.stringMatching(/failure: b \/ result: a/);
-    return [form, "results come in the order of the file", results, { context }];
-  }),
-  [
-    "roo",
-    "hidden messages leave the task, and stay in the tree",
-    (w: ClineWriter) => {
-      page(w);
-      w.message("user", HIDDEN, { isTruncationMarker: true, truncationId: "x" });
-      w.message("user", "More");
-    },
-    { ...MADE, context: `summary: Make a page\n\n${HIDDEN} / user: More` },
-  ],
-  [
-    "roo",
-    "a summary stands for all before it",
-    (w: ClineWriter) => {
-      page(w);
-      for (const message of w.messages) message.condenseParent = "c";
-      w.message("user", [{ type: "text", text: "All before" }], { isSummary: true, condenseId: "c" });
-      w.message("user", "Yet more");
-    },
-    { ...MADE, context: "summary: All before / user: Yet more" },
-  ],
-  ["cline", "what is shown of a task", { text: JSON.stringify(wholeClineScreen()) }, SCREEN],
-  ["cline", "what is shown of a task, in lines", { text: JSON.stringify(wholeClineScreen(), null, 2) }, SCREEN],
-])("%s: %s", (agent, _, source, expected) => {
+    ],
+  },
+  codex: {
+    "what was rolled back stays as a branch": [TAKEN.replace("back 2", "back 1"), { tree: TAKEN_BACK }],
+  },
+  copilot: {
+    "what was taken back stays as a branch": [TAKEN, { tree: TAKEN_BACK }],
+    "what was cleared stays as a branch": [
+      `${TAKEN}; clear; ask Anew`,
+      { tree: `${TAKEN_BACK} / 0 < user: Anew`, context: "user: Anew" },
+    ],
+    "results come in the order of the file, and one that failed says so": [
+      "ask Go; call a b; result b second; fail a denied",
+      { context: "user: Go / model: [a] [b] / result: second / failure: denied" },
+    ],
+    "tokens are those that the record of a call says, and count once; its cost is a factor and no money": [
+      (w: CopilotWriter) => {
+        w.ask("Go");
+        w.event("session.usage_record", { usage: record });
+        w.reply("One ", [], { apiCallId: "api_1", chunkIndex: 0 });
+        w.reply("answer", ["a"], { apiCallId: "api_1", chunkIndex: 1 });
+        w.tool("a", { content: "out" });
+        w.reply("Without a record", [], { apiCallId: "api_2", outputTokens: 7 });
+      },
+      {
+        context: "user: Go / model: One  answer [a] / result: out / model: Without a record",
+        spent: "900 50 100 0, 0 7 0 0",
+      },
+    ],
+    "after a compaction, the model sees its summary and what comes after it": [
+      "ask Before; compact The summary; ask After",
+      { context: "summary: The summary / user: After" },
+    ],
+    "events of older versions have no ids, and results of any form": [
+      lines(
+        { type: "user.message", data: { content: "Go" }, timestamp: at(0) },
+        { type: "assistant.message", data: { content: "", toolRequests }, timestamp: at(0) },
+        {
+          type: "tool.execution_complete",
+          data: { toolCallId: "a", success: true, result: { files: [1] } },
+          timestamp: at(0),
+        },
+      ),
+      { context: 'user: Go / model: [a] / result: {"files":[1]}' },
+    ],
+  },
+  gemini: {
+    "what was gone back from stays as a branch": [TAKEN, { tree: TAKEN_BACK }],
+    "a message that is not there is gone back to as the beginning": [
+      "ask One; reply First.; back nowhere; ask Two",
+      { tree: "user: One / model: First. / 0 < user: Two", context: "user: Two", warned: 1 },
+    ],
+    "the leaf is where the conversation went back to": [
+      "ask One; reply First.; ask Two #2; back 2",
+      { context: "user: One / model: First." },
+    ],
+    "a summary with kept messages is a compaction that keeps their entries": [
+      "ask One; reply First.; ask Two; reply I look.; call a 1; reply Second.; compact 2 One; ask Three",
+      {
+        tree: "user: One / model: First. / user: Two / model: I look. [a] / result: 1 / model: Second. / summary: <state_snapshot>One / user: Three",
+        context:
+          "summary: <state_snapshot>One / user: Two / model: I look. [a] / result: 1 / model: Second. / user: Three",
+      },
+    ],
+    "a call that failed says so": ["ask Go; reply So; fail a 1", { context: "user: Go / model: So [a] / failure: 1" }],
+    // Calls have no ids, and what one gave was not kept.
+    "an old document on one line": [oldGemini(0), OLD],
+    "an old document": [oldGemini(2), OLD],
+  },
+  goose: {
+    "what only the model sees is text or a picture for it, whatever it was": [
+      (w: goose.GooseWriter) => w.user(odd, goose.MODEL_ONLY),
+      {},
+    ],
+    "after compactions, the model sees the last summary and what comes after it": [
+      "ask One; reply One.; compact Summary one; ask Two; reply Two.; compact Summary two; ask Three",
+      {
+        context: "summary: Summary two / custom: Go on as if nothing was / user: Three",
+        tree: expect.stringContaining("summary: Summary one"),
+      },
+    ],
+    "what the model alone sees is not shown, and what a person alone sees is not in the context": [
+      (w: goose.GooseWriter) => {
+        const notice = { type: "systemNotification", notificationType: "inlineMessage", msg: "a notice" };
+        w.ask("One");
+        w.user([goose.said("a hint")], goose.MODEL_ONLY);
+        w.answer([notice], goose.PERSON_ONLY);
+        w.reply("Answer");
+      },
+      { context: "user: One / custom: a hint / model: Answer", holds: ['"display":false'] },
+    ],
+    "of a tool's result, the context has what the model saw": [
+      (w: goose.GooseWriter) => {
+        const seenBy = (who: string, text: string): Fields => goose.said(text, { annotations: { audience: [who] } });
+        w.answer([goose.asked("a")]);
+        w.user([goose.answered("a", [seenBy("assistant", "plain"), seenBy("user", "drawn for a person")])]);
+      },
+      { context: "model: [a] / result: plain", holds: ["drawn for a person"] },
+    ],
+    "tokens and cost are those that messages say, and totals that nothing says are named": [
+      (w: goose.GooseWriter) => {
+        const sums = { accumulated_input_tokens: 1200, accumulated_output_tokens: 300, accumulated_cost: 0.5 };
+        w.session = { ...w.session, ...sums };
+        w.answer([goose.said("Answer")], { ...goose.BOTH, usage: spent });
+      },
+      {
+        spent: "100 50 900 0.25",
+        facts: { warnings: [{ sentence: expect.stringMatching(/1200 .* 300 .* 0\.5 dollars/) }] },
+        warned: 1,
+      },
+    ],
+    "a file of lines, as older versions have it, whose last line is cut": [
+      {
+        text: `${
+          lines(
+            { working_dir: "/home/me/project", description: "An older session", message_count: 2 },
+            { role: "user", created, content: [goose.said("Go")] },
+            { role: "assistant", created, content: [goose.asked("a")] },
+            { role: "user", created, content: [response] },
+          ).text
+        }{"role":"assis`,
+      },
+      { context: "user: Go / model: [a] / result: out", facts: { records: 5, name: "An older session" }, warned: -1 },
+    ],
+  },
+  opencode: {
+    "what was reverted stays as a branch, and the leaf is before it": [
+      wholeOpencodeExport(),
+      {
+        tree: expect.stringMatching(/user: The end of what holds \/ model: Yes. \/ user: This was taken back/),
+        context: expect.stringMatching(/model: Yes\.$/),
+      },
+    ],
+    "a revert takes back a whole message": [taking(false), { context: "user: Go" }],
+    "a revert from a part on keeps the parts before it": [
+      taking(true),
+      { context: "user: Go / model: first [call_1] / result: out", holds: ["taken back"] },
+    ],
+    "a compaction keeps what its tail begins with": [
+      "ask Forget this; reply Forgotten.; ask Keep this #k; reply Kept.; compact k The summary; ask Go on",
+      { context: "summary: The summary / user: Keep this / model: Kept. / user: Go on" },
+    ],
+    "a step is an answer, whose tokens and cost are counted once": [
+      (w: OpencodeWriter) => {
+        w.ask("Go");
+        const steps = [step, done("a", "out"), finish("tool-calls", 0.5), step, words("Done."), finish("stop", 0.25)];
+        w.answer(steps, { cost: 0.75, tokens: usage(11).tokens });
+      },
+      { context: "user: Go / model: [a] / result: out / model: Done.", spent: "11 25 100 0.5, 11 25 100 0.25" },
+    ],
+  },
+  roo: {
+    [IN_ORDER]: [results, FAILED_FIRST],
+    "hidden messages leave the task, and stay in the tree": [
+      (w: ClineWriter) => {
+        page(w);
+        w.message("user", HIDDEN, { isTruncationMarker: true, truncationId: "x" });
+        w.message("user", "More");
+      },
+      { ...MADE, context: `summary: Make a page\n\n${HIDDEN} / user: More` },
+    ],
+    "a summary stands for all before it": [
+      (w: ClineWriter) => {
+        page(w);
+        for (const message of w.messages) message.condenseParent = "c";
+        w.message("user", [{ type: "text", text: "All before" }], { isSummary: true, condenseId: "c" });
+        w.message("user", "Yet more");
+      },
+      { ...MADE, context: "summary: All before / user: Yet more" },
+    ],
+  },
+  cline: {
+    [IN_ORDER]: [results, FAILED_FIRST],
+    "what is shown of a task": [{ text: JSON.stringify(wholeClineScreen()) }, SCREEN],
+    "what is shown of a task, in lines": [{ text: JSON.stringify(wholeClineScreen(), null, 2) }, SCREEN],
+  },
+  "cline contract": {
+    [IN_ORDER]: [results, FAILED_FIRST],
+  },
+};
+
+const ROWS = Object.entries(RULES).flatMap(([agent, rules]) =>
+  Object.entries(rules).map(([rule, row]) => [agent, rule, ...row] as const),
+);
+
+test.each(ROWS)("%s: %s", (agent, _, source, expected) => {
   const task = "/elsewhere/tasks/1784094124598/api_conversation_history.json";
-  const files: Record<string, string> = { codex: CODEX_FILE, contract: task, cline: task, roo: task };
+  const files: Record<string, string> = { codex: CODEX_FILE, "cline contract": task, cline: task, roo: task };
   const session = foreignSession(textOf(agent, source), files[agent] ?? FOREIGN_FILE);
   requireSound(session);
   const { tree, context, warned = 0, facts = {} } = expected;

@@ -8,6 +8,7 @@ import { lstatSync, readdirSync, readFileSync, realpathSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
+import { elements, valueEnd } from "../../src/core/json/json.ts";
 import { user } from "./drafts.ts";
 import { changeFile, isFile, KINDS, type Later, putBack } from "./foreign-kinds.ts";
 import type { StoreName } from "./many-servers.ts";
@@ -129,30 +130,14 @@ function idOf(line: string): string | undefined {
   }
 }
 
-/** Returns the texts of the values of the first list of this name in a JSON text, cut as nobody parsed it. */
+/** Returns the texts of the values of the first list of this name in a JSON text. */
 function elementsOf(text: string, member: string): string[] {
-  const mark = `"${member}":[`;
-  const begin = text.indexOf(mark);
-  if (begin < 0) return [];
-  const elements: string[] = [];
-  let depth = 0;
-  let isString = false;
-  let start = begin + mark.length;
-  for (let at = start; at < text.length; at++) {
-    const char = text[at];
-    if (isString) {
-      if (char === "\\") at++;
-      else if (char === '"') isString = false;
-    } else if (char === '"') isString = true;
-    else if (char === "{" || char === "[") depth++;
-    else if (depth > 0 && (char === "}" || char === "]")) depth--;
-    else if (depth === 0 && (char === "," || char === "]")) {
-      if (at > start) elements.push(text.slice(start, at));
-      if (char === "]") return elements;
-      start = at + 1;
-    }
-  }
-  return elements;
+  const bytes = Buffer.from(text);
+  const mark = `"${member}":`;
+  const start = bytes.indexOf(`${mark}[`) + mark.length;
+  if (start < mark.length) return [];
+  const found = elements(bytes, start, valueEnd(bytes, start, bytes.length)) ?? [];
+  return found.map((one) => bytes.toString("utf8", one.start, one.end));
 }
 
 /** Returns an object's text without its last members, one after the other: what strict readers need is put in there. */

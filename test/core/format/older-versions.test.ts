@@ -56,16 +56,6 @@ describe("version 1", () => {
     expect(after.damage).toEqual([]);
   });
 
-  test("changes no other byte of its lines", () => {
-    const odd = `{ "message" : {"role":"user","content":"\\u0041","n":1.0,"n":-0} ,"type":"message","z":9007199254740993}`;
-    const log = logOf(fileText(V1_HEADER, said("one"), odd));
-    const [first, second] = idsOf(log);
-    expect(textsOf(log)).toEqual([
-      said("one").replace('"type":"message"', `"type":"message","id":"${first}","parentId":null`),
-      odd.replace('"type":"message"', `"type":"message","id":"${second}","parentId":"${first}"`),
-    ]);
-  });
-
   test("an id that is there already is kept, and so is a parent that is one: only the header lost its version", () => {
     const entry = (id: string, parent: string) =>
       `{"id":"${id}","type":"message","parentId":${parent},"message":{"role":"user","content":"a"}}`;

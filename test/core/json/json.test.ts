@@ -20,94 +20,26 @@ import {
   valueAt,
   valueEnd,
 } from "../../../src/core/json/json.ts";
+import { isJson as isJsonText, mutated, randomJson, type Style } from "../../support/json-texts.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
 
-const SPACE = ["", "", "", " ", "\n", "\t", "\r", " \n "];
-const STRINGS = [
-  '""',
-  '"a"',
-  '"\\u0041\\n"',
-  '"\\\\"',
-  '"\\""',
-  '"é漢😀"',
-  '"\u2028"',
-  '"\\ud800"',
-  '"}],:"',
-  '"__proto__"',
-];
-const NUMBERS = ["0", "-0", "1.0", "1e400", "-1.5E-7", "9007199254740993", "0.1", "1e+2"];
-
-/** A JSON text with white space, escapes and odd numbers in it, and its value. */
-interface Sample {
-  readonly text: string;
-  readonly value: unknown;
-}
-
-/** The value of one string, number or word: no object, whose names JSON.parse may misread (see "parse"). */
-function sample(text: string): Sample {
-  return { text, value: JSON.parse(text) };
-}
-
-function randomSample(random: Random, depth = 0): Sample {
-  const space = () => random.pick(SPACE);
-  const kind = random.int(depth > 4 ? 4 : 7);
-  if (kind === 0) return sample(random.pick(STRINGS));
-  if (kind === 1) return sample(random.pick(NUMBERS));
-  if (kind < 4) return sample(random.pick(["true", "false", "null"]));
-  const values: unknown[] = [];
-  const object = {};
-  const parts = Array.from({ length: random.int(4) }, () => {
-    const before = space();
-    const inside = randomSample(random, depth + 1);
-    const text = `${before}${inside.text}${space()}`;
-    values.push(inside.value);
-    if (kind === 4) return text;
-    const lead = space();
-    const name = random.pick(STRINGS);
-    const member = { value: inside.value, enumerable: true, writable: true, configurable: true };
-    Object.defineProperty(object, JSON.parse(name) as string, member);
-    return `${lead}${name}${space()}:${text}`;
-  });
-  const inside = parts.length === 0 ? space() : parts.join(",");
-  return kind === 4 ? { text: `[${inside}]`, value: values } : { text: `{${inside}}`, value: object };
-}
-
-function randomText(random: Random): string {
-  return randomSample(random, 0).text;
-}
-
-/** A text with a byte changed, taken out, put in or moved, ASCII only so that it stays UTF-8. */
-function mutated(random: Random, text: string): string {
-  const characters = [...text];
-  const at = random.int(characters.length + 1);
-  const other = random.pick([...'{}[]",:\\ \n0123456789.-+eEtfnu/', "\u0000", "\u001f", "\u007f", "tru", "null"]);
-  const kind = random.int(4);
-  if (kind === 0) characters.splice(at, 1);
-  else if (kind === 1) characters.splice(at, 0, other);
-  else if (kind === 2) characters.splice(at, 1, other);
-  else characters.splice(at, random.int(3), characters[random.int(characters.length)] ?? "");
-  return characters.join("");
-}
-
-function accepts(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
+/** Names of members; equal ones meet. */
+const STRINGS = String.raw`""|"a"|"\u0041\n"|"\\"|"\""|"é漢😀"|"\u2028"|"\ud800"|"}],:"|"__proto__"`.split("|");
+const STYLE: Style = {
+  space: (random) => random.pick(["", "", "", " ", "\n", "\t", "\r", " \n "]),
+  names: () => STRINGS,
+};
 
 describe("what is JSON", () => {
   test("texts, valid and mutated, as JSON.parse has it", () => {
     let refused = 0;
     forSeeds(1600, (random) => {
-      let text = `${random.pick(SPACE)}${randomText(random)}${random.pick(SPACE)}`;
+      let text = `${STYLE.space(random)}${randomJson(random, STYLE).text}${STYLE.space(random)}`;
       const isWhole = random.chance(0.4);
       for (let n = isWhole ? 0 : 1 + random.int(3); n > 0; n--) text = mutated(random, text);
       if (isWhole) JSON.parse(text);
-      if (!accepts(text)) refused++;
-      expect(isJson(bytesOf(text)), JSON.stringify(text)).toBe(accepts(text));
+      if (!isJsonText(text)) refused++;
+      expect(isJson(bytesOf(text)), JSON.stringify(text)).toBe(isJsonText(text));
     });
     expect(refused).toBeGreaterThan(400);
   });
@@ -115,14 +47,14 @@ describe("what is JSON", () => {
   const BARE = "01|-|1.|.5|1e|+1|tru|nulll|[1,]|[,1]|{a:1}|[|{|]|[}|{]|| |1 2|\ufeff1|'a'|NaN";
   const QUOTED = '{"a":1,}|{"a"}|{"a":1"b":2}|"\\x"|"\\u12g4"|"\\u12|"a\nb"|"a\tb"|"';
   test.each([...BARE.split("|"), ...QUOTED.split("|")])("%j is not", (text) => {
-    expect([accepts(text), isJson(bytesOf(text))]).toEqual([false, false]);
+    expect([isJsonText(text), isJson(bytesOf(text))]).toEqual([false, false]);
   });
 
   test("in what is known to be JSON values end where a look at all of it says", () => {
     const long = (random: Random) =>
       `"${Array.from({ length: random.int(300) }, () => random.pick(["a", "b", "é", "[", "}", '\\"', "\\\\", "\\u0022"])).join("")}"`;
     forSeeds(600, (random) => {
-      const text = `${random.pick(SPACE)}{${long(random)}:${randomText(random)},"b":[${long(random)},${randomText(random)}]}`;
+      const text = `${STYLE.space(random)}{${long(random)}:${randomJson(random, STYLE).text},"b":[${long(random)},${randomJson(random, STYLE).text}]}`;
       const bytes = bytesOf(text);
       const ranges = members(bytes);
       expect(ranges).toHaveLength(2);
@@ -150,7 +82,7 @@ describe("what is JSON", () => {
 describe("members and elements", () => {
   test("give what the text says, the last of equal names", () => {
     forSeeds(600, (random) => {
-      const { text, value } = randomSample(random);
+      const { text, value } = randomJson(random, STYLE);
       const bytes = bytesOf(text);
       const found = members(bytes);
       const list = elements(bytes);
@@ -220,7 +152,7 @@ describe("members and elements", () => {
 describe("parse", () => {
   test("gives the values that the text says, names with escapes included, whatever was parsed before", () => {
     forSeeds(600, (random) => {
-      const { text, value } = randomSample(random);
+      const { text, value } = randomJson(random, STYLE);
       expect(parse(bytesOf(text)), JSON.stringify(text)).toEqual(value);
     });
   });
@@ -295,20 +227,14 @@ describe("depth", () => {
 describe("texts", () => {
   test("oneLine changes line breaks between tokens only, and nothing of the value", () => {
     forSeeds(120, (random) => {
-      const text = randomText(random);
-      const line = textOf(oneLine(bytesOf(text)));
+      const text = randomJson(random, STYLE).text;
+      const given = bytesOf(text);
+      const line = textOf(oneLine(given));
+      expect(textOf(given)).toBe(text);
       expect(line).not.toMatch(/[\r\n]/);
       expect(parse(bytesOf(line))).toEqual(parse(bytesOf(text)));
       expect(line.replace(/[ \t]/g, "")).toBe(text.replace(/\s/g, (c) => (c === "\u2028" ? c : "")));
     });
-  });
-
-  test("oneLine leaves the given bytes alone", () => {
-    const given = bytesOf("[1,\n2]");
-    expect(textOf(oneLine(given))).toBe("[1, 2]");
-    expect(textOf(given)).toBe("[1,\n2]");
-    const flat = bytesOf("[1]");
-    expect(oneLine(flat)).toBe(flat);
   });
 
   test("bytes that are not UTF-8 have no text", () => {

@@ -5,7 +5,7 @@ import { draftOf, draftOfText, entryLine, patchMembers } from "../../../src/core
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { fileText, headerText, id, linesOf, TIME, userText } from "../../support/lines.ts";
 import { forSeeds } from "../../support/random.ts";
-import { diskWith, FILE, openOn, sessionOf, textsOf, workspaceOn } from "../../support/sessions.ts";
+import { diskWith, FILE, openOn, textsOf } from "../../support/sessions.ts";
 
 /** Texts of members that a reader would write differently. */
 const ODD = [
@@ -48,7 +48,6 @@ async function append(session: ReturnType<typeof openOn>): Promise<void> {
 describe("lines that are there are as they were", () => {
   // In memory and in the file.
   test.each<[string, string, string[], string[], string?]>([
-    ["after an append", headerText(), LINES, LINES],
     [
       "when a version 2 file is published as version 3",
       headerText({ version: 2 }),
@@ -64,24 +63,6 @@ describe("lines that are there are as they were", () => {
     expect(linesOf(disk.content(FILE) as Uint8Array).slice(0, -1)).toEqual([newHeader, ...kept]);
   });
 
-  test("in a fork", async () => {
-    const disk = diskWith(fileText(headerText(), ...LINES));
-    const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), LINES.length - 1);
-    expect(linesOf(disk.content(fork.file as string) as Uint8Array).slice(1)).toEqual(LINES);
-    const inMemory = await workspaceOn(disk, "memory").fork(openOn(disk), LINES.length - 1);
-    expect(textsOf(inMemory.log)).toEqual(LINES);
-  });
-
-  test("in a fork that links past labels, but for the links", async () => {
-    const labelled = LINES.flatMap((line, n) => [
-      n === 0 ? line : line.replace(`"parentId":"${id(n - 1)}"`, `"parentId":"${id(100 + n - 1)}"`),
-      `{"type":"label","id":"${id(100 + n)}","parentId":"${id(n)}","timestamp":"${TIME}","targetId":"nowhere"}`,
-    ]);
-    const source = await sessionOf(labelled);
-    const fork = await workspaceOn(diskWith(""), "memory").fork(source, source.tree.leaf);
-    expect(textsOf(fork.log)).toEqual(LINES);
-  });
-
   test("but for ids, when a version 1 file is published as version 3", async () => {
     const nameless = oddLines(false);
     const disk = diskWith(fileText(headerText({ version: undefined }), ...nameless));
@@ -90,12 +71,6 @@ describe("lines that are there are as they were", () => {
     const given = /,"id":"[0-9a-f]{8}","parentId":(null|"[0-9a-f]{8}")/;
     expect(lines.map((line) => line.replace(given, ""))).toEqual(nameless);
     expect(lines.every((line) => given.test(line))).toBe(true);
-  });
-
-  test("are given as messages as they stand in their entries, but for halves of characters", async () => {
-    const session = await sessionOf(LINES);
-    const texts = [...session.messageTexts(session.context().items)].map((text) => textOf(text));
-    expect(texts).toEqual(MESSAGES.filter((_, n) => n % 3 !== 0).map((text) => text.replace("\\ud800", "\\ufffd")));
   });
 });
 
@@ -121,38 +96,9 @@ describe("drafts", () => {
     expect(written(sent)).toBe(`{"type":"custom","id":"${id(1)}","parentId":null,"timestamp":"${TIME}"${rest}}`);
   });
 
-  test("that were sent on many lines become one, with the same members", () => {
-    const pretty = JSON.stringify({ type: "custom", data: { list: [1, 2], text: "a\nb" } }, null, 2);
-    for (const text of [pretty, pretty.replaceAll("\n", "\r\n")]) {
-      const line = written(text);
-      expect(line).not.toMatch(/[\r\n]/);
-      expect(JSON.parse(line)).toMatchObject({ data: { list: [1, 2], text: "a\nb" } });
-    }
-  });
-
-  test("know what the host gave", () => {
-    const bytes = bytesOf('x{"type":"custom","id":"mine","parentId":null,"timestamp":"t"}y');
-    const draft = draftOfText(bytes, { start: 1, end: bytes.length - 1 });
-    expect([draft.type, draft.id, draft.parentId, draft.timestamp]).toEqual(["custom", "mine", null, "t"]);
-    const bare = draftOfText(bytesOf('{"type":"custom"}'), { start: 0, end: 17 });
-    expect([bare.id, bare.parentId, bare.timestamp, bare.rest.length]).toEqual([undefined, undefined, undefined, 0]);
-  });
-
   test("are objects", () => {
     for (const text of ["[]", "1", "null", '"x"', "{", ""])
       expect(() => draftOfText(bytesOf(text), { start: 0, end: text.length }), text).toThrow(TypeError);
-  });
-
-  test("come back from the file as they were sent", async () => {
-    const disk = diskWith(fileText(headerText()));
-    const session = openOn(disk);
-    for (const odd of ODD) {
-      const bytes = bytesOf(`{"type":"custom","customType":"x",${odd}}`);
-      session.append([draftOfText(bytes, { start: 0, end: bytes.length })]);
-    }
-    await session.commit();
-    for (const [n, line] of textsOf(openOn(disk).log).entries())
-      expect(line.endsWith(`,"customType":"x",${ODD[n]}}`)).toBe(true);
   });
 
   test("of ours leave out what is undefined and keep texts as texts", () => {

@@ -6,57 +6,19 @@ import { type FastPath, fastPath, MAX_BYTES } from "../../../src/core/json/fast-
 import { bytesWithoutHalves, mayHoldSurrogate } from "../../../src/core/json/halves.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import { LineValidator } from "../../../src/core/json/validate.ts";
+import { isJson, mutated, randomJson, type Style } from "../../support/json-texts.ts";
 import { forSeeds, type Random } from "../../support/random.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 
 const TELLING = ["type", "id", "parentId", "message", "customType", "_batch"];
 
-const plain = (random: Random): string =>
-  random.pick(["", "a", "text", "é漢😀", "\u2028", "}],:", "blob:sha256:0"]).repeat(random.pick([1, 1, 2, 5, 17, 40]));
-const escaped = (random: Random): string =>
-  random.pick(["\\n", '\\"', "\\\\", "\\/", "\\u0041", "\\uD83D", "\\ud83d\\ude00"]);
-const string = (random: Random): string => {
-  const pieces = Array.from({ length: random.int(4) }, () => (random.chance(0.3) ? escaped(random) : plain(random)));
-  return `"${pieces.join("")}"`;
+const quoted = (names: string): string[] => names.split(" ").map((name) => `"${name}"`);
+const STYLE: Style = {
+  space: (random) => (random.chance(0.03) ? random.pick([" ", "\t", "\r", "  "]) : ""),
+  names: (depth) => quoted(depth > 0 ? "role content a b data $piBlob" : `${TELLING.join(" ")} timestamp data`),
 };
-const space = (random: Random): string => (random.chance(0.03) ? random.pick([" ", "\t", "\r", "  "]) : "");
 
-function value(random: Random, depth: number): string {
-  const kind = random.int(depth > 4 ? 4 : 7);
-  if (kind < 2) return string(random);
-  if (kind === 2) return random.pick(["true", "false", "null"]);
-  if (kind === 3) return random.pick(["0", "-0", "1.0", "1e400", "-1.5E-7", "9007199254740993", "0.1", "1e+2", "12"]);
-  if (kind > 4) return object(random, depth + 1, ["role", "content", "a", "b", "data", "$piBlob"]);
-  return `[${Array.from({ length: random.int(4) }, () => space(random) + value(random, depth + 1)).join(",")}]`;
-}
-
-function object(random: Random, depth: number, names: readonly string[]): string {
-  const members = Array.from({ length: random.int(5) }, () => {
-    const name = random.chance(0.05) ? string(random) : `"${random.pick(names)}"`;
-    return `${space(random)}${name}${space(random)}:${space(random)}${value(random, depth)}${space(random)}`;
-  });
-  return `{${members.join(",")}}`;
-}
-
-const line = (random: Random): string => object(random, 0, [...TELLING, "timestamp", "data"]);
-
-function mutated(random: Random, text: string): string {
-  const at = random.int(text.length + 1);
-  const odd = ["\u0000", "\u001f", "\u007f", "tru", "null", "\\u12"];
-  const other = random.pick([...'{}[]",:\\ 0123456789.-+eEtfnu/', ...odd]);
-  const cut = text.slice(0, at) + (random.chance(0.5) ? other : "") + text.slice(at + random.int(2));
-  // Half of a surrogate pair has no bytes.
-  return Buffer.from(cut).toString();
-}
-
-function isJson(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return true;
-  } catch {
-    return false;
-  }
-}
+const line = (random: Random): string => randomJson(random, STYLE, 0, 6).text;
 
 /** Reads a line somewhere among others. */
 function look({ bytes, read }: FastPath, text: string, at: number): number {

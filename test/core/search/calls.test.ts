@@ -1,9 +1,11 @@
-/** What searches see of tool calls: texts, and the files that they name. */
+/** What searches see: of tool calls the texts and the files that they name, of a text its words. */
 
 import { describe, expect, test } from "vitest";
 import { toolUses } from "../../../src/core/search/calls.ts";
 import { endsOf, fileName, hasFile, NamedFiles } from "../../../src/core/search/named-files.ts";
+import { wordsOf } from "../../../src/core/search/query.ts";
 import { processorTimeOf } from "../../support/processor.ts";
+import { acrossTiers } from "../../support/tiers.ts";
 
 const CWD = "/home/me/app";
 
@@ -148,4 +150,14 @@ describe("files", () => {
     for (const nothing of ["", "/", ".", "./"]) expect(fileName(nothing, null), nothing).toBeUndefined();
     expect(fileName("cafe\u0301.txt", null)).toBe("café.txt");
   });
+});
+
+acrossTiers(test, [100, 7_000_000])("a run of %d characters is cut into pieces that overlap by half", (length) => {
+  const run = Array.from({ length: 10 }, (_, n) => `${n}`.repeat(Math.floor(length / 10))).join("");
+  const words = [...wordsOf(`before ${run} after`)];
+  expect([words[0], words.at(-1)]).toEqual(["before", "after"]);
+  const pieces = words.slice(1, -1);
+  expect(pieces.filter((piece) => piece.length > 64)).toEqual([]);
+  expect(pieces.slice(1).filter((piece, n) => !piece.startsWith(pieces[n].slice(32)))).toEqual([]);
+  expect(pieces.map((piece, n) => (n === 0 ? piece : piece.slice(32))).join("")).toBe(run);
 });

@@ -1,7 +1,6 @@
 /** A fork shows the model what the source showed it, and changes nothing of what it copies but references. */
 
 import { describe, expect, test } from "vitest";
-import { bytesOf } from "../../../src/core/json/json.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import type { Workspace } from "../../../src/core/session/workspace.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
@@ -103,54 +102,13 @@ describe("random sessions", () => {
           expect([disk.info(FILE), disk.content(FILE)]).toEqual(before);
         }),
     );
-
-  test("a fork of a fork is the fork", async () => {
-    await forSeedsAsync(2, async (random) => {
-      const model = randomModel(random, { entries: 40 });
-      const workspace = memoryWorkspace();
-      const source = await sessionOf(model.lines());
-      const once = await workspace.fork(source, source.tree.leaf);
-      const twice = await workspace.fork(once, once.tree.leaf);
-      const wanted = forkOf(model, source.leafId).lines;
-      expect(textsOf(twice.log).slice(0, wanted.length)).toEqual(wanted);
-      expect(labelsOf(twice)).toEqual(labelsOf(once));
-      expect(messagesAt(twice)).toEqual(messagesAt(source));
-    });
-  });
 });
 
-describe("the new session", () => {
-  test("before the first message is a header only", async () => {
-    const disk = diskWith(fileText(headerText(), ...chain(2)));
-    const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), ROOT);
-    expect([fork.log.nodes.count, fork.leafId, messagesAt(fork)]).toEqual([0, null, []]);
-    const text = Buffer.from(disk.content(fork.file as string) as Uint8Array).toString();
-    expect(text.split("\n")).toHaveLength(2);
-    expect(JSON.parse(text)).toMatchObject({ type: "session", version: 3 });
-  });
-
-  test("has an id of its own, the same cwd, and names the source's file as its parent, if there is one", async () => {
-    const disk = diskWith(fileText(headerText({ cwd: "/elsewhere" }), ...chain(2)));
-    const source = openOn(disk);
-    const fork = await workspaceOn(disk, "jsonl").fork(source, 1);
-    expect([fork.id === source.id, fork.file === FILE]).toEqual([false, false]);
-    expect([fork.cwd, fork.parentSession]).toEqual(["/elsewhere", FILE]);
-    expect([fork.log.persisted, fork.log.durableCount]).toEqual([true, 2]);
-    expect((await memoryWorkspace().fork(await sessionOf(chain(2)), 1)).parentSession).toBeNull();
-  });
-
-  test("takes more entries, which the source does not see", async () => {
-    const source = await sessionOf(chain(3));
-    const fork = await memoryWorkspace().fork(source, 1);
-    const { ids } = fork.append([{ type: "message", rest: bytesOf(',"message":{"role":"user","content":"x"}') }]);
-    expect([fork.log.nodes.parent(fork.position(ids[0])), source.log.nodes.count]).toEqual([1, 3]);
-  });
-});
-
-/** Returns the ids and parents in the file of a fork at the last entry, as a sketch, and what is wrong with it. */
+/** Returns the ids and parents in the file of a fork at the leaf, as a sketch, and what is wrong with it. */
 async function forked(source: string): Promise<[string, readonly unknown[]]> {
   const disk = diskWith(fileText(headerText(), ...sketch(source)));
-  const fork = await workspaceOn(disk, "jsonl").fork(openOn(disk), sketch(source).length - 1);
+  const session = openOn(disk);
+  const fork = await workspaceOn(disk, "jsonl").fork(session, session.tree.leaf);
   const numberOf = (own: string | null): string =>
     own === null ? "-" : own.replace(/^a[0-9a-f]{7}/, (hex) => String(Number.parseInt(hex, 16) - 0xa0000000));
   const lines = linesOf(disk.content(fork.file as string) as Uint8Array).slice(1);
@@ -172,6 +130,8 @@ test.each([
   ["a cycle that was cut is no cycle in the fork", "1<2 2<1 3<2", "1<- 2<1 3<2"],
   ["duplicate ids are told apart in the fork too", "1 1<1 3<a0000001~2", "1<- 1~2<1 3<1~2"],
   ["a parent that stands later in the file comes first in the fork", "2<1 1<- 3<2", "1<- 2<1 3<2"],
+  ["a leaf marker that nobody continued from stays behind", "0 1 2 M3<1", "0<- 1<0"],
+  ["a leaf marker that was continued from is an entry like others", "0 M1 2", "0<- 1<0 2<1"],
 ])("%s", async (_, lines, wanted) => {
   expect(await forked(lines)).toEqual([wanted, []]);
 });
@@ -201,25 +161,6 @@ test("an entry without an id keeps the one it was given", async () => {
   expect(fork.diagnostics).toEqual([]);
 });
 
-describe("leaf markers", () => {
-  test("that nobody continued from stay behind", async () => {
-    const disk = diskWith(fileText(headerText(), ...chain(3)));
-    const source = openOn(disk);
-    source.moveLeaf(1);
-    await source.commit();
-    await source.leave();
-    source.close();
-    const again = openOn(disk);
-    expect(again.leafId).toBe(id(1));
-    const fork = await workspaceOn(disk, "jsonl").fork(again, again.tree.leaf);
-    expect(idsOf(fork.log)).toEqual([id(0), id(1)]);
-  });
-
-  test("that were continued from are entries like others", async () => {
-    expect((await forked("0 M1 2"))[0]).toBe("0<- 1<0 2<1");
-  });
-});
-
 test("a fork of 8,000 entries reads no bodies and copies in large pieces", async () => {
   const disk = diskWith(fileText(headerText(), ...chain(8000)));
   const log = jsonlOn(disk).open(FILE);
@@ -229,12 +170,4 @@ test("a fork of 8,000 entries reads no bodies and copies in large pieces", async
   expect(fork.log.nodes.count).toBe(8000);
   expect(disk.operations.filter((operation) => operation === "write").length).toBeLessThan(8);
   expect(disk.operations.length).toBeLessThan(80);
-});
-
-test("a name that is taken is not overwritten", async () => {
-  const disk = diskWith(fileText(headerText(), ...chain(2)));
-  const content = disk.content(FILE);
-  const beginning = { headerLine: bytesOf(headerText()), header: JSON.parse(headerText()), file: FILE };
-  await expect(jsonlOn(disk).publish(beginning, [])).rejects.toMatchObject({ name: "already_exists" });
-  expect([disk.content(FILE), disk.paths()]).toEqual([content, [FILE]]);
 });

@@ -46,17 +46,6 @@ describe("an opening finds the leaf", () => {
         expect(openOn(disk).leafId, `operation ${at}`).toBe(session.leafId);
       }
   });
-
-  test("that followed another program, although that wrote on elsewhere", async () => {
-    const disk = diskWith(file(...chain(3)));
-    const session = openOn(disk);
-    writeMore(disk, userText(id(3), id(2)), userText(id(4), id(0)));
-    session.refresh();
-    expect(session.leafId).toBe(id(3));
-    session.moveLeaf(3);
-    await session.commit();
-    expect(openOn(disk).leafId).toBe(id(3));
-  });
 });
 
 test("entries of others that are found where the session is left are told", async () => {

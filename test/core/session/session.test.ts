@@ -5,18 +5,8 @@ import type { Draft } from "../../../src/core/format/entry.ts";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import { ROOT } from "../../../src/core/tree/nodes.ts";
 import type { FaultDisk } from "../../support/disk.ts";
-import { chain, fileText, headerText, id, linesOf, SESSION, userText } from "../../support/lines.ts";
-import {
-  diskWith,
-  FILE,
-  idsOf,
-  messagesAt,
-  openOn,
-  STATE,
-  sessionOf,
-  textsOf,
-  workspaceOn,
-} from "../../support/sessions.ts";
+import { chain, fileText, headerText, id, SESSION, userText } from "../../support/lines.ts";
+import { diskWith, FILE, idsOf, messagesAt, openOn, STATE, sessionOf, textsOf } from "../../support/sessions.ts";
 import { sketch } from "../../support/sketch.ts";
 
 const draft = (type: string, rest: Record<string, unknown>, more: Partial<Draft> = {}): Draft => {
@@ -25,7 +15,6 @@ const draft = (type: string, rest: Record<string, unknown>, more: Partial<Draft>
 };
 const said = (text: string, more: Partial<Draft> = {}) =>
   draft("message", { message: { role: "user", content: text } }, more);
-const labelled = (target: string) => draft("label", { targetId: target, label: "here" });
 const named = (name: string) => draft("session_info", { name });
 const failing = (name: string) => expect.objectContaining({ name });
 
@@ -39,39 +28,11 @@ const writeMore = (disk: FaultDisk, text: string): void => {
 };
 
 describe("appending", () => {
-  test("continues the leaf, each entry the one before", async () => {
-    const session = await sessionOf(chain(2));
-    const { ids, oldLeafId, branchChanged } = session.append([said("a"), said("b"), said("c")]);
-    expect([oldLeafId, branchChanged, session.leafId]).toEqual([id(1), false, ids[2]]);
-    expect([...session.tree.path()]).toEqual([0, 1, 2, 3, 4]);
-    for (const entryId of ids) expect(entryId).toMatch(/^[0-9a-f]{8}$/);
-    expect(session.entry(2)).toMatchObject({ type: "message", id: ids[0], parentId: id(1) });
-    expect(new Date(session.entry(2).timestamp).toISOString()).toBe(session.entry(2).timestamp);
-  });
-
-  test("goes where a given parent says, to the root too, and the leaf follows; takes ids and times that are given", async () => {
-    const session = await sessionOf(chain(3));
-    expect(session.append([said("a", { parentId: id(0) })]).branchChanged).toBe(true);
-    expect([...session.tree.path()]).toEqual([0, 3]);
-    expect(session.append([said("b", { parentId: null })]).branchChanged).toBe(true);
-    expect([...session.tree.path()]).toEqual([4]);
-    expect(session.append([said("c", { parentId: session.leafId })]).branchChanged).toBe(false);
-    const given = { id: "My_id-1", timestamp: "2020-01-01T00:00:00Z" };
-    const { ids } = session.append([said("d", given), said("e"), said("f", { parentId: given.id })]);
-    expect(session.entry(session.position(given.id))).toMatchObject(given);
-    expect(session.log.nodes.parent(session.position(ids[2]))).toBe(session.position(given.id));
-  });
-
+  // The others are refused in test/handlers/append.test.ts.
   test.each([
-    ["an id that is taken", [said("a", { id: id(1) })], "invalid_entry"],
-    ["an id given twice", [said("a", { id: "x" }), said("b", { id: "x" })], "invalid_entry"],
-    ["an empty id", [said("a", { id: "" })], "invalid_entry"],
-    ["an id with a tilde", [said("a", { id: "a~2" })], "invalid_entry"],
     ["an id with a slash", [said("a", { id: "../a" })], "invalid_entry"],
-    ["an id that is too long", [said("a", { id: "a".repeat(129) })], "invalid_entry"],
     // It would change what is above those that name it.
     ["an id that others name as their missing parent", [said("a", { id: "lost1" })], "invalid_entry"],
-    ["a parent that is not there", [said("a"), said("b", { parentId: "nowhere" })], "entry_not_found"],
     ["a parent that comes later", [said("a", { parentId: "x" }), said("b", { id: "x" })], "entry_not_found"],
     ["an empty parent", [said("a", { parentId: "" })], "entry_not_found"],
   ])("refuses %s, and nothing has changed", async (_, drafts, name) => {
@@ -96,62 +57,6 @@ describe("appending", () => {
       `{"session":"${SESSION}","index":1,"count":2}`,
       `{"session":"${SESSION}","key":"key 1","index":0,"count":1}`,
     ]);
-  });
-
-  test("guards say why not", async () => {
-    const session = await sessionOf(chain(2));
-    for (const leaf of [undefined, id(1)]) expect(() => session.guard(leaf)).not.toThrow();
-    for (const leaf of [id(0), null]) expect(() => session.guard(leaf)).toThrow(failing("content_modified"));
-  });
-
-  test("setup alone makes no file", async () => {
-    const disk = diskWith("", "/elsewhere/x");
-    const session = workspaceOn(disk, "jsonl").create({ name: "a name" });
-    session.append([draft("model_change", { provider: "p", modelId: "m" })]);
-    session.append([draft("thinking_level_change", { thinkingLevel: "high" })]);
-    await session.commit();
-    expect([session.log.persisted, disk.paths()]).toEqual([false, ["/elsewhere/x"]]);
-    expect([session.name, session.model()?.id, session.thinkingLevel()]).toEqual(["a name", "m", "high"]);
-    session.append([said("a")]);
-    await session.commit();
-    expect(linesOf(disk.content(session.file as string) as Uint8Array)).toHaveLength(5);
-  });
-});
-
-describe("keys", () => {
-  test("are remembered across openings, with what was answered; those of another session, as forks carry them, not", async () => {
-    const there = disk("0");
-    const session = openOn(there);
-    expect(session.repeated("one")).toBeUndefined();
-    const first = session.append([said("a"), said("b")], "one");
-    const second = session.append([said("c")], "two");
-    expect(session.repeated("one")).toMatchObject({ ids: first.ids });
-    await session.commit();
-    const again = openOn(there);
-    expect(again.repeated("one")).toMatchObject({ ids: first.ids, leafId: first.ids[1] });
-    expect(again.repeated("two")).toMatchObject({ ids: second.ids });
-    for (const key of ["three", "__proto__"]) expect(again.repeated(key)).toBeUndefined();
-    const fork = await workspaceOn(there, "jsonl").fork(session, session.tree.leaf);
-    expect([fork.log.nodes.count, fork.repeated("one")]).toEqual([4, undefined]);
-  });
-
-  test("of a torn batch are forgotten, and a retry writes it whole, once", async () => {
-    const there = disk("0");
-    const session = openOn(there);
-    const drafts = ["a", "b", "c"].map((text) => said(text));
-    session.append(drafts, "one");
-    await session.commit();
-    const lines = linesOf(there.content(FILE) as Uint8Array);
-    for (const cut of [1, 2]) {
-      const torn = diskWith(fileText(...lines.slice(0, 2 + cut)));
-      const again = openOn(torn);
-      expect([again.repeated("one"), again.leafId]).toEqual([undefined, id(0)]);
-      const { ids } = again.append(drafts, "one");
-      await again.commit();
-      const last = openOn(torn);
-      expect([idsOf(last.log), last.diagnostics]).toEqual([[id(0), ...ids], []]);
-      expect(last.repeated("one")).toMatchObject({ ids });
-    }
   });
 });
 
@@ -193,40 +98,12 @@ describe("the leaf after opening", () => {
     },
   );
 
-  test("a marker is no part of the tree, unless another program continued it", () => {
-    const session = openOn(disk("0 1 2 M3<0"));
-    expect([session.tree.entryCount, [...session.tree.children(0)]]).toEqual([3, [1]]);
-    expect(session.log.nodes.count).toBe(4);
-    expect(() => session.position(id(3))).toThrow(failing("entry_not_found"));
-    expect([...session.visible()]).toEqual([0, 1, 2]);
-    const continued = openOn(disk("0 1 2 M3<0 4<3"));
-    expect([continued.tree.entryCount, continued.position(id(3)), messagesAt(continued).length]).toEqual([5, 3, 2]);
-  });
-
   test.each([
     [id(1), id(1)],
     ["", null],
     ["nowhere", id(2)],
   ])("is the one that the header names (%j), if it is there", (leafId, leaf) => {
     expect(openOn(diskWith(fileText(headerText({ leafId }), ...chain(3)))).leafId).toBe(leaf);
-  });
-
-  test("is where it was moved to, without a byte in the file, until the file has changed", async () => {
-    const there = disk("0 1 2");
-    const session = openOn(there);
-    const before = there.info(FILE);
-    for (const [position, leafId] of [
-      [0, id(0)],
-      [ROOT, null],
-      [1, id(1)],
-    ] as const) {
-      session.moveLeaf(position);
-      await session.commit();
-      expect([session.leafId, openOn(there).leafId]).toEqual([leafId, leafId]);
-      expect(there.info(FILE)).toEqual(before);
-    }
-    writeMore(there, "9<2");
-    expect(openOn(there).leafId).toBe(id(9));
   });
 
   test.each(["", "{", "null", "1", '{"stamp":null,"leafId":5}', "[]"])(
@@ -243,106 +120,41 @@ describe("the leaf after opening", () => {
   );
 });
 
-describe("leaving a session", () => {
-  async function left(content: string, moveTo: number | undefined): Promise<FaultDisk> {
-    const disk = diskWith(content);
-    const session = openOn(disk);
-    if (moveTo !== undefined) session.moveLeaf(moveTo);
-    await session.commit();
-    await session.leave();
-    session.close();
-    return disk;
-  }
-
-  test.each([undefined, 2])("where the file alone gives the leaf writes nothing (%j)", async (moveTo) => {
-    expect(contentOf(await left(file(...chain(3)), moveTo))).toBe(file(...chain(3)));
-  });
-
-  test.each([0, 1, ROOT])("at another leaf (%i) writes one marker, which every reader follows", async (position) => {
-    const disk = await left(file(...chain(3)), position);
-    const lines = linesOf(disk.content(FILE) as Uint8Array);
-    expect([lines.slice(0, 4), lines.length]).toEqual([[headerText(), ...chain(3)], 5]);
-    const parentId = position === ROOT ? null : id(position);
-    const data = position === ROOT ? { data: { leafId: null } } : {};
-    expect(JSON.parse(lines[4])).toMatchObject({
-      type: "custom",
-      customType: "pi-session-server.leaf",
-      parentId,
-      ...data,
-    });
+test.each([undefined, 2, 0, 1, ROOT])(
+  "leaving a session writes one marker where the file alone does not give the leaf, and else nothing (%j)",
+  async (moveTo) => {
+    const left = async (content: string, position?: number): Promise<string> => {
+      const disk = diskWith(content);
+      const session = openOn(disk);
+      if (position !== undefined) session.moveLeaf(position);
+      await session.commit();
+      await session.leave();
+      session.close();
+      return contentOf(disk);
+    };
+    const content = file(...chain(3));
+    const now = await left(content, moveTo);
+    if (moveTo === undefined || moveTo === 2) return expect(now).toBe(content);
+    expect(now.startsWith(content)).toBe(true);
+    const parentId = moveTo === ROOT ? null : id(moveTo);
+    const data = moveTo === ROOT ? { data: { leafId: null } } : {};
+    const marker = { type: "custom", customType: "pi-session-server.leaf", parentId, ...data };
+    expect(JSON.parse(now.slice(content.length))).toMatchObject(marker);
     // Without our state folder, too.
-    const alone = openOn(diskWith(contentOf(disk)));
+    const alone = openOn(diskWith(now));
     expect([alone.leafId, alone.tree.entryCount]).toEqual([parentId, 3]);
     // Once more leaves no other one.
-    expect(contentOf(await left(contentOf(disk), undefined))).toBe(contentOf(disk));
-  });
+    expect(await left(now)).toBe(now);
+  },
+);
 
-  test("that has no file writes nothing", async () => {
-    const session = await sessionOf(chain(3));
-    session.moveLeaf(0);
-    await session.commit();
-    await session.leave();
-    expect(session.log.nodes.count).toBe(3);
-  });
-});
-
-test.each([
-  ["away from the tip are written behind a marker, so that they do not move the conversation for others", 0, 1],
-  ["at the tip are written as they are", 2, 3],
-])("labels and names %s", async (_, leaf, messages) => {
-  const there = disk("0 1 2");
-  const session = openOn(there);
-  session.moveLeaf(leaf);
-  await session.commit();
-  session.append([labelled(id(0)), named("n")]);
-  await session.commit();
-  const types = linesOf(there.content(FILE) as Uint8Array).map((line) => JSON.parse(line).type);
-  expect(types.slice(4)).toEqual([...(leaf === 0 ? ["custom"] : []), "label", "session_info"]);
-  const again = openOn(diskWith(contentOf(there)));
-  expect([again.leafId, again.tree.entryCount, messagesAt(again).length]).toEqual([session.leafId, 5, messages]);
-  expect(again.diagnostics).toEqual([]);
-});
-
-test("a failed commit takes back entries, labels, name, leaf and counts as one", async () => {
-  const there = disk("0 1 2");
-  const session = openOn(there);
-  session.append([said("kept"), named("kept")]);
-  await session.commit();
-  const state = () => {
-    const { leafId, name, tree } = session;
-    return [
-      leafId,
-      name,
-      tree.entryCount,
-      session.messageCount(),
-      contentOf(there),
-      tree.labels.size,
-      tree.branchCount,
-    ];
-  };
-  const before = state();
-  session.append([labelled(id(0)), named("gone"), said("gone", { parentId: id(0) })], "key");
-  expect(session.repeated("key")).toBeDefined();
-  there.set({ kind: "fail", at: 1, errno: "EIO" });
-  await expect(session.commit()).rejects.toThrow(failing("storage_failed"));
-  there.set(undefined);
-  expect([state(), session.repeated("key")]).toEqual([before, undefined]);
-  session.append([said("again")], "key");
-  await session.commit();
-  expect(messagesAt(openOn(there))).toHaveLength(5);
-});
-
-test.each([
-  ["continue the leaf take it along", "0 1 2", "3<2 4", 4, [3, 4], [5, 0]],
-  ["continue elsewhere leave it where it is", "0 1 2", "3<0", 2, [3], [3, 1]],
-  ["bring a missing parent complete the path", "2<1 3", "1<-", 3, [2], [3, 0]],
-])("other programs that %s", (_, lines, more, leaf, positions, counts) => {
-  const there = disk(lines);
+test("another program that brings a missing parent completes the path", () => {
+  const there = disk("2<1 3");
   const session = openOn(there);
   expect(session.refresh()).toBeNull();
-  writeMore(there, more);
-  expect(session.refresh()).toEqual({ positions, lost: 0 });
-  expect([session.leafId, messagesAt(session).length, session.tree.branchCount]).toEqual([id(leaf), ...counts]);
+  writeMore(there, "1<-");
+  expect(session.refresh()).toEqual({ positions: [2], lost: 0 });
+  expect([session.leafId, messagesAt(session).length, session.tree.branchCount]).toEqual([id(3), 3, 0]);
 });
 
 test("other programs that close a cycle do not make us go round in it", () => {

@@ -107,18 +107,6 @@ acrossTiers(describe, STORES)("on %s, what comes of a session", (store) => {
     expect(dirname(sessionFile)).toBe(join(rootOf(place), folderName("/home/me/other")));
   });
 
-  test("is made once however often it is asked for with one key", async () => {
-    const file = await make(outside());
-    const params = { entryId: "c", idempotencyKey: "once" };
-    const server = serving(["--store", store, "--session", file]);
-    const { sessionId } = await server.result("fork", params);
-    expect((await server.result("fork", params)).sessionId).toBe(sessionId);
-    await server.finish();
-    const again = serving(["--store", store, "--session", file]);
-    expect((await again.result("fork", params)).sessionId).toBe(sessionId);
-    expect(await again.result("get_state")).toMatchObject({ sessionId, leafId: "b" });
-  });
-
   test("at the start of the server lies where the server's sessions do", async () => {
     const file = await make(outside());
     const server = serving(["--store", store, "--fork", file]);

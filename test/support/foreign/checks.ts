@@ -2,7 +2,7 @@
 
 import { expect } from "vitest";
 import { paired, type Shown } from "../../../src/core/context/pairing.ts";
-import { parse, textOf } from "../../../src/core/json/json.ts";
+import { parse, textOf, valueEnd } from "../../../src/core/json/json.ts";
 import type { Fidelity } from "../../../src/core/ports/fidelity.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
@@ -172,32 +172,17 @@ function givenFault(messages: readonly Record<string, unknown>[], areAsWritten: 
 }
 
 /** Ids of calls and results that are left out of the strict contexts at the leaves of a session. */
-interface LeftOut {
-  readonly leaves: number;
-  /** Calls that have no result there. */
-  readonly unanswered: Set<string>;
-  /** Results without a call there. */
-  readonly unasked: Set<string>;
-  /** Calls whose result is there. */
-  readonly torn: Set<string>;
-}
-
-export function leftOut(session: Session): LeftOut {
+export function leftOut(session: Session) {
   const leaves = leavesOf(session);
-  const out = {
-    leaves: leaves.length,
-    unanswered: new Set<string>(),
-    unasked: new Set<string>(),
-    torn: new Set<string>(),
-  };
+  /** Calls that have no result there, results without a call there, and calls whose result is there. */
+  const [unanswered, unasked, torn] = [new Set<string>(), new Set<string>(), new Set<string>()];
   for (const leaf of leaves) {
     const whole = idsIn(valuesOf(messagesOf(session, leaf)));
     const strict = idsIn(strictContext(session, leaf));
-    for (const id of whole.calls)
-      if (!strict.calls.has(id)) (whole.results.has(id) ? out.torn : out.unanswered).add(id);
-    for (const id of whole.results) if (!strict.results.has(id) && !whole.calls.has(id)) out.unasked.add(id);
+    for (const id of whole.calls) if (!strict.calls.has(id)) (whole.results.has(id) ? torn : unanswered).add(id);
+    for (const id of whole.results) if (!strict.results.has(id) && !whole.calls.has(id)) unasked.add(id);
   }
-  return out;
+  return { leaves: leaves.length, unanswered, unasked, torn };
 }
 
 function idsIn(messages: readonly Record<string, unknown>[]): { calls: Set<string>; results: Set<string> } {
@@ -261,20 +246,10 @@ function otherValue(random: Random, line: string): string {
   const places = [...line.matchAll(/:(?=["{[\dtfn])/g)].map(({ index }) => index + 1);
   if (places.length === 0) return random.pick(VALUES);
   const from = random.pick(places);
-  let depth = 0;
-  let isText = false;
-  let to = from;
-  for (; to < line.length; to++) {
-    const c = line[to];
-    if (isText) {
-      if (c === "\\") to++;
-      else if (c === '"') isText = false;
-    } else if (c === '"') isText = true;
-    else if (c === "{" || c === "[") depth++;
-    else if (c === "}" || c === "]" || c === ",") {
-      if (depth === 0) break;
-      if (c !== ",") depth--;
-    }
-  }
+  const bytes = Buffer.from(line);
+  const before = Buffer.byteLength(line.slice(0, from));
+  const end = valueEnd(bytes, before, bytes.length);
+  // A colon in a string has no value behind it.
+  const to = end < 0 ? from + 1 : bytes.toString("utf8", 0, end).length;
   return `${line.slice(0, from)}${random.pick(VALUES)}${line.slice(to)}`;
 }

@@ -38,7 +38,7 @@ export class ClaudeWriter extends LineWriter implements Talker {
     this.records.push({ type, ...members, sessionId: this.sessionId });
   }
 
-  human(text: string, parent: string | null = this.last): string {
+  ask(text: string, parent: string | null = this.last): string {
     return this.user(text, {}, parent);
   }
 
@@ -61,10 +61,6 @@ export class ClaudeWriter extends LineWriter implements Talker {
   result(callId: string, text: string, parent: string | null = this.last): string {
     const content = [{ tool_use_id: callId, type: "tool_result", content: text, is_error: false }];
     return this.user(content, { toolUseResult: { stdout: text } }, parent);
-  }
-
-  ask(text: string): void {
-    this.human(text);
   }
 
   work(text: string, ids: readonly string[], random?: Random): void {
@@ -121,7 +117,7 @@ export function wholeClaudeSession(): ClaudeWriter {
   w.about("custom-title", { customTitle: "My own title" });
   w.about("summary", { summary: "Of another session", leafUuid: "99999999-0000-4000-8000-000000000000" });
   w.user("<local-command-caveat>Caveat</local-command-caveat>", { isMeta: true });
-  const first = w.human("List the files");
+  const first = w.ask("List the files");
   w.node("attachment", { attachment: { type: "session_context", email: "me@example.com" } });
   const speech = w.answer([thought(""), said("I look."), call("toolu_1"), call("toolu_2", "pwd")]).at(-1);
   w.result("toolu_1", "a.txt", speech);
@@ -131,13 +127,13 @@ export function wholeClaudeSession(): ClaudeWriter {
   w.node("system", { subtype: "turn_duration", durationMs: 1200 });
   for (const [type, members] of ABOUT) w.about(type, members);
   // A retry: another branch from the first answer's question.
-  w.human("No, list the folders", first);
+  w.ask("No, list the folders", first);
   w.answer([{ type: "redacted_thinking", data: "b3BhcXVl" }, said("There are none.")]);
   w.user("<command-name>/cost</command-name>");
   w.user("<local-command-stdout>0.25</local-command-stdout>");
   w.user("A task is done", { origin: { kind: "task-notification" } });
   w.user("Only to be seen", { isVisibleInTranscriptOnly: true });
-  const kept = w.human("And now a picture");
+  const kept = w.ask("And now a picture");
   const source = { type: "base64", media_type: "image/png", data: "AAAA" };
   w.user([said("here"), { type: "image", source }, { type: "document", source: {} }]);
   const [tail] = w.answer([said("A picture.")]);
@@ -146,7 +142,7 @@ export function wholeClaudeSession(): ClaudeWriter {
   const boundary = { subtype: "compact_boundary", content: "Conversation compacted", logicalParentUuid: tail };
   w.node("system", { ...boundary, compactMetadata }, null);
   w.user("The summary of all before", { isCompactSummary: true });
-  w.human("Go on");
+  w.ask("Go on");
   w.answer([call("toolu_3", "make")]);
   w.user([{ type: "tool_result", tool_use_id: "toolu_3", content: [said("done")], is_error: true }, said("and more")]);
   w.node("progress", { data: { type: "hook_progress" } });
@@ -154,7 +150,7 @@ export function wholeClaudeSession(): ClaudeWriter {
   const synthetic = { id: "synthetic-1", role: "assistant", model: "<synthetic>", content: [said("API Error: 529")] };
   w.node("assistant", { isApiErrorMessage: true, message: { ...synthetic, usage } });
   w.user("[Request interrupted by user]");
-  w.human("Again");
+  w.ask("Again");
   const [again] = w.answer([said("Yes.")]);
   w.about("last-prompt", { lastPrompt: "Again", leafUuid: again });
   return w;
@@ -174,13 +170,13 @@ export function randomClaudeSession(random: Random, turns: number): ClaudeWriter
  * names of their side chains, and how many records these have.
  */
 export function withSideChains(w = new ClaudeWriter()): { writer: ClaudeWriter; names: string[]; sideRecords: number } {
-  w.human("Compare the shelves");
+  w.ask("Compare the shelves");
   const task = (id: string): Fields => ({ type: "tool_use", id, name: "Task", input: { prompt: "Look" } });
   const [one, two] = w.answer([task("toolu_one"), task("toolu_two")]);
   const before = w.records.length;
   w.isSidechain = true;
-  const first = w.human("Look at the first", null);
-  const second = w.human("Look at the second", null);
+  const first = w.ask("Look at the first", null);
+  const second = w.ask("Look at the second", null);
   const [asked] = w.answer([call("toolu_a", "look")], first);
   w.answer([said("Honey.")], second);
   w.result("toolu_a", "marmalade", asked);

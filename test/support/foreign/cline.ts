@@ -32,7 +32,7 @@ export class ClineWriter implements Talker {
     this.messages.push({ role, content, ...own, ...more });
   }
 
-  user(text: string): void {
+  ask(text: string): void {
     const tag = this.form === "roo" ? "user_message" : this.messages.length === 0 ? "task" : "feedback";
     const said =
       this.form === "contract" ? `<user_input mode="act">${text}</user_input>` : `<${tag}>\n${text}\n</${tag}>`;
@@ -70,10 +70,6 @@ export class ClineWriter implements Talker {
     this.message("user", [{ type: "tool_result", tool_use_id: id, name: "read_file", content }, ...rest]);
   }
 
-  ask(text: string): void {
-    this.user(text);
-  }
-
   work(text: string, ids: readonly string[], random?: Random): void {
     const thoughts = random ? [] : [{ type: "thinking", thinking: "hm", signature: "c2ln" }];
     this.answer([...thoughts, { type: "text", text }, ...ids.map((id) => use(id))]);
@@ -95,7 +91,7 @@ const FOUND = { query: "x", result: "y" };
 /** A session with every kind of message and block of a form. */
 export function wholeClineSession(form: ClineForm): ClineWriter {
   const w = new ClineWriter(form);
-  w.user("Read the files");
+  w.ask("Read the files");
   w.answer([
     { type: "thinking", thinking: "I read.", signature: "c2ln" },
     { type: "text", text: "Reading" },
@@ -142,13 +138,13 @@ export function wholeClineSession(form: ClineForm): ClineWriter {
     w.answer("Deep.", { reasoning_content: "deeply" });
     const hidden = "[Sliding window truncation: 4 messages hidden]";
     w.message("user", hidden, { isTruncationMarker: true, truncationId: "x" });
-    w.user("Still there?");
+    w.ask("Still there?");
     w.answer("Yes.");
     for (const message of w.messages) message.condenseParent = "c";
     const summary = [{ type: "text", text: "## Conversation Summary\nAll before" }];
     w.message("user", summary, { isSummary: true, condenseId: "c" });
   }
-  w.user("What else?");
+  w.ask("What else?");
   w.answer([use("t9")]);
   w.result("t9", "nine", [{ type: "text", text: "<feedback>\nGood\n</feedback>" }]);
   w.answer("Nothing.");

@@ -28,7 +28,7 @@ export class CodexWriter extends LineWriter implements Talker {
     this.line("event_msg", { type, ...members });
   }
 
-  human(text: string): void {
+  ask(text: string): void {
     this.harness(text);
     this.event("user_message", { message: text, images: [] });
   }
@@ -43,7 +43,7 @@ export class CodexWriter extends LineWriter implements Talker {
     if (text !== "") this.event("agent_reasoning", { text });
   }
 
-  answer(text: string): void {
+  reply(text: string): void {
     this.event("agent_message", { message: text });
     this.said(text);
     this.usage();
@@ -78,19 +78,11 @@ export class CodexWriter extends LineWriter implements Talker {
     this.line("turn_context", { cwd: "/home/me/project", approval_policy: "never", sandbox_policy: {}, model, effort });
   }
 
-  ask(text: string): void {
-    this.human(text);
-  }
-
   work(text: string, ids: readonly string[], random?: Random): void {
     if (random?.chance(0.3)) this.context(random.pick(["gpt-5", "gpt-5-codex"]), random.pick(["low", "high"]));
     if (random?.chance(0.5) ?? true) this.thought("hm");
     this.said(text);
     this.call(ids);
-  }
-
-  reply(text: string): void {
-    this.answer(text);
   }
 }
 
@@ -106,14 +98,14 @@ export function wholeCodexSession(): CodexWriter {
   });
   w.event("task_started", { model_context_window: 200000 });
   w.context("gpt-5-codex", "medium");
-  w.human("List the files");
+  w.ask("List the files");
   w.thought("I look at them.");
   w.tools(2);
-  w.answer("There is a.txt.");
+  w.reply("There is a.txt.");
   w.event("task_complete", { last_agent_message: "There is a.txt." });
   w.line("world_state", { state: {} });
-  w.human("A mistake");
-  w.answer("Which?");
+  w.ask("A mistake");
+  w.reply("Which?");
   w.event("thread_rolled_back", { num_turns: 1 });
   w.context("gpt-5-codex", "high");
   const picture = { type: "input_image", image_url: "data:image/png;base64,AAAA" };
@@ -129,7 +121,7 @@ export function wholeCodexSession(): CodexWriter {
   w.item("tool_search_output", { call_id: "call_search", tools: [] });
   w.item("image_generation_call", { id: "ig_1", status: "completed", result: "AAAA" });
   w.item("agent_message", { content: "from another agent" });
-  w.answer("Patched.");
+  w.reply("Patched.");
   w.event("turn_aborted", { reason: "interrupted" });
   w.harness("<turn_aborted>The user interrupted</turn_aborted>");
   const replacement_history = ["List the files", "A summary of it all"].map((text) => {
@@ -137,14 +129,14 @@ export function wholeCodexSession(): CodexWriter {
   });
   w.line("compacted", { message: "A summary of it all", replacement_history });
   w.event("context_compacted");
-  w.human("Go on");
+  w.ask("Go on");
   w.item("compaction", { encrypted_content: "AAAA" });
   w.event("thread_settings_applied", { settings: {} });
   w.event("thread_name_updated", { thread_name: "The name of it" });
   w.line("inter_agent_communication", { what: 1 });
   w.line("token_usage_record", { what: 1 });
   w.line("a_type_of_tomorrow", { what: 1 });
-  w.answer("Yes.");
+  w.reply("Yes.");
   return w;
 }
 

@@ -23,12 +23,12 @@ export class CopilotWriter extends LineWriter implements Talker {
     this.event("session.start", { sessionId: COPILOT_SESSION, ...facts, startTime, context, ...more });
   }
 
-  user(content: string, more: Fields = {}): string {
+  ask(content: string, more: Fields = {}): string {
     return this.event("user.message", { content, attachments: [], ...more });
   }
 
   /** Adds an answer of the model; `ids`: of the calls that it makes. */
-  answer(content: string, ids: readonly string[] = [], more: Fields = {}): string {
+  reply(content: string, ids: readonly string[] = [], more: Fields = {}): string {
     const toolRequests = ids.map((toolCallId) => ({ toolCallId, name: "bash", arguments: { command: "ls" } }));
     const messageId = `msg_${this.records.length}`;
     const model = "claude-sonnet-4.5";
@@ -41,18 +41,10 @@ export class CopilotWriter extends LineWriter implements Talker {
     this.event("tool.execution_complete", { toolCallId, success: true, result, ...more });
   }
 
-  ask(text: string): void {
-    this.user(text);
-  }
-
   work(text: string, ids: readonly string[], random?: Random): void {
-    this.answer(text, ids, random ? {} : { reasoningText: "hm", reasoningOpaque: "c2ln" });
+    this.reply(text, ids, random ? {} : { reasoningText: "hm", reasoningOpaque: "c2ln" });
     for (const id of random?.chance(0.5) ? ids.toReversed() : ids) this.tool(id, { content: `output ${id}` });
     if (random?.chance(0.3)) this.event(...random.pick(BESIDE));
-  }
-
-  reply(text: string): void {
-    this.answer(text);
   }
 }
 
@@ -88,10 +80,10 @@ export function wholeCopilotLog(): CopilotWriter {
   w.start({ selectedModel: "claude-sonnet-4.5" });
   w.event("session.model_change", { newModel: "claude-sonnet-4.5" });
   w.event("session.model_change", { previousModel: "a", newModel: "gpt-5", reasoningEffort: "high" });
-  w.user("List the files", { transformedContent: "<date>now</date>List the files", interactionId: "i" });
+  w.ask("List the files", { transformedContent: "<date>now</date>List the files", interactionId: "i" });
   w.event("assistant.turn_start", { turnId: "0" });
   w.event("assistant.reasoning", { reasoningId: "r", content: "I think" });
-  w.answer("I look.", ["call_1", "call_2"], { reasoningText: "I think", reasoningOpaque: "c2ln", apiCallId: "api_1" });
+  w.reply("I look.", ["call_1", "call_2"], { reasoningText: "I think", reasoningOpaque: "c2ln", apiCallId: "api_1" });
   w.event("assistant.usage", { apiCallId: "api_1", inputTokens: 900, outputTokens: 40, cacheReadTokens: 100 });
   w.tool("call_1", { content: "a.txt", detailedContent: "a.txt (1 KB)" });
   w.tool("call_2", undefined, { success: false, error: { message: "denied", code: "denied" } });
@@ -99,22 +91,22 @@ export function wholeCopilotLog(): CopilotWriter {
   for (const [type, data] of BESIDE) w.event(type, data);
   const usage = { inputTokens: 1000, outputTokens: 50, cacheReadTokens: 100, cost: 1 };
   w.event("session.usage_record", { usage: { ...usage, apiCallId: "api_2", finishReason: "tool_calls" } });
-  w.answer("Two ", [], { apiCallId: "api_2", chunkIndex: 0, chunkCount: 2, reasoningOpaque: "b3BhcXVl" });
-  w.answer("chunks", ["call_3"], { apiCallId: "api_2", chunkIndex: 1, chunkCount: 2 });
+  w.reply("Two ", [], { apiCallId: "api_2", chunkIndex: 0, chunkCount: 2, reasoningOpaque: "b3BhcXVl" });
+  w.reply("chunks", ["call_3"], { apiCallId: "api_2", chunkIndex: 1, chunkCount: 2 });
   w.tool("call_3", "a text alone");
   const blob = { type: "blob", mimeType: "image/png", data: "AAAA" };
   w.event("session.binary_asset", { assetId: "sha256:1", mimeType: "image/png", byteLength: 3, data: "BBBB" });
-  w.user("See this", { attachments: [blob, { type: "file", path: "/x", displayName: "x" }] });
+  w.ask("See this", { attachments: [blob, { type: "file", path: "/x", displayName: "x" }] });
   w.event("assistant.reasoning", { reasoningId: "r2", content: "Only in its own event" });
-  w.answer("", ["call_4"], {
+  w.reply("", ["call_4"], {
     toolRequests: [{ toolCallId: "call_4", name: "view", arguments: '{"path":"/x"}' }],
     encryptedContent: "ZW5j",
   });
   w.tool("call_4", { content: "a picture", binaryResultsForLlm: [{ assetId: "sha256:1", mimeType: "image/png" }] });
-  w.answer("From a subagent", [], { parentToolCallId: "call_4" });
+  w.reply("From a subagent", [], { parentToolCallId: "call_4" });
   w.event("assistant.message", { messageId: "s", content: "Another" }, { agentId: "agent-1" });
-  w.user("injected", { source: "skill-pdf" });
-  w.user("go on", { isAutopilotContinuation: true });
+  w.ask("injected", { source: "skill-pdf" });
+  w.ask("go on", { isAutopilotContinuation: true });
   w.event("system.notification", { content: "<system_notification>done</system_notification>", kind: { type: "x" } });
   w.event("tool.user_requested", { toolCallId: "own", toolName: "bash", arguments: {} });
   w.tool("own", { content: "a person's own" }, { isUserRequested: true });
@@ -124,15 +116,15 @@ export function wholeCopilotLog(): CopilotWriter {
   w.event("session.compaction_complete", { success: false, error: "no" });
   const tokens = { preCompactionTokens: 900, messagesRemoved: 7 };
   w.event("session.compaction_complete", { success: true, summaryContent: "The summary", ...tokens });
-  const back = w.user("Take this back");
-  w.answer("Taken.");
+  const back = w.ask("Take this back");
+  w.reply("Taken.");
   w.event("session.snapshot_rewind", { upToEventId: back, eventsRemoved: 2 }, { ephemeral: true });
-  w.user("Instead");
-  w.answer("Yes.");
+  w.ask("Instead");
+  w.reply("Yes.");
   w.event("session.resume", { resumeTime: "2026-09-15T08:00:00Z", eventCount: 60, context: { cwd: "/other" } });
   w.event("session.context_cleared", { messagesCleared: 3 });
-  w.user("Anew");
-  w.answer("Clean.", [], { model: undefined });
+  w.ask("Anew");
+  w.reply("Clean.", [], { model: undefined });
   w.event("session.shutdown", { shutdownType: "routine", modelMetrics: {}, codeChanges: {} });
   w.event("no data", "text");
   return w;

@@ -45,11 +45,11 @@ export class GeminiWriter extends LineWriter implements Talker {
     return record;
   }
 
-  user(text: string, more: Fields = {}): Fields {
+  ask(text: string, more: Fields = {}): Fields {
     return this.message("user", [{ text }], more);
   }
 
-  gemini(content: unknown, more: Fields = {}): Fields {
+  reply(content: unknown, more: Fields = {}): Fields {
     return this.message("gemini", content, {
       thoughts: [{ subject: "Plan", description: "I think.", timestamp: this.time() }],
       tokens: { input: 100, output: 20, cached: 60, thoughts: 5, tool: 2, total: 127 },
@@ -72,17 +72,9 @@ export class GeminiWriter extends LineWriter implements Talker {
     this.message("user", responses);
   }
 
-  ask(text: string): void {
-    this.user(text);
-  }
-
   work(text: string, ids: readonly string[], random?: Random): void {
-    this.gemini(random?.chance(0.5) ? "" : text);
+    this.reply(random?.chance(0.5) ? "" : text);
     this.calls(ids.map((id) => ({ id, name: "tool", text: `output ${id}` })));
-  }
-
-  reply(text: string): void {
-    this.gemini(text);
   }
 
   rewindTo(id: unknown): void {
@@ -125,27 +117,27 @@ export function wholeGeminiSession(): GeminiWriter {
   const w = new GeminiWriter();
   const context = { id: "environment-context", timestamp: w.time(), type: "user", content: [{ text: CONTEXT }] };
   w.setMessages([context]);
-  w.user("List the files", { displayContent: [{ text: "List the @files" }] });
-  w.gemini("");
+  w.ask("List the files", { displayContent: [{ text: "List the @files" }] });
+  w.reply("");
   w.calls([
     { id: "ls-1", name: "list_directory", text: "a.txt" },
     { id: "sh-2", name: "run_shell_command", text: "denied", status: "error" },
     { id: "sh-3", name: "run_shell_command", text: "stopped", status: "cancelled" },
   ]);
-  w.gemini("There is a.txt. <!-- hidden -->");
+  w.reply("There is a.txt. <!-- hidden -->");
   w.message("info", "Update available");
   w.message("warning", "Slow");
   w.message("error", "A quota was reached");
   // Told once more by its parts: nothing new.
   w.setMessages(w.history.map((record) => asParts(record)));
-  w.user("<hook_context>from a hook</hook_context>");
-  const taken = w.user("Delete it");
-  w.gemini("I delete it.");
+  w.ask("<hook_context>from a hook</hook_context>");
+  const taken = w.ask("Delete it");
+  w.reply("I delete it.");
   w.calls([{ id: "sh-4", name: "run_shell_command", text: "deleted" }]);
-  w.gemini("Deleted.");
+  w.reply("Deleted.");
   w.rewindTo(taken.id);
-  w.user("Read it");
-  w.gemini([
+  w.ask("Read it");
+  w.reply([
     { text: "I read.", thought: true, thoughtSignature: "c2ln" },
     { text: "Reading" },
     { functionCall: { id: "rd-5", name: "read_file", args: { path: "a.txt" } }, thoughtSignature: "c2ln" },
@@ -157,17 +149,17 @@ export function wholeGeminiSession(): GeminiWriter {
     response("nobody", "read_file", "an orphan"),
     { inlineData: { mimeType: "image/png", data: "AAAA" } },
   ]);
-  w.gemini([{ text: "Binary content received.", thought: true, thoughtSignature: "skip" }]);
+  w.reply([{ text: "Binary content received.", thought: true, thoughtSignature: "skip" }]);
   w.message("info", [{ inlineData: { mimeType: "image/png", data: "AAAA" } }, { text: "a picture" }]);
-  w.gemini("It says the text.");
+  w.reply("It says the text.");
   // What a tool gave is masked: the conversation goes on with less, from there.
   w.setMessages(
     w.history.map((record) =>
       record.id === w.history.at(-3)?.id ? { ...record, content: [response("rd-5", "read_file", "masked")] } : record,
     ),
   );
-  w.user("What else?");
-  w.gemini("Nothing.");
+  w.ask("What else?");
+  w.reply("Nothing.");
   const kept = w.history.slice(-2);
   const [first] = w.history;
   const own = (type: string, text: string): Fields => ({ id: w.id(), timestamp: w.time(), type, content: [{ text }] });
@@ -180,7 +172,7 @@ export function wholeGeminiSession(): GeminiWriter {
   w.set({ tomorrow: true });
   w.records.push({ type: "a-type-of-tomorrow" }, { id: "t", type: "a-type-of-tomorrow", content: "" });
   w.message("user", "A text alone");
-  w.gemini("At the end.", { model: undefined, tokens: null });
+  w.reply("At the end.", { model: undefined, tokens: null });
   return w;
 }
 
