@@ -7,12 +7,13 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import type { Beginning, Log, Store } from "../../src/core/ports/store.ts";
-import { type Disk, type FileInfo, readWhole, writeAll } from "../../src/storage/fs/disk.ts";
+import { type Disk, type FileInfo, readWhole } from "../../src/storage/fs/disk.ts";
 import type { FaultDisk } from "../support/disk.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { forSeedsAsync, type Random, range } from "../support/random.ts";
 import { beginning, idsOf, kindsOf, textsOf } from "../support/sessions.ts";
 import { acrossTiers } from "../support/tiers.ts";
+import { writeBehind } from "./other-writers.ts";
 
 export interface Harness {
   readonly store: Store;
@@ -223,12 +224,8 @@ export function keepsTheContract(name: string, make: () => Harness): void {
       const log = await published();
       await add(log, next(9));
       log.close();
-      for (const late of [
-        () => log.append(bytes(next(10, 9))),
-        () => log.read(0),
-        () => [...log.readMany([0])],
-        () => [...log.copy([0])],
-      ])
+      const reading = [() => log.read(0), () => [...log.readMany([0])], () => [...log.copy([0])]];
+      for (const late of [() => log.append(bytes(next(10, 9))), ...reading])
         expect(late).toThrow(named("storage_failed"));
       log.close();
       nothing().close();
@@ -294,10 +291,9 @@ function describeFiles(
   const folder = () => harness().files.folder;
   const pathOf = (file: string) => `${folder()}/${file}`;
 
-  function write(path: string, content: string, isMore = false): void {
-    const fd = isMore ? disk().openAppend(path) : disk().create(path);
-    writeAll(disk(), fd, bytesOf(content));
-    disk().close(fd);
+  function write(path: string, content: string): void {
+    disk().close(disk().create(path));
+    writeBehind(disk(), path, content);
   }
 
   const contentOf = (path: string) => textOf(readWhole(disk(), path));
@@ -318,7 +314,7 @@ function describeFiles(
   function addMore(path: string, lines: readonly string[]): void {
     const kind = layout();
     if (kind) kind.addMore(path, lines);
-    else write(path, fileText(...lines), true);
+    else writeBehind(disk(), path, fileText(...lines));
   }
   function remove(path: string): void {
     const kind = layout();
@@ -539,9 +535,9 @@ function describeFiles(
 
     test.runIf(plain)("that append half a line are waited for", () => {
       const log = open();
-      write(fileOf(log), next(9).slice(0, 30), true);
+      writeBehind(disk(), fileOf(log), next(9).slice(0, 30));
       expect([log.refresh(), log.damage]).toEqual([{ kind: "none" }, []]);
-      write(fileOf(log), `${next(9).slice(30)}\n`, true);
+      writeBehind(disk(), fileOf(log), `${next(9).slice(30)}\n`);
       expect(log.refresh()).toEqual({ kind: "grown", first: 5 });
       expect([textsOf(log), log.damage]).toEqual([[...LINES, next(9)], []]);
     });
@@ -569,11 +565,8 @@ function describeFiles(
 
     test("that cut the file are noticed", () => {
       const log = open();
-      if (plain) {
-        const fd = disk().openAppend(fileOf(log));
-        disk().truncate(fd, fileText(headerText(), ...LINES.slice(0, 2)).length);
-        disk().close(fd);
-      } else layout()?.cut(fileOf(log), 2);
+      if (plain) writeBehind(disk(), fileOf(log), "", fileText(headerText(), ...LINES.slice(0, 2)).length);
+      else layout()?.cut(fileOf(log), 2);
       expect(log.refresh()).toEqual({ kind: "replaced" });
       expect(log.reopen().nodes.count).toBe(2);
     });
@@ -634,10 +627,7 @@ function describeFiles(
   ])(`${name}: a file that is written anew in place %s is not one that has grown`, (_what, change) => {
     const log = open();
     const text = change(storedAt(fileOf(log)));
-    const fd = disk().openAppend(fileOf(log));
-    disk().truncate(fd, 0);
-    writeAll(disk(), fd, bytesOf(text));
-    disk().close(fd);
+    writeBehind(disk(), fileOf(log), text, 0);
     const refused = expect.objectContaining({ name: "storage_failed", retryable: true });
     expect(() => log.append(bytes(next(40)))).toThrow(refused);
     expect(storedAt(fileOf(log))).toBe(text);
