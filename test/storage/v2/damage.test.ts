@@ -134,12 +134,24 @@ function requireFramesSound(disk: FaultDisk): void {
   }
 }
 
-/** Opens a container, which has these entries and writes nothing; it is in order again after the next append. */
-async function mends(disk: FaultDisk, kept = chain(COUNT), more: Options = {}): Promise<FileLog> {
+async function addLast(log: FileLog, n: number): Promise<void> {
+  log.append(afterLast(n));
+  await log.commit();
+  log.close();
+}
+
+/** Opens a container, which has these entries and writes nothing. */
+function read(disk: FaultDisk, kept: readonly string[] = chain(COUNT), more: Options = {}): FileLog {
   const before = contentsOf(disk);
   const log = open(disk, more);
   expect(textsOf(log)).toEqual(kept);
   expect(contentsOf(disk), "opening writes nothing").toEqual(before);
+  return log;
+}
+
+/** Opens a container, which has these entries; it is in order again after the next append. */
+async function mends(disk: FaultDisk, kept = chain(COUNT), more: Options = {}): Promise<FileLog> {
+  const log = read(disk, kept, more);
   await goesOn(disk, log, more);
   return log;
 }
@@ -484,10 +496,7 @@ describe("a frame whose head has a damaged byte", () => {
 
 test("an undo of a repair that was cut off between its two names leaves the session to be gone on with", async () => {
   const disk = harmed((disk) => disk.rename(CONTAINER, `${CONTAINER}.damaged.bak`));
-  const log = open(disk);
-  log.append(afterLast(COUNT));
-  await log.commit();
-  log.close();
+  await addLast(open(disk), COUNT);
   for (const { disk: left } of disk.lasting()) expect(open(left).nodes.count).toBe(COUNT + 1);
 });
 
@@ -535,10 +544,7 @@ describe("a mark before the end", () => {
       const disk = made.after();
       const more = isKept ? cached(disk) : {};
       const manifest = disk.content(MANIFEST) as Uint8Array;
-      const log = open(disk, more);
-      log.append(afterLast(12));
-      await log.commit();
-      log.close();
+      await addLast(open(disk, more), 12);
       // As if the writer had been killed.
       disk.put(MANIFEST, manifest);
       if (!own) disk.remove(SPINE);
@@ -648,12 +654,7 @@ describe("what is no container of ours", () => {
     for (const hasManifest of [true, false]) {
       const disk = harmed(harm, hasManifest ? nothing : removing(MANIFEST));
       const before = contentsOf(disk);
-      const log = open(disk);
-      expect(textsOf(log)).toEqual(chain(COUNT));
-      expect(contentsOf(disk), "opening writes nothing").toEqual(before);
-      log.append(afterLast(50));
-      await log.commit();
-      log.close();
+      await addLast(read(disk), 50);
       expect(idsOf(open(disk))).toHaveLength(COUNT + 1);
       if (!hasManifest) continue;
       const damaged = before.find((text) => text.startsWith(`${POINTER} `))?.split(" ")[1];
@@ -689,10 +690,9 @@ describe("what is no container of ours", () => {
     "one whose header is %j is read, and repaired to be written",
     async (_, harm) => {
       const disk = harmed(harm);
-      const [before, text] = [contentsOf(disk), disk.content(HEADER)];
-      const log = open(disk);
-      expect([textsOf(log), kindsOf(log), log.header.id]).toEqual([chain(COUNT), ["bad_header"], SESSION]);
-      expect(contentsOf(disk), "opening writes nothing").toEqual(before);
+      const text = disk.content(HEADER);
+      const log = read(disk);
+      expect([kindsOf(log), log.header.id]).toEqual([["bad_header"], SESSION]);
       expect(() => log.append(afterLast(50))).toThrow(named("corrupt"));
       const backup = log.repair() as string;
       expect(disk.content(headerFile(backup))).toEqual(text);
@@ -713,10 +713,7 @@ describe("what is no container of ours", () => {
 
   test("one whose header has another id than a UUID is written all the same, with checkpoints", async () => {
     const disk = harmed(replacing(HEADER, SESSION, SESSION.replace(/.$/, "g")));
-    const log = open(disk, { checkpointEvery: { entries: 1, bytes: 1 } });
-    log.append(afterLast(50));
-    await log.commit();
-    log.close();
+    await addLast(open(disk, { checkpointEvery: { entries: 1, bytes: 1 } }), 50);
     expect(textsOf(open(disk)).at(-1)).toBe(userText(id(50), id(11)));
   });
 
