@@ -716,13 +716,6 @@ describe("what is no container of ours", () => {
     await addLast(open(disk, { checkpointEvery: { entries: 1, bytes: 1 } }), 50);
     expect(textsOf(open(disk)).at(-1)).toBe(userText(id(50), id(11)));
   });
-
-  test("one whose migration is not confirmed is read and not written", () => {
-    const log = open(harmed(replacing(POINTER, '"completed"', '"cutover_commit"')));
-    expect([log.nodes.count, log.state]).toEqual([COUNT, "FAILED"]);
-    expect(() => log.append(afterLast(50))).toThrow(named("migration_failed"));
-    log.close();
-  });
 });
 
 describe("the state", () => {

@@ -348,10 +348,6 @@ describe("rolling back", () => {
     expect([lines, textAt(disk, `${FILE}.v1.bak`)]).toEqual([[...before, line], old]);
   });
 
-  test("a session that was not migrated has nothing to go back to", async () => {
-    await expect(rollBack(optionsOn(diskWith(FIVE)), FILE)).rejects.toMatchObject({ name: "migration_failed" });
-  });
-
   describe.each([
     ["with its snapshot alone", []],
     ["with later entries", [userText(id(6), id(4), "later")]],
@@ -417,16 +413,6 @@ describe("failure semantics of the seed", () => {
     expect(textAt(disk)).toBe(FIVE);
   });
 
-  test("a cutover that was cut off, the file gone: FAILED, as the ledger says, and an operator must act", async () => {
-    const disk = await halfway();
-    disk.remove(SNAPSHOT);
-    await expect(back(disk)).rejects.toMatchObject({ name: "migration_failed", details: { state: "FAILED" } });
-    expect(status(disk, CONTAINER)).toMatchObject({ state: "FAILED", active: "native_v2", interrupted: true });
-    const failed = { phase: "failed", outcome: "fatal_error", errorClass: "atomicity_violation" };
-    expect(ledgerOn(disk).at(-1)).toMatchObject(failed);
-    await expect(migrate(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ name: "migration_failed" });
-  });
-
   test("a rollback that was cut off while it took the name without hard links goes on over the empty file", async () => {
     const disk = await migrated();
     pointTo(disk, { phase: "rollback" });
@@ -434,14 +420,6 @@ describe("failure semantics of the seed", () => {
     expect(activeOn(disk)).toBe("native_v2");
     await expect(back(disk)).resolves.toMatchObject({ state: "ROLLED_BACK" });
     expect(textAt(disk)).toBe(FIVE);
-  });
-
-  test("a commit marker whose migration is asked for again is rolled back, then migrated", async () => {
-    const disk = await halfway();
-    const done = { state: "MIGRATED", entryCount: 5, keptAt: ASIDE };
-    await expect(migrate(optionsOn(disk), CONTAINER)).resolves.toMatchObject(done);
-    expect(linesOn(disk)).toEqual(FIVE_LINES);
-    expect(ledgerOn(disk, ASIDE).at(-1)).toMatchObject({ phase: "rollback", outcome: "ok" });
   });
 
   test("a cutover that another process takes back meanwhile is left to that process", async () => {
