@@ -120,16 +120,16 @@ async function goesOn(disk: FaultDisk, log: FileLog, more: Options = {}): Promis
   again.close();
 }
 
-/** Expects that no byte of a frame that is whole is told as damage. */
+/** Expects that no byte of a frame that is whole is reported as damage. */
 function requireFramesSound(disk: FaultDisk): void {
   const log = open(disk);
   textsOf(log);
   log.close();
   const text = Buffer.from(disk.content(SEGMENT) as Uint8Array).toString("latin1");
-  const told = log.damage.filter(({ kind }) => kind === "bad_line" || kind === "bad_body" || kind === "torn_tail");
+  const reported = log.damage.filter(({ kind }) => kind === "bad_line" || kind === "bad_body" || kind === "torn_tail");
   for (const { line } of v2.framesOf(made, CONTAINER)[0]) {
     const start = text.indexOf(line);
-    const isIn = told.some((one) => one.byteOffset < start + line.length && one.byteOffset + one.length > start);
+    const isIn = reported.some((one) => one.byteOffset < start + line.length && one.byteOffset + one.length > start);
     expect(start >= 0 && isIn, line).toBe(false);
   }
 }
