@@ -7,12 +7,13 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
 import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import type { Beginning, Log, Store } from "../../src/core/ports/store.ts";
-import { type Disk, type FileInfo, readWhole, writeAll } from "../../src/storage/fs/disk.ts";
+import { type Disk, type FileInfo, readWhole } from "../../src/storage/fs/disk.ts";
 import type { FaultDisk } from "../support/disk.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { forSeedsAsync, type Random, range } from "../support/random.ts";
 import { beginning, idsOf, kindsOf, textsOf } from "../support/sessions.ts";
 import { acrossTiers } from "../support/tiers.ts";
+import { writeBehind } from "./other-writers.ts";
 
 export interface Harness {
   readonly store: Store;
@@ -140,18 +141,11 @@ export function keepsTheContract(name: string, make: () => Harness): void {
   });
 
   describe.each(ways)(`${name}: a log of %s`, (way) => {
-    test("holds its lines from the start, all of them durable, and takes more behind them", async () => {
-      const log = await publishOn(store, way, LINES.slice(0, 3));
-      expect([textsOf(log), idsOf(log)]).toEqual([LINES.slice(0, 3), LINE_IDS.slice(0, 3)]);
-      expect([log.durableCount, log.damage, textOf(log.headerLine)]).toEqual([3, [], headerText()]);
-      await add(log, ...LINES.slice(3));
-      expect(textsOf(log)).toEqual(LINES);
-    });
-
-    test("may be empty", async () => {
-      const log = await publishOn(store, way, []);
-      expect(log.nodes.count).toBe(0);
-      await add(log, ...LINES);
+    test.each([3, 0])("holds its %i lines from the start, all of them durable, and takes more", async (count) => {
+      const log = await publishOn(store, way, LINES.slice(0, count));
+      expect([textsOf(log), idsOf(log)]).toEqual([LINES.slice(0, count), LINE_IDS.slice(0, count)]);
+      expect([log.durableCount, log.damage, textOf(log.headerLine)]).toEqual([count, [], headerText()]);
+      await add(log, ...LINES.slice(count));
       expect(textsOf(log)).toEqual(LINES);
     });
 
@@ -170,7 +164,9 @@ export function keepsTheContract(name: string, make: () => Harness): void {
       await forSeedsAsync(count, async (random) => {
         const lines = randomLines(random);
         const sessionId = `01991f6e-1f1d-7c3e-b0a4-${random.seed.toString(16).padStart(12, "0")}`;
-        const log = await published(lines, beginning(headerText({ id: sessionId })));
+        const count = random.int(lines.length + 1);
+        const log = await published(lines.slice(0, count), beginning(headerText({ id: sessionId })));
+        if (count < lines.length) log.append(bytes(...lines.slice(count)));
         // What reads a line of many pieces differs by the line, not by how often it is asked for.
         const isLarge = lines.some((line) => line.length > 1_000_000);
         for (let n = 0; n < (isLarge ? 1 : 5); n++) {
@@ -200,14 +196,6 @@ export function keepsTheContract(name: string, make: () => Harness): void {
       for (const way of ways) expect(() => way.next()).toThrow(named("storage_failed"));
     });
 
-    test("what was appended is as what was read", async () => {
-      const log = await published(LINES.slice(0, 2));
-      log.append(bytes(...LINES.slice(2)));
-      const all = [4, 0, 3, 1, 2];
-      expect(many(log, all)).toEqual(all.map((n) => LINES[n]));
-      expect(copied(log, [0, 1, 2, 3, 4])).toBe(fileText(...LINES));
-    });
-
     test("a large line comes whole", async () => {
       const large = userText(id(1), id(0), "x".repeat((2 << 20) + 9));
       const lines = [LINES[0], large, userText(id(2), id(1))];
@@ -223,12 +211,8 @@ export function keepsTheContract(name: string, make: () => Harness): void {
       const log = await published();
       await add(log, next(9));
       log.close();
-      for (const late of [
-        () => log.append(bytes(next(10, 9))),
-        () => log.read(0),
-        () => [...log.readMany([0])],
-        () => [...log.copy([0])],
-      ])
+      const reading = [() => log.read(0), () => [...log.readMany([0])], () => [...log.copy([0])]];
+      for (const late of [() => log.append(bytes(next(10, 9))), ...reading])
         expect(late).toThrow(named("storage_failed"));
       log.close();
       nothing().close();
@@ -294,10 +278,9 @@ function describeFiles(
   const folder = () => harness().files.folder;
   const pathOf = (file: string) => `${folder()}/${file}`;
 
-  function write(path: string, content: string, isMore = false): void {
-    const fd = isMore ? disk().openAppend(path) : disk().create(path);
-    writeAll(disk(), fd, bytesOf(content));
-    disk().close(fd);
+  function write(path: string, content: string): void {
+    disk().close(disk().create(path));
+    writeBehind(disk(), path, content);
   }
 
   const contentOf = (path: string) => textOf(readWhole(disk(), path));
@@ -318,7 +301,7 @@ function describeFiles(
   function addMore(path: string, lines: readonly string[]): void {
     const kind = layout();
     if (kind) kind.addMore(path, lines);
-    else write(path, fileText(...lines), true);
+    else writeBehind(disk(), path, fileText(...lines));
   }
   function remove(path: string): void {
     const kind = layout();
@@ -539,9 +522,9 @@ function describeFiles(
 
     test.runIf(plain)("that append half a line are waited for", () => {
       const log = open();
-      write(fileOf(log), next(9).slice(0, 30), true);
+      writeBehind(disk(), fileOf(log), next(9).slice(0, 30));
       expect([log.refresh(), log.damage]).toEqual([{ kind: "none" }, []]);
-      write(fileOf(log), `${next(9).slice(30)}\n`, true);
+      writeBehind(disk(), fileOf(log), `${next(9).slice(30)}\n`);
       expect(log.refresh()).toEqual({ kind: "grown", first: 5 });
       expect([textsOf(log), log.damage]).toEqual([[...LINES, next(9)], []]);
     });
@@ -569,11 +552,8 @@ function describeFiles(
 
     test("that cut the file are noticed", () => {
       const log = open();
-      if (plain) {
-        const fd = disk().openAppend(fileOf(log));
-        disk().truncate(fd, fileText(headerText(), ...LINES.slice(0, 2)).length);
-        disk().close(fd);
-      } else layout()?.cut(fileOf(log), 2);
+      if (plain) writeBehind(disk(), fileOf(log), "", fileText(headerText(), ...LINES.slice(0, 2)).length);
+      else layout()?.cut(fileOf(log), 2);
       expect(log.refresh()).toEqual({ kind: "replaced" });
       expect(log.reopen().nodes.count).toBe(2);
     });
@@ -634,10 +614,7 @@ function describeFiles(
   ])(`${name}: a file that is written anew in place %s is not one that has grown`, (_what, change) => {
     const log = open();
     const text = change(storedAt(fileOf(log)));
-    const fd = disk().openAppend(fileOf(log));
-    disk().truncate(fd, 0);
-    writeAll(disk(), fd, bytesOf(text));
-    disk().close(fd);
+    writeBehind(disk(), fileOf(log), text, 0);
     const refused = expect.objectContaining({ name: "storage_failed", retryable: true });
     expect(() => log.append(bytes(next(40)))).toThrow(refused);
     expect(storedAt(fileOf(log))).toBe(text);
@@ -729,44 +706,34 @@ function describeFiles(
       expect(syncs).toBeLessThanOrEqual(2 * (layout()?.syncs ?? 1));
     });
 
-    test.runIf(canFail)("that fails takes everything back that was not durable, for all who wait", async () => {
-      const { files, isCopied } = harness();
-      const faults = files.faults as FaultDisk;
-      const log = open();
-      log.append(bytes(next(9)));
-      faults.set({ kind: "fail", at: 1, errno: "EIO" });
-      const first = log.commit();
-      log.append(bytes(next(10, 9)));
-      const outcomes = await Promise.allSettled([first, log.commit(), log.commit()]);
-      faults.set(undefined);
-      expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "rejected", "rejected"]);
-      const name = isCopied ? "outcome_unknown" : "storage_failed";
-      expect((outcomes[0] as PromiseRejectedResult).reason).toMatchObject({ name });
-      expect([log.nodes.count, log.durableCount]).toEqual([5, 5]);
-      expectStored(log, ...LINES);
-      // What is elsewhere comes back before the next write.
-      await log.ready?.();
-      await add(log, next(11));
-      expectStored(log, ...LINES, ...(isCopied ? [next(9)] : []), next(11));
-    });
-
-    test.runIf(canFail)("that fails takes back what came meanwhile, and the commit of that says so, once", async () => {
-      const faults = harness().files.faults as FaultDisk;
-      const log = open();
-      log.append(bytes(next(9)));
-      faults.set({ kind: "fail", at: 1, errno: "EIO" });
-      const first = log.commit();
-      log.append(bytes(next(10)));
-      await expect(first).rejects.toThrow();
-      faults.set(undefined);
-      expect([log.nodes.count, log.isCommitDue]).toEqual([5, true]);
-      expect(() => log.append(bytes(next(11)))).toThrow(Failure);
-      await expect(log.commit()).rejects.toThrow(Failure);
-      expect(log.nodes.count).toBe(5);
-      await log.ready?.();
-      await add(log, next(11));
-      expect([idsOf(log).includes(id(10)), idsOf(log).at(-1)]).toEqual([false, id(11)]);
-    });
+    test.runIf(canFail).each([true, false])(
+      "that fails takes everything back that was not durable, and each commit of that says so, once (asked before: %s)",
+      async (isAsked) => {
+        const { files, isCopied } = harness();
+        const faults = files.faults as FaultDisk;
+        const log = open();
+        log.append(bytes(next(9)));
+        faults.set({ kind: "fail", at: 1, errno: "EIO" });
+        const first = log.commit();
+        log.append(bytes(next(10, 9)));
+        const outcomes = await Promise.allSettled(isAsked ? [first, log.commit(), log.commit()] : [first]);
+        faults.set(undefined);
+        for (const { status } of outcomes) expect(status).toBe("rejected");
+        const name = isCopied ? "outcome_unknown" : "storage_failed";
+        expect((outcomes[0] as PromiseRejectedResult).reason).toMatchObject({ name });
+        expect([log.nodes.count, log.durableCount, log.isCommitDue]).toEqual([5, 5, !isAsked]);
+        expectStored(log, ...LINES);
+        if (!isAsked) {
+          expect(() => log.append(bytes(next(11)))).toThrow(Failure);
+          await expect(log.commit()).rejects.toThrow(Failure);
+          expect(log.nodes.count).toBe(5);
+        }
+        // What is elsewhere comes back before the next write.
+        await log.ready?.();
+        await add(log, next(11));
+        expectStored(log, ...LINES, ...(isCopied ? [next(9)] : []), next(11));
+      },
+    );
 
     test.runIf(plain && canFail).each([true, false])(
       "that fails, and after which another program wrote, leaves what it had, and says so (seen before: %s)",

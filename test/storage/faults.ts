@@ -6,8 +6,10 @@
 
 import { describe, expect, test } from "vitest";
 import { Failure } from "../../src/core/failure.ts";
+import { bytesOf, textOf } from "../../src/core/json/json.ts";
 import type { Session } from "../../src/core/session/session.ts";
 import type { Workspace } from "../../src/core/session/workspace.ts";
+import { attachmentFolder } from "../../src/storage/log/attachments.ts";
 import {
   appendMessages,
   type Left,
@@ -170,6 +172,7 @@ export function survivesFaults(kind: FaultyKind): void {
   });
 
   describe.each(kind.forks)("%s", (_name, end) => {
+    const blobOf = (path: string) => `${attachmentFolder(path)}/${"a".repeat(64)}`;
     const stemOf = (path: string) => path.replace(/\.(jsonl|v2|store\.json)$/, "");
     const besides = (disk: FaultDisk) =>
       disk.paths().filter((path) => path.startsWith(FOLDER) && !path.startsWith(stemOf(file)));
@@ -184,6 +187,7 @@ export function survivesFaults(kind: FaultyKind): void {
       const session = open(disk, 2, path);
       expect([textsOf(session.log), session.diagnostics], at).toEqual([chain(end + 1), []]);
       session.close();
+      expect(textOf(disk.content(blobOf(path)) ?? bytesOf("no attachment")), at).toBe("attached");
       checkFiles(disk, path, at);
     }
 
@@ -200,6 +204,7 @@ export function survivesFaults(kind: FaultyKind): void {
           name: "a fork",
           disk: () => {
             const disk = kind.three();
+            disk.put(blobOf(file), bytesOf("attached"));
             workspace = workspaceOn(disk, kind.name);
             return disk;
           },
@@ -228,6 +233,7 @@ export function survivesFaults(kind: FaultyKind): void {
             expect(others(disk), at).toEqual(made === undefined ? [] : [made]);
           if (made !== undefined) checkWhole(disk, made, at);
           expect(disk.content(file), at).toEqual(kind.three().content(file));
+          expect(disk.content(blobOf(file)), at).toBeDefined();
           const strays = besides(disk).filter((path) => made === undefined || !path.startsWith(stemOf(made)));
           if (!isRemoval) expect(strays, at).toEqual([]);
           expect(found(disk), at).toEqual(THREE_IDS);

@@ -14,10 +14,12 @@ import type { JsonlOptions } from "../../src/storage/jsonl/log.ts";
 import { jsonlStore } from "../../src/storage/jsonl/store.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { readIndexSnapshot, snapshotCache, writeIndexSnapshot } from "../../src/storage/log/snapshot-cache.ts";
+import { DAMAGES, damaged } from "../support/corruption.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { testEnv } from "../support/env.ts";
 import { assistantText, chain, entryText, fileBytes, fileText, headerText, id, userText } from "../support/lines.ts";
 import { type LockTable, locksOf, locksOfOther } from "../support/locks.ts";
+import { randomModel } from "../support/model.ts";
 import { grown } from "../support/nodes.ts";
 import { outcome } from "../support/outcome.ts";
 import { forSeeds, forSeedsAsync, isEvery, type Random, range } from "../support/random.ts";
@@ -26,6 +28,7 @@ import {
   diskWith,
   FILE,
   FOLDER,
+  idsOf,
   jsonlOn,
   openOn,
   QUARANTINE,
@@ -36,6 +39,7 @@ import {
 import { acrossTiers } from "../support/tiers.ts";
 import { CONTAINER, containerWith, contentsOf, cutFile, v2On } from "../support/v2.ts";
 import { type Files, keepsTheContract } from "./contract.ts";
+import { diskError, writeBehind } from "./other-writers.ts";
 
 const indexedOn = (disk: FaultDisk, more: Partial<JsonlOptions> = {}): Store =>
   jsonlStore({
@@ -59,97 +63,63 @@ keepsTheContract("jsonl with an index cache", () => {
   return { store, files: { disk, folder: FOLDER, other, faults: disk }, close: () => {} };
 });
 
-/** A line that continues the one before it, or sometimes another; `isOdd`, as containers do not take all of them. */
-function randomLine(random: Random, n: number, count: number, isOdd = true): string {
-  const parent = n === 0 ? null : id(random.chance(0.85) ? n - 1 : random.int(n));
-  const said = "x".repeat(random.int(isOdd && random.chance(0.2) ? 5000 : 400));
-  const usual = [
-    () => userText(id(n), parent),
-    () => assistantText(id(n), parent),
-    () => assistantText(id(n), parent, said),
-    () => entryText("label", id(n), parent, { targetId: id(random.int(n + 1)), label: random.pick(["keep", ""]) }),
-    () => entryText("session_info", id(n), parent, { name: `name ${n}` }),
-    () => entryText("compaction", id(n), parent, { summary: "so far", firstKeptEntryId: parent, tokensBefore: 9 }),
-    () => entryText("model_change", id(n), parent, { provider: "anthropic", modelId: `model ${n}` }),
-    () => entryText(`kind ${random.int(3)}`, id(n), parent, { data: n }),
-  ];
-  const odd = [
-    () => entryText("label", id(n), parent, { targetId: id(random.int(count)), label: "sooner or later" }),
-    () => entryText("message", id(n), parent, { message: "none" }),
-    () => entryText("message", `odd id ${n}`, parent, { message: { role: "user", content: "odd" } }),
-    () => entryText("custom", id(n), parent, { customType: "pi-session-server.leaf" }),
-    () =>
-      `{"message":{"role":"user","content":"head last"},"parentId":${JSON.stringify(parent)},"id":"${id(n)}","type":"message"}`,
-  ];
-  return random.pick(isOdd ? [...usual, ...odd] : usual)();
+/** A line that is sound, though containers do not take it or quick reading leaves it alone. */
+function odd(random: Random, line: string, ids: readonly string[]): string {
+  const { type, id: own, ...rest } = JSON.parse(line);
+  return JSON.stringify(
+    random.pick<object>([
+      { type: "label", id: own, ...rest, targetId: random.pick(ids), label: "sooner or later" },
+      { type: "custom", id: own, ...rest, customType: "pi-session-server.leaf" },
+      { type, id: `odd id ${own}`, ...rest },
+      { type: "message", id: own, ...rest, message: "none" },
+      { ...rest, id: own, type },
+    ]),
+  );
 }
 
 /** Something about a line that is not as usual. */
-function unusual(random: Random, line: string, n: number): string {
+function unusual(random: Random, line: string, ids: readonly string[]): string {
+  const changed = (more: object) => JSON.stringify({ ...JSON.parse(line), ...more });
   return random.pick([
-    `${line}\r`,
-    `\n${line}`,
-    line.replaceAll(id(n - 1), `odd ${n - 1}`),
-    line.replaceAll(id(n), `odd~${n}`),
-    line.replaceAll(id(n), id(n >> 1)),
-    line.replace('"parentId":"a', '"parentId":"b'),
-    line.replace('"parentId":"', '"parentId":"nowhere '),
-    line.replaceAll(id(n - 1), id(n + 2)),
-    line.slice(0, random.int(line.length)),
-    line.replace('":', '"?'),
-    line.replace("}", "\u0000"),
-    `${line}${line}`,
-    line.replace('"id":', '"_id":'),
+    ...[`${line}\r`, `\n${line}`, `${line}${line}`, line.slice(0, random.int(line.length))],
+    ...[line.replace('":', '"?'), line.replace("}", "\u0000"), line.replace('"id":', '"_id":')],
+    ...["odd", `${random.pick(ids)}~2`, random.pick(ids)].map((id) => changed({ id })),
+    ...["odd", "nowhere", random.pick(ids)].map((parentId) => changed({ parentId })),
   ]);
 }
 
 /** A session file; `oddest`, of how many lines of a hundred something is unusual at most. */
 function randomSession(random: Random, oddest = 0): string {
   // The last 64 are looked at when a file is opened.
-  const count = random.int(oddest > 0 ? random.pick([20, 50, 200]) : 40);
-  const oddity = random.pick([0, 0, oddest / 500, oddest / 100]);
-  const lines = range(0, count).map((n) => {
-    const line = randomLine(random, n, count);
-    return random.chance(oddity) ? unusual(random, line, n) : line;
+  const model = randomModel(random, { entries: random.int(oddest > 0 ? random.pick([20, 50, 200]) : 40) });
+  const ids = model.entries.map(({ id }) => id);
+  const [oddity, unusuality] = [random.pick([0, 0, 0.1]), random.pick([0, 0, oddest / 500, oddest / 100])];
+  const lines = model.lines().map((line) => {
+    const long = random.chance(0.05) ? line.replace('"text ', `"text ${"x".repeat(random.int(5000))}`) : line;
+    if (random.chance(unusuality)) return unusual(random, long, ids);
+    return random.chance(oddity) ? odd(random, long, ids) : long;
   });
   const text = fileText(headerText(oddest > 0 ? { version: random.pick([3, 3, 3, 3, 2, 1]) } : {}), ...lines);
   return oddest > 0 && random.chance(0.1) ? text.slice(0, text.length - 1 - random.int(9)) : text;
 }
 
-/** Rewrites a file's content where it stands, as an editor that keeps the inode does, or adds to it. */
-function write(disk: FaultDisk, path: string, content: Uint8Array | string, isMore = false): void {
-  const fd = disk.openAppend(path);
-  if (!isMore) disk.truncate(fd, 0);
-  if (content.length > 0) disk.write(fd, typeof content === "string" ? bytesOf(content) : content);
-  disk.close(fd);
-}
-
 function flip(random: Random, disk: FaultDisk, path: string): void {
-  const bytes = Uint8Array.from(disk.content(path) as Uint8Array);
-  bytes[random.int(bytes.length)] ^= 1 << random.int(8);
-  write(disk, path, bytes);
+  const bytes = Buffer.from(disk.content(path) as Uint8Array);
+  writeBehind(disk, path, damaged(bytes, "flip", random.int(bytes.length), random), 0);
 }
 
 /** Something that happens to a file: bytes changed where they stand, cut off, put behind it, or all of it replaced. */
 function meddle(random: Random, disk: FaultDisk, path: string): string {
-  const content = disk.content(path) as Uint8Array;
+  const content = Buffer.from(disk.content(path) as Uint8Array);
   const at = random.int(Math.max(1, content.length));
-  const happenings: Record<string, () => void> = {
-    "one bit": () => content.length > 0 && flip(random, disk, path),
-    "one byte, and grown": () => {
-      const spoiled = Uint8Array.from(content);
-      spoiled[at] = random.pick([0x0a, 0x22, 0x7d, 0x00]);
-      write(disk, path, spoiled);
-      write(disk, path, `${userText(id(900), null)}\n`, true);
-    },
-    cut: () => write(disk, path, content.subarray(0, at)),
-    "three lines more": () => write(disk, path, fileText(...chain(3, 800)), true),
-    "a torn line more": () => write(disk, path, '{"type":"message","id":"torn', true),
-    "zeros more": () => write(disk, path, "\0".repeat(random.int(300)), true),
-    "another file in its place": () => disk.put(path, bytesOf(randomSession(random))),
-  };
-  const what = random.pick(Object.keys(happenings));
-  happenings[what]();
+  // A member that stands twice may have a session opened once more, with what is kept at another time than without.
+  const kinds = DAMAGES.filter((kind) => kind !== "duplicate");
+  const what = random.pick([...kinds, "more", "another file in its place"] as const);
+  const more = [fileText(...chain(3, 800)), '{"type":"message","id":"torn', "\0".repeat(random.int(300))];
+  if (what === "another file in its place") disk.put(path, bytesOf(randomSession(random)));
+  else if (what === "more") writeBehind(disk, path, random.pick(more));
+  else writeBehind(disk, path, damaged(content, what, at, random), 0);
+  if (random.chance(0.2)) writeBehind(disk, path, `${userText(id(900), null)}\n`);
   return `${path}: ${what} (${at})`;
 }
 
@@ -262,8 +232,8 @@ describe("an index cache of session files", () => {
     for (const file of files) indexedOn(disk).open(file).close();
     const [one, other] = spines(disk);
     const bytes = disk.content(one) as Uint8Array;
-    write(disk, one, disk.content(other) as Uint8Array);
-    write(disk, other, bytes);
+    writeBehind(disk, one, disk.content(other) as Uint8Array, 0);
+    writeBehind(disk, other, bytes, 0);
     for (const file of files) expect(outcome(() => indexedOn(disk).open(file))).toEqual(scanned(disk, file));
   });
 });
@@ -328,8 +298,6 @@ describe("a spine", () => {
 describe("what is kept of a container", () => {
   const openIt = (disk: FaultDisk, isKept: boolean): unknown =>
     outcome(() => v2On(disk, isKept ? { snapshots: snapshotCache(disk, STATE, 1) } : {}).open(CONTAINER));
-  const lines = (random: Random, from: number, count: number) =>
-    range(from, from + count).map((n) => randomLine(random, n, n + 1, false));
   const addTo = (disk: FaultDisk, more: readonly string[]): void => {
     const log = v2On(disk).open(CONTAINER);
     log.append(more.map((line) => bytesOf(line)));
@@ -342,20 +310,17 @@ describe("what is kept of a container", () => {
     await forSeedsAsync(count, async (random) => {
       const entries = 2 + random.int(30);
       const checkpointEvery = { entries: 7, bytes: 1 << 20 };
-      const made = await containerWith(lines(random, 0, entries), { segmentBytes: 4096, checkpointEvery });
+      const lines = randomModel(random, { entries: entries + 1 + random.int(9) }).lines();
+      const made = await containerWith(lines.slice(0, entries), { segmentBytes: 4096, checkpointEvery });
       const before = openIt(made, false);
       const stored = contentsOf(made);
       expect(openIt(made, true)).toEqual(before);
       expect(contentsOf(made).filter((text) => !text.startsWith(STATE))).toEqual(stored);
       kept += spines(made).length;
-      const cutSpine = (disk: FaultDisk) =>
-        write(disk, SPINE, (disk.content(SPINE) as Uint8Array).slice(0, random.int(900)));
+      const cutSpine = (disk: FaultDisk) => writeBehind(disk, SPINE, "", random.int(900));
       const happenings: [string, (disk: FaultDisk) => void][] = [
         ["nothing", () => {}],
-        [
-          "more entries by a program that keeps nothing",
-          (disk) => addTo(disk, lines(random, entries, 1 + random.int(9))),
-        ],
+        ["more entries by a program that keeps nothing", (disk) => addTo(disk, lines.slice(entries))],
         ["a bit of what is kept", (disk) => flip(random, disk, spines(disk)[0])],
         ["a bit of the first segment", (disk) => flip(random, disk, segmentFile(CONTAINER, 1))],
         ["an index that was cut", (disk) => cutFile(disk, indexFile(CONTAINER), random.int(entries))],
@@ -368,7 +333,7 @@ describe("what is kept of a container", () => {
         act(disk);
         const isSound = happened.includes("spine");
         for (const isMore of isSound ? [false, true] : [false]) {
-          if (isMore) addTo(disk, [userText(id(800), id(0))]);
+          if (isMore) addTo(disk, [userText(id(800), null)]);
           const plain = openIt(disk, false);
           for (let n = 0; n < 2; n++) expect(openIt(disk, true), happened).toEqual(plain);
           if (isSound && !isMore) expect(plain, happened).toEqual(before);
@@ -391,7 +356,8 @@ describe("what is kept of a container", () => {
 
   test("is written when nobody waits for it, and is what it was when it was closed", async () => {
     await forSeedsAsync(4, async (random) => {
-      const disk = await containerWith(lines(random, 0, 5));
+      const lines = randomModel(random, { entries: 8 }).lines();
+      const disk = await containerWith(lines.slice(0, 5));
       const plain = openIt(disk, false);
       const held: (() => void)[] = [];
       const snapshots = snapshotCache(disk, STATE, 1, (work) => held.push(work));
@@ -399,7 +365,7 @@ describe("what is kept of a container", () => {
       expect([spines(disk), held.length]).toEqual([[], 1]);
       // Another process adds entries meanwhile.
       const isGrown = random.chance(0.5);
-      if (isGrown) addTo(disk, lines(random, 5, 3));
+      if (isGrown) addTo(disk, lines.slice(5));
       for (const work of held.splice(0)) work();
       expect(spines(disk)).toHaveLength(1);
       expect(openIt(disk, true)).toEqual(isGrown ? openIt(disk, false) : plain);
@@ -418,8 +384,9 @@ describe("a session file that was just forked", () => {
         if (isMeddled) {
           // What another program does to the source, of which we do not know yet.
           const content = textOf(disk.content(FILE) as Uint8Array);
-          if (random.chance(0.7)) write(disk, FILE, content.replaceAll(`a00000${random.int(3)}`, "b000000"));
-          else write(disk, FILE, fileText(userText(id(800), null)), true);
+          const entryId = source.log.nodes.id(random.int(source.log.nodes.count));
+          if (random.chance(0.7)) writeBehind(disk, FILE, content.replaceAll(entryId, id(801)), 0);
+          else writeBehind(disk, FILE, fileText(userText(id(800), null)));
         }
         const end = random.chance(0.5) ? source.tree.leaf : random.int(source.log.nodes.count);
         let fork: Session;
@@ -462,7 +429,9 @@ describe("a session file that was just forked", () => {
 test("a session that is published of any lines of others and of its own is what a scan of its file gives", async () => {
   function randomContent(random: Random, log: Log): (Uint8Array | CopiedLines)[] {
     return range(0, random.int(6)).flatMap(() => {
-      const own = fileBytes(...range(0, random.int(3)).map(() => randomLine(random, random.int(99), 99)));
+      const ofLog = () => textOf(log.read(random.int(log.nodes.count)));
+      const ids = idsOf(log);
+      const own = fileBytes(...range(0, random.int(3)).map(() => odd(random, ofLog(), ids)));
       const positions = range(0, random.int(9)).map(() => random.int(log.nodes.count));
       const rising = [...new Set(positions)].sort((a, b) => a - b);
       const at = random.int(own.length);
@@ -521,7 +490,7 @@ describe("a large session that is published", () => {
     const { sync } = disk;
     let syncs = 0;
     disk.sync = async (fd) => {
-      if (++syncs === failing) throw Object.assign(new Error("the medium failed"), { code: "EIO" });
+      if (++syncs === failing) throw diskError();
       return sync(fd);
     };
     const publishing = publishOn(disk, [{ log: source, positions: [0, 1, 2, 3, 4] }]);

@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
 import type { Stores } from "../../src/core/ports/stores.ts";
 import { confinedDisk } from "../../src/storage/fs/confined-disk.ts";
-import { fileName, findPaths, folderName, isSessionName, type StoragePaths } from "../../src/storage/fs/paths.ts";
+import { fileName, findPaths, folderName, type StoragePaths } from "../../src/storage/fs/paths.ts";
 import { noLocks } from "../../src/storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../../src/storage/stores.ts";
 import { FaultDisk } from "../support/disk.ts";
@@ -35,11 +35,6 @@ describe("names", () => {
     expect(folders.join(" ")).toBe("--a-b-- --a-b-- ---a-- --C--x-- ----");
   });
 
-  test("of temporary and kept files are not those of sessions", () => {
-    const names = ["a.jsonl", ".a.jsonl", ".a.jsonl.1-1.tmp", "a.jsonl.v1.bak", "a.jsonl.lock", "a.txt"];
-    expect(names.filter(isSessionName)).toEqual(["a.jsonl"]);
-  });
-
   test("of places come from the environment, the settings, or Pi's own", () => {
     const found = (variables: Record<string, string>, dir?: string, settings?: unknown) =>
       findPaths({ HOME: "/home/me", ...variables }, dir, () => settings);
@@ -67,6 +62,7 @@ describe("by id", () => {
     "/sessions/--b--/2026_aaaa-22.jsonl": session("aaaa-22"),
     "/sessions/--b--/2026_eeee.jsonl.v1.bak": session("eeee"),
     "/sessions/--b--/.2026_ffff.jsonl.1-1.tmp": session("ffff"),
+    "/sessions/--b--/.2026_hhhh.jsonl": session("hhhh"),
     "/sessions/--b--/not a session.jsonl": "hello",
     "/sessions/stray.jsonl": session("gggg"),
   });
@@ -86,7 +82,7 @@ describe("by id", () => {
   });
 
   test("is not found where there is none, and refused where it is no id", () => {
-    for (const id of ["eeee", "ffff", "hello", "zzzz"])
+    for (const id of ["eeee", "ffff", "hhhh", "hello", "zzzz"])
       expect(() => find(id), id).toThrow(failing("session_not_found"));
     for (const id of ["", "../x", "a/b", "*", "a b", ".a", "a\0"])
       expect(() => find(id), id).toThrow(failing("invalid_id"));

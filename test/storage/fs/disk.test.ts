@@ -118,22 +118,6 @@ describe("what is made", () => {
     expect(realDisk.makeFolder(folder)).toEqual([]);
     expect(fs.statSync(folder).mode & 0o777).toBe(0o755);
   });
-
-  test("is never something that exists", () => {
-    write(realDisk, join(folder, "file"), "mine");
-    expect(() => realDisk.create(join(folder, "file"))).toThrow("EEXIST");
-    expect(() => realDisk.makeFolder(join(folder, "file/below"))).toThrow();
-    expect(fs.readFileSync(join(folder, "file"), "utf8")).toBe("mine");
-  });
-
-  test("takes over another file's mode", () => {
-    fs.writeFileSync(join(folder, "old"), "");
-    fs.chmodSync(join(folder, "old"), 0o640);
-    const fd = realDisk.create(join(folder, "new"));
-    realDisk.copyMode(join(folder, "old"), fd);
-    realDisk.close(fd);
-    expect(fs.statSync(join(folder, "new")).mode & 0o777).toBe(0o640);
-  });
 });
 
 describe("reading and writing", () => {

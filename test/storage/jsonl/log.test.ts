@@ -15,6 +15,7 @@ import { range, share } from "../../support/random.ts";
 import { temporaryFolder } from "../../support/server.ts";
 import { diskWith, FILE, idsOf, jsonlOn, logOf, QUARANTINE, textsOf } from "../../support/sessions.ts";
 import { keepsTheContract } from "../contract.ts";
+import { writeBehind } from "../other-writers.ts";
 import { harnessOn } from "./harness.ts";
 
 keepsTheContract("jsonl", () => {
@@ -72,19 +73,11 @@ const batched = (n: number, index: number): string =>
 /** What a dead writer left, of which any part may be there. */
 const REST = fileText(batched(2, 0), batched(3, 1));
 
-/** Has another program write something behind two entries, or in the place of what is there behind them. */
-function writeBehind(disk: FaultDisk, text: string, isInPlace = false): void {
-  const fd = disk.openAppend(FILE);
-  if (isInPlace) disk.truncate(fd, TWO.length);
-  disk.write(fd, bytesOf(text));
-  disk.close(fd);
-}
-
 test("what another program glues to a torn write is found by a log that knew the torn write, wherever it was torn", () => {
   for (const length of share(range(1, REST.length), 80)) {
     const disk = diskWith(TWO + REST.slice(0, length));
     const log = jsonlOn(disk).open(FILE);
-    writeBehind(disk, fileText(userText("foreign", id(1))));
+    writeBehind(disk, FILE, fileText(userText("foreign", id(1))));
     log.refresh();
     const fresh = jsonlOn(disk).open(FILE);
     expect(idsOf(fresh), `${length}`).toContain("foreign");
@@ -102,7 +95,7 @@ test.each(["opened", "looked at"])(
       const rest = REST.slice(0, length);
       const disk = diskWith(when === "opened" ? TWO + rest : TWO);
       const known = when === "opened" ? undefined : jsonlOn(disk).open(FILE);
-      if (when !== "opened") writeBehind(disk, rest);
+      if (when !== "opened") writeBehind(disk, FILE, rest);
       const { read } = disk;
       let isDone = false;
       disk.read = (fd, into, offset, wanted, position) => {
@@ -110,7 +103,7 @@ test.each(["opened", "looked at"])(
         // Once some of the rest was read.
         if (!isDone && position + count > TWO.length + length - 1) {
           isDone = true;
-          writeBehind(disk, theirs, true);
+          writeBehind(disk, FILE, theirs, TWO.length);
         }
         return count;
       };

@@ -5,7 +5,6 @@ import { basename, join } from "node:path";
 import { expect, test } from "vitest";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
 import { move, moveWith, type PathChange, requireWayFree } from "../../../src/storage/lifecycle/move.ts";
-import { library, one } from "../../support/lifecycle.ts";
 import { temporaryFolder } from "../../support/server.ts";
 
 /** A session with a folder that has a file and a link in it, and a disk that refuses what `isRefused` says. */
@@ -84,14 +83,4 @@ test("a link that leads nowhere keeps its path, whatever is moved there", async 
   expect(readlinkSync(join(folder, "link"))).toBe(elsewhere);
   await move(realDisk, join(folder, "link"), free);
   expect(readlinkSync(free)).toBe(elsewhere);
-});
-
-test("a session is not archived over a link that leads nowhere", async () => {
-  const { server, file } = library();
-  const { movedTo: path } = await server.result("archive_session", one);
-  await server.result("undo");
-  symlinkSync("/nowhere/at/all", path);
-  const { data } = await server.failure("archive_session", { sessionPath: file });
-  expect(data).toMatchObject({ name: "already_exists", path });
-  expect([readlinkSync(path), existsSync(file)]).toEqual(["/nowhere/at/all", true]);
 });

@@ -6,8 +6,6 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSyn
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { buildSync } from "esbuild";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Holder } from "../../../src/core/ports/store.ts";
 import { type Disk, realDisk } from "../../../src/storage/fs/disk.ts";
@@ -22,8 +20,10 @@ import {
   makeLocks,
   sharedLocks,
 } from "../../../src/storage/locks/locks.ts";
+import { runWithLocks } from "../../support/lock-contention.ts";
 import { LINUX, needs } from "../../support/needs.ts";
 import { SYSTEM } from "../../support/tiers.ts";
+import { diskError, refusing } from "../other-writers.ts";
 
 let folder: string;
 /** No file of this machine; its locks are nobody else's business. */
@@ -45,6 +45,8 @@ const options = (client: string, disk: Disk = realDisk, stateFolder = folder): L
   client,
   now: () => "2026-01-24T16:22:26.831Z",
 });
+
+const textAt = (path: string) => readFileSync(path, "utf8");
 
 /** No process has it: pids end at 2^22. */
 const DEAD = 2 ** 22 + 1;
@@ -185,56 +187,32 @@ describe("the socket of a lock", needs(LINUX), () => {
   });
 
   test("is got at every try while another process looks all the time", SYSTEM, async () => {
-    const script = join(folder, "look.mjs");
-    const entry = fileURLToPath(new URL("../../../src/storage/", import.meta.url));
-    buildSync({
-      stdin: {
-        contents: `import { makeLocks } from "./locks/locks.ts";
-          import { realDisk } from "./fs/disk.ts";
-          const locks = makeLocks({ disk: realDisk, stateFolder: ${JSON.stringify(folder)}, client: "looker", now: () => "" });
-          process.stdout.write("looking");
-          process.stdin.on("end", () => process.exit()).resume();
-          const look = () => { for (let n = 0; n < 50; n++) locks.holder(${JSON.stringify(file)}); setImmediate(look); };
-          look();`,
-        resolveDir: entry,
-      },
-      bundle: true,
-      platform: "node",
-      format: "esm",
-      outfile: script,
-    });
-    const child = spawn(process.execPath, [script], { stdio: ["pipe", "pipe", "inherit"] });
-    await once(child.stdout, "data");
+    const path = join(folder, "session");
+    writeFileSync(path, "");
+    const look = `process.stdout.write("looking");
+      process.stdin.on("end", () => process.exit()).resume();
+      const look = () => { for (let n = 0; n < 50; n++) locks.holder(file); setImmediate(look); };
+      look();`;
+    const child = runWithLocks(path, look);
+    await once(child.stdout as NodeJS.ReadableStream, "data");
     const locks = makeLocks(options("taker"));
-    let refused = 0;
-    for (let n = 0; n < 500; n++) {
-      const lock = locks.acquire(file);
-      if (isLock(lock)) lock.release();
-      else refused++;
-    }
-    child.stdin.end();
+    for (let n = 0; n < 500; n++) held(locks.acquire(realDisk.info(path))).release();
+    child.stdin?.end();
     await once(child, "exit");
-    expect(refused).toBe(0);
   });
 
   test("that is held while no more files can be opened is a failure and nobody's lock", () => {
     held(makeLocks(options("one")).acquire(file));
-    const exhausted: Disk = {
-      ...realDisk,
-      openRead() {
-        throw Object.assign(new Error("too many open files"), { code: "EMFILE" });
-      },
-    };
-    const locks = makeLocks(options("two", exhausted));
-    expect(() => locks.acquire(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
-    expect(() => locks.holder(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
+    const locks = makeLocks(options("two", { ...realDisk, openRead: refusing("EMFILE") }));
+    for (const look of [locks.acquire, locks.holder])
+      expect(() => look(file)).toThrow(expect.objectContaining({ name: "storage_failed", retryable: true }));
   });
 
   test("is found without the kernel's list, too", () => {
     const blind: Disk = {
       ...realDisk,
       openRead(path) {
-        if (path === "/proc/net/unix") throw Object.assign(new Error("hidden"), { code: "ENOENT" });
+        if (path === "/proc/net/unix") throw diskError("ENOENT");
         return realDisk.openRead(path);
       },
     };
@@ -253,7 +231,7 @@ describe("the note of a holder", needs(LINUX), () => {
 
   test("is not believed when its process is gone or is another one", () => {
     held(makeLocks(options("one")).acquire(file));
-    const note = JSON.parse(readText(noteIn(folder)));
+    const note = JSON.parse(textAt(noteIn(folder)));
     const other = makeLocks(options("two", realDisk, folder));
     const dead = { ...note, client: "dead", pid: DEAD };
     const reused = { ...note, client: "reused", started: "another boot 1" };
@@ -265,15 +243,14 @@ describe("the note of a holder", needs(LINUX), () => {
   });
 
   test("of the present holder counts, wherever it could be written", () => {
-    held(makeLocks(options("gone")).acquire(file)).release();
     const lock = held(makeLocks(options("gone")).acquire(file));
-    const stale = { ...JSON.parse(readText(noteIn(folder))), pid: DEAD };
+    const stale = { ...JSON.parse(textAt(noteIn(folder))), pid: DEAD };
     lock.release();
     writeFileSync(noteIn(folder), JSON.stringify(stale));
     const readOnly: Disk = {
       ...realDisk,
       create(path) {
-        if (path.startsWith(folder)) throw Object.assign(new Error("read-only"), { code: "EROFS" });
+        if (path.startsWith(folder)) throw diskError("EROFS");
         return realDisk.create(path);
       },
     };
@@ -354,7 +331,7 @@ describe("the lock of a holder that died", SYSTEM, () => {
     const locks = fileLocks(options("one"));
     const lock = held(locks.acquire(file));
     const path = join(folder, "locks", readdirSync(join(folder, "locks"))[0]);
-    const mine = JSON.parse(readText(path)) as { started: string };
+    const mine = JSON.parse(textAt(path)) as { started: string };
     lock.release();
     for (const stale of [{ pid: DEAD }, ...(mine.started === "" ? [] : [{ started: "another boot 1" }])]) {
       writeFileSync(path, JSON.stringify({ ...mine, ...stale }));
@@ -372,16 +349,6 @@ describe("the lock of a holder that died", SYSTEM, () => {
       writeFileSync(path, content);
       expect(isLock(locks.acquire(file)), content).toBe(false);
     }
-    expect(readText(path)).toBe("[]");
+    expect(textAt(path)).toBe("[]");
   });
 });
-
-function readText(path: string): string {
-  const fd = realDisk.openRead(path);
-  try {
-    const bytes = Buffer.alloc(4096);
-    return bytes.subarray(0, realDisk.read(fd, bytes, 0, bytes.length, 0)).toString();
-  } finally {
-    realDisk.close(fd);
-  }
-}

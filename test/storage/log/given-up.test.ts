@@ -15,12 +15,12 @@ import { chain, fileText, headerText, id, userText } from "../../support/lines.t
 import { diskWith, FILE, idsOf, jsonlOn } from "../../support/sessions.ts";
 import { SWEEP } from "../../support/tiers.ts";
 import { CONTAINER, containerWith, v2On } from "../../support/v2.ts";
+import { diskError, refusing, writeBehind } from "../other-writers.ts";
 
 const OURS = id(30);
 const THREE_IDS = [id(0), id(1), id(2)];
 const line = (n: number, parent: string) => [bytesOf(userText(id(n), parent))];
 const ours = () => line(30, id(2));
-const broken = (code = "EIO") => Object.assign(new Error("the disk is broken"), { code });
 const KINDS = ["jsonl", "v2"] as const;
 type Kind = (typeof KINDS)[number];
 
@@ -35,24 +35,16 @@ async function three(kind: Kind): Promise<{ disk: FaultDisk; log: CopiedLog }> {
 }
 
 /** Writes behind the entries of a session as another program does. */
-function writeBehind(disk: FaultDisk, kind: Kind): void {
-  const fd = disk.openAppend(kind === "v2" ? segmentFile(CONTAINER, 1) : FILE);
-  disk.write(fd, bytesOf("somebody's\n"));
-  disk.close(fd);
-}
+const writeToo = (disk: FaultDisk, kind: Kind) =>
+  writeBehind(disk, kind === "v2" ? segmentFile(CONTAINER, 1) : FILE, "somebody's\n");
 
 /** Has the next operation of a name fail once, after something else. */
-function failOnce(
-  disk: FaultDisk,
-  name: "sync" | "syncNow" | "write",
-  before: () => void = () => {},
-  code = "EIO",
-): void {
+function failOnce(disk: FaultDisk, name: "sync" | "syncNow" | "write", before = () => {}, code = "EIO"): void {
   const act = disk[name];
   const fail = (): never => {
     Object.assign(disk, { [name]: act });
     before();
-    throw broken(code);
+    throw diskError(code);
   };
   Object.assign(disk, { [name]: name === "sync" ? async () => fail() : fail });
 }
@@ -83,7 +75,7 @@ test.each([
   const session = new Session(store.open(CONTAINER), testEnv());
   session.append([{ type: "custom", id: OURS, rest: bytesOf("") }]);
   const second = store.open(CONTAINER);
-  failOnce(disk, "syncNow", () => isFollowed && writeBehind(disk, "v2"));
+  failOnce(disk, "syncNow", () => isFollowed && writeToo(disk, "v2"));
   expect(() => second.append(line(31, id(2)))).toThrow();
   expect(session.isDurable).toBe(false);
   await expect(session.commit()).rejects.toMatchObject({ name });
@@ -129,7 +121,7 @@ test("an append that is durable at once and fails has told of it: the next commi
 test.each(KINDS)("who gives up entries that stay tells of them: the next commit counts (%s)", async (kind) => {
   const { disk, log } = await three(kind);
   log.append(ours());
-  writeBehind(disk, kind);
+  writeToo(disk, kind);
   log.rollBack();
   expect(log.isCommitDue).toBe(false);
   log.refresh();
@@ -141,7 +133,7 @@ test.each(KINDS)("what came while a commit failed and stays is told of by its ow
   log.append(ours());
   failOnce(disk, "sync", () => {
     log.append(line(31, OURS));
-    writeBehind(disk, kind);
+    writeToo(disk, kind);
   });
   for (let n = 0; n < 2; n++) await expect(log.commit(), `${n}`).rejects.toMatchObject({ name: "outcome_unknown" });
   await log.commit();
@@ -152,7 +144,7 @@ test.each(KINDS)("what came while a commit failed and stays is told of by its ow
 test.each(KINDS)("what stayed is not what a later append is told of, which finds no room (%s)", async (kind) => {
   const { disk, log } = await three(kind);
   log.append(ours());
-  failOnce(disk, "sync", () => writeBehind(disk, kind));
+  failOnce(disk, "sync", () => writeToo(disk, kind));
   await expect(log.commit()).rejects.toMatchObject({ name: "outcome_unknown" });
   log.refresh();
   const ids = [...THREE_IDS, OURS];
@@ -180,7 +172,7 @@ test("a commit that waits for the operation that runs fails where its entries ar
   const group = new GroupCommit(log);
   const first = group.join(1);
   const second = group.join(2);
-  group.giveUp(broken());
+  group.giveUp(diskError());
   end();
   await first;
   await expect(second).rejects.toMatchObject({ code: "EIO" });
@@ -195,9 +187,7 @@ test.each(KINDS)("what other machines wrote replaces a session, though its folde
   disk.rename = (from, to) => {
     rename(from, to);
     if (to !== path) return;
-    disk.syncFolderNow = () => {
-      throw broken();
-    };
+    disk.syncFolderNow = refusing();
   };
   const replace = async (): Promise<string> => log.replaceFrom(1, line(50, id(0)));
   const { name, message, details } = await replace().catch((error) => error);

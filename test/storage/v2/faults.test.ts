@@ -4,13 +4,13 @@
  */
 
 import { beforeAll, describe, expect, test } from "vitest";
-import { Failure } from "../../../src/core/failure.ts";
+import type { Failure } from "../../../src/core/failure.ts";
 import { draftOf } from "../../../src/core/format/entry.ts";
 import { bytesOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { Session } from "../../../src/core/session/session.ts";
 import { headerFile, indexFile, segmentFile } from "../../../src/storage/fs/container-paths.ts";
-import { type Disk, writeAll } from "../../../src/storage/fs/disk.ts";
+import type { Disk } from "../../../src/storage/fs/disk.ts";
 import { removeTree } from "../../../src/storage/fs/staging.ts";
 import { type Locks, noLocks } from "../../../src/storage/locks/locks.ts";
 import { leafMemory } from "../../../src/storage/log/leaf-store.ts";
@@ -19,12 +19,13 @@ import { appendMessages, lastsInFolderOfTheDead, type Scenario } from "../../sup
 import { FaultDisk, faultPoints, POWER_CUTS } from "../../support/disk.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, headerText, id, SESSION, userText } from "../../support/lines.ts";
-import { type LockTable, locksOf } from "../../support/locks.ts";
+import { locksOf } from "../../support/locks.ts";
 import { range, share } from "../../support/random.ts";
 import { beginning, FOLDER, idsOf, STATE } from "../../support/sessions.ts";
 import { acrossTiers } from "../../support/tiers.ts";
-import { CONTAINER, containerWith, cutFile, faultsOf, openV2, v2On } from "../../support/v2.ts";
+import { CONTAINER, containerWith, cutFile, faultsOf, openV2, rewriting, v2On } from "../../support/v2.ts";
 import { known, survivesFaults, THREE_IDS } from "../faults.ts";
+import { diskError, refusing, writeBehind } from "../other-writers.ts";
 
 const NEW = id(30);
 /** No other frame begins like this. */
@@ -41,12 +42,11 @@ beforeAll(async () => {
   full = await containerWith(chain(3), { segmentBytes: SMALL });
 });
 
-/** Writes behind a file as another program does. */
-function writeBehind(disk: FaultDisk, path: string, text: string): FaultDisk {
-  const fd = disk.openAppend(path);
-  writeAll(disk, fd, bytesOf(text));
-  disk.close(fd);
-  return disk;
+/** The container of three with something more in one of its files. */
+function threeWith(path: string, text: string): FaultDisk {
+  const disk = three.after();
+  writeBehind(disk, path, text);
+  return disk.after();
 }
 
 /** A new session that has a name already, which waits in memory for the first entry. */
@@ -84,7 +84,7 @@ const SCENARIOS: Scenario[] = [
     atLeast: 18,
   }),
   onContainer("an append behind a torn frame", {
-    disk: () => writeBehind(three.after(), SEGMENT, TORN).after(),
+    disk: () => threeWith(SEGMENT, TORN),
     torn: TORN,
     atLeast: 10,
   }),
@@ -98,7 +98,7 @@ const SCENARIOS: Scenario[] = [
     atLeast: 8,
   }),
   onContainer("an append behind a torn row", {
-    disk: () => writeBehind(three.after(), indexFile(CONTAINER), '{"schema":"pi.sess').after(),
+    disk: () => threeWith(indexFile(CONTAINER), '{"schema":"pi.sess'),
     atLeast: 8,
   }),
   onContainer("the first append", {
@@ -115,10 +115,9 @@ const SCENARIOS: Scenario[] = [
 
 /** The container of three with one entry damaged and bytes behind the last. */
 function damaged(): FaultDisk {
-  const disk = three.after();
-  const text = Buffer.from(disk.content(SEGMENT) as Uint8Array).toString("latin1");
-  disk.put(SEGMENT, Buffer.from(text.replace(`say ${id(1)}`, "say !!!!!!!!"), "latin1"));
-  return writeBehind(disk, SEGMENT, "torn").after();
+  const disk = threeWith(SEGMENT, "torn");
+  rewriting(SEGMENT, (text) => text.replace(`say ${id(1)}`, "say !!!!!!!!"))(disk);
+  return disk;
 }
 
 /** The plainest of them, and the one in which nothing is there yet. */
@@ -147,7 +146,7 @@ survivesFaults({
   ],
   openings: [
     ["a whole container", () => three.after()],
-    ["one with a torn frame", () => writeBehind(three.after(), SEGMENT, userText(id(9), null).slice(0, 40)).after()],
+    ["one with a torn frame", () => threeWith(SEGMENT, userText(id(9), null).slice(0, 40))],
   ],
   checkFiles(disk, file, at, isRepaired = true) {
     if (isRepaired) expect(faultsOf(disk, file, true), at).toEqual([]);
@@ -156,7 +155,6 @@ survivesFaults({
     /^(?!.*(\.staging|\.bak|\/\.[^/]*\.tmp$))(\/sessions\/project\/(x|[^/]*\.store\.json|[^/]*\.v2\/.*)|\/elsewhere\/x|\/state\/quarantine\/.*)$/,
 });
 
-const broken = () => Object.assign(new Error("the disk is broken"), { code: "EIO" });
 const ours = () => [bytesOf(userText(NEW, id(2)))];
 const DURABILITIES: readonly Durability[] = ["sync", "os"];
 
@@ -180,6 +178,13 @@ function atNextWrite(disk: FaultDisk, act: (bytes: Uint8Array, write: (bytes: Ui
   };
 }
 
+/** Expects that whoever opens the container finds these entries and no damage. */
+function requireSound(disk: FaultDisk, ids: readonly string[]): void {
+  const again = v2On(disk).open(CONTAINER);
+  expect([idsOf(again), again.damage, again.readOnly]).toEqual([ids, [], null]);
+  again.close();
+}
+
 const isInSegment = (disk: FaultDisk) =>
   Buffer.from(disk.content(SEGMENT) as Uint8Array).includes(`"entryId":"${NEW}"`);
 
@@ -197,7 +202,7 @@ describe("a commit that fails", () => {
     disk.sync = async (fd) => {
       if (++syncs !== n) return sync(fd);
       then(disk);
-      throw broken();
+      throw diskError();
     };
     const failure = await log.commit().catch((error) => error);
     disk.sync = sync;
@@ -209,11 +214,7 @@ describe("a commit that fails", () => {
     session.refreshToWrite();
     expect(idsOf(session.log)).toEqual(ids);
     await appendMessages(session, id(50));
-    for (const { disk: last } of disk.lasting()) {
-      const again = v2On(last).open(CONTAINER);
-      expect([idsOf(again), again.readOnly]).toEqual([[...ids, id(50)], null]);
-      again.close();
-    }
+    for (const { disk: last } of disk.lasting()) requireSound(last, [...ids, id(50)]);
     session.close();
     expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
   }
@@ -222,7 +223,7 @@ describe("a commit that fails", () => {
     ["the frames", 1, segmentFile(CONTAINER, 1)],
     ["the rows", 2, indexFile(CONTAINER)],
   ])("and after which another program wrote behind %s, leaves what it had, and says so", async (_, n, path) => {
-    const { disk, log, failure } = await failedAt(n, (disk) => void writeBehind(disk, path, "somebody's"));
+    const { disk, log, failure } = await failedAt(n, (disk) => writeBehind(disk, path, "somebody's"));
     expect(failure).toMatchObject({ name: "outcome_unknown", retryable: true });
     await goesOn(disk, log, [...THREE_IDS, NEW]);
   });
@@ -232,7 +233,7 @@ describe("a commit that fails", () => {
       const { truncate } = disk;
       disk.truncate = () => {
         disk.truncate = truncate;
-        throw broken();
+        throw diskError();
       };
     });
     // Who dies here leaves them to the next writer.
@@ -246,7 +247,7 @@ describe("a commit that fails", () => {
   describe.each(DURABILITIES)("is refused as nowhere only where it is, with %s,", (durability) => {
     const elsewhere = `${FOLDER}/elsewhere.v2`;
     const rename = (disk: FaultDisk) => disk.rename(CONTAINER, elsewhere);
-    const harms: [string, (disk: FaultDisk) => void][] = [
+    const harms: [string, (disk: FaultDisk) => unknown][] = [
       ["another program renames the folder", rename],
       [
         "another program deletes the folder",
@@ -256,14 +257,7 @@ describe("a commit that fails", () => {
           disk.infoOf = (fd) => ({ ...infoOf.call(disk, fd), links: 0 });
         },
       ],
-      [
-        "the disk takes nothing back",
-        (disk) => {
-          disk.truncate = () => {
-            throw broken();
-          };
-        },
-      ],
+      ["the disk takes nothing back", (disk) => Object.assign(disk, { truncate: refusing() })],
     ];
     for (const [what, harm] of harms)
       test.each([1, 2, 3, 4])(`when ${what} before step %i`, async (n) => {
@@ -277,11 +271,11 @@ describe("a commit that fails", () => {
           return what.startsWith("the disk");
         };
         disk.write = (fd, bytes) => {
-          if (isDue()) throw broken();
+          if (isDue()) throw diskError();
           return write.call(disk, fd, bytes);
         };
         disk.sync = async (fd) => {
-          if (isDue()) throw broken();
+          if (isDue()) throw diskError();
           return sync.call(disk, fd);
         };
         const failure = await attempt(log, userText(NEW, id(2)));
@@ -311,8 +305,7 @@ describe.each(DURABILITIES)("while another program writes at once, with %s, an a
     expect(idsOf(log)).toEqual([...THREE_IDS, NEW, id(31)]);
     expect(await attempt(log, userText(id(32), NEW))).toBeUndefined();
     log.close();
-    const again = v2On(disk.after()).open(CONTAINER);
-    expect([idsOf(again), again.damage, again.readOnly]).toEqual([[...THREE_IDS, NEW, id(31), id(32)], [], null]);
+    requireSound(disk.after(), [...THREE_IDS, NEW, id(31), id(32)]);
   });
 
   const cases = ["garbage", "a line\n", `${TORN}\n`].flatMap((text) =>
@@ -361,8 +354,7 @@ test("an append before which another program writes at once is nowhere, and can 
   log.append(ours());
   await log.commit();
   log.close();
-  const again = v2On(disk.after()).open(CONTAINER);
-  expect([idsOf(again), again.damage, again.readOnly]).toEqual([[...THREE_IDS, id(31), NEW], [], null]);
+  requireSound(disk.after(), [...THREE_IDS, id(31), NEW]);
 });
 
 test("an append that is to survive the death of the process alone stays where others wrote behind it, and its rows fail", async () => {
@@ -372,7 +364,7 @@ test("an append that is to survive the death of the process alone stays where ot
   atNextWrite(disk, (bytes, write) => {
     atNextWrite(disk, () => {
       writeBehind(disk, SEGMENT, "somebody's");
-      throw broken();
+      throw diskError();
     });
     return write(bytes);
   });
@@ -391,27 +383,6 @@ test("an append that is to survive the death of the process alone stays where ot
   session.close();
   expect(idsOf(openV2(disk.after()).log)).toEqual([...THREE_IDS, ...stayed, ...ids]);
   expect(faultsOf(disk, CONTAINER, true)).toEqual([]);
-});
-
-test("a session that another process has when the end of its publishing fails stays that process's", async () => {
-  const disk = three.after();
-  const file = `${FOLDER}/fork.v2`;
-  const table: LockTable = new Map();
-  let other: Log | undefined;
-  disk.syncFolder = async (path) => {
-    if (path !== FOLDER || other) return disk.syncFolderNow(path);
-    other = v2On(disk, { locks: locksOf("the other", table) }).open(file);
-    other.append([bytesOf(userText(NEW, id(2)))]);
-    throw broken();
-  };
-  const store = v2On(disk, { locks: locksOf("us", table) });
-  const lines = chain(3).map((line) => bytesOf(`${line}\n`));
-  await expect(store.publish(beginning(headerText(), file), lines)).rejects.toThrow(Failure);
-  await other?.commit();
-  other?.close();
-  const again = v2On(disk.after()).open(file);
-  expect(idsOf(again)).toEqual([...THREE_IDS, NEW]);
-  again.close();
 });
 
 test("the container of a session that could not be made is gone before its lock is free", async () => {
@@ -443,7 +414,7 @@ test("a repair whose swap of folders is refused, and cannot be taken back, says 
   const session = openV2(disk);
   const rename = disk.rename.bind(disk);
   disk.rename = (from, to) => {
-    if (to === CONTAINER) throw broken();
+    if (to === CONTAINER) throw diskError();
     rename(from, to);
   };
   const repair = async (): Promise<void> => void session.repair(false);
@@ -520,9 +491,7 @@ test("a manifest that could not be published counts no frames that a process lef
   log.append([bytesOf(userText(NEW, id(2)))]);
   await log.commit();
   const { create } = disk;
-  disk.create = () => {
-    throw Object.assign(new Error("no room"), { code: "ENOSPC" });
-  };
+  disk.create = refusing("ENOSPC");
   log.unlock();
   disk.create = create;
   const dead = v2On(disk).open(CONTAINER);
@@ -585,7 +554,7 @@ test("a session that cannot be published closes no file that is on its way to th
       disk.close(fd);
     },
     create(path: string) {
-      if (path.includes("0004.seg")) throw Object.assign(new Error("no room"), { code: "ENOSPC" });
+      if (path.includes("0004.seg")) throw diskError("ENOSPC");
       return disk.create(path);
     },
   });

@@ -3,8 +3,6 @@
  * every disk operation leaves when the machine dies there (seed 003, "Failure semantics", "Migration and rollback").
  */
 
-import { existsSync, readFileSync } from "node:fs";
-import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
 import { bytesOf, textOf } from "../../../src/core/json/json.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
@@ -33,11 +31,11 @@ import { disturbed } from "../../support/disturbed.ts";
 import { testEnv } from "../../support/env.ts";
 import { chain, entryText, fileText, headerText, id, SESSION, TIME, userText } from "../../support/lines.ts";
 import { type LockTable, locksOf } from "../../support/locks.ts";
-import { need, needs } from "../../support/needs.ts";
 import { range, share } from "../../support/random.ts";
 import { textsOf as linesOf } from "../../support/sessions.ts";
-import { SWEEP, SYSTEM } from "../../support/tiers.ts";
+import { SWEEP } from "../../support/tiers.ts";
 import { rewriting } from "../../support/v2.ts";
+import { diskError, writeBehind } from "../other-writers.ts";
 
 const ASIDE = `${CONTAINER}.rolled-back`;
 const POINTER = pointerFile(CONTAINER);
@@ -81,6 +79,8 @@ const stateOn = (disk: FaultDisk) => status(disk, placeOn(disk)).state;
 const textAt = (disk: FaultDisk, path = FILE) => textOf(disk.content(path) as Uint8Array);
 const ledgerOn = (disk: FaultDisk, container = CONTAINER) => readLedger(disk, ledgerFile(container)).events;
 
+const inContainer = (disk: FaultDisk) => disk.paths().filter((path) => path.startsWith(`${CONTAINER}/`));
+
 /** The lines of the session as whoever opens it now reads them; throws when it cannot be opened. */
 function linesOn(disk: FaultDisk): string[] {
   const options = optionsOn(disk);
@@ -106,13 +106,6 @@ async function checkpoint(disk: FaultDisk): Promise<void> {
   log.close();
 }
 
-/** Writes behind the session file as another program does. */
-function writeBeside(disk: FaultDisk, line: string): void {
-  const fd = disk.openAppend(FILE);
-  disk.write(fd, bytesOf(`${line}\n`));
-  disk.close(fd);
-}
-
 /** Entries, also as other programs write them: unknown types and members, numbers and escapes that parsing would lose. */
 const FIVE_LINES = [
   ...chain(3),
@@ -121,6 +114,8 @@ const FIVE_LINES = [
 ];
 const FIVE = fileText(headerText({ extra: { n: 1 } }), ...FIVE_LINES);
 const SIXTH = userText(id(5), id(4));
+/** What another program appends to the file. */
+const THEIRS = fileText(userText(id(9), id(4)));
 
 async function migrated(content = FIVE, ...later: string[]): Promise<FaultDisk> {
   const disk = diskWith(content);
@@ -267,11 +262,11 @@ describe("migrating", () => {
     const progress = (at: number, of: number): void => {
       if (isDone || at < of / 3) return;
       isDone = true;
-      writeBeside(disk, userText(id(9), id(4)));
+      writeBehind(disk, FILE, THEIRS);
     };
     const going = migrate(optionsOn(disk), FILE, { progress });
     await expect(going).rejects.toMatchObject({ name: "migration_failed", retryable: true });
-    expect([activeOn(disk), textAt(disk)]).toEqual(["jsonl_v3", FIVE + fileText(userText(id(9), id(4)))]);
+    expect([activeOn(disk), textAt(disk)]).toEqual(["jsonl_v3", FIVE + THEIRS]);
     expect(status(disk, FILE)).toMatchObject({ state: "CLEAN", interrupted: false });
     expect(status(disk, FILE).events.at(-1)).toMatchObject({ phase: "failed", errorClass: "atomicity_violation" });
     // The next one takes the new entry along, and the ledger of the first attempt.
@@ -353,10 +348,6 @@ describe("rolling back", () => {
     expect([lines, textAt(disk, `${FILE}.v1.bak`)]).toEqual([[...before, line], old]);
   });
 
-  test("a session that was not migrated has nothing to go back to", async () => {
-    await expect(rollBack(optionsOn(diskWith(FIVE)), FILE)).rejects.toMatchObject({ name: "migration_failed" });
-  });
-
   describe.each([
     ["with its snapshot alone", []],
     ["with later entries", [userText(id(6), id(4), "later")]],
@@ -422,16 +413,6 @@ describe("failure semantics of the seed", () => {
     expect(textAt(disk)).toBe(FIVE);
   });
 
-  test("a cutover that was cut off, the file gone: FAILED, as the ledger says, and an operator must act", async () => {
-    const disk = await halfway();
-    disk.remove(SNAPSHOT);
-    await expect(back(disk)).rejects.toMatchObject({ name: "migration_failed", details: { state: "FAILED" } });
-    expect(status(disk, CONTAINER)).toMatchObject({ state: "FAILED", active: "native_v2", interrupted: true });
-    const failed = { phase: "failed", outcome: "fatal_error", errorClass: "atomicity_violation" };
-    expect(ledgerOn(disk).at(-1)).toMatchObject(failed);
-    await expect(migrate(optionsOn(disk), CONTAINER)).rejects.toMatchObject({ name: "migration_failed" });
-  });
-
   test("a rollback that was cut off while it took the name without hard links goes on over the empty file", async () => {
     const disk = await migrated();
     pointTo(disk, { phase: "rollback" });
@@ -441,18 +422,9 @@ describe("failure semantics of the seed", () => {
     expect(textAt(disk)).toBe(FIVE);
   });
 
-  test("a commit marker whose migration is asked for again is rolled back, then migrated", async () => {
-    const disk = await halfway();
-    const done = { state: "MIGRATED", entryCount: 5, keptAt: ASIDE };
-    await expect(migrate(optionsOn(disk), CONTAINER)).resolves.toMatchObject(done);
-    expect(linesOn(disk)).toEqual(FIVE_LINES);
-    expect(ledgerOn(disk, ASIDE).at(-1)).toMatchObject({ phase: "rollback", outcome: "ok" });
-  });
-
   test("a cutover that another process takes back meanwhile is left to that process", async () => {
     const disk = await halfway();
-    const inContainer = () => disk.paths().filter((path) => path.startsWith(`${CONTAINER}/`));
-    const before = inContainer();
+    const before = inContainer(disk);
     // It was a cutover that was cut off when it was looked at first: for its source, and for its phase.
     const looks = atLook(disk, 3, "before", () => {
       disk.link(SNAPSHOT, FILE);
@@ -460,7 +432,7 @@ describe("failure semantics of the seed", () => {
     });
     await expect(back(disk)).rejects.toMatchObject({ retryable: true });
     expect(looks()).toBeGreaterThan(2);
-    expect(inContainer()).toEqual(before);
+    expect(inContainer(disk)).toEqual(before);
   });
 
   test("a rollback that another process finishes, and a migration of its own follows, leaves that container alone", async () => {
@@ -508,12 +480,12 @@ describe("failure semantics of the seed", () => {
     const rename = disk.rename.bind(disk);
     disk.rename = (from, to) => {
       // Between the last look at the file and its freezing.
-      if (from === FILE) writeBeside(disk, userText(id(9), id(4)));
+      if (from === FILE) writeBehind(disk, FILE, THEIRS);
       rename(from, to);
     };
     await expect(toContainer(disk)).rejects.toMatchObject({ name: "migration_failed" });
     expect([activeOn(disk), stateOn(disk)]).toEqual(["jsonl_v3", "ROLLED_BACK"]);
-    expect(textAt(disk)).toBe(FIVE + fileText(userText(id(9), id(4))));
+    expect(textAt(disk)).toBe(FIVE + THEIRS);
     expect(readPointer(disk, POINTER)?.reason).toContain("Another program wrote");
   });
 
@@ -562,8 +534,7 @@ test("a rollback whose last sync alone is refused is final: asked again, there i
   const disk = await migrated();
   const { syncFolder } = disk;
   disk.syncFolder = async (path) => {
-    if (disk.paths().some((other) => other.startsWith(`${ASIDE}/`)))
-      throw Object.assign(new Error("no"), { code: "EIO" });
+    if (disk.paths().some((other) => other.startsWith(`${ASIDE}/`))) throw diskError();
     await syncFolder.call(disk, path);
   };
   const failure = await back(disk).catch((error) => error);
@@ -612,30 +583,19 @@ describe("every disk operation", () => {
 
   /** Whatever happened: the session is there whole, one store is active, and going again gets there. */
   const expectWhole = async (way: EndedWay, disk: FaultDisk, context: string): Promise<void> => {
-    expect(
-      linesOn(disk).map((line) => JSON.parse(line).id),
-      context,
-    ).toEqual(way.ids);
+    const idsOn = () => linesOn(disk).map((line) => JSON.parse(line).id);
+    expect(idsOn(), context).toEqual(way.ids);
     expect(["CLEAN", "MIGRATED", "MIGRATION_STAGING", "ROLLED_BACK", "FAILED"], context).toContain(stateOn(disk));
     if (activeOn(disk) !== way.to || stateOn(disk) === "FAILED" || stateOn(disk) === "MIGRATION_STAGING") {
       await way.go(disk);
       expect(activeOn(disk), context).toBe(way.to);
     } else if (status(disk, placeOn(disk)).interrupted) await way.go(disk);
-    expect(
-      linesOn(disk).map((line) => JSON.parse(line).id),
-      context,
-    ).toEqual(way.ids);
+    expect(idsOn(), context).toEqual(way.ids);
     expect(attachmentsIn(disk, attachmentFolder(placeOn(disk))), context).toEqual([DIGEST]);
     const isKept = disk.paths().some((path) => Buffer.from(disk.content(path) ?? []).includes(way.kept ?? ""));
     expect(isKept, context).toBe(true);
-    if (way.to === "native_v2") {
-      const found = await audit(disk, CONTAINER);
-      expect(found.findings, context).toEqual([]);
-    } else
-      expect(
-        disk.paths().filter((path) => path.startsWith(`${CONTAINER}/`)),
-        context,
-      ).toEqual([]);
+    if (way.to === "native_v2") expect((await audit(disk, CONTAINER)).findings, context).toEqual([]);
+    else expect(inContainer(disk), context).toEqual([]);
   };
 
   const recorded = async (way: EndedWay): Promise<FaultDisk> => {
@@ -712,7 +672,7 @@ describe("every disk operation", () => {
       for (const name of names) {
         const act = disk[name].bind(disk);
         disk[name] = (...given) => {
-          if (++changes >= first) throw Object.assign(new Error(`${name} is refused`), { code: "EROFS" });
+          if (++changes >= first) throw diskError("EROFS");
           return act(...given);
         };
       }
@@ -762,27 +722,6 @@ describe("every disk operation", () => {
   });
 });
 
-const real = fileURLToPath(new URL("../../../../shared/data/real-session-v1.jsonl", import.meta.url));
-const REAL_SESSION = need("a real session", "put it at ../shared/data/real-session-v1.jsonl", () => existsSync(real));
-test("a real session of version 1: 1, 3, V2, and back", { ...SYSTEM, ...needs(REAL_SESSION) }, async () => {
-  const content = readFileSync(real);
-  const id = JSON.parse(content.subarray(0, content.indexOf(0x0a)).toString()).id;
-  const file = `${FOLDER}/real.jsonl`;
-  const container = `${FOLDER}/${id}.v2`;
-  const disk = diskWith(content, file);
-  const options = optionsOn(disk, noLocks, 64 << 20);
-  const source = options.openFile(file, true);
-  const lines = linesOf(source);
-  source.close();
-  await migrate(options, file);
-  const log = options.openContainer(container, true);
-  expect(linesOf(log)).toEqual(lines);
-  log.close();
-  expect((await audit(disk, container)).findings).toEqual([]);
-  await rollBack(options, container);
-  expect(Buffer.compare(disk.content(file) as Uint8Array, content)).toBe(0);
-});
-
 describe("damage to documents that hold no entries", () => {
   const CHECKPOINT = checkpointFile(CONTAINER, 2);
   const [MANIFEST, INDEX, LEDGER] = [manifestFile(CONTAINER), indexFile(CONTAINER), ledgerFile(CONTAINER)];
@@ -790,16 +729,19 @@ describe("damage to documents that hold no entries", () => {
   const otherDigit = (digit: string) => (digit === "1" ? "2" : "1");
   const SEVENTH = userText(id(6), id(5));
 
+  const replacing = (path: string, from: string | RegExp, to: string | ((found: string) => string)) =>
+    rewriting(path, (text) => text.replace(from, to as string));
+
   test.each<[string, (disk: FaultDisk) => void]>([
     ["half a checkpoint", put("checkpoints/0000000000000003.json", '{"half')],
-    ["a chain with another digit", rewriting(CHECKPOINT, (text) => text.replace(/(?<="chainHash": ")./, otherDigit))],
-    ["a head with another id", rewriting(CHECKPOINT, (text) => text.replace(id(5), id(3)))],
-    ["another number", rewriting(CHECKPOINT, (text) => text.replace('"headEntrySeq": 6', '"headEntrySeq": 4'))],
+    ["a chain with another digit", replacing(CHECKPOINT, /(?<="chainHash": ")./, otherDigit)],
+    ["a head with another id", replacing(CHECKPOINT, id(5), id(3))],
+    ["another number", replacing(CHECKPOINT, '"headEntrySeq": 6', '"headEntrySeq": 4')],
     ["half a manifest", rewriting(MANIFEST, (text) => text.slice(0, 200))],
     ["no manifest", (disk) => disk.remove(MANIFEST)],
-    ["a row with another checksum", rewriting(INDEX, (text) => text.replace(/(?<="crc32c":")./, otherDigit))],
-    ["a row with another place", rewriting(INDEX, (text) => text.replace(/(?<="byteOffset":)[1-9]\d/, "99"))],
-    ["a row that is none", rewriting(INDEX, (text) => text.replace("{", "["))],
+    ["a row with another checksum", replacing(INDEX, /(?<="crc32c":")./, otherDigit)],
+    ["a row with another place", replacing(INDEX, /(?<="byteOffset":)[1-9]\d/, "99")],
+    ["a row that is none", replacing(INDEX, "{", "[")],
     ["no index", (disk) => disk.remove(INDEX)],
     ["half a row", rewriting(INDEX, (text) => text.slice(0, -9))],
     ["half a frame", rewriting(segmentFile(CONTAINER, 1), (text) => `${text}{"schema":"pi.session`)],
