@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { FaultDisk } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
+import { STORES } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { assistantText, fileText, headerText, userText } from "../support/lines.ts";
 import { HereLives, imprint, isMarker, readPlainly } from "../support/proof.ts";
@@ -34,7 +35,7 @@ function typesBehind(file: string): string[] {
   return entries.map((entry) => (isMarker(entry) ? "marker" : entry.type));
 }
 
-acrossTiers(describe, ["jsonl", "v2"] as const)("a move, --store %s", (store) => {
+acrossTiers(describe, STORES)("a move, --store %s", (store) => {
   const begunHere = () => begun(["--store", store]);
 
   test("keeps nobody in a session whose last entries cannot be read any more", async () => {
@@ -142,37 +143,17 @@ test.each([
   },
 );
 
-describe("a marker that another program continued from", () => {
-  test("is an ordinary node", async () => {
-    const { lives, wire, file } = await begun();
-    await wire.result("branch", { entryId: "a1" });
-    await lives.end();
-    const marker = readPlainly(file).at(-1);
-    appendFileSync(file, fileText(userText("f1", marker.id, "foreign")));
-    const next = await lives.start(["--session", file]);
-    expect(await next.result("get_state")).toMatchObject({ leafId: "f1", entryCount: 6 });
-    const { entries } = await next.result("get_path");
-    expect(entries.map(({ id }: Json) => id)).toEqual(["u1", "a1", marker.id, "f1"]);
-    const { nodes } = await next.result("get_tree", { format: "flat" });
-    expect(nodes.find(({ id }: Json) => id === marker.id)).toMatchObject({ type: "custom", childCount: 1 });
-    expect((await next.result("get_entry", { entryId: marker.id })).childIds).toEqual(["f1"]);
-    expect((await next.result("branch", { entryId: marker.id })).leafId).toBe(marker.id);
-    await next.result("branch", { entryId: "f1" });
-    const { sessionFile } = await next.result("clone");
-    expect(readPlainly(sessionFile).map(({ id }) => id)).toContain(marker.id);
-  });
-
-  test("while we have it open becomes one as soon as that is seen", async () => {
-    const { wire, file } = await begun();
-    await wire.result("branch", { entryId: "a1" });
-    await wire.result("set_label", { entryId: "u1", label: "x" });
-    const marker = readPlainly(file).find(isMarker) as Json;
-    appendFileSync(file, fileText(userText("f1", marker.id, "foreign")));
-    await wire.result("set_label", { entryId: "u1", label: "y" });
-    const { nodes } = await wire.result("get_tree", { format: "flat" });
-    expect(nodes.map(({ id }: Json) => id)).toContain(marker.id);
-    expect((await wire.result("get_entry", { entryId: "a1" })).childIds).toContain(marker.id);
-  });
+test("a marker that another program continues from while we have it open is an ordinary node as soon as that is seen", async () => {
+  const { wire, file } = await begun();
+  await wire.result("branch", { entryId: "a1" });
+  await wire.result("set_label", { entryId: "u1", label: "x" });
+  const { id: entryId } = readPlainly(file).find(isMarker) as Json;
+  appendFileSync(file, fileText(userText("f1", entryId, "foreign")));
+  await wire.result("set_label", { entryId: "u1", label: "y" });
+  const { nodes } = await wire.result("get_tree", { format: "flat" });
+  expect(nodes.find(({ id }: Json) => id === entryId)).toMatchObject({ type: "custom" });
+  expect((await wire.result("get_entry", { entryId: "a1" })).childIds).toContain(entryId);
+  expect((await wire.result("branch", { entryId })).leafId).toBe(entryId);
 });
 
 describe("a leaf in the header", () => {

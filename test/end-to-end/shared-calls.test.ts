@@ -1,20 +1,9 @@
 /** What a server asks the holder of a session, and what becomes of it when that is gone or silent. */
 
-import { join } from "node:path";
 import { expect, test, vi } from "vitest";
-import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
-import {
-  announced,
-  held,
-  joined,
-  QUIET,
-  request,
-  said,
-  stopClocks,
-  texts,
-  turn,
-  turns,
-} from "../support/shared-session.ts";
+import { expectNumbered, guestAt, heldAlone, TREE, told } from "../support/hosts.ts";
+import type { Json } from "../support/server.ts";
+import { announced, held, joined, request, said, stopClocks, texts, turn, turns } from "../support/shared-session.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
 /** Lets no time pass but what a test lets pass, and lets it pass in steps in which sockets are read. */
@@ -31,10 +20,9 @@ function steppedTime(): (milliseconds: number) => Promise<void> {
 test("a holder that waits for its host is not given up, however many calls wait for it", SYSTEM, async () => {
   const pass = steppedTime();
   const { file, holder, place } = await held();
-  await holder.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+  await holder.result("initialize", TREE);
   const { entries } = await holder.result("get_entries");
-  const other = serveHere(["--session", file, ...QUIET], { place });
-  await other.result("append", said("joined"));
+  const other = await guestAt(file, place);
   holder.ask(77, "branch", { entryId: entries[0].id });
   const question = await holder.next();
   // More than a holder is asked at once.
@@ -96,33 +84,20 @@ test("events that a holder gives up are counted in their place, and no number is
   await other.result("get_state");
   const write = other.request("append", said("asked"));
   await asked("asked");
-  const told = (n: number): Json => ({ event: "session_info_changed", leafId, payload: { name: `name ${n}` } });
-  say(told(1), told(2), { lost: 5, leafId, lastId: leafId }, told(3));
-  say({ reply: 1, leafId, result: { entryIds: ["x"], leafId } }, told(4), { lost: 1, leafId, lastId: leafId });
+  const named = (n: number): Json => ({ event: "session_info_changed", leafId, payload: { name: `name ${n}` } });
+  say(named(1), named(2), { lost: 5, leafId, lastId: leafId }, named(3));
+  say({ reply: 1, leafId, result: { entryIds: ["x"], leafId } }, named(4), { lost: 1, leafId, lastId: leafId });
   await write;
   await other.result("get_state");
-  const { events } = other;
-  const kinds = events.map(({ method, params: { seq, name, from, to } }) => [seq, method.slice(8), name ?? from, to]);
-  let expected = 1;
-  for (const { method, params } of events) {
-    if (method === "events_lost") {
-      expect(params.from).toBe(expected);
-      expected = params.to + 1;
-    }
-    expect(params.seq, JSON.stringify(kinds)).toBe(expected++);
-  }
-  const lost = events.filter(({ method }) => method === "events_lost");
-  expect(lost.map(({ params: { from, to } }) => to - from + 1)).toEqual([5, 1]);
+  expectNumbered(other);
+  expect(told(other, "events_lost").map(({ from, to }) => to - from + 1)).toEqual([5, 1]);
   await end();
 });
 
 test("a server that takes the lock while it waits to be let in does not join itself", async () => {
-  const place = temporaryPlace();
-  const file = join(place.home, "s.jsonl");
-  const holder = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
-  await holder.result("append", said("held"));
+  const { file, holder, open } = await heldAlone();
   stopClocks("setTimeout");
-  const other = serveHere(["--session", file, ...QUIET], { place });
+  const other = open();
   await other.result("initialize");
   // It looks for the holder's entrance again and again, now every 50 ms.
   for (let n = 0; n < 20; n++) {

@@ -1,18 +1,10 @@
 /** Whom hooks ask where several hosts share a session. */
 
 import { describe, expect, test } from "vitest";
-import { type HereServer, type Json, serveHere, spawnServer } from "../support/server.ts";
+import { guestAt as guest, TREE } from "../support/hosts.ts";
+import { spawnServer } from "../support/server.ts";
 import { type Guest, guestOf, held, QUIET, request, said, texts } from "../support/shared-session.ts";
 import { SYSTEM } from "../support/tiers.ts";
-
-const TREE = { capabilities: { hooks: [{ name: "session_before_tree" }] } };
-
-async function guest(file: string, place: HereServer["place"], hooks: Json = {}): Promise<HereServer> {
-  const server = serveHere(["--session", file, ...QUIET], { place });
-  await server.result("initialize", hooks);
-  await server.result("append", said("joined"));
-  return server;
-}
 
 test("of a host that registered for none, the holder's is asked, and its veto counts", async () => {
   const { file, holder, place } = await held();

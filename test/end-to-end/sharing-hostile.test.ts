@@ -1,6 +1,6 @@
 /** Shared sessions whose holders die at the worst moment, stop, lie, or hear from those who do. */
 
-import { readdirSync, readFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, rmSync, statSync, truncateSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
@@ -9,12 +9,12 @@ import { realDisk } from "../../src/storage/fs/disk.ts";
 import { isLock, type Locks, lockWith } from "../../src/storage/locks/contract.ts";
 import { makeLocks } from "../../src/storage/locks/locks.ts";
 import { attachmentsWith, beside } from "../support/attaching.ts";
+import { heldAlone, STORES, sessionOf, TREE } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
 import {
   announced,
-  type FalseHolder,
   framed,
   guestOf,
   held,
@@ -105,23 +105,17 @@ describe("a holder that was joined and says", () => {
     expect((await other.finish()).messages.filter(({ id }) => id === 1)).toEqual([]);
   });
 
-  const staysAlone = async (_: string, holder: FalseHolder): Promise<void> => {
-    const { other, lock } = await joined(holder);
-    expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
-    expect(await texts(other)).toEqual(await texts(lock));
-  };
-
   // What the holder has written may be on its way to the disk, for which there are two seconds.
-  test.each([["where it is, which nobody can read", { place: { lastId: "nowhere" } }]])(
-    "%s is not joined",
-    SYSTEM,
-    staysAlone,
-  );
-
-  test.each([
-    ["that it is nobody", { attached: 7 }],
-    ["that it has no number", { attached: { client: "x", pid: 1 } }],
-  ])("%s is not joined", staysAlone);
+  for (const [what, holder, tier] of [
+    ["where it is, which nobody can read,", { place: { lastId: "nowhere" } }, SYSTEM],
+    ["that it is nobody", { attached: 7 }, {}],
+    ["that it has no number", { attached: { client: "x", pid: 1 } }, {}],
+  ] as const)
+    test(`${what} is not joined`, tier, async () => {
+      const { other, lock } = await joined(holder);
+      expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
+      expect(await texts(other)).toEqual(await texts(lock));
+    });
 
   test("a leaf that nobody can read moves no leaf", async () => {
     const { other, end, leafId, asked } = await joined({ place: { leafId: "nowhere" } });
@@ -225,25 +219,12 @@ describe("what a server promised holds for what it asks of a holder that did not
 
   test("--hook-timeout", async () => {
     const other = await guest("--hook-timeout", "20");
-    await other.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+    await other.result("initialize", TREE);
     await other.result("append", said("joined"));
     const { entries } = await other.result("get_entries");
     const moved = await other.result("branch", { entryId: entries[0].id });
     expect(moved).toMatchObject({ cancelled: true, reason: "hook_timeout" });
   });
-});
-
-test("a holder of another major version is not joined", async () => {
-  const { file, holder, place } = await held();
-  const { socket, ...announcement } = await announced(file);
-  const within = join(dirname(file), ".pi-session-server");
-  const name = readdirSync(within).find((one) => one.endsWith(".json")) as string;
-  writeFileSync(join(within, name), JSON.stringify({ ...announcement, protocol: 2 }), { mode: 0o600 });
-  const other = serveHere(["--session", file, ...QUIET], { place });
-  expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
-  expect((await other.result("get_state")).lockedBy).toMatchObject({ pid: process.pid });
-  expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
-  expect(socket).toMatch(/sock$/);
 });
 
 test("who could not join a holder joins the next one at once", async () => {
@@ -258,14 +239,10 @@ test("who could not join a holder joins the next one at once", async () => {
   expect((await other.result("get_state")).holder).toMatchObject({ pid: process.pid });
 });
 
-acrossTiers(test, ["jsonl", "v2"])(
+acrossTiers(test, STORES)(
   "a server that took the lock of %s while a dying holder let it in is told of nothing twice",
   async (store) => {
-    const place = temporaryPlace();
-    const file = join(place.home, `s.${store}`);
-    const lock = serveHere(["--session", file, "--store", store, ...QUIET, "--attach", "off"], { place });
-    await lock.result("append", said("held"));
-    const { leafId } = await lock.result("get_state");
+    const { file, holder: lock, leafId, open } = await heldAlone(store);
     const streams: Duplex[] = [];
     let entrance: Entrance | null | undefined;
     const knocked = new Promise<void>((resolve) => {
@@ -274,7 +251,7 @@ acrossTiers(test, ["jsonl", "v2"])(
         resolve();
       });
     });
-    const other = serveHere(["--session", file], { place });
+    const other = open([]);
     await other.result("initialize");
     // It knocks as soon as it is known that it hears.
     await knocked;
@@ -291,11 +268,10 @@ acrossTiers(test, ["jsonl", "v2"])(
   },
 );
 
-acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (store) => {
+acrossTiers(describe, STORES)("who holds a session of %s", (store) => {
   /** A server whose locks say, before they are released, what is announced beside the session then. */
   async function holding(args: string[] = []) {
-    const place = temporaryPlace();
-    const file = join(place.home, `s.${store}`);
+    const { file, place, open } = sessionOf(store);
     const real = makeLocks({ disk: realDisk, stateFolder: place.home, client: "a holder", now: () => "" });
     const left: (string[] | null)[] = [];
     const locks: Locks = {
@@ -309,10 +285,10 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (st
         }, lock);
       },
     };
-    const server = serveHere(["--session", file, "--store", store, ...args], { place, locks });
+    const server = open(args, { locks });
     await server.result("append", said("held"));
     await announced(file);
-    return { server, left, file, place };
+    return { server, left, file, open };
   }
 
   test.each([
@@ -322,8 +298,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (st
   ] as [string, (server: HereServer) => Promise<unknown>][])(
     "says so no more when the lock is free for the next one: it %s",
     async (_, leave) => {
-      const { server, left, file, place } = await holding();
-      const guest = serveHere(["--session", file, ...QUIET], { place });
+      const { server, left, file, open } = await holding();
+      const guest = open();
       await guest.result("append", said("shared"));
       await leave(server);
       expect(left).toEqual([null]);
@@ -345,13 +321,13 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (st
 
   test("is found again after somebody cleared the folder in which that is said", async () => {
     stopClocks("setInterval");
-    const { server, file, place } = await holding();
-    const guest = serveHere(["--session", file, ...QUIET], { place });
+    const { server, file, open } = await holding();
+    const guest = open();
     await guest.result("append", said("shared"));
     rmSync(join(dirname(file), ".pi-session-server"), { recursive: true });
     vi.advanceTimersByTime(10_000);
     await announced(file);
-    const late = serveHere(["--session", file, ...QUIET], { place });
+    const late = open();
     await late.result("append", said("late"));
     expect((await guest.result("list_clients")).clients).toHaveLength(3);
     await server.finish();

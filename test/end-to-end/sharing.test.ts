@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 import { describe, expect, type TestOptions, test, vi } from "vitest";
 import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "../support/attaching.ts";
-import { heldAlone, hostOf, LATER, STORES, sessionOf, TREE, told } from "../support/hosts.ts";
+import { guestAt, heldAlone, LATER, STORES, sessionOf, TREE, told } from "../support/hosts.ts";
 import { PID_NAMESPACES, spawnElsewhere } from "../support/namespaces.ts";
 import { needs } from "../support/needs.ts";
 import { serveHere, temporaryPlace } from "../support/server.ts";
@@ -93,8 +93,8 @@ acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) =>
 test("a hook is asked of the host whose command causes it, and the call can be cancelled meanwhile", async () => {
   const { file, holder, place } = await held();
   await holder.result("initialize", TREE);
-  const other = await hostOf(file, place, TREE);
-  const { leafId } = await other.result("append", said("joined"));
+  const other = await guestAt(file, place, TREE);
+  const { leafId } = await other.result("get_state");
   const [{ id: entryId }] = (await other.result("get_entries")).entries;
   other.ask(76, "branch", { entryId });
   const { id, method, params } = await other.next();
@@ -112,8 +112,7 @@ test("a hook is asked of the host whose command causes it, and the call can be c
 
 test("what was read of a session whose file is gone can be read by all who share it", async () => {
   const { file, holder, place } = await held();
-  const other = serveHere(["--session", file, ...QUIET], { place });
-  await other.result("append", said("joined"));
+  const other = await guestAt(file, place);
   rmSync(file);
   for (const server of [holder, other]) {
     expect((await server.failure("append", said("lost"))).data.name).toBe("storage_failed");

@@ -51,6 +51,13 @@ export async function hostOf(file: string, place: Place, params: Json, args = QU
   return server;
 }
 
+/** Starts a server whose host introduces itself so and writes to a session, so that the server has joined its holder. */
+export async function guestAt(file: string, place: Place, params: Json = {}, args = QUIET): Promise<HereServer> {
+  const server = await hostOf(file, place, params, args);
+  await server.result("append", said("joined"));
+  return server;
+}
+
 /** The params of the events of a name that a host has heard. */
 export function told({ events }: Server, name: string): Json[] {
   return events.filter(({ method }) => method === name).map(({ params }) => params);
