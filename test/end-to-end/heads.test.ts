@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { expectNumbered, heard, hostOf, pathOf, type Server, STORES, sessionOf, TREE } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
-import { type Place, type SpawnedServer, serveHere, temporaryPlace } from "../support/server.ts";
+import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { said } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
@@ -152,29 +152,6 @@ acrossTiers(describe, STORES)("two agents on one session of %s", (store) => {
     expect((await server.result("list_heads")).heads).toEqual([]);
     expect(sessionFile).not.toBe(file);
   });
-});
-
-test("a head is kept when servers are killed, whoever holds the session", SYSTEM, async () => {
-  const { spawn } = sessionOf("jsonl");
-  const start = async (head: string): Promise<SpawnedServer> => {
-    const server = spawn();
-    await server.result("initialize", { leaf: "own", head });
-    return server;
-  };
-  const [a, b] = [await start("a"), await start("b")];
-  for (const n of [1, 2, 3]) {
-    await a.result("append", said(`a${n}`));
-    await b.result("append", said(`b${n}`));
-  }
-  a.process.kill("SIGKILL");
-  await b.result("append", said("b4"));
-  const again = await start("a");
-  expect(await pathOf(again)).toEqual(["a1", "a2", "a3"]);
-  await again.result("append", said("a4"));
-  b.process.kill("SIGKILL");
-  await again.result("append", said("a5"));
-  expect(await pathOf(again)).toEqual(["a1", "a2", "a3", "a4", "a5"]);
-  expect(await pathOf(await start("b"))).toEqual(["b1", "b2", "b3", "b4"]);
 });
 
 test("two connections with one name share that head, as others share the leaf", async () => {
