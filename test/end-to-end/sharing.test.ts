@@ -212,6 +212,7 @@ describe("at the socket of a holder", () => {
     ["for another session", (token: string) => ({ attach: { ...WISH, token, sessionId: "other" } })],
     ["with a call before it was let in", () => ({ call: 1, name: "append", params: said("no") })],
     ["with no object", () => [1]],
+    ["with more than 256 KiB", (token: string) => ({ attach: { ...WISH, token, more: "x".repeat(300_000) } })],
   ])("nobody is let in %s", async (_, wish) => {
     const { file, holder } = await held();
     const announcement = await announced(file);
@@ -243,11 +244,13 @@ describe("at the socket of a holder", () => {
     for (const [call, name] of ["delete_session", "get_messages", "export_session", "shutdown", "nothing", 7].entries())
       say({ call, name, params: { sessionPath: file } });
     say({ call: 6, name: "append", params: { entries: "none" } });
-    say({ call: 7, name: "append", params: said("let in"), loose: true });
+    // Who has shown the token says more than a stranger may.
+    const long = "let in".padEnd(300_000, ".");
+    say({ call: 7, name: "append", params: said(long), loose: true });
     const heard = await hear('"reply":7');
     const codes = [...heard.matchAll(/"reply":\d,"error":\{"code":(-\d+)/g)].map(([, code]) => code);
     expect(codes).toEqual([...Array(6).fill("-32803"), "-32602"]);
-    expect((await texts(holder)).at(-1)).toBe("let in");
+    expect((await texts(holder)).at(-1)).toBe(long);
   });
 
   test.each([false, true])(
