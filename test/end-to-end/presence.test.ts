@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { guestAt, heard, hostOf, STORES, sessionOf, told } from "../support/hosts.ts";
+import { guestAt, heard, hostOf, paramsOf, STORES, sessionOf } from "../support/hosts.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { framed, type Guest, guestOf, held, joined, said, turn, two } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
@@ -47,7 +47,7 @@ acrossTiers(describe, STORES)("on a session of %s", (store) => {
     const [{ id }] = await clientsOf(third);
     for (const server of [first, second])
       expect((await heard(server, "client_joined", isOf("third"))).client.id).toBe(id);
-    expect(told(third, "client_joined")).toEqual([]);
+    expect(paramsOf(third, "client_joined")).toEqual([]);
     await third.finish();
     for (const server of [first, second])
       expect(await heard(server, "client_left")).toMatchObject({ client: { name: "third" }, reason: "left" });
@@ -83,8 +83,8 @@ acrossTiers(describe, STORES)("on a session of %s", (store) => {
       expect(clients.filter(({ isHolder }) => isHolder)).toHaveLength(1);
       for (const { name, id, since } of clients) expect([id, since]).toEqual(before.get(name));
     }
-    for (const server of [second, third]) expect(told(server, "client_left")).toHaveLength(1);
-    expect(told(third, "client_joined")).toEqual([]);
+    for (const server of [second, third]) expect(paramsOf(server, "client_left")).toHaveLength(1);
+    expect(paramsOf(third, "client_joined")).toEqual([]);
   });
 });
 
@@ -234,7 +234,7 @@ describe("of a stranger at the socket", () => {
       await once(socket, "close");
     }
     await heard(holder, "client_left", isOf(`g${times - 1}`));
-    const left = told(holder, "client_left").map(({ client, reason }) => `${client.name} ${reason}`);
+    const left = paramsOf(holder, "client_left").map(({ client, reason }) => `${client.name} ${reason}`);
     expect(left).toEqual(Array.from({ length: times }, (_, n) => `g${n} left`));
     expect(await clientsOf(holder)).toHaveLength(1);
   });
@@ -260,7 +260,7 @@ test("a holder that lies of who is there is believed within limits", async () =>
   expect((await heard(other, "client_joined")).client).toMatchObject({ id: "h", name: "n".repeat(200), pid: 0 });
   expect((await heard(other, "session_append", ({ client }) => client)).client.name).toHaveLength(200);
   expect(names(await clientsOf(other))).toEqual(["honest asks", "n".repeat(200)]);
-  expect(told(other, "client_left")).toEqual([]);
+  expect(paramsOf(other, "client_left")).toEqual([]);
   const during = (async () => {
     const lists: Json[] = [];
     for (let n = 0; n < 20; n++) lists.push(await clientsOf(other));

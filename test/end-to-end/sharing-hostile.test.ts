@@ -9,7 +9,7 @@ import { realDisk } from "../../src/storage/fs/disk.ts";
 import { isLock, type Locks, lockWith } from "../../src/storage/locks/contract.ts";
 import { makeLocks } from "../../src/storage/locks/locks.ts";
 import { attachmentsWith, beside } from "../support/attaching.ts";
-import { expectNumbered, guestAt, heldAlone, STORES, sessionOf, TREE, told as toldOf } from "../support/hosts.ts";
+import { expectNumbered, guestAt, heldAlone, paramsOf, STORES, sessionOf, TREE } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
@@ -31,8 +31,8 @@ import {
 import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 /** The entries that a server has told its host of. */
-const appended = ({ events }: HereServer): string[] =>
-  events.flatMap(({ method, params }) => (method === "session_append" ? params.entryIds : []));
+const appended = (server: HereServer): string[] =>
+  paramsOf(server, "session_append").flatMap(({ entryIds }) => entryIds);
 
 test("what a dead holder left outside the index can be read by those who join the next", SYSTEM, async () => {
   const { file, place, first: dead, second } = await two("v2", QUIET);
@@ -369,8 +369,7 @@ describe("a host is told once of an entry", () => {
     tell(first, second);
     await until(() => heard().length > 1);
     expect(heard()).toEqual([first, second]);
-    const last = other.events.findLast(({ method }) => method === "session_append");
-    expect(last?.params.entries).toEqual([{ id: second }]);
+    expect(paramsOf(other, "session_append").at(-1)?.entries).toEqual([{ id: second }]);
   });
 });
 
@@ -531,7 +530,7 @@ test("events that a holder gives up are counted in their place, and no number is
   await write;
   await other.result("get_state");
   expectNumbered(other);
-  expect(toldOf(other, "events_lost").map(({ from, to }) => to - from + 1)).toEqual([5, 1]);
+  expect(paramsOf(other, "events_lost").map(({ from, to }) => to - from + 1)).toEqual([5, 1]);
   await end();
 });
 

@@ -8,7 +8,7 @@ import type { Duplex } from "node:stream";
 import { describe, expect, type TestOptions, test, vi } from "vitest";
 import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "../support/attaching.ts";
-import { guestAt, heldAlone, LATER, STORES, sessionOf, TREE, told } from "../support/hosts.ts";
+import { guestAt, heldAlone, LATER, paramsOf, STORES, sessionOf, TREE } from "../support/hosts.ts";
 import { PID_NAMESPACES, spawnElsewhere } from "../support/namespaces.ts";
 import { needs } from "../support/needs.ts";
 import { serveHere, temporaryPlace } from "../support/server.ts";
@@ -86,7 +86,7 @@ acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) =>
     for (const n of ids) expect(await second.reply(`m${n}`)).toHaveProperty("result");
     expect(await texts(second)).toEqual(["first", "second", "meanwhile 1", "meanwhile 2", "meanwhile 3"]);
     expect(await second.result("get_state")).not.toHaveProperty("holder");
-    expect(told(second, "session_owner_changed")).toHaveLength(1);
+    expect(paramsOf(second, "session_owner_changed")).toHaveLength(1);
   });
 });
 
@@ -107,7 +107,7 @@ test("a hook is asked of the host whose command causes it, and the call can be c
   expect((await other.reply(77)).error.data.name).toBe("cancelled");
   const { entryIds } = (await other.reply(78)).result;
   expect((await holder.result("get_entry", { entryId: entryIds[0] })).entry.parentId).toBe(leafId);
-  expect(told(holder, "session_before_tree")).toEqual([]);
+  expect(paramsOf(holder, "session_before_tree")).toEqual([]);
 });
 
 test("what was read of a session whose file is gone can be read by all who share it", async () => {
@@ -325,7 +325,7 @@ async function pass(milliseconds: number): Promise<void> {
 
 /** A session that somebody holds whom nobody can join, and, once it is opened, an entrance that lets in those who `may`. */
 async function heldBehind(store: string, may: () => boolean = () => true) {
-  const { file, holder: maker, leafId, open: joinIt } = await heldAlone(store);
+  const { file, holder: maker, leafId, open: openServer } = await heldAlone(store);
   stopClocks("setTimeout", "performance");
   const asked: Duplex[] = [];
   const open = () =>
@@ -342,16 +342,16 @@ async function heldBehind(store: string, may: () => boolean = () => true) {
     await maker.finish();
     for (const stream of asked) stream.destroy();
   };
-  return { joinIt, open, end };
+  return { openServer, open, end };
 }
 
 acrossTiers(test, STORES)(
   "a holder of %s that was stopped when it was asked is joined soon after it goes on",
   async (store) => {
     let isStopped = true;
-    const { joinIt, open, end } = await heldBehind(store, () => !isStopped);
+    const { openServer, open, end } = await heldBehind(store, () => !isStopped);
     const entrance = open();
-    const other = joinIt(QUIET, { env: LATER });
+    const other = openServer(QUIET, { env: LATER });
     other.send(request(1, "append", said("not")));
     await pass(1500);
     expect((await other.reply(1)).error.data.name).toBe("session_locked");
@@ -366,8 +366,8 @@ acrossTiers(test, STORES)(
 acrossTiers(test, STORES)(
   "a holder that has just taken the lock is waited for while it makes the session (%s)",
   async (store) => {
-    const { joinIt, open, end } = await heldBehind(store);
-    const other = joinIt();
+    const { openServer, open, end } = await heldBehind(store);
+    const other = openServer();
     other.send(request(1, "append", said("for you")));
     await pass(1000);
     const entrance = open();

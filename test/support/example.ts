@@ -2,14 +2,11 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
-import { realDisk } from "../../src/storage/fs/disk.ts";
 import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
-import { noLocks } from "../../src/storage/locks/locks.ts";
-import { segmentedStore } from "../../src/storage/v2/store.ts";
 import { assistant, user } from "./drafts.ts";
-import { testEnv } from "./env.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
+// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+import { writeContainer } from "./v2-checker.js";
 
 /** Of the session that is opened. */
 export const ID_OF_CURRENT = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
@@ -62,13 +59,7 @@ function recordOperations({ state }: Place, path: string): void {
 }
 
 /** `/home/me` of the examples is the place's home, and the state folder below it that of the place. */
-export function examplePlace(): {
-  place: Place;
-  session: string;
-  /** A session in Session Store V2, which is made when it is asked for. */
-  container: () => string;
-  text: (example: unknown) => string;
-} {
+export function examplePlace() {
   const place = temporaryPlace();
   const folder = join(place.home, "sessions");
   mkdirSync(folder);
@@ -97,29 +88,20 @@ export function examplePlace(): {
     join(place.state, "quarantine", `${ID_OF_CURRENT}.refused.bin`),
     sessionText({ id: ID_OF_CURRENT, cwd: place.cwd }, kept),
   );
+  /** A session in Session Store V2, which is made when it is asked for. */
   const container = (): string => {
     const made = join(folder, `${ID_IN_CONTAINER}.v2`);
     const [header, ...lines] = sessionText({ id: ID_IN_CONTAINER, cwd: place.cwd }, entriesOf(ID_IN_CONTAINER))
       .trimEnd()
-      .split("\n")
-      .map(bytesOf);
-    const live = segmentedStore({
-      disk: realDisk,
-      env: testEnv(),
-      locks: noLocks,
-      durability: "os",
-      quarantine: join(place.state, "quarantine"),
-      containerFor: () => made,
-    }).create({ headerLine: header, header: JSON.parse(textOf(header)) });
-    live.append(lines);
-    live.close();
+      .split("\n");
+    writeContainer(made, header, lines);
     return made;
   };
   return {
     place,
     container,
     session: write(join(folder, "current.jsonl"), ID_OF_CURRENT),
-    text: (example) =>
+    text: (example: unknown) =>
       JSON.stringify(example)
         .replaceAll("/home/me/.local/state/pi-session-server", place.state)
         .replaceAll("/home/me", place.home),

@@ -59,14 +59,14 @@ export async function guestAt(file: string, place: Place, params: Json = {}, arg
 }
 
 /** The params of the events of a name that a host has heard. */
-export function told({ events }: Server, name: string): Json[] {
+export function paramsOf({ events }: Server, name: string): Json[] {
   return events.filter(({ method }) => method === name).map(({ params }) => params);
 }
 
 /** Waits for an event that fits, among those that came and those that come with replies; returns its params. */
 export async function heard(server: Server, name: string, fits: (params: Json) => boolean = () => true): Promise<Json> {
   for (;;) {
-    const found = told(server, name).find(fits);
+    const found = paramsOf(server, name).find(fits);
     if (found) return found;
     await turn();
     await server.result("get_state");
@@ -79,7 +79,7 @@ export async function pathOf(server: Server): Promise<string[]> {
   return messages.map(({ content }: Json) => content);
 }
 
-/** Expects that the numbers of what a host has heard have no gap but those that it was told of as lost. */
+/** Expects that the numbers of what a host has heard have no gap but those that were counted as lost. */
 export function expectNumbered(server: Server): void {
   let expected = 1;
   for (const { method, params } of server.events.filter((message) => message.method !== undefined)) {
