@@ -51,21 +51,6 @@ acrossTiers(describe, STORES)("two agents on one session of %s", (store) => {
     expect((await b.result("get_state")).leafId).toBeNull();
   });
 
-  test("are where they were after the death of both", async () => {
-    const { a, b, file, place, root, open } = await two();
-    await b.result("append", said("b1"));
-    await b.result("branch", { entryId: root });
-    await Promise.all([a.finish(), b.finish()]);
-    const again = open();
-    expect((await again.result("get_state")).leafId).toBe(root);
-    expect((await again.result("initialize", { head: "a" })).state.head).toBe("a");
-    expect(await pathOf(again)).toEqual(["root", "a1"]);
-    const other = await hostOf(file, place, { head: "b" });
-    await other.result("append", said("b2"));
-    expect(await pathOf(other)).toEqual(["root", "b2"]);
-    expect(await pathOf(again)).toEqual(["root", "a1"]);
-  });
-
   test("go on when the holder leaves, the shared leaf where it was", async () => {
     const { a, b, open } = await two();
     await b.result("append", said("b1"));
