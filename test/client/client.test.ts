@@ -236,15 +236,6 @@ test("speaks over any streams, and fails what nobody will answer", async () => {
   expect(sent.join("")).not.toContain("idempotencyKey");
 });
 
-test("what a wrapper prints between messages does no harm", async () => {
-  const output = new PassThrough();
-  const connecting = connect(output, new PassThrough());
-  const reply = Buffer.from('{"jsonrpc":"2.0","id":1,"result":{"state":null,"é":"😀"}}\n');
-  output.write("starting the server ...\n[]\nnull\n");
-  for (const byte of reply) output.write(Uint8Array.of(byte));
-  expect((await connecting).state).toBeNull();
-});
-
 test("knows the params and results of all commands, events and hooks", async () => {
   expectTypeOf<Commands["append"]["result"]["entryIds"]>().toEqualTypeOf<string[]>();
   expectTypeOf<Commands["fork"]["params"]["expectedLeafId"]>().toEqualTypeOf<string | null | undefined>();
