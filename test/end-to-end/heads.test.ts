@@ -150,27 +150,20 @@ test("two connections with one name share that head, as others share the leaf", 
   expect((await first.result("list_heads")).heads).toMatchObject([{ name: "same", connections: 2 }]);
 });
 
-test("a connection that begins at a head is told of the session with its own leaf", async () => {
+test("a connection that names no head gets a new one, and one that comes back to it begins with its leaf", async () => {
   const { file, place } = twoEntries();
-  const first = await hostOf(file, place, { head: "mine" });
+  const first = serveHere(["--session", file], { place });
+  const introduced = await first.result("initialize", { leaf: "own", clientInfo: { name: "My editor (beta)" } });
+  const { head } = introduced.state;
+  expect(head).toMatch(/^My-editor-beta-[0-9a-f]{8}$/);
   const { leafId } = await first.result("append", said("mine"));
   await first.finish();
   const again = serveHere(["--session", file], { place });
-  const { state, cursor } = await again.result("initialize", { head: "mine" });
+  const { state, cursor } = await again.result("initialize", { head });
   const { leafId: ofStart } = await heard(again, "session_start");
   expect([state.leafId, cursor.leafId, ofStart]).toEqual([leafId, leafId, leafId]);
-});
-
-test("a connection that names no head gets a new one, which it can come back to", async () => {
-  const { file, place } = twoEntries();
-  const first = serveHere(["--session", file], { place });
-  const { state } = await first.result("initialize", { leaf: "own", clientInfo: { name: "My editor (beta)" } });
-  expect(state.head).toMatch(/^My-editor-beta-[0-9a-f]{8}$/);
-  await first.result("append", said("mine"));
-  await first.finish();
-  const again = serveHere(["--session", file, "--mode", "rpc"], { place });
-  const { data } = await again.command("initialize", { head: state.head });
-  expect(data.state).toMatchObject({ head: state.head, sharedLeafId: id(1) });
+  const ofPi = serveHere(["--session", file, "--mode", "rpc"], { place });
+  expect((await ofPi.command("initialize", { head })).data.state).toMatchObject({ head, sharedLeafId: id(1) });
 });
 
 test("no head has a path, an empty, long or odd text as its name, nor is one on the shared leaf", async () => {
