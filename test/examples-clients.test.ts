@@ -1,10 +1,10 @@
 /** The clients to copy: each prints the lines of their README, and says so when the server is absent or dies. */
 
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { cpSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { KEPT_CODE, PROGRAM } from "./support/build.ts";
 import { findProgram, need, needProgram, needs } from "./support/needs.ts";
 import { type Json, type Place, programEnvironment, temporaryPlace } from "./support/server.ts";
@@ -90,33 +90,14 @@ function commandOf(name: ClientName): string {
 }
 
 /** Runs a command in a client's folder to its end, with `program` as the server; also what is left of temporary files. */
-async function runClient(
-  name: ClientName,
-  command: string,
-  program: string,
-  input = "",
-  place: Place = temporaryPlace(),
-) {
+function runClient(name: ClientName, command: string, program: string, input = "", place: Place = temporaryPlace()) {
   const temporary = join(place.home, "temporary");
   mkdirSync(temporary);
   const own = { TMPDIR: temporary, PI_SESSION_SERVER: program, PYTHONDONTWRITEBYTECODE: "1" };
-  const env = { ...programEnvironment(place), ...own };
-  const child = spawn("sh", ["-c", `exec ${command}`], { cwd: join(CLIENTS, name), env, stdio: "pipe" });
-  onTestFinished(() => void child.kill("SIGKILL"));
-  let stdout = "";
-  let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    stdout += text;
-  });
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    stderr += text;
-  });
-  // A client that cannot start its server ends before it has read anything.
-  child.stdin.on("error", () => {}).end(input);
-  const status = await new Promise<number | string>((resolve) =>
-    child.on("close", (code, signal) => resolve(code ?? signal ?? "unknown")),
-  );
-  return { stdout, stderr, status, left: readdirSync(temporary) };
+  const at = { cwd: join(CLIENTS, name), env: { ...programEnvironment(place), ...own } };
+  const options = { ...at, input, encoding: "utf8", timeout: 60_000, killSignal: "SIGKILL" } as const;
+  const { stdout, stderr, status, signal } = spawnSync("sh", ["-c", `exec ${command}`], options);
+  return { stdout, stderr, status: status ?? signal, left: readdirSync(temporary) };
 }
 
 /** Writes a program into a place. */
@@ -158,9 +139,9 @@ describe.each(Object.keys(RUNTIMES) as ClientName[])("%s", (name) => {
       { stdout: LINES_BEFORE, stderr: /the server (ended|is gone)/i, status: 1 },
     ],
     ["says that there is no server, and ends", () => absent, { stdout: "", stderr: /cannot be started/, status: 1 }],
-  ])(`the client in ${name} %s`, options, async (_what, server, expected) => {
+  ])(`the client in ${name} %s`, options, (_what, server, expected) => {
     const place = temporaryPlace();
-    const run = await runClient(name, commandOf(name), server(place), "", place);
+    const run = runClient(name, commandOf(name), server(place), "", place);
     // Emacs tells of every end of a process.
     const stderr = run.stderr.replace(/^\s*\[jsonrpc\] Server exited with status 0\s*$/, "");
     expect({ ...run, stderr }).toEqual({
@@ -176,8 +157,8 @@ describe("the module for python", () => {
   const options = { ...SWEEP, ...needs(RUNTIMES.python) };
 
   /** Runs a script that uses the module. What it prints is expected to be the value that it ends with, as JSON. */
-  async function python(script: string, server = PROGRAM, place = temporaryPlace()): Promise<unknown> {
-    const { stdout, stderr, status } = await runClient("python", "python3 -X dev -", server, script, place);
+  function python(script: string, server = PROGRAM, place = temporaryPlace()): unknown {
+    const { stdout, stderr, status } = runClient("python", "python3 -X dev -", server, script, place);
     expect([stderr, status]).toEqual(["", 0]);
     return JSON.parse(stdout);
   }
@@ -185,8 +166,8 @@ describe("the module for python", () => {
   test(
     "can be called from many threads, and has the text of every message, also after a compaction (python)",
     options,
-    async () => {
-      const outcome = await python(`
+    () => {
+      const outcome = python(`
 import json, threading
 from pi_sessions import SessionServer, text_of, user
 events = []
@@ -211,8 +192,8 @@ print(json.dumps([*outcome, events[-1]]))
     },
   );
 
-  test("has hooks that refuse, read meanwhile, and fail (python)", options, async () => {
-    const outcomes = await python(`
+  test("has hooks that refuse, read meanwhile, and fail (python)", options, () => {
+    const outcomes = python(`
 import io, json, sys
 from pi_sessions import SessionServer, user
 def decide(hook):
@@ -237,10 +218,10 @@ print(json.dumps(outcomes))
     ]);
   });
 
-  test("tells failures, lost servers and servers that are silent apart (python)", options, async () => {
+  test("tells failures, lost servers and servers that are silent apart (python)", options, () => {
     const place = temporaryPlace();
     const silent = program(place, "#!/usr/bin/env node\nprocess.stdin.resume();\n");
-    const outcomes = await python(
+    const outcomes = python(
       `
 import json
 from pi_sessions import Failure, ServerEnded, SessionServer, user

@@ -236,12 +236,13 @@ test("a branch that is sent again and does not find the leaf that it expects may
   await expect(branch()).rejects.toMatchObject({ name: "content_modified" });
 });
 
-test("JSON of a wrapper is not taken for a reply, and messages without params do no harm", async () => {
+test("what a wrapper prints is not taken for a reply, and messages without params do no harm", async () => {
   const server = new ScriptedServer();
   const client = await scriptedClient([server]);
   const asked = client.request("get_state");
   await settled();
-  server.say('{"level":"info","id":2}', { method: "$/progress" }, { method: "$/cancelRequest" });
+  server.say("starting the server ...", "[]", "null", '{"level":"info","id":2}');
+  server.say({ method: "$/progress" }, { method: "$/cancelRequest" });
   server.say({ id: 2, result: STATE });
   expect(await asked).toEqual(STATE);
 });
@@ -252,11 +253,11 @@ test("a reply that no string can hold fails its request, and what comes after it
   new MessageStream(input, new PassThrough(), 100).onMessage((message) => heard.push(message));
   const long = `{"jsonrpc":"2.0","id":7,"result":"${"x".repeat(1_000)}"}\n`;
   for (const piece of [long.slice(0, 60), long.slice(60, 500), long.slice(500)]) input.write(piece);
-  input.write('{"jsonrpc":"2.0","id":8,"result":1}\n');
+  for (const byte of Buffer.from('{"jsonrpc":"2.0","id":8,"result":"é😀"}\n')) input.write(Uint8Array.of(byte));
   await settled();
   expect(heard).toMatchObject([
     { id: 7, error: { data: { name: "message_too_large" } } },
-    { id: 8, result: 1 },
+    { id: 8, result: "é😀" },
   ]);
 });
 

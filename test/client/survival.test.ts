@@ -10,15 +10,23 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import type { Restart, SpawnedClient } from "../../src/client/index.ts";
 import { PROGRAM } from "../support/build.ts";
 import { user } from "../support/drafts.ts";
+import { STORES } from "../support/hosts.ts";
 import { Random } from "../support/random.ts";
 import { ScriptedServer, STATE, scriptedClient, settled } from "../support/scripted.ts";
-import { temporaryFolder, temporaryPlace } from "../support/server.ts";
+import { temporaryFolder } from "../support/server.ts";
 import { kill, survivingClient, textsOf, writesUnderKills } from "../support/survival.ts";
 import { acrossTiers, SWEEP, UNIT } from "../support/tiers.ts";
 
 async function spawned(...given: Parameters<typeof survivingClient>): Promise<SpawnedClient> {
   const client = await survivingClient(...given);
   onTestFinished(() => client.close());
+  return client;
+}
+
+/** A client whose session has one message. */
+async function begun(...given: Parameters<typeof survivingClient>): Promise<SpawnedClient> {
+  const client = await spawned(...given);
+  await client.request("append", { entries: [user("x")] });
   return client;
 }
 
@@ -34,7 +42,7 @@ async function entriesOf(client: SpawnedClient) {
   return entries.map(({ id, parentId, type }) => [id, parentId, type]);
 }
 
-acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
+acrossTiers(describe, STORES)("--store %s", (store) => {
   // 10,000 writes at once are the unit of `npm run soak -- --part survival`.
   test("writes with a kill every few hundred: none is lost, none doubled, and their order stays", SWEEP, async () => {
     const client = await spawned(store);
@@ -47,8 +55,7 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   acrossTiers(test, [3, 1])(
     "commands of every kind are sent again in their order, and what they make is made once (%i)",
     async (every) => {
-      const place = temporaryPlace();
-      const client = await spawned(store, {}, place);
+      const client = await spawned(store);
       await client.request("append", { entries: [user("one", { id: "a" }), user("two", { id: "b" })] });
       const { sessionId } = await client.request("get_state");
       const asked = [
@@ -120,8 +127,7 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   });
 
   test("what cannot be sent again fails with outcome_unknown, and only that", async () => {
-    const client = await spawned(store);
-    await client.request("append", { entries: [user("x")] });
+    const client = await begun(store);
     // The command waits until its server is dead.
     process.kill(client.pid as number, "SIGSTOP");
     const outcomes = Promise.allSettled([
@@ -165,9 +171,8 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   });
 
   test("without a current session there is none after a restart", SWEEP, async () => {
-    const client = await spawned(store);
+    const client = await begun(store);
     const restarts = restartsOf(client);
-    await client.request("append", { entries: [user("x")] });
     await client.request("close_session");
     kill(client);
     await expect(client.request("get_state")).rejects.toMatchObject({ name: "no_session" });
@@ -191,16 +196,13 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
     expect(await client.request("get_state", { sessionId: second })).not.toHaveProperty("head");
     expect((await client.request("list_heads", { sessionId: second })).heads).toEqual([]);
     expect(await client.request("get_state", { sessionId: first })).toMatchObject({ head: "other", messageCount: 1 });
-    expect((await client.request("list_heads", { sessionId: first })).heads.map(({ name }) => name)).toEqual([
-      "other",
-      head,
-    ]);
+    const { heads } = await client.request("list_heads", { sessionId: first });
+    expect(heads.map(({ name }) => name)).toEqual(["other", head]);
   });
 
   test("a session that is gone is not replaced by another: writes to it fail", async () => {
-    const client = await spawned(store);
+    const client = await begun(store);
     const restarts = restartsOf(client);
-    await client.request("append", { entries: [user("x")] });
     const { sessionFile } = await client.request("get_state");
     process.kill(client.pid as number, "SIGSTOP");
     const sent = client.request("append", { entries: [user("y")] });
@@ -215,9 +217,8 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   });
 
   test("a session that is not on disk has the same entries after a restart, each once, with their keys", async () => {
-    const client = await spawned(store, { maxReplyBytes: 4096 });
+    const client = await begun(store, { maxReplyBytes: 4096 });
     const restarts = restartsOf(client);
-    await client.request("append", { entries: [user("x")] });
     const { leafId } = await client.request("get_state");
     const { sessionId } = await client.request("new_session", { name: "n", expectedLeafId: leafId });
     const model = { provider: "p", modelId: "m".repeat(200), idempotencyKey: "k" };
@@ -235,18 +236,11 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   });
 
   test("a session that is not on disk yet is made again where it was to be, and no hook is asked", async () => {
-    const place = temporaryPlace();
-    const folder = temporaryFolder();
     let asked = 0;
-    const client = await spawned(
-      store,
-      {
-        args: ["--session", join(folder, store === "v2" ? "first.v2" : "first.jsonl")],
-        hooks: { session_before_switch: () => ({ cancel: ++asked > 1 }) },
-      },
-      place,
-    );
-    await client.request("append", { entries: [user("x")] });
+    const client = await begun(store, {
+      args: ["--session", join(temporaryFolder(), `first.${store}`)],
+      hooks: { session_before_switch: () => ({ cancel: ++asked > 1 }) },
+    });
     const made = await client.request("new_session");
     kill(client);
     const state = await client.request("get_state");
@@ -256,8 +250,7 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   });
 
   test("the model of the command line is also that of sessions that are made after a restart", async () => {
-    const client = await spawned(store, { args: ["--provider", "p", "--model", "m", "--name", "n"] });
-    await client.request("append", { entries: [user("x")] });
+    const client = await begun(store, { args: ["--provider", "p", "--model", "m", "--name", "n"] });
     const before = await entriesOf(client);
     kill(client);
     expect(await entriesOf(client)).toEqual(before);
@@ -278,13 +271,10 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
   test("a program that is there no more cannot take the place of one that died", async () => {
     const node = join(temporaryFolder(), "node");
     symlinkSync(process.execPath, node);
-    const client = await spawned(store, { program: [node, PROGRAM] });
-    await client.request("append", { entries: [user("x")] });
+    const client = await begun(store, { program: [node, PROGRAM] });
     process.kill(client.pid as number, "SIGSTOP");
-    const outcomes = Promise.allSettled([
-      client.request("append", { entries: [user("y")] }),
-      client.request("get_state"),
-    ]);
+    const [write, read] = [client.request("append", { entries: [user("y")] }), client.request("get_state")];
+    const outcomes = Promise.allSettled([write, read]);
     rmSync(node);
     kill(client);
     expect(await outcomes).toMatchObject([
@@ -296,8 +286,7 @@ acrossTiers(describe, ["jsonl", "v2"])("--store %s", (store) => {
 });
 
 test("a session in memory dies with its server, which is said", async () => {
-  const client = await spawned("jsonl", { args: ["--no-session"] });
-  await client.request("append", { entries: [user("x")] });
+  const client = await begun("jsonl", { args: ["--no-session"] });
   kill(client);
   await expect(client.request("get_messages")).rejects.toMatchObject({ name: "connection_closed" });
   await client.close();
@@ -317,15 +306,11 @@ test("without survival, nothing is started again and nothing is sent again", asy
 });
 
 test("a server that always dies is given up, and what is asked of it fails", async () => {
-  const place = temporaryPlace();
-  const client = await spawned("jsonl", {}, place);
-  await client.request("append", { entries: [user("x")] });
+  const client = await begun("jsonl");
   client.onRestart(() => kill(client));
   kill(client);
-  const outcomes = await Promise.allSettled([
-    client.request("append", { entries: [user("y")] }),
-    client.request("get_state"),
-  ]);
+  const write = client.request("append", { entries: [user("y")] });
+  const outcomes = await Promise.allSettled([write, client.request("get_state")]);
   expect(outcomes.map(({ status }) => status)).toContain("rejected");
   await expect(client.request("get_state")).rejects.toMatchObject({ name: "connection_closed" });
 });

@@ -1,11 +1,11 @@
 /** The verb of the command line: what it takes, prints and returns. */
 
-import { chmodSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { COMBINATIONS } from "../../src/conformance/combination.ts";
 import { allThemes } from "../../src/conformance/rules.ts";
-import { type Place, temporaryPlace } from "../support/server.ts";
+import { temporaryPlace } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 import { type Run, runHere } from "../support/verbs.ts";
 
@@ -13,19 +13,17 @@ function run(...args: string[]): Promise<Run> {
   return runHere(temporaryPlace(), ["conformance", ...args]);
 }
 
-/** Makes a program of a shell that answers every line with the same text. */
-function parrot(place: Place, text: string): string {
+/** Runs it against a program of a shell that answers every line with the same text: all but the first request wrongly. */
+function runParrot(text: string, args: string[], more?: Parameters<typeof runHere>[2]): Promise<Run> {
+  const place = temporaryPlace();
   const path = join(place.cwd, "parrot.sh");
-  writeFileSync(path, `#!/bin/sh\nwhile read -r line; do printf '%s\\n' '${text}'; done\n`);
-  chmodSync(path, 0o755);
-  return path;
+  writeFileSync(path, `#!/bin/sh\nwhile read -r line; do printf '%s\\n' '${text}'; done\n`, { mode: 0o755 });
+  const all = ["--framing", "lines", "--dialect", "jsonrpc", "--timeout", "1000", ...args, "--", path];
+  return runHere(place, ["conformance", ...all], more);
 }
 
 /** The reply to the first request in JSON-RPC. */
 const REPLY = '{"jsonrpc":"2.0","id":"q1","result":{"sessionId":"s","sessionFile":null}}';
-
-/** A program that repeats itself answers only the first request. */
-const LINES_ONLY = ["--framing", "lines", "--dialect", "jsonrpc", "--timeout", "1000"];
 
 describe("a wrong command line", () => {
   test.each([
@@ -46,9 +44,11 @@ describe("a wrong command line", () => {
   });
 });
 
-test("--list names every rule, for people and for programs", async () => {
+test("--list names every rule, for people and for programs, and leaves nothing behind", async () => {
+  const place = temporaryPlace();
   const rules = allThemes().flatMap((theme) => theme.rules);
-  const { stdout, status } = await run("--list");
+  const { stdout, status } = await runHere(place, ["conformance", "--list"]);
+  expect(readdirSync(place.home)).toEqual(["project"]);
   expect(status).toBe(0);
   for (const { name } of rules) expect(stdout).toContain(`\n  ${name}\n`);
   expect(stdout).toContain(`${rules.length} rules\n`);
@@ -74,9 +74,7 @@ test("a server that does not answer fails in every combination", SYSTEM, async (
 });
 
 test("--json prints one document with the evidence", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const args = ["--json", "--only", "id-string", ...LINES_ONLY, "--", parrot(place, REPLY)];
-  const { stdout, status } = await runHere(place, ["conformance", ...args]);
+  const { stdout, status } = await runParrot(REPLY, ["--json", "--only", "id-string"]);
   expect(status).toBe(1);
   const document = JSON.parse(stdout);
   expect(document).toMatchObject({ ok: false, passed: 1, failed: 1, skipped: 0, notes: [] });
@@ -97,10 +95,8 @@ test("--json prints one document with the evidence", SYSTEM, async () => {
 });
 
 test("a report shows nothing that a terminal obeys", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const nasty = "\u001b]0;owned\u0007\u202e";
-  const args = ["--only", "first-reply", ...LINES_ONLY, "--", parrot(place, nasty)];
-  const { stdout, status } = await runHere(place, ["conformance", ...args], { terminal: { columns: 100 } });
+  const terminal = { columns: 100 };
+  const { stdout, status } = await runParrot("\u001b]0;owned\u0007\u202e", ["--only", "first-reply"], { terminal });
   expect(status).toBe(1);
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is looked for
   expect(stdout.replaceAll("\n", "").replace(/\u001b\[\d+m/g, "")).not.toMatch(/[\u0000-\u001f\u202e]/);
@@ -108,9 +104,7 @@ test("a report shows nothing that a terminal obeys", SYSTEM, async () => {
 });
 
 test("--keep leaves the files and says where they are", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const args = ["--keep", "--only", "first-reply", ...LINES_ONLY, "--", parrot(place, REPLY)];
-  const { stdout, status } = await runHere(place, ["conformance", ...args]);
+  const { stdout, status } = await runParrot(REPLY, ["--keep", "--only", "first-reply"]);
   expect(status).toBe(0);
   const [, folder] = /The files of the run are in (\S+)\./.exec(stdout.replaceAll("\n", " ")) ?? [];
   expect(existsSync(join(folder, "lines-jsonrpc"))).toBe(true);
@@ -118,18 +112,7 @@ test("--keep leaves the files and says where they are", SYSTEM, async () => {
   expect(stdout).toMatch(/The server keeps the rules that were checked\.\n$/);
 });
 
-test("it serves nothing and writes nothing of its own", async () => {
-  const place = temporaryPlace();
-  await runHere(place, ["conformance", "--list"]);
-  expect(readdirSync(place.home)).toEqual(["project"]);
-});
-
-test("--help and the completion scripts know it", async () => {
-  const help = (await run("--help")).stdout;
-  expect(help).toMatch(/^pi-session-server conformance \[options\] -- <command\.\.\.>\n/);
-  expect(help).toContain("--timeout <ms>");
-  expect(help).toContain("print the result as one JSON document");
-  expect(help).not.toContain("--session-dir");
+test("the completion scripts know it", async () => {
   const { stdout } = await runHere(temporaryPlace(), ["completion", "bash"]);
   expect(stdout).toMatch(/ {4}conformance\)[\s\S]*?--framing\) words="lines headers"/);
 });

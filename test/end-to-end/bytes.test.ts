@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { put } from "../support/lifecycle.ts";
-import { fileText } from "../support/lines.ts";
+import { fileText, linesOf } from "../support/lines.ts";
 import { HereLives, sessionFiles } from "../support/proof.ts";
-import type { Framing, Wire } from "../support/server.ts";
+import type { Framing } from "../support/server.ts";
 
 const TIME = "2026-01-24T16:22:26.831Z";
 
@@ -45,16 +45,7 @@ function withFile(lines: readonly string[], framing: Framing = "lines"): { lives
   return { lives, file: put(join(lives.place.home, "files/odd.jsonl"), fileText(...lines)) };
 }
 
-function linesIn(file: string): string[] {
-  return readFileSync(file, "utf8").slice(0, -1).split("\n");
-}
-
-/** Everything the server says, as it says it. */
-function listen(wire: Wire): () => string {
-  const chunks: Buffer[] = [];
-  wire.output.on("data", (chunk: Buffer) => chunks.push(chunk));
-  return () => Buffer.concat(chunks).toString("utf8");
-}
+const linesIn = (file: string): string[] => linesOf(readFileSync(file));
 
 describe("lines already there", () => {
   test("stay as they are under append, label, name, branch and the marker of leaving", async () => {
@@ -80,14 +71,16 @@ describe("lines already there", () => {
     ] as const) {
       const { lives, file } = withFile([HEADER, ...ODD_LINES], framing);
       const wire = await lives.start(["--session", file, "--framing", framing, "--dialect", dialect]);
-      const said = listen(wire);
+      const chunks: Buffer[] = [];
+      wire.output.on("data", (chunk: Buffer) => chunks.push(chunk));
       const nested = { format: "nested" };
       for (const method of ["get_entries", "get_path", "get_tree"])
         if (dialect === "pi") wire.send({ id: 1, type: method, ...nested });
         else wire.ask(method, method, method === "get_tree" ? nested : {});
       await lives.end();
       // get_entries, get_path and the nested tree hold each line.
-      for (const line of ODD_LINES) expect(said().split(line).length - 1, line).toBe(3);
+      const said = Buffer.concat(chunks).toString("utf8");
+      for (const line of ODD_LINES) expect(said.split(line).length - 1, line).toBe(3);
     }
   });
 
@@ -115,11 +108,7 @@ describe("lines already there", () => {
 
 describe("drafts", () => {
   /** The lines of the entries that these requests, as JSON texts, made of a new session. */
-  async function written(...requests: string[]): Promise<string[]> {
-    return writtenIn("lines", ...requests);
-  }
-
-  async function writtenIn(framing: Framing, ...requests: string[]): Promise<string[]> {
+  async function written(requests: readonly string[], framing: Framing = "lines"): Promise<string[]> {
     const lives = new HereLives({ framing });
     const wire = await lives.start([]);
     for (const request of requests) wire.send(request);
@@ -144,14 +133,13 @@ describe("drafts", () => {
     ["JSON-RPC", inJsonRpc],
   ])("in a frame of many lines lose nothing but the line breaks, in %s", async (_, request) => {
     const text = '{\n  "type": "unheard_of",\r\n  "list": [\n    1.0,\n    2\n  ],\n  "text": "a\\nb"\n}';
-    const [line] = await writtenIn("headers", request(text));
+    const [line] = await written([request(text)], "headers");
     expect(rest(line)).toBe(',"list": [     1.0,     2   ],"text": "a\\nb"}');
   });
 
   test("in a batch of requests keep theirs", async () => {
-    const lines = await written(
-      `[${inJsonRpc('{"type":"odd","n":1.0}')}, ${inJsonRpc('{"type":"odd","n":1e400}').replace('"a"', "2")}]`,
-    );
+    const second = inJsonRpc('{"type":"odd","n":1e400}').replace('"a"', "2");
+    const lines = await written([`[${inJsonRpc('{"type":"odd","n":1.0}')}, ${second}]`]);
     expect(lines.map(rest)).toEqual([',"n":1.0}', ',"n":1e400}']);
   });
 
@@ -159,7 +147,7 @@ describe("drafts", () => {
     const details = `{${ODD_MEMBERS.join(",")}}`;
     const request = (method: string, params: string): string =>
       `{"jsonrpc":"2.0","id":"${method}","method":"${method}","params":${params}}`;
-    const [, compaction, edit, summary] = await written(
+    const [, compaction, edit, summary] = await written([
       request("append", `{"entries":[{"type":"message","id":"first","message":{"role":"user","content":"a"}}]}`),
       request(
         "compact_append",
@@ -167,7 +155,7 @@ describe("drafts", () => {
       ),
       request("edit_context", `{"targetId":"first","replacement":{"content":"b","more":1.0}}`),
       request("branch", `{"entryId":"first","summary":{"details":${details},"summary":"left","usage":{"input":2.0}}}`),
-    );
+    ]);
     for (const line of [compaction, summary]) expect(line).toContain(`"details":${details}`);
     expect(compaction).toContain('"usage":{"input":1.0}');
     expect(edit).toContain('"replacement":{"content":"b","more":1.0}');

@@ -5,9 +5,10 @@
 
 import { describe, expect, test } from "vitest";
 import { bytesOf } from "../../src/core/json/json.ts";
-import type { Disk, FileInfo } from "../../src/storage/fs/disk.ts";
+import type { Disk } from "../../src/storage/fs/disk.ts";
 import { type Fault, FaultDisk, faultPoints } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
+import { STORES } from "../support/hosts.ts";
 import { userText } from "../support/lines.ts";
 import { type LockTable, locksOf } from "../support/locks.ts";
 import { writeElsewhere } from "../support/other-programs.ts";
@@ -25,9 +26,12 @@ class SyncFailingDisk extends FaultDisk {
   private room: "enough" | "half" | "none" = "enough";
   private failure: { wait: Promise<void>; errno: string } | undefined;
   private reach = (): void => {};
+  /** Whether all syncs fail. */
+  isFailing = false;
 
   override sync = async (fd: number): Promise<void> => {
     const { failure } = this;
+    if (this.isFailing) throw eio();
     if (!failure) return this.syncNow(fd);
     this.failure = undefined;
     this.reach();
@@ -70,63 +74,47 @@ async function started(disk: FaultDisk, args: string[] = []): Promise<{ lives: H
   return { lives, wire: await lives.start(["--session-dir", FOLDER, ...args]) };
 }
 
-async function fileOf(wire: Wire): Promise<string> {
-  return (await wire.result("get_state")).sessionFile;
+/** A server on a disk whose syncs can fail, and its session after one append. */
+async function begun(args: string[] = [], first = said("one")) {
+  const disk = new SyncFailingDisk();
+  const { lives, wire } = await started(disk, args);
+  const { entryIds } = await wire.result("append", first);
+  const { sessionFile: file, sessionId } = await wire.result("get_state");
+  return { disk, lives, wire, entryIds, sessionId, file: file as string };
 }
 
 const said = (id: string): Json => ({ entries: [user(id, { id })] });
 const idsOf = ({ entries }: Json): string[] => entries.map(({ id }: Json) => id);
+const inStore = (store: string): string[] => ["--store", store, "--events", "none"];
 
 /** What was told of entries of other programs. */
 const foreignIn = ({ events }: Wire): Json[] =>
   events.flatMap(({ method, params }) => (method === "session_append" && params.origin === "foreign" ? params : []));
 
-/** So many replies, by their ids. */
-async function replies(wire: Wire, count: number): Promise<Map<number, Json>> {
-  return new Map((await wire.take(count)).map((reply) => [reply.id, reply]));
+/** Sends requests together; returns their replies in the order of the requests. */
+async function replies(wire: Wire, ...requests: [method: string, params?: Json][]): Promise<Json[]> {
+  wire.send(...requests.map(([method, params], n) => call(101 + n, method, params)));
+  const byId = new Map((await wire.take(requests.length)).map((reply) => [reply.id, reply]));
+  return requests.map((_, n) => byId.get(101 + n));
 }
 
-test("what tells of sessions without being a read sees the durable state, too", async () => {
-  const disk = new SyncFailingDisk();
-  const { lives, wire } = await started(disk);
-  await wire.result("append", said("one"));
-  const { sessionId, ...before } = await wire.result("get_state");
-  disk.failNextSync();
-  wire.send(
-    call(101, "append", said("lost")),
-    call(102, "initialize", { capabilities: { events: [] } }),
-    call(103, "list_open_sessions"),
-    call(104, "open_session", { sessionId }),
-  );
-  const [lost, introduced, listed, opened] = await wire.take(4);
-  expect(lost.error.data.name).toBe("storage_failed");
-  expect(introduced.result.state).toEqual({ sessionId, ...before });
-  expect(listed.result.sessions.map(({ leafId }: Json) => leafId)).toEqual(["one"]);
-  expect(opened.result.leafId).toBe("one");
-  await lives.kill();
-});
-
-acrossTiers(test, ["jsonl", "v2"])(
+acrossTiers(test, STORES)(
   "what was done before is not done again by a repeat of its key behind a commit that fails (%s)",
   async (store) => {
-    const disk = new SyncFailingDisk();
-    const { lives, wire } = await started(disk, ["--store", store, "--events", "none"]);
-    const { entryIds } = await wire.result("append", { entries: [user("one"), user("two")] });
+    const { disk, wire, entryIds } = await begun(inStore(store), { entries: [user("one"), user("two")] });
     for (const label of ["first", "second"]) await wire.result("set_label", { entryId: entryIds[0], label });
     const undo = { idempotencyKey: "undo" };
     const { text } = await wire.result("undo", undo);
     disk.failNextSync();
-    wire.send(call(101, "append", said("lost")), call(102, "undo", undo));
-    const byId = await replies(wire, 2);
-    expect(byId.get(101).error.data.name).toBe("storage_failed");
+    const [lost] = await replies(wire, ["append", said("lost")], ["undo", undo]);
+    expect(lost.error.data.name).toBe("storage_failed");
     expect((await wire.result("undo", undo)).text).toBe(text);
     const { nodes } = await wire.result("get_tree");
     expect(nodes.flatMap(({ label }: Json) => label ?? [])).toEqual(["first"]);
-    await lives.kill();
   },
 );
 
-acrossTiers(test, ["jsonl", "v2"])(
+acrossTiers(test, STORES)(
   "a key that another server has written, and not answered, is not answered by a second one (%s)",
   async (store) => {
     const disk = new SyncFailingDisk();
@@ -157,14 +145,11 @@ function copyAll(disk: FaultDisk, from: string, to: string): void {
       disk.put(path.replace(from, to), disk.content(path) as Uint8Array);
 }
 
-acrossTiers(describe, ["jsonl", "v2"])("beside the current session (%s)", (store) => {
+acrossTiers(describe, STORES)("beside the current session (%s)", (store) => {
   test.each(["the current one", "another kept one"])(
     "a session whose id %s has, too, is told only of what became durable in it",
     async (first) => {
-      const disk = new SyncFailingDisk();
-      const { wire } = await started(disk, ["--store", store, "--events", "none"]);
-      await wire.result("append", { entries: [user("one")] });
-      const { sessionFile: one, sessionId } = await wire.result("get_state");
+      const { disk, wire, file: one, sessionId } = await begun(inStore(store));
       await wire.result("new_session");
       const two = one.replace(/[^/]+(\.\w+)$/, "copy$1");
       const stem = (file: string) => (file.split("/").at(-1) as string).replace(/\.\w+$/, "");
@@ -188,37 +173,24 @@ acrossTiers(describe, ["jsonl", "v2"])("beside the current session (%s)", (store
   );
 
   test("a write to a session that was the current one when it came, and is not when it is run, is durable when it is answered", async () => {
-    const disk = new SyncFailingDisk();
-    const { wire } = await started(disk, ["--store", store, "--events", "none"]);
-    await wire.result("append", said("one"));
-    const { sessionFile, sessionId } = await wire.result("get_state");
+    const { disk, wire, file, sessionId } = await begun(inStore(store));
     const other = await wire.result("new_session");
     await wire.result("append", { entries: [user("of the other")] });
-    const { sessionFile: otherFile } = await wire.result("get_state");
+    const { sessionFile: sessionPath } = await wire.result("get_state");
     await wire.result("open_session", { sessionId });
     await wire.result("switch_session", { sessionId });
-    wire.send(
-      call(101, "switch_session", { sessionPath: otherFile }),
-      call(102, "append", { sessionId, entries: [user("two", { id: "two" })] }),
-      call(103, "get_state"),
-    );
-    const byId = await replies(wire, 3);
-    expect(byId.get(102).result.entryIds).toEqual(["two"]);
-    expect(byId.get(103).result.sessionId).toBe(other.sessionId);
-    for (const { disk: left } of disk.lasting()) expect(idsIn(left, sessionFile)).toEqual(["one", "two"]);
+    const append = (id: string): [string, Json] => ["append", { sessionId, ...said(id) }];
+    const [, two, state] = await replies(wire, ["switch_session", { sessionPath }], append("two"), ["get_state"]);
+    expect([two.result.entryIds, state.result.sessionId]).toEqual([["two"], other.sessionId]);
+    for (const { disk: left } of disk.lasting()) expect(idsIn(left, file)).toEqual(["one", "two"]);
     disk.failNextSync();
-    wire.send(call(104, "switch_session", { sessionId }), call(105, "append", { sessionId, entries: [user("lost")] }));
-    await wire.take(2);
-    for (const { disk: left } of disk.lasting())
-      expect(idsOf(await wire.result("get_entries"))).toEqual(idsIn(left, sessionFile));
+    await replies(wire, ["switch_session", { sessionId }], append("lost"));
+    const ids = idsOf(await wire.result("get_entries"));
+    for (const { disk: left } of disk.lasting()) expect(idsIn(left, file)).toEqual(ids);
   });
 
   test("a kept session is open still after a switch to it has failed", async () => {
-    const disk = new SyncFailingDisk();
-    const { wire } = await started(disk, ["--store", store, "--events", "none"]);
-    const kept = await wire.result("new_session");
-    await wire.result("append", { entries: [user("of the kept one")] });
-    const { sessionFile } = await wire.result("get_state");
+    const { disk, wire, file: sessionFile, sessionId } = await begun(inStore(store));
     await wire.result("new_session");
     await wire.result("open_session", { sessionPath: sessionFile });
     await wire.result("append", { entries: [user("of the current one", { id: "first" }), user("left")] });
@@ -226,17 +198,14 @@ acrossTiers(describe, ["jsonl", "v2"])("beside the current session (%s)", (store
     await wire.result("branch", { entryId: "first" });
     disk.failNextSync();
     expect((await wire.failure("switch_session", { sessionPath: sessionFile })).data.name).toBe("storage_failed");
-    await wire.result("append", { sessionId: kept.sessionId, entries: [user("more")] });
+    await wire.result("append", { sessionId, entries: [user("more")] });
     await wire.result("switch_session", { sessionPath: sessionFile });
-    expect(await wire.result("get_state")).toMatchObject({ sessionId: kept.sessionId, entryCount: 2 });
+    expect(await wire.result("get_state")).toMatchObject({ sessionId, entryCount: 2 });
   });
 });
 
 test("what stays because a program without locks wrote after it is not said to be undone, nor, later, to be durable", async () => {
-  const disk = new SyncFailingDisk();
-  const { lives, wire } = await started(disk);
-  await wire.result("append", said("before"));
-  const file = await fileOf(wire);
+  const { disk, wire, file } = await begun([], said("before"));
   const params = { entries: [user("stays", { id: "stays" })], idempotencyKey: "k" };
   const { reached, fail } = disk.holdNextSync();
   wire.send(call(101, "append", params));
@@ -258,65 +227,38 @@ test("what stays because a program without locks wrote after it is not said to b
   const repeated = await wire.result("append", { entries: [user("next 1")], idempotencyKey: "next 1" });
   expect(repeated.entryIds).toHaveLength(1);
   expect(idsIn(disk, file).slice(0, 3)).toEqual(["before", "stays", "foreign"]);
-  await lives.kill();
 });
-
-/** A disk whose syncs fail, and on which another program does something before the n-th look at a file. */
-class MeddledDisk extends FaultDisk {
-  looks = 0;
-  meddleAt = 0;
-  meddle = (): void => {};
-  isFailing = false;
-
-  override info(path: string): FileInfo {
-    if (++this.looks === this.meddleAt) this.meddle();
-    return super.info(path);
-  }
-
-  override infoOf(fd: number): FileInfo {
-    if (++this.looks === this.meddleAt) this.meddle();
-    return super.infoOf(fd);
-  }
-
-  override write(fd: number, bytes: Uint8Array): number {
-    if (++this.looks === this.meddleAt) this.meddle();
-    return super.write(fd, bytes);
-  }
-
-  override sync = async (fd: number): Promise<void> => {
-    if (this.isFailing) throw eio();
-    this.syncNow(fd);
-  };
-}
 
 // In a container nobody writes beside who has its lock.
 test("whenever another program writes while an append is made whose commit fails, its entry is told once", async () => {
   let looks = 1;
   for (let at = 0; at <= looks; at++) {
-    const disk = new MeddledDisk();
-    const { lives, wire } = await started(disk);
-    await wire.result("append", said("one"));
-    const file = await fileOf(wire);
+    const { disk, lives, wire, file } = await begun();
     wire.events.splice(0);
-    Object.assign(disk, { looks: 0, meddleAt: at, isFailing: true });
-    disk.meddle = () => {
+    let seen = 0;
+    const meddle = (): void => {
       disk.isFailing = false;
       writeElsewhere("jsonl", file, "foreign", "one", disk);
       disk.isFailing = true;
     };
+    for (const name of ["info", "infoOf", "write"] as const) {
+      const usual = disk[name] as (...args: unknown[]) => unknown;
+      const looking = (...args: unknown[]): unknown => {
+        if (++seen === at) meddle();
+        return usual.apply(disk, args);
+      };
+      Object.assign(disk, { [name]: looking });
+    }
+    disk.isFailing = true;
     const { error } = await wire.request("append", said("two"));
     expect(error, `look ${at}`).toBeDefined();
-    if (at === 0) looks = disk.looks;
+    if (at === 0) looks = seen;
     disk.isFailing = false;
-    const { entryIds } = await wire.result("append", said("three"));
-    expect(entryIds).toEqual(["three"]);
+    expect((await wire.result("append", said("three"))).entryIds).toEqual(["three"]);
     const foreign = foreignIn(wire);
-    const ids = foreign.flatMap((params) => params.entryIds);
-    const once = at === 0 ? [] : ["foreign"];
-    expect(
-      ids.filter((id) => id === "foreign"),
-      `look ${at}`,
-    ).toEqual(once);
+    const ids: string[] = foreign.flatMap((params) => params.entryIds);
+    const times = ids.filter((id) => id === "foreign").length;
+    expect(times, `look ${at}`).toBe(at === 0 ? 0 : 1);
     const stayed = error.data.name === "outcome_unknown" ? ["two"] : [];
     const known = idsOf(await wire.result("get_entries"));
     expect(new Set(known), `look ${at}`).toEqual(new Set(["one", "three", ...ids, ...stayed]));
@@ -330,23 +272,19 @@ test.each([
   ["fork", { entryId: "lost", position: "at" }],
   ["clone", {}],
 ])("%s %j of a session beside the current one has no entry that was not durable", async (method, params) => {
-  const disk = new SyncFailingDisk();
-  const { lives, wire } = await started(disk);
-  await wire.result("append", said("one"));
-  const { sessionId } = await wire.result("get_state");
+  const { disk, wire, sessionId } = await begun();
   await wire.result("new_session");
   await wire.result("append", { entries: [user("other")] });
   await wire.result("open_session", { sessionId });
   disk.failNextSync();
-  wire.send(
-    call(101, "append", { sessionId, entries: [user("lost", { id: "lost" })] }),
-    call(102, method, { sessionId, ...params }),
+  const [lost, copied] = await replies(
+    wire,
+    ["append", { sessionId, ...said("lost") }],
+    [method, { sessionId, ...params }],
   );
-  const byId = await replies(wire, 2);
-  expect(byId.get(101).error.data.name).toBe("storage_failed");
-  if (method === "fork") expect(byId.get(102).error.data.name).toBe("entry_not_found");
+  expect(lost.error.data.name).toBe("storage_failed");
+  if (method === "fork") expect(copied.error.data.name).toBe("entry_not_found");
   else expect(idsOf(await wire.result("get_entries"))).toEqual(["one"]);
-  await lives.kill();
 });
 
 acrossTiers(describe, [
@@ -360,7 +298,7 @@ acrossTiers(describe, [
       await wire.result("append", { entries: [user("one", { id: "one" }), user("two", { id: "two" })] });
       // So that it has something to write when it is left.
       await wire.result("branch", { entryId: "one" });
-      return { lives, wire, file: await fileOf(wire) };
+      return { lives, wire, file: (await wire.result("get_state")).sessionFile };
     };
     const whole = new FaultDisk();
     const unharmed = await prepared(whole);
@@ -392,10 +330,8 @@ acrossTiers(describe, [
 });
 
 test("mutations that waited fail, reads behind them see the durable state, replies stay in order", async () => {
-  const disk = new SyncFailingDisk();
-  const { lives, wire } = await started(disk);
-  const { entryIds } = await wire.result("append", { entries: [user("one"), assistant("two"), user("three")] });
-  const file = await fileOf(wire);
+  const first = { entries: [user("one"), assistant("two"), user("three")] };
+  const { disk, lives, wire, file, sessionId, entryIds } = await begun([], first);
   await wire.result("set_label", { entryId: entryIds[0], label: "kept" });
   await wire.result("set_session_name", { name: "kept" });
   const reads = ["get_state", "get_messages", "get_tree", "get_entries", "get_path"];
@@ -416,8 +352,15 @@ test("mutations that waited fail, reads behind them see the durable state, repli
     call(108, "get_entry", { entryId: "nowhere" }),
     call(109, "fork", { entryId: "lost" }),
     ...reads.map((method, n) => call(110 + n, method)),
+    // What tells of sessions without being a read.
+    call(115, "initialize"),
+    call(116, "list_open_sessions"),
+    call(117, "open_session", { sessionId }),
   );
-  const told = await wire.take(14);
+  const told = await wire.take(17);
+  const [introduced, listed, opened] = told.splice(14).map(({ result }) => result);
+  expect([introduced.state, opened.leafId]).toEqual([before[0], before[0].leafId]);
+  expect(listed.sessions.map(({ leafId }: Json) => leafId)).toEqual([before[0].leafId]);
   expect(kinds(told)).toEqual(told.map((_, index) => `#${101 + index}`));
   const failure = { code: -32803, data: { name: "storage_failed", retryable: true } };
   for (const { id, error } of told.slice(1, 6)) expect(error, `${id}`).toMatchObject(failure);
@@ -439,10 +382,8 @@ test("mutations that waited fail, reads behind them see the durable state, repli
 });
 
 test("requests that came in while the commit was under way are undone with it, also those of a batch", async () => {
-  const disk = new SyncFailingDisk();
-  const { wire } = await started(disk);
-  const { leafId } = await wire.result("append", said("one"));
-  const file = await fileOf(wire);
+  const { disk, wire, file, entryIds } = await begun();
+  const [leafId] = entryIds;
   const bytes = disk.content(file);
   const { reached, fail } = disk.holdNextSync();
   wire.ask(101, "append", said("a"));
@@ -460,17 +401,6 @@ test("requests that came in while the commit was under way are undone with it, a
   expect(idsIn(disk, file)).toEqual([leafId, "c"]);
 });
 
-test("a full disk says so, and the same request works when there is room", async () => {
-  const disk = new SyncFailingDisk();
-  const { wire } = await started(disk);
-  await wire.result("append", said("one"));
-  disk.failNextSync("ENOSPC");
-  const { data } = await wire.failure("append", said("two"));
-  expect(data).toMatchObject({ name: "storage_full", retryable: true });
-  await wire.result("append", said("two"));
-  expect((await wire.result("get_messages")).messages.map(({ content }: Json) => content)).toEqual(["one", "two"]);
-});
-
 test("the first append that fails leaves the session as new as it was, with what set it up", async () => {
   const disk = new SyncFailingDisk();
   const { lives, wire } = await started(disk, ["--provider", "openai", "--model", "m", "--thinking", "high"]);
@@ -478,37 +408,34 @@ test("the first append that fails leaves the session as new as it was, with what
   const before = await wire.result("get_state");
   expect(before).toMatchObject({ persisted: false, entryCount: 3, sessionName: "early" });
   disk.failNextSync();
-  wire.send(call(101, "append", said("one")), call(102, "get_state"), call(103, "append", said("two")));
-  const [first, state, second] = [await wire.reply(101), await wire.reply(102), await wire.reply(103)];
-  expect([first.error.data.name, second.error.data.name]).toEqual(["storage_failed", "storage_failed"]);
+  const [one, state, two] = await replies(wire, ["append", said("one")], ["get_state"], ["append", said("two")]);
+  expect([one.error.data.name, two.error.data.name]).toEqual(["storage_failed", "storage_failed"]);
   expect(state.result).toEqual(before);
   expect(disk.paths().filter((path) => path.startsWith(FOLDER))).toEqual([]);
   const { leafId } = await wire.result("append", { entries: [user("again")] });
-  expect(await wire.result("get_state")).toMatchObject({ persisted: true, entryCount: 4, leafId });
+  const after = await wire.result("get_state");
+  expect(after).toMatchObject({ persisted: true, entryCount: 4, leafId });
   const path = await wire.result("get_path");
   const types = path.entries.map(({ type }: Json) => type).join(" ");
   expect(types).toBe("model_change thinking_level_change session_info message");
-  const file = await fileOf(wire);
-  expect(idsIn(disk, file)).toEqual(idsOf(path));
+  expect(idsIn(disk, after.sessionFile)).toEqual(idsOf(path));
   await lives.kill();
-  const next = await lives.start(["--session", file]);
+  const next = await lives.start(["--session", after.sessionFile]);
   const model = { provider: "openai", id: "m" };
   const found = { model, thinkingLevel: "high", sessionName: "early", leafId };
   expect(await next.result("get_state")).toMatchObject(found);
 });
 
 test.each(["sync", "os"])(
-  "a position that was answered survives an append that fails and a kill (%s)",
+  "a position that was answered survives an append for which there is no room, and a kill (%s)",
   async (durability) => {
-    const disk = new SyncFailingDisk();
-    const { lives, wire } = await started(disk, ["--durability", durability]);
-    const { entryIds } = await wire.result("append", { entries: [user("one"), user("two")] });
-    const file = await fileOf(wire);
+    const two = { entries: [user("one"), user("two")] };
+    const { disk, lives, wire, entryIds, file } = await begun(["--durability", durability], two);
     await wire.result("branch", { entryId: entryIds[0] });
-    if (durability === "sync") disk.failNextSync();
+    if (durability === "sync") disk.failNextSync("ENOSPC");
     else disk.cutNextWrite();
     const { data } = await wire.failure("append", said("lost"));
-    expect(data.name).toBe(durability === "sync" ? "storage_failed" : "storage_full");
+    expect(data).toMatchObject({ name: "storage_full", retryable: true });
     expect((await wire.result("get_state")).leafId).toBe(entryIds[0]);
     await lives.kill();
     const next = await lives.start(["--session", file]);

@@ -3,34 +3,12 @@
 import { appendFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { expectNumbered, heard, hostOf, pathOf, type Server, STORES, sessionOf, TREE } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText, id, userText } from "../support/lines.ts";
-import {
-  type HereServer,
-  type Json,
-  type Place,
-  type SpawnedServer,
-  serveHere,
-  spawnServer,
-  temporaryPlace,
-} from "../support/server.ts";
-import { QUIET, said, turn } from "../support/shared-session.ts";
+import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { said } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
-
-type Server = HereServer | SpawnedServer;
-
-/** A host on a session that introduces itself so. */
-async function host(file: string, place: Place, params: Json, args: string[] = []): Promise<HereServer> {
-  const server = serveHere(["--session", file, ...args], { place });
-  await server.result("initialize", params);
-  return server;
-}
-
-/** What the path to a connection's leaf says. */
-async function path(server: Server): Promise<string[]> {
-  const { messages } = await server.result("get_messages");
-  return messages.map(({ content }: Json) => content);
-}
 
 /** A file with two entries in a place of its own. */
 function twoEntries(name = "s"): { file: string; place: Place } {
@@ -39,31 +17,16 @@ function twoEntries(name = "s"): { file: string; place: Place } {
   return { place, file: put(join(place.home, `${name}.jsonl`), text) };
 }
 
-/** Waits until a server has sent an event that passes. What other servers do is heard of soon after their replies. */
-async function until(server: Server, name: string, isMeant: (params: Json) => boolean): Promise<void> {
-  while (!told(server, name).some(isMeant)) {
-    await turn();
-    await server.result("get_state");
-  }
-}
-
-function told(server: Server, name: string): Json[] {
-  return server.events.filter(({ method }) => method === name).map(({ params }) => params);
-}
-
-acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s", (store) => {
-  async function two(place = temporaryPlace()) {
-    const file = join(place.home, `heads.${store}`);
-    const a = serveHere(["--session", file, "--store", store], { place });
+acrossTiers(describe, STORES)("two agents on one session of %s", (store) => {
+  async function two() {
+    const { file, place, open } = sessionOf(store);
+    const a = open([]);
     const { leafId: root } = await a.result("append", said("root"));
-    expect((await a.result("initialize", { leaf: "own", head: "a" })).state).toMatchObject({
-      head: "a",
-      leafId: root,
-      sharedLeafId: root,
-    });
+    const { state } = await a.result("initialize", { leaf: "own", head: "a" });
+    expect(state).toMatchObject({ head: "a", leafId: root, sharedLeafId: root });
     await a.result("append", said("a1"));
-    const b = await host(file, place, { leaf: "own", head: "b" });
-    return { a, b, file, place, root };
+    const b = await hostOf(file, place, { leaf: "own", head: "b" }, []);
+    return { a, b, file, place, root, open };
   }
 
   test("grow a branch each, hear of each other, and that their own leaf has not moved", async () => {
@@ -71,60 +34,38 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     const { leafId: before } = await a.result("get_state");
     const { leafId: ofB } = await b.result("append", said("b1"));
     const { leafId: ofA } = await a.result("append", said("a2"));
-    for (const server of [a, b])
-      for (const entryId of [ofA, ofB])
-        await until(server, "session_append", ({ entryIds }) => entryIds.includes(entryId));
-    const by = (server: Server, entryId: string): Json =>
-      told(server, "session_append").find(({ entryIds }) => entryIds.includes(entryId));
-    expect(by(b, ofB)).toMatchObject({ origin: "self", leafId: ofB, head: "b" });
-    expect(by(b, ofA)).toMatchObject({ origin: "peer", leafId: ofB, head: "a" });
-    expect(by(a, ofB)).toMatchObject({ origin: "peer", leafId: before, head: "b" });
-    expect(by(a, ofA)).toMatchObject({ origin: "self", leafId: ofA, head: "a" });
-    expect([await path(a), await path(b)]).toEqual([
-      ["root", "a1", "a2"],
-      ["root", "b1"],
-    ]);
+    const by = (server: Server, entryId: string) =>
+      heard(server, "session_append", ({ entryIds }) => entryIds.includes(entryId));
+    expect(await by(b, ofB)).toMatchObject({ origin: "self", leafId: ofB, head: "b" });
+    expect(await by(b, ofA)).toMatchObject({ origin: "peer", leafId: ofB, head: "a" });
+    expect(await by(a, ofB)).toMatchObject({ origin: "peer", leafId: before, head: "b" });
+    expect(await by(a, ofA)).toMatchObject({ origin: "self", leafId: ofA, head: "a" });
+    expect(await pathOf(a)).toEqual(["root", "a1", "a2"]);
+    expect(await pathOf(b)).toEqual(["root", "b1"]);
     const heads = ["a", "b"].map((name) => ({ name, connections: 1 }));
     for (const server of [a, b]) expect(await server.result("list_heads")).toMatchObject({ heads, sharedLeafId: root });
     await b.result("branch", { entryId: null });
-    await until(a, "session_tree", ({ head }) => head === "b");
-    expect(told(a, "session_tree").at(-1)).toMatchObject({ head: "b", newLeafId: null, leafId: ofA });
+    const moved = await heard(a, "session_tree", ({ head }) => head === "b");
+    expect(moved).toMatchObject({ head: "b", newLeafId: null, leafId: ofA });
     expect((await a.result("get_state")).leafId).toBe(ofA);
     expect((await b.result("get_state")).leafId).toBeNull();
   });
 
-  test("are where they were after the death of both", async () => {
-    const { a, b, file, place, root } = await two();
-    await b.result("append", said("b1"));
-    await b.result("branch", { entryId: root });
-    await Promise.all([a.finish(), b.finish()]);
-    const again = serveHere(["--session", file], { place });
-    expect((await again.result("get_state")).leafId).toBe(root);
-    expect((await again.result("initialize", { head: "a" })).state.head).toBe("a");
-    expect(await path(again)).toEqual(["root", "a1"]);
-    const other = await host(file, place, { head: "b" });
-    expect((await other.result("append", said("b2"))).leafId).toBeDefined();
-    expect(await path(other)).toEqual(["root", "b2"]);
-    expect(await path(again)).toEqual(["root", "a1"]);
-  });
-
   test("go on when the holder leaves, the shared leaf where it was", async () => {
-    const { a, b, file, place } = await two();
+    const { a, b, open } = await two();
     await b.result("append", said("b1"));
-    const shared = serveHere(["--session", file], { place });
-    const { leafId: ofShared } = await shared.result("append", said("shared"));
+    const shared = open();
+    await shared.result("append", said("shared"));
     const { entries } = await b.result("get_entries");
     // Only the holder knows of this move, and its state folder.
     await shared.result("branch", { entryId: entries[1].id });
     await a.finish();
     await b.result("append", said("b2"));
-    expect(await path(b)).toEqual(["root", "b1", "b2"]);
-    expect(await path(shared)).toEqual(["root", "a1"]);
+    expect(await pathOf(shared)).toEqual(["root", "a1"]);
     expect((await b.result("get_state")).sharedLeafId).toBe(entries[1].id);
-    expect(ofShared).not.toBe(entries[1].id);
     await shared.result("append", said("shared again"));
-    expect(await path(shared)).toEqual(["root", "a1", "shared again"]);
-    expect(await path(b)).toEqual(["root", "b1", "b2"]);
+    expect(await pathOf(shared)).toEqual(["root", "a1", "shared again"]);
+    expect(await pathOf(b)).toEqual(["root", "b1", "b2"]);
   });
 
   test("are asked by hooks about their own branch, while the others stand where they stood", async () => {
@@ -137,7 +78,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     await holder.result("set_label", { sessionId, entryId: root, label: "held" });
     const { leafId: held } = (await holder.result("list_open_sessions")).sessions[1];
     expect(held).not.toBe(ofA);
-    const asked = await host(file, place, { head: "c", capabilities: { hooks: [{ name: "session_before_tree" }] } });
+    const asked = await hostOf(file, place, { head: "c", ...TREE }, []);
     const { leafId: ofC } = await asked.result("append", said("c1"));
     asked.ask(71, "branch", { entryId: root });
     let question = await asked.next();
@@ -155,7 +96,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     const { leafId } = await b.result("append", said("b1"));
     expect(await b.result("delete_head", { head: "a", idempotencyKey: "gone" })).toEqual({ head: "a" });
     // Who stands there goes on.
-    expect(await path(a)).toEqual(["root", "a1"]);
+    expect(await pathOf(a)).toEqual(["root", "a1"]);
     await a.finish();
     expect((await b.result("list_heads")).heads).toMatchObject([{ name: "b", leafId, entryId: leafId }]);
     expect((await b.failure("delete_head", { head: "a" })).data).toMatchObject({ name: "head_not_found", head: "a" });
@@ -173,13 +114,13 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     await a.result("undo");
     expect((await a.result("get_state")).sessionName).toBeNull();
     expect((await a.failure("undo")).data.name).toBe("operation_not_found");
-    await a.result("open_session", { sessionPath: (await a.result("get_state")).sessionFile, leaf: "shared" });
+    const { sessionFile: sessionPath } = await a.result("get_state");
+    await a.result("open_session", { sessionPath, leaf: "shared" });
     await a.result("branch", { entryId: ofA });
-    await until(b, "session_tree", ({ newLeafId, head }) => newLeafId === ofA && head === undefined);
-    await a.result("open_session", { sessionPath: (await a.result("get_state")).sessionFile, head: "a" });
+    await heard(b, "session_tree", ({ newLeafId, head }) => newLeafId === ofA && head === undefined);
+    await a.result("open_session", { sessionPath, head: "a" });
     expect((await a.failure("undo")).data.name).toBe("ground_moved");
-    expect((await b.result("get_state")).leafId).toBe(ofB);
-    expect((await b.result("get_state")).sharedLeafId).toBe(ofA);
+    expect(await b.result("get_state")).toMatchObject({ leafId: ofB, sharedLeafId: ofA });
   });
 
   test("take their heads along to other stores and back, and not into forks", async () => {
@@ -189,44 +130,19 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("two agents on one session of %s
     const server = serveHere([], { place });
     const there = await server.result(store === "v2" ? "rollback_migration" : "migrate_session", { sessionPath: file });
     await server.result("switch_session", { sessionPath: there.sessionPath ?? file, head: "b" });
-    expect(await path(server)).toEqual(["root", "b1"]);
+    expect(await pathOf(server)).toEqual(["root", "b1"]);
     const { sessionFile } = await server.result("clone");
     expect(await server.result("get_state")).not.toHaveProperty("head");
-    expect(await path(server)).toEqual(["root", "b1"]);
+    expect(await pathOf(server)).toEqual(["root", "b1"]);
     expect((await server.result("list_heads")).heads).toEqual([]);
     expect(sessionFile).not.toBe(file);
   });
 });
 
-test("a head is kept when servers are killed, whoever holds the session", SYSTEM, async () => {
-  const { file, place } = twoEntries();
-  const start = async (head: string): Promise<SpawnedServer> => {
-    const server = spawnServer(["--session", file, ...QUIET], "lines", place);
-    await server.result("initialize", { leaf: "own", head });
-    return server;
-  };
-  const [a, b] = [await start("a"), await start("b")];
-  for (const n of [1, 2, 3]) {
-    await a.result("append", said(`a${n}`));
-    await b.result("append", said(`b${n}`));
-  }
-  const begun = [0, 1].map((n) => `say ${id(n)}`);
-  a.process.kill("SIGKILL");
-  await b.result("append", said("b4"));
-  const again = await start("a");
-  expect(await path(again)).toEqual([...begun, "a1", "a2", "a3"]);
-  await again.result("append", said("a4"));
-  b.process.kill("SIGKILL");
-  await again.result("append", said("a5"));
-  expect(await path(again)).toEqual([...begun, "a1", "a2", "a3", "a4", "a5"]);
-  const anew = await start("b");
-  expect(await path(anew)).toEqual([...begun, "b1", "b2", "b3", "b4"]);
-});
-
 test("two connections with one name share that head, as others share the leaf", async () => {
   const { file, place } = twoEntries();
-  const [first, second] = [1, 2].map(() => serveHere(["--session", file], { place }));
-  for (const server of [first, second]) await server.result("initialize", { head: "same" });
+  const start = () => hostOf(file, place, { head: "same" });
+  const [first, second] = [await start(), await start()];
   const { leafId } = await first.result("append", said("one"));
   const { leafId: next } = await second.result("append", said("two"));
   expect((await second.result("get_entry", { entryId: next })).entry.parentId).toBe(leafId);
@@ -234,27 +150,20 @@ test("two connections with one name share that head, as others share the leaf", 
   expect((await first.result("list_heads")).heads).toMatchObject([{ name: "same", connections: 2 }]);
 });
 
-test("a connection that begins at a head is told of the session with its own leaf", async () => {
+test("a connection that names no head gets a new one, and one that comes back to it begins with its leaf", async () => {
   const { file, place } = twoEntries();
-  const first = await host(file, place, { head: "mine" });
+  const first = serveHere(["--session", file], { place });
+  const introduced = await first.result("initialize", { leaf: "own", clientInfo: { name: "My editor (beta)" } });
+  const { head } = introduced.state;
+  expect(head).toMatch(/^My-editor-beta-[0-9a-f]{8}$/);
   const { leafId } = await first.result("append", said("mine"));
   await first.finish();
   const again = serveHere(["--session", file], { place });
-  const { state, cursor } = await again.result("initialize", { head: "mine" });
-  await until(again, "session_start", () => true);
-  expect([state.leafId, cursor.leafId, told(again, "session_start")[0].leafId]).toEqual([leafId, leafId, leafId]);
-});
-
-test("a connection that names no head gets a new one, which it can come back to", async () => {
-  const { file, place } = twoEntries();
-  const first = serveHere(["--session", file], { place });
-  const { state } = await first.result("initialize", { leaf: "own", clientInfo: { name: "My editor (beta)" } });
-  expect(state.head).toMatch(/^My-editor-beta-[0-9a-f]{8}$/);
-  await first.result("append", said("mine"));
-  await first.finish();
-  const again = serveHere(["--session", file, "--mode", "rpc"], { place });
-  const { data } = await again.command("initialize", { head: state.head });
-  expect(data.state).toMatchObject({ head: state.head, sharedLeafId: id(1) });
+  const { state, cursor } = await again.result("initialize", { head });
+  const { leafId: ofStart } = await heard(again, "session_start");
+  expect([state.leafId, cursor.leafId, ofStart]).toEqual([leafId, leafId, leafId]);
+  const ofPi = serveHere(["--session", file, "--mode", "rpc"], { place });
+  expect((await ofPi.command("initialize", { head })).data.state).toMatchObject({ head, sharedLeafId: id(1) });
 });
 
 test("no head has a path, an empty, long or odd text as its name, nor is one on the shared leaf", async () => {
@@ -266,7 +175,7 @@ test("no head has a path, an empty, long or odd text as its name, nor is one on 
 
 test("Pi, which sees the last line, goes on there, and the shared leaf goes with it where it continues it", async () => {
   const { file, place } = twoEntries();
-  const server = await host(file, place, { head: "a" });
+  const server = await hostOf(file, place, { head: "a" });
   const { leafId } = await server.result("append", said("mine"));
   appendFileSync(file, fileText(userText(id(7), leafId)));
   const state = await server.result("get_state");
@@ -292,17 +201,16 @@ test("sessions that are opened beside the current one have a head of the same na
 });
 
 describe("servers that are processes", SYSTEM, () => {
-  acrossTiers(test, ["jsonl", "v2"] as const)(
+  acrossTiers(test, STORES)(
     "a host at a head that loses events hears which numbers, and is where its head is (%s)",
     async (store) => {
-      const place = temporaryPlace();
-      const file = join(place.home, `heads.${store}`);
-      const holder = serveHere(["--session", file, "--store", store, ...QUIET], { place });
+      const { file, place, open, spawn } = sessionOf(store);
+      const holder = open();
       const { leafId: root } = await holder.result("append", said("root"));
-      const slow = spawnServer(["--session", file], "lines", place);
+      const slow = spawn([]);
       await slow.result("initialize", { head: "mine" });
       const { leafId: first } = await slow.result("append", said("first"));
-      const beside = await host(file, place, { head: "mine" }, QUIET);
+      const beside = await hostOf(file, place, { head: "mine" });
       slow.process.kill("SIGSTOP");
       slow.ask("asked", "append", said("asked while it was stopped"));
       // What tells of a compaction has it in it.
@@ -316,38 +224,27 @@ describe("servers that are processes", SYSTEM, () => {
       slow.process.kill("SIGCONT");
       const asked = (await slow.reply("asked")).result;
       expect(asked.leafId).toBe(asked.entryIds[0]);
-      await until(slow, "events_lost", () => true);
+      await heard(slow, "events_lost");
       const state = await slow.result("get_state");
       expect(state).toMatchObject({ head: "mine", leafId: asked.leafId, sharedLeafId: shared });
-      const { entries } = await slow.result("get_path");
-      const contents = entries.map(({ message }: Json) => message.content).join();
-      expect(contents).toBe("root,first,second,asked while it was stopped");
-      expect(entries.at(-2).id).toBe(ofHead);
+      expect(await pathOf(slow)).toEqual(["root", "first", "second", "asked while it was stopped"]);
+      expect((await slow.result("get_entry", { entryId: asked.leafId })).entry.parentId).toBe(ofHead);
       expect((await slow.result("append", said("third"))).leafId).toBe((await slow.result("get_state")).leafId);
-      expect((await path(slow)).at(-1)).toBe("third");
-      expect(await path(beside)).toEqual(await path(slow));
-      const events = [...slow.events].filter(({ method }) => method !== undefined);
-      let expected = 1;
-      for (const { method, params } of events) {
-        if (method === "events_lost") {
-          expect(params.from).toBe(expected);
-          expected = params.to + 1;
-        }
-        expect(params.seq).toBe(expected++);
-      }
+      expect((await pathOf(slow)).at(-1)).toBe("third");
+      expect(await pathOf(beside)).toEqual(await pathOf(slow));
+      expectNumbered(slow);
     },
   );
 
-  acrossTiers(test, ["jsonl", "v2"] as const)(
+  acrossTiers(test, STORES)(
     "who stands at a head that was deleted stands there still when a third takes the holder's place (%s)",
     async (store) => {
-      const place = temporaryPlace();
-      const file = join(place.home, `heads.${store}`);
-      const holder = spawnServer(["--session", file, "--store", store, ...QUIET], "lines", place);
+      const { open, spawn } = sessionOf(store);
+      const holder = spawn();
       await holder.result("append", said("root"));
-      const third = serveHere(["--session", file, ...QUIET], { place });
+      const third = open();
       await third.result("append", said("shared"));
-      const other = spawnServer(["--session", file, ...QUIET], "lines", place);
+      const other = spawn();
       await other.result("initialize", { head: "mine" });
       const { leafId } = await other.result("append", said("mine"));
       await holder.result("delete_head", { head: "mine" });
@@ -360,8 +257,8 @@ describe("servers that are processes", SYSTEM, () => {
       const { head, leafId: now } = await other.result("get_state");
       expect(head).toBe("mine");
       expect((await other.result("get_entry", { entryId: now })).entry.parentId).toBe(leafId);
-      expect(await path(other)).toEqual(["root", "shared", "mine", "mine again"]);
-      expect(await path(third)).toEqual(["root", "shared", "shared again"]);
+      expect(await pathOf(other)).toEqual(["root", "shared", "mine", "mine again"]);
+      expect(await pathOf(third)).toEqual(["root", "shared", "shared again"]);
     },
   );
 });

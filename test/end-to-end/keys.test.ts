@@ -7,11 +7,12 @@ import type { Disk } from "../../src/storage/fs/disk.ts";
 import { append, nameOf } from "../support/asking.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
+import { STORES, sessionOf } from "../support/hosts.ts";
 import { library, listed, sessionId } from "../support/lifecycle.ts";
-import { fileText, userText } from "../support/lines.ts";
+import { fileText, linesOf, userText } from "../support/lines.ts";
 import { HereLives, type HereLivesOptions, imprint, readPlainly, sessionFiles } from "../support/proof.ts";
 import { bytesOfSession, type StoreName } from "../support/proof-faults.ts";
-import { call, type Json, serveHere, temporaryPlace, type Wire } from "../support/server.ts";
+import { call, type Json, type Wire } from "../support/server.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 /** A session with a user message, an answer and another user message, on the real disk. */
@@ -50,9 +51,7 @@ test("a torn batch that another program continued keeps its entries, and the ret
   const params = { entries: [user("a"), user("b"), user("c")], idempotencyKey: "k" };
   const { entryIds } = await wire.result("append", params);
   await lives.kill();
-  const lines = Buffer.from(disk.content(file) as Uint8Array)
-    .toString()
-    .split("\n", 3);
+  const lines = linesOf(disk.content(file) as Uint8Array).slice(0, 3);
   disk.put(file, Buffer.from(fileText(...lines, userText("f0000001", entryIds[0], "foreign"))));
   wire = await lives.start(["--session", file]);
   const again = await wire.result("append", params);
@@ -65,7 +64,7 @@ test("a torn batch that another program continued keeps its entries, and the ret
   expect(await wire.result("append", params)).toEqual(again);
 });
 
-acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
+acrossTiers(describe, STORES)("--store %s", (store) => {
   const begun = () => begunOn(store);
 
   describe("a lost reply", () => {
@@ -221,12 +220,15 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
       ["fork", ([, , third]) => ({ entryId: third })],
       ["fork", ([, second]) => ({ entryId: second, position: "at" })],
       ["clone", () => ({})],
+      ["new_session", () => ({ name: "new" })],
     ];
 
     test.each(makers)("%s", async (method, paramsOf) => {
       const { lives, wire, file, ids } = await begun();
       const params = { ...paramsOf(ids), idempotencyKey: "k" };
       const first = await wire.result(method, params);
+      expect(await wire.result(method, params), "before its first entry").toEqual(first);
+      if (method === "new_session") await wire.result("append", { entries: [user("x")] });
       const files = sessionFiles(lives.place.home);
       expect(files).toHaveLength(2);
       expect(readPlainly(first.sessionFile)[0].idempotencyKey).toBe("k");
@@ -255,22 +257,12 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
       expect(readPlainly(second.sessionFile)).toHaveLength(4);
     });
 
-    test("new_session, from its first entry on; without one it is nowhere, and made anew", async () => {
+    test("and again when it had no entry, and is nowhere", async () => {
       const { lives, wire, file } = await begun();
-      const params = { name: "new", idempotencyKey: "k" };
-      const first = await wire.result("new_session", params);
-      expect(await wire.result("new_session", params)).toEqual(first);
-      await wire.result("append", { entries: [user("x")] });
-      await wire.result("switch_session", { sessionPath: file });
-      expect(await wire.result("new_session", params)).toEqual(first);
       const { sessionId } = await wire.result("new_session", { idempotencyKey: "empty" });
       await lives.kill();
       const next = await lives.start(["--session", file]);
       expect((await next.result("new_session", { idempotencyKey: "empty" })).sessionId).not.toBe(sessionId);
-      expect(await next.result("new_session", params)).toEqual(first);
-      const state = { sessionId: first.sessionId, entryCount: 2, persisted: true };
-      expect(await next.result("get_state")).toMatchObject(state);
-      expect(sessionFiles(lives.place.home)).toHaveLength(2);
     });
 
     test("in a flat folder, and found among other people's files", async () => {
@@ -298,15 +290,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("--store %s", (store) => {
   });
 });
 
-acrossTiers(test, ["jsonl", "v2"] as const)(
+acrossTiers(test, STORES)(
   "a key that another server has used meanwhile is known, as soon as that one cannot take it back (%s)",
   async (store) => {
-    const place = temporaryPlace();
-    const file = join(place.home, `keys.${store}`);
-    const first = serveHere(["--session", file, "--store", store, "--attach", "off"], { place });
+    const { open } = sessionOf(store);
+    const first = open(["--attach", "off"]);
     const [one, two] = ["one", "two"].map((key) => ({ entries: [user(key)], idempotencyKey: key }));
     await first.result("append", one);
-    const second = serveHere(["--session", file, "--attach", "off"], { place });
+    const second = open(["--attach", "off"]);
     // Looks the keys up that there are now.
     expect((await second.failure("append", one)).data.name).toBe("session_locked");
     const { entryIds } = await first.result("append", two);
@@ -360,10 +351,8 @@ describe("a command about a session that is not open", () => {
     const made = await server.result("create_checkpoint", { sessionPath, ...keyed });
     expect(await server.result("create_checkpoint", { sessionPath, ...keyed })).toEqual(made);
     const { checkpointSeq, headEntryId: expectedLeafId } = made;
-    expect(await server.result("create_checkpoint", { sessionPath, expectedLeafId })).toEqual({
-      ...made,
-      checkpointSeq: checkpointSeq + 1,
-    });
+    const next = { ...made, checkpointSeq: checkpointSeq + 1 };
+    expect(await server.result("create_checkpoint", { sessionPath, expectedLeafId })).toEqual(next);
     await server.result("set_session_name", { ...named, ...keyed });
     expect(await nameOf(server, "undo", { sessionPath, expectedLeafId })).toBe("content_modified");
     const back = await server.result("rollback_migration", { sessionPath, ...keyed });

@@ -1,10 +1,12 @@
 /** Where the conversation stands: kept by a move at once, told by the file at the latest when it is left. */
 
-import { appendFileSync, readdirSync, readFileSync, rmSync, statSync, truncateSync, utimesSync } from "node:fs";
+import { appendFileSync, readdirSync, rmSync, statSync, truncateSync, utimesSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { textOf } from "../../src/core/json/json.ts";
 import { FaultDisk } from "../support/disk.ts";
 import { assistant, user } from "../support/drafts.ts";
+import { STORES } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { assistantText, fileText, headerText, userText } from "../support/lines.ts";
 import { HereLives, imprint, isMarker, readPlainly } from "../support/proof.ts";
@@ -34,7 +36,7 @@ function typesBehind(file: string): string[] {
   return entries.map((entry) => (isMarker(entry) ? "marker" : entry.type));
 }
 
-acrossTiers(describe, ["jsonl", "v2"] as const)("a move, --store %s", (store) => {
+acrossTiers(describe, STORES)("a move, --store %s", (store) => {
   const begunHere = () => begun(["--store", store]);
 
   test("keeps nobody in a session whose last entries cannot be read any more", async () => {
@@ -127,8 +129,7 @@ test.each([
     const writes = disk.operations.filter((operation) => operation === "write");
     expect(writes).toHaveLength(method === "append" ? 1 : 2);
     await lives.kill();
-    const lines = Buffer.from(disk.content(file) as Uint8Array)
-      .toString()
+    const lines = textOf(disk.content(file) as Uint8Array)
       .trimEnd()
       .split("\n");
     const [marker, aside] = lines.slice(5).map((line) => JSON.parse(line));
@@ -142,86 +143,39 @@ test.each([
   },
 );
 
-describe("a marker that another program continued from", () => {
-  test("is an ordinary node", async () => {
-    const { lives, wire, file } = await begun();
-    await wire.result("branch", { entryId: "a1" });
-    await lives.end();
-    const marker = readPlainly(file).at(-1);
-    appendFileSync(file, fileText(userText("f1", marker.id, "foreign")));
-    const next = await lives.start(["--session", file]);
-    expect(await next.result("get_state")).toMatchObject({ leafId: "f1", entryCount: 6 });
-    const { entries } = await next.result("get_path");
-    expect(entries.map(({ id }: Json) => id)).toEqual(["u1", "a1", marker.id, "f1"]);
-    const { nodes } = await next.result("get_tree", { format: "flat" });
-    expect(nodes.find(({ id }: Json) => id === marker.id)).toMatchObject({ type: "custom", childCount: 1 });
-    expect((await next.result("get_entry", { entryId: marker.id })).childIds).toEqual(["f1"]);
-    expect((await next.result("branch", { entryId: marker.id })).leafId).toBe(marker.id);
-    await next.result("branch", { entryId: "f1" });
-    const { sessionFile } = await next.result("clone");
-    expect(readPlainly(sessionFile).map(({ id }) => id)).toContain(marker.id);
-  });
-
-  test("while we have it open becomes one as soon as that is seen", async () => {
-    const { wire, file } = await begun();
-    await wire.result("branch", { entryId: "a1" });
-    await wire.result("set_label", { entryId: "u1", label: "x" });
-    const marker = readPlainly(file).find(isMarker) as Json;
-    appendFileSync(file, fileText(userText("f1", marker.id, "foreign")));
-    await wire.result("set_label", { entryId: "u1", label: "y" });
-    const { nodes } = await wire.result("get_tree", { format: "flat" });
-    expect(nodes.map(({ id }: Json) => id)).toContain(marker.id);
-    expect((await wire.result("get_entry", { entryId: "a1" })).childIds).toContain(marker.id);
-  });
+test("a marker that another program continues from while we have it open is an ordinary node as soon as that is seen", async () => {
+  const { wire, file } = await begun();
+  await wire.result("branch", { entryId: "a1" });
+  await wire.result("set_label", { entryId: "u1", label: "x" });
+  const { id: entryId } = readPlainly(file).find(isMarker) as Json;
+  appendFileSync(file, fileText(userText("f1", entryId, "foreign")));
+  await wire.result("set_label", { entryId: "u1", label: "y" });
+  const { nodes } = await wire.result("get_tree", { format: "flat" });
+  expect(nodes.find(({ id }: Json) => id === entryId)).toMatchObject({ type: "custom" });
+  expect((await wire.result("get_entry", { entryId: "a1" })).childIds).toContain(entryId);
+  expect((await wire.result("branch", { entryId })).leafId).toBe(entryId);
 });
 
-describe("a leaf in the header", () => {
-  const BODY = [userText("u1", null), assistantText("a1", "u1"), userText("u2", "a1"), assistantText("a2", "u2")];
-  const named = (lives: HereLives, leafId: string): string =>
-    put(join(lives.place.home, "named.jsonl"), fileText(headerText({ leafId }), ...BODY));
-
-  test.each([
-    ["append", { entries: [user("five")] }],
-    ["set_label", { entryId: "a2", label: "x" }],
-  ])("goes with our first write (%s), which keeps the original", async (method, params) => {
-    const lives = new HereLives();
-    const file = named(lives, "u1");
-    const original = readFileSync(file);
-    const { mode } = statSync(file);
+test("a leaf in the header is overruled by a move of ours, and a move back to it leaves the file alone", async () => {
+  const lives = new HereLives();
+  const body = [userText("u1", null), assistantText("a1", "u1"), userText("u2", "a1")];
+  const file = put(join(lives.place.home, "named.jsonl"), fileText(headerText({ leafId: "u1" }), ...body));
+  const before = imprint(file);
+  for (const [found, target] of [
+    ["u1", "u2"],
+    ["u2", "u1"],
+  ]) {
     const wire = await lives.start(["--session", file]);
-    await wire.result(method, params);
-    const leafId = await leafOf(wire);
-    await lives.kill();
-    expect(readFileSync(`${file}.v3.bak`)).toEqual(original);
-    expect(statSync(file).mode).toBe(mode);
-    const [header, ...entries] = readPlainly(file);
-    expect(header).toEqual(JSON.parse(headerText()));
-    expect(entries.slice(0, 4).map((entry) => JSON.stringify(entry))).toEqual(BODY);
-    expect(entries.at(-1)).toMatchObject({ id: leafId, parentId: "u1" });
-    rmSync(lives.place.state, { recursive: true, force: true });
-    expect(await leafOf(await lives.start(["--session", file]))).toBe(leafId);
-  });
-
-  test("is overruled by a move of ours, and a move back to it leaves the file alone", async () => {
-    const lives = new HereLives();
-    const file = named(lives, "u1");
-    const before = imprint(file);
-    for (const [found, target] of [
-      ["u1", "u2"],
-      ["u2", "u1"],
-    ]) {
-      const wire = await lives.start(["--session", file]);
-      expect(await leafOf(wire)).toBe(found);
-      await wire.result("branch", { entryId: target });
-      await lives[target === "u2" ? "kill" : "end"]();
-    }
-    expect(imprint(file)).toEqual(before);
-    await (await lives.start(["--session", file])).result("branch", { entryId: "u2" });
-    await lives.end();
-    expect(readPlainly(file)[0].leafId).toBeUndefined();
-    rmSync(lives.place.state, { recursive: true, force: true });
-    expect(await leafOf(await lives.start(["--session", file]))).toBe("u2");
-  });
+    expect(await leafOf(wire)).toBe(found);
+    await wire.result("branch", { entryId: target });
+    await lives[target === "u2" ? "kill" : "end"]();
+  }
+  expect(imprint(file)).toEqual(before);
+  await (await lives.start(["--session", file])).result("branch", { entryId: "a1" });
+  await lives.end();
+  expect(readPlainly(file)[0].leafId).toBeUndefined();
+  rmSync(lives.place.state, { recursive: true, force: true });
+  expect(await leafOf(await lives.start(["--session", file]))).toBe("a1");
 });
 
 // Entries count, not times: a write that was torn behind the acknowledged ones changes these, too.

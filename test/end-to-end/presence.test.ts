@@ -4,42 +4,30 @@ import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { type HereServer, type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
-import { framed, type Guest, guestOf, held, joined, QUIET, said, turn, two } from "../support/shared-session.ts";
+import { guestAt, heard, hostOf, paramsOf, STORES, sessionOf } from "../support/hosts.ts";
+import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
+import { framed, type Guest, guestOf, held, joined, said, turn, two } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
-/** Waits for an event that fits, among those that came and those that come with replies. */
-async function heard(server: HereServer, method: string, fits: (params: Json) => boolean = () => true): Promise<Json> {
-  for (;;) {
-    const found = server.events.find((message) => message.method === method && fits(message.params));
-    if (found) return found.params;
-    await turn();
-    await server.result("get_state");
-  }
-}
-
-const names = (clients: Json[]): Json[] => clients.map(({ name, isHolder, isSelf }) => [name, isHolder, isSelf]);
+/** The names of clients, and which of them holds the session and which one asks. */
+const names = (clients: Json[]): string[] =>
+  clients.map(({ name, isHolder, isSelf }) => `${name}${isHolder ? " holds" : ""}${isSelf ? " asks" : ""}`);
 
 async function clientsOf(server: HereServer): Promise<Json[]> {
   return (await server.result("list_clients")).clients;
 }
 
 const as = (name: string, version?: string): Json => ({ clientInfo: { name, version } });
+const isOf = (name: string) => (params: Json) => params.client?.name === name;
 
 /** A host that introduced itself before its server joined. */
-async function host(name: string, file: string, place: Place, args: string[] = []): Promise<HereServer> {
-  const server = serveHere(["--session", file, ...args], { place });
-  await server.result("initialize", as(name, "1.0"));
-  return server;
-}
+const host = (name: string, file: string, place: Place) => hostOf(file, place, as(name, "1.0"), []);
 
-acrossTiers(describe, ["jsonl", "v2"] as const)("on a session of %s", (store) => {
+acrossTiers(describe, STORES)("on a session of %s", (store) => {
   const introduced = () => two(store, [], ["first", "second"]);
 
   test("a host alone is its only client", async () => {
-    const place = temporaryPlace();
-    const file = join(place.home, `one.${store}`);
-    const server = serveHere(["--session", file, "--store", store], { place });
+    const server = sessionOf(store).open([]);
     expect(await clientsOf(server)).toMatchObject([{ name: null, pid: process.pid, isSelf: true, isHolder: false }]);
     await server.result("append", said("first"));
     await server.result("initialize", as("alone", "2"));
@@ -52,21 +40,14 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("on a session of %s", (store) =>
   test("all are told who is there, who came, and who left", async () => {
     const { first, second, file, place } = await introduced();
     expect((await heard(first, "client_joined")).client).toMatchObject({ name: "second", version: "1.0" });
-    expect(names(await clientsOf(first))).toEqual([
-      ["first", true, true],
-      ["second", false, false],
-    ]);
-    expect(names(await clientsOf(second))).toEqual([
-      ["second", false, true],
-      ["first", true, false],
-    ]);
+    expect(names(await clientsOf(first))).toEqual(["first holds asks", "second"]);
+    expect(names(await clientsOf(second))).toEqual(["second asks", "first holds"]);
     const third = await host("third", file, place);
     await third.result("append", said("third"));
+    const [{ id }] = await clientsOf(third);
     for (const server of [first, second])
-      expect((await heard(server, "client_joined", ({ client }) => client.name === "third")).client.id).toBe(
-        (await clientsOf(third))[0].id,
-      );
-    expect(third.events.map(({ method }) => method)).not.toContain("client_joined");
+      expect((await heard(server, "client_joined", isOf("third"))).client.id).toBe(id);
+    expect(paramsOf(third, "client_joined")).toEqual([]);
     await third.finish();
     for (const server of [first, second])
       expect(await heard(server, "client_left")).toMatchObject({ client: { name: "third" }, reason: "left" });
@@ -78,7 +59,6 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("on a session of %s", (store) =>
     const { entries } = await first.result("get_entries");
     await second.result("branch", { entryId: entries[0].id });
     await first.result("set_session_name", { name: "ours" });
-    const isOf = (name: string) => (params: Json) => params.client?.name === name;
     expect(await heard(first, "session_append", isOf("second"))).toMatchObject({
       origin: "peer",
       client: { name: "second", pid: process.pid, id: (await clientsOf(second))[0].id },
@@ -103,9 +83,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("on a session of %s", (store) =>
       expect(clients.filter(({ isHolder }) => isHolder)).toHaveLength(1);
       for (const { name, id, since } of clients) expect([id, since]).toEqual(before.get(name));
     }
-    for (const server of [second, third])
-      expect(server.events.filter(({ method }) => method === "client_left")).toHaveLength(1);
-    expect(third.events.map(({ method }) => method)).not.toContain("client_joined");
+    for (const server of [second, third]) expect(paramsOf(server, "client_left")).toHaveLength(1);
+    expect(paramsOf(third, "client_joined")).toEqual([]);
   });
 });
 
@@ -115,9 +94,9 @@ test("a host that names itself after its server joined is told on then", async (
   await other.result("append", said("joined"));
   expect((await heard(holder, "client_joined")).client).toMatchObject({ name: null });
   await other.result("initialize", as("late"));
-  await heard(holder, "client_joined", ({ client }) => client.name === "late");
+  await heard(holder, "client_joined", isOf("late"));
   await holder.result("initialize", as("the holder"));
-  await heard(other, "client_joined", ({ client }) => client.name === "the holder");
+  await heard(other, "client_joined", isOf("the holder"));
   for (const server of [holder, other])
     expect((await clientsOf(server)).map(({ name }) => name).sort()).toEqual(["late", "the holder"]);
 });
@@ -129,7 +108,7 @@ test("a host that names itself while its server joins is known by that name", as
   await other.result("get_state");
   await turn();
   await other.result("initialize", as("meanwhile"));
-  await heard(holder, "client_joined", ({ client }) => client.name === "meanwhile");
+  await heard(holder, "client_joined", isOf("meanwhile"));
 });
 
 test("a host that has not spoken yet is told later, in its dialect, and its server ends with its input", async () => {
@@ -163,23 +142,21 @@ test("a host that has not spoken yet is told later, in its dialect, and its serv
 });
 
 test("who is killed is told to have died, by whoever holds the session then", SYSTEM, async () => {
-  const place = temporaryPlace();
-  const file = join(place.home, "killed.jsonl");
-  const first = spawnServer(["--session", file, ...QUIET], "lines", place);
+  const { file, place, spawn } = sessionOf("jsonl");
+  const first = spawn();
   await first.result("initialize", as("first"));
   await first.result("append", said("first"));
   const second = await host("second", file, place);
   await second.result("append", said("second"));
-  const third = spawnServer(["--session", file, ...QUIET], "lines", place);
+  const third = spawn();
   await third.result("initialize", as("third"));
   await third.result("append", said("third"));
   third.process.kill("SIGKILL");
-  const isOf = (name: string) => (params: Json) => params.client.name === name;
   expect(await heard(second, "client_left", isOf("third"))).toMatchObject({ reason: "died" });
   first.process.kill("SIGKILL");
   expect(await heard(second, "client_left", isOf("first"))).toMatchObject({ reason: "died" });
   await second.result("append", said("alone"));
-  expect(names(await clientsOf(second))).toEqual([["second", true, true]]);
+  expect(names(await clientsOf(second))).toEqual(["second holds asks"]);
 });
 
 describe("of a stranger at the socket", () => {
@@ -189,26 +166,22 @@ describe("of a stranger at the socket", () => {
 
   test.each([
     ["a long name", { id: "a", name: LONG, version: LONG, pid: 5 }, { name: "n".repeat(200), pid: 5 }],
-    [
-      "marks that move a cursor",
-      { id: "a", name: "a\u001b[2Jb\u202ec\n", pid: 5 },
-      { name: "a\u{fffd}[2Jb\u{fffd}c\u{fffd}" },
-    ],
+    ["marks that move a cursor", { id: "a", name: "a\u001b[2Jb\u202e\n" }, { name: "a\u{fffd}[2Jb\u{fffd}\u{fffd}" }],
     ["a negative process", { id: "a", name: "x", pid: -1 }, { name: "x", pid: 0 }],
     ["a fraction of one", { id: "a", name: "x", pid: 1.5, since: "yesterday" }, { name: "x", pid: 0 }],
     ["names of another kind", { id: 7, name: { a: 1 }, version: [], pid: "5" }, { name: null, pid: 0 }],
     ["a long id", { id: LONG, name: "x" }, { name: null, pid: 0 }],
     ["nothing", undefined, { name: null, pid: 0 }],
     ["no object", "self", { name: null, pid: 0 }],
-  ])("%s is told on as far as it can be shown", async (_, self, told) => {
+  ])("%s is told on as far as it can be shown", async (_, self, expected) => {
     const { file, holder } = await held([]);
     const { socket, say } = await enter(file, self);
-    const client = await heard(holder, "client_joined").then((params) => params.client);
-    expect(client).toMatchObject(told);
+    const { client } = await heard(holder, "client_joined");
+    expect(client).toMatchObject(expected);
     expect(client.since).toMatch(/^2026-/);
     expect(JSON.stringify(client).length).toBeLessThan(1000);
     say({ self: { id: "other", name: LONG } }, { self: 7 });
-    const isAgain = ({ client: { name } }: Json): boolean => name !== told.name || name?.length === 200;
+    const isAgain = ({ client: { name } }: Json): boolean => name !== expected.name || name?.length === 200;
     expect((await heard(holder, "client_joined", isAgain)).client.id).toBe(client.id);
     socket.destroy();
     expect(await heard(holder, "client_left")).toMatchObject({ client: { id: client.id }, reason: "died" });
@@ -221,9 +194,8 @@ describe("of a stranger at the socket", () => {
     const other = await host("other", file, place);
     const { entryIds } = await other.result("append", said("joined"));
     await other.finish();
-    const told = (await hear("client_left")).split(/Content-Length: \d+\r\n\r\n/).slice(1);
-    const messages = told.map((text) => JSON.parse(text));
-    const leaves = messages.map(({ event, leafId }) => [event, leafId]);
+    const messages = (await hear("client_left")).split(/Content-Length: \d+\r\n\r\n/).slice(1);
+    const leaves = messages.map((text) => JSON.parse(text)).map(({ event, leafId }) => [event, leafId]);
     expect(leaves).toContainEqual(["client_joined", undefined]);
     expect(leaves).toContainEqual(["client_left", undefined]);
     expect(leaves).toContainEqual(["session_append", entryIds[0]]);
@@ -246,13 +218,12 @@ describe("of a stranger at the socket", () => {
 
   test("an id that another has is not given twice", async () => {
     const { file, holder, place } = await held([]);
-    const other = await host("other", file, place);
-    await other.result("append", said("joined"));
+    const other = await guestAt(file, place, as("other"));
     for (const { id } of await clientsOf(holder)) await enter(file, { id, name: "thief", pid: 1 });
     const clients = await clientsOf(holder);
     expect(new Set(clients.map(({ id }) => id)).size).toBe(4);
     expect(clients.filter(({ name }) => name === "thief")).toHaveLength(2);
-    expect(names(await clientsOf(other)).filter(([name]) => name === "other")).toEqual([["other", false, true]]);
+    expect(names(await clientsOf(other)).filter((name) => name.startsWith("other"))).toEqual(["other asks"]);
   });
 
   acrossTiers(test, [40, 200])("coming and going %i times leaves nothing behind", async (times) => {
@@ -262,11 +233,9 @@ describe("of a stranger at the socket", () => {
       socket.end(framed('{"bye":true}'));
       await once(socket, "close");
     }
-    await heard(holder, "client_left", ({ client }) => client.name === `g${times - 1}`);
-    const told = holder.events.filter(({ method }) => method === "client_left");
-    expect(told.map(({ params }) => [params.client.name, params.reason])).toEqual(
-      Array.from({ length: times }, (_, n) => [`g${n}`, "left"]),
-    );
+    await heard(holder, "client_left", isOf(`g${times - 1}`));
+    const left = paramsOf(holder, "client_left").map(({ client, reason }) => `${client.name} ${reason}`);
+    expect(left).toEqual(Array.from({ length: times }, (_, n) => `g${n} left`));
     expect(await clientsOf(holder)).toHaveLength(1);
   });
 });
@@ -290,11 +259,8 @@ test("a holder that lies of who is there is believed within limits", async () =>
   expect(await write).toHaveProperty("result");
   expect((await heard(other, "client_joined")).client).toMatchObject({ id: "h", name: "n".repeat(200), pid: 0 });
   expect((await heard(other, "session_append", ({ client }) => client)).client.name).toHaveLength(200);
-  expect(names(await clientsOf(other))).toEqual([
-    ["honest", false, true],
-    ["n".repeat(200), false, false],
-  ]);
-  expect(other.events.map(({ method }) => method)).not.toContain("client_left");
+  expect(names(await clientsOf(other))).toEqual(["honest asks", "n".repeat(200)]);
+  expect(paramsOf(other, "client_left")).toEqual([]);
   const during = (async () => {
     const lists: Json[] = [];
     for (let n = 0; n < 20; n++) lists.push(await clientsOf(other));
@@ -308,7 +274,7 @@ test("sessions in memory, and of servers that share none, have one client", asyn
   for (const args of [["--no-session"], ["--attach", "off"]]) {
     const server = serveHere(args);
     await server.result("initialize", as("alone"));
-    expect(names(await clientsOf(server))).toEqual([["alone", false, true]]);
+    expect(names(await clientsOf(server))).toEqual(["alone asks"]);
   }
   const none = serveHere(["--session", join(temporaryPlace().home, "missing", "none.txt")]);
   rmSync(none.place.home, { recursive: true });

@@ -1,8 +1,8 @@
 /** Going on where a host was when its server ended: `initialize` with `resume`. */
 
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { type HereServer, type Json, type Place, serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { STORES, sessionOf } from "../support/hosts.ts";
+import type { Json } from "../support/server.ts";
 import { said, turn } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
@@ -16,19 +16,18 @@ function cursorAfter(cursor: Json, events: Json[]): Json {
   return next;
 }
 
-acrossTiers(describe, ["jsonl", "v2"] as const)("on a session of %s", (store) => {
-  function begin(): { file: string; place: Place; open: () => HereServer } {
-    const place = temporaryPlace();
-    const file = join(place.home, store === "v2" ? "s.v2" : "s.jsonl");
-    return { file, place, open: () => serveHere(["--session", file, "--store", store], { place }) };
+acrossTiers(describe, STORES)("on a session of %s", (store) => {
+  function begin() {
+    const { open, spawn } = sessionOf(store);
+    return { open: () => open([]), spawn: () => spawn([]) };
   }
 
   test(
     "a host whose server was killed is told what others did meanwhile, and then goes on without a gap",
     SYSTEM,
     async () => {
-      const { file, place, open } = begin();
-      const killed = spawnServer(["--session", file, "--store", store], "lines", place);
+      const { open, spawn } = begin();
+      const killed = spawn();
       const { cursor, seq } = await killed.result("initialize");
       expect([cursor.lastEntryId, seq]).toEqual([null, 0]);
       await killed.result("append", said("mine"));

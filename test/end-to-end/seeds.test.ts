@@ -14,45 +14,34 @@ import { diskWith, FILE, messagesAt, openOn } from "../support/sessions.ts";
 const FOLDER = join(REFERENCE, "seeds");
 /** What the documents write where they leave an id or a time out. */
 const LEFT_OUT = "...";
+/** Characters that no object of the documents goes beyond. */
+const LONGEST = 20_000;
 
 interface Found {
   readonly text: string;
   readonly value: Record<string, unknown>;
 }
 
-/** The outermost spans of balanced braces that are JSON objects, on one line or on many. */
+/** The outermost JSON objects, on one line or on many: each ends with the first brace up to which its text is JSON. */
 function objectsIn(text: string): Found[] {
   const found: Found[] = [];
-  for (let at = text.indexOf("{"); at >= 0; at = text.indexOf("{", at)) {
-    const span = spanAt(text, at) ?? "";
-    const value = objectOf(span);
-    if (value) found.push({ text: span, value });
-    at += value ? span.length : 1;
+  for (let at = text.indexOf("{"); at >= 0; at = text.indexOf("{", at + 1)) {
+    const object = objectAt(text, at);
+    if (object === undefined) continue;
+    found.push(object);
+    at += object.text.length - 1;
   }
   return found;
 }
 
-function spanAt(text: string, start: number): string | undefined {
-  let depth = 0;
-  let quoted = false;
-  for (let at = start; at < text.length; at++) {
-    const c = text[at];
-    if (quoted) {
-      if (c === "\\") at++;
-      else if (c === '"') quoted = false;
-    } else if (c === '"') quoted = true;
-    else if (c === "{") depth++;
-    else if (c === "}" && --depth === 0) return text.slice(start, at + 1);
-  }
+function objectAt(text: string, start: number): Found | undefined {
+  for (let end = text.indexOf("}", start) + 1; end > 0 && end < start + LONGEST; end = text.indexOf("}", end) + 1)
+    try {
+      return { text: text.slice(start, end), value: JSON.parse(text.slice(start, end)) };
+    } catch {
+      // It goes on behind this brace, or is no JSON.
+    }
   return undefined;
-}
-
-function objectOf(text: string): Record<string, unknown> | undefined {
-  try {
-    return JSON.parse(text) as Record<string, unknown>;
-  } catch {
-    return undefined;
-  }
 }
 
 const OBJECTS = existsSync(FOLDER)

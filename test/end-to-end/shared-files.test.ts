@@ -1,13 +1,13 @@
 /** What replaces or moves the files of a session that several hosts share, and what only its holder does. */
 
 import { existsSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { assistantExample } from "../../src/handlers/shared/shapes.ts";
 import { table } from "../../src/handlers/shared/table.ts";
+import { STORES, sessionOf } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
-import { type Json, serveHere, temporaryPlace } from "../support/server.ts";
+import { type Json, serveHere } from "../support/server.ts";
 import { QUIET, request, said, texts, turn, two } from "../support/shared-session.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
@@ -32,11 +32,12 @@ test("every command that writes is decided on", () => {
   expect(writes.sort()).toEqual([...DONE_FOR_GUESTS, ...Object.keys(DONE_BY_THE_HOLDER)].sort());
 });
 
-acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts share", (store) => {
+acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) => {
+  const named = () => two(store, QUIET, ["my-editor", "nightly-agent"]);
   const convert = store === "v2" ? "rollback_migration" : "migrate_session";
 
   test("a guest is told who does what it cannot have done", async () => {
-    const { first, second } = await two(store, QUIET, ["my-editor", "nightly-agent"]);
+    const { first, second } = await named();
     const { entries } = await second.result("get_entries");
     await second.result("branch", { entryId: entries[0].id });
     for (const [name, params] of Object.entries(DONE_BY_THE_HOLDER)) {
@@ -54,7 +55,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts 
   });
 
   test("its files stay where they are while others share them", async () => {
-    const { first, second, file } = await two(store, QUIET, ["my-editor", "nightly-agent"]);
+    const { first, second, file } = await named();
     const { message, data } = await first.failure(convert);
     expect(data).toMatchObject({ name: "session_locked", clients: [{ name: "nightly-agent", pid: process.pid }] });
     expect(message).toContain(`nightly-agent (process ${process.pid}) shares this session`);
@@ -70,7 +71,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts 
   });
 
   test("nobody comes while it is moved, and who comes then goes on in its new place", async () => {
-    const { first, second, file, place } = await two(store, QUIET, ["my-editor", "nightly-agent"]);
+    const { first, second, file, place } = await named();
     await second.finish();
     while ((await first.result("list_clients")).clients.length > 1) await turn();
     const late = serveHere(["--session", file, ...QUIET], { place });
@@ -91,7 +92,7 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts 
   });
 
   test("what the holder closes and archives at once is lost to nobody", async () => {
-    const { first, second, file, place } = await two(store, QUIET, ["my-editor", "nightly-agent"]);
+    const { first, second, file, place } = await named();
     const { sessionId } = await first.result("get_state");
     first.send(request(1, "new_session"), request(2, "close_session", { sessionId }));
     first.send(request(3, "archive_session", { sessionPath: file }));
@@ -107,36 +108,31 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("a session of %s that two hosts 
   });
 });
 
-acrossTiers(test, ["jsonl", "v2"] as const)(
-  "a shared session of %s is repaired by its holder, and all go on in it",
-  async (store) => {
-    const place = temporaryPlace();
-    const [one, two, three] = chain(3);
-    const file = join(place.home, `bad.${store}`);
-    if (store === "jsonl") put(file, fileText(headerText({ id: "bad", cwd: place.cwd }), one, two, "{not JSON", three));
-    const call = { type: "toolCall", id: "t1", name: "read", arguments: {} };
-    const earlier = serveHere(["--session", file, "--store", store, ...QUIET], { place });
-    await earlier.result("append", said("first"));
-    const message = { ...assistantExample, content: [call], stopReason: "toolUse" };
-    await earlier.result("append", { entries: [{ type: "message", message }] });
-    await earlier.finish();
-    const first = serveHere(["--session", file, ...QUIET], { place });
-    await first.result("set_session_name", { name: "held" });
-    const second = serveHere(["--session", file, ...QUIET], { place });
-    await second.result("set_session_name", { name: "joined" });
-    const ids = async (): Promise<string[]> =>
-      (await second.result("get_entries")).entries.map(({ id }: Json): string => id);
-    const before = await ids();
-    const { repaired, answered } = await first.result("repair_session");
-    expect(repaired).toHaveLength(store === "v2" ? 0 : 1);
-    expect(answered).toHaveLength(1);
-    await second.result("append", said("second"));
-    expect((await ids()).slice(0, before.length + 1)).toEqual([...before, answered[0].resultId]);
-    await first.finish();
-    await second.result("append", said("third"));
-    const reader = serveHere(["--session", file, "--read-only"], { place });
-    for (const server of [second, reader])
-      expect((await texts(server)).slice(-3)).toEqual(["first", "second", "third"]);
-    expect((await reader.result("get_state")).diagnostics).toEqual([]);
-  },
-);
+acrossTiers(test, STORES)("a shared session of %s is repaired by its holder, and all go on in it", async (store) => {
+  const { file, place, open } = sessionOf(store);
+  const [one, two, three] = chain(3);
+  if (store === "jsonl") put(file, fileText(headerText({ id: "bad", cwd: place.cwd }), one, two, "{not JSON", three));
+  const call = { type: "toolCall", id: "t1", name: "read", arguments: {} };
+  const earlier = open();
+  await earlier.result("append", said("first"));
+  const message = { ...assistantExample, content: [call], stopReason: "toolUse" };
+  await earlier.result("append", { entries: [{ type: "message", message }] });
+  await earlier.finish();
+  const first = open();
+  await first.result("set_session_name", { name: "held" });
+  const second = open();
+  await second.result("set_session_name", { name: "joined" });
+  const ids = async (): Promise<string[]> =>
+    (await second.result("get_entries")).entries.map(({ id }: Json): string => id);
+  const before = await ids();
+  const { repaired, answered } = await first.result("repair_session");
+  expect(repaired).toHaveLength(store === "v2" ? 0 : 1);
+  expect(answered).toHaveLength(1);
+  await second.result("append", said("second"));
+  expect((await ids()).slice(0, before.length + 1)).toEqual([...before, answered[0].resultId]);
+  await first.finish();
+  await second.result("append", said("third"));
+  const reader = serveHere(["--session", file, "--read-only"], { place });
+  for (const server of [second, reader]) expect((await texts(server)).slice(-3)).toEqual(["first", "second", "third"]);
+  expect((await reader.result("get_state")).diagnostics).toEqual([]);
+});

@@ -1,24 +1,24 @@
 /** Whom hooks ask where several hosts share a session. */
 
 import { describe, expect, test } from "vitest";
-import { type HereServer, type Json, serveHere, spawnServer } from "../support/server.ts";
+import { guestAt, TREE } from "../support/hosts.ts";
+import { type HereServer, type Json, spawnServer } from "../support/server.ts";
 import { type Guest, guestOf, held, QUIET, request, said, texts } from "../support/shared-session.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
-const TREE = { capabilities: { hooks: [{ name: "session_before_tree" }] } };
-
-async function guest(file: string, place: HereServer["place"], hooks: Json = {}): Promise<HereServer> {
-  const server = serveHere(["--session", file, ...QUIET], { place });
-  await server.result("initialize", hooks);
-  await server.result("append", said("joined"));
-  return server;
+/** A session whose holder says something if it does, those who joined it in turn, and the ids of its entries. */
+async function shared(ofHolder: Json | undefined, ofGuests: Json[], args = QUIET) {
+  const { file, holder, place } = await held(args);
+  if (ofHolder) await holder.result("initialize", ofHolder);
+  const guests: HereServer[] = [];
+  for (const params of ofGuests) guests.push(await guestAt(file, place, params));
+  const { entries } = await holder.result("get_entries");
+  return { file, holder, place, guests, ids: entries.map(({ id }: Json): string => id) as string[] };
 }
 
 test("of a host that registered for none, the holder's is asked, and its veto counts", async () => {
-  const { file, holder, place } = await held();
-  await holder.result("initialize", TREE);
-  const other = await guest(file, place);
-  const [{ id }] = (await other.result("get_entries")).entries;
+  const { holder, guests, ids } = await shared(TREE, [{}]);
+  const [[other], [id]] = [guests, ids];
   const moved = other.request("branch", { entryId: id });
   const question = await holder.next();
   expect(question).toMatchObject({ method: "session_before_tree", params: { preparation: { targetId: id } } });
@@ -30,12 +30,9 @@ test("of a host that registered for none, the holder's is asked, and its veto co
 });
 
 test("of the holder's host that registered for none, those who joined are asked, the first who came first", async () => {
-  const { file, holder, place } = await held();
-  await guest(file, place);
-  const second = await guest(file, place, TREE);
-  const third = await guest(file, place, TREE);
-  const [{ id }] = (await holder.result("get_entries")).entries;
-  const moved = holder.request("branch", { entryId: id });
+  const { holder, guests, ids } = await shared(undefined, [{}, TREE, TREE]);
+  const [, second, third] = guests;
+  const moved = holder.request("branch", { entryId: ids[0] });
   second.answer((await second.next()).id, { summary: { summary: "Asked." } });
   expect((await moved).result).toMatchObject({ cancelled: false, summaryEntryId: expect.any(String) });
   expect(third.events).toEqual([]);
@@ -46,7 +43,7 @@ test("in the place of one that ends, the next is asked, and where there is none 
   const dying = spawnServer(["--session", file, ...QUIET], "lines", place);
   await dying.result("initialize", TREE);
   await dying.result("append", said("joined"));
-  const next = await guest(file, place, TREE);
+  const next = await guestAt(file, place, TREE);
   const { entries } = await holder.result("get_entries");
   const moved = holder.request("branch", { entryId: entries[0].id });
   await dying.next();
@@ -60,22 +57,18 @@ test("in the place of one that ends, the next is asked, and where there is none 
 });
 
 test("opening another session is nobody else's business", async () => {
-  const { file, holder, place } = await held();
-  await guest(file, place, {
-    capabilities: { hooks: [{ name: "session_before_switch" }, { name: "session_before_fork" }] },
-  });
+  const hooks = [{ name: "session_before_switch" }, { name: "session_before_fork" }];
+  const { holder } = await shared(undefined, [{ capabilities: { hooks } }]);
   expect(await holder.result("new_session")).toMatchObject({ cancelled: false });
 });
 
 test("who is asked hears whose leaf is meant, which may be another than its own", async () => {
-  const { file, holder, place } = await held();
-  await holder.result("initialize", { ...TREE, clientInfo: { name: "an editor" } });
-  const { leafId: held0 } = await holder.result("get_state");
-  const other = await guest(file, place, { leaf: "own", head: "mine", clientInfo: { name: "an agent" } });
+  const agent = { leaf: "own", head: "mine", clientInfo: { name: "an agent" } };
+  const { holder, guests, ids } = await shared(TREE, [agent]);
+  const [other] = guests;
   const { leafId, sharedLeafId } = await other.result("get_state");
-  expect(sharedLeafId).toBe(held0);
-  const [{ id }] = (await other.result("get_entries")).entries;
-  const moved = other.request("branch", { entryId: id });
+  expect([leafId, sharedLeafId]).toEqual(ids.slice(-2).reverse());
+  const moved = other.request("branch", { entryId: ids[0] });
   const question = await holder.next();
   const client = { id: expect.any(String), name: "an agent", pid: process.pid };
   expect(question.params).toMatchObject({ sessionId: "shared", leafId, head: "mine", client });
@@ -85,23 +78,22 @@ test("who is asked hears whose leaf is meant, which may be another than its own"
   expect((await holder.reply(5)).result).toMatchObject({ leafId: sharedLeafId });
   expect((await holder.reply(6)).result.messages.at(-1).content).toBe("joined");
   holder.answer(question.id, {});
-  expect((await moved).result).toMatchObject({ cancelled: false, leafId: id });
+  expect((await moved).result).toMatchObject({ cancelled: false, leafId: ids[0] });
 });
 
 test("who joined is asked in the same words, and for its own command without the name of another", async () => {
-  const { file, holder, place } = await held();
-  const asked = await guest(file, place, TREE);
-  const { entries } = await holder.result("get_entries");
+  const { holder, guests, ids } = await shared(undefined, [TREE]);
+  const [asked] = guests;
   await holder.result("initialize", { leaf: "own", head: "editing", clientInfo: { name: "an editor" } });
   const { leafId } = await holder.result("append", said("mine"));
-  const moved = holder.request("branch", { entryId: entries[0].id });
+  const moved = holder.request("branch", { entryId: ids[0] });
   const question = await asked.next();
   const client = { id: expect.any(String), name: "an editor", pid: process.pid };
   expect(question.params).toMatchObject({ sessionId: "shared", leafId, head: "editing", client });
   asked.answer(question.id, {});
   await moved;
   const own = await asked.result("get_state");
-  asked.send(request(5, "branch", { entryId: entries[0].id }));
+  asked.send(request(5, "branch", { entryId: ids[0] }));
   const second = await asked.next();
   expect(second.params).toMatchObject({ sessionId: "shared", leafId: own.leafId });
   expect(second.params).not.toHaveProperty("head");
@@ -111,17 +103,16 @@ test("who joined is asked in the same words, and for its own command without the
 });
 
 test("who joined and is asked can read at once, also behind writes of its own that wait for its answer", async () => {
-  const { file, holder, place } = await held();
-  const asked = await guest(file, place, TREE);
-  const { entries } = await holder.result("get_entries");
-  const moved = holder.request("branch", { entryId: entries[0].id });
+  const { holder, guests, ids } = await shared(undefined, [TREE]);
+  const [asked] = guests;
+  const moved = holder.request("branch", { entryId: ids[0] });
   const question = await asked.next();
   asked.send(
     request(5, "append", said("behind it")),
     request(6, "get_state", { _meta: { hook: question.id } }),
     request(7, "verify_session", { _meta: { hook: question.id } }),
   );
-  expect((await asked.reply(6)).result.entryCount).toBe(entries.length);
+  expect((await asked.reply(6)).result.entryCount).toBe(ids.length);
   expect((await asked.reply(7)).result.ok).toBe(true);
   asked.answer(question.id, {});
   expect((await moved).result).toMatchObject({ cancelled: false });
@@ -137,7 +128,7 @@ describe("of those who joined, one that is stopped", () => {
   test("is passed over like one that is gone, until it says a word", async () => {
     const { file, holder, place } = await held([...QUIET, ...LIMIT]);
     const { hear } = await stopped(file);
-    const next = await guest(file, place, TREE);
+    const next = await guestAt(file, place, TREE);
     const [{ id }] = (await holder.result("get_entries")).entries;
     const moved = holder.request("branch", { entryId: id });
     next.answer((await next.next()).id, {});
@@ -158,12 +149,10 @@ describe("of those who joined, one that is stopped", () => {
   });
 
   test("holds up nobody but the host whose command it is asked about", async () => {
-    const { file, holder, place } = await held();
-    const caller = await guest(file, place);
-    const third = await guest(file, place, { leaf: "own", head: "third" });
+    const { file, holder, guests, ids } = await shared(undefined, [{}, { leaf: "own", head: "third" }]);
+    const [caller, third] = guests;
     const { hear } = await stopped(file);
-    const { entries } = await holder.result("get_entries");
-    caller.send(request("moves", "branch", { entryId: entries[0].id }), request("waits", "append", said("after")));
+    caller.send(request("moves", "branch", { entryId: ids[0] }), request("waits", "append", said("after")));
     await hear('"ask":1');
     expect((await third.result("append", said("third"))).entryIds).toHaveLength(1);
     expect((await holder.result("append", said("holder"))).entryIds).toHaveLength(1);
@@ -173,20 +162,19 @@ describe("of those who joined, one that is stopped", () => {
 
 // The limit is long enough for a server of a busy machine to say so in time.
 test("a host that takes its time is waited for while its server says that it lives", SYSTEM, async () => {
-  const { file, holder, place } = await held([...QUIET, "--holder-timeout", "400"]);
-  const asked = await guest(file, place, TREE);
-  const [{ id }] = (await holder.result("get_entries")).entries;
-  const moved = holder.request("branch", { entryId: id });
+  const { holder, guests, ids } = await shared(undefined, [TREE], [...QUIET, "--holder-timeout", "400"]);
+  const [asked] = guests;
+  const moved = holder.request("branch", { entryId: ids[0] });
   const question = await asked.next();
   await new Promise((resolve) => setTimeout(resolve, 450));
   asked.answer(question.id, {});
-  expect((await moved).result).toMatchObject({ cancelled: false, leafId: id });
+  expect((await moved).result).toMatchObject({ cancelled: false, leafId: ids[0] });
 });
 
 test("while a host is asked about its own command, the others' are done, and a move from where the leaf was is not", async () => {
   const { file, holder, place } = await held();
   await holder.result("initialize", TREE);
-  const other = await guest(file, place);
+  const other = await guestAt(file, place);
   const [{ id }] = (await holder.result("get_entries")).entries;
   holder.send(request(5, "branch", { entryId: id }), request(6, "append", said("behind")));
   const question = await holder.next();

@@ -4,33 +4,25 @@
  * @module-tag system
  */
 
-import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { type SpawnedClient, spawnServer as spawnClient } from "../../src/client/index.ts";
 import { PROGRAM } from "../support/build.ts";
 import { user } from "../support/drafts.ts";
-import {
-  type Json,
-  programEnvironment,
-  type SpawnedServer,
-  serveHere,
-  spawnServer,
-  temporaryPlace,
-} from "../support/server.ts";
+import { type Server, STORES, sessionOf } from "../support/hosts.ts";
+import { type Json, programEnvironment } from "../support/server.ts";
 import { said, turn } from "../support/shared-session.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
-acrossTiers(test, ["jsonl", "v2"] as const)(
+acrossTiers(test, STORES)(
   "two of Pi's clients share a session of %s, and one goes on when the other's server is killed",
   async (store) => {
-    const place = temporaryPlace();
-    const file = join(place.home, store === "v2" ? "pi.v2" : "pi.jsonl");
-    const args = ["--mode", "rpc", "--events", "all", "--session", file, "--store", store];
-    const first: SpawnedServer = spawnServer(args, "lines", place);
+    const { file, open, spawn } = sessionOf(store);
+    const args = ["--mode", "rpc", "--events", "all"];
+    const first = spawn(args);
     expect(await first.command("append", said("from the first"))).toMatchObject({ success: true });
-    const second = serveHere(args, { place });
+    const second = open(args);
     expect(await second.command("append", said("from the second"))).toMatchObject({ success: true });
-    const textsOf = async (client: SpawnedServer | typeof second): Promise<string[]> =>
+    const textsOf = async (client: Server): Promise<string[]> =>
       (await client.command("get_messages")).data.messages.map(({ content }: Json) => content);
     while ((await textsOf(first)).length < 2) await turn();
     for (const client of [first, second]) {
@@ -47,7 +39,7 @@ acrossTiers(test, ["jsonl", "v2"] as const)(
     first.process.kill("SIGKILL");
     expect(await second.command("append", said("after"))).toMatchObject({ success: true });
     expect(await textsOf(second)).toEqual(["from the first", "from the second", "after"]);
-    const third = serveHere(args, { place });
+    const third = open(args);
     expect(await third.command("set_session_name", { name: "three" })).toMatchObject({ success: true });
     while ((await second.command("get_state")).data.sessionName !== "three") await turn();
     expect(second.events.map(({ type }) => type)).toContain("session_owner_changed");
@@ -55,9 +47,8 @@ acrossTiers(test, ["jsonl", "v2"] as const)(
 );
 
 test("the typed client goes on when the holder of its session is killed, and its own server lives", async () => {
-  const place = temporaryPlace();
-  const file = join(place.home, "typed.jsonl");
-  const holder = spawnServer(["--session", file], "lines", place);
+  const { file, place, spawn } = sessionOf("jsonl");
+  const holder = spawn([]);
   await holder.result("append", said("held"));
   const client: SpawnedClient = await spawnClient({
     program: PROGRAM,

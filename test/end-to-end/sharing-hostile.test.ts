@@ -1,6 +1,6 @@
-/** Shared sessions whose holders die at the worst moment, stop, lie, or hear from those who do. */
+/** Shared sessions whose holders die at the worst moment, stop, lie, are silent, or hear from those who do. */
 
-import { readdirSync, readFileSync, renameSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, rmSync, statSync, truncateSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
@@ -9,33 +9,30 @@ import { realDisk } from "../../src/storage/fs/disk.ts";
 import { isLock, type Locks, lockWith } from "../../src/storage/locks/contract.ts";
 import { makeLocks } from "../../src/storage/locks/locks.ts";
 import { attachmentsWith, beside } from "../support/attaching.ts";
+import { expectNumbered, guestAt, heldAlone, paramsOf, STORES, sessionOf, TREE } from "../support/hosts.ts";
 import { put } from "../support/lifecycle.ts";
 import { chain, fileText, headerText } from "../support/lines.ts";
 import { type HereServer, type Json, serveHere, temporaryPlace } from "../support/server.ts";
 import {
   announced,
-  type FalseHolder,
   framed,
   guestOf,
   held,
   joined,
-  knock,
   QUIET,
   request,
   said,
-  sendTo,
   stopClocks,
   texts,
   turn,
   turns,
   two,
-  WISH,
 } from "../support/shared-session.ts";
 import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
 
 /** The entries that a server has told its host of. */
-const appended = ({ events }: HereServer): string[] =>
-  events.flatMap(({ method, params }) => (method === "session_append" ? params.entryIds : []));
+const appended = (server: HereServer): string[] =>
+  paramsOf(server, "session_append").flatMap(({ entryIds }) => entryIds);
 
 test("what a dead holder left outside the index can be read by those who join the next", SYSTEM, async () => {
   const { file, place, first: dead, second } = await two("v2", QUIET);
@@ -105,23 +102,17 @@ describe("a holder that was joined and says", () => {
     expect((await other.finish()).messages.filter(({ id }) => id === 1)).toEqual([]);
   });
 
-  const staysAlone = async (_: string, holder: FalseHolder): Promise<void> => {
-    const { other, lock } = await joined(holder);
-    expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
-    expect(await texts(other)).toEqual(await texts(lock));
-  };
-
   // What the holder has written may be on its way to the disk, for which there are two seconds.
-  test.each([["where it is, which nobody can read", { place: { lastId: "nowhere" } }]])(
-    "%s is not joined",
-    SYSTEM,
-    staysAlone,
-  );
-
-  test.each([
-    ["that it is nobody", { attached: 7 }],
-    ["that it has no number", { attached: { client: "x", pid: 1 } }],
-  ])("%s is not joined", staysAlone);
+  for (const [what, holder, tier] of [
+    ["where it is, which nobody can read,", { place: { lastId: "nowhere" } }, SYSTEM],
+    ["that it is nobody", { attached: 7 }, {}],
+    ["that it has no number", { attached: { client: "x", pid: 1 } }, {}],
+  ] as const)
+    test(`${what} is not joined`, tier, async () => {
+      const { other, lock } = await joined(holder);
+      expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
+      expect(await texts(other)).toEqual(await texts(lock));
+    });
 
   test("a leaf that nobody can read moves no leaf", async () => {
     const { other, end, leafId, asked } = await joined({ place: { leafId: "nowhere" } });
@@ -216,34 +207,14 @@ describe("what a server promised holds for what it asks of a holder that did not
     expect((await texts(other)).at(-1)).toBe("held");
   });
 
-  test("--max-message-bytes", async () => {
-    const other = await guest("--max-message-bytes", "2000");
-    await other.result("append", said("small"));
-    expect((await other.failure("append", said("x".repeat(3000)))).message).toMatch(/2,?000/);
-    expect((await texts(other)).at(-1)).toBe("small");
-  });
-
   test("--hook-timeout", async () => {
     const other = await guest("--hook-timeout", "20");
-    await other.result("initialize", { capabilities: { hooks: [{ name: "session_before_tree" }] } });
+    await other.result("initialize", TREE);
     await other.result("append", said("joined"));
     const { entries } = await other.result("get_entries");
     const moved = await other.result("branch", { entryId: entries[0].id });
     expect(moved).toMatchObject({ cancelled: true, reason: "hook_timeout" });
   });
-});
-
-test("a holder of another major version is not joined", async () => {
-  const { file, holder, place } = await held();
-  const { socket, ...announcement } = await announced(file);
-  const within = join(dirname(file), ".pi-session-server");
-  const name = readdirSync(within).find((one) => one.endsWith(".json")) as string;
-  writeFileSync(join(within, name), JSON.stringify({ ...announcement, protocol: 2 }), { mode: 0o600 });
-  const other = serveHere(["--session", file, ...QUIET], { place });
-  expect((await other.failure("append", said("no"))).data.name).toBe("session_locked");
-  expect((await other.result("get_state")).lockedBy).toMatchObject({ pid: process.pid });
-  expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
-  expect(socket).toMatch(/sock$/);
 });
 
 test("who could not join a holder joins the next one at once", async () => {
@@ -258,14 +229,10 @@ test("who could not join a holder joins the next one at once", async () => {
   expect((await other.result("get_state")).holder).toMatchObject({ pid: process.pid });
 });
 
-acrossTiers(test, ["jsonl", "v2"])(
+acrossTiers(test, STORES)(
   "a server that took the lock of %s while a dying holder let it in is told of nothing twice",
   async (store) => {
-    const place = temporaryPlace();
-    const file = join(place.home, `s.${store}`);
-    const lock = serveHere(["--session", file, "--store", store, ...QUIET, "--attach", "off"], { place });
-    await lock.result("append", said("held"));
-    const { leafId } = await lock.result("get_state");
+    const { file, holder: lock, leafId, open } = await heldAlone(store);
     const streams: Duplex[] = [];
     let entrance: Entrance | null | undefined;
     const knocked = new Promise<void>((resolve) => {
@@ -274,7 +241,7 @@ acrossTiers(test, ["jsonl", "v2"])(
         resolve();
       });
     });
-    const other = serveHere(["--session", file], { place });
+    const other = open([]);
     await other.result("initialize");
     // It knocks as soon as it is known that it hears.
     await knocked;
@@ -291,11 +258,10 @@ acrossTiers(test, ["jsonl", "v2"])(
   },
 );
 
-acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (store) => {
+acrossTiers(describe, STORES)("who holds a session of %s", (store) => {
   /** A server whose locks say, before they are released, what is announced beside the session then. */
   async function holding(args: string[] = []) {
-    const place = temporaryPlace();
-    const file = join(place.home, `s.${store}`);
+    const { file, place, open } = sessionOf(store);
     const real = makeLocks({ disk: realDisk, stateFolder: place.home, client: "a holder", now: () => "" });
     const left: (string[] | null)[] = [];
     const locks: Locks = {
@@ -309,10 +275,10 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (st
         }, lock);
       },
     };
-    const server = serveHere(["--session", file, "--store", store, ...args], { place, locks });
+    const server = open(args, { locks });
     await server.result("append", said("held"));
     await announced(file);
-    return { server, left, file, place };
+    return { server, left, file, open };
   }
 
   test.each([
@@ -322,8 +288,8 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (st
   ] as [string, (server: HereServer) => Promise<unknown>][])(
     "says so no more when the lock is free for the next one: it %s",
     async (_, leave) => {
-      const { server, left, file, place } = await holding();
-      const guest = serveHere(["--session", file, ...QUIET], { place });
+      const { server, left, file, open } = await holding();
+      const guest = open();
       await guest.result("append", said("shared"));
       await leave(server);
       expect(left).toEqual([null]);
@@ -345,13 +311,13 @@ acrossTiers(describe, ["jsonl", "v2"] as const)("who holds a session of %s", (st
 
   test("is found again after somebody cleared the folder in which that is said", async () => {
     stopClocks("setInterval");
-    const { server, file, place } = await holding();
-    const guest = serveHere(["--session", file, ...QUIET], { place });
+    const { server, file, open } = await holding();
+    const guest = open();
     await guest.result("append", said("shared"));
     rmSync(join(dirname(file), ".pi-session-server"), { recursive: true });
     vi.advanceTimersByTime(10_000);
     await announced(file);
-    const late = serveHere(["--session", file, ...QUIET], { place });
+    const late = open();
     await late.result("append", said("late"));
     expect((await guest.result("list_clients")).clients).toHaveLength(3);
     await server.finish();
@@ -403,8 +369,7 @@ describe("a host is told once of an entry", () => {
     tell(first, second);
     await until(() => heard().length > 1);
     expect(heard()).toEqual([first, second]);
-    const last = other.events.findLast(({ method }) => method === "session_append");
-    expect(last?.params.entries).toEqual([{ id: second }]);
+    expect(paramsOf(other, "session_append").at(-1)?.entries).toEqual([{ id: second }]);
   });
 });
 
@@ -481,15 +446,109 @@ describe("a holder that lets in and leaves", () => {
   });
 });
 
-test("who has not shown the token is heard up to 256 KiB, and who has says more", async () => {
-  const { file } = await held();
-  const announcement = await announced(file);
-  const stranger = await knock(announcement, file);
-  sendTo(stranger, { attach: { ...WISH, token: announcement.token, more: "x".repeat(300_000) } });
-  let heard = "";
-  for await (const piece of stranger) heard += piece;
-  expect(heard).toBe("");
-  const { say, hear } = await guestOf(file);
-  say({ call: 1, name: "append", params: said("x".repeat(300_000)) });
-  expect(await hear('"reply":1,')).toContain('"result"');
+/** Lets no time pass but what a test lets pass, and lets it pass in steps in which sockets are read. */
+function steppedTime(): (milliseconds: number) => Promise<void> {
+  stopClocks("setInterval", "performance");
+  return async (milliseconds) => {
+    for (let passed = 0; passed < milliseconds; passed += 1000) {
+      vi.advanceTimersByTime(1000);
+      await turns(20);
+    }
+  };
+}
+
+test("a holder that waits for its host is not given up, however many calls wait for it", SYSTEM, async () => {
+  const pass = steppedTime();
+  const { file, holder, place } = await held();
+  await holder.result("initialize", TREE);
+  const { entries } = await holder.result("get_entries");
+  const other = await guestAt(file, place);
+  holder.ask(77, "branch", { entryId: entries[0].id });
+  const question = await holder.next();
+  // More than a holder is asked at once.
+  const count = 600;
+  other.send(...Array.from({ length: count }, (_, n) => request(`m${n}`, "append", said(`text ${n}`))));
+  await pass(60_000);
+  holder.answer(question.id, { cancel: true });
+  for (let n = 0; n < count; n++) expect(await other.reply(`m${n}`)).toHaveProperty("result");
+  expect((await texts(holder)).slice(-count)).toEqual(Array.from({ length: count }, (_, n) => `text ${n}`));
+});
+
+test("a holder that says nothing is given up, and what waited for it is not known", async () => {
+  const { other, asked, end } = await joined();
+  await other.result("get_state");
+  const pass = steppedTime();
+  other.send(...Array.from({ length: 600 }, (_, n) => request(`m${n}`, "append", said(`text ${n}`))));
+  await asked("text 499");
+  await pass(40_000);
+  for (let n = 0; n < 600; n++)
+    expect((await other.reply(`m${n}`)).error.data).toMatchObject({ name: "outcome_unknown", retryable: true });
+  await end();
+});
+
+test("a call that the holder was not asked yet is cancelled without it", SYSTEM, async () => {
+  const { other, asked, end, heard } = await joined();
+  await other.result("get_state");
+  other.send(...Array.from({ length: 502 }, (_, n) => request(`m${n}`, "append", said(`text ${n}.`))));
+  await asked("text 499.");
+  other.send({ jsonrpc: "2.0", method: "$/cancelRequest", params: { id: "m500" } });
+  await turn();
+  await end();
+  expect((await other.reply("m499")).result.entryIds).toHaveLength(1);
+  expect((await other.reply("m500")).error.data.name).toBe("cancelled");
+  expect((await other.reply("m501")).result.entryIds).toHaveLength(1);
+  expect(heard()).not.toContain("text 500.");
+  expect(await texts(other)).not.toContain("text 500.");
+});
+
+test("a branch that was asked of a holder that died is not refused for its own doing", async () => {
+  const { other, asked, end, succeed, say, leafId } = await joined();
+  const [{ id }] = (await other.result("get_entries")).entries;
+  const data = { name: "content_modified", leafId: id };
+  const refused = { code: -32801, sentence: "no", name: "content_modified", data };
+  const branch = async (number: number): Promise<Json> => {
+    const moved = other.request("branch", { entryId: id, expectedLeafId: leafId });
+    await asked('"branch"');
+    if (number === 2) await succeed();
+    await asked('"branch"');
+    say({ reply: number, error: refused });
+    return (await moved).error.data;
+  };
+  expect(await branch(1)).toMatchObject({ name: "content_modified" });
+  expect(await branch(2)).toMatchObject({ name: "outcome_unknown", retryable: true, leafId: id });
+  await end();
+});
+
+test("events that a holder gives up are counted in their place, and no number is missing", async () => {
+  const { other, asked, end, say, leafId } = await joined();
+  await other.result("get_state");
+  const write = other.request("append", said("asked"));
+  await asked("asked");
+  const named = (n: number): Json => ({ event: "session_info_changed", leafId, payload: { name: `name ${n}` } });
+  say(named(1), named(2), { lost: 5, leafId, lastId: leafId }, named(3));
+  say({ reply: 1, leafId, result: { entryIds: ["x"], leafId } }, named(4), { lost: 1, leafId, lastId: leafId });
+  await write;
+  await other.result("get_state");
+  expectNumbered(other);
+  expect(paramsOf(other, "events_lost").map(({ from, to }) => to - from + 1)).toEqual([5, 1]);
+  await end();
+});
+
+test("a server that takes the lock while it waits to be let in does not join itself", async () => {
+  const { file, holder, open } = await heldAlone();
+  stopClocks("setTimeout");
+  const other = open();
+  await other.result("initialize");
+  // It looks for the holder's entrance again and again, now every 50 ms.
+  for (let n = 0; n < 20; n++) {
+    vi.advanceTimersByTime(5);
+    await turns(5);
+  }
+  await holder.finish();
+  await other.result("append", said("first"));
+  await announced(file);
+  vi.advanceTimersByTime(50);
+  await turns(100);
+  expect((await other.result("list_clients")).clients).toHaveLength(1);
+  expect((await other.result("append", said("second"))).entryIds).toHaveLength(1);
 });

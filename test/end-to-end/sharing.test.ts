@@ -1,16 +1,17 @@
 /** Sharing a session over the wire: who may join whom, and what the other end may do wrong. */
 
 import { once } from "node:events";
-import { rmSync } from "node:fs";
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createConnection } from "node:net";
 import { dirname, join } from "node:path";
 import type { Duplex } from "node:stream";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, type TestOptions, test, vi } from "vitest";
 import type { Entrance } from "../../src/core/ports/attach.ts";
 import { attachmentsWith } from "../support/attaching.ts";
+import { guestAt, heldAlone, LATER, paramsOf, STORES, sessionOf, TREE } from "../support/hosts.ts";
 import { PID_NAMESPACES, spawnElsewhere } from "../support/namespaces.ts";
 import { needs } from "../support/needs.ts";
-import { serveHere, spawnServer, temporaryPlace } from "../support/server.ts";
+import { serveHere, temporaryPlace } from "../support/server.ts";
 import {
   announced,
   framed,
@@ -32,10 +33,6 @@ import {
 } from "../support/shared-session.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
-const TREE = { capabilities: { hooks: [{ name: "session_before_tree" }] } };
-
-const STORES = ["jsonl", "v2"] as const;
-
 acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) => {
   test("has one leaf, and each reads what it wrote", async () => {
     const { first, second } = await two(store);
@@ -56,10 +53,8 @@ acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) =>
     const { first, second } = await two(store);
     const { leafId } = await first.result("get_state");
     const { entryIds } = await first.result("append", { ...said("third"), idempotencyKey: "k" });
-    expect((await second.failure("append", { ...said("late"), expectedLeafId: leafId })).data).toMatchObject({
-      name: "content_modified",
-      leafId: entryIds[0],
-    });
+    const { data } = await second.failure("append", { ...said("late"), expectedLeafId: leafId });
+    expect(data).toMatchObject({ name: "content_modified", leafId: entryIds[0] });
     expect((await second.result("append", { ...said("third"), idempotencyKey: "k" })).entryIds).toEqual(entryIds);
     expect((await second.failure("append", { entries: [] })).code).toBe(-32602);
     expect(await texts(second)).toEqual(["first", "second", "third"]);
@@ -91,16 +86,15 @@ acrossTiers(describe, STORES)("a session of %s that two hosts share", (store) =>
     for (const n of ids) expect(await second.reply(`m${n}`)).toHaveProperty("result");
     expect(await texts(second)).toEqual(["first", "second", "meanwhile 1", "meanwhile 2", "meanwhile 3"]);
     expect(await second.result("get_state")).not.toHaveProperty("holder");
-    expect(second.events.map(({ method }) => method)).toContain("session_owner_changed");
+    expect(paramsOf(second, "session_owner_changed")).toHaveLength(1);
   });
 });
 
 test("a hook is asked of the host whose command causes it, and the call can be cancelled meanwhile", async () => {
   const { file, holder, place } = await held();
   await holder.result("initialize", TREE);
-  const other = serveHere(["--session", file, ...QUIET], { place });
-  await other.result("initialize", TREE);
-  const { leafId } = await other.result("append", said("joined"));
+  const other = await guestAt(file, place, TREE);
+  const { leafId } = await other.result("get_state");
   const [{ id: entryId }] = (await other.result("get_entries")).entries;
   other.ask(76, "branch", { entryId });
   const { id, method, params } = await other.next();
@@ -113,13 +107,12 @@ test("a hook is asked of the host whose command causes it, and the call can be c
   expect((await other.reply(77)).error.data.name).toBe("cancelled");
   const { entryIds } = (await other.reply(78)).result;
   expect((await holder.result("get_entry", { entryId: entryIds[0] })).entry.parentId).toBe(leafId);
-  expect(holder.events.filter(({ method }) => method === "session_before_tree")).toEqual([]);
+  expect(paramsOf(holder, "session_before_tree")).toEqual([]);
 });
 
 test("what was read of a session whose file is gone can be read by all who share it", async () => {
   const { file, holder, place } = await held();
-  const other = serveHere(["--session", file, ...QUIET], { place });
-  await other.result("append", said("joined"));
+  const other = await guestAt(file, place);
   rmSync(file);
   for (const server of [holder, other]) {
     expect((await server.failure("append", said("lost"))).data.name).toBe("storage_failed");
@@ -142,42 +135,34 @@ test("who leaves is gone, also when it leaves at once", async () => {
   expect(await texts(holder)).toContain("from 4");
 });
 
-/** The clock of somebody who comes so late that a holder has announced itself by then, if it does that at all. */
-const LATER = { now: () => Date.UTC(2026, 1) };
-
 describe("a server joins nobody", () => {
-  const staysAlone = async (_: string, ofHolder: string[], own: string[]): Promise<void> => {
-    const place = temporaryPlace();
-    const file = join(place.home, "s.jsonl");
-    const holder = serveHere(["--session", file, ...QUIET, ...ofHolder], { place });
-    await holder.result("append", said("held"));
-    if (!ofHolder.includes("off")) await announced(file);
-    const other = serveHere(["--session", file, ...QUIET, ...own], { place, env: LATER });
-    expect((await other.failure("append", said("not"))).data.name).toBe("session_locked");
-    expect((await other.result("get_state")).lockedBy).toMatchObject({ pid: process.pid });
-    expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
-  };
-
-  test.each<[string, string[], string[]]>([["that lets nobody join", ["--attach", "off"], []]])(
-    "%s",
-    SYSTEM,
-    staysAlone,
-  );
-
-  test.each<[string, string[], string[]]>([
-    ["if it is to be alone", [], ["--attach", "off"]],
-    ["that promises less than it does itself", ["--durability", "os"], ["--durability", "sync"]],
-  ])("%s", staysAlone);
+  for (const [what, ofHolder, own, options] of [
+    ["that lets nobody join", ["--attach", "off"], [], SYSTEM],
+    ["if it is to be alone", [], ["--attach", "off"], {}],
+    ["that promises less than it does itself", ["--durability", "os"], ["--durability", "sync"], {}],
+    ["that speaks another protocol", [], [], {}],
+  ] as [string, string[], string[], TestOptions][])
+    test(what, options, async () => {
+      const { file, holder, open } = await heldAlone("jsonl", ofHolder);
+      if (!ofHolder.includes("off")) {
+        const { socket: _, ...announcement } = await announced(file);
+        const folder = join(dirname(file), ".pi-session-server");
+        const name = readdirSync(folder).find((one) => one.endsWith(".json")) as string;
+        const changed = what.includes("protocol") ? { ...announcement, protocol: 2 } : announcement;
+        writeFileSync(join(folder, name), JSON.stringify(changed), { mode: 0o600 });
+      }
+      const other = open([...QUIET, ...own], { env: LATER });
+      expect((await other.failure("append", said("not"))).data.name).toBe("session_locked");
+      expect((await other.result("get_state")).lockedBy).toMatchObject({ pid: process.pid });
+      expect((await holder.result("append", said("still"))).entryIds).toHaveLength(1);
+    });
 
   test("that says nonsense, or nothing for long", SYSTEM, async () => {
-    const place = temporaryPlace();
-    const file = join(place.home, "s.jsonl");
-    const holder = serveHere(["--session", file, ...QUIET, "--attach", "off"], { place });
-    await holder.result("append", said("held"));
+    const { file, holder, open } = await heldAlone();
     const answers = ["Content-Length: 2\r\n\r\n{}", "HTTP/1.1 200 OK\r\n\r\n", 'Content-Length: 9\r\n\r\n{"a":nope'];
     for (const answer of answers) {
       const entrance = attachmentsWith().open(file, (stream) => stream.write(answer));
-      const other = serveHere(["--session", file, ...QUIET], { place, env: LATER });
+      const other = open(QUIET, { env: LATER });
       expect((await other.failure("append", said("not"))).data.name, answer).toBe("session_locked");
       entrance?.close();
     }
@@ -227,6 +212,7 @@ describe("at the socket of a holder", () => {
     ["for another session", (token: string) => ({ attach: { ...WISH, token, sessionId: "other" } })],
     ["with a call before it was let in", () => ({ call: 1, name: "append", params: said("no") })],
     ["with no object", () => [1]],
+    ["with more than 256 KiB", (token: string) => ({ attach: { ...WISH, token, more: "x".repeat(300_000) } })],
   ])("nobody is let in %s", async (_, wish) => {
     const { file, holder } = await held();
     const announcement = await announced(file);
@@ -258,11 +244,13 @@ describe("at the socket of a holder", () => {
     for (const [call, name] of ["delete_session", "get_messages", "export_session", "shutdown", "nothing", 7].entries())
       say({ call, name, params: { sessionPath: file } });
     say({ call: 6, name: "append", params: { entries: "none" } });
-    say({ call: 7, name: "append", params: said("let in"), loose: true });
+    // Who has shown the token says more than a stranger may.
+    const long = "let in".padEnd(300_000, ".");
+    say({ call: 7, name: "append", params: said(long), loose: true });
     const heard = await hear('"reply":7');
     const codes = [...heard.matchAll(/"reply":\d,"error":\{"code":(-\d+)/g)].map(([, code]) => code);
     expect(codes).toEqual([...Array(6).fill("-32803"), "-32602"]);
-    expect((await texts(holder)).at(-1)).toBe("let in");
+    expect((await texts(holder)).at(-1)).toBe(long);
   });
 
   test.each([false, true])(
@@ -314,9 +302,8 @@ describe("at the socket of a holder", () => {
 
 describe("servers with nothing in common but the session's folder", { ...SYSTEM, ...needs(PID_NAMESPACES) }, () => {
   acrossTiers(test, STORES)("share it (%s)", async (store) => {
-    const place = temporaryPlace();
-    const file = join(place.home, `far.${store}`);
-    const first = spawnServer(["--session", file, "--store", store, ...QUIET], "lines", place);
+    const { file, spawn } = sessionOf(store);
+    const first = spawn();
     await first.result("append", said("here"));
     const far = spawnElsewhere(["--session", file, ...QUIET], { apart: "network and pids", place: temporaryPlace() });
     expect((await far.result("append", said("far"))).entryIds).toHaveLength(1);
@@ -338,17 +325,14 @@ async function pass(milliseconds: number): Promise<void> {
 
 /** A session that somebody holds whom nobody can join, and, once it is opened, an entrance that lets in those who `may`. */
 async function heldBehind(store: string, may: () => boolean = () => true) {
-  const place = temporaryPlace();
-  const file = join(place.home, `s.${store}`);
-  const maker = serveHere(["--session", file, "--store", store, ...QUIET, "--attach", "off"], { place });
-  const { entryIds } = await maker.result("append", said("made"));
+  const { file, holder: maker, leafId, open: openServer } = await heldAlone(store);
   stopClocks("setTimeout", "performance");
   const asked: Duplex[] = [];
   const open = () =>
     attachmentsWith().open(file, (stream) => {
       stream.on("data", (bytes) => String(bytes).includes("for you") && asked.push(stream));
       const attached = { epoch: 1, client: "x", pid: 1 };
-      if (may()) stream.write(framed(JSON.stringify({ attached, leafId: entryIds[0], lastId: entryIds[0] })));
+      if (may()) stream.write(framed(JSON.stringify({ attached, leafId, lastId: leafId })));
     });
   /** Waits until it was asked, and ends without an answer. */
   const end = async (entrance: Entrance | null): Promise<void> => {
@@ -358,16 +342,16 @@ async function heldBehind(store: string, may: () => boolean = () => true) {
     await maker.finish();
     for (const stream of asked) stream.destroy();
   };
-  return { place, file, open, end };
+  return { openServer, open, end };
 }
 
 acrossTiers(test, STORES)(
   "a holder of %s that was stopped when it was asked is joined soon after it goes on",
   async (store) => {
     let isStopped = true;
-    const { place, file, open, end } = await heldBehind(store, () => !isStopped);
+    const { openServer, open, end } = await heldBehind(store, () => !isStopped);
     const entrance = open();
-    const other = serveHere(["--session", file, ...QUIET], { place, env: LATER });
+    const other = openServer(QUIET, { env: LATER });
     other.send(request(1, "append", said("not")));
     await pass(1500);
     expect((await other.reply(1)).error.data.name).toBe("session_locked");
@@ -382,14 +366,14 @@ acrossTiers(test, STORES)(
 acrossTiers(test, STORES)(
   "a holder that has just taken the lock is waited for while it makes the session (%s)",
   async (store) => {
-    const { place, file, open, end } = await heldBehind(store);
-    const other = serveHere(["--session", file, ...QUIET], { place });
+    const { openServer, open, end } = await heldBehind(store);
+    const other = openServer();
     other.send(request(1, "append", said("for you")));
     await pass(1000);
     const entrance = open();
     await pass(500);
     await end(entrance);
     expect((await other.reply(1)).result.entryIds).toHaveLength(1);
-    expect(await texts(other)).toEqual(["made", "for you"]);
+    expect(await texts(other)).toEqual(["held", "for you"]);
   },
 );

@@ -13,31 +13,11 @@ import { HereLives, type HereLivesOptions, imprint, readPlainly, sessionFiles } 
 import { type Json, type Place, serveHere, spawnServer, temporaryPlace, type Wire } from "../support/server.ts";
 import { SYSTEM } from "../support/tiers.ts";
 
-function placeWith(variables: (home: string) => Record<string, string>): Place {
-  const place = temporaryPlace();
-  return { ...place, variables: { ...place.variables, ...variables(place.home) } };
-}
-
-interface Started {
-  readonly lives: HereLives;
-  readonly wire: Wire;
-  readonly state: Json;
-}
-
 /** A server in a place, and the state that it begins with. */
-async function started(args: string[], options: HereLivesOptions = {}): Promise<Started> {
+async function started(args: string[], options: HereLivesOptions = {}) {
   const lives = new HereLives(options);
   const wire = await lives.start(args);
   return { lives, wire, state: await wire.result("get_state") };
-}
-
-/** The folder a new session's file goes to. */
-async function folderOf(options: HereLivesOptions, args: string[] = []): Promise<string> {
-  const { lives, wire, state } = await started(args, options);
-  await wire.result("append", { entries: [user("hello")] });
-  expect(readPlainly(state.sessionFile)).toHaveLength(2);
-  await lives.end();
-  return dirname(state.sessionFile);
 }
 
 let made = 0;
@@ -59,50 +39,42 @@ async function said(wire: Wire): Promise<Json> {
 }
 
 describe("sessions lie", () => {
-  const settings = (sessionDir: unknown) => (path: string) =>
-    path.endsWith(join(".pi", "agent", "settings.json")) ? { sessionDir } : undefined;
+  const ROOT = ".pi/agent/sessions";
+  const FLAT = { PI_CODING_AGENT_SESSION_DIR: "HERE/variable", PI_SESSIONS_DIR: "HERE/root" };
 
-  test("in a root with one folder for each working directory", async () => {
-    for (const [variables, root] of [
-      [(): Record<string, string> => ({}), ".pi/agent/sessions"],
-      [(home: string) => ({ PI_CODING_AGENT_DIR: join(home, "agent") }), "agent/sessions"],
-      [(home: string) => ({ PI_CODING_AGENT_DIR: join(home, "agent"), PI_SESSIONS_DIR: join(home, "all") }), "all"],
-      [() => ({ PI_SESSIONS_DIR: "~/all" }), "all"],
-      [() => ({ PI_SESSIONS_DIR: "", PI_CODING_AGENT_DIR: "", PI_CODING_AGENT_SESSION_DIR: "" }), ".pi/agent/sessions"],
-    ] as const) {
-      const place = placeWith(variables);
-      const project = `--${place.cwd.slice(1).replaceAll("/", "-")}--`;
-      expect(await folderOf({ place })).toBe(join(place.home, root, project));
-    }
-  });
-
-  test("in one flat folder, from the option, the variable or the settings, in this order", async () => {
-    const flat = (home: string): Record<string, string> => ({
-      PI_CODING_AGENT_SESSION_DIR: join(home, "variable"),
-      PI_SESSIONS_DIR: join(home, "root"),
-    });
-    let place = placeWith(flat);
-    expect(await folderOf({ place, settings: settings("~/settings") })).toBe(join(place.home, "variable"));
-    expect(await folderOf({ place }, ["--session-dir", "~/option"])).toBe(join(place.home, "option"));
-    expect(await folderOf({ place }, [`--session-dir=${join(place.home, "other")}`])).toBe(join(place.home, "other"));
-    place = placeWith((home) => ({ PI_SESSIONS_DIR: join(home, "root") }));
-    expect(await folderOf({ place, settings: settings("~/settings") })).toBe(join(place.home, "settings"));
-    place = temporaryPlace();
-    expect(await folderOf({ place, settings: settings(join(place.home, "abs")) })).toBe(join(place.home, "abs"));
-    for (const wrong of [5, "", null, []])
-      expect(dirname(await folderOf({ place, settings: settings(wrong) }))).toBe(
-        join(place.home, ".pi/agent/sessions"),
-      );
+  /** HERE is the home; a root has one folder for each working directory. */
+  test.each<{ root?: string; flat?: string; variables?: Json; sessionDir?: unknown; args?: string[] }>([
+    { root: ROOT },
+    { root: "agent/sessions", variables: { PI_CODING_AGENT_DIR: "HERE/agent" } },
+    { root: "all", variables: { PI_CODING_AGENT_DIR: "HERE/agent", PI_SESSIONS_DIR: "HERE/all" } },
+    { root: "all", variables: { PI_SESSIONS_DIR: "~/all" } },
+    { root: ROOT, variables: { PI_SESSIONS_DIR: "", PI_CODING_AGENT_DIR: "", PI_CODING_AGENT_SESSION_DIR: "" } },
+    { flat: "variable", variables: FLAT, sessionDir: "~/settings" },
+    { flat: "option", variables: FLAT, args: ["--session-dir", "~/option"] },
+    { flat: "other", variables: FLAT, args: ["--session-dir=HERE/other"] },
+    { flat: "settings", variables: { PI_SESSIONS_DIR: "HERE/root" }, sessionDir: "~/settings" },
+    { flat: "abs", sessionDir: "HERE/abs" },
+    ...[5, "", null, []].map((sessionDir) => ({ root: ROOT, sessionDir })),
+  ])("in the root or the flat folder of the option, the variables or the settings: %j", async (given) => {
+    const place = temporaryPlace();
+    const { root, flat, variables, args, ...rest } = JSON.parse(JSON.stringify(given).replaceAll("HERE", place.home));
+    const settings = (path: string) => (path.endsWith(join(".pi", "agent", "settings.json")) ? rest : undefined);
+    const own = { ...place, variables: { ...place.variables, ...variables } };
+    const project = `--${place.cwd.slice(1).replaceAll("/", "-")}--`;
+    const folder = flat === undefined ? join(place.home, root, project) : join(place.home, flat);
+    const { wire, state } = await started(args, { place: own, settings: "sessionDir" in rest ? settings : undefined });
+    expect(dirname(state.sessionFile)).toBe(folder);
+    await wire.result("append", { entries: [user("hello")] });
+    expect(readPlainly(state.sessionFile)).toHaveLength(2);
   });
 
   test("where the settings of the agent's own folder say, read by the real program", SYSTEM, async () => {
-    const place = placeWith((home) => ({ PI_CODING_AGENT_DIR: join(home, "agent") }));
+    const place = temporaryPlace();
     mkdirSync(join(place.home, "agent"));
     writeFileSync(join(place.home, "agent", "settings.json"), JSON.stringify({ sessionDir: "~/mine", other: 1 }));
-    const server = spawnServer([], "lines", place);
-    const { sessionFile } = await server.result("get_state");
-    expect(dirname(sessionFile)).toBe(join(place.home, "mine"));
-    await server.finish();
+    const variables = { ...place.variables, PI_CODING_AGENT_DIR: join(place.home, "agent") };
+    const server = spawnServer([], "lines", { ...place, variables });
+    expect(dirname((await server.result("get_state")).sessionFile)).toBe(join(place.home, "mine"));
   });
 
   test("nowhere with --no-session", async () => {
@@ -185,14 +157,8 @@ describe("--session", () => {
     ]) {
       const named = ["--session-id", "mine-1", "--name", "early"];
       const { lives, wire, state } = await started(["--session", given, ...named], { place });
-      const expected = {
-        sessionId: "mine-1",
-        sessionFile: file,
-        sessionName: "early",
-        persisted: false,
-        cwd: place.cwd,
-      };
-      expect(state).toMatchObject(expected);
+      const expected = { sessionId: "mine-1", sessionFile: file, sessionName: "early", cwd: place.cwd };
+      expect(state).toMatchObject({ ...expected, persisted: false });
       expect(existsSync(file)).toBe(false);
       await wire.result("append", { entries: [user("hello")] });
       const lines = [{ type: "session", id: "mine-1" }, { name: "early" }, { type: "message" }];
@@ -245,8 +211,7 @@ test("--fork starts in a fork by path or id, takes id and name, and leaves the s
   const before = imprint(source.file);
   for (const name of [source.file, "source-1", "source"]) {
     const { lives, wire, state } = await started(["--fork", name], { place });
-    const forked = { parentSession: source.file, persisted: true, cwd: "/elsewhere", entryCount: 1 };
-    expect(state).toMatchObject(forked);
+    expect(state).toMatchObject({ parentSession: source.file, persisted: true, cwd: "/elsewhere", entryCount: 1 });
     expect(state.sessionFile).not.toBe(source.file);
     expect(await said(wire)).toEqual([source.text]);
     expect(readPlainly(state.sessionFile)).toHaveLength(2);

@@ -2,12 +2,11 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { bytesOf, textOf } from "../../src/core/json/json.ts";
-import { realDisk } from "../../src/storage/fs/disk.ts";
 import { archiveFolder, folderName } from "../../src/storage/fs/paths.ts";
 import { assistant, user } from "./drafts.ts";
 import { type Json, type Place, temporaryPlace } from "./server.ts";
-import { v2On } from "./v2.ts";
+// @ts-expect-error plain JavaScript, for whoever checks containers without ours
+import { writeContainer } from "./v2-checker.js";
 
 /** Of the session that is opened. */
 export const ID_OF_CURRENT = "01991f6e-1f1d-7c3e-b0a4-0242ac120002";
@@ -39,13 +38,16 @@ export function sessionText(header: object, entries: readonly Json[]): string {
 /** One move of the leaf that can be undone, and one that was undone just now. */
 function recordOperations({ state }: Place, path: string): void {
   const operation = (id: string, kind: string, leaf: readonly string[], more: object = {}): object => ({
-    ...{ id, at: "2026-01-24T16:22:26.831Z", kind, sessionId: ID_OF_CURRENT, sessionPath: path, name: null },
-    ...{
-      text: `Moved the leaf from ${leaf.join(" to ")}.`,
-      step: { do: "change", path, leaf },
-      stage: "done",
-      ...more,
-    },
+    id,
+    at: "2026-01-24T16:22:26.831Z",
+    kind,
+    sessionId: ID_OF_CURRENT,
+    sessionPath: path,
+    name: null,
+    text: `Moved the leaf from ${leaf.join(" to ")}.`,
+    step: { do: "change", path, leaf },
+    stage: "done",
+    ...more,
   });
   const lines = [
     operation("3f2a9c1077de", "branch", ["b2c3d4e5", "d4e5f6a7"]),
@@ -57,13 +59,7 @@ function recordOperations({ state }: Place, path: string): void {
 }
 
 /** `/home/me` of the examples is the place's home, and the state folder below it that of the place. */
-export function examplePlace(): {
-  place: Place;
-  session: string;
-  /** A session in Session Store V2, which is made when it is asked for. */
-  container: () => string;
-  text: (example: unknown) => string;
-} {
+export function examplePlace() {
   const place = temporaryPlace();
   const folder = join(place.home, "sessions");
   mkdirSync(folder);
@@ -92,27 +88,20 @@ export function examplePlace(): {
     join(place.state, "quarantine", `${ID_OF_CURRENT}.refused.bin`),
     sessionText({ id: ID_OF_CURRENT, cwd: place.cwd }, kept),
   );
+  /** A session in Session Store V2, which is made when it is asked for. */
   const container = (): string => {
     const made = join(folder, `${ID_IN_CONTAINER}.v2`);
     const [header, ...lines] = sessionText({ id: ID_IN_CONTAINER, cwd: place.cwd }, entriesOf(ID_IN_CONTAINER))
       .trimEnd()
-      .split("\n")
-      .map(bytesOf);
-    const options = {
-      durability: "os",
-      quarantine: join(place.state, "quarantine"),
-      containerFor: () => made,
-    } as const;
-    const live = v2On(realDisk, options).create({ headerLine: header, header: JSON.parse(textOf(header)) });
-    live.append(lines);
-    live.close();
+      .split("\n");
+    writeContainer(made, header, lines);
     return made;
   };
   return {
     place,
     container,
     session: write(join(folder, "current.jsonl"), ID_OF_CURRENT),
-    text: (example) =>
+    text: (example: unknown) =>
       JSON.stringify(example)
         .replaceAll("/home/me/.local/state/pi-session-server", place.state)
         .replaceAll("/home/me", place.home),

@@ -48,25 +48,23 @@ interface Beside {
 type Sums = Record<"lives" | "kills" | "appends" | "acknowledged" | "locked" | "forks", number>;
 
 /** What was found wrong. */
-interface Wrong {
-  /** Acknowledged entries that a fresh server or a plain reading does not find. */
-  readonly lost: string[];
-  /** Entries, or ids, that are there more than once. */
-  readonly doubled: string[];
-  /** Entries that a server did not tell of, and leaves that it left without a word. */
-  readonly untold: string[];
-  internalErrors: number;
-  /** Servers that ended although nobody killed them, or not in order. */
-  readonly dead: string[];
-  unanswered: number;
-  /** Frames that are not whole, and whatever else a reply should not be. */
-  readonly faults: string[];
-  /** Refusals that are none of the lock, by name. */
-  readonly refused: Record<string, number>;
-}
-
-function nothingWrong(): Wrong {
-  return { lost: [], doubled: [], untold: [], internalErrors: 0, dead: [], unanswered: 0, faults: [], refused: {} };
+function nothingWrong() {
+  return {
+    /** Acknowledged entries that a fresh server or a plain reading does not find. */
+    lost: [] as string[],
+    /** Entries, or ids, that are there more than once. */
+    doubled: [] as string[],
+    /** Entries that a server did not tell of, and leaves that it left without a word. */
+    untold: [] as string[],
+    internalErrors: 0,
+    /** Servers that ended although nobody killed them, or not in order. */
+    dead: [] as string[],
+    unanswered: 0,
+    /** Frames that are not whole, and whatever else a reply should not be. */
+    faults: [] as string[],
+    /** Refusals that are none of the lock, by name. */
+    refused: {} as Record<string, number>,
+  };
 }
 
 /** The versions of Node that servers are run by: paths in `PI_TEST_NODES`, separated by colons. */
@@ -196,10 +194,8 @@ async function participate(course: Course, number: number, random: Random, place
         server.events.flatMap(({ name, params, number: n }) => (name === "session_append" && n <= heard ? params : []));
       const idsIn = (list: Json[]): string[] => list.map(({ id }) => id);
       const there = idsIn(entries.result.entries);
-      const idsOf = (told: Json[]): string[] => [
-        ...idsIn(first.result.entries),
-        ...told.flatMap(({ entryIds }) => entryIds),
-      ];
+      const earlier = idsIn(first.result.entries);
+      const idsOf = (told: Json[]): string[] => [...earlier, ...told.flatMap(({ entryIds }) => entryIds)];
       // What a read finds that others wrote is told behind its reply.
       const [before, after] = [appends(entries.heard), appends(path.heard)];
       const told = new Set(idsOf(after));
@@ -303,13 +299,9 @@ async function participate(course: Course, number: number, random: Random, place
     const mark = token();
     const entryId = random.pick(course.ids);
     const entries = [{ type: "message", message: { role: "user", content: `${mark} in the fork` } }];
-    const [path, made, append] = await Promise.all(
-      server.askAll([
-        ["get_path", { entryId }],
-        ["fork", { entryId, position: "at" }],
-        ["append", { entries }],
-      ]),
-    );
+    const at = { entryId, position: "at" };
+    const requests = [["get_path", { entryId }] as const, ["fork", at] as const, ["append", { entries }] as const];
+    const [path, made, append] = await Promise.all(server.askAll(requests));
     for (const answer of [path, made, append])
       if (answer?.failure && answer.failure.name !== "entry_not_found") course.refuse(answer, `${what}: fork`);
     // A server that was not told yet of an entry of another one may say that it does not know it.
@@ -384,12 +376,8 @@ async function settle(course: Course, place: Place): Promise<{ entries: Json[]; 
     // Nor does anybody see it there who reads plainly.
     const tokens = options.beside ? [] : session.tokens;
     count(wrong, `a plain reading of ${session.file}`, tokens, entriesOf(session.file));
-    if (options.store !== "v2") continue;
-    try {
+    if (options.store === "v2")
       wrong.faults.push(...faultsOf(session.file).map((fault: string) => `the container: ${fault}`));
-    } catch (error) {
-      wrong.faults.push(`the container: ${(error as Error).message}`);
-    }
   }
   return { ...found, entries: found.entries.filter((entry: Json) => !isMarker(entry)) };
 }
@@ -414,7 +402,12 @@ function tokenOf({ message }: Json): string | undefined {
   return /^tok-[\d-]+/.exec(message?.content ?? "")?.[0];
 }
 
-function count(wrong: Wrong, reader: string, expected: readonly string[], entries: readonly Json[]): void {
+function count(
+  wrong: ReturnType<typeof nothingWrong>,
+  reader: string,
+  expected: readonly string[],
+  entries: readonly Json[],
+): void {
   const tokens = new Map<string, number>();
   const ids = new Map<string, number>();
   const add = (to: Map<string, number>, key: string) => to.set(key, (to.get(key) ?? 0) + 1);

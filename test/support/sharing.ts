@@ -5,6 +5,7 @@ import { expect } from "vitest";
 import { user } from "./drafts.ts";
 import type { Random } from "./random.ts";
 import { type Framing, type Json, type Place, type SpawnedServer, spawnServer, temporaryPlace } from "./server.ts";
+import { turns } from "./shared-session.ts";
 
 interface SharingOptions {
   readonly store: "jsonl" | "v2";
@@ -46,11 +47,9 @@ interface Asked {
 class SharingHost {
   readonly server: SpawnedServer;
   readonly name: string;
-  readonly events: Json[] = [];
   /** Everything that it heard. */
   readonly heard: Json[] = [];
-  private readonly replies = new Map<number, Json>();
-  private readonly waiting = new Map<number, (message: Json | undefined) => void>();
+  private readonly waiting = new Map<number, (reply?: Json) => void>();
   private ids = 0;
   isDead = false;
   /** The name of its own leaf, which nobody else has. */
@@ -65,33 +64,35 @@ class SharingHost {
     void this.read();
   }
 
+  get events(): Json[] {
+    return this.heard.filter((message) => "method" in message);
+  }
+
+  get replies(): Json[] {
+    return this.heard.filter((message) => !("method" in message));
+  }
+
   private async read(): Promise<void> {
     try {
       for (;;) {
         const message = await this.server.next();
         this.heard.push(message);
-        if ("method" in message) this.events.push(message);
-        else {
-          expect(this.replies.has(message.id), `${this.name} got two replies to ${message.id}`).toBe(false);
-          this.replies.set(message.id, message);
-          this.waiting.get(message.id)?.(message);
-        }
+        if (!("method" in message)) this.waiting.get(message.id)?.(message);
       }
     } catch {
-      for (const settle of this.waiting.values()) settle(undefined);
+      for (const settle of this.waiting.values()) settle();
     }
   }
 
   /** Sends requests in one write. Each resolves to its reply, or to undefined when the server died before it. */
   ask(...requests: Asked[]): Promise<Json | undefined>[] {
     const numbered = requests.map((request) => ({ jsonrpc: "2.0", id: ++this.ids, ...request }));
-    const answers = numbered.map(
-      ({ id }) =>
-        new Promise<Json | undefined>((resolve) => {
-          this.waiting.set(id, resolve);
-          if (this.isDead) resolve(undefined);
-        }),
-    );
+    const wait = (id: number) =>
+      new Promise<Json | undefined>((resolve) => {
+        if (this.isDead) resolve(undefined);
+        else this.waiting.set(id, resolve);
+      });
+    const answers = numbered.map(({ id }) => wait(id));
     this.server.send(...numbered);
     return answers;
   }
@@ -112,13 +113,9 @@ class SharingHost {
   }
 
   get isRefused(): boolean {
-    return [...this.replies.values()].some(({ error }) => error);
+    return this.replies.some(({ error }) => error);
   }
 }
-
-const turns = async (count: number): Promise<void> => {
-  for (let left = count; left > 0; left--) await new Promise((resolve) => setImmediate(resolve));
-};
 
 /** Runs random bursts, and returns how much was done. Expects every promise of sharing to hold. */
 export async function shareAtRandom(random: Random, options: SharingOptions) {
@@ -224,8 +221,10 @@ export async function shareAtRandom(random: Random, options: SharingOptions) {
     process.kill(pid, "SIGCONT");
   }
 
-  /** Expects that the events of a host have no gap, and that it was told of no entry twice. */
+  /** Expects that a host got no reply twice, events without a gap, and that it was told of no entry twice. */
   function check(host: SharingHost): void {
+    const answered = host.replies.map(({ id }) => id);
+    expect(new Set(answered).size, `${host.name} got two replies to a request`).toBe(answered.length);
     for (const [index, { params, method }] of host.events.entries())
       expect(params.seq, `${host.name} ${method} ${JSON.stringify(params)}`).toBe(index + 1);
     // What a host did itself comes directly after the reply, but where the holder died before that.
