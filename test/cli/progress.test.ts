@@ -15,12 +15,11 @@ const LIST = { doing: "Reading sessions", isCounted: true };
 const CLEARED = "\r\u001b[K";
 
 test("the text says what is done, of what, how fast, and how long it takes still", () => {
-  expect(progressText(250, 1000, 2000, LIST, 80)).toBe(
+  const texts = [progressText(250, 1000, 2000, LIST, 80), progressText(5, 10, 3000, { doing: "Migrating" }, 80)];
+  expect(texts).toEqual([
     "Reading sessions  [#####...............]  250 of 1,000  125/s  6 s left",
-  );
-  expect(progressText(5, 10, 3000, { doing: "Migrating" }, 80)).toBe(
     "Migrating  [##########..........]  50%  3 s left",
-  );
+  ]);
   expect(progressText(1, 1000, 60_000, LIST, 120)).toContain("1/min  17 h left");
   expect(progressText(0, 1000, 60_000, LIST, 120)).not.toContain("left");
   expect(progressText(0, 0, 0, LIST, 80)).not.toMatch(/NaN|Infinity/);
@@ -39,8 +38,7 @@ test("the line comes after a second, is not drawn more often than it is read, an
   for (; now < 1000; now += 10) line.report(now, 4000, "list_sessions");
   expect(written).toEqual([]);
   for (; now < 2000; now += 10) line.report(now, 4000, "list_sessions");
-  expect(written.length).toBeGreaterThan(5);
-  expect(written.length).toBeLessThan(15);
+  expect(Math.abs(written.length - 10)).toBeLessThan(5);
   for (const text of written) expect([text[0], text.slice(1).split("\r").length]).toEqual(["\r", 1]);
   line.clear();
   line.clear();
@@ -87,12 +85,13 @@ describe("a verb that takes long", () => {
   });
 
   acrossTiers(test, [
-    { args: ["verify"], doing: "Checking" },
-    { args: ["export", "out.jsonl"], doing: "Exporting" },
-    { args: ["export", "out.html"], doing: "Exporting" },
-    { args: ["migrate", "--apply"], doing: "Migrating" },
-    { args: ["import"], doing: "Importing" },
-  ])("shows how much of a long session is done: $args", async ({ args: [verb, ...more], doing }) => {
+    "Checking verify",
+    "Exporting export out.jsonl",
+    "Exporting export out.html",
+    "Migrating migrate --apply",
+    "Importing import",
+  ])("shows how much of a long session is done: %s", async (words) => {
+    const [doing, verb, ...more] = words.split(" ");
     const place = temporaryPlace();
     const file = sessionFile(place, chain(3000), "s.jsonl");
     // Some report after a MiB only, of which this session has less.

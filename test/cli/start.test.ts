@@ -40,30 +40,27 @@ const kept = (cache: string): string[] => {
   return existsSync(folder) ? readdirSync(folder).map((name) => join(folder, name)) : [];
 };
 
-acrossTiers(test, [1, 3])(
-  "code is kept by the first run, used by the next, and not trusted when it is spoiled (%i times)",
-  (times) => {
-    const cache = join(temporaryPlace().home, "cache");
-    const told = start(cache);
-    expect(kept(cache)).toHaveLength(1);
-    const [file] = kept(cache);
-    const whole = readFileSync(file);
+acrossTiers(test, [1, 3])("code that one run keeps is used by the next, and not when it is spoiled (%i)", (times) => {
+  const cache = join(temporaryPlace().home, "cache");
+  const told = start(cache);
+  expect(kept(cache)).toHaveLength(1);
+  const [file] = kept(cache);
+  const whole = readFileSync(file);
+  expect(start(cache)).toBe(told);
+  expect(readFileSync(file).equals(whole)).toBe(true);
+  forSeeds(times, (random) => {
+    const spoiled = Buffer.from(whole);
+    if (random.chance(0.3)) writeFileSync(file, spoiled.subarray(0, random.int(whole.length)));
+    else {
+      spoiled[random.int(whole.length)] ^= 1 << random.int(8);
+      writeFileSync(file, spoiled);
+    }
     expect(start(cache)).toBe(told);
-    expect(readFileSync(file).equals(whole)).toBe(true);
-    forSeeds(times, (random) => {
-      const spoiled = Buffer.from(whole);
-      if (random.chance(0.3)) writeFileSync(file, spoiled.subarray(0, random.int(whole.length)));
-      else {
-        spoiled[random.int(whole.length)] ^= 1 << random.int(8);
-        writeFileSync(file, spoiled);
-      }
-      expect(start(cache)).toBe(told);
-    });
-    // What was spoiled was made anew.
-    expect(readFileSync(file).length).toBeGreaterThan(whole.length / 2);
-    expect(kept(cache)).toHaveLength(1);
-  },
-);
+  });
+  // What was spoiled was made anew.
+  expect(readFileSync(file).length).toBeGreaterThan(whole.length / 2);
+  expect(kept(cache)).toHaveLength(1);
+});
 
 test("what is loaded when it is needed is loaded with kept code, too", async () => {
   const place = temporaryPlace();

@@ -11,10 +11,11 @@ import { Wire } from "../../src/cli/wire.ts";
 import { VERSION } from "../../src/version.ts";
 import { PROGRAM } from "../support/build.ts";
 import { fileOf, linesIn, sessionFile } from "../support/cases.ts";
-import { assistant, SPOKEN, user } from "../support/drafts.ts";
+import { assistant, SPOKEN, toolResult, user } from "../support/drafts.ts";
 import { putSession, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, entryText, fileText, headerText, id, SESSION, TIME, userText } from "../support/lines.ts";
 import { imprint } from "../support/proof.ts";
+import { range } from "../support/random.ts";
 import type { Json, Place } from "../support/server.ts";
 import { programEnvironment, runProgram, serveHere, temporaryPlace } from "../support/server.ts";
 import { acrossTiers, SYSTEM } from "../support/tiers.ts";
@@ -24,29 +25,28 @@ const NOW = Date.parse(TIME) + 86_400_000;
 const OTHER = "01991f6e-2222-7c3e-b0a4-0242ac120003";
 const NAMES = { id: SESSION, short: SESSION.slice(0, 13), other: OTHER };
 
+const message = (entryId: string, parentId: string, said: object): string =>
+  entryText("message", entryId, parentId, { message: { timestamp: undefined, ...said } });
+const LOOKING = [
+  { type: "thinking", thinking: "hmm" },
+  { type: "text", text: "Let me look." },
+  { type: "toolCall", id: "t1", name: "read", arguments: { path: "colours.txt" } },
+];
 const LINES = [
   userText("a", null, "Name a colour of the rainbow."),
-  entryText("message", "b", "a", {
-    message: { ...assistant("Blue.").message, model: "sonnet", timestamp: undefined },
-  }),
+  message("b", "a", { ...assistant("Blue.").message, model: "sonnet" }),
   userText("c", "b", "Another?"),
-  entryText("message", "d", "c", {
-    message: {
-      role: "assistant",
-      usage: SPOKEN.usage,
-      content: [
-        { type: "thinking", thinking: "hmm" },
-        { type: "text", text: "Let me look." },
-        { type: "toolCall", id: "t1", name: "read", arguments: { path: "colours.txt" } },
-      ],
-    },
-  }),
-  entryText("message", "e", "d", {
-    message: {
-      ...{ role: "toolResult", toolCallId: "t1", toolName: "read" },
-      content: [{ type: "text", text: Array.from({ length: 40 }, (_, i) => `colour ${i}`).join("\n") }],
-    },
-  }),
+  message("d", "c", { role: "assistant", usage: SPOKEN.usage, content: LOOKING }),
+  message(
+    "e",
+    "d",
+    toolResult(
+      "t1",
+      range(0, 40)
+        .map((i) => `colour ${i}`)
+        .join("\n"),
+    ).message,
+  ),
   entryText("label", "f", "e", { targetId: "b", label: "first answer" }),
   userText("g", "b", "Not that one."),
 ];
@@ -136,8 +136,7 @@ describe("--json prints the result of the command as it came", () => {
 
   test("entries keep their bytes", async () => {
     const place = temporaryPlace();
-    const line =
-      '{"type":"message","id":"n","parentId":null,"timestamp":"t","message":{"role":"user","content":"x"},"n":1.0,"b":2,"a":1e2}';
+    const line = `${userText("n", null).slice(0, -1)},"n":1.0,"b":2,"a":1e2}`;
     stored(place, SESSION, [line]);
     await say(place, { line })('$ show {id} --path --json\n{"entries":[{line}]}');
   });
@@ -224,7 +223,7 @@ describe("list", () => {
 });
 
 acrossTiers(test, ["jsonl", "v2"])(
-  "list and status name the process that writes to a session, and a host that asks for holders gets it (%s)",
+  "list, status and holders name the process that writes to a session (%s)",
   async (store) => {
     const place = temporaryPlace();
     const file = putSession(place, 1);
@@ -334,18 +333,12 @@ describe("show and tree", () => {
         d  │  assistant: Let me look. [read: colours.txt]
         e  │  result read: colour 0 colour 1 colour 2 colour 3 colour 4 colour 5 colo…
       * g  user: Not that one.
-      $ tree {id} --all
-      {...}
-        e  │  result read: colour 0 colour 1 colour 2 colour 3 colour 4 colour 5 colo…
-        f  │  label: first answer
-      * g  user: Not that one.
+      $ tree {id} --all :: label: first answer$
       $ tree {id} --labels
       * b  assistant: Blue. [first answer]
       $ tree {id} --filter user
-        a  user: Name a colour of the rainbow.
-        b  assistant: Blue. [first answer]
-        c  ├─ user: Another?
-      * g  user: Not that one.
+      + user: Another\\?
+      - Let me look
       $ tree {id} --filter people !2
       $ tree {id} --plain
       {...}
@@ -486,9 +479,7 @@ describe("changes", () => {
       $ migrate {file} --apply
       The session is now ~/project/{id}.v2 (MIGRATED, 3 entries).
       Pi does not see it there. rollback {short} makes its file the session again.
-      $ migrate --help :: do\\s+not\\s+list\\s+or\\s+open\\s+a\\s+session\\s+in\\s+a\\s+container
-      $ verify {container}
-      The session is sound.
+      $ verify {container} :: sound
       $ status {container}
       Session Store V2, MIGRATED (completed).
       {...}
@@ -539,9 +530,6 @@ describe("verify and repair", () => {
       + ^ {2}bad_line \\(line 4, 2 bytes at \\d+\\): .+; lost$
       + ^ {2}torn_tail \\(
       + ^ {2}missing_parent \\(.*entry a0000003\\):\\s
-      = 3
-      $ verify damaged.jsonl --json | ok
-      false
       = 3
       $ verify damaged.jsonl --json | damage[].kind
       ["bad_line","torn_tail","missing_parent"]

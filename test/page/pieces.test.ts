@@ -42,15 +42,12 @@ describe("Markdown", () => {
     ["```\n<x>\n```", '<pre class="code">&lt;x&gt;\n</pre>'],
   ])("%j", (text, html) => expect(prose(text)).toBe(html));
 
-  acrossTiers(test, ["`a`b", "a line\n", "*a* "])(
-    "a paragraph of more parts than a browser lays out in a moment is shown as it is: %j",
-    (part) => {
-      expect(prose(part.repeat(5000))).toMatch(/<br>|<code>|<em>/);
-      const long = proseHtml(part.repeat(20_000));
-      expect(long).toMatch(/^<details class="long">/);
-      expect(long).not.toMatch(/<br>|<code>|<em>/);
-    },
-  );
+  acrossTiers(test, ["`a`b", "a line\n", "*a* "])("a paragraph of very many parts is shown as it is: %j", (part) => {
+    expect(prose(part.repeat(5000))).toMatch(/<br>|<code>|<em>/);
+    const long = proseHtml(part.repeat(20_000));
+    expect(long).toMatch(/^<details class="long">/);
+    expect(long).not.toMatch(/<br>|<code>|<em>/);
+  });
 
   test("tables scroll by themselves, and are aligned without styles", () => {
     const html = prose("| a | b |\n|:-:|--:|\n| 1 | 2 |");

@@ -86,26 +86,23 @@ test("two ends have in common what their paths share, and count what each did si
   expect([other.users, other.answers, other.seconds]).toEqual([1, 1, 1]);
 });
 
-acrossTiers(test, [1, 3])(
-  "any tree is listed whole, each entry once and after its parent, however deep and wide (%i)",
-  (count) => {
-    for (let seed = 1; seed <= count; seed++) {
-      const random = new Random(seed);
-      const rows = Array.from({ length: 3000 }, (_, n): RowTuple => {
-        const back = n === 0 || random.chance(0.002) ? 0 : random.chance(0.7) ? 1 : 1 + random.int(n);
-        return [`e${n}`, n, back, "u", "", 0];
-      });
-      const model = modelOf(rows, `e${random.int(3000)}`);
-      const order = model.lines("all", model.leaf, new Set()).map(({ at }) => at);
-      const place = new Map(order.map((at, index) => [at, index]));
-      expect([order.length, place.size]).toEqual([3000, 3000]);
-      for (const at of order) {
-        const above = model.parents[at];
-        if (above >= 0) expect(place.get(above)).toBeLessThan(place.get(at) as number);
-      }
+acrossTiers(test, [1, 3])("any tree is listed whole, each entry once and after its parent (%i)", (count) => {
+  for (let seed = 1; seed <= count; seed++) {
+    const random = new Random(seed);
+    const rows = Array.from({ length: 3000 }, (_, n): RowTuple => {
+      const back = n === 0 || random.chance(0.002) ? 0 : random.chance(0.7) ? 1 : 1 + random.int(n);
+      return [`e${n}`, n, back, "u", "", 0];
+    });
+    const model = modelOf(rows, `e${random.int(3000)}`);
+    const order = model.lines("all", model.leaf, new Set()).map(({ at }) => at);
+    const place = new Map(order.map((at, index) => [at, index]));
+    expect([order.length, place.size]).toEqual([3000, 3000]);
+    for (const at of order) {
+      const above = model.parents[at];
+      if (above >= 0) expect(place.get(above)).toBeLessThan(place.get(at) as number);
     }
-  },
-);
+  }
+});
 
 test("rows that come later take their places by the ids of their parents, and their own by their ids", () => {
   const model = modelOf(ROWS, "q4");

@@ -46,39 +46,35 @@ describe("in Chromium", needs(CHROMIUM), () => {
   const styleOf = (selector: string, member: string): Promise<string> =>
     page.evaluate(`getComputedStyle(document.querySelector(${JSON.stringify(selector)})).${member}`);
 
-  test(
-    "a person enters, finds a session, and sees what is written to it, also when another branch goes on",
-    SWEEP,
-    async () => {
-      const { viewing, file } = await opened(chain(30), 360);
-      const fits = async () =>
-        expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
-      expect(await page.evaluate("location.href + document.referrer")).toBe(viewing.root);
-      await fits();
-      await enter(360);
-      await fits();
-      // At the end of the page, what comes is brought into view.
-      await page.evaluate("scrollTo({ top: 1e9, behavior: 'instant' })");
-      const lines = range(30, 60).map((n) => {
-        const text = n % 2 === 0 ? (PAYLOADS[n] ?? "x") : `entry ${n}`;
-        return (n % 3 === 0 ? assistantText : userText)(id(n), id(n - 1), text);
-      });
-      appendFileSync(file, fileText(...lines));
-      await page.until(`document.getElementById("${id(59)}") !== null`);
-      expect(await page.evaluate("[...document.querySelectorAll('article[id]')].map((one) => one.id)")).toEqual(
-        range(0, 60).map(id),
-      );
-      const numbers = "[...document.querySelectorAll('article.user .number')].map((one) => +one.textContent)";
-      expect(await page.evaluate(`${numbers}.every((number, n) => number === n + 1)`)).toBe(true);
-      await page.until(`document.getElementById("${id(59)}").getBoundingClientRect().top < innerHeight`);
-      // The page is loaded again by itself, and then has the other branch.
-      appendFileSync(file, fileText(userText("bbbb0001", id(3), "the other way")));
-      await page.until("document.getElementById('bbbb0001') !== null");
-      await page.until(LIVE);
-      const own = `request ${new URL(viewing.url).origin}/`;
-      expect(page.happened.splice(0).filter((one) => !one.startsWith(own))).toEqual([]);
-    },
-  );
+  test("a person finds a session, and sees what is written to it, on another branch too", SWEEP, async () => {
+    const { viewing, file } = await opened(chain(30), 360);
+    const fits = async () =>
+      expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
+    expect(await page.evaluate("location.href + document.referrer")).toBe(viewing.root);
+    await fits();
+    await enter(360);
+    await fits();
+    // At the end of the page, what comes is brought into view.
+    await page.evaluate("scrollTo({ top: 1e9, behavior: 'instant' })");
+    const lines = range(30, 60).map((n) => {
+      const text = n % 2 === 0 ? (PAYLOADS[n] ?? "x") : `entry ${n}`;
+      return (n % 3 === 0 ? assistantText : userText)(id(n), id(n - 1), text);
+    });
+    appendFileSync(file, fileText(...lines));
+    await page.until(`document.getElementById("${id(59)}") !== null`);
+    expect(await page.evaluate("[...document.querySelectorAll('article[id]')].map((one) => one.id)")).toEqual(
+      range(0, 60).map(id),
+    );
+    const numbers = "[...document.querySelectorAll('article.user .number')].map((one) => +one.textContent)";
+    expect(await page.evaluate(`${numbers}.every((number, n) => number === n + 1)`)).toBe(true);
+    await page.until(`document.getElementById("${id(59)}").getBoundingClientRect().top < innerHeight`);
+    // The page is loaded again by itself, and then has the other branch.
+    appendFileSync(file, fileText(userText("bbbb0001", id(3), "the other way")));
+    await page.until("document.getElementById('bbbb0001') !== null");
+    await page.until(LIVE);
+    const own = `request ${new URL(viewing.url).origin}/`;
+    expect(page.happened.splice(0).filter((one) => !one.startsWith(own))).toEqual([]);
+  });
 
   test("neither the pages of view nor the exported page take the looks of the other", SWEEP, async () => {
     const { viewing } = await opened(chain(2));

@@ -363,53 +363,45 @@ describe("as events", () => {
   });
 });
 
-test(
-  "a session that is too large for a page is refused at once, with the path from its last compaction",
-  SYSTEM,
-  async () => {
-    const place = temporaryPlace();
-    const compaction = { summary: "what was", firstKeptEntryId: id(2), tokensBefore: 1 };
-    sessionFile(place, [...chain(3), entryText("compaction", id(3), id(2), compaction)]);
-    const viewing = await viewed(place);
-    const { links } = await pageAt(viewing, "");
-    const session = links.find((link) => link.startsWith("session?")) as string;
-    vi.spyOn(FileLog.prototype, "length").mockReturnValue(100 << 20);
-    const { status, text } = await viewing.get(session);
-    expect(status).toBe(413);
-    const recent = lookAt(text).links.find((link) => link.includes("part=recent")) as string;
-    const shown = await viewing.get(recent);
-    expect([shown.status, shown.text.includes("2 entries before these")]).toEqual([200, true]);
-  },
-);
+test("a session too large for a page is refused with the path from its last compaction", SYSTEM, async () => {
+  const place = temporaryPlace();
+  const compaction = { summary: "what was", firstKeptEntryId: id(2), tokensBefore: 1 };
+  sessionFile(place, [...chain(3), entryText("compaction", id(3), id(2), compaction)]);
+  const viewing = await viewed(place);
+  const { links } = await pageAt(viewing, "");
+  const session = links.find((link) => link.startsWith("session?")) as string;
+  vi.spyOn(FileLog.prototype, "length").mockReturnValue(100 << 20);
+  const { status, text } = await viewing.get(session);
+  expect(status).toBe(413);
+  const recent = lookAt(text).links.find((link) => link.includes("part=recent")) as string;
+  const shown = await viewing.get(recent);
+  expect([shown.status, shown.text.includes("2 entries before these")]).toEqual([200, true]);
+});
 
-test(
-  "sessions of other agents are listed where a person asks for them, read, searched, and never written",
-  SYSTEM,
-  async () => {
-    const place = temporaryPlace();
-    const claude = put(
-      join(place.home, ".claude/projects/-home-me/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl"),
-      wholeClaudeSession().text,
-    );
-    const file = put(join(place.home, ".local/share/opencode/opencode.db"), "");
-    opencodeDatabase(file, [wholeOpencodeExport()], { journal: "DELETE" }).close();
-    const before = [contentsOf(join(place.home, ".claude")), contentsOf(join(file, ".."))];
-    const viewing = await view(place, []);
-    expect((await viewing.get("")).text).not.toContain("My own title");
-    const { text } = await viewing.get("?others=1");
-    expect(text).toContain("My own title");
-    expect(text).toContain('<span class="tag">opencode</span>');
-    for (const path of [claude, join(file, OPENCODE_SESSION)]) {
-      const address = new RegExp(`href="(session\\?[^"]*${encodeURIComponent(path)}[^"]*)"`).exec(text)?.[1] ?? "none";
-      const page = await viewing.get(address.replaceAll("&amp;", "&"));
-      expect(page.status).toBe(200);
-      expect(page.text).toContain("ist the f");
-    }
-    expect((await viewing.get("?q=files&others=1")).text).toMatch(/Found in what was said[\s\S]*session\?/);
-    const all = await view(place, ["--agents", "claude"]);
-    const shown = (await all.get("")).text;
-    expect(shown).toContain("My own title");
-    expect(shown).not.toContain('<span class="tag">opencode</span>');
-    expect([contentsOf(join(place.home, ".claude")), contentsOf(join(file, ".."))]).toEqual(before);
-  },
-);
+test("sessions of other agents are listed on request, read, searched, and never written", SYSTEM, async () => {
+  const place = temporaryPlace();
+  const claude = put(
+    join(place.home, ".claude/projects/-home-me/7d5c2a10-0a5b-4c64-9c1a-3f1f6f0d8e11.jsonl"),
+    wholeClaudeSession().text,
+  );
+  const file = put(join(place.home, ".local/share/opencode/opencode.db"), "");
+  opencodeDatabase(file, [wholeOpencodeExport()], { journal: "DELETE" }).close();
+  const before = [contentsOf(join(place.home, ".claude")), contentsOf(join(file, ".."))];
+  const viewing = await view(place, []);
+  expect((await viewing.get("")).text).not.toContain("My own title");
+  const { text } = await viewing.get("?others=1");
+  expect(text).toContain("My own title");
+  expect(text).toContain('<span class="tag">opencode</span>');
+  for (const path of [claude, join(file, OPENCODE_SESSION)]) {
+    const address = new RegExp(`href="(session\\?[^"]*${encodeURIComponent(path)}[^"]*)"`).exec(text)?.[1] ?? "none";
+    const page = await viewing.get(address.replaceAll("&amp;", "&"));
+    expect(page.status).toBe(200);
+    expect(page.text).toContain("ist the f");
+  }
+  expect((await viewing.get("?q=files&others=1")).text).toMatch(/Found in what was said[\s\S]*session\?/);
+  const all = await view(place, ["--agents", "claude"]);
+  const shown = (await all.get("")).text;
+  expect(shown).toContain("My own title");
+  expect(shown).not.toContain('<span class="tag">opencode</span>');
+  expect([contentsOf(join(place.home, ".claude")), contentsOf(join(file, ".."))]).toEqual(before);
+});

@@ -172,40 +172,36 @@ describe("browse", () => {
     expect(await leafOf(place, file)).toBe("b");
   });
 
-  test(
-    "renames, labels, archives and brings back, forks and exports, and holds no session afterwards",
-    SYSTEM,
-    async () => {
-      const place = temporaryPlace();
-      const file = question(place);
-      const { glass, done } = browsing(place);
-      glass.resize(24, 80);
-      await glass.walk(
-        ["", "a better answer"],
-        ["rFruit\r", '"a question" is named Fruit. u takes it back.'],
-        ["", /> .*Fruit/],
-        ["t", "default"],
-        ["lgood\r", 'A place in "Fruit" is labelled good.'],
-        ["l\u0015\r", 'A label in "Fruit" is cleared.'],
-        [ESCAPE],
-        ["a", '"Fruit" is in the archive'],
-      );
-      expect(existsSync(file)).toBe(false);
-      await glass.walk(
-        ["A", /Archive(.|\n)*> .*Fruit/],
-        ["a", '"Fruit" is back from the archive.'],
-        ["A", /Sessions(.|\n)*> .*Fruit/],
-        ["f", '"Fruit" is copied into a new session.'],
-        ["", "2 of 2"],
-        ["ke\u0015out.md\r", '"Fruit" is written to'],
-        // Nothing is held: what was touched can be deleted.
-        ["dy", '"Fruit" is in the trash'],
-        ["q"],
-      );
-      await done;
-      expect([existsSync(file), existsSync(join(place.cwd, "out.md"))]).toEqual([false, true]);
-    },
-  );
+  test("renames, labels, archives, brings back, forks and exports, and holds nothing then", SYSTEM, async () => {
+    const place = temporaryPlace();
+    const file = question(place);
+    const { glass, done } = browsing(place);
+    glass.resize(24, 80);
+    await glass.walk(
+      ["", "a better answer"],
+      ["rFruit\r", '"a question" is named Fruit. u takes it back.'],
+      ["", /> .*Fruit/],
+      ["t", "default"],
+      ["lgood\r", 'A place in "Fruit" is labelled good.'],
+      ["l\u0015\r", 'A label in "Fruit" is cleared.'],
+      [ESCAPE],
+      ["a", '"Fruit" is in the archive'],
+    );
+    expect(existsSync(file)).toBe(false);
+    await glass.walk(
+      ["A", /Archive(.|\n)*> .*Fruit/],
+      ["a", '"Fruit" is back from the archive.'],
+      ["A", /Sessions(.|\n)*> .*Fruit/],
+      ["f", '"Fruit" is copied into a new session.'],
+      ["", "2 of 2"],
+      ["ke\u0015out.md\r", '"Fruit" is written to'],
+      // Nothing is held: what was touched can be deleted.
+      ["dy", '"Fruit" is in the trash'],
+      ["q"],
+    );
+    await done;
+    expect([existsSync(file), existsSync(join(place.cwd, "out.md"))]).toEqual([false, true]);
+  });
 
   test.each([
     ["asks nothing about a session that another program has, in the list and in its tree", ["--attach", "off"]],

@@ -92,11 +92,12 @@ test("delete asks with the way back that there will be", async () => {
   const bin = join(place.home, "bin");
   put(join(bin, "trash"), "#!/bin/sh\nexit 1\n");
   chmodSync(join(bin, "trash"), 0o755);
+  const file = putSession(place, 3);
   await say(place)(`
-    $ delete ${putSession(place, 3)}
-    ? Delete "say a0000000", 3 messages, /home/me/project? [y/N] => n
+    $ PATH= delete ${file}
+    ? Delete ${file}, 3 messages, /home/me/project? [y/N] => n
     ! {...}
-    $ PATH=${bin} delete ${putSession(place, 3)}
+    $ PATH=${bin} delete ${file}
     ? {...}undo cannot bring it back{...} => n
     ! {...}`);
 });

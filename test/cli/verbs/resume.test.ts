@@ -11,7 +11,7 @@ import { user } from "../../support/drafts.ts";
 import { chain, id, SESSION } from "../../support/lines.ts";
 import { type Place, programEnvironment, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
-import { type Run, runHere, stored } from "../../support/verbs.ts";
+import { runHere, stored } from "../../support/verbs.ts";
 
 /** A session of a folder that exists, and a program that stands for Pi. */
 let place: Place;
@@ -38,16 +38,12 @@ function agent(script: string): void {
 }
 
 /** Runs the verb with programs that only say how they were started. */
-async function resume(
-  args: string[],
-  start: (launch: Launch) => Promise<number> | number = () => 0,
-  more: Record<string, string> = {},
-): Promise<Run & { started: Launch[] }> {
+async function resume(args: string[], start: (launch: Launch) => unknown = () => 0, more: Record<string, string> = {}) {
   const started: Launch[] = [];
   const terminal = {
     start: async (launch: Launch) => {
       started.push(launch);
-      return start(launch);
+      return (await start(launch)) as number;
     },
   };
   const run = await runHere(place, ["resume", ...args], { variables: { ...variables, ...more }, terminal });

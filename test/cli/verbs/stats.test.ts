@@ -70,18 +70,15 @@ test("is a table by day, the latest first, or by model, project and session, fro
     Nothing was spent in these sessions.`);
 });
 
-acrossTiers(test, [40, 20, 80, 200, 400])(
-  "fits a page of %i columns, and does nothing to a terminal",
-  async (columns) => {
-    put(place, "x".repeat(60), ["2026-01-01 1e14"], "/w".repeat(60), "很长".repeat(60));
-    const options = { terminal: { columns }, variables: { NO_COLOR: "1" } };
-    for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
-      const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
-      expect(text.split("\n").length).toBeGreaterThan(4);
-      if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);
-    }
-  },
-);
+acrossTiers(test, [40, 20, 80, 200, 400])("fits %i columns, and does nothing to a terminal", async (columns) => {
+  put(place, "x".repeat(60), ["2026-01-01 1e14"], "/w".repeat(60), "很长".repeat(60));
+  const options = { terminal: { columns }, variables: { NO_COLOR: "1" } };
+  for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
+    const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
+    expect(text.split("\n").length).toBeGreaterThan(4);
+    if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);
+  }
+});
 
 test.each([40, 80])(
   "what one session holds fits %i columns, and programs get the path on one line",
