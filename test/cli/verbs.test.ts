@@ -26,7 +26,7 @@ const OTHER = "01991f6e-2222-7c3e-b0a4-0242ac120003";
 const NAMES = { id: SESSION, short: SESSION.slice(0, 13), other: OTHER };
 
 const message = (entryId: string, parentId: string, said: object): string =>
-  entryText("message", entryId, parentId, { message: { timestamp: undefined, ...said } });
+  entryText("message", entryId, parentId, { message: { ...said, timestamp: undefined } });
 const LOOKING = [
   { type: "thinking", thinking: "hmm" },
   { type: "text", text: "Let me look." },

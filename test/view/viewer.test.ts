@@ -16,7 +16,7 @@ import { PAYLOADS, sessionSaying } from "../support/payloads.ts";
 import { imprint } from "../support/proof.ts";
 import { Random } from "../support/random.ts";
 import { type Json, type Place, serveHere, stopTimers, temporaryPlace } from "../support/server.ts";
-import { acrossTiers, SWEEP, SYSTEM } from "../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 import { runHere } from "../support/verbs.ts";
 import { type EventReader, request, untilSo, type Viewing, view, watchedThroughKills } from "../support/viewing.ts";
 
@@ -130,11 +130,8 @@ describe("pages", () => {
     expect((await pageAt(viewing, "costs?days=7&cwd=/nowhere")).text).toContain("Nothing was spent");
   });
 
-  describe.each([
-    { each: 32, tier: SYSTEM },
-    { each: 8, tier: SWEEP },
-  ])("one in $each", ({ each, tier }) => {
-    test("hostile names, words, directories, ids and addresses do nothing", tier, async () => {
+  describe("of hostile sessions", SYSTEM, () => {
+    acrossTiers(test, [32, 8])("names, words, directories, ids and addresses do nothing, one in %i", async (each) => {
       const place = temporaryPlace();
       for (const [n, payload] of PAYLOADS.entries()) {
         if (n % each !== 0) continue;
