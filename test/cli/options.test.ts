@@ -149,8 +149,9 @@ describe("the help", () => {
   test.each([20, 40, 60, 80, 3840])("fits %i columns", (width) => {
     // A word is not broken.
     const most = Math.max(34, Math.min(width, 80));
-    for (const text of [helpText(groups, helpWidth(width)), verbsHelp(groups, helpWidth(width))])
-      for (const line of text.split("\n")) expect(line.length, line).toBeLessThanOrEqual(most);
+    for (const help of [helpText, verbsHelp])
+      for (const line of help(groups, helpWidth(width)).split("\n"))
+        expect(line.length, line).toBeLessThanOrEqual(most);
     for (const line of helpText().split("\n")) expect(line.length).toBeLessThanOrEqual(120);
   });
 

@@ -116,7 +116,7 @@ test("words of entries are taken from their blocks, without heads, folds' beginn
 
 test("queries of several words are found over any space, and signs are signs", () => {
   const text = lowered("The LOCK\n  file (v2) and the lock file");
-  const counts = ["lock file", "the", "(v2)", "missing"].map((query) => countIn(text, patternOf(query) as RegExp));
+  const counts = ["lock file", "the", "(v2)", "missing"].map((query) => countIn(text, patternOf(query) as never));
   expect([counts, patternOf(" ")]).toEqual([[2, 2, 1, 0], undefined]);
   const places = placesIn(text, patternOf("lock file") as never, 10);
   expect(places.map(([from, to]) => text.slice(from, to))).toEqual(["lock\n  file", "lock file"]);

@@ -75,6 +75,26 @@ export async function runVerbHere(
   return { stdout, stderr, status };
 }
 
+/** Runs a verb that goes on until it is interrupted: what it has printed, what it has said to the person, and its end. */
+export function runOn(place: Place, words: readonly string[], reads = (_text: string) => true) {
+  const running = { out: "", said: "", interrupt: (): void => {} };
+  const terminal: RunOptions["terminal"] = {
+    write: (text) => {
+      running.said += text;
+    },
+    onInterrupt(act) {
+      running.interrupt = act;
+      return () => {};
+    },
+  };
+  const printed = (text: string): boolean => {
+    running.out += text;
+    return reads(text);
+  };
+  const end = runHere(place, words, { printed, terminal });
+  return Object.assign(running, { end });
+}
+
 /** A person who answers every question so; what was asked. */
 export function answering(answer: string): { asked: string[]; terminal: Pick<Terminal, "answer"> } {
   const asked: string[] = [];

@@ -69,7 +69,7 @@ const ELSEWHERE = [
   `\\\\x${root}`,
 ];
 
-const BODIES = [{ "content-length": "1" }, { "transfer-encoding": "chunked" }];
+const BODIES: Headers[] = [{ "content-length": "1" }, { "transfer-encoding": "chunked" }];
 const SITES = ["cross-site", "same-site"];
 const OTHER_NAME = cookie.replace("view", "View");
 

@@ -63,7 +63,6 @@ describe("complete", () => {
     [["fork", "nowhere", ""], []],
     // Paths are left to the shell.
     [["show", "./x"], [":files"]],
-    [["show", "~/x"], [":files"]],
     [["relocate", "019b", "x"], [":dirs"]],
     [["export", "019b", "x"], [":files"]],
     [["nothing", "x"], []],

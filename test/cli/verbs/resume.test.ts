@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { commandWords } from "../../../src/cli/agent.ts";
 import type { Launch } from "../../../src/cli/terminal/programs.ts";
 import { PROGRAM } from "../../support/build.ts";
@@ -39,15 +39,10 @@ function agent(script: string): void {
 
 /** Runs the verb with programs that only say how they were started. */
 async function resume(args: string[], start: (launch: Launch) => unknown = () => 0, more: Record<string, string> = {}) {
-  const started: Launch[] = [];
-  const terminal = {
-    start: async (launch: Launch) => {
-      started.push(launch);
-      return (await start(launch)) as number;
-    },
-  };
-  const run = await runHere(place, ["resume", ...args], { variables: { ...variables, ...more }, terminal });
-  return { ...run, started };
+  const starting = vi.fn(async (launch: Launch) => (await start(launch)) as number);
+  const options = { variables: { ...variables, ...more }, terminal: { start: starting } };
+  const run = await runHere(place, ["resume", ...args], options);
+  return { ...run, started: starting.mock.calls.flat() };
 }
 
 test("the agent gets the session, its directory and its environment, and its status is ours", async () => {

@@ -64,7 +64,6 @@ test("what a person asks is found, and told with what is around it", async () =>
 test.each([
   ["npm run migrate --tool bash", "a"],
   ["--file src/store.ts --tool edit,write --since 'this month' --sessions", "b"],
-  ["--file store.ts --sessions", "bcd"],
   ["--file store.ts --tool edit --sessions", "bd"],
   ["--file ./src/store.ts --sessions", "b"],
   ["timeout --in results --since march", "b"],
