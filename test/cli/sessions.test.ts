@@ -29,7 +29,7 @@ function ready() {
   return {
     ...{ place, auth, twin, old },
     there: () => [auth, twin, old].map(existsSync),
-    say: told(place, { auth, twin, old, any: /[\s\S]*/ }, options),
+    say: told(place, { auth, twin, old }, options),
   };
 }
 
@@ -164,7 +164,7 @@ test("two files with one id are told apart by their paths", async () => {
   writeFileSync(copy, readFileSync(auth));
   await say(`
     $ show ${AUTH}
-    ! {any}by its path{any}copy.jsonl{any}${basename(auth)}{any}
+    ! {....}by its path{....}copy.jsonl{....}${basename(auth)}{....}
     $ archive ${AUTH.slice(0, 12)}
     ! {...}by its path{...}
     ! {...}
@@ -229,7 +229,7 @@ describe("delete asks", () => {
     expect(there()).toEqual([true, true, true]);
     await say(`
       $ rm 019b 019bbbbb 019aaaaa-1
-      ? {any}"Old one", 1 message{any}"Refactor auth", 1 message{any}Delete these 2 sessions? [y/N] => y
+      ? {....}"Old one", 1 message{....}"Refactor auth", 1 message{....}Delete these 2 sessions? [y/N] => y
       {...}undo brings it back{...}
       {...}undo brings it back{...}`);
     expect(there()).toEqual([false, true, false]);

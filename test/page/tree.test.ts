@@ -7,7 +7,7 @@ import { type FilterName, TreeModel } from "../../src/page/script/model.ts";
 import { stretchText } from "../../src/page/script/say.ts";
 import { sidesOf } from "../../src/page/script/sides.ts";
 import { countIn, lowered, patternOf, placesIn, wordsIn } from "../../src/page/script/text.ts";
-import { Random } from "../support/random.ts";
+import { forSeeds, range } from "../support/random.ts";
 import { acrossTiers } from "../support/tiers.ts";
 
 /** A conversation: a question, two calls with results and an answer; from the question a branch, and one from that. */
@@ -74,9 +74,8 @@ test("two ends have in common what their paths share, and count what each did si
 });
 
 acrossTiers(test, [1, 3])("any tree is listed whole, each entry once and after its parent (%i)", (count) => {
-  for (let seed = 1; seed <= count; seed++) {
-    const random = new Random(seed);
-    const rows = Array.from({ length: 3000 }, (_, n): RowTuple => {
+  forSeeds(count, (random) => {
+    const rows = range(0, 3000).map((n): RowTuple => {
       const back = n === 0 || random.chance(0.002) ? 0 : random.chance(0.7) ? 1 : 1 + random.int(n);
       return [`e${n}`, n, back, "u", "", 0];
     });
@@ -88,7 +87,7 @@ acrossTiers(test, [1, 3])("any tree is listed whole, each entry once and after i
       const above = model.parents[at];
       if (above >= 0) expect(place.get(above)).toBeLessThan(place.get(at) as number);
     }
-  }
+  });
 });
 
 test("rows that come later take their places by the ids of their parents, and their own by their ids", () => {

@@ -14,9 +14,9 @@ import { fileText, headerText, TIME } from "./lines.ts";
 import { countingEnv, type Json, type Place } from "./server.ts";
 
 export interface Run {
-  stdout: string;
-  stderr: string;
-  status: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly status: number;
 }
 
 export interface RunOptions {
@@ -93,18 +93,6 @@ export function runOn(place: Place, words: readonly string[], reads = (_text: st
   };
   const end = runHere(place, words, { printed, terminal });
   return Object.assign(running, { end });
-}
-
-/** A person who answers every question so; what was asked. */
-export function answering(answer: string): { asked: string[]; terminal: Pick<Terminal, "answer"> } {
-  const asked: string[] = [];
-  const terminal = {
-    answer: async (question: string) => {
-      asked.push(question);
-      return answer;
-    },
-  };
-  return { asked, terminal };
 }
 
 /** Puts a session among the others, into the folder of a directory, untouched for a while. Returns its file. */

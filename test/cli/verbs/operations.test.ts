@@ -12,7 +12,7 @@ const NOW = Date.parse("2026-01-24T18:40:00.000Z");
 const [ONE, TWO, THREE] = [1, 2, 3].map(sessionId);
 
 function say(place: Place, options: RunOptions = {}) {
-  const names = { one: ONE, two: TWO, three: THREE, short: ONE.slice(0, 8), id: /[0-9a-f]{8}/, any: /[\s\S]*/ };
+  const names = { one: ONE, two: TWO, three: THREE, short: ONE.slice(0, 8), id: /[0-9a-f]{8}/ };
   return told(place, names, { now: NOW, ...options });
 }
 
@@ -108,11 +108,11 @@ test("undo asks before it takes back an older operation than the last, which can
     $ delete {one} --permanent --yes ::
     $ undo !! Undo that by its id.
     $ undo
-    ? The last operation cannot be undone: {...} Deleted "say a0000000". {any}Undo it now? [y/N] => n
+    ? The last operation cannot be undone: {...} Deleted "say a0000000". {....}Undo it now? [y/N] => n
     ! {...}
     $ undo
-    ? The last operation cannot be undone: {...} Deleted "say a0000000". {any}Undo it now? [y/N] => y
-    {any}`);
+    ? The last operation cannot be undone: {...} Deleted "say a0000000". {....}Undo it now? [y/N] => y
+    {....}`);
 });
 
 const DAY = 86_400_000;
@@ -121,8 +121,7 @@ const LATER = { now: NOW + 100 * DAY };
 test("archive --until shows what it chose, asks, and moves nothing before", async () => {
   const place = temporaryPlace();
   for (const n of [1, 2]) putSession(place, n);
-  const tell = say(place, LATER);
-  await tell(`
+  await say(place, LATER)(`
     $ list --until 101d
     There are no sessions.
     $ archive --until 101d --yes
@@ -132,13 +131,12 @@ test("archive --until shows what it chose, asks, and moves nothing before", asyn
     + ${TWO.slice(0, 8)}
     $ archive --until 90d !2 --yes
     $ list --archived --json | total
-    0`);
-  await tell(`
+    0
     $ archive --until 90d
-    ? {any}{short}{any}Archive these 2 sessions? [y/N] => n
+    ? {....}{short}{....}Archive these 2 sessions? [y/N] => n
     ! Nothing was archived.
     $ archive --until 90d
-    ? {any} => y
+    ? {....} => y
     2 sessions are in the archive now; undo brings them back.
     $ list --archived --json | total
     2
