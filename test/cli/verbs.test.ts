@@ -1,6 +1,6 @@
 /** Each verb: what it asks the server, what a person gets to read, and how it ends. */
 
-import { spawn } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { appendFileSync, existsSync, linkSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
@@ -109,13 +109,12 @@ describe("--json prints the result of the command as it came", () => {
 
   test.each(ASKED.map((asked) => ({ typed: asked[0], asked })))("$typed", async ({ asked: [typed, asks, before] }) => {
     const [ours, theirs] = [ready(), ready()];
-    const server = serveHere(["--events=none"], { place: theirs });
-    if (before) {
-      await server.result(...before);
-      const first = serveHere(["--events=none"], { place: ours });
-      await first.result(...before);
+    for (const place of before ? [ours, theirs] : []) {
+      const first = serveHere(["--events=none"], { place });
+      await first.result(...(before as Asked));
       await first.finish();
     }
+    const server = serveHere(["--events=none"], { place: theirs });
     let result: Json;
     for (const asked of asks) result = await server.result(...asked);
     const { stdout, stderr, status } = await runHere(ours, [...wordsIn(typed, NAMES), "--json"], { now: NOW });
@@ -673,45 +672,34 @@ test("verbs and their help as people type them", SYSTEM, async () => {
   expect(await out("version")).toBe(`${VERSION}\n`);
   expect(await out("help", "rm")).toBe(await out("delete", "--help"));
   expect(await out("cat", "s.jsonl")).toBe(await out("show", "s.jsonl"));
-  for (const [args, stdout, stderr, status] of [
-    ["--plain ls", await out("ls", "--plain"), "", 0],
-    ["lst", "", "Unknown verb lst. Did you mean list? --help lists the verbs.\n", 2],
-    ["mv a b", "", "Unknown verb mv. Did you mean rename, or relocate? --help lists the verbs.\n", 2],
-    ["--session-dir x list", "", /A verb comes first/, 2],
-  ] as const) {
-    const run = await runProgram("", args.split(" "), place);
-    expect({ ...run, stderr: run.stderr.replace("pi-session-server: ", "") }).toEqual({
-      ...{ stdout, status },
-      stderr: typeof stderr === "string" ? stderr : expect.stringMatching(stderr),
-    });
+  expect(await runProgram("", ["--plain", "ls"], place)).toEqual({
+    stdout: await out("ls", "--plain"),
+    stderr: "",
+    status: 0,
+  });
+  for (const [typed, stderr] of Object.entries({
+    lst: "Unknown verb lst. Did you mean list? --help lists the verbs.\n",
+    "mv a b": "Unknown verb mv. Did you mean rename, or relocate? --help lists the verbs.\n",
+    "--session-dir x list": "A verb comes first",
+  })) {
+    const run = await runProgram("", typed.split(" "), place);
+    expect(run).toEqual({ stdout: "", stderr: expect.stringContaining(stderr), status: 2 });
   }
 });
 
 test("a reader that stops early, as head does, is no failure and no noise", SYSTEM, async () => {
   const place = temporaryPlace();
   const file = sessionFile(place, chain(5000), "long.jsonl");
-  const child = spawn(process.execPath, [PROGRAM, "tree", file], {
-    ...{ cwd: place.cwd, env: programEnvironment(place) },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  child.stdout.once("data", () => child.stdout.destroy());
-  let stderr = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
-    stderr += text;
-  });
-  const status = await new Promise((resolve) => child.on("close", resolve));
-  expect([status, stderr]).toEqual([0, ""]);
+  const words = ["-c", '{ "$0" "$@"; echo $? >&2; } | head -n 1', process.execPath, PROGRAM, "tree", file];
+  const { stdout, stderr } = spawnSync("sh", words, { env: programEnvironment(place), encoding: "utf8" });
+  expect([stdout.split("\n").length, stderr]).toEqual([2, "0\n"]);
 });
 
 test("no verb that prints a conversation gets the data of its pictures", async () => {
   const place = temporaryPlace();
   const data = "iVBORw0KGgo".padEnd(2000, "A");
-  const content = [
-    { type: "text", text: "look" },
-    { type: "image", mimeType: "image/png", data },
-  ];
-  const entry = (id: string, parent: string | null) =>
-    entryText("message", id, parent, { message: { role: "user", content } });
+  const message = { role: "user", content: [{ type: "image", mimeType: "image/png", data }] };
+  const entry = (id: string, parent: string | null) => entryText("message", id, parent, { message });
   stored(place, SESSION, [entry("aaaa", null), entry("bbbb", "aaaa"), entry("cccc", "aaaa")]);
   const got: string[] = [];
   const { ask } = Wire.prototype;

@@ -100,14 +100,10 @@ describe("complete", () => {
   });
 });
 
-interface Shell {
-  readonly place: Place;
-  readonly env: NodeJS.ProcessEnv;
-  readonly script: string;
-}
+type Shell = Awaited<ReturnType<typeof inShell>>;
 
 /** The built program under its name, and its script for a shell in a file: fish reads none from a socket. */
-async function inShell(shell: string): Promise<Shell> {
+async function inShell(shell: string) {
   const place = ready();
   const bin = join(place.home, "bin");
   mkdirSync(bin);

@@ -121,7 +121,10 @@ const LATER = { now: NOW + 100 * DAY };
 test("archive --until shows what it chose, asks, and moves nothing before", async () => {
   const place = temporaryPlace();
   for (const n of [1, 2]) putSession(place, n);
-  await say(place, LATER)(`
+  await say(
+    place,
+    LATER,
+  )(`
     $ list --until 101d
     There are no sessions.
     $ archive --until 101d --yes
