@@ -1,6 +1,6 @@
 /** How a person names a session: by the beginning of its id, by its name, archived or not; and how an entry of it. */
 
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { candidatesOf } from "../../src/storage/catalog/candidates.ts";
@@ -28,24 +28,23 @@ function ready() {
   const options: RunOptions = { now: Date.parse(TIME) + 86_400_000 };
   return {
     ...{ place, auth, twin, old },
-    there: () => [auth, twin, old].map(existsSync),
     say: told(place, { auth, twin, old }, options),
   };
 }
 
 describe("the beginning of an id", () => {
   test("names a session for every verb that takes one, and moves it from one verb to the next", async () => {
-    const { place, old, say, there } = ready();
+    const { place, old, say } = ready();
     const bytes = readFileSync(old);
     for (const verb of ["show", "tree", "stats", "verify", "status", "export", "migrate"])
       expect((await runHere(place, [verb, "019b"])).stderr, verb).toBe("");
     await say(`
       $ archive 019b ::
-      $ show 019b :: Long ago`);
-    expect(there()).toEqual([true, true, false]);
-    await say("$ unarchive 019b\n{...}");
+      & {auth} {twin} !{old}
+      $ show 019b :: Long ago
+      $ unarchive 019b ::`);
     expect(readFileSync(old)).toEqual(bytes);
-    const { fork } = await say(`
+    await say(`
       $ migrate 019b --apply :: MIGRATED
       $ show 019b :: Long ago
       $ archive 019b ::
@@ -54,14 +53,13 @@ describe("the beginning of an id", () => {
       $ repair 019b :: nothing to repair
       $ rename 019b New name ::
       $ fork 019b
-      {fork=}`);
-    expect([existsSync(fork as string), ...there()]).toEqual([true, true, true, true]);
-    await say(`
+      {fork=}
+      & {fork} {auth} {twin} {old}
       $ relocate ${OLD} /home/me/new --allow-missing
       {...}
       {...}
-      $ delete 019aaaaa-1 --yes ::`);
-    expect(there()).toEqual([false, true, false]);
+      $ delete 019aaaaa-1 --yes ::
+      & !{auth} {twin} !{old}`);
   });
 
   test("moves nothing with less than four characters, be it the only one that fits, or when several fit", async () => {
@@ -80,8 +78,10 @@ describe("the beginning of an id", () => {
     expect(contentsOf(rootOf(place))).toEqual(before);
     const other = temporaryPlace();
     const file = said(other, OLD, "Long ago.");
-    await told(other)("$ delete 019 --yes\n!2 019 is too little of an id. Give at least 4 characters of it.");
-    expect(existsSync(file)).toBe(true);
+    await told(other)(`
+      $ delete 019 --yes
+      !2 019 is too little of an id. Give at least 4 characters of it.
+      & ${file}`);
   });
 
   test("that several have lists them with their names, a line each, in any width", async () => {
@@ -159,7 +159,7 @@ test("what doctor calls damaged sessions is what show and verify find them by, w
 });
 
 test("two files with one id are told apart by their paths", async () => {
-  const { auth, say, there } = ready();
+  const { auth, say } = ready();
   const copy = join(dirname(auth), "copy.jsonl");
   writeFileSync(copy, readFileSync(auth));
   await say(`
@@ -168,86 +168,82 @@ test("two files with one id are told apart by their paths", async () => {
     $ archive ${AUTH.slice(0, 12)}
     ! {...}by its path{...}
     ! {...}
-    $ archive ${copy} ::`);
-  expect([existsSync(copy), ...there()]).toEqual([false, true, true, true]);
+    $ archive ${copy} ::
+    & !${copy} {auth}`);
 });
 
-describe("a name", () => {
-  test("names a session when it is the only one with it", async () => {
-    const { say, there } = ready();
-    await say(`
-      $ show 'Refactor auth' :: Refactor the auth module
-      $ archive 'Refactor auth' ::
-      $ show 'Refactor auth' :: Refactor the auth module
-      $ show 'no such name' !! No session has the id or the name no such name. list shows those that exist.`);
-    expect(there()).toEqual([false, true, true]);
-  });
-
-  test("never stands before an id, and several with it are listed", async () => {
-    const { place, say } = ready();
-    said(place, "019dddd1", "x", "Refactor auth");
-    // A session that somebody named as the beginning of another's id.
-    said(place, "019dddd2", "y", "019b");
-    await say(`
-      $ show 019b :: Long ago
-      $ tree 'Refactor auth'
-      ! {...}2 sessions have the name Refactor auth. Use the beginning of the id.
-      !   {...}
-      !   {...}`);
-  });
-
-  test("deletes only after a question", async () => {
-    const { say, there } = ready();
-    await say(`$ delete 'Refactor auth' --yes\n!2 {...}the name of ${AUTH}{...}`);
-    expect(there()).toEqual([true, true, true]);
-    await say("$ delete 'Refactor auth'\n? {...} => y\n{...}");
-    expect(there()).toEqual([false, true, true]);
-  });
+test("a name names a session when it is the only one with it, and never stands before an id", async () => {
+  const { place, say } = ready();
+  await say(`
+    $ show 'Refactor auth' :: Refactor the auth module
+    $ archive 'Refactor auth' ::
+    & !{auth} {twin} {old}
+    $ show 'Refactor auth' :: Refactor the auth module
+    $ show 'no such name' !! No session has the id or the name no such name. list shows those that exist.
+    $ unarchive 019aaaaa-1 ::`);
+  said(place, "019dddd1", "x", "Refactor auth");
+  // A session that somebody named as the beginning of another's id.
+  said(place, "019dddd2", "y", "019b");
+  await say(`
+    $ show 019b :: Long ago
+    $ tree 'Refactor auth'
+    ! {...}2 sessions have the name Refactor auth. Use the beginning of the id.
+    !   {...}
+    !   {...}`);
 });
 
-describe("delete asks", () => {
-  test("with the name, the number of messages, the directory and the age, once for several, and of known ones", async () => {
-    const { place, say, there } = ready();
-    said(place, "019eeee1", "x", "\u001b[2J\u202eevil");
-    await say(`
-      $ delete 019aaaaa-1
-      ? Delete "Refactor auth", 1 message, /home/me/app, 1d? [y/N] => n
-      ! {...}
-      $ delete 019aaaaa-1 --permanent
-      ? Delete "Refactor auth", 1 message, /home/me/app, 1d for good? It cannot be restored. [y/N] => n
-      ! {...}
-      $ rm {auth}
-      ? Delete "Refactor auth", 1 message, /home/me/app? [y/N] => n
-      ! {...}
-      $ delete 019eeee1
-      ? Delete "\\u001b[2J\\u202eevil"{...} => n
-      ! {...}
-      $ delete nowhere.jsonl
-      ? Delete nowhere.jsonl? [y/N] => n
-      ! {...}
-      $ rm 019b 019aaaaa-1 019f !!`);
-    expect(there()).toEqual([true, true, true]);
-    await say(`
-      $ rm 019b 019bbbbb 019aaaaa-1
-      ? {....}"Old one", 1 message{....}"Refactor auth", 1 message{....}Delete these 2 sessions? [y/N] => y
-      {...}undo brings it back{...}
-      {...}undo brings it back{...}`);
-    expect(there()).toEqual([false, true, false]);
-  });
+test("delete by a name asks, whatever is given with it", () =>
+  ready().say(`
+    $ delete 'Refactor auth' --yes
+    !2 {...}the name of ${AUTH}{...}
+    & {auth} {twin} {old}
+    $ delete 'Refactor auth'
+    ? {...} => y
+    {...}
+    & !{auth} {twin} {old}`));
+
+test("delete asks with the name, the messages, the directory and the age, once for several, and of known ones", async () => {
+  const { place, say } = ready();
+  said(place, "019eeee1", "x", "\u001b[2J\u202eevil");
+  await say(`
+    $ delete 019aaaaa-1
+    ? Delete "Refactor auth", 1 message, /home/me/app, 1d? [y/N] => n
+    ! {...}
+    $ delete 019aaaaa-1 --permanent
+    ? Delete "Refactor auth", 1 message, /home/me/app, 1d for good? It cannot be restored. [y/N] => n
+    ! {...}
+    $ rm {auth}
+    ? Delete "Refactor auth", 1 message, /home/me/app? [y/N] => n
+    ! {...}
+    $ delete 019eeee1
+    ? Delete "\\u001b[2J\\u202eevil"{...} => n
+    ! {...}
+    $ delete nowhere.jsonl
+    ? Delete nowhere.jsonl? [y/N] => n
+    ! {...}
+    $ rm 019b 019aaaaa-1 019f
+    ! {...}
+    & {auth} {twin} {old}
+    $ rm 019b 019bbbbb 019aaaaa-1
+    ? {....}"Old one", 1 message{....}"Refactor auth", 1 message{....}Delete these 2 sessions? [y/N] => y
+    {...}undo brings it back{...}
+    {...}undo brings it back{...}
+    & !{auth} {twin} !{old}`);
 });
 
 test("several are archived and brought back; one that cannot be does not keep the others from it", async () => {
-  const { place, old, say, there } = ready();
+  const { place, old, say } = ready();
   const server = serveHere(["--session", old, "--events", "none"], { place });
   await server.result("append", { entries: [{ type: "custom", customType: "x" }] });
   await say(`
     $ archive 019b 019aaaaa-1 019aaaaa-2
     019b: {...} is writing to this session.{...}
     {...}
-    = 1`);
-  expect(there()).toEqual([false, false, true]);
-  await say(`$ unarchive 019aaaaa-1 019aaaaa-2 --json | results[].sessionId\n["${AUTH}","${TWIN}"]`);
-  expect(there()).toEqual([true, true, true]);
+    = 1
+    & !{auth} !{twin} {old}
+    $ unarchive 019aaaaa-1 019aaaaa-2 --json | results[].sessionId
+    ["${AUTH}","${TWIN}"]
+    & {auth} {twin} {old}`);
 });
 
 test("an entry is named by its id, its label, or the beginning of its id", async () => {
@@ -260,7 +256,7 @@ test("an entry is named by its id, its label, or the beginning of its id", async
     // An id stands before a label.
     entryText("label", "cccc0005", "cccc0004", { targetId: "aaaa0001", label: "bbbb0003" }),
   ]);
-  const { fork } = await say(`
+  await say(`
     $ show 019f-1 --entry 'the turn'
     + First[^]*Second
     - Third
@@ -270,8 +266,8 @@ test("an entry is named by its id, its label, or the beginning of its id", async
     $ show 019f-1 --entry bbb !! bbb
     $ show 019f-1 --entry nope !!
     $ fork 019f-1 'the turn'
-    {fork=}`);
-  expect(existsSync(fork as string)).toBe(true);
+    {fork=}
+    & {fork}`);
 });
 
 test("another agent's session is named by its id: it is read and imported, and a change says whose it is", async () => {

@@ -1,5 +1,6 @@
 /** Verbs run in this process, with a terminal that is not one, and transcripts of them. */
 
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { runVerb, type Terminal } from "../../src/cli/run-verb.ts";
@@ -148,6 +149,7 @@ function memberOf(value: Json, path: string): Json {
  *   + mo.e                     a pattern that is somewhere in what is printed; `-`: that is nowhere
  *   ? Delete? => n             what is asked, and the answer
  *   ! No such session.         what is said on stderr, with status 1, or `!2` with another
+ *   & {file} !{other}          files that are there then, and such that are not
  *   = 3                        the status where nothing is said, else 0
  *
  * That returns the names, with those that it has come to know.
@@ -167,10 +169,10 @@ async function tell(place: Place, text: string, names: Names, options: RunOption
     else if (sign !== undefined) below.push(`!${sign === "!2" ? 2 : 1} {....}${part ?? ""}{....}`);
     const [line, member] = typed.split(/ \| (?=[\w.[\]]+$)/);
     const words = wordsIn(line, names);
-    const said: Record<string, string[]> = { "": [], "+": [], "-": [], "?": [], "!": [] };
+    const said: Record<string, string[]> = { "": [], "+": [], "-": [], "?": [], "!": [], "&": [] };
     let status = 0;
     for (const one of below) {
-      const [, sign, code, rest] = /^([-+?!=])(\d?)(?: (.*))?$/.exec(one) ?? [undefined, "", "", one];
+      const [, sign, code, rest] = /^([-+?!=&])(\d?)(?: (.*))?$/.exec(one) ?? [undefined, "", "", one];
       if (sign === "=") status = Number(rest);
       else said[sign].push(rest ?? "");
       if (sign === "!" && said["!"].length === 1) status = Number(code || 1);
@@ -207,6 +209,8 @@ async function tell(place: Place, text: string, names: Names, options: RunOption
     for (const part of said["+"]) expect(stdout, typed).toMatch(filled(part));
     for (const part of said["-"]) expect(stdout, typed).not.toMatch(filled(part));
     Object.assign(names, expected.exec(stdout)?.groups);
+    for (const one of said["&"].flatMap((line) => wordsIn(line, names)))
+      expect([typed, one, existsSync(one.replace(/^!/, ""))]).toEqual([typed, one, !one.startsWith("!")]);
   }
   return names;
 }
