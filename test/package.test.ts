@@ -16,32 +16,6 @@ import { share } from "./support/random.ts";
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const MANIFEST = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
 
-/** A host that uses what the client and the types have. */
-const HOST = `
-import { type Commands, type Events, RequestFailure, spawnServer } from "pi-session-server/client";
-import type { AppendParams, Entry, SessionTreeEvent } from "pi-session-server/schema";
-
-const server = await spawnServer({
-  args: ["--session-dir", process.argv[2]],
-  hooks: { session_before_fork: ({ entryId }) => ({ cancel: entryId === "nope" }) },
-});
-const entries: AppendParams["entries"] = [{ type: "message", message: { role: "user", content: "Hello" } }];
-const { entryIds } = await server.request("append", { entries });
-const [first]: Entry[] = (await server.request("get_entries")).entries;
-const texts = new Set<string>();
-for await (const page of server.pages("list_sessions")) for (const { firstMessage } of page.sessions) texts.add(String(firstMessage));
-const moved: SessionTreeEvent[] = [];
-server.on("session_tree", (event: Events["session_tree"]) => moved.push(event));
-const state: Commands["get_state"]["result"] = await server.request("get_state");
-const failure = await server.request("get_entry", { entryId: "none" }).catch((error: unknown) => error);
-await server.close();
-console.log(
-  first.id === entryIds[0],
-  state.messageCount,
-  failure instanceof RequestFailure && failure.name === "entry_not_found",
-);
-`;
-
 /** Packs the package and puts it, with what it depends on, where an installer would. Returns the folder of the host. */
 function installed(): { folder: string; files: string[] } {
   const folder = mkdtempSync(join(tmpdir(), "pi-session-server-"));
@@ -116,54 +90,27 @@ describe("the package", needs(NPM), () => {
       readFileSync(join(ROOT, "README.md"), "utf8"),
     ) ?? [];
 
-  let said: string | undefined;
-
-  /** Compiles all programs of hosts under nodenext, at once: most of the time is for the library of Node's types. */
-  function compiledUnderNodenext(): string {
-    said ??= compiled({ "host-nodenext.ts": HOST, "readme.ts": README_PROGRAM, "typed.ts": TYPED });
-    return said;
-  }
-
-  /** Compiles the host as other projects do, each in a second or more. */
-  const OTHERWISE = ["node16", "bundler"].map((moduleResolution) => {
-    const module = moduleResolution === "bundler" ? "esnext" : moduleResolution;
-    const compile = () => compiled({ [`host-${moduleResolution}.ts`]: HOST }, { module, moduleResolution });
-    return [moduleResolution, compile] as const;
-  });
-
-  test.each([["nodenext", compiledUnderNodenext] as const, ...share(OTHERWISE, 1)])(
-    "a host in strict TypeScript compiles under %s and runs",
-    (name, compile) => {
-      const { folder } = place;
-      const sessions = join(folder, `sessions-${name}`);
-      expect(compile()).toBe("");
-      const out = execFileSync(process.execPath, [`host-${name}.js`, sessions], { cwd: folder, encoding: "utf8" });
-      expect(out).toBe("true 1 true\n");
-      expect(existsSync(sessions)).toBe(true);
-    },
-  );
-
-  test("the program of the README compiles and prints what stands there", () => {
-    const { folder } = place;
-    expect(compiledUnderNodenext()).toBe("");
-    const env = { PATH: process.env.PATH, HOME: folder, PI_SESSION_SERVER_STATE_DIR: join(folder, "state") };
-    const out = execFileSync(process.execPath, ["readme.js"], { cwd: folder, env, encoding: "utf8" });
-    expect(out).toBe(README_PRINTS);
-  });
-
   /** Every line after a remark is one that the compiler must refuse; all others must compile. */
   const TYPED = `
-import type { Client, Commands, Draft, Entry, Message, OtherName } from "pi-session-server/client";
-import type { EntryCompaction, Failure, InitializeParams, RoleUser, SessionBeforeTreePayload } from "pi-session-server/schema";
+import { type Client, type Commands, type Draft, type Entry, type Events, type Message, type OtherName, RequestFailure, spawnServer } from "pi-session-server/client";
+import type { AppendParams, EntryCompaction, Failure, InitializeParams, RoleUser, SessionBeforeTreePayload, SessionTreeEvent } from "pi-session-server/schema";
+
+export const forking = () =>
+  spawnServer({ hooks: { session_before_fork: ({ entryId }) => ({ cancel: entryId === "nope" }) } });
 
 export async function write(client: Client, texts: readonly string[]) {
   const drafts: Draft[] = [];
   for (const content of texts) drafts.push({ type: "message", message: { role: "user", content } });
-  await client.request("append", {
+  const params: AppendParams = {
     entries: texts.map((text) => ({ type: "message", message: { role: "assistant", content: [{ type: "text", text }] } })),
-  });
+  };
+  const { entryIds } = await client.request("append", params);
   const { entries } = await client.request("get_entries");
   await client.request("append", { entries: [...drafts, ...entries, { type: "my_type" as OtherName, mine: 1 }] });
+  for await (const page of client.pages("list_sessions")) for (const { firstMessage } of page.sessions) entryIds.push(String(firstMessage));
+  const moved: SessionTreeEvent[] = [];
+  client.on("session_tree", (event: Events["session_tree"]) => moved.push(event));
+  await client.request("get_state").catch((error: unknown) => error instanceof RequestFailure && error.name);
   // @ts-expect-error a type that is not listed is written knowingly
   await client.request("append", { entries: [{ type: "mesage", message: { role: "user", content: "" } }] });
   // @ts-expect-error a misspelt member
@@ -234,9 +181,21 @@ export function rest(
 }
 `;
 
-  test("types refuse what is misspelt and take what the server takes", () => {
-    expect(compiledUnderNodenext()).toBe("");
-  });
+  const RESOLUTIONS = [{ module: "node16" }, { module: "esnext", moduleResolution: "bundler" }];
+
+  test.each([{ module: "nodenext" }, ...share(RESOLUTIONS, 1)])(
+    "hosts compile and run under $module, where types refuse what is misspelt",
+    (options) => {
+      const { folder } = place;
+      const storing = README_PROGRAM.replace('"--no-session"', '"--continue"');
+      expect(compiled({ "readme.ts": README_PROGRAM, "storing.ts": storing, "typed.ts": TYPED }, options)).toBe("");
+      const env = { PATH: process.env.PATH, HOME: folder, PI_SESSION_SERVER_STATE_DIR: join(folder, "state") };
+      for (const program of ["readme.js", "storing.js"])
+        expect(execFileSync(process.execPath, [program], { cwd: folder, env, encoding: "utf8" })).toBe(README_PRINTS);
+      expect(existsSync(join(folder, ".pi/agent/sessions"))).toBe(true);
+      rmSync(join(folder, ".pi"), { recursive: true });
+    },
+  );
 
   test("the client's types bring the types of Node with them", () => {
     const text = 'import { spawnServer } from "pi-session-server/client";\nexport const server = spawnServer();\n';
