@@ -40,7 +40,6 @@ test.each<[typed: string, settings: object]>([
   ["--help --version", { action: "help" }],
   ["--agent pi --version", { action: "version" }],
   ["--mode rpc", AS_PI],
-  ["--mode=rpc", AS_PI],
   ["--mode rpc --events all", { events: "all" }],
   ["--name --mode=rpc", { asPi: false, name: "--mode=rpc" }],
   // Pi takes what it does not know, and options that say two things, or half of one.

@@ -223,7 +223,17 @@ describe("as events", () => {
     const viewing = await view(place);
     const page = await viewing.page(file);
     const reader = viewing.follow(file, page.from);
-    return { viewing, ...page, reader, begun: () => untilSo(() => reader.has("begun")) };
+    await untilSo(() => reader.has("begun"));
+    return { viewing, file, ...page, reader };
+  }
+
+  async function watchedChain(count: number) {
+    const place = temporaryPlace();
+    const file = sessionFile(place, chain(count));
+    const before = imprint(file);
+    const watching = await watched(place, file);
+    expect(imprint(file)).toEqual(before);
+    return watching;
   }
 
   async function expectMoved(viewing: Viewing, reader: EventReader, file: string, why: string, text: string) {
@@ -257,12 +267,7 @@ describe("as events", () => {
   });
 
   test("a connection that breaks misses nothing and gets nothing twice", async () => {
-    const place = temporaryPlace();
-    const file = sessionFile(place, chain(2));
-    const before = imprint(file);
-    const { viewing, from, reader: first, begun } = await watched(place, file);
-    await begun();
-    expect(imprint(file)).toEqual(before);
+    const { viewing, file, from, reader: first } = await watchedChain(2);
     let reader = first;
     const seen: string[] = [];
     let last: string | undefined;
@@ -281,10 +286,7 @@ describe("as events", () => {
   });
 
   test("what came between page and connection comes, and where another branch goes on the page is to be loaded again", async () => {
-    const place = temporaryPlace();
-    const file = sessionFile(place, chain(4));
-    const viewing = await view(place);
-    const { from } = await viewing.page(file);
+    const { viewing, file, from } = await watchedChain(4);
     appendFileSync(file, fileText(assistantText("bbbb0001", id(3))));
     const reader = viewing.follow(file, from);
     await untilSo(() => entriesOf(reader).length === 1);
@@ -293,10 +295,7 @@ describe("as events", () => {
   });
 
   test("a file that is replaced is followed further, and one without the reader's entries is told", async () => {
-    const place = temporaryPlace();
-    const file = sessionFile(place, chain(4));
-    const { viewing, reader, begun } = await watched(place, file);
-    await begun();
+    const { viewing, file, reader } = await watchedChain(4);
     const replace = (...lines: string[]): void => {
       writeFileSync(`${file}.new`, fileText(headerText(), ...lines));
       renameSync(`${file}.new`, file);
@@ -312,8 +311,7 @@ describe("as events", () => {
     await server.result("append", { entries: [user("begin"), assistant("b")] });
     const { sessionFile: file, sessionId } = await server.result("get_state");
     await server.result("close_session");
-    const { viewing, reader, begun } = await watched(server.place, file);
-    await begun();
+    const { viewing, reader } = await watched(server.place, file);
     await server.result("archive_session", { sessionPath: file });
     await untilSo(() => reader.isOver);
     expect(reader.events.at(-1)?.name).toBe("gone");
@@ -328,9 +326,7 @@ describe("as events", () => {
   });
 
   test("entries with odd ids and hostile words, and places that are none", async () => {
-    const place = temporaryPlace();
-    const file = sessionFile(place, chain(1));
-    const { viewing, from, reader } = await watched(place, file);
+    const { viewing, file, from, reader } = await watchedChain(1);
     const odd = 'a\n\nevent: gone\u2028"><script>alert(1)</script>';
     const said = '</article><script>alert(1)</script><img src=x onerror="alert(1)">\r\n\r\nid: 1';
     appendFileSync(file, fileText(userText(odd, id(0), said)));

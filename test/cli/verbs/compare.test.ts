@@ -102,9 +102,7 @@ describe("compare", () => {
   });
 
   test("names sessions, an empty side, a long one and several entries, and no cost where none is known", async () => {
-    const server = serveHere(["--session", fork, "--events", "none"], { place });
-    await server.result("set_session_name", { name: "The \u001bother\u0000 approach" });
-    await server.finish();
+    await runHere(place, ["rename", fork, "The \u001bother\u0000 approach"]);
     await say(`
       $ compare {id} {other}
       + ^session {id}$

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { entryText } from "../../support/lines.ts";
-import { type Place, serveHere, temporaryPlace } from "../../support/server.ts";
+import { type Place, temporaryPlace } from "../../support/server.ts";
 import { type RunOptions, runHere, told } from "../../support/verbs.ts";
 
 const NOW = Date.parse("2026-01-24T18:40:00.000Z");
@@ -20,11 +20,10 @@ function say(place: Place, options: RunOptions = {}) {
 async function used(): Promise<{ place: Place; file: string }> {
   const place = temporaryPlace();
   const [file] = [1, 2].map((n) => putSession(place, n));
-  const server = serveHere(["--no-session", "--events", "none"], { place });
-  await server.result("set_session_name", { sessionPath: file, name: "Refactor auth" });
-  await server.result("archive_session", { sessionId: ONE });
-  await server.result("delete_session", { sessionId: TWO });
-  await server.finish();
+  await say(place, { now: NOW - 8_000_000 })(`
+    $ rename ${file} Refactor auth ::
+    $ archive {one} ::
+    $ delete {two} --yes ::`);
   return { place, file };
 }
 
