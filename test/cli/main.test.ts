@@ -225,12 +225,14 @@ describe("the end", () => {
     expect([await server.rest(), await server.done, server.said, kept()]).toEqual([[], 0, [], ["first", "a"]]);
   });
 
-  test("by shutdown comes with exit, or a second later when the host says nothing more", async () => {
+  test("comes with exit, after shutdown or alone, or a second after shutdown when the host says nothing more", async () => {
     stopTimers();
-    const told = serveHere(QUIET);
-    await told.result("shutdown");
-    told.send({ jsonrpc: "2.0", method: "exit" });
-    expect(await told.done).toBe(0);
+    for (const before of [["shutdown"], []]) {
+      const told = serveHere(QUIET);
+      for (const method of before) await told.result(method);
+      told.send(call("get_state"), { jsonrpc: "2.0", method: "exit" });
+      expect([(await told.rest()).length, await told.done]).toEqual([1, 0]);
+    }
     const server = serveHere(QUIET);
     const ended = vi.fn();
     void server.done.then(ended);

@@ -9,7 +9,7 @@ import { FORMATS } from "../support/foreign/formats.ts";
 import { contentsOf, put, putSession, rootOf, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, entryText, TIME, userText } from "../support/lines.ts";
 import { type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
-import { expectTame, type RunOptions, runHere, stored, told } from "../support/verbs.ts";
+import { expectTame, runHere, stored, told } from "../support/verbs.ts";
 
 const AUTH = "019aaaaa-1111-7000-8000-000000000001";
 const TWIN = "019aaaaa-2222-7000-8000-000000000002";
@@ -25,11 +25,8 @@ function ready() {
   const auth = said(place, AUTH, "Refactor the auth module.", "Refactor auth");
   const twin = said(place, TWIN, "Something else.");
   const old = said(place, OLD, "Long ago.", "Old one");
-  const options: RunOptions = { now: Date.parse(TIME) + 86_400_000 };
-  return {
-    ...{ place, auth, twin, old },
-    say: told(place, { auth, twin, old }, options),
-  };
+  const files = { auth, twin, old };
+  return { place, ...files, say: told(place, files, { now: Date.parse(TIME) + 86_400_000 }) };
 }
 
 describe("the beginning of an id", () => {

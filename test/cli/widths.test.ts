@@ -27,9 +27,7 @@ const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
     tree: [ONE, "nasty", "nasty --all", "nasty --plain"],
     compare: [`${ONE} ${id(2)} cafe0002`],
   },
-  {
-    stats: ["", ONE, "--by day", "--by model", "--by project", "--by session,model", "--by session", "nasty"],
-  },
+  { stats: ["", ONE, "--by day", "--by model", "--by project", "--by session,model", "--by session", "nasty"] },
   {
     rename: [`${ONE} Another name of the session that is as long as the first one was`],
     merge: [`${ONE} a0000002 --summary A-summary-of-what-the-branch-has-found`],

@@ -8,6 +8,7 @@ import { appendFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { sessionFile } from "../support/cases.ts";
 import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
+import { assistant, toolCall, toolResult } from "../support/drafts.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
 import { PAYLOADS } from "../support/payloads.ts";
@@ -62,9 +63,8 @@ describe("in Chromium", needs(CHROMIUM), () => {
     });
     appendFileSync(file, fileText(...lines));
     await page.until(`document.getElementById("${id(59)}") !== null`);
-    expect(await page.evaluate("[...document.querySelectorAll('article[id]')].map((one) => one.id)")).toEqual(
-      range(0, 60).map(id),
-    );
+    const ids = await page.evaluate("[...document.querySelectorAll('article[id]')].map((one) => one.id)");
+    expect(ids).toEqual(range(0, 60).map(id));
     const numbers = "[...document.querySelectorAll('article.user .number')].map((one) => +one.textContent)";
     expect(await page.evaluate(`${numbers}.every((number, n) => number === n + 1)`)).toBe(true);
     await page.until(`document.getElementById("${id(59)}").getBoundingClientRect().top < innerHeight`);
@@ -105,15 +105,13 @@ describe("in Chromium", needs(CHROMIUM), () => {
     await page.load(`${viewing.root}session?path=${encodeURIComponent(file)}`, 1280, true);
     await page.until(LIVE);
     const [asked, answered, ...rest] = [0, 1, 2, 3, 4].map(id);
-    const calls = ["c1", "c2"].map((id) => ({ type: "toolCall", id, name: "bash", arguments: { command: "ls" } }));
-    const answer = { role: "assistant", content: [{ type: "text", text: "treasure" }, ...calls], model: "m" };
-    const content = [{ type: "text", text: "found" }];
-    const result = (n: number) => ({ message: { role: "toolResult", toolCallId: `c${n}`, toolName: "bash", content } });
+    const { message } = assistant("treasure");
+    message.content.push(...["c1", "c2"].map((call) => toolCall(call).message.content[0]));
     const lines = [
       userText(asked, null, "one"),
-      entryText("message", answered, asked, { message: answer }),
-      entryText("message", rest[0], answered, result(1)),
-      entryText("message", rest[1], rest[0], result(2)),
+      entryText("message", answered, asked, { message }),
+      entryText("message", rest[0], answered, toolResult("c1", "found")),
+      entryText("message", rest[1], rest[0], toolResult("c2", "found")),
       userText(rest[2], rest[1], "two"),
     ];
     appendFileSync(file, fileText(...lines));

@@ -610,6 +610,7 @@ test("? shows the keys, first those of the screen, and other keys lead back; a n
   for (let i = 0; i < 60; i++) for (const line of browsing.press("j").screen) seen.add(line);
   for (const word of ["Sessions", "Changes", "Tree", "Marks", "Elsewhere"]) expect(seen).toContain(word);
   browsing.walk("<escape> | > Name 0");
+  expect(ready(5, 200).press("?").screen).toHaveLength(200);
   inTree("? | 1: Tree");
   ready(20, 13, 40).walk("| _ Enter opens  / filter  ? help");
   walk("| _ Enter opens  / filter  Tab *  t tree  q quit  ? help*");

@@ -84,7 +84,8 @@ describe("complete", () => {
     expect(await offers(temporaryPlace(), "show", "")).toEqual([]);
   });
 
-  test("prints lines of a word, a tab and a text, and no character that acts", async () => {
+  test("prints lines of a word, a tab and a text, and no character that acts; the help does not list it", async () => {
+    expect((await runHere(temporaryPlace(), ["help"])).stdout).not.toMatch(/^ {2}complete /m);
     const place = ready();
     const folder = join(rootOf(place), "--home-me-app--");
     writeFileSync(join(folder, "broken.jsonl"), "}{\n");
@@ -93,10 +94,6 @@ describe("complete", () => {
       expect(line).toMatch(/^[\w.-]+\t[^\p{Cc}\u202e]*$/u);
       expect(line.length).toBeLessThan(110);
     }
-  });
-
-  test("is no verb that the help lists", async () => {
-    expect((await runHere(temporaryPlace(), ["help"])).stdout).not.toMatch(/^ {2}complete /m);
   });
 });
 

@@ -41,12 +41,10 @@ beforeEach(() => {
   said("01dddddd-4444", FEBRUARY, [user("Old one"), writing, output("timeout, long ago")]);
 });
 
+const say = (text: string) => told(place, { entry: /\w{8}/ }, OPTIONS)(text);
+
 test("what a person asks is found, and told with what is around it", async () => {
-  await told(
-    place,
-    { entry: /\w{8}/ },
-    OPTIONS,
-  )(`
+  await say(`
     $ search 'npm run migrate'
     01aaaaaa  2026-03-10  /home/me/01aaaaaa-1111  Move the tables
       {entry}  assistant: bash  2026-03-1{...}
@@ -81,11 +79,7 @@ test.each([
 });
 
 test("sessions, their paths and numbers; it ends with 1 when nothing is found, as grep does", async () => {
-  await told(
-    place,
-    {},
-    OPTIONS,
-  )(`
+  await say(`
     $ search timeout --in all --count
     5
     $ search timeout --in all --count --sessions
@@ -132,7 +126,7 @@ test("hits are coloured on a terminal that wants colours", async () => {
     expect(stdout).toContain("\u001b[33mtimeout\u001b[39m");
     expect(expectTame(stdout, columns).match(/^01\w{6} {2}2026/gm)).toHaveLength(3);
   }
-  await told(place, {}, OPTIONS)("$ @40 NO_COLOR=1 search timeout --in user :: \\*\\*timeout\\*\\*");
+  await say("$ @40 NO_COLOR=1 search timeout --in user :: \\*\\*timeout\\*\\*");
 });
 
 test("what forks took over is shown once, with the forks, and marked where the original is not found", async () => {

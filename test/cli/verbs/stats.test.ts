@@ -30,6 +30,8 @@ beforeEach(() => {
   put(place, "two", ["2026-01-24T12:00 10 opus", "2026-01-24T12:00 unknown llama"], "/home/me/=other", NASTY);
 });
 
+const say = (columns: number) => told(place, {}, { variables: { COLUMNS: String(columns) } });
+
 async function printed(args: string, options?: RunOptions): Promise<string> {
   const { stdout, stderr, status } = await runHere(place, ["stats", ...args.split(" ").filter(Boolean)], options);
   expect([stderr, status]).toEqual(["", 0]);
@@ -37,11 +39,7 @@ async function printed(args: string, options?: RunOptions): Promise<string> {
 }
 
 test("is a table by day, the latest first, or by model, project and session, from one day to another", async () => {
-  await told(
-    place,
-    {},
-    { variables: { COLUMNS: "120" } },
-  )(`
+  await say(120)(`
     $ stats
     DAY         MSGS  INPUT  OUTPUT  CACHE READ  TOKENS    COST
     2026-01-26     1  2,000       1           9   2,010   $0.25
@@ -93,11 +91,7 @@ test.each([40, 80])(
 
 test("--chart has a bar for each day, also for those without usage; of tokens where nothing has a cost", async () => {
   const full = 60 - "2026-01-24  ".length - "  $11.50".length;
-  await told(
-    place,
-    {},
-    { variables: { COLUMNS: "60" } },
-  )(`
+  await say(60)(`
     $ stats --chart
     COST BY DAY
     2026-01-26  ${"▉".padEnd(full)}   $0.25
