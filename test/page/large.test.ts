@@ -5,8 +5,9 @@ import { shownPart } from "../../src/core/export/cut.ts";
 import { pageOf } from "../../src/core/export/page.ts";
 import { PictureRoom } from "../../src/core/export/pictures.ts";
 import { htmlPieces, markdownPieces } from "../../src/page/main.ts";
-import { assistant, toolResult } from "../support/drafts.ts";
+import { toolResult } from "../support/drafts.ts";
 import { assistantText, entryText, id, userText } from "../support/lines.ts";
+import { longConversation } from "../support/long-conversation.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { range } from "../support/random.ts";
 import { sessionOf } from "../support/sessions.ts";
@@ -19,22 +20,7 @@ const drawn = async (lines: string[], part: "all" | "path" | "recent") => {
 };
 
 test("of 300 entries, no more are read than the next block needs", async () => {
-  const COUNT = 300;
-  const text = "Entry with `code`.\n\n- one\n- two\n\n```ts\nconst a: number = 1;\n```\n";
-  /** A question, an answer with a call, and the result, over and over. */
-  const messages = (n: number) => [
-    { role: "user", content: text },
-    {
-      ...assistant(text).message,
-      content: [
-        { type: "text", text },
-        { type: "toolCall", id: `${n}`, name: "bash", arguments: {} },
-      ],
-    },
-    toolResult(`${n - 1}`, "ok\n".repeat(40)).message,
-  ];
-  const parentOf = (n: number) => (n === 0 ? null : id(n - 1));
-  const lines = range(0, COUNT).map((n) => entryText("message", id(n), parentOf(n), { message: messages(n)[n % 3] }));
+  const [, ...lines] = longConversation(300).trimEnd().split("\n");
   const page = pageOf(await sessionOf(lines), "all");
   let read = 0;
   const branches = page.branches.map((branch) => ({
@@ -50,11 +36,11 @@ test("of 300 entries, no more are read than the next block needs", async () => {
   let most = 0;
   let largest = 0;
   for (const piece of htmlPieces({ ...page, branches })) {
-    drawn += piece.match(/ id="a[0-9a-f]{7}"/g)?.length ?? 0;
+    drawn += piece.match(/ id="[0-9a-f]{8}"/g)?.length ?? 0;
     most = Math.max(most, read - drawn);
     largest = Math.max(largest, piece.length);
   }
-  expect([read, drawn]).toEqual([COUNT, COUNT]);
+  expect([read, drawn]).toEqual([lines.length, lines.length]);
   expect(most).toBeLessThanOrEqual(3);
   // Blocks are the largest pieces, and the script.
   expect(largest).toBeLessThan(1 << 17);
@@ -88,9 +74,7 @@ describe("takes no time that grows with the square", SWEEP, () => {
   const COUNT = 40_000;
   const calls = range(0, COUNT).map((n) => ({ type: "toolCall", id: `call-${n}`, name: "read", arguments: {} }));
   const result = (n: number) =>
-    entryText("message", id(n + 2), id(n + 1), {
-      message: { role: "toolResult", toolCallId: `call-${n}`, toolName: "read", content: [], isError: false },
-    });
+    entryText("message", id(n + 2), id(n + 1), { message: toolResult(`call-${n}`, "").message });
   const asking = entryText("message", id(1), id(0), { message: { role: "assistant", content: calls } });
   test.each<[string, () => string[]]>([
     ["of the branches at one entry", () => range(0, COUNT).map((n) => userText(id(n + 1), id(0)))],
@@ -137,10 +121,8 @@ test("a page of the recent part has what the last compaction kept, by its entry 
     { role: "assistant", content: [{ type: "text", text: "kept two" }, call] },
     toolResult("c", "kept three").message,
   ];
-  const [before, now] = [
-    [userText(id(0), null, "long ago"), userText(id(1), id(0), "ago")],
-    userText(id(4), id(3), "now"),
-  ];
+  const before = [userText(id(0), null, "long ago"), userText(id(1), id(0), "ago")];
+  const now = userText(id(4), id(3), "now");
   const kept = compacted(2, { firstKeptEntryId: id(2) });
   for (const text of await drawn([...before, userText(id(2), id(1), "kept one"), kept, now], "recent")) {
     for (const said of ["kept one", "what was", "now", "2 entries before these"]) expect(text).toContain(said);

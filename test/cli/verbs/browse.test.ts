@@ -4,7 +4,7 @@ import { EventEmitter } from "node:events";
 import { appendFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ReadStream, WriteStream } from "node:tty";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Key, keysIn } from "../../../src/cli/terminal/keys.ts";
 import type { Launch } from "../../../src/cli/terminal/programs.ts";
 import { openScreen, type Screen } from "../../../src/cli/terminal/screen.ts";
@@ -22,7 +22,6 @@ class Glass implements Screen {
   isOpen = true;
   private lines: readonly string[] = [];
   private ears: Parameters<Screen["listen"]>[0] | undefined;
-  private waiting: { holds(): boolean; go(): void } | undefined;
 
   listen(ears: Parameters<Screen["listen"]>[0]): void {
     this.ears = ears;
@@ -30,7 +29,6 @@ class Glass implements Screen {
 
   draw(lines: readonly string[]): void {
     this.lines = lines;
-    if (this.waiting?.holds()) this.waiting.go();
   }
 
   readonly copied: string[] = [];
@@ -50,12 +48,8 @@ class Glass implements Screen {
 
   /** Waits until the screen shows something. */
   async shows(what: RegExp | string): Promise<string> {
-    const holds = (): boolean => (typeof what === "string" ? this.text.includes(what) : what.test(this.text));
-    if (!holds())
-      await new Promise<void>((resolve) => {
-        this.waiting = { holds, go: resolve };
-      });
-    this.waiting = undefined;
+    const pattern = typeof what === "string" ? expect.stringContaining(what) : expect.stringMatching(what);
+    await vi.waitFor(() => expect(this.text).toEqual(pattern), { timeout: 30_000, interval: 2 });
     return this.text;
   }
 

@@ -107,14 +107,10 @@ describe("nothing is started, and a sentence says what to do,", () => {
     expect(stderr).toMatch(sentence);
   }
 
-  test.each([
-    ["{home}/gone", "is not there any more"],
-    ["{home}/bin/pi", "is not there any more"],
-    ["relative", "is not there any more"],
-    ["/\u0000", "is not there any more"],
-    ["", "names no directory"],
-  ])("when the directory is gone, is a file, or is none: %j", async (cwd, what) => {
+  const FOLDERS = ["{home}/gone", "{home}/bin/pi", "relative", "/\u0000", ""];
+  test.each(FOLDERS)("when the directory is gone, is a file, or is none: %j", async (cwd) => {
     put({ cwd: cwd.replace("{home}", place.home) });
+    const what = cwd === "" ? "names no directory" : "is not there any more";
     await refused(new RegExp(`${what}.*relocate ${SESSION} <dir>`), [SESSION]);
   });
 
