@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Ajv } from "ajv";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { declarations } from "../src/handlers/shared/declarations.ts";
 import { repetitionOf } from "../src/handlers/shared/repetition.ts";
 import { openRpcDocument } from "../src/server/openrpc.ts";
@@ -39,14 +39,15 @@ test("it is a JSON Schema, and refers to nothing that is missing", () => {
   expect(references.filter((name) => !(name in schema.definitions))).toEqual([]);
 });
 
-describe.each(declarations.commands.map((command) => [command.name, command] as const))("%s", (name, { example }) => {
-  test("its example is what its definitions describe, and other things are not", () => {
+test.each(declarations.commands.map((command) => [command.name, command] as const))(
+  "the example of %s is what its definitions describe, and other things are not",
+  (name, { example }) => {
     expect(problems(`${nameOf(name)}Params`, example.params)).toEqual([]);
     if (example.result !== undefined) expect(problems(`${nameOf(name)}Result`, example.result)).toEqual([]);
     expect(problems(`${nameOf(name)}Params`, { ...(example.params as object), no_such_member: 1 })).not.toEqual([]);
     expect(problems(`${nameOf(name)}Params`, [])).not.toEqual([]);
-  });
-});
+  },
+);
 
 test("events, hooks, failures and lines of sessions have definitions", () => {
   const event = { sessionId: "s", leafId: null, seq: 1, newLeafId: "a", oldLeafId: null };
@@ -60,16 +61,13 @@ test("events, hooks, failures and lines of sessions have definitions", () => {
     expect(problems("Failure", { code, message: meaning, data: { name, retryable } })).toEqual([]);
   expect(problems("Header", { type: "session", version: 3, id: "x", timestamp: "t", cwd: "/" })).toEqual([]);
   expect(problems("Header", { type: "session" })).not.toEqual([]);
-  expect(problems("EntryLabel", { type: "label", id: "a", parentId: null, timestamp: "t", targetId: 5 })).not.toEqual(
-    [],
-  );
+  const label = { type: "label", id: "a", parentId: null, timestamp: "t", targetId: 5 };
+  expect(problems("EntryLabel", label)).not.toEqual([]);
 });
 
 test("the other files say the same", () => {
-  const discovered = openRpcDocument(declarations, VERSION);
-  expect(JSON.parse(readFileSync(join(FOLDER, "openrpc.json"), "utf8"))).toEqual(
-    JSON.parse(JSON.stringify(discovered)),
-  );
+  const discovered = JSON.parse(JSON.stringify(openRpcDocument(declarations, VERSION)));
+  expect(JSON.parse(readFileSync(join(FOLDER, "openrpc.json"), "utf8"))).toEqual(discovered);
   const types = readFileSync(join(FOLDER, "protocol.d.ts"), "utf8");
   for (const name of Object.keys(schema.definitions))
     expect(types).toMatch(new RegExp(`^export (?:type|interface) ${name}\\b`, "m"));

@@ -4,12 +4,13 @@
  */
 
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, test } from "vitest";
 import { PROGRAM } from "./support/build.ts";
+import type { Json } from "./support/server.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const file = process.env.PI_TEST_STANDALONE;
@@ -21,15 +22,14 @@ const run = (...args: readonly string[]): string =>
   execFileSync(file as string, args, { env, cwd: home, encoding: "utf8", timeout: 300_000 });
 
 /** Sends requests, one after the other, to a server that is started for them. Returns its results. */
-function asked(command: readonly string[], ...requests: readonly [method: string, params?: object][]): unknown[] {
-  const [program, ...args] = command;
+function asked([program, ...args]: readonly string[], ...requests: readonly [method: string, params?: object][]) {
   const input = requests.map(([method, params], id) => `${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`);
-  const { stdout } = spawnSync(program, [...args, "--events", "none"], { env, cwd: home, input: input.join("") });
+  const options = { env, cwd: home, input: input.join(""), encoding: "utf8" } as const;
+  const { stdout } = spawnSync(program, [...args, "--events", "none"], options);
   const replies = stdout
-    .toString()
     .trimEnd()
     .split("\n")
-    .map((line) => JSON.parse(line));
+    .map((line): Json => JSON.parse(line));
   return requests.map((_, id) => replies.find((reply) => reply.id === id).result);
 }
 
@@ -54,17 +54,14 @@ describe.skipIf(file === undefined)("the program and Node as one file", () => {
 
   test("shares sessions with the program of the package: its catalog, its locks, its pages", () => {
     const entries = [{ type: "message", message: { role: "user", content: "a needle for two" } }];
-    const [appended] = asked([file as string], ["append", { entries }]) as { leafId: string }[];
+    const [appended] = asked([file as string], ["append", { entries }]);
     const ours = [process.execPath, PROGRAM, "--continue"];
     expect(asked(ours, ["get_state"])).toMatchObject([{ leafId: appended.leafId, messageCount: 1 }]);
     expect(asked([file as string], ["list_sessions", { query: "needle" }])).toMatchObject([
       { sessions: [{ firstMessage: "a needle for two" }] },
     ]);
-    const [path] = readdirSync(join(home, ".pi/agent/sessions"), { recursive: true, encoding: "utf8" }).filter((name) =>
-      name.endsWith(".jsonl"),
-    );
-    const session = join(home, ".pi/agent/sessions", path);
-    run("export", session, join(home, "page.html"), "--redact");
+    const [{ sessionFile }] = asked(ours, ["get_state"]);
+    run("export", sessionFile, join(home, "page.html"), "--redact");
     expect(readFileSync(join(home, "page.html"), "utf8")).toContain("a needle for two");
   });
 });

@@ -59,12 +59,7 @@ function roomOf(file: string): string {
 }
 
 test("circles are found", () => {
-  const graph = new Map([
-    ["a", ["b"]],
-    ["b", ["c", "d"]],
-    ["c", ["a"]],
-    ["d", ["d"]],
-  ]);
+  const graph = new Map(Object.entries({ a: ["b"], b: ["c", "d"], c: ["a"], d: ["d"] }));
   expect(circlesIn(graph)).toEqual([["a", "b", "c"]]);
 });
 
@@ -86,39 +81,25 @@ test("no two rooms import from each other, by whatever way", () => {
 });
 
 test("what touches the world has one importer each", () => {
-  const importersOf = (names: readonly string[]): string[] =>
-    [...IMPORTS].filter(([, imports]) => imports.some((name) => names.includes(name))).map(([file]) => file);
+  const importersOf = (...names: readonly string[]): string =>
+    [...IMPORTS].flatMap(([file, all]) => (all.some((name) => names.includes(name)) ? file : [])).join(" ");
   // The conformance kit looks at files as any other program does.
-  expect(importersOf(["node:fs", "node:fs/promises"])).toEqual(["conformance/files.ts", "storage/fs/disk.ts"]);
+  expect(importersOf("node:fs", "node:fs/promises")).toBe("conformance/files.ts storage/fs/disk.ts");
   // The command line asks which kind of stream it has, and a web server which port.
-  expect(importersOf(["node:net"])).toEqual([
-    "cli/main.ts",
-    "storage/attach/sockets.ts",
-    "storage/locks/socket-lock.ts",
-    "view/web.ts",
-  ]);
-  expect(importersOf(["uuid"])).toEqual(["storage/system-env.ts"]);
-  expect(importersOf(["node:http", "node:https", "node:http2"])).toEqual(["view/web.ts"]);
-  expect(importersOf(["vscode-jsonrpc/node"])).toEqual(["server/connection/hooks.ts"]);
-  const loaders = [...TEXTS].filter(([, text]) => /["'](?:node:sqlite|@photostructure\/sqlite)["']/.test(text));
-  expect(loaders.map(([file]) => file)).toEqual(["storage/fs/sqlite.ts"]);
-  const drivers = [...TEXTS].filter(([, text]) => /["']pg(?:-[\w-]+)?["']/.test(text));
-  expect(drivers.map(([file]) => file)).toEqual(["storage/fleet/driver.ts"]);
-});
-
-test("programs are started in a few places", () => {
-  const starters = [...TEXTS].filter(([, text]) => text.includes('"node:child_process"')).map(([file]) => file);
-  expect(starters).toEqual([
-    "cli/agent-version.ts",
-    "cli/terminal/pager.ts",
-    "cli/terminal/programs.ts",
-    "client/spawn.ts",
-    "conformance/launch.ts",
-    "server/agent/process.ts",
-    "storage/fs/processes.ts",
-    "storage/lifecycle/desktop-trash.ts",
-    "storage/locks/flock.ts",
-  ]);
+  expect(importersOf("node:net")).toBe(
+    "cli/main.ts storage/attach/sockets.ts storage/locks/socket-lock.ts view/web.ts",
+  );
+  expect(importersOf("uuid")).toBe("storage/system-env.ts");
+  expect(importersOf("node:http", "node:https", "node:http2")).toBe("view/web.ts");
+  expect(importersOf("vscode-jsonrpc/node")).toBe("server/connection/hooks.ts");
+  const naming = (pattern: RegExp): string =>
+    [...TEXTS].flatMap(([file, text]) => (pattern.test(text) ? file : [])).join(" ");
+  expect(naming(/["'](?:node:sqlite|@photostructure\/sqlite)["']/)).toBe("storage/fs/sqlite.ts");
+  expect(naming(/["']pg(?:-[\w-]+)?["']/)).toBe("storage/fleet/driver.ts");
+  expect(naming(/"node:child_process"/)).toBe(
+    "cli/agent-version.ts cli/terminal/pager.ts cli/terminal/programs.ts client/spawn.ts conformance/launch.ts " +
+      "server/agent/process.ts storage/fs/processes.ts storage/lifecycle/desktop-trash.ts storage/locks/flock.ts",
+  );
 });
 
 test("no file is longer than 800 lines", () => {
@@ -136,25 +117,19 @@ function classesIn(text: string): Map<string, string> {
 
 const FIELD = /^ {2}(?:(?:private|protected|readonly|static|override|declare|abstract) )*#?\w+[?!]?(?::|;| =)/gm;
 
-/** Classes of more than 25 fields. */
-const BROAD: readonly string[] = [];
-
 test("no class has more than 25 fields", () => {
   const broad = [...TEXTS.values()].flatMap((text) =>
     [...classesIn(text)].filter(([, body]) => [...body.matchAll(FIELD)].length > 25).map(([name]) => name),
   );
-  expect(broad.sort()).toEqual([...BROAD].sort());
+  expect(broad).toEqual([]);
 });
-
-/** Classes that extend one of ours that is no error. */
-const HEIRS: readonly string[] = [];
 
 test("no class extends another of ours, but for errors", () => {
   const all = [...TEXTS.values()].join("\n");
   const heirs = [...all.matchAll(/class (\w+) extends (\w+)/g)].filter(
     ([, , parent]) => !/Error$|^Failure$|^Error$/.test(parent) && all.includes(`class ${parent} `),
   );
-  expect(heirs.map(([, name]) => name).sort()).toEqual([...HEIRS].sort());
+  expect(heirs.map(([, name]) => name)).toEqual([]);
 });
 
 test("no comment begins with What", () => {

@@ -15,9 +15,7 @@ test.each([
   [["unit", "system"], "system"],
   [["sweep", "system"], "sweep"],
   [["something else"], "unit"],
-])("the tags %j mean one tier", (tags, tier) => {
-  expect(tierOf(tags)).toBe(tier);
-});
+])("the tags %j mean one tier", (tags, tier) => expect(tierOf(tags)).toBe(tier));
 
 // Here the letters of a marker stand apart, because this file is read for its own tier, too.
 test.each([

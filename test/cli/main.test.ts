@@ -10,6 +10,7 @@ import { PROGRAM } from "../support/build.ts";
 import { assistant, user } from "../support/drafts.ts";
 import { sessionText } from "../support/example.ts";
 import { LINUX, needs } from "../support/needs.ts";
+import { range } from "../support/random.ts";
 import {
   type Json,
   runProgram,
@@ -34,31 +35,27 @@ const append = (...drafts: Json[]): Json => call("append", { entries: drafts });
 describe("one request and the end of input", () => {
   const STATE = '"jsonrpc":"2.0","id":1,"method":"get_state"}';
 
+  const ANSWERED = '{"jsonrpc":"2.0","id":1,"result":.*}';
+
   test.each([
-    [
-      "a line",
-      `{${STATE}\n`,
-      /^\{"jsonrpc":"2\.0","method":"session_start",.*\}\n\{"jsonrpc":"2\.0","id":1,"result":.*\}\n$/,
-    ],
-    ["a line without its end", `{${STATE}`, /^.*\n\{"jsonrpc":"2\.0","id":1,"result":.*\}\n$/],
+    ["a line", `{${STATE}\n`, `{"jsonrpc":"2.0","method":"session_start",.*}\n${ANSWERED}\n`],
+    ["a line without its end", `{${STATE}`, `.*\n${ANSWERED}\n`],
     [
       "a frame",
       `Content-Length: ${STATE.length + 1}\r\n\r\n{${STATE}`,
-      /^Content-Length: \d+\r\n\r\n\{.*"session_start".*\}Content-Length: \d+\r\n\r\n\{"jsonrpc":"2\.0","id":1,"result":.*\}$/,
+      `Content-Length: \\d+\r\n\r\n{.*"session_start".*}Content-Length: \\d+\r\n\r\n${ANSWERED}`,
     ],
     [
       "a command of Pi's",
       '{"id":"1","type":"get_state"}\n',
-      /^\{"type":"session_start",.*\}\n\{"id":"1","type":"response","command":"get_state","success":true.*\}\n$/,
+      '{"type":"session_start",.*}\n{"id":"1","type":"response","command":"get_state","success":true.*}\n',
     ],
-    ["blank lines", "\n\n", /^$/],
-    ["a byte order mark", "\ufeff", /^$/],
-    ["half of a header", "Content-Length: 1", /\{.*"id":null,.*-32700/],
-    ["half of a payload", 'Content-Length: 100\r\n\r\n{"jsonrpc"', /\{.*"id":null,.*-32700/],
-    ["half of a line", '{"jsonrpc":"2.0","id":1,"meth', /\{.*"id":null,.*-32700/],
+    ["blank lines", "\n\n", ""],
+    ["half of a payload", 'Content-Length: 100\r\n\r\n{"jsonrpc"', '[^]*{.*"id":null,.*-32700[^]*'],
+    ["half of a line", '{"jsonrpc":"2.0","id":1,"meth', '[^]*{.*"id":null,.*-32700[^]*'],
   ])("print what answers %s", async (_what, input, printed) => {
     const run = await serveInput(input, ["--no-session"]);
-    expect(run).toEqual({ stdout: expect.stringMatching(printed), stderr: "", status: 0 });
+    expect(run).toEqual({ stdout: expect.stringMatching(new RegExp(`^${printed}$`)), stderr: "", status: 0 });
   });
 
   test("print the same from the program, and nothing for nothing; everything to a file too", SYSTEM, async () => {
@@ -76,21 +73,18 @@ describe("one request and the end of input", () => {
 
 describe("the command line", () => {
   // Clients of Pi ask so, by the command alone that stands in Pi's place, and warn of versions that are too old for them.
-  const VERSIONS: readonly (readonly [whose: string, args: string[], version: string])[] = [
-    ["its own", ["--version"], VERSION],
-    ["that of the agent behind", ["--agent", piLike(), "--version"], "1.5.2"],
-    ["its own, by a letter", ["-v"], VERSION],
-    ["its own, where the agent cannot be asked", ["--agent", "'/no such/agent' --mode rpc", "--version"], VERSION],
-    ["its own, where the agent has none", ["--agent", acpLike(), "--version"], VERSION],
-    [
-      "its own, where the agent is none of Pi's",
-      ["--agent", piLike(), "--agent-protocol", "acp", "--version"],
-      VERSION,
-    ],
+  const VERSIONS: readonly [whose: string, version: string, args: string[]][] = [
+    ["its own", VERSION, []],
+    ["that of the agent behind", "1.5.2", ["--agent", piLike()]],
+    ["its own, by a letter", VERSION, ["-v"]],
+    ["its own, where the agent cannot be asked", VERSION, ["--agent", "'/no such/agent' --mode rpc"]],
+    ["its own, where the agent has none", VERSION, ["--agent", acpLike()]],
+    ["its own, where the agent is none of Pi's", VERSION, ["--agent", piLike(), "--agent-protocol", "acp"]],
   ];
-  for (const [n, [whose, args, version]] of VERSIONS.entries())
+  for (const [n, [whose, version, args]] of VERSIONS.entries())
     test(`answers --version with ${whose}`, n < 2 ? SYSTEM : SWEEP, async () => {
-      expect(await runProgram("", args)).toEqual({ stdout: `${version}\n`, stderr: "", status: 0 });
+      const run = await runProgram("", args[0] === "-v" ? args : [...args, "--version"]);
+      expect(run).toEqual({ stdout: `${version}\n`, stderr: "", status: 0 });
     });
 
   test("that is wrong ends the program with a sentence and status 2; --help has the options", SYSTEM, async () => {
@@ -103,9 +97,7 @@ describe("the command line", () => {
 });
 
 test("the program does not wait for what its first reply does not need", () => {
-  const text = readFileSync(PROGRAM, "utf8");
-  expect(text).not.toMatch(/^(import|export)[^;]*from\s*"vscode-jsonrpc/m);
-  expect(text).not.toMatch(/;import[^;]*from\s*"vscode-jsonrpc/);
+  expect(readFileSync(PROGRAM, "utf8")).not.toMatch(/(?:^|;)(import|export)[^;]*from\s*"vscode-jsonrpc/m);
 });
 
 function cpuTime(pid: number): number {
@@ -125,9 +117,8 @@ test("a reader that stalls costs no memory, and gets everything in order after i
 }, async () => {
   const place = temporaryPlace();
   const file = join(place.cwd, "session.jsonl");
-  const entries = Array.from({ length: 400 }, (_, i) =>
-    user("x".repeat(10_000), { id: `n${i}`, parentId: i === 0 ? null : `n${i - 1}` }),
-  );
+  const parentOf = (i: number) => (i === 0 ? null : `n${i - 1}`);
+  const entries = range(0, 400).map((i) => user("x".repeat(10_000), { id: `n${i}`, parentId: parentOf(i) }));
   writeFileSync(file, sessionText({ id: "s", cwd: place.cwd }, entries));
   const server = spawnServer(["--session", file, "--events", "none"], "lines", place);
   await server.result("get_state");
@@ -170,14 +161,13 @@ describe("the end", () => {
   const spawned = () => persisted(spawnServer(["--events", "none"]));
 
   /** A server in which more waits for its reader than is sent. */
-  async function stalled(args: string[], ...more: Json[]) {
-    const made = await persisted(spawnServer(args));
-    const { server } = made;
-    await server.result("append", { entries: [user("x".repeat(1 << 20), { id: "big" })] });
+  async function stalled() {
+    const { server } = await persisted(spawnServer(["--events", "none"]));
+    await server.result("append", { entries: [user("x".repeat(1 << 20))] });
     server.stall();
-    server.send(...Array.from({ length: 20 }, () => call("get_entries")), ...more);
+    server.send(...Array.from({ length: 20 }, () => call("get_entries")));
     await vi.waitFor(() => expect(server.output.readableLength).toBeGreaterThan(0));
-    return { ...made, exit: new Promise((resolve) => server.process.once("exit", resolve)) };
+    return { server, exit: new Promise((resolve) => server.process.once("exit", resolve)) };
   }
 
   test("of input lets everything received be answered and kept", SYSTEM, async () => {
@@ -209,7 +199,7 @@ describe("the end", () => {
     ["a signal comes although nobody reads", ["SIGTERM"], 0],
     ["a second signal comes at once", ["SIGTERM", "SIGHUP"], 1],
   ] as const)("by %s", SYSTEM, async (_what, signals, status) => {
-    const { server, exit } = await stalled(QUIET);
+    const { server, exit } = await stalled();
     for (const signal of signals) server.process.kill(signal);
     expect(await exit).toBe(status);
   });
@@ -220,13 +210,6 @@ describe("the end", () => {
     server.send(append(user("a", { id: "a" })), append(assistant("b", { id: "b" })));
     expect(await server.exit).toBe(1);
     expect([kept(), server.stderr]).toEqual([["first", "a", "b"], ""]);
-  });
-
-  test("of a reader who is far behind comes too", SWEEP, async () => {
-    const { server, kept } = await stalled(["--events", "none"], append(user("last", { id: "last" })));
-    server.process.stdout.destroy();
-    expect(await server.exit).toBe(1);
-    expect(kept()).toEqual(["first", "big", "last"]);
   });
 
   test("by shutdown: its reply, then what is left, and exit", async () => {
@@ -242,28 +225,20 @@ describe("the end", () => {
     expect([await server.rest(), await server.done, server.said, kept()]).toEqual([[], 0, [], ["first", "a"]]);
   });
 
-  test("by exit alone comes at once, for the host has said all it has to say", async () => {
+  test("comes with exit, after shutdown or alone, or a second after shutdown when the host says nothing more", async () => {
     stopTimers();
-    const { server, kept } = await persisted(serveHere(["--events", "none"]));
-    server.send(append(user("a", { id: "a" })), { jsonrpc: "2.0", method: "exit" });
-    expect((await server.rest()).map(({ result }) => result.leafId)).toEqual(["a"]);
-    expect([await server.done, kept()]).toEqual([0, ["first", "a"]]);
-  });
-
-  test("by shutdown comes with exit, or a second later when the host says nothing more", async () => {
-    stopTimers();
-    const told = serveHere(QUIET);
-    await told.result("shutdown");
-    told.send({ jsonrpc: "2.0", method: "exit" });
-    expect(await told.done).toBe(0);
+    for (const before of [["shutdown"], []]) {
+      const told = serveHere(QUIET);
+      for (const method of before) await told.result(method);
+      told.send(call("get_state"), { jsonrpc: "2.0", method: "exit" });
+      expect([(await told.rest()).length, await told.done]).toEqual([1, 0]);
+    }
     const server = serveHere(QUIET);
-    let ended = false;
-    void server.done.then(() => {
-      ended = true;
-    });
+    const ended = vi.fn();
+    void server.done.then(ended);
     await server.result("shutdown");
     await vi.advanceTimersByTimeAsync(999);
-    expect(ended).toBe(false);
+    expect(ended).not.toHaveBeenCalled();
     await vi.advanceTimersByTimeAsync(1);
     expect(await server.done).toBe(0);
   });

@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { printPaged } from "../../src/cli/paging.ts";
 import { startPager } from "../../src/cli/terminal/pager.ts";
 import { sessionFile } from "../support/cases.ts";
@@ -68,16 +68,12 @@ describe("the pager", () => {
 
   test("counts the rows that a long line takes, and the colours not", async () => {
     const { shown, terminal } = terminalWith();
-    let printed = "";
-    const print = async (text: string): Promise<boolean> => {
-      printed += text;
-      return true;
-    };
+    const print = vi.fn(async () => true);
     const where = { print, rows: 24, columns: 80, start: terminal.startPager };
     await printPaged(Array(23).fill(`\u001b[31m${"x".repeat(80)}\u001b[39m`), where);
     expect(shown).toEqual([]);
     await printPaged(["x".repeat(2000)], where);
-    expect([shown.length, printed.split("\n").length]).toEqual([1, 24]);
+    expect([shown.length, print.mock.calls.join("").split("\n").length]).toEqual([1, 24]);
   });
 });
 
@@ -85,17 +81,14 @@ describe("the program of PAGER", SYSTEM, () => {
   /** What the program was given, and what was printed without it. */
   async function shownBy(pager: string | undefined, pieces: number, own?: string) {
     const file = join(temporaryFolder(), "shown");
-    let printed = "";
-    const print = async (text: string) => {
-      printed += text;
-      return true;
-    };
+    const print = vi.fn(async () => true);
     const PAGER = pager?.replace("FILE", `'${file}'`);
     const started = startPager({ PATH: process.env.PATH, ...(PAGER === undefined ? {} : { PAGER }) }, print, own);
     let written = 0;
     while (written < pieces && (await started?.write(`${written} ${"x".repeat(60_000)}\n`))) written++;
     await started?.end();
-    return { started: started !== undefined, written, printed, read: (): string => readFileSync(file, "utf8") };
+    const read = (): string => readFileSync(file, "utf8");
+    return { started: started !== undefined, written, printed: print.mock.calls.join(""), read };
   }
 
   test("gets everything, and ends well when it is left early", async () => {
@@ -105,13 +98,10 @@ describe("the program of PAGER", SYSTEM, () => {
     expect([left.written < 200, left.printed]).toEqual([true, ""]);
   });
 
-  test.each(["no-such-pager-at-all 2>/dev/null", undefined])(
-    "that cannot be started costs no line: %s",
-    async (pager) => {
-      for (const pieces of [1, 20])
-        expect((await shownBy(pager, pieces, "no-such-less")).printed.split("\n")).toHaveLength(pieces + 1);
-    },
-  );
+  test.each(["no-such-pager 2>/dev/null", undefined])("that cannot be started costs no line: %s", async (pager) => {
+    for (const pieces of [1, 20])
+      expect((await shownBy(pager, pieces, "no-such-less")).printed.split("\n")).toHaveLength(pieces + 1);
+  });
 
   test.each(["", "cat", " "])("is none when it is %j", async (pager) => {
     expect((await shownBy(pager, 1)).started).toBe(false);

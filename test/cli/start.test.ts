@@ -35,35 +35,29 @@ function start(cache: string, more: Record<string, string> = {}): string {
   return Object.keys(result.sessions[0]).join();
 }
 
-const kept = (cache: string): string[] => {
+function kept(cache: string): string[] {
   const folder = join(cache, "pi-session-server");
   return existsSync(folder) ? readdirSync(folder).map((name) => join(folder, name)) : [];
-};
+}
 
-acrossTiers(test, [1, 3])(
-  "code is kept by the first run, used by the next, and not trusted when it is spoiled (%i times)",
-  (times) => {
-    const cache = join(temporaryPlace().home, "cache");
-    const told = start(cache);
-    expect(kept(cache)).toHaveLength(1);
-    const [file] = kept(cache);
-    const whole = readFileSync(file);
+acrossTiers(test, [1, 3])("code that one run keeps is used by the next, and not when it is spoiled (%i)", (times) => {
+  const cache = join(temporaryPlace().home, "cache");
+  const told = start(cache);
+  expect(kept(cache)).toHaveLength(1);
+  const [file] = kept(cache);
+  const whole = readFileSync(file);
+  expect(start(cache)).toBe(told);
+  expect(readFileSync(file).equals(whole)).toBe(true);
+  forSeeds(times, (random) => {
+    const spoiled = Buffer.from(random.chance(0.3) ? whole.subarray(0, random.int(whole.length)) : whole);
+    if (spoiled.length === whole.length) spoiled[random.int(whole.length)] ^= 1 << random.int(8);
+    writeFileSync(file, spoiled);
     expect(start(cache)).toBe(told);
-    expect(readFileSync(file).equals(whole)).toBe(true);
-    forSeeds(times, (random) => {
-      const spoiled = Buffer.from(whole);
-      if (random.chance(0.3)) writeFileSync(file, spoiled.subarray(0, random.int(whole.length)));
-      else {
-        spoiled[random.int(whole.length)] ^= 1 << random.int(8);
-        writeFileSync(file, spoiled);
-      }
-      expect(start(cache)).toBe(told);
-    });
-    // What was spoiled was made anew.
-    expect(readFileSync(file).length).toBeGreaterThan(whole.length / 2);
-    expect(kept(cache)).toHaveLength(1);
-  },
-);
+  });
+  // What was spoiled was made anew.
+  expect(readFileSync(file).length).toBeGreaterThan(whole.length / 2);
+  expect(kept(cache)).toHaveLength(1);
+});
 
 test("what is loaded when it is needed is loaded with kept code, too", async () => {
   const place = temporaryPlace();
@@ -93,20 +87,15 @@ test("code that only later requests needed is added by a server that goes on", a
   run(cache, "");
   const [file] = kept(cache);
   const { length } = readFileSync(file);
-  const changed = new Promise<void>((resolve) => {
-    const watcher = watch(dirname(file), (_event, name) => {
-      if (name !== basename(file)) return;
-      watcher.close();
-      resolve();
-    });
-  });
-  const server = spawn(process.execPath, [PROGRAM, ...QUIET], {
-    env: { ...variables, XDG_CACHE_HOME: cache },
-    cwd,
-    stdio: ["pipe", "ignore", "inherit"],
-  });
+  const folder = watch(dirname(file));
+  const changed = new Promise<void>((resolve) =>
+    folder.on("change", (_, name) => name === basename(file) && resolve()),
+  );
+  const env = { ...variables, XDG_CACHE_HOME: cache };
+  const server = spawn(process.execPath, [PROGRAM, ...QUIET], { env, cwd, stdio: ["pipe", "ignore", "inherit"] });
   server.stdin.write(REQUEST);
   await changed;
+  folder.close();
   server.stdin.end();
   await once(server, "close");
   expect(readFileSync(file).length).toBeGreaterThan(length);

@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { verbs } from "../../src/cli/table.ts";
 import { put, putSession, sessionId } from "../support/lifecycle.ts";
 import { chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
+import { sessionSaying } from "../support/payloads.ts";
 import { type Place, serveHere, temporaryPlace } from "../support/server.ts";
 import { SWEEP } from "../support/tiers.ts";
 import { expectTame, runHere, stored } from "../support/verbs.ts";
@@ -26,9 +27,7 @@ const PARTS: readonly Readonly<Record<string, readonly string[]>>[] = [
     tree: [ONE, "nasty", "nasty --all", "nasty --plain"],
     compare: [`${ONE} ${id(2)} cafe0002`],
   },
-  {
-    stats: ["", ONE, "--by day", "--by model", "--by project", "--by session,model", "--by session", "nasty"],
-  },
+  { stats: ["", ONE, "--by day", "--by model", "--by project", "--by session,model", "--by session", "nasty"] },
   {
     rename: [`${ONE} Another name of the session that is as long as the first one was`],
     merge: [`${ONE} a0000002 --summary A-summary-of-what-the-branch-has-found`],
@@ -58,30 +57,9 @@ const NO_LINES = "browse fleet view resume follow fork export index completion s
 
 /** Lines of a session that says what acts on terminals wherever it can say anything. */
 const NASTY_LINES = [
-  entryText("message", "i\u001b", null, { message: { role: NASTY, content: NASTY } }),
-  entryText("message", "t", "i\u001b", {
-    message: { role: "toolResult", toolName: NASTY, content: [{ type: "text", text: `${NASTY}\r${NASTY}` }] },
-  }),
-  entryText("message", "u", "t", {
-    message: {
-      ...{ role: "assistant", model: NASTY, provider: NASTY, errorMessage: NASTY },
-      content: [
-        { type: "thinking", thinking: NASTY },
-        {
-          type: "toolCall",
-          id: "c",
-          name: NASTY,
-          arguments: { [NASTY]: NASTY, command: NASTY, path: `${NASTY}/x.ts` },
-        },
-        { type: "image", mimeType: NASTY, data: "" },
-      ],
-    },
-  }),
-  entryText("message", "v", "u", { message: { role: "bashExecution", command: NASTY, output: NASTY } }),
-  entryText("custom", "w", "v", { customType: NASTY }),
-  entryText(NASTY, "x", "w"),
-  entryText("label", "y", "x", { targetId: "v", label: NASTY }),
-  entryText("session_info", "z", "y", { name: `${NASTY} ${NAME}` }),
+  ...sessionSaying(NASTY).trimEnd().split("\n").slice(1),
+  entryText("message", "i\u001b", null, { message: { role: "bashExecution", command: NASTY, output: NASTY } }),
+  entryText("session_info", "z", "i\u001b", { name: `${NASTY} ${NAME}` }),
   userText("zz", "z", NASTY),
   entryText("message", NASTY, "nowhere", { message: { role: "user", content: "x" } }),
 ];

@@ -1,30 +1,22 @@
 /** Replies as verbs get them. */
 
-import { writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseArguments } from "../../src/cli/options.ts";
 import { CommandFailed } from "../../src/cli/verb.ts";
 import { Wire } from "../../src/cli/wire.ts";
 import { realDisk } from "../../src/storage/fs/disk.ts";
-import { headerText, userText } from "../support/lines.ts";
+import { sessionFile } from "../support/cases.ts";
+import { userText } from "../support/lines.ts";
 import { countingEnv, temporaryPlace } from "../support/server.ts";
 
 test("a reply that no string can hold fails its command, and the next ones are answered", async () => {
   const place = temporaryPlace();
-  const file = join(place.cwd, "session.jsonl");
-  const long = userText("long", null).replace('"content":"', `"content":"${"x".repeat(300_000)}`);
-  writeFileSync(file, `${[headerText({}), long, userText("short", "long")].join("\n")}\n`);
+  const long = userText("long", null, "x".repeat(300_000));
+  const file = sessionFile(place, [long, userText("short", "long")]);
   const typed = `--session ${file} --events none --framing lines --dialect jsonrpc`;
   const settings = parseArguments(typed.split(" "));
-  const world = {
-    env: countingEnv(),
-    disk: realDisk,
-    ...place,
-    version: "0.0.0-test",
-    printError: () => {},
-    settingsFile: () => undefined,
-  };
+  const program = { version: "0.0.0-test", printError: () => {}, settingsFile: () => undefined };
+  const world = { env: countingEnv(), disk: realDisk, ...place, ...program };
   const wire = new Wire(settings, world, undefined, 100_000);
   for (let times = 0; times < 2; times++) {
     const failed = await wire.ask("get_messages").catch((error: unknown) => error);

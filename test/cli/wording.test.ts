@@ -130,11 +130,8 @@ test("a verb that fails names verbs, and with --json commands, also one that ask
     {...}. list_sessions shows those{...}
     = 1`);
   expect((await runHere(place, ["search", "x", "--limit", "99999999"])).stderr).not.toContain("Invalid params");
-  const verb: Verb = {
-    ...{ name: "tried", meaning: "fails", operands: [] },
-    run: () => Promise.reject(new Failure("session_not_found", ON_THE_WIRE, { sessionPath: PATH })),
-    print: () => [],
-  };
+  const run = () => Promise.reject(new Failure("session_not_found", ON_THE_WIRE, { sessionPath: PATH }));
+  const verb: Verb = { name: "tried", meaning: "fails", operands: [], run, print: () => [] };
   expect((await runVerbHere(place, verb, [])).stderr).toBe(`pi-session-server: ${TYPED}\n`);
   const { error } = JSON.parse((await runVerbHere(place, verb, ["--json"])).stdout);
   expect(error).toMatchObject({ message: ON_THE_WIRE, data: { name: "session_not_found", sessionPath: PATH } });

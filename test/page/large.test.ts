@@ -5,7 +5,9 @@ import { shownPart } from "../../src/core/export/cut.ts";
 import { pageOf } from "../../src/core/export/page.ts";
 import { PictureRoom } from "../../src/core/export/pictures.ts";
 import { htmlPieces, markdownPieces } from "../../src/page/main.ts";
+import { toolResult } from "../support/drafts.ts";
 import { assistantText, entryText, id, userText } from "../support/lines.ts";
+import { longConversation } from "../support/long-conversation.ts";
 import { processorTimeOf } from "../support/processor.ts";
 import { range } from "../support/random.ts";
 import { sessionOf } from "../support/sessions.ts";
@@ -18,23 +20,7 @@ const drawn = async (lines: string[], part: "all" | "path" | "recent") => {
 };
 
 test("of 300 entries, no more are read than the next block needs", async () => {
-  const COUNT = 300;
-  const text = "Entry with `code`.\n\n- one\n- two\n\n```ts\nconst a: number = 1;\n```\n";
-  /** A question, an answer with a call, and the result, over and over. */
-  const messages = (n: number) => [
-    { role: "user", content: text },
-    {
-      ...{ role: "assistant", model: "m" },
-      content: [
-        { type: "text", text },
-        { type: "toolCall", id: `call ${n}`, name: "bash", arguments: { command: "npm test" } },
-      ],
-    },
-    { role: "toolResult", toolCallId: `call ${n - 1}`, content: [{ type: "text", text: "ok\n".repeat(40) }] },
-  ];
-  const lines = range(0, COUNT).map((n) =>
-    entryText("message", id(n), n === 0 ? null : id(n - 1), { message: messages(n)[n % 3] }),
-  );
+  const [, ...lines] = longConversation(300).trimEnd().split("\n");
   const page = pageOf(await sessionOf(lines), "all");
   let read = 0;
   const branches = page.branches.map((branch) => ({
@@ -50,11 +36,11 @@ test("of 300 entries, no more are read than the next block needs", async () => {
   let most = 0;
   let largest = 0;
   for (const piece of htmlPieces({ ...page, branches })) {
-    drawn += piece.match(/ id="a[0-9a-f]{7}"/g)?.length ?? 0;
+    drawn += piece.match(/ id="[0-9a-f]{8}"/g)?.length ?? 0;
     most = Math.max(most, read - drawn);
     largest = Math.max(largest, piece.length);
   }
-  expect([read, drawn]).toEqual([COUNT, COUNT]);
+  expect([read, drawn]).toEqual([lines.length, lines.length]);
   expect(most).toBeLessThanOrEqual(3);
   // Blocks are the largest pieces, and the script.
   expect(largest).toBeLessThan(1 << 17);
@@ -88,9 +74,7 @@ describe("takes no time that grows with the square", SWEEP, () => {
   const COUNT = 40_000;
   const calls = range(0, COUNT).map((n) => ({ type: "toolCall", id: `call-${n}`, name: "read", arguments: {} }));
   const result = (n: number) =>
-    entryText("message", id(n + 2), id(n + 1), {
-      message: { role: "toolResult", toolCallId: `call-${n}`, toolName: "read", content: [], isError: false },
-    });
+    entryText("message", id(n + 2), id(n + 1), { message: toolResult(`call-${n}`, "").message });
   const asking = entryText("message", id(1), id(0), { message: { role: "assistant", content: calls } });
   test.each<[string, () => string[]]>([
     ["of the branches at one entry", () => range(0, COUNT).map((n) => userText(id(n + 1), id(0)))],
@@ -128,35 +112,25 @@ describe("pictures", () => {
   });
 });
 
-test("a page of the recent part begins at what the last compaction kept", async () => {
-  const compaction = { summary: "what was", firstKeptEntryId: id(2), tokensBefore: 1 };
-  const lines = [
-    userText(id(0), null, "long ago"),
-    userText(id(1), id(0), "ago"),
-    userText(id(2), id(1), "kept"),
-    entryText("compaction", id(3), id(2), compaction),
-    userText(id(4), id(3), "now"),
-  ];
-  for (const text of await drawn(lines, "recent")) {
-    for (const said of ["kept", "what was", "now", "2 entries before these"]) expect(text).toContain(said);
-    expect(text).not.toContain("ago");
-  }
-});
-
-test("a page of the recent part has the messages that the last compaction carries", async () => {
+test("a page of the recent part has what the last compaction kept, by its entry or in itself, and what came then", async () => {
+  const compacted = (parent: number, more: object) =>
+    entryText("compaction", id(3), id(parent), { summary: "what was", tokensBefore: 1, ...more });
   const call = { type: "toolCall", id: "c", name: "bash", arguments: { command: "ls" } };
   const retainedTail = [
     { role: "user", content: "kept one" },
     { role: "assistant", content: [{ type: "text", text: "kept two" }, call] },
-    { role: "toolResult", toolCallId: "c", toolName: "bash", content: [{ type: "text", text: "kept three" }] },
+    toolResult("c", "kept three").message,
   ];
-  const lines = [
-    userText(id(0), null, "long ago"),
-    entryText("compaction", id(1), id(0), { summary: "what was", tokensBefore: 1, retainedTail }),
-    userText(id(2), id(1), "now"),
-  ];
-  for (const text of await drawn(lines, "path")) expect(text).not.toContain("kept one");
-  for (const text of await drawn(lines, "recent")) {
+  const before = [userText(id(0), null, "long ago"), userText(id(1), id(0), "ago")];
+  const now = userText(id(4), id(3), "now");
+  const kept = compacted(2, { firstKeptEntryId: id(2) });
+  for (const text of await drawn([...before, userText(id(2), id(1), "kept one"), kept, now], "recent")) {
+    for (const said of ["kept one", "what was", "now", "2 entries before these"]) expect(text).toContain(said);
+    expect(text).not.toContain("ago");
+  }
+  const carrying = [...before, compacted(1, { retainedTail }), now];
+  for (const text of await drawn(carrying, "path")) expect(text).not.toContain("kept one");
+  for (const text of await drawn(carrying, "recent")) {
     const places = ["what was", "kept one", "kept two", "kept three", "now"].map((said) => text.lastIndexOf(said));
     expect([places.includes(-1), places]).toEqual([false, places.toSorted((a, b) => a - b)]);
   }

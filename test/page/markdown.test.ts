@@ -57,7 +57,7 @@ const OFTEN = ["[a](https://b) ", "> ".repeat(38), "**a ", "`a ", "<b ", "www.a 
 const LONGER = [...OFTEN, "|a|\n|-|\n\n", "- a\n\n* b\n\n"].map((piece) => ({ characters: 180_000, piece }));
 
 acrossTiers(test, [{ characters: 45_000, piece: OFTEN[0] }, ...LONGER])(
-  "$characters characters of $piece over and over take no time that grows with the square",
+  "$characters characters of $piece take no time that grows with the square",
   async ({ characters, piece }) => {
     const text = piece.repeat(characters / piece.length);
     let written = "";

@@ -8,7 +8,7 @@ import { fileOf } from "../support/cases.ts";
 import { longConversation } from "../support/long-conversation.ts";
 import { Random } from "../support/random.ts";
 import { type HereServer, serveHere, temporaryPlace } from "../support/server.ts";
-import { SWEEP, SYSTEM } from "../support/tiers.ts";
+import { acrossTiers, SYSTEM } from "../support/tiers.ts";
 
 /** Returns what a page holds, part by part. */
 function packedIn(html: string): Buffer[] {
@@ -21,36 +21,35 @@ async function exported(server: HereServer, outputPath: string, params: object):
   return readFileSync(path);
 }
 
-describe.each([
-  { store: "jsonl", tier: SYSTEM },
-  { store: "v2", tier: SWEEP },
-])("of $store", ({ store, tier }) => {
-  test("is the export as JSONL, damage and all: the session, its path, or without secrets", tier, async () => {
-    const place = temporaryPlace();
-    const token = `ghp_${"a1B2".repeat(9)}`;
-    // With branches beside the path, and some bytes that are no text.
-    const whole = longConversation(55, `My token is ${token}.`);
-    // What is damaged is not migrated.
-    const damage = store === "jsonl" ? [0x7b, 0xff, 0x7d, 0x0a] : [];
-    const bytes = Buffer.concat([Buffer.from(whole), Buffer.from(damage)]);
-    const file = fileOf(place, bytes);
-    const server = serveHere(["--session", file, "--events", "none"], { place });
-    if (store === "v2") await server.result("migrate_session", { to: "v2" });
-    for (const [index, params] of [{}, { branches: "path" }, { redact: true, allowUnjudged: true }].entries()) {
-      const jsonl = await exported(server, `${index}.jsonl`, { format: "jsonl", ...params });
-      const html = (await exported(server, `${index}.html`, { format: "html", ...params })).toString("utf8");
-      const parts = packedIn(html);
-      expect(Buffer.concat(parts).equals(jsonl)).toBe(true);
-      expect(html).toContain(`&quot;whole&quot;:${jsonl.length}`);
-      expect([html.includes(token), jsonl.includes(token)]).toEqual(index === 2 ? [false, false] : [true, true]);
-    }
-    if (store === "jsonl") expect(readFileSync(`${place.cwd}/0.jsonl`).equals(bytes)).toBe(true);
-    const without = await exported(server, "without.html", { format: "html", jsonl: false });
-    expect(without.includes("application/gzip")).toBe(false);
-    if (store === "v2") return;
-    const { path } = await server.result("export_html", { jsonl: false });
-    expect(readFileSync(path, "utf8")).not.toContain("application/gzip");
-  });
+describe("a page", SYSTEM, () => {
+  acrossTiers(test, ["jsonl", "v2"])(
+    "of %s has its JSONL, damage and all: the session, its path, or without secrets",
+    async (store) => {
+      const place = temporaryPlace();
+      const token = `ghp_${"a1B2".repeat(9)}`;
+      // With branches beside the path, and some bytes that are no text.
+      const whole = longConversation(55, `My token is ${token}.`);
+      // What is damaged is not migrated.
+      const damage = store === "jsonl" ? [0x7b, 0xff, 0x7d, 0x0a] : [];
+      const bytes = Buffer.concat([Buffer.from(whole), Buffer.from(damage)]);
+      const file = fileOf(place, bytes);
+      const server = serveHere(["--session", file, "--events", "none"], { place });
+      if (store === "v2") await server.result("migrate_session", { to: "v2" });
+      for (const [index, params] of [{}, { branches: "path" }, { redact: true, allowUnjudged: true }].entries()) {
+        const jsonl = await exported(server, `${index}.jsonl`, { format: "jsonl", ...params });
+        const html = (await exported(server, `${index}.html`, { format: "html", ...params })).toString("utf8");
+        const parts = packedIn(html);
+        expect(Buffer.concat(parts).equals(jsonl)).toBe(true);
+        expect(html).toContain(`&quot;whole&quot;:${jsonl.length}`);
+        expect([html.includes(token), jsonl.includes(token)]).toEqual(index === 2 ? [false, false] : [true, true]);
+      }
+      if (store === "jsonl") expect(readFileSync(`${place.cwd}/0.jsonl`).equals(bytes)).toBe(true);
+      const without = await exported(server, "without.html", { format: "html", jsonl: false });
+      expect(without.includes("application/gzip")).toBe(false);
+      const { path } = await server.result("export_html", { jsonl: false });
+      expect(readFileSync(path, "utf8")).not.toContain("application/gzip");
+    },
+  );
 });
 
 test("is packed in parts of a megabyte, however it comes", () => {

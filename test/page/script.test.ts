@@ -9,7 +9,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { fileOf } from "../support/cases.ts";
+import { fileOf, linesIn } from "../support/cases.ts";
 import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
 import { longConversation } from "../support/long-conversation.ts";
 import { needs } from "../support/needs.ts";
@@ -43,11 +43,7 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
 
   beforeAll(async () => {
     page = await BrowserPage.open();
-    const entries = readFileSync(EXAMPLE, "utf8")
-      .trim()
-      .split("\n")
-      .slice(1)
-      .map((line): Json => JSON.parse(line));
+    const [, ...entries] = linesIn(EXAMPLE).map((line): Json => JSON.parse(line));
     for (const { id, parentId } of entries) parents.set(id, parentId);
   });
   beforeEach(async () => {
@@ -87,27 +83,22 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     const file = join(place.cwd, "bad.html");
     writeFileSync(file, "<script>console.log(1)</script><img src=http://127.0.0.1:1/x><script>alert(2)</script>");
     await page.load(pathToFileURL(file).href, 360, true);
+    await page.load("about:blank", 360, true);
     const happened = page.happened.splice(0).map((one) => one.split(" ")[0]);
     expect(happened).toEqual(expect.arrayContaining(["console", "request", "dialog"]));
-    await page.load("about:blank", 360, true);
-    page.happened.length = 0;
   });
 
-  test(
-    "fits from 360 pixels to 4K, opens where a link leads, and folds what a compaction replaced",
-    SWEEP,
-    async () => {
-      for (const width of [360, 400, 1280, 3840]) {
-        await open("", width);
-        expect(await page.evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
-      }
-      const seen = `document.getElementById("54e4ffbe").checkVisibility()`;
-      expect(await page.evaluate(seen)).toBe(false);
-      await open("#54e4ffbe");
-      expect(await page.evaluate(seen)).toBe(true);
-      expect(page.happened).toEqual([]);
-    },
-  );
+  test("fits 360 pixels and 4K, opens where a link leads, and folds what was compacted", SWEEP, async () => {
+    for (const width of [360, 1280, 3840]) {
+      await open("", width);
+      expect(await page.evaluate(OVERFLOW)).toBeLessThanOrEqual(0);
+    }
+    const seen = `document.getElementById("54e4ffbe").checkVisibility()`;
+    expect(await page.evaluate(seen)).toBe(false);
+    await open("#54e4ffbe");
+    expect(await page.evaluate(seen)).toBe(true);
+    expect(page.happened).toEqual([]);
+  });
 
   test("shows exactly the path to the entry that a link names, and goes back to the leaf", async () => {
     await open();
@@ -126,33 +117,26 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     expect(page.happened).toEqual([]);
   });
 
-  test(
-    "what a link names is current until the reader moves the page, however late that is told of its own move",
-    SWEEP,
-    async () => {
-      const other = "[...document.querySelectorAll('article[id]')][1]";
-      await open(`#${BESIDE}`);
-      await page.evaluate(`{ const now = performance.now.bind(performance); performance.now = () => now() + 1000 }`);
-      await page.evaluate("scrollTo(0, 0)");
-      await page.drawn();
-      await page.until("scrollY > 0");
-      await page.press("e");
-      await expectShown(...pathTo(BESIDE));
-      await open(`#${BESIDE}`);
-      await page.evaluate(`dispatchEvent(new WheelEvent('wheel')), ${other}.scrollIntoView()`);
-      const top = await page.evaluate(`${other}.id`);
-      for (let n = 0; n < 2; n++) await page.drawn();
-      await page.press("e");
-      await expectShown(...pathTo(top));
-    },
-  );
+  test("what a link names is current until the reader moves the page, however late that is", SWEEP, async () => {
+    const other = "[...document.querySelectorAll('article[id]')][1]";
+    await open(`#${BESIDE}`);
+    await page.evaluate(`{ const now = performance.now.bind(performance); performance.now = () => now() + 1000 }`);
+    await page.evaluate("scrollTo(0, 0)");
+    await page.drawn();
+    await page.until("scrollY > 0");
+    await page.press("e");
+    await expectShown(...pathTo(BESIDE));
+    await open(`#${BESIDE}`);
+    await page.evaluate(`dispatchEvent(new WheelEvent('wheel')), ${other}.scrollIntoView()`);
+    const top = await page.evaluate(`${other}.id`);
+    for (let n = 0; n < 2; n++) await page.drawn();
+    await page.press("e");
+    await expectShown(...pathTo(top));
+  });
 
-  test(
-    "every entry has a button that copies its link, with the end of the path where that is another",
-    SWEEP,
-    async () => {
-      await open(`#${BESIDE}`);
-      const copied = `(async () => {
+  test("every entry has a button that copies its link, with the end of a path beside the leaf", SWEEP, async () => {
+    await open(`#${BESIDE}`);
+    const copied = `(async () => {
       let text;
       Object.defineProperty(navigator, "clipboard", { value: { writeText: async (given) => { text = given; } } });
       const links = [];
@@ -163,13 +147,12 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       }
       return links.sort();
     })()`;
-      expect(await page.evaluate(copied)).toEqual(
-        pathTo(BESIDE_END)
-          .sort()
-          .map((id) => `${id}@${BESIDE_END}`),
-      );
-    },
-  );
+    expect(await page.evaluate(copied)).toEqual(
+      pathTo(BESIDE_END)
+        .map((id) => `${id}@${BESIDE_END}`)
+        .sort(),
+    );
+  });
 
   test("keys move along the path, open and fold the tree, and search everything", SWEEP, async () => {
     await open();
@@ -183,16 +166,14 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     await find("notes.jsonl");
     await page.until(`document.querySelectorAll(".line .found").length === 5`);
     const [total, entries] = (await page.evaluate(COUNT)).match(/\d+/g).map(Number);
-    const lines = readFileSync(EXAMPLE, "utf8").split("\n");
-    expect(entries).toBeLessThanOrEqual(lines.filter((line) => line.includes("notes.jsonl")).length);
+    expect(entries).toBeLessThanOrEqual(linesIn(EXAMPLE).filter((line) => line.includes("notes.jsonl")).length);
     expect(total).toBeGreaterThanOrEqual(entries);
     expect(await page.evaluate(`document.querySelectorAll(".line .found").length`)).toBe(entries);
     await page.press("Enter");
     expect(await page.evaluate(COUNT)).toMatch(new RegExp(`^\\d+ of ${total}$`));
     expect(await page.evaluate(`[...CSS.highlights.get("now")].map(String).join()`)).toBe("notes.jsonl");
-    expect(
-      await page.evaluate(`[...CSS.highlights.get("now")][0].startContainer.parentElement.checkVisibility()`),
-    ).toBe(true);
+    const foundIn = `[...CSS.highlights.get("now")][0].startContainer.parentElement`;
+    expect(await page.evaluate(`${foundIn}.checkVisibility()`)).toBe(true);
     await page.press("Escape");
     await page.until(`${COUNT} === ""`);
     const seen: string[] = [];
@@ -210,29 +191,22 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
     const { a, b } = await server.result("compare_branches", { sessionPath: EXAMPLE, ...ends });
     await open(`#${BESIDE_END}~${LEAF}`);
     const cells = `[...document.querySelectorAll("dialog tr")].map((row) => [...row.cells].map((cell) => cell.textContent))`;
-    const rows: Map<string, string[]> = new Map(
-      (await page.evaluate(cells)).map(([name, ...values]: string[]) => [name, values]),
-    );
-    for (const [name, member] of [
-      ["Entries", "entryCount"],
-      ["Questions", "userMessages"],
-      ["Answers", "assistantMessages"],
-    ])
+    const rows = new Map<string, string[]>();
+    for (const [name, ...values] of await page.evaluate(cells)) rows.set(name, values);
+    const counts = { Entries: "entryCount", Questions: "userMessages", Answers: "assistantMessages" };
+    for (const [name, member] of Object.entries(counts))
       expect(rows.get(name)).toEqual([String(a[member]), String(b[member])]);
-    for (const [index, side] of [a, b].entries()) {
-      for (const { name, count } of side.tools) expect(rows.get(name)?.[index]).toMatch(new RegExp(`^${count}\\b`));
-      for (const path of side.files.modifiedFiles) expect(rows.get(path)?.[index]).toBe("changed");
-      for (const path of side.files.readFiles) expect(rows.get(path)?.[index]).toBe("read");
-      expect(rows.get("Calls")?.[index]).toMatch(new RegExp(`^${side.toolCalls}\\b`));
+    for (const [index, { tools, files, toolCalls }] of [a, b].entries()) {
+      for (const { name, count } of tools) expect(rows.get(name)?.[index]).toMatch(new RegExp(`^${count}\\b`));
+      for (const path of files.modifiedFiles) expect(rows.get(path)?.[index]).toBe("changed");
+      for (const path of files.readFiles) expect(rows.get(path)?.[index]).toBe("read");
+      expect(rows.get("Calls")?.[index]).toMatch(new RegExp(`^${toolCalls}\\b`));
     }
   });
 
-  test(
-    "the JSONL in the page is that of the session, byte for byte, and without secrets where they are taken out",
-    SWEEP,
-    async () => {
-      await open();
-      const bytes = `(async () => {
+  test("the JSONL in the page is that of the session, byte for byte", SWEEP, async () => {
+    await open();
+    const bytes = `(async () => {
       let blob;
       URL.createObjectURL = (given) => { blob = given; return "blob:x"; };
       HTMLAnchorElement.prototype.click = () => {};
@@ -240,15 +214,8 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       while (!blob) await new Promise((resolve) => setTimeout(resolve));
       return blob.text();
     })()`;
-      const whole = readFileSync(EXAMPLE, "utf8");
-      expect(await page.evaluate(bytes)).toBe(whole);
-      await page.load(await exported(EXAMPLE, "redacted.html", { redact: true }), 1280, true);
-      await page.drawn();
-      const redacted = String(await page.evaluate(bytes));
-      expect([whole.includes("/home/dev"), redacted.includes("/home/dev")]).toEqual([true, false]);
-      expect(redacted.split("\n").length).toBe(whole.split("\n").length);
-    },
-  );
+    expect(await page.evaluate(bytes)).toBe(readFileSync(EXAMPLE, "utf8"));
+  });
 
   test("blocks that are asleep are read without script, wake with it, and nothing of them runs", SWEEP, async () => {
     const said = PAYLOADS.slice(0, 160).join("\n\n");
@@ -312,9 +279,8 @@ describe("in Chromium, with script", needs(CHROMIUM), () => {
       if (key !== "") await page.press(key);
       await page.evaluate(`document.querySelectorAll("main details").forEach((one) => { one.open = true; })`);
       // What is not in view is not laid out, and would count as lying on each other.
-      await page.evaluate(
-        `document.styleSheets[0].insertRule("article,.note,.left{content-visibility:visible!important}")`,
-      );
+      const visible = "article,.note,.left{content-visibility:visible!important}";
+      await page.evaluate(`document.styleSheets[0].insertRule("${visible}")`);
       await page.evaluate(axe);
       found.push(...(await page.evaluate(run)).map((one: string) => `${scheme} ${width} ${one}`));
     }

@@ -61,18 +61,12 @@ class Browser {
     });
   }
 
-  /** Hears a page. While there is one, the browser keeps this process alive. */
-  hear(sessionId: string, hear: (method: string, params: Json) => void): void {
-    this.pages.set(sessionId, hear);
-    this.child.ref();
-    for (const pipe of this.child.stdio.slice(3)) (pipe as Socket).ref();
-  }
-
-  forget(sessionId: string): void {
-    this.pages.delete(sessionId);
-    if (this.pages.size > 0) return;
-    this.child.unref();
-    for (const pipe of this.child.stdio.slice(3)) (pipe as Socket).unref();
+  /** Hears a page, or does no longer. While there is one, the browser keeps this process alive. */
+  hear(sessionId: string, hear?: (method: string, params: Json) => void): void {
+    if (hear === undefined) this.pages.delete(sessionId);
+    else this.pages.set(sessionId, hear);
+    const handles = [this.child, ...(this.child.stdio.slice(3) as Socket[])];
+    for (const handle of handles) this.pages.size > 0 ? handle.ref() : handle.unref();
   }
 }
 
@@ -173,6 +167,6 @@ export class BrowserPage {
 
   async close(): Promise<void> {
     await this.browser.send("Target.disposeBrowserContext", { browserContextId: this.context });
-    this.browser.forget(this.sessionId);
+    this.browser.hear(this.sessionId);
   }
 }

@@ -1,5 +1,6 @@
 /** Verbs run in this process, with a terminal that is not one, and transcripts of them. */
 
+import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { runVerb, type Terminal } from "../../src/cli/run-verb.ts";
@@ -14,9 +15,9 @@ import { fileText, headerText, TIME } from "./lines.ts";
 import { countingEnv, type Json, type Place } from "./server.ts";
 
 export interface Run {
-  stdout: string;
-  stderr: string;
-  status: number;
+  readonly stdout: string;
+  readonly stderr: string;
+  readonly status: number;
 }
 
 export interface RunOptions {
@@ -75,16 +76,24 @@ export async function runVerbHere(
   return { stdout, stderr, status };
 }
 
-/** A person who answers every question so; what was asked. */
-export function answering(answer: string): { asked: string[]; terminal: Pick<Terminal, "answer"> } {
-  const asked: string[] = [];
-  const terminal = {
-    answer: async (question: string) => {
-      asked.push(question);
-      return answer;
+/** Runs a verb that goes on until it is interrupted: what it has printed, what it has said to the person, and its end. */
+export function runOn(place: Place, words: readonly string[], reads = (_text: string) => true) {
+  const running = { out: "", said: "", interrupt: (): void => {} };
+  const terminal: RunOptions["terminal"] = {
+    write: (text) => {
+      running.said += text;
+    },
+    onInterrupt(act) {
+      running.interrupt = act;
+      return () => {};
     },
   };
-  return { asked, terminal };
+  const printed = (text: string): boolean => {
+    running.out += text;
+    return reads(text);
+  };
+  const end = runHere(place, words, { printed, terminal });
+  return Object.assign(running, { end });
 }
 
 /** Puts a session among the others, into the folder of a directory, untouched for a while. Returns its file. */
@@ -140,6 +149,7 @@ function memberOf(value: Json, path: string): Json {
  *   + mo.e                     a pattern that is somewhere in what is printed; `-`: that is nowhere
  *   ? Delete? => n             what is asked, and the answer
  *   ! No such session.         what is said on stderr, with status 1, or `!2` with another
+ *   & {file} !{other}          files that are there then, and such that are not
  *   = 3                        the status where nothing is said, else 0
  *
  * That returns the names, with those that it has come to know.
@@ -159,10 +169,10 @@ async function tell(place: Place, text: string, names: Names, options: RunOption
     else if (sign !== undefined) below.push(`!${sign === "!2" ? 2 : 1} {....}${part ?? ""}{....}`);
     const [line, member] = typed.split(/ \| (?=[\w.[\]]+$)/);
     const words = wordsIn(line, names);
-    const said: Record<string, string[]> = { "": [], "+": [], "-": [], "?": [], "!": [] };
+    const said: Record<string, string[]> = { "": [], "+": [], "-": [], "?": [], "!": [], "&": [] };
     let status = 0;
     for (const one of below) {
-      const [, sign, code, rest] = /^([-+?!=])(\d?)(?: (.*))?$/.exec(one) ?? [undefined, "", "", one];
+      const [, sign, code, rest] = /^([-+?!=&])(\d?)(?: (.*))?$/.exec(one) ?? [undefined, "", "", one];
       if (sign === "=") status = Number(rest);
       else said[sign].push(rest ?? "");
       if (sign === "!" && said["!"].length === 1) status = Number(code || 1);
@@ -199,6 +209,8 @@ async function tell(place: Place, text: string, names: Names, options: RunOption
     for (const part of said["+"]) expect(stdout, typed).toMatch(filled(part));
     for (const part of said["-"]) expect(stdout, typed).not.toMatch(filled(part));
     Object.assign(names, expected.exec(stdout)?.groups);
+    for (const one of said["&"].flatMap((line) => wordsIn(line, names)))
+      expect([typed, one, existsSync(one.replace(/^!/, ""))]).toEqual([typed, one, !one.startsWith("!")]);
   }
   return names;
 }

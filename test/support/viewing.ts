@@ -1,11 +1,11 @@
 /** A viewer that runs in this process, readers of it that are no browsers, and time that passes while they wait. */
 
-import { type ClientRequest, get as httpGet, type IncomingHttpHeaders } from "node:http";
+import { type ClientRequest, get as httpGet, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { expect, onTestFinished, vi } from "vitest";
 import { user } from "./drafts.ts";
 import type { Random } from "./random.ts";
 import { type Json, type Place, spawnServer, temporaryPlace } from "./server.ts";
-import { type RunOptions, runHere } from "./verbs.ts";
+import { runOn } from "./verbs.ts";
 
 /** More than lies between two looks of a server at its sessions. */
 const A_LOOK = 510;
@@ -32,15 +32,12 @@ export async function untilSo(isSo: () => boolean, what = "what was waited for")
 
 export function request(url: string, headers: Record<string, string> = {}): Promise<Answered> {
   return new Promise((resolve, reject) => {
-    httpGet(url, { headers, agent: false }, (response) => {
+    const read = async (response: IncomingMessage): Promise<Answered> => {
       let text = "";
-      response.setEncoding("utf8");
-      response.on("data", (piece: string) => {
-        text += piece;
-      });
-      response.on("end", () => resolve({ status: response.statusCode as number, headers: response.headers, text }));
-      response.on("error", reject);
-    }).on("error", reject);
+      for await (const piece of response.setEncoding("utf8")) text += piece;
+      return { status: response.statusCode as number, headers: response.headers, text };
+    };
+    httpGet(url, { headers, agent: false }, (response) => resolve(read(response))).on("error", reject);
   });
 }
 
@@ -49,21 +46,22 @@ export class EventReader {
   readonly events: { readonly id: string | undefined; readonly name: string; readonly data: Json }[] = [];
   status: number | undefined;
   isOver = false;
-  private text = "";
   private readonly sent: ClientRequest;
 
   constructor(url: string, headers: Record<string, string>) {
+    const end = (): void => {
+      this.isOver = true;
+    };
+    let text = "";
     this.sent = httpGet(url, { headers, agent: false }, (response) => {
       this.status = response.statusCode;
-      response.setEncoding("utf8");
-      response.on("data", (piece: string) => this.take(piece));
-      response.on("close", () => {
-        this.isOver = true;
+      response.setEncoding("utf8").on("close", end);
+      response.on("data", (piece: string) => {
+        const blocks = (text + piece).split("\n\n");
+        text = blocks.pop() as string;
+        for (const block of blocks) this.take(block);
       });
-    });
-    this.sent.on("error", () => {
-      this.isOver = true;
-    });
+    }).on("error", end);
   }
 
   get lastId(): string | undefined {
@@ -79,17 +77,9 @@ export class EventReader {
     this.sent.destroy();
   }
 
-  private take(piece: string): void {
-    const blocks = (this.text + piece).split("\n\n");
-    this.text = blocks.pop() as string;
-    for (const block of blocks) {
-      const fields = new Map(
-        block.split("\n").map((line) => [line.split(": ", 1)[0], line.slice(line.indexOf(": ") + 2)]),
-      );
-      const name = fields.get("event");
-      if (name !== undefined)
-        this.events.push({ name, id: fields.get("id"), data: JSON.parse(fields.get("data") as string) });
-    }
+  private take(block: string): void {
+    const { event, id, data } = Object.fromEntries(block.split("\n").map((line) => line.split(/: ([\s\S]*)/)));
+    if (event !== undefined) this.events.push({ name: event, id, data: JSON.parse(data) });
   }
 }
 
@@ -97,35 +87,18 @@ export type Viewing = Awaited<ReturnType<typeof view>>;
 
 /** Runs `view` in this process. */
 export async function view(place: Place, args: readonly string[] = []) {
-  let out = "";
-  let said = "";
-  let interrupt = (): void => {};
-  const options: RunOptions = {
-    printed(text) {
-      out += text;
-      return true;
-    },
-    terminal: {
-      write(text) {
-        said += text;
-      },
-      onInterrupt(act) {
-        interrupt = act;
-        return () => {};
-      },
-    },
-  };
-  const status = runHere(place, ["view", ...args], options).then((run) => {
-    said += run.stderr;
+  const running = runOn(place, ["view", ...args]);
+  const status = running.end.then((run) => {
+    running.said += run.stderr;
     return run.status;
   });
   onTestFinished(async () => {
-    interrupt();
+    running.interrupt();
     await status;
   });
-  while (!out.includes("\n")) await new Promise((resolve) => setImmediate(resolve));
+  while (!running.out.includes("\n")) await new Promise((resolve) => setImmediate(resolve));
   /** The address with the token, and the folder of all addresses. */
-  const url = out.trim();
+  const url = running.out.trim();
   const root = url.replace(/[^/]*$/, "");
   const entered = await request(url);
   const cookie = String(entered.headers["set-cookie"]).split(";")[0];
@@ -133,8 +106,8 @@ export async function view(place: Place, args: readonly string[] = []) {
   return {
     ...{ url, root, cookie, status, get },
     /** What was said to the person. */
-    said: () => said,
-    interrupt: () => interrupt(),
+    said: () => running.said,
+    interrupt: () => running.interrupt(),
     /** Returns the page of a session, and where its events begin. */
     async page(file: string) {
       const answered = await get(`session?path=${encodeURIComponent(file)}`);

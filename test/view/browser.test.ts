@@ -8,6 +8,7 @@ import { appendFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { sessionFile } from "../support/cases.ts";
 import { BrowserPage, CHROMIUM } from "../support/chromium.ts";
+import { assistant, toolCall, toolResult } from "../support/drafts.ts";
 import { assistantText, chain, entryText, fileText, headerText, id, userText } from "../support/lines.ts";
 import { needs } from "../support/needs.ts";
 import { PAYLOADS } from "../support/payloads.ts";
@@ -46,39 +47,34 @@ describe("in Chromium", needs(CHROMIUM), () => {
   const styleOf = (selector: string, member: string): Promise<string> =>
     page.evaluate(`getComputedStyle(document.querySelector(${JSON.stringify(selector)})).${member}`);
 
-  test(
-    "a person enters, finds a session, and sees what is written to it, also when another branch goes on",
-    SWEEP,
-    async () => {
-      const { viewing, file } = await opened(chain(30), 360);
-      const fits = async () =>
-        expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
-      expect(await page.evaluate("location.href + document.referrer")).toBe(viewing.root);
-      await fits();
-      await enter(360);
-      await fits();
-      // At the end of the page, what comes is brought into view.
-      await page.evaluate("scrollTo({ top: 1e9, behavior: 'instant' })");
-      const lines = range(30, 60).map((n) => {
-        const text = n % 2 === 0 ? (PAYLOADS[n] ?? "x") : `entry ${n}`;
-        return (n % 3 === 0 ? assistantText : userText)(id(n), id(n - 1), text);
-      });
-      appendFileSync(file, fileText(...lines));
-      await page.until(`document.getElementById("${id(59)}") !== null`);
-      expect(await page.evaluate("[...document.querySelectorAll('article[id]')].map((one) => one.id)")).toEqual(
-        range(0, 60).map(id),
-      );
-      const numbers = "[...document.querySelectorAll('article.user .number')].map((one) => +one.textContent)";
-      expect(await page.evaluate(`${numbers}.every((number, n) => number === n + 1)`)).toBe(true);
-      await page.until(`document.getElementById("${id(59)}").getBoundingClientRect().top < innerHeight`);
-      // The page is loaded again by itself, and then has the other branch.
-      appendFileSync(file, fileText(userText("bbbb0001", id(3), "the other way")));
-      await page.until("document.getElementById('bbbb0001') !== null");
-      await page.until(LIVE);
-      const own = `request ${new URL(viewing.url).origin}/`;
-      expect(page.happened.splice(0).filter((one) => !one.startsWith(own))).toEqual([]);
-    },
-  );
+  test("a person finds a session, and sees what is written to it, on another branch too", SWEEP, async () => {
+    const { viewing, file } = await opened(chain(30), 360);
+    const fits = async () =>
+      expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBeLessThanOrEqual(0);
+    expect(await page.evaluate("location.href + document.referrer")).toBe(viewing.root);
+    await fits();
+    await enter(360);
+    await fits();
+    // At the end of the page, what comes is brought into view.
+    await page.evaluate("scrollTo({ top: 1e9, behavior: 'instant' })");
+    const lines = range(30, 60).map((n) => {
+      const text = n % 2 === 0 ? (PAYLOADS[n] ?? "x") : `entry ${n}`;
+      return (n % 3 === 0 ? assistantText : userText)(id(n), id(n - 1), text);
+    });
+    appendFileSync(file, fileText(...lines));
+    await page.until(`document.getElementById("${id(59)}") !== null`);
+    const ids = await page.evaluate("[...document.querySelectorAll('article[id]')].map((one) => one.id)");
+    expect(ids).toEqual(range(0, 60).map(id));
+    const numbers = "[...document.querySelectorAll('article.user .number')].map((one) => +one.textContent)";
+    expect(await page.evaluate(`${numbers}.every((number, n) => number === n + 1)`)).toBe(true);
+    await page.until(`document.getElementById("${id(59)}").getBoundingClientRect().top < innerHeight`);
+    // The page is loaded again by itself, and then has the other branch.
+    appendFileSync(file, fileText(userText("bbbb0001", id(3), "the other way")));
+    await page.until("document.getElementById('bbbb0001') !== null");
+    await page.until(LIVE);
+    const own = `request ${new URL(viewing.url).origin}/`;
+    expect(page.happened.splice(0).filter((one) => !one.startsWith(own))).toEqual([]);
+  });
 
   test("neither the pages of view nor the exported page take the looks of the other", SWEEP, async () => {
     const { viewing } = await opened(chain(2));
@@ -109,15 +105,13 @@ describe("in Chromium", needs(CHROMIUM), () => {
     await page.load(`${viewing.root}session?path=${encodeURIComponent(file)}`, 1280, true);
     await page.until(LIVE);
     const [asked, answered, ...rest] = [0, 1, 2, 3, 4].map(id);
-    const calls = ["c1", "c2"].map((id) => ({ type: "toolCall", id, name: "bash", arguments: { command: "ls" } }));
-    const answer = { role: "assistant", content: [{ type: "text", text: "treasure" }, ...calls], model: "m" };
-    const content = [{ type: "text", text: "found" }];
-    const result = (n: number) => ({ message: { role: "toolResult", toolCallId: `c${n}`, toolName: "bash", content } });
+    const { message } = assistant("treasure");
+    message.content.push(...["c1", "c2"].map((call) => toolCall(call).message.content[0]));
     const lines = [
       userText(asked, null, "one"),
-      entryText("message", answered, asked, { message: answer }),
-      entryText("message", rest[0], answered, result(1)),
-      entryText("message", rest[1], rest[0], result(2)),
+      entryText("message", answered, asked, { message }),
+      entryText("message", rest[0], answered, toolResult("c1", "found")),
+      entryText("message", rest[1], rest[0], toolResult("c2", "found")),
       userText(rest[2], rest[1], "two"),
     ];
     appendFileSync(file, fileText(...lines));

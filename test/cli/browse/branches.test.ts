@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import { Branches, FILTERS, FOLDED, type Folds } from "../../../src/cli/browse/branches.ts";
 import { plainRow, treeRow } from "../../../src/cli/browse/tree-rows.ts";
 import { coloured, type OutputStyle, plain } from "../../../src/cli/terminal/page.ts";
-import { forSeeds, type Random } from "../../support/random.ts";
+import { forSeeds, type Random, range } from "../../support/random.ts";
 import type { Json } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import { expectTame } from "../../support/verbs.ts";
@@ -30,16 +30,9 @@ describe("rows", () => {
   });
 
   test("what leads to the leaf stays in the first column; other branches are indented, where they leave it", () => {
-    const nodes = [
-      node("r", null),
-      node("a", "r"),
-      node("b", "a"),
-      node("b2", "b"),
-      node("c", "a", { label: "tried" }),
-      node("d", "b2"),
-      node("e", "b2"),
-      node("f", "c", { type: "compaction", role: undefined }),
-    ];
+    const users = Object.entries({ r: null, a: "r", b: "a", b2: "b", d: "b2", e: "b2" });
+    const nodes = users.map(([id, parentId]) => node(id, parentId));
+    nodes.push(node("c", "a", { label: "tried" }), node("f", "c", { type: "compaction", role: undefined }));
     expect(drawn(new Branches(nodes, "d"))).toEqual([
       "  user: say r",
       "  user: say a",
@@ -61,11 +54,8 @@ describe("rows", () => {
   });
 
   test("several roots begin in the first column; a lost parent makes a root, and a circle nothing", () => {
-    expect(drawn(new Branches([node("a", null), node("b", "a"), node("c", "nowhere")], null))).toEqual([
-      "  user: say a",
-      "  user: say b",
-      "  user: say c",
-    ]);
+    const roots = [node("a", null), node("b", "a"), node("c", "nowhere")];
+    expect(drawn(new Branches(roots, null))).toEqual(["  user: say a", "  user: say b", "  user: say c"]);
     expect(drawn(new Branches([], null))).toEqual([]);
     expect(drawn(new Branches([node("a", "b"), node("b", "a"), node("c", null)], "b"))).toEqual(["  user: say c"]);
   });
@@ -90,8 +80,7 @@ describe("rows", () => {
       "  bash: $ ls",
       "* failed assistant",
     ]);
-    const words = plainRow(new Branches(nodes, "g"), 6, PAGE, { idWidth: 8 });
-    expect(words).toBe("g (leaf) failed assistant");
+    expect(plainRow(new Branches(nodes, "g"), 6, PAGE, { idWidth: 8 })).toBe("g (leaf) failed assistant");
   });
 
   test("filters leave out, and what is below moves up to what is left", () => {
@@ -125,16 +114,12 @@ describe("rows", () => {
 });
 
 describe("folding", () => {
-  const chain = (length: number): Json[] => [
-    node("q", null),
-    ...Array.from({ length }, (_, i) =>
-      answer(`n${i}`, i === 0 ? "q" : `n${i - 1}`, {
-        calls: [{ name: "bash", argument: "ls" }],
-        isError: i === 1 ? true : undefined,
-      }),
-    ),
-    node("z", `n${length - 1}`),
-  ];
+  const chain = (length: number): Json[] => {
+    const calls = [{ name: "bash", argument: "ls" }];
+    const step = (n: number): Json =>
+      answer(`n${n}`, n === 0 ? "q" : `n${n - 1}`, { calls, isError: n === 1 || undefined });
+    return [node("q", null), ...range(0, length).map(step), node("z", `n${length - 1}`)];
+  };
 
   test("makes one row of a line, which opens and closes", () => {
     const folded = new Branches(chain(9), "z", "default", FOLDED);
@@ -162,79 +147,64 @@ describe("folding", () => {
 });
 
 function randomNodes(random: Random): Json[] {
-  const nodes: Json[] = [];
-  for (let i = 0; i < 1 + random.int(60); i++) {
+  return range(0, 1 + random.int(60)).map((i) => {
     const parent = random.chance(0.05) || i === 0 ? null : `n${random.chance(0.6) ? i - 1 : random.int(i)}`;
-    const preview = random.pick([undefined, "plain", "日本語".repeat(20), "x".repeat(200), "\u001b[2J\u202e\n"]);
-    nodes.push(
-      node(`n${i}`, parent, {
-        preview,
-        type: random.pick(["message", "message", "message", "label", "custom"]),
-        role: random.pick(["user", "assistant", "toolResult", undefined]),
-        calls: random.chance(0.2) ? [{ name: "\u001b[1m", argument: "y".repeat(80) }] : undefined,
-        label: random.chance(0.1) ? "l".repeat(50) : undefined,
-      }),
-    );
-  }
-  return nodes;
+    return node(`n${i}`, parent, {
+      preview: random.pick([undefined, "plain", "日本語".repeat(20), "x".repeat(200), "\u001b[2J\u202e\n"]),
+      type: random.pick(["message", "message", "message", "label", "custom"]),
+      role: random.pick(["user", "assistant", "toolResult", undefined]),
+      calls: random.chance(0.2) ? [{ name: "\u001b[1m", argument: "y".repeat(80) }] : undefined,
+      label: random.chance(0.1) ? "l".repeat(50) : undefined,
+    });
+  });
 }
 
-acrossTiers(test, [15, 40])(
-  "each entry stands once, below its parent, on one line of the page, whatever is filtered and folded (%i)",
-  (count) => {
-    forSeeds(count, (random) => {
-      const nodes = randomNodes(random);
-      const width = 20 + random.int(100);
-      const ids = nodes.map(({ id }) => id);
-      const folds: Folds = {
-        isFolding: random.chance(0.5),
-        opened: new Set(ids.filter(() => random.chance(0.2))),
-        closed: new Set(ids.filter(() => random.chance(0.1))),
-      };
-      const branches = new Branches(
-        nodes,
-        random.pick(ids),
-        random.pick(FILTERS),
-        random.chance(0.3) ? undefined : folds,
-      );
-      const rows = new Map<string, number>();
-      let hidden = 0;
-      for (let row = 0; row < branches.rows; row++) {
-        const members = [...branches.entries(row)].map(({ id }) => id);
-        expect(members).toHaveLength(Math.max(1, branches.lineLength(row)));
-        for (const id of members) {
-          expect(rows.has(id)).toBe(false);
-          expect(branches.row(id)).toBe(row);
-          rows.set(id, row);
-        }
-        hidden += branches.hiddenBehind(row);
-        expectTame(treeRow(branches, row, { ...PAGE, width }, { idWidth: random.pick([0, 2, 8]) }), width);
-        const inColour = treeRow(branches, row, { ...PAGE, width, paint: coloured }, { idWidth: 8 });
-        expect(expectTame(inColour)).toBe(treeRow(branches, row, { ...PAGE, width }, { idWidth: 8 }));
+acrossTiers(test, [15, 40])("each entry stands once, on a line below its parent, whatever is shown (%i)", (count) => {
+  forSeeds(count, (random) => {
+    const nodes = randomNodes(random);
+    const width = 20 + random.int(100);
+    const ids = nodes.map(({ id }) => id);
+    const folds: Folds = {
+      isFolding: random.chance(0.5),
+      opened: new Set(ids.filter(() => random.chance(0.2))),
+      closed: new Set(ids.filter(() => random.chance(0.1))),
+    };
+    const [leafId, filter] = [random.pick(ids), random.pick(FILTERS)];
+    const branches = new Branches(nodes, leafId, filter, random.chance(0.3) ? undefined : folds);
+    const rows = new Map<string, number>();
+    let hidden = 0;
+    for (let row = 0; row < branches.rows; row++) {
+      const members = [...branches.entries(row)].map(({ id }) => id);
+      expect(members).toHaveLength(Math.max(1, branches.lineLength(row)));
+      for (const id of members) {
+        expect(rows.has(id)).toBe(false);
+        expect(branches.row(id)).toBe(row);
+        rows.set(id, row);
       }
-      for (const { id, parentId } of nodes)
-        if (parentId !== null && rows.has(id) && rows.has(parentId))
-          expect(rows.get(parentId)).toBeLessThanOrEqual(rows.get(id) as number);
-      expect(rows.size + hidden).toBe(new Branches(nodes, branches.leafId, branches.filter).rows);
-      const whole = new Branches(nodes, branches.leafId, branches.filter);
-      for (const id of ids) {
-        if (whole.row(id) < 0 || whole.node(whole.row(id)).id !== id) continue;
-        const shown = branches.revealing(id);
-        expect(shown.node(shown.row(id)).id).toBe(id);
-      }
-    });
-  },
-);
+      hidden += branches.hiddenBehind(row);
+      expectTame(treeRow(branches, row, { ...PAGE, width }, { idWidth: random.pick([0, 2, 8]) }), width);
+      const inColour = treeRow(branches, row, { ...PAGE, width, paint: coloured }, { idWidth: 8 });
+      expect(expectTame(inColour)).toBe(treeRow(branches, row, { ...PAGE, width }, { idWidth: 8 }));
+    }
+    for (const { id, parentId } of nodes)
+      if (parentId !== null && rows.has(id) && rows.has(parentId))
+        expect(rows.get(parentId)).toBeLessThanOrEqual(rows.get(id) as number);
+    expect(rows.size + hidden).toBe(new Branches(nodes, leafId, filter).rows);
+    const whole = new Branches(nodes, leafId, filter);
+    for (const id of ids) {
+      if (whole.row(id) < 0 || whole.node(whole.row(id)).id !== id) continue;
+      const shown = branches.revealing(id);
+      expect(shown.node(shown.row(id)).id).toBe(id);
+    }
+  });
+});
 
 describe("20,000 entries", () => {
   const SIZE = 20_000;
   /** Branches over entries whose parents are by a rule, and the row that is indented most. */
   function large(parentOf: (i: number) => number | null, leafId: string | null) {
-    const parent = (i: number) => (i === 0 ? null : (parentOf(i)?.toString() ?? null));
-    const branches = new Branches(
-      Array.from({ length: SIZE }, (_, i) => node(`${i}`, parent(i))),
-      leafId,
-    );
+    const nodes = range(0, SIZE).map((i) => node(`${i}`, i === 0 ? null : (parentOf(i)?.toString() ?? null)));
+    const branches = new Branches(nodes, leafId);
     let deepest = 0;
     for (let row = 0; row < branches.rows; row++) if (branches.level(row) > branches.level(deepest)) deepest = row;
     expect(branches.rows).toBe(SIZE);
@@ -248,7 +218,7 @@ describe("20,000 entries", () => {
   });
 
   acrossTiers(test, [{ leaves: [`${SIZE / 2}`] }, { leaves: [null, "0", `${SIZE - 1}`] }])(
-    "that branch at every step are indented once, with the leaf at $leaves",
+    "that branch at every step are indented once",
     ({ leaves }) => {
       for (const leafId of leaves) expect(large((i) => i - 1 - ((i - 1) % 2), leafId).level).toBeLessThanOrEqual(2);
     },

@@ -6,7 +6,7 @@ import type { BrowseChange, BrowseEffect, BrowseState, Happening } from "../../.
 import { view } from "../../../src/cli/browse/view.ts";
 import type { Key, KeyName } from "../../../src/cli/terminal/keys.ts";
 import { coloured, type OutputStyle, plain } from "../../../src/cli/terminal/page.ts";
-import { forSeeds, type Random } from "../../support/random.ts";
+import { forSeeds, type Random, range } from "../../support/random.ts";
 import type { Json } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import { expectTame } from "../../support/verbs.ts";
@@ -29,7 +29,13 @@ function session(n: number, more: object = {}): Json {
   };
 }
 
-const sessions = (from: number, to: number): Json[] => Array.from({ length: to - from }, (_, i) => session(from + i));
+const sessions = (from: number, to: number): Json[] => range(from, to).map((n) => session(n));
+
+/** A place at which something was found; from number 50 on, sessions are none that the list has. */
+function hit(n: number, entryId: string): Json {
+  const more = n < 50 ? {} : { name: "From elsewhere", cwd: "/x" };
+  return { sessionPath: `/s/${n}.jsonl`, sessionId: `id-${n}`, entryId, snippet: `a pear in ${entryId}`, ...more };
+}
 
 /** Says what is asked for in short: sessions by their numbers, and of a list only what is unusual. */
 function inShort(effect: BrowseEffect): string {
@@ -110,23 +116,32 @@ class Browsing {
     return this.happen({ what: "listed", sessions: of, total, cursor });
   }
 
-  /** Answers as a server: `0-3` or `0-200/250` with sessions, `done: notice` to the last change, `failed: why`, `held 1`. */
+  /**
+   * Answers as a server: `0-3` or `0-200/250` with sessions; `done: notice` to the last change; `failed: why`; `held 1`;
+   * `found words: 4a` with hits, each in a session and at an entry. What else the answer has stands behind it as JSON.
+   */
   answer(text: string): void {
-    const [, what, said = ""] = /^([^:]*)(?:: ?(.*))?$/.exec(text) as RegExpExecArray;
+    const [, what, said = "", json = "{}"] = /^([^:{]*)(?:: ?([^{]*))?(\{.*)?$/.exec(text) as RegExpExecArray;
+    const more = JSON.parse(json);
     const [, from, to, total] = /^(\d+)-(\d+)(?:\/(\d+))?$/.exec(what) ?? [];
+    const [kind, word] = what.split(" ");
     if (what === "") this.listed([]);
     else if (from) {
       const of = sessions(Number(from), Number(to));
       this.listed(of, Number(total ?? of.length), Number(to) < Number(total) ? `after ${to}` : undefined);
-    } else if (what === "done")
-      this.happen({ what: "done", outcome: { change: this.change as BrowseChange, notice: said } });
-    else if (what === "failed" || what === "failed list")
-      this.happen({ what: "failed", isList: what === "failed list", message: said });
-    else {
-      const [facts, n] = what.split(" ");
+    } else if (kind === "done")
+      this.happen({ what: "done", outcome: { change: this.change as BrowseChange, notice: said.trim(), ...more } });
+    else if (kind === "failed") this.happen({ what: "failed", isList: word === "list", message: said });
+    else if (kind === "found") {
+      const hits = said
+        .trim()
+        .split(" ")
+        .map((place) => hit(Number.parseInt(place, 10), place.replace(/\d+/, "")));
+      this.happen({ what: "found", words: word, hits, ...more });
+    } else {
       const lockedBy = { client: "an editor", pid: 7 };
-      const known = { damageCount: 0, ...(facts === "held" ? { lockedBy } : {}) };
-      this.happen({ what: "looked", sessionPath: `/s/${n}.jsonl`, facts: known });
+      const facts = { damageCount: 0, ...(kind === "held" ? { lockedBy } : {}) };
+      this.happen({ what: "looked", sessionPath: `/s/${word}.jsonl`, facts });
     }
   }
 
@@ -183,10 +198,15 @@ function ready(total = 20, rows = 13, columns = 80): Browsing {
 
 const walk = (script: string): Browsing => ready().walk(script);
 
+/** Declares tests that walk through a script, by default from a list of twenty sessions. */
+function testScripts(scripts: Readonly<Record<string, string>>, start = walk): void {
+  test.each(Object.entries(scripts))("%s", (_title, script) => void start(script));
+}
+
 describe("the list", () => {
   test("begins with what the directory's folder has at once, and goes on with all of it", () => {
-    const browsing = new Browsing().walk("| = list 13 quick | _ Reading the sessions…");
-    browsing.walk(`
+    const browsing = new Browsing().walk(`
+      | = list 13 quick | _ Reading the sessions…
       [0-3] | = list | 1:      AGE  MSGS  NAME OR FIRST MESSAGE | 2: >     1d     0  Name 0 | 4:       1d     2  first 2 | 5:
       | 0: Sessions of ~/app*                                                  1 of 3
       j     | > first 1`);
@@ -209,7 +229,7 @@ describe("the list", () => {
   });
 
   test("ends with the session on Enter, with nothing on q and Ctrl+C", () => {
-    expect(ready().press("j", "<enter>").take()).toEqual([{ do: "end", session: session(1) }]);
+    walk("j <enter> | = end 1");
     for (const key of ["q", "<ctrl+c>"]) expect(ready().press(key).take()).toEqual([{ do: "end", session: null }]);
   });
 
@@ -234,17 +254,17 @@ describe("the list", () => {
     browsing.listed([fork(5, 2), session(1), fork(4, 5), session(2), fork(7, 8), fork(8, 7), fork(9, 99)]);
     const shown = ["first 2", "└ first 5", "  └ first 4", "first 1", "first 8", "└ first 7", "Name 9"];
     expect(browsing.screen.slice(2, 9).map((line) => line.slice(16))).toEqual(shown);
-    browsing
+    const other = browsing
       .press("s", "s")
       .listed([])
       .listed([fork(5, 2), session(2)]);
-    expect(browsing.screen.slice(2, 4).map((line) => line.slice(-7))).toEqual(["first 5", "first 2"]);
+    expect(other.screen.slice(2, 4).map((line) => line.slice(-7))).toEqual(["first 5", "first 2"]);
     const lone = session(6, { parentSession: "/gone.jsonl", forkedFrom: { sessionId: "x", name: "The first try" } });
-    expect(new Browsing().listed([lone]).marked).toContain("Name 6 (fork of The first try)");
+    new Browsing().listed([lone]).walk("| = list 13 quick; list | > Name 6 (fork of The first try)");
   });
 
-  test("Tab, m, s, O, A and D change what it is of; Esc leads back to the sessions", () => {
-    walk(`
+  testScripts({
+    "is of other sessions by Tab, m, s, O, A and D; Esc leads back": `
       <tab>    | = list all folders
       [0-5]    | 0: Sessions of all folders* | 1: *DIRECTORY*
       <tab>    | = list
@@ -262,37 +282,26 @@ describe("the list", () => {
       A        | = list
       [0-5] D  | = list trash
       [0-5] <escape> | = list
-      [0-5] <escape>`);
-  });
-
-  test("that cannot be had so says why, and is asked for anew with the next key", () => {
-    walk(`
+      [0-5] <escape>`,
+    "that cannot be had so says why, and is asked for anew with the next key": `
       s | = list created
       s
       [failed list: No.] | = list size | _ No.
-      [0-20] | 1: *SIZE*`);
-  });
-
-  test("of another place is not mixed with what was there, and one that cannot be had leads back", () => {
-    expect(ready().press("D").marked).toBe(undefined);
-    walk(`
-      D | = list trash
+      [0-20] | 1: *SIZE*`,
+    "of another place is not mixed with what was there, and one that cannot be had leads back": `
+      D | = list trash | 2:
       d y <enter> r a
-      [failed list: There is no trash.] | = list
-      [0-20] | 0: Sessions of ~*
-      D | = list trash
-      [failed list: There is no trash.] | = list | _ There is no trash.`);
+      [failed list: There is no trash.] | = list | _ There is no trash.
+      [0-20] | 0: Sessions of ~*`,
   });
 
   test("marks what is open elsewhere, damaged, not to be written, and V2, as it is looked at", () => {
     const browsing = new Browsing().listed([]);
     browsing.listed([session(0), session(1), session(2), session(3, { sessionPath: "/s/3.v2" })]);
-    const facts: Json[] = [{ lockedBy: { client: "pi", pid: 7 } }, { damageCount: 2 }, { readOnly: "read_only" }, {}];
-    for (const [n, more] of facts.entries()) {
-      const [look] = browsing.asked.splice(0).filter((effect) => effect.do === "look");
-      const sessionPath = `/s/${n}.${n === 3 ? "v2" : "jsonl"}`;
-      expect(look).toEqual({ do: "look", sessionPath });
-      browsing.happen({ what: "looked", sessionPath, facts: { damageCount: 0, ...more } });
+    for (const facts of [{ lockedBy: { client: "pi", pid: 7 } }, { damageCount: 2 }, { readOnly: "read_only" }, {}]) {
+      const looks = browsing.asked.splice(0).filter((effect) => effect.do === "look");
+      expect(looks).toHaveLength(1);
+      browsing.happen({ what: "looked", sessionPath: looks[0].sessionPath, facts: { damageCount: 0, ...facts } });
     }
     expect(browsing.screen.slice(2, 6).map((line) => line.slice(2, 4))).toEqual(["* ", "! ", "# ", " 2"]);
     expect(browsing.asked).toEqual([]);
@@ -300,120 +309,113 @@ describe("the list", () => {
 });
 
 describe("the filter", () => {
-  const hit = (n: number, entryId: string, more: object = {}): Json => ({
-    ...{ sessionPath: `/s/${n}.jsonl`, sessionId: `id-${n}`, entryId, snippet: `a pear in ${entryId}` },
-    ...more,
-  });
-  const found = (words: string, hits: Json[], more: object = {}): Happening => ({
-    what: "found",
-    words,
-    hits,
-    ...more,
-  });
-  /** A browser in which words were typed, to which these sessions belong by their names. */
-  const typed = (words: string, browsing = ready(), names = "1-2"): Browsing => {
-    browsing.press("/", words);
-    browsing.answer(names);
-    browsing.answer(names);
-    browsing.take();
-    return browsing;
-  };
-
-  test("asks with each character, one request at a time, and heeds only what fits", () => {
-    walk(`
+  testScripts({
+    "asks with each character, one request at a time, and heeds only what fits": `
       / q u x <backspace> | = list "q"; search qu; search qux; search qu | 0: Filter: qu_  Sessions*
       [5-6]   | = list "qu" | # 20
       [7-9] <down> | > first 8
-      <enter> | = end 8`);
+      <enter> | = end 8`,
+    "finds what was said too: after the names, each session once, with the words around": `
+      / pear | = list "p"; search pe; search pea; search pear
+      [1-2] [1-2] [found pea: 9old] | = list "pear" | # 1
+      [found pear: 4a 1b 4c 77d] | 2: *first 1  a pear in b | 3: *first 4  a pear in a
+      | 4: *From elsewhere  a pear in d | 5: | 0: *1 of 3
+      [found pear: 4a {"cursor":"next"}] | = search pear next
+      [found pear: 6f {"from":"next"}] | 2: *first 1* | 3: *first 4* | 4: *Name 6* | 5:
+      <escape> | = list | 0: Sessions of*`,
+    "is cleared by Esc; that nothing fits is said": `
+      / z | = list "z"
+      [] [] | 2:   No session matches.
+      <escape> | = list
+      [0-20] j | @ 1
+      / <escape> <escape>`,
+    "takes no key but for the list that it is meant for": `
+      / qu <down> a <enter> | = list "q"; search qu
+      [5-6] | = list "qu" | _ Reading the sessions…
+      [7-9] | = archive 8`,
+    "does nothing meant for a list that did not come": `
+      / pe <enter> d y | = list "p"; search pe
+      [] | = list "pe"
+      [1-2] | = end 1`,
   });
 
-  test("finds what was said too: after the names, each session once, with the words around", () => {
-    const browsing = typed("pear")
-      .happen(found("pea", [hit(9, "old")]))
-      .walk("| # 1");
-    const unknown = hit(77, "d", { name: "From elsewhere", cwd: "/x" });
-    browsing.happen(found("pear", [hit(4, "a"), hit(1, "b"), hit(4, "c"), unknown])).walk(`
-      | 2: *first 1  a pear in b | 3: *first 4  a pear in a | 4: *From elsewhere  a pear in d | 5: | 0: *1 of 3`);
-    browsing.happen(found("pear", [hit(4, "a")], { cursor: "next" })).walk("| = search pear next");
-    browsing.happen(found("pear", [hit(6, "f")], { from: "next" }));
-    const ids = browsing.state.list.rows.map((row) => row.session.sessionId);
-    expect(ids).toEqual([1, 4, 6].map((n) => session(n).sessionId));
-    expect(browsing.press("<escape>").state.list.query.words).toBe("");
+  test("loses a word by Ctrl+W, and all by Ctrl+U", () => {
+    const browsing = ready().press("/", "one two", "<ctrl+w>");
+    expect(browsing.state.list.query.words).toBe("one ");
+    expect(browsing.press("<ctrl+u>").state.list.query.words).toBe("");
   });
 
   test("n and N go through the places in one session", () => {
-    const browsing = typed("pear", ready(20, 30, 120));
-    const hits = found("pear", [hit(1, "a"), hit(1, "b"), hit(1, "c")]);
+    const browsing = ready(20, 30, 120).press("/", "pear");
+    const find = (): void => {
+      for (const answer of ["1-2", "1-2", "found pear: 1a 1b 1c"]) browsing.answer(answer);
+    };
     const entry = (): unknown => browsing.state.preview.place?.entryId;
-    expect(browsing.happen(hits) && entry()).toBe("a");
+    find();
+    expect(entry()).toBe("a");
     // While words are typed, letters are words; the arrows lead to the list, where they are keys.
     expect(browsing.press("n").state.list.query.words).toBe("pearn");
     browsing.press("<backspace>");
-    browsing.answer("1-2");
-    browsing.answer("1-2");
-    browsing.happen(hits).press("<down>").take();
-    for (const [key, place, at] of [
-      ["n", 2, "b"],
-      ["n", 3, "c"],
-      ["n", 1, "a"],
-      ["N", 3, "c"],
-      ["N", 2, "b"],
-    ])
-      expect([browsing.press(key as string).screen.at(-1), entry()]).toEqual([`Place ${place} of 3.`, at]);
+    find();
+    browsing.press("<down>").take();
+    const places = [..."nnnNN"].map((key) => `${browsing.press(key).screen.at(-1)} ${entry()}`);
+    expect(places).toEqual([2, 3, 1, 3, 2].map((place) => `Place ${place} of 3. ${" abc"[place]}`));
     expect(browsing.state.list.query.words).toBe("pear");
     expect(browsing.press("/", "s").state.list.query.words).toBe("pears");
   });
 
-  test("keys wait for the list that they are meant for, and for what was said where no name fits", () => {
-    walk(`
-      / qu <down> a <enter> | = list "q"; search qu
-      [5-6] | = list "qu" | _ Reading the sessions…
-      [7-9] | = archive 8`);
+  test("keys wait for what was said where no name fits, and for the list of another place", () => {
     const said = walk(`
       / pear <enter> | = list "p"; search pe; search pea; search pear
       [] | = list "pear"
       []`);
     said.happen({ what: "unfound", message: "No." }).walk(`
       r <enter> | = list "pearr"; search pearr
-      []`);
-    said.happen(found("pearr", [hit(4, "a")])).walk("| = end 4");
-    for (const key of ["<enter>", "a", "d", "f", "j", "t"]) {
+      []
+      [found pearr: 4a] | = end 4`);
+    for (const key of ["<enter>", "a", "d", "f", "j", "t"])
       walk(`
         <tab> ${key} | = list all folders
-        <escape> [3-5] | @ 0`);
-      walk(`
-        s ${key} | = list created
+        <escape> [3-5] | @ 0
+        s ${key} | = list all folders created
         [failed list: No.] | _ No.`);
-    }
-    walk(`
-      / pe <enter> d y | = list "p"; search pe
-      [] | = list "pe"
-      [1-2] | = end 1`);
     walk("m <enter> <ctrl+c> | = list named; end");
-  });
-
-  test("is cleared by Esc; that nothing fits is said; Ctrl+U empties it, and Ctrl+W takes a word", () => {
-    typed("zz", ready(), "").walk(`
-      | 2:   No session matches.
-      <escape> | = list
-      [0-20] j | @ 1`);
-    const browsing = ready().press("/", "one two", "<ctrl+w>");
-    expect(browsing.state.list.query.words).toBe("one ");
-    expect(browsing.press("<ctrl+u>").state.list.query.words).toBe("");
-    walk("/ <escape> <escape>");
   });
 });
 
 describe("changes", () => {
-  test("a deletion is asked about; n and Esc keep, y deletes, and other keys do nothing", () => {
-    walk(`
+  const SAID = "Open in an editor (process 7): close it there first.";
+
+  testScripts({
+    "a deletion is asked about; n and Esc keep, y deletes, and other keys do nothing": `
       j d | _ Delete "first 1", 1 message, 1.0 kB? y/n
       x <enter> <down> q
       n | _ Nothing was changed.
       <ctrl+d> <escape> | _ *
       <delete> y | = delete 1
       <enter> <tab> j d
-      [done: It is in the trash.] | _ It is in the trash. | > first 2 | # 19 | @ 1 | 0: *2 of 19`);
+      [done: It is in the trash.] | _ It is in the trash. | > first 2 | # 19 | @ 1 | 0: *2 of 19`,
+    "a name is typed, and nothing is renamed by Esc or an empty one": `
+      j r 'New name' | _ Name: New name_
+      <enter> | = rename 1 New name
+      [done: ok] | > New name
+      r <ctrl+u> <enter>
+      r x <escape>
+      r | _ Name: New name_`,
+    "a question goes away when the look behind it finds another process; to write a copy takes no lock": `
+      j d [held 2] | _ Delete "first 1"*
+      [held 1] | _ ${SAID}
+      y | = copy id-000001
+      e [held 1] | _ Export to file: *`,
+    "what was done elsewhere is taken back only after a question": `
+      u | = undo
+      [done: {"question":{"ask":"yes","question":"It was done elsewhere?","wanted":{"change":"undo","operationId":"op"}}}] | _ It was done elsewhere? y/n
+      y | = undo op`,
+    "in the archive a brings back": `
+      A | = list archive
+      [0-2] a | = unarchive 0`,
+    "y copies the id and Y the path, and the line shows it": `
+      y Y | = copy id-000000; copy /s/0.jsonl | _ Copied: /s/0.jsonl`,
   });
 
   test("that fail say why, and all stays; of the last one mark the one before it", () => {
@@ -427,18 +429,6 @@ describe("changes", () => {
       <end> a | = archive 2
       [done: ] | > first 1`);
   });
-
-  test("a name is typed, and nothing is renamed by Esc or an empty one", () => {
-    walk(`
-      j r 'New name' | _ Name: New name_
-      <enter> | = rename 1 New name
-      [done: ok] | > New name
-      r <ctrl+u> <enter>
-      r x <escape>
-      r | _ Name: New name_`);
-  });
-
-  const SAID = "Open in an editor (process 7): close it there first.";
 
   test.each([
     ["r", "Name: *"],
@@ -454,63 +444,25 @@ describe("changes", () => {
       ${key} [free 1] | _ ${question}`);
   });
 
-  test("a question goes away when the look behind it finds another process; to write a copy takes no lock", () => {
-    walk(`
-      j d [held 2] | _ Delete "first 1"*
-      [held 1] | _ ${SAID}
-      y | = copy id-000001
-      e [held 1] | _ Export to file: *`);
-  });
-
   test("export, fork, undo and redo", () => {
     const browsing = walk(`
       e | _ Export to file: name-0.md_
       <enter> | = export 0 name-0.md
-      [failed: ] f | = fork 0`);
-    browsing.happen({
-      what: "done",
-      outcome: { change: { change: "fork", session: session(0) }, notice: "", made: "/s/50.jsonl" },
-    });
-    browsing
-      .walk("| = list")
-      .listed([...sessions(0, 3), session(50)])
-      .walk("| > first 50");
-    for (const [key, change] of [
-      ["u", "undo"],
-      ["U", "redo"],
-      ["<ctrl+r>", "redo"],
-    ])
+      [failed: ] f | = fork 0
+      [done: {"made":"/s/50.jsonl"}] | = list`);
+    browsing.listed([...sessions(0, 3), session(50)]).walk("| > first 50");
+    for (const [key, change] of Object.entries({ u: "undo", U: "redo", "<ctrl+r>": "redo" }))
       browsing.walk(`
         ${key} | = ${change}
         [done: Taken back.] | = list | _ Taken back.
         [0-3]`);
   });
 
-  test("what was done elsewhere is taken back only after a question", () => {
-    const wanted: BrowseChange = { change: "undo", operationId: "op" };
-    const question = { ask: "yes", question: "Take back what was done elsewhere?", wanted } as const;
-    const browsing = walk("u | = undo");
-    browsing.happen({ what: "done", outcome: { change: { change: "undo" }, notice: "", question } }).walk(`
-      | _ Take back what was done elsewhere? y/n
-      y | = undo op`);
-  });
-
-  test("in the trash r restores, and what is there cannot be opened or changed; in the archive a brings back", () => {
-    const browsing = ready()
-      .press("D")
-      .listed([session(3, { itemPath: "/t/3.jsonl" })]);
-    browsing.take();
+  test("in the trash r restores, and what is there cannot be opened or changed", () => {
+    const browsing = ready().press("D");
+    browsing.listed([session(3, { itemPath: "/t/3.jsonl" })]).take();
     for (const key of ["<enter>", "a", "d", "f", "e", "l"]) browsing.walk(`${key} | _ *r brings it back*`);
-    expect(browsing.press("r").take()).toMatchObject([
-      { do: "change", change: { change: "restore", session: { itemPath: "/t/3.jsonl" } } },
-    ]);
-    walk(`
-      A | = list archive
-      [0-2] a | = unarchive 0`);
-  });
-
-  test("y copies the id and Y the path, and the line shows it", () => {
-    walk("y Y | = copy id-000000; copy /s/0.jsonl | _ Copied: /s/0.jsonl");
+    browsing.walk("r | = restore 3");
   });
 });
 
@@ -546,24 +498,17 @@ describe("the preview", () => {
     [13, 80, "", false],
     [13, 120, "", true],
     [24, 80, "", true],
-    [10, 40, "", false],
     [13, 80, "p", true],
     [13, 120, "p", false],
     [24, 80, "pp", true],
-  ])(
-    "stands beside the list on a wide screen, below it on a high one: %i rows, %i columns, %j",
-    (rows, columns, keys, has) => {
-      const { screen } = ready(5, rows, columns).press(keys);
-      expect(screen.some((line) => line.includes("│") || line.startsWith("───"))).toBe(has);
-    },
-  );
+  ])("stands beside a list that is wide, below a high one, or where p says: %i, %i, %j", (rows, columns, keys, has) => {
+    const { screen } = ready(5, rows, columns).press(keys);
+    expect(screen.some((line) => line.includes("│") || line.startsWith("───"))).toBe(has);
+  });
 
   test("has the hit in view, and J and K scroll", () => {
     const browsing = ready(20, 24).press("/", "pear");
-    browsing.answer("0-1");
-    browsing.answer("0-1");
-    const hits = [{ sessionPath: "/s/0.jsonl", sessionId: "id", entryId: "c", snippet: "pear" }];
-    browsing.happen({ what: "found", words: "pear", hits });
+    for (const answer of ["0-1", "0-1", "found pear: 0c"]) browsing.answer(answer);
     const far = { ...SHOWN.entries[3], text: `${"line\n".repeat(200)}a pear\n${"line\n".repeat(200)}` };
     expect(previewed(browsing, { entries: [...SHOWN.entries.slice(0, 3), far] }).screen).toContain("a pear");
     const scrolled = previewed(ready(20, 24));
@@ -598,69 +543,55 @@ const opened = (nodes: Json[] = NODES): Happening => ({ what: "opened", session:
 const inTree = (script: string): Browsing => walk("t | = open 0").happen(opened()).walk(script);
 
 describe("the tree", () => {
-  const moved = (browsing: Browsing, leafId: string, more: object): Browsing =>
-    browsing.happen({ what: "done", outcome: { change: { change: "undo" }, notice: "", leafId, ...more } });
-
-  test("shows the branches with the leaf marked; ? begins with the keys of the screen it was pressed on", () => {
-    inTree(`
-      | 0: Name 0 *default  3 of 4 | 1:     user: one | 2:     ├─ assistant: two | 3: > * assistant: other | 4:     user: next
-      ? | 1: Tree`);
-    walk("? | 1: Sessions");
-  });
-
-  test("asks before the leaf moves, and says how to take it back", () => {
-    const browsing = inTree(`
+  const scripts = {
+    "shows the branches with the leaf marked": `
+      | 0: Name 0 *default  3 of 4 | 1:     user: one | 2:     ├─ assistant: two | 3: > * assistant: other | 4:     user: next`,
+    "asks before the leaf moves, and says how to take it back": `
       <enter> | _ The conversation goes on from here already.
       k <enter> | _ Continue after "two"? y/n
       n <enter> <escape> <enter> x
-      y | = move 0 b at c`);
-    const change: BrowseChange = { change: "move", session: session(0), entryId: "b", position: "at", leafId: "c" };
-    moved(browsing, "b", { change, notice: "Moved. u takes it back." });
-    browsing.walk("| > > * assistant: two | _ Moved. u takes it back.");
-  });
-
-  test("a user message is gone back to before, and its text handed back", () => {
-    const browsing = inTree(`
+      y | = move 0 b at c
+      [done: Moved. u takes it back. {"leafId":"b"}] | > > * assistant: two | _ Moved. u takes it back.`,
+    "goes back to before what a user said, and hands its text back": `
       j <enter> | _ Go back to before "next", and take its text along? y/n
-      y | = move 0 d before c`);
-    const change: BrowseChange = { change: "move", session: session(0), entryId: "d", position: "before", leafId: "c" };
-    moved(browsing, "c", { change, text: "next, in full" }).walk("| = copy next, in full");
-    expect(browsing.state.text).toBe("next, in full");
-  });
-
-  test("labels are set and cleared, and filters show them", () => {
-    inTree(`
+      y | = move 0 d before c
+      [done: {"leafId":"c","text":"next, in full"}] | = copy next, in full`,
+    "sets and clears labels, and filters show them": `
       l good <enter> | = label 0 c good
       [done: ] | > > * assistant: other [good]
       4 | 1: > * assistant: other [good] | 2:
       1 l <ctrl+u> <enter> | = label 0 c ''
       [done: ] 4 | 1:   No entry passes the filter; 5 shows all.
       <left> <right> <space> [ = z <enter> l
-      f | 0: *all  * of 4`);
-  });
-
-  test("words are looked for, and n goes on", () => {
-    const browsing = inTree(`
+      f | 0: *all  * of 4`,
+    "looks for words, and n goes on": `
       / assistant <enter> | > two
       n | > other
       N | > two
       / nowhere <enter> | _ Nothing here has nowhere.
-      / q | 0: Search: q_*`);
-    expect(browsing.press("<escape>").state.tree?.words).toBe("");
+      / q | 0: Search: q_*
+      <escape> | 0: Name 0*`,
+    "leads back to the list as it was by Esc": "<escape> | > Name 0",
+    "ends by q": "q | = end",
+    "is read again when something in it was taken back": `
+      u | = undo
+      [done: {"leafId":"c","undone":{"kind":"branch","sessionPath":"/s/0.jsonl"}}] | = list; open 0`,
+  };
+  testScripts(scripts, inTree);
+
+  test("hands a text back to what comes after it", () => {
+    const browsing = inTree('j <enter> y [done: {"leafId":"c","text":"next"}] | = move 0 d before c; copy next');
+    expect(browsing.state.text).toBe("next");
   });
 
-  test("branches fold, and [ and ] go from one to the next", () => {
+  test("folds branches, and [ and ] go from one to the next", () => {
     const browsing = inTree(`
       [ | > two
       [ | > user: one
       [ | _ There is no branch further up.
       = | > other`);
-    const chained = (_: unknown, i: number): Json => ({
-      ...NODES[1],
-      id: `n${i}`,
-      parentId: i === 0 ? "b" : `n${i - 1}`,
-    });
-    browsing.happen(opened([...NODES, ...Array.from({ length: 100 }, chained)]));
+    const chained = range(0, 100).map((i) => ({ ...NODES[1], id: `n${i}`, parentId: i === 0 ? "b" : `n${i - 1}` }));
+    browsing.happen(opened([...NODES, ...chained]));
     const rows = (...keys: string[]): number => browsing.press(...keys).state.tree?.branches.rows as number;
     expect(rows()).toBeLessThan(10);
     expect(rows("g", "j", "j", "<right>")).toBeGreaterThan(90);
@@ -668,25 +599,19 @@ describe("the tree", () => {
     expect(rows("z")).toBe(104);
   });
 
-  test("Esc leads back to the list as it was, q ends, and one that cannot be opened leaves the list", () => {
-    inTree("<escape> | > Name 0");
-    inTree("q | = end");
+  test("that cannot be opened leaves the list", () => {
     expect(ready().press("t").walk("[failed: It is gone.] | = open 0 | _ It is gone.").state.tree).toBe(undefined);
-  });
-
-  test("is read again when something in it was taken back", () => {
-    const browsing = inTree("u | = undo");
-    moved(browsing, "c", { undone: { kind: "branch", sessionPath: "/s/0.jsonl" } }).walk("| = list; open 0");
   });
 });
 
-test("? shows the keys, all of them, and other keys lead back; a narrow screen leaves out others than ?", () => {
+test("? shows the keys, first those of the screen, and other keys lead back; a narrow screen leaves out others than ?", () => {
   const browsing = ready(5, 24).press("?");
-  expect(browsing.screen[0]).toBe("Keys");
-  const seen = new Set(browsing.screen);
+  const seen = new Set(browsing.walk("| 0: Keys | 1: Sessions").screen);
   for (let i = 0; i < 60; i++) for (const line of browsing.press("j").screen) seen.add(line);
   for (const word of ["Sessions", "Changes", "Tree", "Marks", "Elsewhere"]) expect(seen).toContain(word);
-  expect(browsing.press("<escape>").marked).toContain("Name 0");
+  browsing.walk("<escape> | > Name 0");
+  expect(ready(5, 200).press("?").screen).toHaveLength(200);
+  inTree("? | 1: Tree");
   ready(20, 13, 40).walk("| _ Enter opens  / filter  ? help");
   walk("| _ Enter opens  / filter  Tab *  t tree  q quit  ? help*");
 });
@@ -706,21 +631,20 @@ function answerTo(effect: BrowseEffect, random: Random): Happening | undefined {
     case "list": {
       const total = effect.query.words === "" ? 250 : 30;
       const from = Number(effect.cursor?.split(" ")[1] ?? 0);
-      const of = sessions(from, Math.min(from + effect.limit, total)).map((one) => ({
+      const to = Math.min(from + effect.limit, total);
+      const of = sessions(from, to).map((one) => ({
         ...one,
         name: random.pick([null, "日本語 ".repeat(20), NASTY, "plain", "e\u0301🏳️‍🌈".repeat(9)]),
         cost: random.pick([undefined, 1.5]),
         parentSession: random.chance(0.3) ? `/s/${random.int(500)}.jsonl` : null,
         ...(effect.query.shelf === "trash" ? { itemPath: `/t${one.sessionPath}` } : {}),
       }));
-      const to = from + of.length;
       return { what: "listed", sessions: of, total, cursor: to < total ? `after ${to}` : undefined };
     }
     case "search": {
-      const hit = (_: unknown, i: number): Json => ({ sessionId: NASTY, entryId: `e${i}`, snippet: NASTY });
-      const hits = Array.from({ length: random.int(20) }, hit);
-      for (const one of hits) one.sessionPath = `/s/${random.int(600)}.jsonl`;
-      return { what: "found", words: effect.words, hits };
+      const about = { sessionId: NASTY, snippet: NASTY };
+      const hit = (n: number): Json => ({ ...about, entryId: `e${n}`, sessionPath: `/s/${random.int(600)}.jsonl` });
+      return { what: "found", words: effect.words, hits: range(0, random.int(20)).map(hit) };
     }
     case "preview": {
       const { ticket } = effect;
@@ -728,10 +652,9 @@ function answerTo(effect: BrowseEffect, random: Random): Happening | undefined {
       const text = (entry: Json): Json => ({ ...entry, text: random.pick([entry.text, NASTY, "日本".repeat(99)]) });
       return { what: "previewed", ticket, shown: { ...SHOWN, entries: SHOWN.entries.map(text) } };
     }
-    case "look": {
-      const { sessionPath } = effect;
-      return random.chance(0.5) ? { what: "looked", sessionPath, facts: { damageCount: 1 } } : undefined;
-    }
+    case "look":
+      if (random.chance(0.5)) return undefined;
+      return { what: "looked", sessionPath: effect.sessionPath, facts: { damageCount: 1 } };
     case "open": {
       const nodes = NODES.map((node) => ({ ...node, preview: random.pick([node.preview, NASTY]) }));
       return { what: "opened", session: effect.session, nodes, leafId: random.pick(["a", "b", null]) };
@@ -749,28 +672,25 @@ function answerTo(effect: BrowseEffect, random: Random): Happening | undefined {
 acrossTiers(test, [
   { count: 1, presses: 25 },
   { count: 4, presses: 60 },
-])(
-  "whatever is pressed and answered, the screen is full, no line is wider, and nothing in it acts ($count)",
-  ({ count, presses }) => {
-    forSeeds(count, (random) => {
-      const size = (): [number, number] => [1 + random.int(40), 1 + random.int(200)];
-      const browsing = new Browsing(...size());
-      for (let i = 0; i < presses; i++) {
-        for (const effect of browsing.asked.splice(0)) {
-          const happening = answerTo(effect, random);
-          if (happening) browsing.happen(happening);
-        }
-        const [rows, columns] = size();
-        if (random.chance(0.05)) browsing.happen({ what: "resized", rows, columns });
-        const letters = [..."jkgGyYnNqtlraAdDfesmpJKuUz[]=?/12345 日😀"];
-        browsing.press(random.pick(random.chance(0.3) ? KEYS : letters));
-        const { state } = browsing;
-        for (const paint of [plain, coloured]) {
-          const lines = view(state, { ...PAGE, width: state.columns, paint });
-          expect(lines.length).toBeLessThanOrEqual(Math.max(state.rows, 4));
-          for (const line of lines) expectTame(line, state.columns);
-        }
+])("whatever is pressed and answered, no line is too wide, and nothing acts ($count)", ({ count, presses }) => {
+  forSeeds(count, (random) => {
+    const size = (): [number, number] => [1 + random.int(40), 1 + random.int(200)];
+    const browsing = new Browsing(...size());
+    for (let i = 0; i < presses; i++) {
+      for (const effect of browsing.asked.splice(0)) {
+        const happening = answerTo(effect, random);
+        if (happening) browsing.happen(happening);
       }
-    });
-  },
-);
+      const [rows, columns] = size();
+      if (random.chance(0.05)) browsing.happen({ what: "resized", rows, columns });
+      const letters = [..."jkgGyYnNqtlraAdDfesmpJKuUz[]=?/12345 日😀"];
+      browsing.press(random.pick(random.chance(0.3) ? KEYS : letters));
+      const { state } = browsing;
+      for (const paint of [plain, coloured]) {
+        const lines = view(state, { ...PAGE, width: state.columns, paint });
+        expect(lines.length).toBeLessThanOrEqual(Math.max(state.rows, 4));
+        for (const line of lines) expectTame(line, state.columns);
+      }
+    }
+  });
+});

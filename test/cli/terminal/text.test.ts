@@ -77,12 +77,9 @@ test("numbers, ages, paths and times are short, and those of clocks here", () =>
   const paths = [shortPath("/home/me/a", "/home/me"), shortPath("/home/me2/a", "/home/me"), shortPath("/x", "")];
   expect(paths).toEqual(["~/a", "/home/me2/a", "/x"]);
   onTestFinished(() => void vi.unstubAllEnvs());
-  for (const [zone, shown] of [
-    ["Asia/Tokyo", "2026-01-25 01:22"],
-    ["America/Los_Angeles", "2026-01-24 08:22"],
-  ]) {
+  for (const [zone, shown] of Object.entries({ "Asia/Tokyo": "25 01:22", "America/Los_Angeles": "24 08:22" })) {
     vi.stubEnv("TZ", zone);
-    expect(clockText("2026-01-24T16:22:26.831Z")).toBe(shown);
+    expect(clockText("2026-01-24T16:22:26.831Z")).toBe(`2026-01-${shown}`);
   }
 });
 

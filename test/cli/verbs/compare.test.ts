@@ -9,13 +9,8 @@ import { expectTame, type RunOptions, runHere, told, wordsIn } from "../../suppo
 const OTHER = "01991f6e-2222-7c3e-b0a4-0242ac120003";
 const STORE = "src/a/path/that/is/rather/long/for/a/narrow/page/and/more/store.ts";
 
-const call = (
-  entryId: string,
-  parentId: string,
-  name: string,
-  args: object,
-  cost: object = { cost: { total: 0.25 } },
-) =>
+const PRICED: object = { cost: { total: 0.25 } };
+const call = (entryId: string, parentId: string, name: string, args: object, cost = PRICED) =>
   entryText("message", entryId, parentId, {
     timestamp: "2026-01-24T16:25:26.831Z",
     message: {
@@ -58,7 +53,7 @@ const say = (text: string) => {
 };
 
 const compared = (columns: number) =>
-  run(`compare {id} aaaa4444 bbbb2222`, { terminal: { columns }, variables: { NO_COLOR: "1" } });
+  run("compare {id} aaaa4444 bbbb2222", { terminal: { columns }, variables: { NO_COLOR: "1" } });
 
 describe("compare", () => {
   test("prints two sides beside each other where there is room, and --plain one under the other", async () => {
@@ -91,10 +86,7 @@ describe("compare", () => {
   });
 
   test.each([20, 40, 99, 100, 200, 500])("fits into %i columns, without a character that acts", async (columns) => {
-    for (const stdout of [
-      (await compared(columns)).stdout,
-      (await run("compare {id} {other}", { terminal: { columns } })).stdout,
-    ])
+    for (const { stdout } of [await compared(columns), await run("compare {id} {other}", { terminal: { columns } })])
       expect(expectTame(stdout, columns).includes(" │")).toBe(columns >= 100);
   });
 
@@ -110,9 +102,7 @@ describe("compare", () => {
   });
 
   test("names sessions, an empty side, a long one and several entries, and no cost where none is known", async () => {
-    const server = serveHere(["--session", fork, "--events", "none"], { place });
-    await server.result("set_session_name", { name: "The \u001bother\u0000 approach" });
-    await server.finish();
+    await runHere(place, ["rename", fork, "The \u001bother\u0000 approach"]);
     await say(`
       $ compare {id} {other}
       + ^session {id}$

@@ -1,12 +1,12 @@
 /** What the program offers a shell that completes, and that the real shells insert it as the plain words that it is. */
 
 import { spawnSync } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { OPTIONS } from "../../../src/cli/options.ts";
 import { verbs } from "../../../src/cli/table.ts";
-import { COMMON_FLAGS } from "../../../src/cli/verb.ts";
+import { COMMON_FLAGS, type Verb } from "../../../src/cli/verb.ts";
 import { PROGRAM } from "../../support/build.ts";
 import { rootOf } from "../../support/lifecycle.ts";
 import { entryText, fileText, headerText, userText } from "../../support/lines.ts";
@@ -63,7 +63,6 @@ describe("complete", () => {
     [["fork", "nowhere", ""], []],
     // Paths are left to the shell.
     [["show", "./x"], [":files"]],
-    [["show", "~/x"], [":files"]],
     [["relocate", "019b", "x"], [":dirs"]],
     [["export", "019b", "x"], [":files"]],
     [["nothing", "x"], []],
@@ -85,7 +84,8 @@ describe("complete", () => {
     expect(await offers(temporaryPlace(), "show", "")).toEqual([]);
   });
 
-  test("prints lines of a word, a tab and a text, and no character that acts", async () => {
+  test("prints lines of a word, a tab and a text, and no character that acts; the help does not list it", async () => {
+    expect((await runHere(temporaryPlace(), ["help"])).stdout).not.toMatch(/^ {2}complete /m);
     const place = ready();
     const folder = join(rootOf(place), "--home-me-app--");
     writeFileSync(join(folder, "broken.jsonl"), "}{\n");
@@ -95,34 +95,20 @@ describe("complete", () => {
       expect(line.length).toBeLessThan(110);
     }
   });
-
-  test("is no verb that the help lists", async () => {
-    expect((await runHere(temporaryPlace(), ["help"])).stdout).not.toMatch(/^ {2}complete /m);
-  });
 });
 
-interface Shell {
-  readonly place: Place;
-  readonly env: NodeJS.ProcessEnv;
-  readonly script: string;
-}
+type Shell = Awaited<ReturnType<typeof inShell>>;
 
 /** The built program under its name, and its script for a shell in a file: fish reads none from a socket. */
-async function inShell(shell: string): Promise<Shell> {
+async function inShell(shell: string) {
   const place = ready();
   const bin = join(place.home, "bin");
   mkdirSync(bin);
-  const program = join(bin, "pi-session-server");
   // Any other verb is not run: its words are written down.
-  writeFileSync(
-    program,
-    `#!/bin/sh
-[ "$1" = complete ] && exec '${process.execPath}' '${PROGRAM}' "$@"
+  const run = `[ "$1" = complete ] && exec '${process.execPath}' '${PROGRAM}' "$@"
 printf '%s|' "$@" >>"$HOME/ran"
-echo ran''it
-`,
-  );
-  chmodSync(program, 0o755);
+echo ran''it`;
+  writeFileSync(join(bin, "pi-session-server"), `#!/bin/sh\n${run}\n`, { mode: 0o755 });
   mkdirSync(join(place.cwd, FOLDER));
   writeFileSync(join(place.cwd, "a file"), "");
   const script = join(place.home, `completion.${shell}`);
@@ -196,11 +182,9 @@ describe("bash", { ...SYSTEM, ...needs(BASH) }, () => {
   test("offers verbs and options, then those of the verb, then values, of itself too", async () => {
     const shell = await inShell("bash");
     for (const [words, offered] of OFFERED) expect(inBash(shell, 37, ...words.split(" ")), words).toEqual(offered);
-    const flags = [
-      ...Object.keys(verbs.find(({ name }) => name === "list")?.flags ?? {}),
-      ...Object.keys(COMMON_FLAGS),
-    ];
-    expect(inBash(shell, 37, "list", "--")).toEqual([...flags, "--help", "--session-dir"]);
+    const { flags = {} } = verbs.find(({ name }) => name === "list") as Verb;
+    const all = [...Object.keys({ ...flags, ...COMMON_FLAGS }), "--help", "--session-dir"];
+    expect(inBash(shell, 37, "list", "--")).toEqual(all);
     expect(inBash(shell, 37, "search", "--role", "=", "ass")).toEqual(["assistant"]);
     const formats = ["jsonl", "html", "markdown", "training", "claude", "codex"];
     expect(inBash(shell, 37, "export", "x", "--format", "")).toEqual(formats);
@@ -219,12 +203,8 @@ describe("bash", { ...SYSTEM, ...needs(BASH) }, () => {
     expect(inBash(shell, 9, "show", "--pl")).toEqual(["--plain"]);
     const [label] = inBash(shell, 9, "fork", "019b", "fix");
     expect(run(shell, "bash", ["--norc", "-c", `printf '%s|' ${label}`])).toBe(`${LABEL}|`);
-    for (const words of [
-      ["list", "--cwd"],
-      ["show", "--session-dir"],
-      ["relocate", "019b"],
-    ])
-      expect(inBash(shell, 9, ...words, "a")).toEqual([FOLDER]);
+    for (const words of ["list --cwd a", "show --session-dir a", "relocate 019b a"])
+      expect(inBash(shell, 9, ...words.split(" ")), words).toEqual([FOLDER]);
   });
 });
 

@@ -17,7 +17,7 @@ import {
   temporaryPlace,
 } from "../../support/server.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
-import { expectTame, runHere } from "../../support/verbs.ts";
+import { expectTame, runOn } from "../../support/verbs.ts";
 
 /** More than lies between two looks. */
 const A_LOOK = 510;
@@ -25,37 +25,22 @@ const A_LOOK = 510;
 /** Follows a session in this process; time passes only while something is waited for. */
 async function follow(place: Place, args: readonly string[], reads = (_text: string) => true) {
   stopTimers();
-  let printed = "";
-  let interrupt = (): void => {};
-  const running = runHere(place, ["follow", ...args], {
-    printed(text) {
-      printed += text;
-      return reads(text);
-    },
-    terminal: {
-      write: (text) => {
-        printed += text;
-      },
-      onInterrupt(act) {
-        interrupt = act;
-        return () => {};
-      },
-    },
-  });
+  const running = runOn(place, ["follow", ...args], reads);
   /** Waits until texts are printed, or said on stderr, and returns all that was since the last time. */
   const until = async (...texts: string[]): Promise<string> => {
+    const all = (): string => running.said + running.out;
     for (const text of texts) {
-      for (let looks = 0; !printed.includes(text) && looks < 20; looks++) await vi.advanceTimersByTimeAsync(A_LOOK);
-      expect(printed).toContain(text);
+      for (let looks = 0; !all().includes(text) && looks < 20; looks++) await vi.advanceTimersByTimeAsync(A_LOOK);
+      expect(all()).toContain(text);
     }
-    const all = printed;
-    if (texts[0] !== "Following") printed = "";
-    return all;
+    const since = all();
+    if (texts[0] !== "Following") Object.assign(running, { out: "", said: "" });
+    return since;
   };
   await until("Following");
-  const status = running.then(({ status }) => status);
+  const status = running.end.then(({ status }) => status);
   const stop = async (): Promise<void> => {
-    interrupt();
+    running.interrupt();
     expect(await status).toBe(0);
   };
   return { until, stop, status };

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { contentsOf, put, putSession, rootOf, sessionId } from "../../support/lifecycle.ts";
 import { entryText } from "../../support/lines.ts";
-import { type Place, serveHere, temporaryPlace } from "../../support/server.ts";
-import { answering, type RunOptions, runHere, told } from "../../support/verbs.ts";
+import { type Place, temporaryPlace } from "../../support/server.ts";
+import { type RunOptions, runHere, told } from "../../support/verbs.ts";
 
 const NOW = Date.parse("2026-01-24T18:40:00.000Z");
 const [ONE, TWO, THREE] = [1, 2, 3].map(sessionId);
@@ -17,14 +17,13 @@ function say(place: Place, options: RunOptions = {}) {
 }
 
 /** A place in which a session was named and archived, and another deleted by a host; and a third session. */
-async function used(name = "Refactor auth"): Promise<{ place: Place; file: string }> {
+async function used(): Promise<{ place: Place; file: string }> {
   const place = temporaryPlace();
   const [file] = [1, 2].map((n) => putSession(place, n));
-  const server = serveHere(["--no-session", "--events", "none"], { place });
-  await server.result("set_session_name", { sessionPath: file, name });
-  await server.result("archive_session", { sessionId: ONE });
-  await server.result("delete_session", { sessionId: TWO });
-  await server.finish();
+  await say(place, { now: NOW - 8_000_000 })(`
+    $ rename ${file} Refactor auth ::
+    $ archive {one} ::
+    $ delete {two} --yes ::`);
   return { place, file };
 }
 
@@ -92,31 +91,27 @@ test("delete asks with the way back that there will be", async () => {
   const bin = join(place.home, "bin");
   put(join(bin, "trash"), "#!/bin/sh\nexit 1\n");
   chmodSync(join(bin, "trash"), 0o755);
-  const asked: boolean[] = [];
-  const answer = async (question: string) => {
-    asked.push(question.includes("undo cannot bring it back"));
-    return "n";
-  };
-  for (const PATH of ["", bin])
-    await runHere(place, ["delete", putSession(place, 3)], { now: NOW, terminal: { answer }, variables: { PATH } });
-  expect(asked).toEqual([false, true]);
+  const file = putSession(place, 3);
+  await say(place)(`
+    $ PATH= delete ${file}
+    ? Delete ${file}, 3 messages, /home/me/project? [y/N] => n
+    ! {...}
+    $ PATH=${bin} delete ${file}
+    ? {...}undo cannot bring it back{...} => n
+    ! {...}`);
 });
 
 test("undo asks before it takes back an older operation than the last, which cannot be undone", async () => {
   const { place } = await used();
   await say(place)(`
     $ delete {one} --permanent --yes ::
-    $ undo !! Undo that by its id.`);
-  for (const [answer, status] of [
-    ["n", 1],
-    ["y", 0],
-  ] as const) {
-    const { asked, terminal } = answering(answer);
-    expect((await runHere(place, ["undo"], { now: NOW, terminal })).status).toBe(status);
-    expect(asked).toEqual([
-      expect.stringMatching(/^The last operation cannot be undone: .* Deleted "say a0000000"\. .*\nUndo it now\?/),
-    ]);
-  }
+    $ undo !! Undo that by its id.
+    $ undo
+    ? The last operation cannot be undone: {...} Deleted "say a0000000". {....}Undo it now? [y/N] => n
+    ! {...}
+    $ undo
+    ? The last operation cannot be undone: {...} Deleted "say a0000000". {....}Undo it now? [y/N] => y
+    {....}`);
 });
 
 const DAY = 86_400_000;
@@ -125,8 +120,10 @@ const LATER = { now: NOW + 100 * DAY };
 test("archive --until shows what it chose, asks, and moves nothing before", async () => {
   const place = temporaryPlace();
   for (const n of [1, 2]) putSession(place, n);
-  const tell = say(place, LATER);
-  await tell(`
+  await say(
+    place,
+    LATER,
+  )(`
     $ list --until 101d
     There are no sessions.
     $ archive --until 101d --yes
@@ -136,14 +133,13 @@ test("archive --until shows what it chose, asks, and moves nothing before", asyn
     + ${TWO.slice(0, 8)}
     $ archive --until 90d !2 --yes
     $ list --archived --json | total
-    0`);
-  const [no, yes] = ["n", "y"].map(answering);
-  await say(place, { ...LATER, terminal: no.terminal })("$ archive --until 90d\n! Nothing was archived.");
-  expect(no.asked[0]).toMatch(new RegExp(`${ONE.slice(0, 8)}[^]*\\nArchive these 2 sessions\\? \\[y/N\\] $`));
-  await say(place, { ...LATER, terminal: yes.terminal })(
-    "$ archive --until 90d\n2 sessions are in the archive now; undo brings them back.",
-  );
-  await tell(`
+    0
+    $ archive --until 90d
+    ? {....}{short}{....}Archive these 2 sessions? [y/N] => n
+    ! Nothing was archived.
+    $ archive --until 90d
+    ? {....} => y
+    2 sessions are in the archive now; undo brings them back.
     $ list --archived --json | total
     2
     $ operations :: ^{id} .* 2 sessions +Archived 2 sessions\\.$

@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { commandWords } from "../../../src/cli/agent.ts";
 import type { Launch } from "../../../src/cli/terminal/programs.ts";
 import { PROGRAM } from "../../support/build.ts";
@@ -11,7 +11,7 @@ import { user } from "../../support/drafts.ts";
 import { chain, id, SESSION } from "../../support/lines.ts";
 import { type Place, programEnvironment, serveHere, spawnServer, temporaryPlace } from "../../support/server.ts";
 import { SYSTEM } from "../../support/tiers.ts";
-import { type Run, runHere, stored } from "../../support/verbs.ts";
+import { runHere, stored } from "../../support/verbs.ts";
 
 /** A session of a folder that exists, and a program that stands for Pi. */
 let place: Place;
@@ -38,20 +38,11 @@ function agent(script: string): void {
 }
 
 /** Runs the verb with programs that only say how they were started. */
-async function resume(
-  args: string[],
-  start: (launch: Launch) => Promise<number> | number = () => 0,
-  more: Record<string, string> = {},
-): Promise<Run & { started: Launch[] }> {
-  const started: Launch[] = [];
-  const terminal = {
-    start: async (launch: Launch) => {
-      started.push(launch);
-      return start(launch);
-    },
-  };
-  const run = await runHere(place, ["resume", ...args], { variables: { ...variables, ...more }, terminal });
-  return { ...run, started };
+async function resume(args: string[], start: (launch: Launch) => unknown = () => 0, more: Record<string, string> = {}) {
+  const starting = vi.fn(async (launch: Launch) => (await start(launch)) as number);
+  const options = { variables: { ...variables, ...more }, terminal: { start: starting } };
+  const run = await runHere(place, ["resume", ...args], options);
+  return { ...run, started: starting.mock.calls.flat() };
 }
 
 test("the agent gets the session, its directory and its environment, and its status is ours", async () => {
@@ -116,14 +107,10 @@ describe("nothing is started, and a sentence says what to do,", () => {
     expect(stderr).toMatch(sentence);
   }
 
-  test.each([
-    ["{home}/gone", "is not there any more"],
-    ["{home}/bin/pi", "is not there any more"],
-    ["relative", "is not there any more"],
-    ["/\u0000", "is not there any more"],
-    ["", "names no directory"],
-  ])("when the directory is gone, is a file, or is none: %j", async (cwd, what) => {
+  const FOLDERS = ["{home}/gone", "{home}/bin/pi", "relative", "/\u0000", ""];
+  test.each(FOLDERS)("when the directory is gone, is a file, or is none: %j", async (cwd) => {
     put({ cwd: cwd.replace("{home}", place.home) });
+    const what = cwd === "" ? "names no directory" : "is not there any more";
     await refused(new RegExp(`${what}.*relocate ${SESSION} <dir>`), [SESSION]);
   });
 

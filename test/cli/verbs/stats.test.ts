@@ -2,15 +2,17 @@
 
 import { beforeEach, expect, test } from "vitest";
 import { entryText } from "../../support/lines.ts";
+import { range } from "../../support/random.ts";
 import { type Place, temporaryPlace } from "../../support/server.ts";
 import { acrossTiers } from "../../support/tiers.ts";
 import { expectTame, type RunOptions, runHere, stored, told } from "../../support/verbs.ts";
 
-type Spent = readonly [time: string, cost: number | undefined, model?: string];
-
-function put(place: Place, id: string, spent: readonly Spent[], cwd = "/home/me/app", name?: string): void {
-  const lines = spent.map(([time, total, model = "sonnet"], n) => {
-    const usage = { input: 1000 * (n + 1), output: 1, cacheRead: 9, cacheWrite: 0, cost: { total } };
+/** Puts a session with answers, each given as its time, its cost and its model. */
+function put(place: Place, id: string, answers: readonly string[], cwd = "/home/me/app", name?: string): void {
+  const lines = answers.map((answer, n) => {
+    const [time, total, model = "sonnet"] = answer.split(" ");
+    const cost = { total: total === "unknown" ? undefined : Number(total) };
+    const usage = { input: 1000 * (n + 1), output: 1, cacheRead: 9, cacheWrite: 0, cost };
     const message = { role: "assistant", provider: "anthropic", model, usage, timestamp: Date.parse(time) };
     return entryText("message", `0000000${n}`, null, { message });
   });
@@ -19,27 +21,16 @@ function put(place: Place, id: string, spent: readonly Spent[], cwd = "/home/me/
 }
 
 const NASTY = '\u001b[2J\u202e=cmd|"/c calc",\r\n한국어 이름';
-const WIDE = { variables: { COLUMNS: "120" } };
 
 let place: Place;
 beforeEach(() => {
   place = temporaryPlace();
   // Times without a zone are those of the machine, wherever the test runs.
-  put(place, "one", [
-    ["2026-01-24T10:00", 1.5],
-    ["2026-01-26T23:59", 0.25],
-  ]);
-  put(
-    place,
-    "two",
-    [
-      ["2026-01-24T12:00", 10, "opus"],
-      ["2026-01-24T12:00", undefined, "llama"],
-    ],
-    "/home/me/=other",
-    NASTY,
-  );
+  put(place, "one", ["2026-01-24T10:00 1.5", "2026-01-26T23:59 0.25"]);
+  put(place, "two", ["2026-01-24T12:00 10 opus", "2026-01-24T12:00 unknown llama"], "/home/me/=other", NASTY);
 });
+
+const say = (columns: number) => told(place, {}, { variables: { COLUMNS: String(columns) } });
 
 async function printed(args: string, options?: RunOptions): Promise<string> {
   const { stdout, stderr, status } = await runHere(place, ["stats", ...args.split(" ").filter(Boolean)], options);
@@ -48,8 +39,7 @@ async function printed(args: string, options?: RunOptions): Promise<string> {
 }
 
 test("is a table by day, the latest first, or by model, project and session, from one day to another", async () => {
-  const tell = told(place, {}, WIDE);
-  await tell(`
+  await say(120)(`
     $ stats
     DAY         MSGS  INPUT  OUTPUT  CACHE READ  TOKENS    COST
     2026-01-26     1  2,000       1           9   2,010   $0.25
@@ -78,23 +68,20 @@ test("is a table by day, the latest first, or by model, project and session, fro
     Nothing was spent in these sessions.`);
 });
 
-acrossTiers(test, [40, 20, 80, 200, 400])(
-  "fits a page of %i columns, and does nothing to a terminal",
-  async (columns) => {
-    put(place, "x".repeat(60), [["2026-01-01", 1e14]], "/w".repeat(60), "很长".repeat(60));
-    const options = { terminal: { columns }, variables: { NO_COLOR: "1" } };
-    for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
-      const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
-      expect(text.split("\n").length).toBeGreaterThan(4);
-      if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);
-    }
-  },
-);
+acrossTiers(test, [40, 20, 80, 200, 400])("fits %i columns, and does nothing to a terminal", async (columns) => {
+  put(place, "x".repeat(60), ["2026-01-01 1e14"], "/w".repeat(60), "很长".repeat(60));
+  const options = { terminal: { columns }, variables: { NO_COLOR: "1" } };
+  for (const how of ["", "--chart", "--chart --plain", "--by day,model,project,session"]) {
+    const text = expectTame((await printed(how, options)).trimEnd(), columns, how);
+    expect(text.split("\n").length).toBeGreaterThan(4);
+    if (columns >= 40) expect(text).toMatch(/total .*\$100,000,000,000,011\.75/);
+  }
+});
 
 test.each([40, 80])(
   "what one session holds fits %i columns, and programs get the path on one line",
   async (columns) => {
-    put(place, "long", [["2026-01-24T10:00", 1.5]], "/a-long-way/to".repeat(8));
+    put(place, "long", ["2026-01-24T10:00 1.5"], "/a-long-way/to".repeat(8));
     const out = await printed("long", { terminal: { columns }, variables: { NO_COLOR: "1" } });
     expect(expectTame(out, columns)).toMatch(/^from the session it .* 0 +\$0\.0000$/m);
     const piped = await printed("long", { variables: { COLUMNS: String(columns) } });
@@ -103,10 +90,8 @@ test.each([40, 80])(
 );
 
 test("--chart has a bar for each day, also for those without usage; of tokens where nothing has a cost", async () => {
-  const options = { variables: { COLUMNS: "60" } };
   const full = 60 - "2026-01-24  ".length - "  $11.50".length;
-  const tell = told(place, {}, options);
-  await tell(`
+  await say(60)(`
     $ stats --chart
     COST BY DAY
     2026-01-26  ${"▉".padEnd(full)}   $0.25
@@ -119,7 +104,7 @@ test("--chart has a bar for each day, also for those without usage; of tokens wh
     2026-01-26  ${"#".padEnd(full)}   $0.25
     {...}`);
   place = temporaryPlace();
-  put(place, "one", [["2026-01-24T10:00", undefined]]);
+  put(place, "one", ["2026-01-24T10:00 unknown"]);
   const terminal = { columns: 60 };
   expect(await printed("--chart", { terminal })).toMatch(/TOKENS BY DAY(?:.|\n)*\[36m█/);
   expect(await printed("--chart --plain", { terminal })).not.toContain("\u001b");
@@ -133,17 +118,18 @@ test("--csv is for spreadsheets, in which no text becomes a formula", async () =
   expect(head).toBe(`session,name,path,project,${numbers},inherited_tokens,inherited_cost,messages_without_cost`);
   expect(row.startsWith('two,"\u001b[2J\u202e=cmd|""/c calc"",')).toBe(true);
   expect(out).toContain("/home/me/=other,2,3000,2,18,0,3020,10.000000,0,0.000000,1\r\n");
-  put(place, "three", [["2026-01-24T10:00", 1]], "=1+1", "@SUM(A1)");
+  put(place, "three", ["2026-01-24T10:00 1"], "=1+1", "@SUM(A1)");
   expect(await printed("--by project,session --csv --limit 3")).toMatch(/\r\n'=1\+1,three,'@SUM\(A1\),/);
   expectTame(await printed("--by session --csv", { terminal: { columns: 80 } }));
 });
 
 test("a terminal gets fifty rows, anything else all of them", async () => {
   place = temporaryPlace();
+  const days = range(1, 61).map((n) => new Date(2026, 0, n, 12).toISOString());
   put(
     place,
     "one",
-    Array.from({ length: 60 }, (_, n) => [new Date(2026, 0, 1 + n, 12).toISOString(), 1]),
+    days.map((day) => `${day} 1`),
   );
   const options = { terminal: { columns: 80 }, variables: { NO_COLOR: "1" } };
   expect(await printed("", options)).toContain("\n10 more rows: --all shows them.\n");
