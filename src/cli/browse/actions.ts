@@ -3,9 +3,17 @@
 import { basename, extname, join } from "node:path";
 import type { FlatNode } from "../entries.ts";
 import { cutTo, oneLine } from "../terminal/text.ts";
-import { type Asking, CommandFailed, type Result, type ResultOf } from "../verb.ts";
+import { type Asking, CommandFailed, type ResultOf } from "../verb.ts";
 import type { ExportFormat } from "../verbs/export.ts";
-import type { BrowseChange, BrowseEffect, ChangeOutcome, Facts, Happening, ListQuery } from "./state.ts";
+import type {
+  BrowseChange,
+  BrowsedSession,
+  BrowseEffect,
+  ChangeOutcome,
+  Facts,
+  Happening,
+  ListQuery,
+} from "./state.ts";
 
 /** Effects with an outcome that comes later. */
 export type Action = Exclude<BrowseEffect, { do: "end" } | { do: "copy" }>;
@@ -126,7 +134,7 @@ async function trash(ask: Asking["ask"], { words, isNamed }: ListQuery): Promise
   const sought = words.toLowerCase().split(/\s+/).filter(Boolean);
   const sessions = items
     // Leftovers of a session are brought back by undo alone.
-    .filter(({ sessionId }) => typeof sessionId === "string")
+    .flatMap(({ sessionId, ...item }) => (sessionId === null ? [] : [{ ...item, sessionId }]))
     .map((item) => ({
       ...item,
       itemPath: join(item.itemPath, basename(item.sessionPath)),
@@ -179,7 +187,7 @@ async function look({ ask }: Asking, sessionPath: string, looking: Set<string>):
 }
 
 /** Reads a tree by parts. The session is open for that time only, and for reading. */
-async function openTree({ ask }: Asking, session: Result): Promise<Happening> {
+async function openTree({ ask }: Asking, session: BrowsedSession): Promise<Happening> {
   const path = session.itemPath ?? session.sessionPath;
   const { sessionId } = await ask("open_session", { sessionPath: path, readOnly: true });
   try {
@@ -201,7 +209,7 @@ async function openTree({ ask }: Asking, session: Result): Promise<Happening> {
 // --- changing ----------------------------------------------------------------------------------------------------
 
 /** Returns the name of a session, so short that the rest of a notice has room. */
-function titleOf({ name, firstMessage, sessionId }: Result): string {
+function titleOf({ name, firstMessage, sessionId }: BrowsedSession): string {
   return `"${cutTo(oneLine(name ?? firstMessage ?? sessionId), 24)}"`;
 }
 
@@ -295,7 +303,10 @@ async function exported({ ask }: Asking, change: BrowseChange & { change: "expor
   return { change, notice: `${titleOf(session)} is written to ${path}.` };
 }
 
-async function fork(asking: Asking, change: BrowseChange & { readonly session: Result }): Promise<ChangeOutcome> {
+async function fork(
+  asking: Asking,
+  change: BrowseChange & { readonly session: BrowsedSession },
+): Promise<ChangeOutcome> {
   const { ask } = asking;
   const made = await within(asking, change.session.sessionPath, (sessionId) => ask("clone", { sessionId }));
   // The copy became the server's current session, and nobody works in it here.

@@ -1,7 +1,6 @@
 /** Makes the rows of the list of its sessions: forks under their originals but in order of size, and what was said beside what is named. */
 
-import type { Result } from "../verb.ts";
-import type { ListRow, ListState } from "./state.ts";
+import type { BrowsedHit, BrowsedSession, ListRow, ListState } from "./state.ts";
 
 /** Returns the rows of a list. With words, sessions come by name first, then those in which the words were said. */
 export function arranged({ sessions, query, whole, found }: Omit<ListState, "rows">): ListRow[] {
@@ -13,7 +12,7 @@ export function arranged({ sessions, query, whole, found }: Omit<ListState, "row
     depth: 0,
     hits: hits.get(session.sessionPath) ?? [],
   }));
-  const known = new Map<string, Result>(whole.map((session) => [session.sessionPath, session]));
+  const known = new Map<string, BrowsedSession>(whole.map((session) => [session.sessionPath, session]));
   const listed = new Set<string>(sessions.map(({ sessionPath }) => sessionPath));
   for (const [path, of] of hits) {
     if (listed.has(path)) continue;
@@ -23,12 +22,12 @@ export function arranged({ sessions, query, whole, found }: Omit<ListState, "row
   return rows;
 }
 
-function alone(session: Result): ListRow {
+function alone(session: BrowsedSession): ListRow {
   return { session, depth: 0, hits: [] };
 }
 
-function hitsByPath(hits: readonly Result[]): Map<string, Result[]> {
-  const byPath = new Map<string, Result[]>();
+function hitsByPath(hits: readonly BrowsedHit[]): Map<string, BrowsedHit[]> {
+  const byPath = new Map<string, BrowsedHit[]>();
   for (const hit of hits) {
     const there = byPath.get(hit.sessionPath);
     if (there) there.push(hit);
@@ -38,7 +37,7 @@ function hitsByPath(hits: readonly Result[]): Map<string, Result[]> {
 }
 
 /** Returns a session that is known by a hit alone. */
-function sessionOf({ sessionPath, sessionId, name, cwd, at }: Result): Result {
+function sessionOf({ sessionPath, sessionId, name, cwd, at }: BrowsedHit): BrowsedSession {
   return { sessionPath, sessionId, cwd: cwd ?? null, name: name ?? null, firstMessage: null, modified: at ?? null };
 }
 
@@ -46,20 +45,20 @@ function sessionOf({ sessionPath, sessionId, name, cwd, at }: Result): Result {
  * Returns the sessions with forks below their originals, in the order of the list: a family stands where the first of
  * it would. Sessions may name each other as parents; each stands once nevertheless.
  */
-function family(sessions: readonly Result[]): ListRow[] {
-  const byPath = new Map<string, Result>();
-  const byId = new Map<string, Result>();
+function family(sessions: readonly BrowsedSession[]): ListRow[] {
+  const byPath = new Map<string, BrowsedSession>();
+  const byId = new Map<string, BrowsedSession>();
   for (const session of sessions) {
     byPath.set(session.sessionPath, session);
     byId.set(session.sessionId, session);
   }
-  const parentOf = (session: Result): Result | undefined => {
+  const parentOf = (session: BrowsedSession): BrowsedSession | undefined => {
     const { parentSession, forkedFrom } = session;
     if (typeof parentSession !== "string") return undefined;
     const parent = byPath.get(parentSession) ?? byId.get(forkedFrom?.sessionId ?? idIn(parentSession));
     return parent === session ? undefined : parent;
   };
-  const children = new Map<Result, Result[]>();
+  const children = new Map<BrowsedSession, BrowsedSession[]>();
   for (const session of sessions) {
     const parent = parentOf(session);
     if (!parent) continue;
@@ -69,12 +68,12 @@ function family(sessions: readonly Result[]): ListRow[] {
   }
   const rows: ListRow[] = [];
   if (children.size === 0) return sessions.map(alone);
-  const placed = new Set<Result>();
+  const placed = new Set<BrowsedSession>();
   for (const session of sessions) {
     if (placed.has(session)) continue;
     const stack = [{ session: topOf(session, parentOf, placed), depth: 0 }];
     while (stack.length > 0) {
-      const next = stack.pop() as { session: Result; depth: number };
+      const next = stack.pop() as { session: BrowsedSession; depth: number };
       if (placed.has(next.session)) continue;
       placed.add(next.session);
       rows.push({ ...next, hits: [] });
@@ -87,11 +86,11 @@ function family(sessions: readonly Result[]): ListRow[] {
 
 /** Returns the original that a session comes from over any number of forks, as far as it has no place yet. */
 function topOf(
-  session: Result,
-  parentOf: (session: Result) => Result | undefined,
-  placed: ReadonlySet<Result>,
-): Result {
-  const seen = new Set<Result>();
+  session: BrowsedSession,
+  parentOf: (session: BrowsedSession) => BrowsedSession | undefined,
+  placed: ReadonlySet<BrowsedSession>,
+): BrowsedSession {
+  const seen = new Set<BrowsedSession>();
   let top = session;
   for (let above = parentOf(top); above && !seen.has(above) && !placed.has(above); above = parentOf(top)) {
     seen.add(top);

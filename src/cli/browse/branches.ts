@@ -17,7 +17,7 @@ const NONE = -1;
 const LINEAR = 4;
 
 /** Whether an entry is about the session and no part of the conversation. */
-export function isSetting({ type }: FlatNode): boolean {
+export function isSetting({ type }: Pick<FlatNode, "type">): boolean {
   return SETTINGS.has(type);
 }
 

@@ -2,11 +2,11 @@
 
 import type { Key } from "../terminal/keys.ts";
 import { count, cutTo, oneLine, sizeText } from "../terminal/text.ts";
-import type { Result } from "../verb.ts";
 import { beginTyping, isAwaited, moveInList, nextHit, requery, selectedRow, typeFilter } from "./list.ts";
 import {
   askBefore,
   type BrowseChange,
+  type BrowsedSession,
   type BrowseState,
   change,
   edited,
@@ -20,7 +20,7 @@ import {
 } from "./state.ts";
 
 /** The effect of a key on the selected session. */
-type OnSession = (state: BrowseState, session: Result) => Step;
+type OnSession = (state: BrowseState, session: BrowsedSession) => Step;
 
 export function keyInList(state: BrowseState, key: Key): Step | undefined {
   const { list } = state;
@@ -91,7 +91,7 @@ function askLine(state: BrowseState, label: string, text: string, wanted: LineCh
   return askBefore(state, { ask: "line", label, text, wanted });
 }
 
-function askForLeafLabel(state: BrowseState, session: Result): Step {
+function askForLeafLabel(state: BrowseState, session: BrowsedSession): Step {
   if (session.itemPath) return saying(state, RESTORE_FIRST);
   const { place, shown } = state.preview;
   const leafId = place?.sessionPath === session.sessionPath ? shown?.leafId : undefined;
@@ -100,12 +100,12 @@ function askForLeafLabel(state: BrowseState, session: Result): Step {
   return askLine(state, "Label where it stands: ", "", { change: "label", session, entryId: leafId });
 }
 
-function archive(state: BrowseState, session: Result): Step {
+function archive(state: BrowseState, session: BrowsedSession): Step {
   if (session.itemPath) return saying(state, RESTORE_FIRST);
   return change(state, { change: state.list.query.shelf === "archive" ? "unarchive" : "archive", session });
 }
 
-function askToDelete(state: BrowseState, session: Result): Step {
+function askToDelete(state: BrowseState, session: BrowsedSession): Step {
   if (session.itemPath) return saying(state, "It is deleted already: r brings it back.");
   const { name, firstMessage, sessionId, messageCount, sizeBytes } = session;
   const facts =
@@ -119,7 +119,7 @@ function copied(state: BrowseState, text: string): Step {
 }
 
 /** Returns the beginning of a file's name for a session. */
-function fileStem({ name, firstMessage, sessionId }: Result): string {
+function fileStem({ name, firstMessage, sessionId }: BrowsedSession): string {
   const words =
     String(name ?? firstMessage ?? "")
       .toLowerCase()

@@ -1,12 +1,12 @@
 /** The list: what is asked for, what comes, and which row is selected. One request is under way at a time. */
 
 import type { Key } from "../terminal/keys.ts";
-import type { Result } from "../verb.ts";
 import { arranged } from "./arrange.ts";
 import { layoutOf } from "./layout.ts";
 import { lookedAt, previewed } from "./looks.ts";
 import {
   after,
+  type BrowsedSession,
   type BrowseState,
   edited,
   type Happening,
@@ -128,7 +128,7 @@ export function listed(state: BrowseState, { sessions, total, cursor }: Happenin
 }
 
 /** Shows the first part of a list, and asks for the whole of it. */
-function begun(state: BrowseState, sessions: readonly Result[]): Step {
+function begun(state: BrowseState, sessions: readonly BrowsedSession[]): Step {
   const there = fresh(state, { sessions, total: sessions.length, asked: undefined });
   const { query } = there.list;
   const step = sessions.length === 0 ? still(there) : followed(still(there));
@@ -283,8 +283,8 @@ export function without(state: BrowseState, sessionPath: string): Step {
 }
 
 /** Changes members of a session in the list. */
-export function amended(state: BrowseState, sessionPath: string, change: Result): BrowseState {
-  const amend = (session: Result): Result =>
+export function amended(state: BrowseState, sessionPath: string, change: Partial<BrowsedSession>): BrowseState {
+  const amend = (session: BrowsedSession): BrowsedSession =>
     session.sessionPath === sessionPath ? { ...session, ...change } : session;
   return rearranged(state, { sessions: state.list.sessions.map(amend), whole: state.list.whole.map(amend) });
 }

@@ -89,7 +89,7 @@ export function lookedAt(step: Step): Step {
   if (query.shelf === "trash") return step;
   const unknown = rows
     .slice(top, top + layoutOf(state).listHeight)
-    .find(({ session }) => !state.facts.has(session.sessionPath) && !(session.sizeBytes > LARGE));
+    .find(({ session }) => !state.facts.has(session.sessionPath) && !((session.sizeBytes ?? 0) > LARGE));
   if (!unknown) return step;
   return after(step, withEffect(state, { do: "look", sessionPath: unknown.session.sessionPath }));
 }

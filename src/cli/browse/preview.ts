@@ -17,15 +17,17 @@ import {
   wrap,
 } from "../terminal/text.ts";
 import { money } from "../usage-report.ts";
-import type { Result } from "../verb.ts";
+import type { ResultOf } from "../verb.ts";
 import { isSetting } from "./branches.ts";
-import type { PreviewState } from "./state.ts";
+import type { BrowsedSession, PreviewState } from "./state.ts";
 import { callsText, colourOf, headOf } from "./tree-rows.ts";
 
 /** Lines of an entry that are shown: of one that was looked for, of what people and the model say, of anything else. */
 const NAMED_LINES = 60;
 const TALK_LINES = 24;
 const OTHER_LINES = 6;
+
+type PreviewedSession = ResultOf<"preview_session">;
 
 /** Lines of a preview, and the one to have in view. */
 interface PreviewText {
@@ -34,12 +36,12 @@ interface PreviewText {
 }
 
 /** Texts of previews, so that a key that only scrolls wraps nothing. */
-const written = new WeakMap<Result, { key: string; text: PreviewText }>();
+const written = new WeakMap<PreviewedSession, { key: string; text: PreviewText }>();
 
 /** Returns the lines of the pane, `height` of them at most. */
 export function previewLines(
   { shown, failed, place, scroll }: PreviewState,
-  session: Result | undefined,
+  session: BrowsedSession | undefined,
   words: string,
   page: OutputStyle,
   height: number,
@@ -57,7 +59,7 @@ export function previewLines(
   return [...head, ...lines.slice(from, from + room)].slice(0, height);
 }
 
-function textOf(shown: Result, entryId: string | undefined, words: string, page: OutputStyle): PreviewText {
+function textOf(shown: PreviewedSession, entryId: string | undefined, words: string, page: OutputStyle): PreviewText {
   const key = JSON.stringify([entryId, words, page.width]);
   const known = written.get(shown);
   if (known?.key === key) return known.text;
@@ -67,7 +69,7 @@ function textOf(shown: Result, entryId: string | undefined, words: string, page:
 }
 
 /** Returns the lines above the conversation: the name, and what is worth knowing before it is opened. */
-function factLines(session: Result, shown: Result | undefined, page: OutputStyle): string[] {
+function factLines(session: BrowsedSession, shown: PreviewedSession | undefined, page: OutputStyle): string[] {
   const { paint, width } = page;
   const { name, firstMessage, sessionId, cwd, messageCount, sizeBytes, cost, forkedFrom } = session;
   const facts = [shortIdText(String(sessionId))];
@@ -85,8 +87,8 @@ function factLines(session: Result, shown: Result | undefined, page: OutputStyle
   return lines;
 }
 
-function warnings(shown: Result | undefined): string[] {
-  const { lockedBy, readOnly, damageCount } = shown ?? {};
+function warnings(shown: PreviewedSession | undefined): string[] {
+  const { lockedBy, readOnly, damageCount = 0 } = shown ?? {};
   const found: string[] = [];
   if (lockedBy) found.push(`Open in ${holderText(lockedBy)}.`);
   if (readOnly !== undefined) found.push("It can be read, and not be written.");
@@ -94,7 +96,12 @@ function warnings(shown: Result | undefined): string[] {
   return found;
 }
 
-function conversation(shown: Result, entryId: string | undefined, words: string, page: OutputStyle): PreviewText {
+function conversation(
+  shown: PreviewedSession,
+  entryId: string | undefined,
+  words: string,
+  page: OutputStyle,
+): PreviewText {
   const lines: string[] = [];
   let focus = 0;
   const { entriesBefore } = shown;
@@ -121,7 +128,12 @@ function hitLine(lines: readonly string[], words: string): number {
   return Math.max(0, found);
 }
 
-function* entryLines(entry: Result, isNamed: boolean, words: string, page: OutputStyle): Generator<string> {
+function* entryLines(
+  entry: PreviewedSession["entries"][number],
+  isNamed: boolean,
+  words: string,
+  page: OutputStyle,
+): Generator<string> {
   const { paint, width } = page;
   const [kind, detail] = headOf(entry);
   const calls = callsText(entry.calls);

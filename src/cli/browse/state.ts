@@ -5,7 +5,8 @@
 
 import type { FlatNode } from "../entries.ts";
 import type { Key } from "../terminal/keys.ts";
-import type { Result } from "../verb.ts";
+import type { ResultOf } from "../verb.ts";
+import type { ListedSession } from "../verbs/list.ts";
 import type { Branches, Filter } from "./branches.ts";
 
 /** The kinds of sessions that the list shows. */
@@ -26,20 +27,27 @@ export interface ListQuery {
   readonly agents?: "all";
 }
 
+/** A session of the list: listed, or known by a hit alone, or in the trash, where it is at `itemPath`. */
+export type BrowsedSession = Pick<ListedSession, "sessionPath" | "sessionId" | "name" | "firstMessage" | "modified"> &
+  Partial<ListedSession> & { readonly itemPath?: string };
+
+/** A place in a session where something was said. */
+export type BrowsedHit = ResultOf<"search_sessions">["hits"][number];
+
 /** A line of the list. */
 export interface ListRow {
-  readonly session: Result;
+  readonly session: BrowsedSession;
   /** Sessions that it was forked from and that stand above it. */
   readonly depth: number;
   /** Places in it where something was said that fits the filter, the best first. */
-  readonly hits: readonly Result[];
+  readonly hits: readonly BrowsedHit[];
 }
 
 export interface ListState {
   readonly query: ListQuery;
   readonly isTyping: boolean;
   /** Sessions in the order of the list, as far as they have been loaded. */
-  readonly sessions: readonly Result[];
+  readonly sessions: readonly BrowsedSession[];
   readonly total: number;
   /** The cursor of the rest of the list; undefined when all of it has been loaded. */
   readonly cursor: string | undefined;
@@ -56,9 +64,9 @@ export interface ListState {
   /** Whether the end of the list is wanted, and has not been loaded yet. */
   readonly toEnd: boolean;
   /** The last list without words, which knows sessions that only their content makes fit. */
-  readonly whole: readonly Result[];
+  readonly whole: readonly BrowsedSession[];
   /** Hits for some words; they count only while those are the filter. */
-  readonly found: { readonly words: string; readonly hits: readonly Result[] } | undefined;
+  readonly found: { readonly words: string; readonly hits: readonly BrowsedHit[] } | undefined;
   readonly rows: readonly ListRow[];
   readonly selected: number;
   /** Index of the first row on the screen. */
@@ -84,7 +92,7 @@ export interface PreviewState {
   readonly place: PreviewPlace | undefined;
   /** The number of the latest request; replies to earlier ones are outdated. */
   readonly ticket: number;
-  readonly shown: Result | undefined;
+  readonly shown: ResultOf<"preview_session"> | undefined;
   /** A sentence in its place. */
   readonly failed: string | undefined;
   /** Lines that the reader has moved it by. */
@@ -99,7 +107,7 @@ export interface PreviewPlace {
 }
 
 export interface TreeState {
-  readonly session: Result;
+  readonly session: BrowsedSession;
   readonly branches: Branches;
   readonly leafId: string | null;
   readonly filter: Filter;
@@ -122,19 +130,19 @@ export type Prompt =
     };
 
 export type LineChange =
-  | { readonly change: "rename"; readonly session: Result }
-  | { readonly change: "label"; readonly session: Result; readonly entryId: string }
-  | { readonly change: "export"; readonly session: Result };
+  | { readonly change: "rename"; readonly session: BrowsedSession }
+  | { readonly change: "label"; readonly session: BrowsedSession; readonly entryId: string }
+  | { readonly change: "export"; readonly session: BrowsedSession };
 
 /** Something that is done to a session, or to the last thing that was done. */
 export type BrowseChange =
-  | { readonly change: "rename"; readonly session: Result; readonly name: string }
-  | { readonly change: "label"; readonly session: Result; readonly entryId: string; readonly label: string }
-  | { readonly change: "export"; readonly session: Result; readonly file: string }
-  | { readonly change: "archive" | "unarchive" | "delete" | "restore" | "fork"; readonly session: Result }
+  | { readonly change: "rename"; readonly session: BrowsedSession; readonly name: string }
+  | { readonly change: "label"; readonly session: BrowsedSession; readonly entryId: string; readonly label: string }
+  | { readonly change: "export"; readonly session: BrowsedSession; readonly file: string }
+  | { readonly change: "archive" | "unarchive" | "delete" | "restore" | "fork"; readonly session: BrowsedSession }
   | {
       readonly change: "move";
-      readonly session: Result;
+      readonly session: BrowsedSession;
       readonly entryId: string;
       readonly position: "at" | "before";
       readonly leafId: string | null;
@@ -171,24 +179,29 @@ export type Happening =
   | { readonly what: "resized"; readonly rows: number; readonly columns: number }
   | {
       readonly what: "listed";
-      readonly sessions: readonly Result[];
+      readonly sessions: readonly BrowsedSession[];
       readonly total: number;
       readonly cursor: string | undefined;
     }
   | {
       readonly what: "found";
       readonly words: string;
-      readonly hits: readonly Result[];
+      readonly hits: readonly BrowsedHit[];
       /** Where these hits begin; undefined for the first. */
       readonly from?: string;
       /** Where more of them are. */
       readonly cursor?: string;
     }
   | { readonly what: "unfound"; readonly message: string }
-  | { readonly what: "previewed"; readonly ticket: number; readonly shown: Result }
+  | { readonly what: "previewed"; readonly ticket: number; readonly shown: ResultOf<"preview_session"> }
   | { readonly what: "unpreviewed"; readonly ticket: number; readonly message: string; readonly isDamaged: boolean }
   | { readonly what: "looked"; readonly sessionPath: string; readonly facts: Facts }
-  | { readonly what: "opened"; readonly session: Result; readonly nodes: FlatNode[]; readonly leafId: string | null }
+  | {
+      readonly what: "opened";
+      readonly session: BrowsedSession;
+      readonly nodes: FlatNode[];
+      readonly leafId: string | null;
+    }
   | { readonly what: "done"; readonly outcome: ChangeOutcome }
   | { readonly what: "failed"; readonly isList: boolean; readonly message: string };
 
@@ -220,10 +233,10 @@ export type BrowseEffect =
   | ({ readonly do: "search"; readonly cursor?: string } & Pick<ListQuery, "words" | "cwd" | "agents">)
   | { readonly do: "preview"; readonly place: PreviewPlace; readonly ticket: number }
   | { readonly do: "look"; readonly sessionPath: string }
-  | { readonly do: "open"; readonly session: Result }
+  | { readonly do: "open"; readonly session: BrowsedSession }
   | { readonly do: "change"; readonly change: BrowseChange }
   | { readonly do: "copy"; readonly text: string }
-  | { readonly do: "end"; readonly session: Result | null };
+  | { readonly do: "end"; readonly session: BrowsedSession | null };
 
 export interface Step {
   readonly state: BrowseState;

@@ -3,7 +3,6 @@
 import type { FlatNode } from "../entries.ts";
 import type { Key } from "../terminal/keys.ts";
 import { cutTo, oneLine } from "../terminal/text.ts";
-import type { Result } from "../verb.ts";
 import { Branches, FILTERS, FOLDED, type Folds } from "./branches.ts";
 import { layoutOf } from "./layout.ts";
 import { previewOfSelected } from "./list.ts";
@@ -11,6 +10,7 @@ import { previewed } from "./looks.ts";
 import {
   after,
   askBefore,
+  type BrowsedSession,
   type BrowseState,
   type ChangeOutcome,
   edited,
@@ -68,7 +68,7 @@ function followedTree(state: BrowseState): Step {
   return tree && node ? previewed(state, { sessionPath: pathOf(tree.session), entryId: node.id }) : still(state);
 }
 
-function pathOf({ itemPath, sessionPath }: Result): string {
+function pathOf({ itemPath, sessionPath }: BrowsedSession): string {
   return itemPath ?? sessionPath;
 }
 

@@ -16,13 +16,12 @@ import {
   widthOf,
 } from "../terminal/text.ts";
 import { money } from "../usage-report.ts";
-import type { Result } from "../verb.ts";
 import { helpLines, keyLine } from "./help.ts";
 import { BETWEEN, layoutOf } from "./layout.ts";
 import { selectedRow } from "./list.ts";
 import { sortName } from "./list-keys.ts";
 import { previewLines } from "./preview.ts";
-import type { BrowseState, ListRow, Sort, TreeState } from "./state.ts";
+import type { BrowsedSession, BrowseState, ListRow, Sort, TreeState } from "./state.ts";
 import { treeRow } from "./tree-rows.ts";
 
 /** Returns the lines of the screen, none wider than it. */
@@ -117,7 +116,7 @@ function emptySentence({ list: { query } }: BrowseState): string {
 }
 
 /** Returns the marks of a session: its state, and its store. */
-function marksOf(state: BrowseState, { sessionPath, store }: Result): string {
+function marksOf(state: BrowseState, { sessionPath, store }: BrowsedSession): string {
   const facts = state.facts.get(sessionPath);
   const mark = facts?.lockedBy ? "*" : facts && facts.damageCount > 0 ? "!" : facts?.readOnly !== undefined ? "#" : " ";
   const isV2 = (store ?? facts?.store) === "v2" || String(sessionPath).endsWith(".v2");
@@ -141,7 +140,7 @@ function rowLine(state: BrowseState, row: ListRow, columns: SessionColumns, page
   return `${paint(marks[0] === "!" ? "red" : "yellow", marks)}${sessionLine(columns, cells, paint)}`;
 }
 
-function extraText({ sizeBytes, cost }: Result, sort: Sort): string {
+function extraText({ sizeBytes, cost }: BrowsedSession, sort: Sort): string {
   if (sort === "size") return typeof sizeBytes === "number" ? sizeText(sizeBytes) : "";
   return typeof cost === "number" ? money(cost, 2) : "";
 }

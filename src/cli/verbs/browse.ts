@@ -7,7 +7,7 @@ import { view } from "../browse/view.ts";
 import { UsageError } from "../options.ts";
 import type { Screen } from "../terminal/screen.ts";
 import { exact, inertLines } from "../terminal/text.ts";
-import { type Asking, CommandFailed, defineVerb, FAILURE, OK, type Result } from "../verb.ts";
+import { type Asking, CommandFailed, defineVerb, FAILURE, OK } from "../verb.ts";
 
 export default defineVerb({
   name: "browse",
@@ -48,10 +48,12 @@ interface Picked {
   readonly sessionPath: string | null;
   /** The text of the message that the conversation was taken back to before. */
   readonly text?: string;
+  /** The exit status of the agent that it was opened in; null where it was not started. */
+  readonly status?: number | null;
 }
 
 /** Starts the agent with a session. Where that cannot be, says why, and leaves the path. */
-async function resumed(asking: Asking, sessionPath: string): Promise<Result> {
+async function resumed(asking: Asking, sessionPath: string): Promise<Picked> {
   try {
     return await resumeSession(asking, sessionPath);
   } catch (error) {

@@ -3,7 +3,7 @@
 import { UsageError } from "../options.ts";
 import type { OutputStyle } from "../terminal/page.ts";
 import { backupText, count, cutTo, inert, oneLine, shortPath, wrap } from "../terminal/text.ts";
-import { askAbout, DAMAGE, defineVerb, OK, type Result, type ResultOf } from "../verb.ts";
+import { askAbout, DAMAGE, defineVerb, OK, type ResultOf } from "../verb.ts";
 import { inVerbs } from "../wording.ts";
 import { notReadLines } from "./doctor.ts";
 
@@ -36,7 +36,7 @@ export function fidelityLines(fidelity: ReportedFidelity | undefined, one = "rec
   if (!fidelity) return [];
   const { records, kinds, warnings, warningCount } = fidelity;
   const sum = (fate: "preserved" | "derived" | "dropped"): number =>
-    kinds.reduce((total: number, kind: Result) => total + kind[fate], 0);
+    kinds.reduce((total, kind) => total + kind[fate], 0);
   const lossy = kinds.filter(({ derived, dropped }) => derived + dropped > 0);
   return [
     `${count(records, one, many)}: ${sum("preserved")} preserved, ${sum("derived")} in part, ${sum("dropped")} dropped.`,

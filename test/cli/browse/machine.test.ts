@@ -467,7 +467,15 @@ describe("changes", () => {
 });
 
 const SHOWN = {
-  ...{ sessionId: "id-000000", leafId: "c", entriesBefore: 2, entryCount: 5, branchCount: 1, damageCount: 0 },
+  ...{
+    sessionId: "id-000000",
+    leafId: "c",
+    lastEntryId: "c",
+    entriesBefore: 2,
+    entryCount: 5,
+    branchCount: 1,
+    damageCount: 0,
+  },
   store: "jsonl",
   entries: [
     { id: "a", type: "message", role: "user", text: "Where are\nthe pears?" },
