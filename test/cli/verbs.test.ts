@@ -714,3 +714,26 @@ test("no verb that prints a conversation gets the data of its pictures", async (
   }
   expect(got).toEqual([]);
 });
+
+test("show says of a session of a newer version that a newer program reads all of it", async () => {
+  const place = temporaryPlace();
+  const { stdout } = await runHere(place, ["show", stored(place, SESSION, LINES, { version: 4 })]);
+  expect(stdout).toMatch(/has format version 4, .*A newer version\s+of this program\s+reads all of it\./);
+  expect(stdout).toContain("Not that one.");
+});
+
+test("the words of fleet are verbs with options and help of their own", async () => {
+  const place = temporaryPlace();
+  const fleet = verbs.find(({ name }) => name === "fleet");
+  const all = (await runHere(place, ["fleet", "--help"])).stdout;
+  for (const { name } of fleet?.subverbs ?? []) {
+    expect(all).toContain(`  ${name}`);
+    const word = name.slice("fleet ".length);
+    const { stdout } = await runHere(place, ["fleet", word, "--help"]);
+    expect(stdout).toMatch(new RegExp(`^pi-session-server ${name} `));
+    expect((await runHere(place, ["help", "fleet", word])).stdout).toBe(stdout);
+    expect(stdout.includes("--older-than")).toBe(word === "prune");
+  }
+  const stray = await runHere(place, ["fleet", "status", "--older-than", "30d"]);
+  expect([stray.status, stray.stderr]).toEqual([2, expect.stringContaining("fleet status --help lists its options")]);
+});
