@@ -25,17 +25,17 @@ export interface Flag {
 export const CWD_FLAG: Flag = {
   value: "dir",
   otherwise: ".",
-  meaning: "only sessions of this working directory; alone, of the current one",
+  meaning: "choose only sessions of this working directory; alone, of the current one",
 };
 
 /** The option of verbs that look at the sessions of all machines. */
-export const HERE_FLAG: Flag = { meaning: "with a fleet: only sessions that are on this machine" };
+export const HERE_FLAG: Flag = { meaning: "with a fleet: choose only sessions that are on this machine" };
 
 /** The option of verbs that look at the sessions of other agents, too. */
 export const AGENTS_FLAG: Flag = {
   value: "names",
   otherwise: "all",
-  meaning: "also sessions of other agents, such as claude; several with commas between, pi for our own; alone, of all",
+  meaning: "add sessions of other agents, such as claude,codex; pi means our own; alone, of all agents",
 };
 
 /** Returns the agents that an option names. */
@@ -58,70 +58,74 @@ export const OPTIONS: readonly Option[] = [
   {
     names: ["--session"],
     value: "path or id",
-    meaning: "open this session, of Pi or another agent, also by its name; a new path becomes a new session",
+    meaning: "open this session, of Pi or another agent, by its path, id or name; a new path becomes a new session",
   },
   {
     names: ["--continue", "-c"],
-    meaning:
-      "open the session of the current directory that was changed last; --continue=top: of those that are no forks",
+    meaning: "open the session of this directory that was changed last; --continue=top leaves out forks",
   },
   { names: ["--fork"], value: "path or id", meaning: "start in a fork of that session" },
   {
     names: ["--session-id"],
     value: "id",
-    meaning: "open the session of this directory with that id, or make it; with a fleet, wherever it is",
+    meaning: "open the session of this directory with this id, or make it; with a fleet, wherever it is",
   },
-  { names: ["--name", "-n"], value: "name", meaning: "display name of a new session" },
+  { names: ["--name", "-n"], value: "name", meaning: "give a new session this display name" },
   { names: ["--session-dir"], value: "dir", meaning: "keep all sessions in this one flat folder" },
   { names: ["--no-session"], meaning: "keep sessions in memory; nothing is written to disk" },
   {
     names: ["--store"],
     value: "jsonl|v2",
-    meaning: "backend of new sessions: one file, or a Session Store V2 container",
+    meaning: "keep new sessions in one file each (jsonl, default) or in a Session Store V2 container (v2)",
   },
   {
     names: ["--durability"],
     value: "sync|os",
-    meaning: "an acknowledged change survives power loss (sync, default) or process death (os)",
+    meaning: "acknowledge a change when it survives a loss of power (sync, default) or the death of the process (os)",
   },
   {
     names: ["--fleet"],
     value: "url",
-    meaning: "keep sessions in this PostgreSQL database, too (docs/fleet.md); with a password, use PI_FLEET_URL",
+    meaning:
+      "keep sessions in this PostgreSQL database, too (docs/fleet.md); put a URL with a password into PI_FLEET_URL",
   },
   {
     names: ["--fleet-away"],
     value: "refuse|journal",
     meaning:
-      "while that database is away, writes fail (refuse, default), or are kept here and brought there later (journal)",
+      "while the database is away, refuse writes (refuse, default), or keep them here and send them later (journal)",
   },
   {
     names: ["--fleet-search"],
     value: "on|off",
-    meaning: "whether other machines find sessions by their words (on, default), or only by what lists show (off)",
+    meaning: "let other machines search for words (on, default), or only see what lists show (off)",
   },
-  { names: ["--framing"], value: "auto|lines|headers", meaning: "how messages are cut; auto looks at the first byte" },
+  {
+    names: ["--framing"],
+    value: "auto|lines|headers",
+    meaning: "cut messages by lines or by Content-Length headers; auto looks at the first byte",
+  },
   {
     names: ["--dialect"],
     value: "auto|jsonrpc|pi|acp",
-    meaning: "the shape of messages; auto looks at the first one, acp is that of editors",
+    meaning: "speak this dialect; auto looks at the first message, acp is that of editors",
   },
-  { names: ["--mode"], value: "rpc", meaning: "use Pi's dialect from the start, in place of pi --mode rpc" },
+  { names: ["--mode"], value: "rpc", meaning: "speak Pi's dialect from the start, in place of pi --mode rpc" },
   {
     names: ["--events"],
     value: "all|none|a,b",
-    meaning: "which events are sent; all by default, none under --mode rpc",
+    meaning: "send these events; all by default, none with --mode rpc",
   },
   { names: ["--read-only"], meaning: "open sessions for reading only" },
   {
     names: ["--attach"],
     value: "auto|off",
-    meaning: "share sessions with other servers: whoever holds one lets others join (auto, default)",
+    meaning: "share sessions with other servers (auto, default), or neither join nor let others join (off)",
   },
   {
     names: ["--holder-timeout"],
     value: "ms",
-    meaning: "how long a server that holds a shared session may say nothing (default 30000)",
+    meaning: "wait so long for the server that holds a shared session (default 30000)",
   },
   { names: ["--confine"], meaning: "access only the session folders and those of --allow-path" },
   {
@@ -132,24 +136,23 @@ export const OPTIONS: readonly Option[] = [
   {
     names: ["--agent"],
     value: "command",
-    meaning:
-      "start this agent, such as 'pi --mode rpc', and have it do what needs a model; with --mode rpc or --dialect acp",
+    meaning: "start this agent, such as 'pi --mode rpc', for what needs a model; with --mode rpc or --dialect acp",
   },
   {
     names: ["--agent-protocol"],
     value: "pi|acp",
-    meaning: "what the agent speaks: Pi's dialect (default), or that of editors, whose turns are recorded",
+    meaning: "speak with the agent in Pi's dialect (pi, default) or in that of editors (acp), and record its turns",
   },
   {
     names: ["--agent-timeout"],
     value: "ms",
-    meaning: "how long the agent has to answer what the server asks it (default 30,000)",
+    meaning: "wait so long for an answer of the agent (default 30000)",
   },
-  { names: ["--hook-timeout"], value: "ms", meaning: "how long the host has to answer a hook" },
-  { names: ["--max-message-bytes"], value: "n", meaning: "limit of one incoming message (default 64 MiB)" },
-  { names: ["--provider"], value: "name", meaning: "first model of a new session, with --model" },
-  { names: ["--model"], value: "id", meaning: "first model of a new session, with --provider" },
-  { names: ["--thinking"], value: "level", meaning: "first thinking level of a new session" },
+  { names: ["--hook-timeout"], value: "ms", meaning: "wait so long for an answer of the host to a hook" },
+  { names: ["--max-message-bytes"], value: "n", meaning: "refuse a longer message (default 64 MiB)" },
+  { names: ["--provider"], value: "name", meaning: "begin a new session with this provider's model; with --model" },
+  { names: ["--model"], value: "id", meaning: "begin a new session with this model; with --provider" },
+  { names: ["--thinking"], value: "level", meaning: "begin a new session with this thinking level" },
   { names: ["--stdio"], meaning: "accepted; the server always uses stdin and stdout" },
   { names: ["--verbose"], meaning: "accepted and ignored" },
   { names: ["--version", "-v"], meaning: "print the version; with --agent, that of Pi behind it" },

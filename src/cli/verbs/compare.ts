@@ -10,11 +10,11 @@ export default defineVerb({
   operands: ["<session>", "<a>", "[b]"],
   serverOptions: ["--read-only"],
   flags: {
-    "--with": { value: "session", meaning: "b is an entry of this session: a fork of the first, or its original" },
-    "--limit": { value: "n", meaning: "what was said on each side, at most this many entries; 50 by default" },
+    "--with": { value: "session", meaning: "take b from this session: a fork of the first, or its original" },
+    "--limit": { value: "n", meaning: "print at most this many entries of each side; 50 by default" },
   },
   more:
-    "a and b are ids of entries as tree prints them, beginnings of ids of at least 4 characters, labels, or leaf.\n" +
+    "a and b are ids of entries, beginnings of ids of at least 4 characters, labels, or leaf.\n" +
     "  compare <session> <a> <b>       two branches of one session\n" +
     "  compare <session> <fork>        a session and a fork of it, from where they part\n" +
     "  compare <session> <a>           the leaf and another branch",

@@ -17,11 +17,9 @@ export default defineVerb({
   operands: ["<session...>"],
   flags: {
     "--yes": { meaning: "do not ask; required without a terminal" },
-    "--permanent": { meaning: "unlink it; it cannot be restored" },
+    "--permanent": { meaning: "delete for good; nothing brings it back" },
   },
-  more:
-    "Asks first, with the name of the session and the number of its messages. The trash command takes it if there is " +
-    "one; else it goes to the server's own trash, from which restore brings it back.",
+  more: "It asks first, with the name of each session and the number of its messages. The trash command of your desktop takes them, or else the server's own trash, from which restore brings them back.",
   onInterrupt: "Each session is either deleted or as it was; list shows those that are there.",
   async run(asking, given) {
     const { flags } = given;

@@ -18,14 +18,12 @@ export const doctor = defineVerb({
   meaning: "look at this machine and all sessions, and say what is wrong",
   operands: [],
   flags: {
-    "--fix": { meaning: "mend what is safe: list it, ask, and do it; no session is touched" },
+    "--fix": { meaning: "list what can be mended safely, ask, and mend it; no session is touched" },
     "--dry-run": { meaning: "with --fix: only list it" },
     "--yes": { meaning: "with --fix: do not ask; required without a terminal" },
-    "--all": { meaning: `print every row, not only the first ${MOST_ROWS} of a list` },
+    "--all": { meaning: `print every row instead of the first ${MOST_ROWS} of a list` },
   },
-  more:
-    "Opens every session without reading what was said; verify --all reads every byte. The exit status is 3 if a " +
-    "session or the catalog is damaged, or something that was begun is not finished.",
+  more: "It opens every session without reading what was said; verify --all reads every byte. The exit status is 3 if a session or the catalog is damaged, or something was interrupted.",
   async run({ ask, confirm }, { flags }) {
     if (!flags.has("--fix")) {
       for (const name of ["--yes", "--dry-run"])

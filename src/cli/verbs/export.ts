@@ -62,28 +62,23 @@ export default defineVerb({
     "--format": {
       value: "format",
       meaning:
-        "jsonl, html, markdown, training, or claude or codex, which these resume; by default the one that the file's " +
-        "name ends with, else jsonl",
+        "write jsonl, html, markdown, training, claude or codex; by default what the name of the file ends with, else jsonl",
       oneOf: ["jsonl", "html", "markdown", "training", "claude", "codex"],
     },
     "--branches": {
       value: "all|path|recent",
       meaning:
-        "every branch, the path to the leaf, or (html and markdown) that path from what the last compaction kept; all by " +
-        "default for jsonl, html and claude, path for the others",
+        "write every branch, the path to the leaf, or (html, markdown) what the last compaction kept; all by default for jsonl, html and claude, path for the others",
       oneOf: ["all", "path", "recent"],
     },
-    "--at": { value: "entry", meaning: "claude, codex: resume from this entry; by default from the leaf" },
+    "--at": { value: "entry", meaning: "claude, codex: resume from this entry instead of the leaf" },
     "--overwrite": { meaning: "replace the file if it exists" },
-    "--no-jsonl": { meaning: "html: leave out the session's JSONL, which pages hold for download" },
-    "--redact": { meaning: "replace secrets and the paths of home folders, and print how many of each" },
-    "--redact-emails": { meaning: "the same, and e-mail addresses" },
-    "--allow-unjudged": { meaning: "redact: export although images, binary data or damage cannot be searched" },
+    "--no-jsonl": { meaning: "html: leave out the JSONL for download" },
+    "--redact": { meaning: "replace secrets and paths of home folders, and print how many of each" },
+    "--redact-emails": { meaning: "replace e-mail addresses, too" },
+    "--allow-unjudged": { meaning: "with --redact: export although images, binary data or damage cannot be searched" },
   },
-  more:
-    "Without a file, the export is printed. jsonl keeps every byte that --redact does not replace; training has one " +
-    "record per line. claude and codex say what these agents cannot have, where they look for the file and how it is " +
-    "resumed; nothing is put there unless [file] is that place. Secrets that --redact does not know stay: look through the file before you pass it on.",
+  more: "Without a file, it prints the export. jsonl keeps every byte; claude and codex say what these agents cannot have, and how they resume the file. --redact does not know every secret: read the file before you pass it on.",
   async run(asking, given) {
     await open(asking, given.operands[0]);
     const params = paramsOf(given);

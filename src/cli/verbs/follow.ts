@@ -18,15 +18,12 @@ export default defineVerb({
   operands: ["<session>"],
   serverOptions: ["--read-only", "--events=session_append,session_damage"],
   flags: {
-    "--entries": { meaning: "print every entry, also those that say nothing, with their ids" },
-    "--full": { meaning: "print the output of tools in full" },
+    "--entries": { meaning: "print every entry with its id, also those without words" },
+    "--full": { meaning: "print the whole output of tools" },
     "--last": { value: "n", meaning: `begin with this many of the last messages; ${BEFORE} by default` },
     "--json": { meaning: "print each new entry as it is stored, one per line" },
   },
-  more:
-    "It looks for new entries twice a second, takes no lock and changes nothing. Ctrl+C ends it with status 0. When the " +
-    "session's file is replaced, by a repair for example, it says so and goes on. When the session is moved, migrated, " +
-    "archived or deleted, it says where it is now and ends.",
+  more: "It looks for new entries twice a second, takes no lock and changes nothing. It says so when the session is repaired, moved, archived or deleted. Ctrl+C ends it.",
   async run(asking, given) {
     const follower = new Follower(asking, given);
     const undo = asking.onInterrupt(() => follower.end());

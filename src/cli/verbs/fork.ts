@@ -8,9 +8,7 @@ export default defineVerb({
   operands: ["<session>", "[entry]"],
   onInterrupt: "The session is as it was; list shows whether its copy was finished.",
   flags: { "--at": { meaning: "end the copy with the entry, whatever its type" } },
-  more:
-    "Prints the path of the new session. Without an entry, the whole path to the leaf is copied. With a user message, " +
-    "the copy ends before it, so that it can be asked differently. tree prints the ids of entries; a label or the first 4 or more characters of an id will do.",
+  more: "It prints the path of the new session. Without an entry, it copies the path to the leaf. With a user message, the copy ends before that message, so that you can ask differently.",
   async run(asking, { operands, flags }) {
     const [session, entryId] = operands;
     await open(asking, session);

@@ -8,10 +8,7 @@ export default defineVerb({
   meaning: "copy a session file into the session folders",
   operands: ["<file>"],
   onInterrupt: "Nothing is imported by half; the same command begins again.",
-  more:
-    "Another agent's session, which list --agents all shows, can be named by its id; what opencode or " +
-    "Goose exports by its file. It becomes a session here, and the report says what became of its records. What exists already " +
-    "is recognised and not written again. Nothing is overwritten.",
+  more: "The file is a session, or an export of opencode or Goose; another agent's session can be named by its id. The report says what became of its records. It overwrites nothing, and recognises what it imported before.",
   run: async (asking, { operands }) => asking.ask("import_session", { path: await fileOf(asking, operands[0]) }),
   print({ sessionPath, outcome, conflictsWith, entryCount, damage, fidelity, subagents = [] }, _given, { home }) {
     const path = shortPath(sessionPath, home);

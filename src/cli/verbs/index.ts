@@ -10,7 +10,7 @@ export default {
   more:
     "For scripts that read pi_agent_rust's index: the columns are the same; last_modified_ms is the time of the file. " +
     "An existing index is replaced in one step; any other file is left alone.",
-  flags: { "--out": { value: "file", meaning: "a new file, or an index to replace; required" } },
+  flags: { "--out": { value: "file", meaning: "write to this new file, or replace this index; required" } },
   async run({ service, cwd }, { flags }) {
     const out = flags.get("--out");
     if (out === undefined)

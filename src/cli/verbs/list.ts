@@ -43,37 +43,40 @@ export default defineVerb({
   flags: {
     "--cwd": CWD_FLAG,
     "--agents": AGENTS_FLAG,
-    "--query": { value: "words", meaning: "only sessions with these words in name, first message, directory or id" },
+    "--query": {
+      value: "words",
+      meaning: "list only sessions with these words in their name, first message, directory or id",
+    },
     "--since": {
       value: "time",
-      meaning: 'only those in which something was said since, such as 2d, "last week", march',
+      meaning: 'list only sessions in which something was said since, such as 2d, "last week", march',
     },
     "--until": {
       value: "time",
       meaning:
-        "only those in which nothing was said since this time, such as 90d; a day, week or month is its beginning",
+        "list only sessions in which nothing was said since this time, such as 90d; a day, week or month means its beginning",
     },
-    "--named": { meaning: "only sessions with a name" },
-    "--top": { meaning: "only sessions that are no forks" },
-    "--unnamed": { meaning: "only sessions without a name, which rename gives one" },
-    "--archived": { meaning: "archived sessions instead of the others" },
+    "--named": { meaning: "list only sessions with a name" },
+    "--top": { meaning: "leave out forks" },
+    "--unnamed": { meaning: "list only sessions without a name" },
+    "--archived": { meaning: "list archived sessions instead" },
     "--sort": {
       value: "order",
       oneOf: ["modified", "created", "name", "size", "cost"],
-      meaning: "by which to sort: modified (by default), created, name, size or cost",
+      meaning: "sort by modified (default), created, name, size or cost",
     },
-    "--trash": { meaning: "what was deleted, and restore brings back; the same as trash" },
-    "--all": { meaning: "all of them, also those in which nothing was said" },
-    "--limit": { value: "n", meaning: `at most this many; ${ON_TERMINAL} on a terminal unless this or --all is given` },
+    "--trash": { meaning: "list deleted sessions, as trash does" },
+    "--all": { meaning: "list all sessions, also those in which nothing was said" },
+    "--limit": {
+      value: "n",
+      meaning: `list at most this many; ${ON_TERMINAL} on a terminal unless this or --all is given`,
+    },
     "--here": HERE_FLAG,
     "--paths": { meaning: "print only the paths, one per line" },
   },
   more:
-    "The one in which something was said last, or that was made last, comes first. MSGS counts messages. A session " +
-    `that was forked from another has ${FORK} before its title, and the other's name after it; ${HELD} marks those that ` +
-    `are open in another process, which is named below, and ${DAMAGED} those that are damaged, of which verify tells more. ` +
-    "Ids are shown as far as they differ from all others, and every " +
-    "verb accepts them so. The exit status is 3 if a file where sessions are kept is damaged so that none can be read from it.",
+    `A mark before the title says more: ${FORK} a fork of the session named behind it, ${HELD} open in another process, ${DAMAGED} damaged (see verify). ` +
+    "Every verb takes ids as far as they are shown. The exit status is 3 if a file is damaged so that no session can be read from it.",
   async run(asking, { flags }) {
     const { ask, cwd, isTerminal } = asking;
     if (flags.has("--trash")) return ask("list_trash");

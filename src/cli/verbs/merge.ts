@@ -5,16 +5,15 @@ import { otherNamed } from "./compare.ts";
 
 export default defineVerb({
   name: "merge",
-  meaning: "bring what another branch found to the leaf, as one entry",
+  meaning: "add what another branch found to the leaf, as one entry",
   operands: ["<session>", "<entry>"],
   flags: {
-    "--summary": { value: "text", meaning: "what it found, as the model is to read it; - reads it from stdin" },
-    "--prepare": { meaning: "print the branch as text for whoever writes the summary, and change nothing" },
-    "--from": { value: "session", meaning: "the entry is of this session: a fork of the first, or its original" },
+    "--summary": { value: "text", meaning: "store this text as what the branch found; - reads it from stdin" },
+    "--prepare": { meaning: "print the branch as text to be summarised, and change nothing" },
+    "--from": { value: "session", meaning: "take the entry from this session: a fork of the first, or its original" },
   },
   more:
-    "The entry, where the branch ends, is an id as tree prints it, a beginning of one of at least 4 characters, or a " +
-    "label; with --from also leaf. The new entry says which branch it tells of. A branch is merged once.\n" +
+    "The entry is the end of the branch: its id, 4 or more characters of it, a label or, with --from, leaf. A branch can be merged once.\n" +
     "  pi-session-server merge 01991f6e d4e5 --prepare | summarise | pi-session-server merge 01991f6e d4e5 --summary -",
   async run(asking, { operands: [session, from], flags }) {
     const summary = flags.get("--summary");

@@ -13,16 +13,14 @@ export const migrate = defineVerb<ResultOf<"migrate_session">>({
   operands: ["<session>"],
   flags: {
     "--dry-run": {
-      meaning: "only print what would be done, which is the default; the exit status is 3 if something prevents it",
+      meaning: "print what would be done (default); the exit status is 3 if something prevents it",
     },
-    "--apply": { meaning: "do it" },
-    "--to": { value: "store", meaning: "v2 (the default), or jsonl to go back", oneOf: ["v2", "jsonl"] },
+    "--apply": { meaning: "move it" },
+    "--to": { value: "store", meaning: "move it into v2 (default), or back to jsonl", oneOf: ["v2", "jsonl"] },
   },
   onInterrupt:
     "The session is as it was, or its migration goes on where it stopped: status shows which, and migrate --apply goes on.",
-  more:
-    "Name the session by its file, or by that of a database of pi_agent_rust. Pi and pi_agent_rust look for session files only: they do not list or open a session in a container. " +
-    "The session file is kept next to the container, and rollback makes it the session again.",
+  more: "Name the session by its file, or by a database of pi_agent_rust. Pi and pi_agent_rust do not see a session in a container. The file stays beside it, and rollback makes it the session again.",
   run: askAt("migrate_session", ({ flags }) => {
     if (flags.has("--apply") && flags.has("--dry-run")) throw new UsageError("Use either --apply or --dry-run.");
     return { to: choiceOf(flags, "--to") ?? "v2", dryRun: !flags.has("--apply") };
@@ -36,8 +34,8 @@ export const rollback = defineVerb<ResultOf<"rollback_migration">>({
   meaning: "make the file of a migrated session the session again",
   operands: ["<session>"],
   onInterrupt: "Nothing is lost: status shows where the session is, and rollback goes on.",
-  flags: { "--reason": { value: "text", meaning: "the reason; it is recorded with the rollback" } },
-  more: "What was appended since the migration follows the file's own lines. If the kept file is missing, all of it is written from the container. The container is kept under another name.",
+  flags: { "--reason": { value: "text", meaning: "record this reason" } },
+  more: "It appends what was added since the migration to that file. Where the file is missing, it writes all of it from the container. The container stays under another name.",
   run: askAt("rollback_migration", ({ flags }) => ({ reason: flags.get("--reason") })),
   print: (result, _given, page) => movementLines(result, page),
 });
@@ -52,7 +50,7 @@ export const status = defineVerb<ResultOf<"migration_status">>({
   name: "status",
   meaning: "print which store holds a session, and the state of its migration",
   operands: ["<session>"],
-  more: "The exit status is 3 if a migration or rollback was interrupted; migrate or rollback completes it.",
+  more: "The exit status is 3 if a migration or rollback was interrupted; migrate --apply or rollback completes it.",
   run: askAt("migration_status"),
   print: ({ active, state, phase, reason, snapshotPath, interrupted, lockedBy, events }, _given, { home }) => [
     `${FORMATS[active]}, ${inert(state)}${phase === null ? "" : ` (${inert(phase)})`}.`,

@@ -43,10 +43,7 @@ const MOST_SHOWN = 20;
 const archiving = moving("listed", {
   name: "archive",
   meaning: "move sessions to the archive, so that they are not listed",
-  more:
-    "list --archived lists them, and unarchive brings them back; undo does, too, all of them at once. Without a session, " +
-    "--until chooses those in which nothing was said for long, shows them, and asks; one in which something is said " +
-    "before the answer stays.",
+  more: "list --archived lists them; unarchive brings them back, and so does undo. Without a session, --until shows the sessions in which nothing was said for long, and asks.",
   onInterrupt: "Each session is either in the archive or where it was; list --archived shows which.",
 });
 
@@ -54,9 +51,15 @@ export const archive = defineVerb({
   ...archiving,
   instead: ["--until"],
   flags: {
-    "--until": { value: "time", meaning: "those in which nothing was said since this time, such as 90d" },
-    "--cwd": { ...CWD_FLAG, meaning: "of those, only those of this working directory; alone, of the current one" },
-    "--dry-run": { meaning: "with --until: only show them" },
+    "--until": {
+      value: "time",
+      meaning: "archive the sessions in which nothing was said since this time, such as 90d",
+    },
+    "--cwd": {
+      ...CWD_FLAG,
+      meaning: "with --until: only sessions of this working directory; alone, of the current one",
+    },
+    "--dry-run": { meaning: "with --until: show them and archive nothing" },
     "--yes": { meaning: "with --until: do not ask; required without a terminal" },
   },
   async run(asking, given) {
@@ -130,7 +133,7 @@ export const restore = defineVerb({
   name: "restore",
   meaning: "bring back a deleted session",
   operands: ["<session>"],
-  more: "Name it by its id or 4 characters of it, by the path it had, or by its path in the trash. Nothing is overwritten.",
+  more: "Name it by its id or 4 characters of it, by the path it had, or by its path in the trash. It overwrites nothing.",
   run: ({ ask }, { operands }) => ask("restore_session", named(operands[0])),
   print: (result, _given, page) => backLines(result, page),
 });

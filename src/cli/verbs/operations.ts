@@ -18,27 +18,21 @@ const SESSION = 20;
 const WIDE = 72;
 const GAP = "  ";
 
-const IN = { value: "session", meaning: "the last of this session, by its path or id" };
+const IN = { value: "session", meaning: "choose among operations on this session, by its path or id" };
 const BACK =
-  "Without an id, it is the last one that is not undone, so that undo again goes further back; redo comes forward again, " +
-  "until something else is done. An id that operations prints, or 4 characters of it, names any other. What has changed " +
-  "since is not taken back: undo says what it is. Where the last one cannot be undone, undo says so, and asks before it " +
-  "takes back the one before. What one command did to several sessions is one operation: of these " +
-  "undo takes back all it can, and says which are left and why; with the id of one of them, that --json prints, it takes " +
-  "only that one. Nothing is lost by either, and what cannot be undone says so before.";
+  "Without an id, undo takes the last operation back that is not undone, and undo again goes further back; redo goes forward. " +
+  "An id from operations, or 4 characters of it, names another one. What has changed since is not taken back; undo says what that is.";
 
 export const operations = defineVerb({
   name: "operations",
   meaning: "list what was done to sessions, the latest first",
   operands: ["[session]"],
   flags: {
-    "--since": { value: "time", meaning: "only what was done since, such as 2d, yesterday or 2026-01-24" },
-    "--limit": { value: "n", meaning: `at most this many; ${ON_TERMINAL} on a terminal by default` },
+    "--since": { value: "time", meaning: "list only what was done since, such as 2d, yesterday or 2026-01-24" },
+    "--limit": { value: "n", meaning: `list at most this many; ${ON_TERMINAL} on a terminal by default` },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
-  more:
-    "Moves of the leaf, names, labels, forks, merges, archiving, deleting, relocating, migrating, repairing and importing, by any " +
-    "process. undo takes one back by its id.",
+  more: "It lists moves of the leaf, names, labels, forks, merges, archiving, deleting, relocating, migrating, repairing and importing, by any process. undo takes an id from here.",
   run(asking, { operands: [session], flags }) {
     const { ask, isTerminal } = asking;
     return ask("list_operations", {

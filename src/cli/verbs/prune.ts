@@ -15,14 +15,11 @@ export const prune = defineVerb({
   flags: {
     "--apply": { meaning: "move it to the trash; undo brings it back" },
     "--permanent": { meaning: "with --apply: remove it for good" },
-    "--older-than": { value: "time", meaning: "only what was left before this time, such as 30d" },
-    "--trash": { meaning: "the server's own trash instead; --apply removes what is in it for good" },
-    "--yes": { meaning: "do not ask before something is removed for good; required without a terminal" },
+    "--older-than": { value: "time", meaning: "choose only what was left before this time, such as 30d" },
+    "--trash": { meaning: "look at the server's own trash instead; --apply removes its content for good" },
+    "--yes": { meaning: "do not ask before removing for good; required without a terminal" },
   },
-  more:
-    "Left over are backups of repairs, relocations and newer formats, files of migrated sessions, containers that were " +
-    "rolled back, what dead processes were writing, and files by which killed servers were found. Without --apply, nothing is changed. What may be the only copy " +
-    "of something stays, unless its path is given; and so does what belongs to a session in use.",
+  more: "It shows backups, files of migrated sessions, containers that were rolled back, and what dead processes left. Without --apply, it changes nothing. It keeps what belongs to a session in use and, unless you name its path, what may be the only copy.",
   onInterrupt:
     "Each leftover is in its place, in the trash or removed; prune shows those that are left, and undo brings back.",
   async run(asking, given) {

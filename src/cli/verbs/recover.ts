@@ -6,10 +6,7 @@ export default defineVerb({
   name: "recover",
   meaning: "show entries that a fleet refused, and make a branch of them",
   operands: ["[file]"],
-  more:
-    "They are entries that were written while another machine had taken the session, or that gave way to those of other " +
-    "machines. Without a file, they are listed. With one, they are appended to their session as a branch, as they are; " +
-    "its leaf stays where it is.",
+  more: "Such entries were written while another machine had the session. Without a file, it lists them. With one, it appends its entries to their session as a branch; the leaf stays.",
   async run(asking, { operands: [file] }) {
     const { kept } = await asking.ask("list_kept", {});
     if (file === undefined) return { kept };

@@ -7,8 +7,8 @@ export default defineVerb({
   name: "relocate",
   meaning: "give a session another working directory",
   operands: ["<session>", "<dir>"],
-  flags: { "--allow-missing": { meaning: "accept a directory that does not exist, such as one on another machine" } },
-  more: "Its file goes to the folder of that directory. The original is kept.",
+  flags: { "--allow-missing": { meaning: "accept a directory that does not exist here" } },
+  more: "Its file moves to the folder of that directory. The original stays as a backup.",
   onInterrupt: "The session is at its old place or at the new one, never lost; the same command goes on.",
   async run(asking, { operands: [session, dir], flags }) {
     const { params } = await sessionNamed(asking, session, "listed");

@@ -10,15 +10,12 @@ export default defineVerb({
   flags: {
     "--agent-command": {
       value: "command",
-      meaning: "the agent, with {path}, {id} or {cwd} for the session; pi --session {path} by default",
+      meaning: "start this agent, with {path}, {id} or {cwd} for the session; pi --session {path} by default",
     },
     "--dry-run": { meaning: "print the directory and the command, and start nothing" },
   },
-  more:
-    "Without a session, the one of this directory in which something was said last. The agent gets this terminal, and " +
-    "its exit status is that of resume. PI_SESSION_SERVER_RESUME names the agent for good:\n" +
-    "  PI_SESSION_SERVER_RESUME='my-agent --resume {id}'\n" +
-    "The command is cut into words once, so that no name of a session becomes several; no shell runs it.",
+  more: `Without a session, it opens the one of this directory in which something was said last. The agent gets this terminal; its exit status becomes that of resume. PI_SESSION_SERVER_RESUME names your agent for good, and no shell runs the command:
+  PI_SESSION_SERVER_RESUME='my-agent --resume {id}'`,
   async run(asking, { operands, flags }) {
     const session = operands[0] ?? (await latestHere(asking));
     return resumeSession(asking, session, { command: flags.get("--agent-command"), dryRun: flags.has("--dry-run") });

@@ -18,11 +18,8 @@ export default defineVerb({
   name: "schema",
   meaning: "write the protocol for machines: OpenRPC, JSON Schema, TypeScript types",
   operands: ["[openrpc|json|types]"],
-  more:
-    "Prints the one that is named, or writes openrpc.json, schema.json and protocol.d.ts to the folder of --out. " +
-    "schema.json has a definition for each command's params and result, each event, hook and failure, and the lines of " +
-    "session files.",
-  flags: { "--out": { value: "dir", meaning: "a folder for all three; made if it is missing" } },
+  more: "It prints one of them, or writes openrpc.json, schema.json and protocol.d.ts to the folder of --out.",
+  flags: { "--out": { value: "dir", meaning: "write all three to this folder" } },
   async run({ cwd }, { operands: [which], flags }) {
     const out = flags.get("--out");
     if (which !== undefined && !Object.hasOwn(FILES, which))

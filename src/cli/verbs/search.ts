@@ -61,33 +61,37 @@ export default defineVerb({
     "--agents": AGENTS_FLAG,
     "--in": {
       value: "parts",
-      meaning: `only these, with commas between: ${Object.keys(PARTS).join(", ")}; by default user, assistant and calls`,
+      meaning: `search only these parts, with commas between: ${Object.keys(PARTS).join(", ")}; by default user, assistant and calls`,
     },
-    "--tool": { value: "name", meaning: "only calls of this tool and their results; several with commas between" },
-    "--file": { value: "path", meaning: "only calls that name this file: its path, or the end of it, as src/x.ts" },
+    "--tool": {
+      value: "name",
+      meaning: "search only calls of this tool and their results; several with commas between",
+    },
+    "--file": {
+      value: "path",
+      meaning: "search only calls that name this file, by its path or the end of it, such as src/x.ts",
+    },
     "--role": {
       value: "role",
-      meaning: "only what is said in this role: user, assistant, toolResult or bashExecution",
+      meaning: "search only messages of this role: user, assistant, toolResult or bashExecution",
       oneOf: ["user", "assistant", "toolResult", "bashExecution"],
     },
-    "--tools": { meaning: "also the output of tools and commands" },
+    "--tools": { meaning: "search the output of tools and commands, too" },
     "--since": {
       value: "time",
-      meaning: 'only from this time on, such as 2d, yesterday, "last week", march or 2026-03-14',
+      meaning: 'search only from this time on, such as 2d, yesterday, "last week", march or 2026-03-14',
     },
-    "--until": { value: "time", meaning: "only up to this time; a day, week or month is its beginning" },
+    "--until": { value: "time", meaning: "search only up to this time; a day, week or month means its beginning" },
     "--here": HERE_FLAG,
-    "--sessions": { meaning: "print each session once, and no hits" },
+    "--sessions": { meaning: "print each session once instead of the hits" },
     "--paths": { meaning: "print only the paths of the sessions, one per line" },
-    "--count": { meaning: "print only how many hits there are or, with --sessions, how many sessions" },
-    "--limit": { value: "n", meaning: "at most this many hits or sessions; 50 hits by default" },
+    "--count": { meaning: "print only the number of hits or, with --sessions, of sessions" },
+    "--limit": { value: "n", meaning: "print at most this many hits or sessions; 50 hits by default" },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   more:
-    `Words are found inside other words too; '"two words"' finds them side by side. Calls are what tools were given ` +
-    "and the commands that you ran yourself; of what is longer than 8,192 characters the beginning is searched. " +
-    `Without words, --tool or --file finds all that fit. ${FORK} marks what a fork took over: beside the session that had ` +
-    "it first, it is shown there, with the forks that have it, too. Ends with 1 when nothing is found.",
+    `A word is also found inside other words; '"two words"' finds them side by side. Calls are the arguments of tools and the commands that you ran yourself. ` +
+    `${FORK} marks a hit that a fork took over from another session. The exit status is 1 if nothing is found.`,
   async run(asking, given) {
     const { flags } = given;
     const params = paramsOf(asking, given);

@@ -17,10 +17,12 @@ export default defineVerb({
   meaning: "print the conversation as the model sees it",
   operands: ["<session>"],
   flags: {
-    "--path": { meaning: "print every entry from the first to the leaf instead, also compacted ones, with their ids" },
-    "--entry": { value: "id", meaning: "the path to this entry, or to the one with this label; implies --path" },
-    "--full": { meaning: "print the output of tools in full" },
-    "--limit": { value: "n", meaning: "at most this many messages or entries, the oldest first" },
+    "--path": {
+      meaning: "print every entry from the first to the leaf, with ids, also those that a compaction left out",
+    },
+    "--entry": { value: "id", meaning: "print the path to the entry with this id or label; implies --path" },
+    "--full": { meaning: "print the whole output of tools" },
+    "--limit": { value: "n", meaning: "print at most this many messages or entries, the oldest first" },
     "--cursor": { value: "cursor", meaning: "continue where the last page ended" },
   },
   async run(asking, { operands, flags }) {

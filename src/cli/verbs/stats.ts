@@ -12,14 +12,17 @@ import { fact } from "./doctor.ts";
 const ON_TERMINAL = 50;
 
 const SUMS = {
-  "--by": { value: "day,model,project,session", meaning: "by what to sum, one or several of them; by day by default" },
-  "--since": { value: "time", meaning: "only what was spent from this time on, such as 2d, monday or 2026-01-24" },
-  "--until": { value: "time", meaning: "only what was spent up to this time; a day, week or month is its beginning" },
+  "--by": { value: "day,model,project,session", meaning: "sum by one or several of these; by day by default" },
+  "--since": { value: "time", meaning: "sum only from this time on, such as 2d, monday or 2026-01-24" },
+  "--until": { value: "time", meaning: "sum only up to this time; a day, week or month means its beginning" },
   "--cwd": CWD_FLAG,
-  "--archived": { meaning: "archived sessions, too" },
+  "--archived": { meaning: "count archived sessions, too" },
   "--here": HERE_FLAG,
-  "--limit": { value: "n", meaning: `at most this many rows; ${ON_TERMINAL} on a terminal unless --all is given` },
-  "--all": { meaning: "all rows" },
+  "--limit": {
+    value: "n",
+    meaning: `print at most this many rows; ${ON_TERMINAL} on a terminal unless --all is given`,
+  },
+  "--all": { meaning: "print all rows" },
   "--chart": { meaning: "draw bars" },
   "--csv": { meaning: "print comma-separated values for a spreadsheet" },
 };
@@ -30,10 +33,8 @@ export default defineVerb({
   operands: ["[session]"],
   flags: SUMS,
   more:
-    "Without a session: what all of them spent, by day, model, project (working directory) or session; the latest day " +
-    "first, then what cost most. Days are those of this machine's time zone. What a fork took over counts once, where " +
-    "it was spent.\n" +
-    "With a session: its messages, tokens and cost. All branches count; the last column is the path to the leaf.",
+    "Without a session, it sums what all sessions spent, in days of this machine's time zone. What a fork took over counts once, in the session that spent it. " +
+    "With a session, it counts messages, tokens and cost of all branches; the last column is the path to the leaf.",
   async run(asking, given) {
     const { operands, flags } = given;
     const [needless] = Object.keys(SUMS).filter((name) => flags.has(name));

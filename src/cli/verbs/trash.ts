@@ -17,9 +17,7 @@ export default defineVerb({
   name: "trash",
   meaning: "list what was deleted and can be restored, with sizes and ages",
   operands: ["[id]"],
-  more:
-    "Only the server's own trash: what the trash command of the desktop took, that brings back. restore <id> brings a " +
-    "session back, and undo what prune moved here. Nothing is removed from it by itself.",
+  more: "It lists the server's own trash; your desktop restores what its trash command took. Nothing leaves the trash by itself.",
   run: ({ ask }, { operands: [sessionId] }) => ask("list_trash", { sessionId }),
   print: (result, _given, page) => trashLines(result, page),
 });

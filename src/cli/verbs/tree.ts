@@ -25,16 +25,15 @@ export default defineVerb({
   flags: {
     "--filter": {
       value: "filter",
-      meaning: `${NAMES.join(", ")}; default leaves out entries about the session, no-tools results and calls too`,
+      meaning: `draw ${NAMES.join(", ")}; default leaves out entries about the session, no-tools also results and calls`,
       oneOf: NAMES,
     },
-    "--all": { meaning: "every entry, and nothing folded" },
-    "--labels": { meaning: "only entries with a label" },
+    "--all": { meaning: "draw every entry and fold nothing" },
+    "--labels": { meaning: "draw only entries with a label" },
   },
   more:
-    "A star marks the leaf, after which the conversation continues; what leads to it is in the first column. On a " +
-    "terminal, entries that follow one another without a question are folded into one line. fork takes these ids. " +
-    "A leaf of its own that somebody works at is named behind its entry, as head. With --plain, words take the place of lines.",
+    "A star marks the leaf, where the conversation continues; the path to it is in the first column. On a terminal, entries " +
+    "between two questions are folded into one line. fork, show and compare take the ids.",
   async run(asking, { operands, flags }) {
     await open(asking, operands[0]);
     const tree = await asking.ask("get_tree", { format: "flat" });

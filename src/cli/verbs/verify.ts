@@ -15,10 +15,10 @@ export const verify = defineVerb({
   meaning: "read every byte and report what is damaged",
   operands: ["[session]"],
   flags: {
-    "--all": { meaning: "every session, one after the other; what cannot be read is reported and passed over" },
-    "--archived": { meaning: "with --all: archived sessions too" },
+    "--all": { meaning: "check every session, and pass over what cannot be read" },
+    "--archived": { meaning: "with --all: check archived sessions, too" },
   },
-  more: "The exit status is 3 if damage was found, or a file where sessions are kept is damaged so that none can be read from it. Nothing is changed; sessions in use are read as they are.",
+  more: "It changes nothing, and reads sessions in use as they are. The exit status is 3 if damage is found.",
   async run(asking, given) {
     const { flags, operands } = given;
     const all = flags.has("--all");
@@ -111,10 +111,10 @@ function* allLines(
 
 export const repair = defineVerb<ResultOf<"repair_session">>({
   name: "repair",
-  meaning: "remove damage; the original is kept",
+  meaning: "remove damage from a session, and keep the original",
   operands: ["<session>"],
   onInterrupt: "The session is as it was or repaired, and the original is kept; verify shows which.",
-  flags: { "--dry-run": { meaning: "only print what would be done; exit status 3 if there is something to repair" } },
+  flags: { "--dry-run": { meaning: "print what would be done; the exit status is 3 if there is something to repair" } },
   run: askAbout("repair_session", ({ flags }) => ({ dryRun: flags.has("--dry-run") })),
   print({ repaired, answered, backupPath, entryCount }, { flags }) {
     const done = flags.has("--dry-run") ? "would be" : "was";

@@ -22,16 +22,13 @@ export default defineVerb({
   serverOptions: ["--read-only", "--events=session_append,session_damage"],
   isLive: true,
   flags: {
-    "--port": { value: "n", meaning: "serve at this port; by default at one that is free" },
-    "--open": { meaning: "open the address in the browser, too" },
-    "--idle": { value: "time", meaning: "end when nobody looked for so long, such as 30m or 2h" },
+    "--port": { value: "n", meaning: "serve at this port instead of a free one" },
+    "--open": { meaning: "open the address in the browser" },
+    "--idle": { value: "time", meaning: "end after so long without a reader, such as 30m or 2h" },
     "--agents": AGENTS_FLAG,
     "--json": { meaning: "print the address as JSON" },
   },
-  more:
-    "It serves a list with search, the page of each session and what sessions cost, on this machine alone, and prints " +
-    "the address. What any process writes appears on the page of its session. The address has a secret: whoever has " +
-    "it can read the sessions. Nothing can be changed from the pages. Ctrl+C ends it with status 0.",
+  more: "It serves this machine alone, prints the address and changes nothing. Anyone who has the address, which holds a secret, can read the sessions. Ctrl+C ends it.",
   async run(asking, given) {
     const { flags } = given;
     const port = portOf(flags);
