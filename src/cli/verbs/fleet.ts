@@ -1,7 +1,14 @@
 import { join } from "node:path";
 import { Failure } from "../../core/failure.ts";
 import type { JournaledSession } from "../../core/ports/fleet.ts";
-import type { CheckedCopy, FleetCare, FleetFile, FleetVerified, SessionLoss } from "../../core/ports/fleet-care.ts";
+import type {
+  CheckedCopy,
+  FleetCare,
+  FleetFile,
+  FleetIndexed,
+  FleetVerified,
+  SessionLoss,
+} from "../../core/ports/fleet-care.ts";
 import { AddressError } from "../../storage/fleet/address.ts";
 import { wholeId } from "../../storage/fleet/arrival.ts";
 import { connectFleet } from "../../storage/fleet/connect.ts";
@@ -114,6 +121,8 @@ const metrics = defineVerb({
   status: ({ away }) => (away === null ? OK : FAILURE),
 });
 
+const NOTHING_INDEXED: FleetIndexed = { indexed: 0, inUse: [], unreadable: [] };
+
 const migrate = defineVerb({
   name: "fleet migrate",
   meaning: "make or change the tables, and gather anew what lists and searches lack",
@@ -126,7 +135,8 @@ const migrate = defineVerb({
       given,
       async (place) => {
         const { before, unkept } = await place.fleet.migrate();
-        const indexed = await careOf(asking).index(asking.progress);
+        // New tables have no sessions, and servers that knew another database here refuse this one until a person lets them.
+        const indexed = before === 0 ? NOTHING_INDEXED : await careOf(asking).index(asking.progress);
         const refused = indexed.unreadable.length + (unkept === undefined ? 0 : 1);
         return { ...(await statusOf(place)), migratedFrom: before, ...indexed, refused, unkept };
       },
@@ -260,8 +270,7 @@ function givingBack(word: "push" | "restore", texts: Pick<Verb, "meaning" | "mor
     *print(result) {
       const { sessions, refused, kept } = result;
       yield* tenantLine(result);
-      if (sessions.length === 0)
-        yield "Nothing is noted here that the fleet lacks; fleet verify compares the copies with it";
+      if (sessions.length === 0) yield "The fleet has all entries of the sessions on this machine";
       else yield `${count(sessions.length - refused, "session was", "sessions were")} given to the fleet`;
       for (const pushed of sessions) {
         const { sessionPath, outcome, message = "" } = pushed;

@@ -20,7 +20,10 @@ export default defineVerb({
   flags: {
     "--entries": { meaning: "print every entry with its id, also those without words" },
     "--full": { meaning: "print the whole output of tools" },
-    "--last": { value: "n", meaning: `begin with this many of the last messages; ${BEFORE} by default` },
+    "--last": {
+      value: "n",
+      meaning: `print this many of the last messages first; ${BEFORE} by default; not with --entries or --json`,
+    },
     "--json": { meaning: "print each new entry as it is stored, one per line" },
   },
   more: "It looks for new entries twice a second, takes no lock and changes nothing. It says so when the session is repaired, moved, archived or deleted. Ctrl+C ends it.",

@@ -53,7 +53,7 @@ export const archive = defineVerb({
   flags: {
     "--until": {
       value: "time",
-      meaning: "archive the sessions in which nothing was said since this time, such as 90d",
+      meaning: "archive the sessions in which nothing was said since this time, such as 90d or 3mo",
     },
     "--cwd": {
       ...CWD_FLAG,

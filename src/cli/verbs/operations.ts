@@ -21,7 +21,7 @@ const GAP = "  ";
 const IN = { value: "session", meaning: "choose among operations on this session, by its path or id" };
 const BACK =
   "Without an id, undo takes the last operation back that is not undone, and undo again goes further back; redo goes forward. " +
-  "An id from operations, or 4 characters of it, names another one. What has changed since is not taken back; undo says what that is.";
+  "An id from operations, or 4 characters of it, names another one. Where something has changed since, undo refuses and says what.";
 
 export const operations = defineVerb({
   name: "operations",

@@ -94,7 +94,7 @@ function* allLines(
     if (failure === null && more > 0) yield `  and ${count(more, "more place", "more places")}`;
     if (lockedBy) yield `  Process ${lockedBy.pid} writes to it now; look again when that has ended.`;
     // An id finds only sessions that are listed.
-    if (failure === null) yield `  Mend it: repair ${inert(archived ? sessionPath : (sessionId ?? "").slice(0, 8))}`;
+    if (failure === null) yield `  Mend it: repair ${inert(archived ? sessionPath : (sessionId ?? ""))}`;
     yield "";
   }
   yield* notReadLines(notRead, page);

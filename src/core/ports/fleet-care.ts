@@ -49,7 +49,7 @@ export interface FleetVerified {
   readonly journal: readonly JournaledSession[];
 }
 
-/** A session whose entries were acknowledged while the database was away, after they were to be given to it. */
+/** A session with entries that the database lacked, after they were to be given to it. */
 export interface FleetPushed {
   readonly sessionId: string;
   readonly sessionPath: string;
@@ -57,6 +57,8 @@ export interface FleetPushed {
   readonly outcome: "given" | "branched" | "refused";
   /** Why it was refused. */
   readonly message?: string;
+  /** Whether it was refused because a process writes to the session. */
+  readonly isHeld?: boolean;
 }
 
 /** A file that was brought into the fleet, or written out of it. */
@@ -99,7 +101,11 @@ export interface FleetCare {
   owed(): readonly JournaledSession[];
   /** Returns the sessions with acknowledged entries that the database lacks. Compares chains and last lines. */
   lacking(): Promise<readonly SessionLoss[]>;
-  /** Gives the fleet what only this machine has: because the database was away, or because it has lost it. */
+  /**
+   * Gives the fleet what only this machine has: because the database was away or has lost it, or because another program or
+   * a process that ended wrote it. Waits for a lease that may be that of a process that has ended. Refuses sessions that the
+   * fleet never had.
+   */
   push(progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions anew whose facts are missing, or cannot be read. */
   index(progress?: Progress): Promise<FleetIndexed>;

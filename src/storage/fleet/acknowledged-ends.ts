@@ -28,6 +28,8 @@ export interface AcknowledgedEnd {
   readonly last?: string;
   /** The server of the database that had it, if it says which one it is. */
   readonly server?: string;
+  /** Missing in records of older programs. */
+  readonly fleet?: NotedFleet;
   /** ISO 8601. */
   readonly at: string;
 }
@@ -73,7 +75,7 @@ export class AcknowledgedEnds {
 
   /** Notes an end, and returns it. Never throws: without a record, an earlier one is known. */
   note(noted: Omit<AcknowledgedEnd, "at">): AcknowledgedEnd {
-    const acknowledged = { ...noted, at: this.now() };
+    const acknowledged = { ...noted, at: this.now(), fleet: this.own && { ...this.own } };
     try {
       this.write(acknowledged);
     } catch {
@@ -123,22 +125,44 @@ export class AcknowledgedEnds {
     }
   }
 
-  /** Returns the last ends of all sessions of this fleet, and those of records that are kept aside. */
+  /**
+   * Returns the last ends of all sessions of this fleet, and those of records that are kept aside. Records of another store
+   * at this address count, too: a person has this one take its place.
+   */
   all(): RecordedEnd[] {
-    const { suffixes, disk, folder } = this;
+    const { suffixes } = this;
+    const isNamedSo = ({ record }: RecordedEnd, suffix: string): boolean =>
+      record.replace(LOST, ".jsonl").endsWith(suffix);
+    const records = this.records();
+    const others = records.filter((one) => !suffixes.some((suffix) => isNamedSo(one, suffix)) && this.isHere(one));
+    // Of two records of a session, that of the store is the later one.
+    const own = suffixes.toReversed().flatMap((suffix) => records.filter((one) => isNamedSo(one, suffix)));
+    const keyOf = ({ sessionId, record }: RecordedEnd): string => `${record.endsWith(LOST)} ${sessionId}`;
+    return [...new Map([...others, ...own].map((one) => [keyOf(one), one])).values()];
+  }
+
+  /** Returns the ids of sessions that belong to other fleets, or to other tenants of this one, as far as records say. */
+  idsElsewhere(): ReadonlySet<string> {
+    const here = new Set(this.all().map(({ sessionId }) => sessionId));
+    const others = this.records().filter(({ fleet, sessionId }) => fleet !== undefined && !here.has(sessionId));
+    return new Set(others.map(({ sessionId }) => sessionId));
+  }
+
+  private isHere({ fleet }: AcknowledgedEnd): boolean {
+    const { address, tenant = "" } = this.own ?? {};
+    return fleet !== undefined && fleet.address === address && (fleet.tenant ?? "") === tenant;
+  }
+
+  private records(): RecordedEnd[] {
+    const { disk, folder } = this;
     try {
-      const names = namesIn(disk, folder).filter((name) => NAME.test(name));
-      // Of two records of a session, that of the store is the later one.
-      const found = suffixes
-        .toReversed()
-        .flatMap((suffix) => names.filter((name) => name.replace(LOST, ".jsonl").endsWith(suffix)));
-      const ends = found.flatMap((name) => {
-        const record = join(folder, name);
-        const end = this.read(record);
-        return end ? [{ ...end, record }] : [];
-      });
-      const keyOf = ({ sessionId, record }: RecordedEnd): string => `${record.endsWith(LOST)} ${sessionId}`;
-      return [...new Map(ends.map((one) => [keyOf(one), one])).values()];
+      return namesIn(disk, folder)
+        .filter((name) => NAME.test(name))
+        .flatMap((name) => {
+          const record = join(folder, name);
+          const end = this.read(record);
+          return end ? [{ ...end, record }] : [];
+        });
     } catch {
       return [];
     }

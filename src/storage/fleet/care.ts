@@ -24,7 +24,7 @@ import { attachmentFolder } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
 import { sha256 } from "../v2/frame.ts";
-import { lastOf, type RecordedEnd } from "./acknowledged-ends.ts";
+import { type AcknowledgedEnd, hasEnd, lastOf, type RecordedEnd } from "./acknowledged-ends.ts";
 import { attachmentsThere, giveMissing } from "./attachments.ts";
 import { linesOf as linesIn } from "./batch.ts";
 import type { WrittenOnce } from "./care-files.ts";
@@ -44,6 +44,10 @@ const INDEXED_AT_ONCE = 8 << 20;
 
 /** Digests that a message names, at most. */
 const MOST_NAMED = 3;
+
+/** Milliseconds after which the lease of a process that has ended is over, and between two tries until then. */
+const LEASE_ENDS = 35_000;
+const ASKED_AGAIN = 1000;
 
 /** Files that are brought in at the same time: while one waits for the database, another is read. */
 const AT_ONCE = 4;
@@ -86,12 +90,8 @@ export class FleetKeeping implements FleetCare {
   // --- verify ------------------------------------------------------------------------------------------------------
 
   async verify(progress?: Progress): Promise<FleetVerified> {
-    const { fleet, local, keeper } = this.place;
-    const [listed, archived] = [
-      await local.list({ headerOnly: true }),
-      await local.list({ archived: true, headerOnly: true }),
-    ];
-    const left = new Map([...listed.found, ...archived.found].map((one) => [one.id, one]));
+    const { fleet, keeper } = this.place;
+    const left = await this.listed();
     const faults: FleetFault[] = [];
     const copies: CheckedCopy[] = [];
     const sums = { sessions: 0, deleted: 0, entries: 0, bytes: 0 };
@@ -120,6 +120,16 @@ export class FleetKeeping implements FleetCare {
     for (const copy of left.values()) copies.push(this.onlyHere(copy));
     const lacking = (await this.lacking()).filter(({ sessionId }) => !unreadIds.has(sessionId));
     return { ...sums, faults, copies, lacking, journal: this.place.options.journal.all() };
+  }
+
+  /** Returns the sessions on this machine by id, without those of other fleets and tenants. */
+  private async listed(): Promise<Map<string, Listed>> {
+    const { local, options } = this.place;
+    const listed = await local.list({ headerOnly: true });
+    const archived = await local.list({ archived: true, headerOnly: true });
+    const elsewhere = options.journal.ends.idsElsewhere();
+    const found = [...listed.found, ...archived.found].filter(({ id }) => !elsewhere.has(id));
+    return new Map(found.map((one) => [one.id, one]));
   }
 
   async lacking(): Promise<SessionLoss[]> {
@@ -253,25 +263,80 @@ export class FleetKeeping implements FleetCare {
   }
 
   async push(progress?: Progress): Promise<FleetPushed[]> {
+    const pushed = new Map<string, FleetPushed>();
+    for (let tries = 0; ; tries++) {
+      const round = await this.pushOnce(progress);
+      for (const one of round) pushed.set(`${one.sessionId} ${one.sessionPath}`, one);
+      // A lease outlives its process, unless that gave it back.
+      if (!round.some(({ isHeld }) => isHeld) || tries * ASKED_AGAIN > LEASE_ENDS) return [...pushed.values()];
+      await new Promise((resolve) => setTimeout(resolve, ASKED_AGAIN));
+    }
+  }
+
+  private async pushOnce(progress?: Progress): Promise<FleetPushed[]> {
     // Where it does not answer, each session is refused with the reason.
     await meet(this.place.fleet);
     const pushed = await giveAll(this.giving, progress);
     let lacking: SessionLoss[];
+    let copies: CheckedCopy[];
     try {
       lacking = await this.lacking();
+      copies = await this.copiesWithMore();
     } catch (error) {
       // Nobody knows whether anything is left.
       if (pushed.some(({ outcome }) => outcome === "refused")) return pushed;
       throw error;
     }
-    const given = [];
-    for (const one of lacking) given.push(await giveBack(this.giving, one));
-    const still = given.length > 0 ? await this.lacking().catch(() => lacking) : [];
+    const losses = new Map(lacking.map((one) => [one.sessionId, one]));
+    const given: FleetPushed[] = [];
+    const isRefused = (id: string): boolean =>
+      pushed.some(({ sessionId, outcome }) => sessionId === id && outcome === "refused");
+    for (const copy of copies.filter(({ sessionId }) => !isRefused(sessionId))) {
+      const isLoss = losses.delete(copy.sessionId);
+      if (copy.state === "different") given.push(await giveBack(this.giving, copy));
+      else given.push(copy.state === "ahead" || isLoss ? await this.bring(copy) : notYetThere(copy));
+    }
+    for (const one of losses.values()) given.push(await giveBack(this.giving, one));
+    const still = lacking.length > 0 ? await this.lacking().catch(() => lacking) : [];
     for (const one of given) {
       const lost = one.outcome === "refused" ? undefined : still.find(({ sessionId }) => sessionId === one.sessionId);
       pushed.push(lost ? { ...one, outcome: "refused", message: this.lossOf(lost) } : one);
     }
     return pushed;
+  }
+
+  /** Returns the copies on this machine that may have entries which the database lacks. */
+  private async copiesWithMore(): Promise<CheckedCopy[]> {
+    const listed = [...(await this.listed()).values()];
+    const rows = new Map((await this.place.keeper.rowsOf(listed.map(({ id }) => id))).map((row) => [row.id, row]));
+    const { ends } = this.place.options.journal;
+    const found: CheckedCopy[] = [];
+    for (const copy of listed) {
+      const row = rows.get(copy.id);
+      const end = ends.of(copy.id);
+      if (!row || row.state === "filling") found.push(this.onlyHere(copy));
+      // One whose last line is the acknowledged one is not read.
+      else if (row.state !== "deleted" && !(end && isSameEnd(end.end, row.end) && this.endsSo(copy, end)))
+        found.push(await this.checked(copy, row));
+    }
+    const states = new Set<CheckedCopy["state"]>(["only_here", "ahead", "different"]);
+    return found.filter(({ state, entries }) => states.has(state) && entries > 0);
+  }
+
+  private endsSo({ path }: Listed, end: AcknowledgedEnd): boolean {
+    const log = this.opened(path);
+    try {
+      return log !== undefined && log.nodes.count === end.end.entries && hasEnd(log, end);
+    } finally {
+      log?.close();
+    }
+  }
+
+  /** Gives the fleet a copy that begins as the session there does. */
+  private async bring({ sessionId, sessionPath }: CheckedCopy): Promise<FleetPushed> {
+    const { outcome, message, isHeld } = await this.importFile(sessionPath);
+    if (outcome !== "refused") return { sessionId, sessionPath, outcome: "given" };
+    return { sessionId, sessionPath, outcome, message, ...(isHeld ? { isHeld } : {}) };
   }
 
   // --- import ------------------------------------------------------------------------------------------------------
@@ -297,7 +362,7 @@ export class FleetKeeping implements FleetCare {
     return [...unreadable, ...brought];
   }
 
-  private async importFile(file: string): Promise<FleetFile> {
+  private async importFile(file: string): Promise<FleetFile & Pick<FleetPushed, "isHeld">> {
     let log: Log | undefined;
     const refused = (message: string): FleetFile => ({
       ...{ sessionPath: file, sessionId: log?.header.id ?? null, outcome: "refused", entries: 0, message },
@@ -331,6 +396,7 @@ export class FleetKeeping implements FleetCare {
       return { sessionPath: file, sessionId: header.id, outcome, entries: count, ...(isWhole ? {} : { message }) };
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
+      if (error.name === "session_locked") return { ...refused(error.message), isHeld: true };
       if (error.name === "content_modified" || error.name === "already_exists")
         return refused(
           "The fleet has a session with this id that goes on differently. clone makes one with another id of the file.",
@@ -460,6 +526,12 @@ export class FleetKeeping implements FleetCare {
       await fleet.release(id, epoch);
     }
   }
+}
+
+function notYetThere({ sessionId, sessionPath }: CheckedCopy): FleetPushed {
+  const message =
+    "The database does not have this session, which is on this machine alone. fleet import with its folder brings it there; so does the next write to it.";
+  return { sessionId, sessionPath, outcome: "refused", message };
 }
 
 function lackOfEnd({ sessionId, sessionPath, at, record }: RecordedEnd, entries: number | null): SessionLoss {

@@ -74,7 +74,7 @@ export function locked(holder: Holder): Failure {
   const where = holder.host === undefined ? "" : ` on ${holder.host}`;
   return new Failure(
     "session_locked",
-    `${holder.client}${where} is writing to this session. Close it there, or clone it here.`,
+    `${holder.client}${where} is writing to this session. Close it there, or clone it here. If that process has ended, its lease ends within 30 s; pi-session-server fleet take <id> ends it at once.`,
     { holder },
   );
 }

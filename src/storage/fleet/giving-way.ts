@@ -17,6 +17,7 @@ import { linesOf } from "./batch.ts";
 import { endAfter, endIn, HELD_BYTES, isSameEnd, NOTHING } from "./ends.ts";
 import { incomplete, unsettled } from "./failures.ts";
 import type { Journal } from "./journal.ts";
+import { isPlaceholder } from "./kept.ts";
 import { requireCount } from "./taking-in.ts";
 
 /** Entries with another id that are told of one conflict. */
@@ -214,11 +215,6 @@ function editedIn({ log, count, theirs }: BranchBase, own: readonly Uint8Array[]
 /** Yields the lines of a log, one by one: there may be more than are held. */
 function* linesAfter(log: Log, from: number): Generator<Uint8Array> {
   for (let position = from; position < log.nodes.count; position++) yield log.read(position);
-}
-
-/** Returns whether a line stands for one that cannot be read. */
-function isPlaceholder(line: Uint8Array): boolean {
-  return (parse(line) as { damaged?: unknown }).damaged === true;
 }
 
 function idIn(line: Uint8Array): string {

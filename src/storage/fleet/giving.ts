@@ -69,13 +69,22 @@ async function give(place: GivingPlace, known: JournaledSession): Promise<FleetP
   try {
     return await given(place, known);
   } catch (error) {
-    if (!(error instanceof Failure)) throw error;
-    return { sessionId, sessionPath, outcome: "refused", message: error.message };
+    return refusedFor(error, sessionId, sessionPath);
   }
 }
 
+/** Returns the refusal that a failure means. Throws any other error. */
+export function refusedFor(error: unknown, sessionId: string, sessionPath: string): FleetPushed {
+  if (!(error instanceof Failure)) throw error;
+  const isHeld = error.name === "session_locked";
+  return { sessionId, sessionPath, outcome: "refused", message: error.message, ...(isHeld ? { isHeld } : {}) };
+}
+
 /** Gives the fleet back what it has lost of a session. */
-export async function giveBack(place: GivingPlace, lacking: SessionLoss): Promise<FleetPushed> {
+export async function giveBack(
+  place: GivingPlace,
+  lacking: Pick<SessionLoss, "sessionId" | "sessionPath">,
+): Promise<FleetPushed> {
   const { journal, openCopy } = place;
   const { sessionId } = lacking;
   let { sessionPath } = lacking;
@@ -93,8 +102,7 @@ export async function giveBack(place: GivingPlace, lacking: SessionLoss): Promis
     if (now?.from) return { sessionId, sessionPath, outcome: "refused", message: STILL_OWED };
     return { sessionId, sessionPath, outcome: (now?.conflicts.length ?? 0) > before ? "branched" : "given" };
   } catch (error) {
-    if (!(error instanceof Failure)) throw error;
-    return { sessionId, sessionPath, outcome: "refused", message: error.message };
+    return refusedFor(error, sessionId, sessionPath);
   }
 }
 

@@ -19,6 +19,7 @@ import { sha256 } from "../v2/frame.ts";
 import { AcknowledgedEnds } from "./acknowledged-ends.ts";
 import { NOTHING } from "./ends.ts";
 import { isSameFleet } from "./identity.ts";
+import { isEntry } from "./kept.ts";
 
 /** Conflicts that are remembered of one session. */
 const MOST_CONFLICTS = 10;
@@ -372,14 +373,6 @@ export function joined(lines: readonly Uint8Array[], others: readonly Uint8Array
 /** Returns the name of the file with the lines of a note. */
 function linesOf(note: string): string {
   return note.replace(/json$/, "lines");
-}
-
-function isEntry(line: Uint8Array): boolean {
-  try {
-    return typeof (parse(line) as { id?: unknown } | null)?.id === "string";
-  } catch {
-    return false;
-  }
 }
 
 function stemOf(sessionId: string): string {

@@ -44,8 +44,8 @@ export function salvage(
 ): void {
   const lacking = new Map<string, Uint8Array>();
   for (const line of entries) {
-    const { id, damaged } = parse(line) as { id: string; damaged?: unknown };
-    if (damaged !== true && log.nodes.position(id) < 0) lacking.set(id, line);
+    const { id } = parse(line) as { id: string };
+    if (!isPlaceholder(line) && log.nodes.position(id) < 0) lacking.set(id, line);
   }
   if (lacking.size > 0) keep(log, [...lacking.values()]);
 }
@@ -100,7 +100,7 @@ function linesOf(bytes: Uint8Array): Uint8Array[] {
 }
 
 /** Whether a line is an entry as programs write them. Others would damage the session that they are appended to. */
-function isEntry(line: Uint8Array): boolean {
+export function isEntry(line: Uint8Array): boolean {
   try {
     const { id, type, parentId } = parse(line) as Record<string, unknown>;
     const isNamed = typeof id === "string" && id !== "" && typeof type === "string" && type !== "session";
@@ -108,6 +108,11 @@ function isEntry(line: Uint8Array): boolean {
   } catch {
     return false;
   }
+}
+
+/** Returns whether a line stands for one that cannot be read. */
+export function isPlaceholder(line: Uint8Array): boolean {
+  return (parse(line) as { damaged?: unknown }).damaged === true;
 }
 
 function textIn(lines: readonly Uint8Array[]): string | null {

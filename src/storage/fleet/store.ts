@@ -9,7 +9,8 @@ import type { LifeCycle } from "../../core/ports/lifecycle.ts";
 import type { Store } from "../../core/ports/store.ts";
 import type { Stores } from "../../core/ports/stores.ts";
 import type { Disk } from "../fs/disk.ts";
-import { closing, lastName, nth } from "../fs/files.ts";
+import { closing } from "../fs/files.ts";
+import { lastBackup } from "../fs/quarantine.ts";
 import { FileLog } from "../log/file-log.ts";
 import type { FileLogOptions } from "../log/write-state.ts";
 import { type ArrivalPlace, arrive, copyFor } from "./arrival.ts";
@@ -94,7 +95,7 @@ export function fleetOf(connection: FleetConnection, places: FleetPlaces): InFle
                 .sort((a, b) => (a.at < b.at ? 1 : -1))[0],
         entriesIn: (file, most) => entriesIn(disk, file).slice(0, most),
         salvage(file, lines) {
-          const backup = lastName(disk, (n) => nth(`${file}.spoilt.bak`, n));
+          const backup = lastBackup(disk, file, "spoilt");
           const found = [...(backup === undefined ? [] : entriesIn(disk, backup)), ...lines];
           if (found.length > 0) closing(own.open(file), (log) => salvage(log, found, aside));
         },

@@ -3,7 +3,7 @@
 import { basename, dirname, join } from "node:path";
 import { unfinished } from "../../core/errno.ts";
 import type { Disk } from "./disk.ts";
-import { freeName, isNameTaken, nth, putInPlaceNow } from "./files.ts";
+import { freeName, isNameTaken, lastName, nth, putInPlaceNow } from "./files.ts";
 import { namesIn, UnsyncedFolders } from "./folders.ts";
 
 /** The name of its folder in the state folder. */
@@ -63,6 +63,11 @@ export function nextBackup(disk: Disk, container: string, kind: "damaged" | "rep
 /** Returns a free name for the backup of a session, `<file>.<kind>.bak` or numbered, which no scanner recognizes. */
 export function backupName(disk: Disk, file: string, kind: string): string {
   return freeName(disk, (n) => nth(`${file}.${kind}.bak`, n));
+}
+
+/** Returns the latest backup of a kind that a session has; undefined without one. */
+export function lastBackup(disk: Disk, file: string, kind: string): string | undefined {
+  return lastName(disk, (n) => nth(`${file}.${kind}.bak`, n));
 }
 
 /**

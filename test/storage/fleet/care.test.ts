@@ -29,7 +29,7 @@ import { POSTGRESQL } from "../../support/postgres.ts";
 import { HereLives, type HereLivesOptions } from "../../support/proof.ts";
 import { type Json, temporaryPlace } from "../../support/server.ts";
 import { fleetSuite, newSession } from "../../support/sql-machines.ts";
-import { acrossTiers } from "../../support/tiers.ts";
+import { acrossTiers, SWEEP } from "../../support/tiers.ts";
 import { runHere } from "../../support/verbs.ts";
 
 /** The paths of the files below a folder. */
@@ -159,6 +159,65 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
     );
     expect(await ended()).toEqual([1, true]);
     expect(await told()).toMatchObject({ away: null, owed: 0, kept: 1 });
+  });
+
+  test("push compares the sessions here with the database: it gives what that lacks, and names sessions that it never had", async () => {
+    const { machine, sessions } = await filled({ fleet: undefined });
+    const { place } = machine;
+    const states = async (): Promise<unknown[]> => {
+      const { status, stdout } = await suite.verb("push", place);
+      return [status, stdout.match(/does not have this session/g)?.length ?? 0];
+    };
+    expect(await states()).toEqual([1, 3]);
+    expect(sql("select count(*) from pi_fleet.session")).toBe("0");
+    await suite.told(`import ${sessions}`, place);
+    expect(await states()).toEqual([0, 0]);
+    // Another program writes to one, and nothing is noted of it.
+    const [file] = filesIn(sessions).filter((path) => path.endsWith(".jsonl"));
+    const last = JSON.parse(readFileSync(file, "utf8").trimEnd().split("\n").at(-1) ?? "").id;
+    appendFileSync(file, `${userText("other", last)}\n`);
+    const { copies } = await suite.told("verify", place);
+    expect(copies.map(({ state }: Json) => state).sort()).toEqual(["ahead", "same", "same"]);
+    const { sessions: given } = await suite.told("push", place);
+    expect(given).toMatchObject([{ sessionPath: file, outcome: "given" }]);
+    expect(sql("select count(*) from pi_fleet.entry where convert_from(line, 'utf8') like '%\"other\"%'")).toBe("1");
+    expect(await states()).toEqual([0, 0]);
+  });
+
+  test("sessions of another tenant are no concern of this one", async () => {
+    const fleet = (tenant: string) => {
+      const url = `${suite.url}&tenant=${tenant}`;
+      return { ...suite.open(tenant, { url }), shown: url };
+    };
+    const place = temporaryPlace();
+    for (const tenant of ["acme", "other"]) {
+      const lives = suite.lives({ place, fleet: fleet(tenant) });
+      await newSession(await lives.start(), [user(tenant)]);
+      await lives.end();
+    }
+    for (const tenant of ["acme", "other"]) {
+      const variables = { PI_FLEET_URL: `${suite.url}&tenant=${tenant}` };
+      const { copies, sessions } = JSON.parse(
+        (await runHere(place, ["fleet", "verify", "--json"], { variables })).stdout,
+      );
+      expect([sessions, copies.map(({ state }: Json) => state)]).toEqual([1, ["same"]]);
+      expect((await runHere(place, ["fleet", "push"], { variables })).status).toBe(0);
+    }
+  });
+
+  test("push waits for a lease that may be that of a server that has ended", SWEEP, async () => {
+    const one = suite.alone();
+    const machine = suite.lives({ fleet: one });
+    const wire = await machine.start();
+    const id = await newSession(wire, [user("there")]);
+    await suite.database.server.kill();
+    await wire.result("append", { entries: [user("alone")] });
+    await machine.end();
+    await one.fleet.close();
+    await suite.database.server.start();
+    sql("update pi_fleet.session set holder = 'ended', lease_until = now() + interval '3 s'");
+    const { sessions } = await suite.told("push", machine.place);
+    expect(sessions).toMatchObject([{ sessionId: id, outcome: "given" }]);
   });
 
   test("names what it does not bring in, or not as it is, and brings the others in", async () => {
@@ -348,6 +407,7 @@ test("another database at the same address gets nothing before the note of the f
   await first.result("append", { entries: [user("one")] });
   const { sessionId, durability } = await first.result("get_state");
   expect(durability).toBe("primary");
+  const closed = await newSession(first, [user("closed")]);
   await lives.end();
   // It is made anew, or a mistake of whoever runs the servers leads here.
   server.sql("drop schema pi_fleet cascade");
@@ -366,4 +426,11 @@ test("another database at the same address gets nothing before the note of the f
   const reached = async (): Promise<string> => (await next.result("get_state")).durability;
   await expect.poll(reached, { timeout: 20_000, interval: 20 }).not.toBe("local");
   expect(server.sql(`select entries from pi_fleet.session where id = '${sessionId}'`)).toBe("2");
+  // A session that nobody opens is lacking, and comes with restore.
+  const lacked = await verb("verify");
+  expect([lacked.status, lacked.stdout]).toEqual([3, expect.stringContaining(closed)]);
+  await lives.end();
+  expect((await verb("restore")).status).toBe(0);
+  expect((await verb("verify")).status).toBe(0);
+  expect(server.sql(`select entries from pi_fleet.session where id = '${closed}'`)).toBe("1");
 });

@@ -515,7 +515,8 @@ function lifeCycleOf({ fleet, journal, file, store }: Machine, done: string[]): 
 const pushed = (machine: Machine) => {
   const { fleet, journal } = machine;
   const rowsOf = async (): Promise<object[]> => [{ id: SESSION, state: "there", ...fleet.table.rows.get(SESSION) }];
-  const place = { ...placeOf(machine), fleet, keeper: { rowsOf }, options: { journal } };
+  const local = { list: async () => ({ found: [] }) };
+  const place = { ...placeOf(machine), fleet, keeper: { rowsOf }, local, options: { journal } };
   return new FleetKeeping(place as unknown as CarePlace).push();
 };
 
