@@ -32,7 +32,8 @@ export async function open(asking: Asking, operand: string) {
   try {
     return await asking.ask("switch_session", named(operand));
   } catch (error) {
-    if (!isUnknown(error)) throw error;
+    // A fleet that is away may know an id; names are found here.
+    if (!isUnknown(error) && !isOfFleet(error)) throw error;
     const own = await ours(asking, operand, "listed");
     const found = own.length > 0 ? own : await theirs(asking, operand);
     if (found.length === 0) throw isNoId(error) ? unknownSession(operand) : error;
@@ -59,6 +60,10 @@ export async function sessionNamed(asking: Asking, operand: string, preferred: P
 
 function isUnknown(error: unknown): boolean {
   return isNoId(error) || (error instanceof CommandFailed && error.error.data?.name === "session_not_found");
+}
+
+function isOfFleet(error: unknown): boolean {
+  return error instanceof CommandFailed && error.error.data?.fleet === true;
 }
 
 /** Whether an operand was refused because no id looks like it, as most names do not. */

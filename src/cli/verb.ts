@@ -69,7 +69,7 @@ export interface VerbGroup {
 }
 
 /** Flags that every verb has. */
-const JSON_FLAG: Flag = { meaning: "print the result as the protocol's command returns it" };
+const JSON_FLAG: Flag = { meaning: "print the result as JSON" };
 export const COMMON_FLAGS: Readonly<Record<string, Flag>> = {
   "--json": JSON_FLAG,
   "--plain": { meaning: "no colours, no drawing, no progress and no pager, as screen readers like it" },

@@ -286,7 +286,11 @@ export function makeStores(options: StoresOptions): Stores {
     async lookUp(word, by) {
       const ours = by === "name" ? await ourSessions(all, word, "listed") : [];
       const found = ours.length > 0 ? ours : await sessionsOfAgents(all, word, { by, sha256: env.sha256 });
-      return found.length === 0 ? undefined : onlyOne(found, word).path;
+      if (found.length === 0) return undefined;
+      const { id, path, isRemote } = onlyOne(found, word);
+      if (!isRemote) return path;
+      await bring(id);
+      return find(id, true);
     },
     withId: (id) => (options.kind === "memory" ? [] : lifeCycleDeps.withId(id)),
     findOf(cwd, id) {

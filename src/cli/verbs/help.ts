@@ -1,8 +1,12 @@
 import { helpOf, helpWidth, verbsHelp } from "../help.ts";
+import { UsageError } from "../options.ts";
 import type { Verb, VerbGroup } from "../verb.ts";
 
+/** Returns the verb that a word makes of another one. Throws UsageError. */
 function subverbOf(verb: Verb, word: string | undefined): Verb {
-  return verb.subverbs?.find(({ name }) => name === `${verb.name} ${word}`) ?? verb;
+  const found = word === undefined ? verb : verb.subverbs?.find(({ name }) => name === `${verb.name} ${word}`);
+  if (found) return found;
+  throw new UsageError(`There is no verb ${verb.name} ${word}. ${verb.name} --help says what there is.`);
 }
 
 /** Returns the verb that tells of all verbs, or of one. */

@@ -19,9 +19,8 @@ const WIDE = 72;
 const GAP = "  ";
 
 const IN = { value: "session", meaning: "choose among operations on this session, by its path or id" };
-const BACK =
-  "Without an id, undo takes the last operation back that is not undone, and undo again goes further back; redo goes forward. " +
-  "An id from operations, or 4 characters of it, names another one. Where something has changed since, undo refuses and says what.";
+const REFUSES =
+  "An id from operations, or 4 characters of it, names another one. Where something has changed since, it refuses and says what.";
 
 export const operations = defineVerb({
   name: "operations",
@@ -73,7 +72,7 @@ export const undo = defineVerb({
   meaning: "take back what was done last, or an operation by its id",
   operands: ["[id]"],
   flags: { "--in": IN },
-  more: BACK,
+  more: `Without an id, it takes back the last operation that is not undone; undo again goes further back. ${REFUSES}`,
   async run(asking, given) {
     try {
       return await asking.ask("undo", wanted(given));
@@ -94,7 +93,7 @@ export const redo = defineVerb({
   meaning: "bring back what undo took",
   operands: ["[id]"],
   flags: { "--in": IN },
-  more: BACK,
+  more: `Without an id, it repeats what undo took back last, if nothing was done since. ${REFUSES}`,
   run: (asking, given) => asking.ask("redo", wanted(given)),
   print: (result, _given, page) => lines(result, page, ["undo takes it back again.", "undo takes them back again."]),
   status,

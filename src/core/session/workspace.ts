@@ -223,8 +223,10 @@ export class Workspace {
   /** Returns where a session is that was looked for among ours by an id that is none of these. Throws the failure of that. */
   async lookedUp(where: WantedSession, failure: unknown): Promise<{ readonly sessionPath: string }> {
     const { sessionPath, sessionId, isWhole, mayBeName } = where;
-    // Most names look like no id.
-    const isUnknown = failure instanceof Failure && ["session_not_found", "invalid_id"].includes(failure.name);
+    // Most names look like no id, and a fleet that is away is asked for none.
+    const isUnknown =
+      failure instanceof Failure &&
+      (["session_not_found", "invalid_id"].includes(failure.name) || (mayBeName && failure.details.fleet === true));
     if (sessionPath !== undefined || sessionId === undefined || isWhole || !isUnknown) throw failure;
     const found = await this.stores.lookUp(sessionId, mayBeName ? "name" : "id");
     if (found === undefined) throw failure;

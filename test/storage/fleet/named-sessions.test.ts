@@ -9,7 +9,7 @@ import { FleetServer } from "../../support/fleet-server.ts";
 import { needs } from "../../support/needs.ts";
 import { POSTGRESQL } from "../../support/postgres.ts";
 import { type Json, temporaryFolder } from "../../support/server.ts";
-import { fleetSuite } from "../../support/sql-machines.ts";
+import { AWAY, fleetSuite, meddle, newSession } from "../../support/sql-machines.ts";
 import { acrossTiers, SYSTEM } from "../../support/tiers.ts";
 
 const STORES = ["jsonl", "v2"];
@@ -159,10 +159,23 @@ acrossTiers(test, [18, 20])(
     expect(bytes).toBeLessThan(1 << (size - 1));
   },
 );
-describe("the path by which a list names one", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
+describe("as a list names one", { ...SYSTEM, ...needs(POSTGRESQL) }, () => {
   const suite = fleetSuite();
 
-  acrossTiers(test, STORES)("opens it there, whatever its id is (%s)", async (store) => {
+  test("its name opens it on another machine, and where a copy is, also while the database is away", async () => {
+    const one = await suite.machine();
+    await newSession(one.wire, [user("one")]);
+    await one.wire.result("set_session_name", { name: "Named so" });
+    await one.lives.end();
+    const two = await suite.machine({ args: ["--session", "Named so"] });
+    expect(await two.wire.result("get_state")).toMatchObject({ entryCount: 2, sessionName: "Named so" });
+    meddle(two.fleet, () => AWAY);
+    await two.lives.end();
+    const again = await two.lives.start(["--session", "Named so"]);
+    expect(await again.result("get_state")).toMatchObject({ entryCount: 2, sessionName: "Named so" });
+  });
+
+  acrossTiers(test, STORES)("its path opens it there, whatever its id is (%s)", async (store) => {
     const [one, two] = [await suite.machine(), await suite.machine({ args: ["--store", store] })];
     await one.wire.result("new_session", { newSessionId: "a_b" });
     await one.wire.result("append", { entries: [user("in a_b")] });
