@@ -8,7 +8,7 @@ import { type Asking, commandFailed } from "./asking.ts";
 import { candidateLines, withoutList } from "./candidates.ts";
 import { helpOf, helpWidth, usageOf } from "./help.ts";
 import { INTERRUPTED, InterruptedError, watchInterrupts } from "./interrupts.ts";
-import { type CommandLine, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
+import { type CommandLine, OPTIONS, parseCommandLine, parseWithCommand, UsageError } from "./options.ts";
 import { printLines, printPaged } from "./paging.ts";
 import { ProgressLine } from "./progress.ts";
 import { type OutputStyle, pageFor } from "./terminal/page.ts";
@@ -90,11 +90,15 @@ export async function runVerb(verb: Verb, words: readonly string[], world: VerbW
   return OK;
 }
 
-/** Returns the verb that one of the words makes of a verb that has others, and the place of that word. */
+/** Returns the verb that the first operand makes of a verb that has others, and the place of that word. */
 function subverbIn({ name, subverbs = [] }: Verb, words: readonly string[]): [Verb | undefined, number] {
-  const named = (word: string): Verb | undefined => subverbs.find((one) => one.name === `${name} ${word}`);
-  const at = words.findIndex(named);
-  return [named(words[at]), at];
+  const flags = subverbs.flatMap((one) => Object.entries(one.flags ?? {}));
+  const valued = new Set([
+    ...OPTIONS.flatMap(({ names, value }) => (value === undefined ? [] : names)),
+    ...flags.flatMap(([flag, { value }]) => (value === undefined ? [] : [flag])),
+  ]);
+  const at = words.findIndex((word, n) => !word.startsWith("-") && !valued.has(words[n - 1]));
+  return [subverbs.find((one) => one.name === `${name} ${words[at]}`), at];
 }
 
 async function run(running: Running): Promise<number> {

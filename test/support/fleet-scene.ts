@@ -7,14 +7,22 @@
 import { expect, test } from "vitest";
 import { LEAF_MARKER } from "../../src/core/format/head.ts";
 import { bytesOf } from "../../src/core/json/json.ts";
+import type { FleetPushed } from "../../src/core/ports/fleet-care.ts";
 import type { Log } from "../../src/core/ports/store.ts";
-import { giveAll, owedIn } from "../../src/storage/fleet/giving.ts";
+import { type GivingPlace, give, owedElsewhere, owedIn } from "../../src/storage/fleet/giving.ts";
 import { POWER_CUTS } from "./disk.ts";
 import { type FleetFault, FleetTable, type MemoryFleet } from "./fleet.ts";
 import { failed, followed, found, line, Machine, type MachineKind, type MachineOptions } from "./fleet-machine.ts";
 import { id, SESSION, userText } from "./lines.ts";
 import { textsOf } from "./sessions.ts";
 import { notesOn, placeOf } from "./unsent-lines.ts";
+
+/** Gives what a machine owes to its fleet, and names what it owes to others. */
+export async function giveAll(place: GivingPlace): Promise<FleetPushed[]> {
+  const pushed: FleetPushed[] = [];
+  for (const known of owedIn(place)) pushed.push(await give(place, known));
+  return [...pushed, ...owedElsewhere(place)];
+}
 
 type Step = string | ((scene: Scene) => unknown);
 type Words = readonly string[];

@@ -244,15 +244,16 @@ const fleetExport = defineVerb<OfTenant<FleetFiles>>({
 const push = givingBack("push", {
   meaning: "give the database what only this machine has",
   more:
-    "That is what was acknowledged while the database was away (--fleet-away journal), and what it has lost. Run it before a " +
-    "container is thrown away: the exit status is 0 only if nothing is left that this machine alone has.",
+    "It compares each session here with the database, gives it what that lacks, in order or as a branch, and waits up to 35 s for " +
+    "a writer that may have ended. Run it before a container is thrown away: the exit status is 0 only if nothing is left that " +
+    "this machine alone has. Sessions that the database never had are named; fleet import brings them there.",
 });
 
 const restore = givingBack("restore", {
   meaning: "give the database back what it has lost of this machine's sessions",
   more:
     "Run it after a backup of the database was restored, or a standby promoted. Entries come back as they were or, where " +
-    "others have written since, as branches. The exit status is 0 only if nothing is left that this machine alone has.",
+    "others have written since, as branches. The exit status is 0 only if nothing is left that the database lacks.",
 });
 
 function givingBack(word: "push" | "restore", texts: Pick<Verb, "meaning" | "more">) {
@@ -263,7 +264,7 @@ function givingBack(word: "push" | "restore", texts: Pick<Verb, "meaning" | "mor
     onInterrupt: RUN_AGAIN,
     run: (asking, given) =>
       withCare(asking, given, async (care) => {
-        const sessions = await care.push(asking.progress);
+        const sessions = await care.push(word === "push", asking.progress);
         const { kept } = await asking.ask("list_kept", {});
         return { sessions, refused: sessions.filter(({ outcome }) => outcome === "refused").length, kept: kept.length };
       }),
@@ -272,12 +273,14 @@ function givingBack(word: "push" | "restore", texts: Pick<Verb, "meaning" | "mor
       yield* tenantLine(result);
       if (sessions.length === 0) yield "The fleet has all entries of the sessions on this machine";
       else yield `${count(sessions.length - refused, "session was", "sessions were")} given to the fleet`;
-      for (const pushed of sessions) {
+      const told = sessions.filter(({ outcome }) => outcome !== "given");
+      for (const pushed of told.slice(0, MOST_PRINTED)) {
         const { sessionPath, outcome, message = "" } = pushed;
         if (outcome === "branched")
           yield `${inert(sessionPath)}: others had written to it, and what was written here is a branch of it now`;
         if (outcome === "refused") yield toldLine(sessionPath, { ...pushed, message });
       }
+      if (told.length > MOST_PRINTED) yield `and ${count(told.length - MOST_PRINTED, "more session", "more sessions")}`;
       if (kept > 0)
         yield `${count(kept, "file", "files")} of entries that the fleet refused before, which only this machine has: recover lists and appends them; then remove them`;
     },
@@ -322,7 +325,7 @@ const STATES: Readonly<Partial<Record<CheckedCopy["state"], string>>> = {
   different:
     "other entries than the fleet's; open it by its id, and the fleet's take their place. What the copy owes becomes a branch, and a copy without a common entry is another session's and stays as it is",
   unreadable: "cannot be read; verify says more",
-  ahead: "more entries than the fleet has; the next write gives it these",
+  ahead: "more entries than the fleet has; the next write, or fleet push, gives it these",
   behind: "fewer entries than the fleet has; opening it brings the rest",
   deleted: "deleted from the fleet",
   only_here: "not in the fleet; the next write, or fleet import, brings it there",

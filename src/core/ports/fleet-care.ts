@@ -103,10 +103,10 @@ export interface FleetCare {
   lacking(): Promise<readonly SessionLoss[]>;
   /**
    * Gives the fleet what only this machine has: because the database was away or has lost it, or because another program or
-   * a process that ended wrote it. Waits for a lease that may be that of a process that has ended. Refuses sessions that the
-   * fleet never had.
+   * a process that ended wrote it. Waits for a lease that may be that of a process that has ended. `withNew`: sessions that
+   * the fleet never had, and copies that cannot be read, are refused and not passed over.
    */
-  push(progress?: Progress): Promise<readonly FleetPushed[]>;
+  push(withNew: boolean, progress?: Progress): Promise<readonly FleetPushed[]>;
   /** Gathers the facts of sessions anew whose facts are missing, or cannot be read. */
   index(progress?: Progress): Promise<FleetIndexed>;
   /** Adds the facts of a session that a process left behind. Returns whether there was one. */

@@ -129,12 +129,13 @@ export class AcknowledgedEnds {
    * Returns the last ends of all sessions of this fleet, and those of records that are kept aside. Records of another store
    * at this address count, too: a person has this one take its place.
    */
-  all(): RecordedEnd[] {
+  all(records = this.records()): RecordedEnd[] {
     const { suffixes } = this;
     const isNamedSo = ({ record }: RecordedEnd, suffix: string): boolean =>
       record.replace(LOST, ".jsonl").endsWith(suffix);
-    const records = this.records();
-    const others = records.filter((one) => !suffixes.some((suffix) => isNamedSo(one, suffix)) && this.isHere(one));
+    const others = records
+      .filter((one) => !suffixes.some((suffix) => isNamedSo(one, suffix)) && this.isHere(one))
+      .sort((a, b) => (a.at < b.at ? -1 : 1));
     // Of two records of a session, that of the store is the later one.
     const own = suffixes.toReversed().flatMap((suffix) => records.filter((one) => isNamedSo(one, suffix)));
     const keyOf = ({ sessionId, record }: RecordedEnd): string => `${record.endsWith(LOST)} ${sessionId}`;
@@ -143,8 +144,9 @@ export class AcknowledgedEnds {
 
   /** Returns the ids of sessions that belong to other fleets, or to other tenants of this one, as far as records say. */
   idsElsewhere(): ReadonlySet<string> {
-    const here = new Set(this.all().map(({ sessionId }) => sessionId));
-    const others = this.records().filter(({ fleet, sessionId }) => fleet !== undefined && !here.has(sessionId));
+    const records = this.records();
+    const here = new Set(this.all(records).map(({ sessionId }) => sessionId));
+    const others = records.filter(({ fleet, sessionId }) => fleet !== undefined && !here.has(sessionId));
     return new Set(others.map(({ sessionId }) => sessionId));
   }
 

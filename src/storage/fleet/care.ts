@@ -20,6 +20,7 @@ import type {
 import type { CheckedRow, FleetKeeper, FleetRow, Unread } from "../../core/ports/fleet-keeper.ts";
 import type { Beginning, Log, Store } from "../../core/ports/store.ts";
 import type { LocalCatalog } from "../catalog/catalog.ts";
+import { closing } from "../fs/files.ts";
 import { attachmentFolder } from "../log/attachments.ts";
 import { FileLog } from "../log/file-log.ts";
 import { LF } from "../log/lines.ts";
@@ -33,7 +34,7 @@ import { endAfter, endIn, isSameEnd, NOTHING } from "./ends.ts";
 import { descriptionIn } from "./fact-parts.ts";
 import { CopyFacts } from "./facts.ts";
 import { asFailure } from "./failures.ts";
-import { type GivingPlace, giveAll, giveBack, meet, owedIn } from "./giving.ts";
+import { type GivingPlace, give, giveBack, meet, owedElsewhere, owedIn, refusedFor } from "./giving.ts";
 import { finishFacts } from "./late-facts.ts";
 import type { FleetOptions } from "./options.ts";
 import { linesOf } from "./transfer.ts";
@@ -91,7 +92,9 @@ export class FleetKeeping implements FleetCare {
 
   async verify(progress?: Progress): Promise<FleetVerified> {
     const { fleet, keeper } = this.place;
-    const left = await this.listed();
+    // At an address that is new here, nobody knows before which store that is.
+    await meet(fleet);
+    const left = new Map((await this.listed()).map((one) => [one.id, one]));
     const faults: FleetFault[] = [];
     const copies: CheckedCopy[] = [];
     const sums = { sessions: 0, deleted: 0, entries: 0, bytes: 0 };
@@ -117,19 +120,17 @@ export class FleetKeeping implements FleetCare {
       if (copy) copies.push(await this.checked(copy, row));
       progress?.(sums.sessions, sums.sessions + left.size);
     }
-    for (const copy of left.values()) copies.push(this.onlyHere(copy));
+    const elsewhere = this.place.options.journal.ends.idsElsewhere();
+    for (const copy of left.values()) if (!elsewhere.has(copy.id)) copies.push(this.onlyHere(copy));
     const lacking = (await this.lacking()).filter(({ sessionId }) => !unreadIds.has(sessionId));
     return { ...sums, faults, copies, lacking, journal: this.place.options.journal.all() };
   }
 
-  /** Returns the sessions on this machine by id, without those of other fleets and tenants. */
-  private async listed(): Promise<Map<string, Listed>> {
-    const { local, options } = this.place;
+  /** Returns the sessions on this machine, those in the archive last. */
+  private async listed(): Promise<readonly Listed[]> {
+    const { local } = this.place;
     const listed = await local.list({ headerOnly: true });
-    const archived = await local.list({ archived: true, headerOnly: true });
-    const elsewhere = options.journal.ends.idsElsewhere();
-    const found = [...listed.found, ...archived.found].filter(({ id }) => !elsewhere.has(id));
-    return new Map(found.map((one) => [one.id, one]));
+    return [...listed.found, ...(await local.list({ archived: true, headerOnly: true })).found];
   }
 
   async lacking(): Promise<SessionLoss[]> {
@@ -262,21 +263,15 @@ export class FleetKeeping implements FleetCare {
     return owedIn(this.giving);
   }
 
-  async push(progress?: Progress): Promise<FleetPushed[]> {
-    const pushed = new Map<string, FleetPushed>();
-    for (let tries = 0; ; tries++) {
-      const round = await this.pushOnce(progress);
-      for (const one of round) pushed.set(`${one.sessionId} ${one.sessionPath}`, one);
-      // A lease outlives its process, unless that gave it back.
-      if (!round.some(({ isHeld }) => isHeld) || tries * ASKED_AGAIN > LEASE_ENDS) return [...pushed.values()];
-      await new Promise((resolve) => setTimeout(resolve, ASKED_AGAIN));
-    }
-  }
-
-  private async pushOnce(progress?: Progress): Promise<FleetPushed[]> {
+  async push(withNew: boolean, progress?: Progress): Promise<FleetPushed[]> {
     // Where it does not answer, each session is refused with the reason.
     await meet(this.place.fleet);
-    const pushed = await giveAll(this.giving, progress);
+    const owed = owedIn(this.giving);
+    const pushed = await whileHeld(
+      owed.map((known) => () => give(this.giving, known)),
+      progress,
+    );
+    pushed.push(...owedElsewhere(this.giving));
     let lacking: SessionLoss[];
     let copies: CheckedCopy[];
     try {
@@ -287,16 +282,19 @@ export class FleetKeeping implements FleetCare {
       if (pushed.some(({ outcome }) => outcome === "refused")) return pushed;
       throw error;
     }
-    const losses = new Map(lacking.map((one) => [one.sessionId, one]));
-    const given: FleetPushed[] = [];
     const isRefused = (id: string): boolean =>
       pushed.some(({ sessionId, outcome }) => sessionId === id && outcome === "refused");
-    for (const copy of copies.filter(({ sessionId }) => !isRefused(sessionId))) {
-      const isLoss = losses.delete(copy.sessionId);
-      if (copy.state === "different") given.push(await giveBack(this.giving, copy));
-      else given.push(copy.state === "ahead" || isLoss ? await this.bring(copy) : notYetThere(copy));
-    }
-    for (const one of losses.values()) given.push(await giveBack(this.giving, one));
+    const losses = new Map(lacking.map((one) => [one.sessionId, one]));
+    const tasks = copies.flatMap((copy) => {
+      const { sessionId, state } = copy;
+      if (isRefused(sessionId)) return [];
+      const isLoss = losses.delete(sessionId);
+      if (state === "unreadable" || (state === "only_here" && !isLoss))
+        return withNew || isLoss ? [async () => leftHere(copy)] : [];
+      return [() => (state === "different" ? giveBack(this.giving, copy) : this.bring(copy))];
+    });
+    for (const one of losses.values()) tasks.push(() => giveBack(this.giving, one));
+    const given = await whileHeld(tasks);
     const still = lacking.length > 0 ? await this.lacking().catch(() => lacking) : [];
     for (const one of given) {
       const lost = one.outcome === "refused" ? undefined : still.find(({ sessionId }) => sessionId === one.sessionId);
@@ -305,25 +303,29 @@ export class FleetKeeping implements FleetCare {
     return pushed;
   }
 
-  /** Returns the copies on this machine that may have entries which the database lacks. */
+  /** Returns the copies on this machine that have entries which the database lacks, or may have. */
   private async copiesWithMore(): Promise<CheckedCopy[]> {
-    const listed = [...(await this.listed()).values()];
+    const listed = await this.listed();
     const rows = new Map((await this.place.keeper.rowsOf(listed.map(({ id }) => id))).map((row) => [row.id, row]));
     const { ends } = this.place.options.journal;
+    const elsewhere = ends.idsElsewhere();
     const found: CheckedCopy[] = [];
     for (const copy of listed) {
       const row = rows.get(copy.id);
+      if (!row || row.state === "filling") {
+        if (!elsewhere.has(copy.id)) found.push(this.onlyHere(copy));
+        continue;
+      }
       const end = ends.of(copy.id);
-      if (!row || row.state === "filling") found.push(this.onlyHere(copy));
-      // One whose last line is the acknowledged one is not read.
-      else if (row.state !== "deleted" && !(end && isSameEnd(end.end, row.end) && this.endsSo(copy, end)))
-        found.push(await this.checked(copy, row));
+      // One that ends with the acknowledged line has nothing more; whether the database has that is known.
+      if (row.state !== "deleted" && !(end && this.endsSo(copy, end))) found.push(await this.checked(copy, row));
     }
     const states = new Set<CheckedCopy["state"]>(["only_here", "ahead", "different"]);
-    return found.filter(({ state, entries }) => states.has(state) && entries > 0);
+    return found.filter(({ state, entries }) => state === "unreadable" || (states.has(state) && entries > 0));
   }
 
   private endsSo({ path }: Listed, end: AcknowledgedEnd): boolean {
+    if (end.last === undefined) return false;
     const log = this.opened(path);
     try {
       return log !== undefined && log.nodes.count === end.end.entries && hasEnd(log, end);
@@ -332,11 +334,16 @@ export class FleetKeeping implements FleetCare {
     }
   }
 
-  /** Gives the fleet a copy that begins as the session there does. */
-  private async bring({ sessionId, sessionPath }: CheckedCopy): Promise<FleetPushed> {
-    const { outcome, message, isHeld } = await this.importFile(sessionPath);
-    if (outcome !== "refused") return { sessionId, sessionPath, outcome: "given" };
-    return { sessionId, sessionPath, outcome, message, ...(isHeld ? { isHeld } : {}) };
+  /** Gives the fleet a copy that begins as the session there does; one that others went on with becomes a branch. */
+  private async bring(copy: CheckedCopy): Promise<FleetPushed> {
+    const { sessionId, sessionPath } = copy;
+    try {
+      const { message } = await closing(this.place.open(sessionPath), (log) => this.brought(log, sessionPath));
+      return { sessionId, sessionPath, outcome: "given", ...(message === undefined ? {} : { message }) };
+    } catch (error) {
+      if (error instanceof Failure && error.name === "content_modified") return giveBack(this.giving, copy);
+      return refusedFor(error, sessionId, sessionPath);
+    }
   }
 
   // --- import ------------------------------------------------------------------------------------------------------
@@ -362,41 +369,16 @@ export class FleetKeeping implements FleetCare {
     return [...unreadable, ...brought];
   }
 
-  private async importFile(file: string): Promise<FleetFile & Pick<FleetPushed, "isHeld">> {
+  private async importFile(file: string): Promise<FleetFile> {
     let log: Log | undefined;
     const refused = (message: string): FleetFile => ({
       ...{ sessionPath: file, sessionId: log?.header.id ?? null, outcome: "refused", entries: 0, message },
     });
     try {
       log = this.place.open(file);
-      if (!(log instanceof FileLog)) return refused("It is not a session of ours; import makes one of it.");
-      if (log.version !== 3)
-        return refused(
-          `It is of version ${log.version}; open it once, which brings it to the present one, and try again.`,
-        );
-      const { header } = log;
-      const { count } = log.nodes;
-      const before = await this.place.fleet.look(header.id);
-      if (count === 0 && !before) return refused("It has no entries yet. The first one brings it to the fleet.");
-      let end = NOTHING;
-      const copy = new FleetCopy(log, { ...this.place.options, keepAside: () => "" });
-      try {
-        await copy.push(count);
-        end = copy.common;
-        await giveMissing(this.place.fleet, log, header.id);
-        await copy.factsAdded();
-      } finally {
-        copy.release();
-      }
-      const outcome = !before ? "new" : before.end.entries < count ? "continued" : "known";
-      const size = this.place.sizeOf(file);
-      const { bytes, entries } = endIn(log, count, end);
-      const isWhole = size === null || size === log.headerLine.length + 1 + bytes + entries;
-      const message = "Spaces, empty lines or damage between its entries are not in the fleet.";
-      return { sessionPath: file, sessionId: header.id, outcome, entries: count, ...(isWhole ? {} : { message }) };
+      return await this.brought(log, file);
     } catch (error) {
       if (!(error instanceof Failure)) throw error;
-      if (error.name === "session_locked") return { ...refused(error.message), isHeld: true };
       if (error.name === "content_modified" || error.name === "already_exists")
         return refused(
           "The fleet has a session with this id that goes on differently. clone makes one with another id of the file.",
@@ -405,6 +387,38 @@ export class FleetKeeping implements FleetCare {
     } finally {
       log?.close();
     }
+  }
+
+  /** Gives the fleet what a log has more than it. Throws why that cannot be. */
+  private async brought(log: Log, file: string): Promise<FleetFile> {
+    if (!(log instanceof FileLog))
+      throw new Failure("unsupported_version", "It is not a session of ours; import makes one of it.");
+    if (log.version !== 3)
+      throw new Failure(
+        "unsupported_version",
+        `It is of version ${log.version}; open it once, which brings it to the present one, and try again.`,
+      );
+    const { header } = log;
+    const { count } = log.nodes;
+    const before = await this.place.fleet.look(header.id);
+    if (count === 0 && !before)
+      throw new Failure("unsupported_version", "It has no entries yet. The first one brings it to the fleet.");
+    let end = NOTHING;
+    const copy = new FleetCopy(log, { ...this.place.options, keepAside: () => "" });
+    try {
+      await copy.push(count);
+      end = copy.common;
+      await giveMissing(this.place.fleet, log, header.id);
+      await copy.factsAdded();
+    } finally {
+      copy.release();
+    }
+    const outcome = !before ? "new" : before.end.entries < count ? "continued" : "known";
+    const size = this.place.sizeOf(file);
+    const { bytes, entries } = endIn(log, count, end);
+    const isWhole = size === null || size === log.headerLine.length + 1 + bytes + entries;
+    const message = "Spaces, empty lines or damage between its entries are not in the fleet.";
+    return { sessionPath: file, sessionId: header.id, outcome, entries: count, ...(isWhole ? {} : { message }) };
   }
 
   // --- export ------------------------------------------------------------------------------------------------------
@@ -528,9 +542,26 @@ export class FleetKeeping implements FleetCare {
   }
 }
 
-function notYetThere({ sessionId, sessionPath }: CheckedCopy): FleetPushed {
+/** Does each of some tasks, and those again whose session somebody writes to, until a lease without a process has ended. */
+async function whileHeld(tasks: readonly (() => Promise<FleetPushed>)[], progress?: Progress): Promise<FleetPushed[]> {
+  const done: FleetPushed[] = [];
+  for (const task of tasks) {
+    done.push(await task());
+    progress?.(done.length, tasks.length);
+  }
+  for (let waited = 0; waited < LEASE_ENDS && done.some(({ isHeld }) => isHeld); waited += ASKED_AGAIN) {
+    await new Promise((resolve) => setTimeout(resolve, ASKED_AGAIN));
+    for (const [n, { isHeld }] of done.entries()) if (isHeld) done[n] = await tasks[n]();
+  }
+  return done;
+}
+
+/** Returns the refusal of a copy that is here alone, or may be. */
+function leftHere({ sessionId, sessionPath, state }: CheckedCopy): FleetPushed {
   const message =
-    "The database does not have this session, which is on this machine alone. fleet import with its folder brings it there; so does the next write to it.";
+    state === "unreadable"
+      ? "Its file cannot be read, and nobody knows whether it has entries that the database lacks. verify with its path says more."
+      : "The database does not have this session, which is on this machine alone. fleet import with its folder brings it there, unless it is another tenant's.";
   return { sessionId, sessionPath, outcome: "refused", message };
 }
 

@@ -4,7 +4,6 @@
  */
 
 import { Failure } from "../../core/failure.ts";
-import type { Progress } from "../../core/ports/catalog.ts";
 import type { Fleet, JournaledSession } from "../../core/ports/fleet.ts";
 import type { FleetPushed, SessionLoss } from "../../core/ports/fleet-care.ts";
 import type { Log } from "../../core/ports/store.ts";
@@ -44,23 +43,16 @@ export async function meet(fleet: Pick<Fleet, "look">): Promise<void> {
   await fleet.look("").catch(() => {});
 }
 
-/** Gives the fleet what only this machine has, and names what it cannot give: other notes, and those of other fleets. */
-export async function giveAll(place: GivingPlace, progress?: Progress): Promise<FleetPushed[]> {
-  const owed = owedIn(place);
-  const pushed: FleetPushed[] = [];
-  for (const known of owed) {
-    pushed.push(await give(place, known));
-    progress?.(pushed.length, owed.length);
-  }
-  for (const { sessionId, sessionPath, fleet } of place.journal.ofOthers()) {
+/** Returns the refusals of what this machine owes to other fleets. */
+export function owedElsewhere({ journal }: GivingPlace): FleetPushed[] {
+  return journal.ofOthers().map(({ sessionId, sessionPath, fleet }) => {
     const message = `It has entries for another fleet, which only this machine has. fleet push with the address of that one gives them to it: ${fleet?.address}`;
-    pushed.push({ sessionId, sessionPath, outcome: "refused", message });
-  }
-  return pushed;
+    return { sessionId, sessionPath, outcome: "refused", message };
+  });
 }
 
 /** Gives the fleet what only this machine has of a session. */
-async function give(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
+export async function give(place: GivingPlace, known: JournaledSession): Promise<FleetPushed> {
   const { sessionId, sessionPath, unreadable } = known;
   if (unreadable !== undefined) {
     const message = `This note says which session has entries that only this machine has, and cannot be read (${unreadable}). Open the sessions that were written to while the fleet's database was away, which gives them to it, and remove the note then.`;

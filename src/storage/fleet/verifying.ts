@@ -14,7 +14,7 @@ import { HeadCheck } from "./heads.ts";
 const MOST_READ = 3;
 
 const WHERE =
-  "A machine with a whole copy has them: export <id> <file> writes them there. Restore a backup of the database.";
+  "A machine with a whole copy has them: export <id> <file> writes them there; or restore a backup of the database.";
 const UNREADABLE = `Its lines cannot be read, or have another hash chain than those that were acknowledged. ${WHERE}`;
 
 const OF_A_PAGE = "cannot be read, as where a page of the database is damaged";

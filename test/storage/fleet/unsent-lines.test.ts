@@ -9,7 +9,7 @@ import type { FleetOutcome, NotedFleet } from "../../../src/core/ports/fleet.ts"
 import type { LifeCycle } from "../../../src/core/ports/lifecycle.ts";
 import type { Log } from "../../../src/core/ports/store.ts";
 import { type CarePlace, FleetKeeping } from "../../../src/storage/fleet/care.ts";
-import { BackgroundGiving, giveAll, owedIn } from "../../../src/storage/fleet/giving.ts";
+import { BackgroundGiving, owedIn } from "../../../src/storage/fleet/giving.ts";
 import { fleetAt, notedStore } from "../../../src/storage/fleet/identity.ts";
 import { fleetLifeCycle, type LifeCyclePlace } from "../../../src/storage/fleet/life-cycle.ts";
 import { Outage } from "../../../src/storage/fleet/outage.ts";
@@ -19,7 +19,7 @@ import { FaultDisk, POWER_CUTS } from "../../support/disk.ts";
 import { user } from "../../support/drafts.ts";
 import { FleetTable, fleetOptions, journalOn, MemoryFleet } from "../../support/fleet.ts";
 import { failed, followed, found, line, Machine, second, written } from "../../support/fleet-machine.ts";
-import { Scene, testScenes } from "../../support/fleet-scene.ts";
+import { giveAll, Scene, testScenes } from "../../support/fleet-scene.ts";
 import { entryText, id, SESSION } from "../../support/lines.ts";
 import { HereLives } from "../../support/proof.ts";
 import { textsOf } from "../../support/sessions.ts";
@@ -517,7 +517,7 @@ const pushed = (machine: Machine) => {
   const rowsOf = async (): Promise<object[]> => [{ id: SESSION, state: "there", ...fleet.table.rows.get(SESSION) }];
   const local = { list: async () => ({ found: [] }) };
   const place = { ...placeOf(machine), fleet, keeper: { rowsOf }, local, options: { journal } };
-  return new FleetKeeping(place as unknown as CarePlace).push();
+  return new FleetKeeping(place as unknown as CarePlace).push(true);
 };
 
 acrossTiers(describe, ["jsonl", "v2"] as const)("with a copy as %s", (kind) => {
