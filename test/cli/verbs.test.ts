@@ -734,6 +734,11 @@ test("the words of fleet are verbs with options and help of their own", async ()
     expect((await runHere(place, ["help", "fleet", word])).stdout).toBe(stdout);
     expect(stdout.includes("--older-than")).toBe(word === "prune");
   }
+  // Only the first operand is the word.
+  const mistyped = await runHere(place, ["fleet", "imprt", "export"]);
+  expect([mistyped.status, mistyped.stderr]).toEqual([2, expect.stringContaining("it got imprt")]);
+  const valued = await runHere(place, ["fleet", "--session-dir", "push", "verify", "--help"]);
+  expect(valued.stdout).toMatch(/^pi-session-server fleet verify /);
   const stray = await runHere(place, ["fleet", "status", "--older-than", "30d"]);
   expect([stray.status, stray.stderr]).toEqual([2, expect.stringContaining("fleet status --help lists its options")]);
 });

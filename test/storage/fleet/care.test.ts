@@ -203,6 +203,16 @@ describe("the care of a fleet", needs(POSTGRESQL), () => {
       expect([sessions, copies.map(({ state }: Json) => state)]).toEqual([1, ["same"]]);
       expect((await runHere(place, ["fleet", "push"], { variables })).status).toBe(0);
     }
+    // Of one that both have, as after a move to another database, each gets what it lacks.
+    const variables = { PI_FLEET_URL: `${suite.url}&tenant=other` };
+    const other = (...words: string[]) => runHere(place, ["fleet", ...words], { variables });
+    const folder = join(place.home, ".pi");
+    const [file] = filesIn(folder).filter((path) => readFileSync(path, "utf8").includes('"acme"'));
+    expect((await other("import", folder)).status).toBe(0);
+    const last = JSON.parse(readFileSync(file, "utf8").trimEnd().split("\n").at(-1) ?? "").id;
+    appendFileSync(file, `${userText("more", last)}\n`);
+    const { sessions } = JSON.parse((await other("push", "--json")).stdout);
+    expect(sessions).toMatchObject([{ sessionPath: file, outcome: "given" }]);
   });
 
   test("push waits for a lease that may be that of a server that has ended", SWEEP, async () => {
