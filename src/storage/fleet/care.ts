@@ -289,9 +289,10 @@ export class FleetKeeping implements FleetCare {
       const { sessionId, state } = copy;
       if (isRefused(sessionId)) return [];
       const isLoss = losses.delete(sessionId);
-      if (state === "unreadable" || (state === "only_here" && !isLoss))
-        return withNew || isLoss ? [async () => leftHere(copy)] : [];
-      return [() => (state === "different" ? giveBack(this.giving, copy) : this.bring(copy))];
+      const isAsFile = state === "only_here" || state === "ahead";
+      if (!isLoss && (state === "only_here" || state === "unreadable"))
+        return withNew ? [async () => leftHere(copy)] : [];
+      return [() => (isAsFile ? this.bring(copy) : giveBack(this.giving, copy))];
     });
     for (const one of losses.values()) tasks.push(() => giveBack(this.giving, one));
     const given = await whileHeld(tasks);
