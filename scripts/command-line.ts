@@ -49,7 +49,7 @@ function paragraphOf(text: string): string {
   return text.startsWith("  ") ? `\`\`\`sh\n${text.replace(/^ {2}/gm, "")}\n\`\`\`` : escaped(text);
 }
 
-/** Returns a text whose characters mean nothing in Markdown, but for words in quotation marks of code. */
+/** Escapes the characters that Markdown would read as markup. */
 function escaped(text: string): string {
   return text.replace(/[|*<>_]/g, "\\$&");
 }

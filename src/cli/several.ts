@@ -52,7 +52,7 @@ export async function doEach<Of extends { readonly operand: string }, One extend
   return { results };
 }
 
-/** Returns the facts that a list told of a session, as conditions of a move that a person decided on by them. */
+/** Returns the facts about a session that a person saw in a list, as conditions of the move. */
 export function asSeen({ modified, messageCount }: Pick<Listed, "modified" | "messageCount">) {
   return { modified: momentText(modified), messageCount };
 }
@@ -70,10 +70,12 @@ export function printingEach<One extends object>(
   };
 }
 
-export function eachOf<One extends object>(result: EachResult<One>): readonly (One | FailedOne)[] {
+/** Returns the results of all sessions, where the result of a single one stands alone. */
+function eachOf<One extends object>(result: EachResult<One>): readonly (One | FailedOne)[] {
   return "results" in result ? result.results : [result];
 }
 
+/** Tells whether nothing was done with a session. */
 export function isFailed(one: object): one is FailedOne {
   return "error" in one;
 }
