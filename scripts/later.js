@@ -27,9 +27,9 @@ const LATER = {
   "src/cli/main.ts": ["./table.ts", "./run-verb.ts", "./help.ts", "./paging.ts", "./agent-version.ts"],
   "src/server/host-connection.ts": [
     "./acp/conversation.ts",
-    "./agent/acp-agents.ts",
-    "./agent/editor-agents.ts",
-    "./agent/pi-behind.ts",
+    "./agent/acp-backend.ts",
+    "./agent/pi-backend.ts",
+    "./agent/pi-forwarder.ts",
   ],
   "src/server/main.ts": [
     "../storage/fleet/connect.ts",

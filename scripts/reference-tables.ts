@@ -1,7 +1,7 @@
 /** Tables of members in protocol.md, and types in words. */
 
 import type * as z from "zod";
-import { componentName, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
+import { getComponentName, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
 
 interface TableMember {
   readonly name: string;
@@ -67,7 +67,7 @@ const NAMES: Readonly<Record<string, string>> = {
 
 /** Returns a type in words and quotes: `string or null`, `"at" or "before"`, `list of integer`. */
 export function typeText(schema: Schema): string {
-  const component = componentName(schema);
+  const component = getComponentName(schema);
   if (component !== undefined) return NAMES[component];
   // A reference with a description beside it is written so in this version of JSON Schema.
   if (Array.isArray(schema.allOf) && schema.allOf.length === 1) return typeText(schema.allOf[0]);

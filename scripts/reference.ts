@@ -6,7 +6,7 @@ import type { Declarations } from "../src/handlers/shared/declarations.ts";
 import type { EventName } from "../src/handlers/shared/events.ts";
 import type { HookName } from "../src/handlers/shared/hooks.ts";
 import { type Repetition, repetitionOf } from "../src/handlers/shared/repetition.ts";
-import { referringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
+import { makeReferringSchemas, type Schema, type SchemaOf } from "../src/server/openrpc.ts";
 import { type Exchange, eventExample, exampleExchange, hookExample, refusalExchange } from "./reference-examples.ts";
 import { formatText } from "./reference-format.ts";
 import { isWithin, membersOf, membersTable, shapeMembers, table, typeText } from "./reference-tables.ts";
@@ -16,7 +16,7 @@ import { isWithin, membersOf, membersTable, shapeMembers, table, typeText } from
  * `<!-- generated: <part> -->` in the preface stands for a part that is read best in that place.
  */
 export function protocolText(declared: Declarations, preface: string): string {
-  const schemaOf = referringSchemas(declared);
+  const schemaOf = makeReferringSchemas(declared);
   const parts: Readonly<Record<string, () => string>> = {
     "sending again": () => repetitionText(declared.commands),
     failures: () => failuresText(declared),

@@ -1,7 +1,7 @@
 /** The JSON Schema of the whole protocol, in one document. */
 
 import type { Declarations } from "../src/handlers/shared/declarations.ts";
-import { openRpcDocument, type Schema } from "../src/server/openrpc.ts";
+import { makeOpenRpcDocument, type Schema } from "../src/server/openrpc.ts";
 
 /**
  * Returns the schema (draft 7). Its definitions have a name for each thing: `AppendParams`, `AppendResult`,
@@ -9,7 +9,7 @@ import { openRpcDocument, type Schema } from "../src/server/openrpc.ts";
  * so on. The document itself describes tables of these, by the names on the wire.
  */
 export function schemaBundle(declared: Declarations, version: string): Schema {
-  const document = openRpcDocument(declared, version);
+  const document = makeOpenRpcDocument(declared, version);
   const definitions: Record<string, Schema> = {};
   for (const [name, schema] of Object.entries(document.components.schemas))
     definitions[typeName(name)] = renamed(schema);

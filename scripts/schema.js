@@ -13,7 +13,7 @@ async function declared() {
   const contents = `
     export { declarations } from "./src/handlers/shared/declarations.ts";
     export { repetitionOf } from "./src/handlers/shared/repetition.ts";
-    export { openRpcDocument } from "./src/server/openrpc.ts";
+    export { makeOpenRpcDocument } from "./src/server/openrpc.ts";
     export { schemaBundle, schemaForTypes } from "./scripts/schema-bundle.ts";
     export { VERSION } from "./src/version.ts";`;
   const { outputFiles } = await build({
@@ -28,10 +28,10 @@ async function declared() {
 
 /** Writes the files into a folder. Returns the repetition of each command, for the client. */
 export async function writeSchema(folder) {
-  const { declarations, openRpcDocument, repetitionOf, schemaBundle, schemaForTypes, VERSION } = await declared();
+  const { declarations, makeOpenRpcDocument, repetitionOf, schemaBundle, schemaForTypes, VERSION } = await declared();
   mkdirSync(folder, { recursive: true });
   const put = (name, text) => writeFileSync(join(folder, name), text);
-  put("openrpc.json", `${JSON.stringify(openRpcDocument(declarations, VERSION), null, 2)}\n`);
+  put("openrpc.json", `${JSON.stringify(makeOpenRpcDocument(declarations, VERSION), null, 2)}\n`);
   put("schema.json", `${JSON.stringify(schemaBundle(declarations, VERSION), null, 2)}\n`);
   const written = readFileSync(join(root, "src/client/conversation.ts"), "utf8").replace(/^\/\*\*.*?\*\/\n/s, "");
   const names = [...written.matchAll(/^export type (\w+)/gm)].map(([, name]) => name);

@@ -7,7 +7,7 @@ import { Ajv } from "ajv";
 import { expect, test } from "vitest";
 import { declarations } from "../src/handlers/shared/declarations.ts";
 import { repetitionOf } from "../src/handlers/shared/repetition.ts";
-import { openRpcDocument } from "../src/server/openrpc.ts";
+import { makeOpenRpcDocument } from "../src/server/openrpc.ts";
 import { VERSION } from "../src/version.ts";
 import { PROGRAM } from "./support/build.ts";
 import { type Json, temporaryFolder } from "./support/server.ts";
@@ -66,7 +66,7 @@ test("events, hooks, failures and lines of sessions have definitions", () => {
 });
 
 test("the other files say the same", () => {
-  const discovered = JSON.parse(JSON.stringify(openRpcDocument(declarations, VERSION)));
+  const discovered = JSON.parse(JSON.stringify(makeOpenRpcDocument(declarations, VERSION)));
   expect(JSON.parse(readFileSync(join(FOLDER, "openrpc.json"), "utf8"))).toEqual(discovered);
   const types = readFileSync(join(FOLDER, "protocol.d.ts"), "utf8");
   for (const name of Object.keys(schema.definitions))

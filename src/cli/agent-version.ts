@@ -1,6 +1,6 @@
 /** The version of Pi that stands behind the server, for clients of Pi, which ask the program that they start. */
 
-import { agentVariables } from "../server/agent/variables.ts";
+import { makeAgentVariables } from "../server/agent/variables.ts";
 import type { AgentSettings } from "../server/settings.ts";
 import type { Variables } from "../storage/fs/paths.ts";
 
@@ -18,7 +18,7 @@ export async function versionOfAgent(
   const { execFile } = process.getBuiltinModule("node:child_process");
   const [program, ...args] = words;
   return new Promise((resolve) => {
-    const env = agentVariables(variables);
+    const env = makeAgentVariables(variables);
     const options = { timeout: WITHIN, killSignal: "SIGKILL", windowsHide: true, env } as const;
     const child = execFile(program, [...args, "--version"], options, (error, stdout, stderr) =>
       resolve(error ? undefined : VERSION_LINE.exec(`${stdout}\n${stderr}`)?.[1]),

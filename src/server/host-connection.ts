@@ -7,11 +7,11 @@ import { isSpooled, type Spool } from "../core/ports/spool.ts";
 import type { Session } from "../core/session/session.ts";
 import type { Workspace } from "../core/session/workspace.ts";
 import type { Introduction, ServerFacts } from "../handlers/shared/command.ts";
-import { type AcpConversation, type AcpFacts, converse } from "./acp/conversation.ts";
-import { AcpAgents } from "./agent/acp-agents.ts";
-import { EditorAgents } from "./agent/editor-agents.ts";
-import type { AgentMeans } from "./agent/joining.ts";
-import { PiBehind } from "./agent/pi-behind.ts";
+import { type AcpConversation, type AcpFacts, startConversation } from "./acp/conversation.ts";
+import { AcpBackend } from "./agent/acp-backend.ts";
+import type { AgentOptions } from "./agent/agent-server.ts";
+import { PiBackend } from "./agent/pi-backend.ts";
+import { PiForwarder } from "./agent/pi-forwarder.ts";
 import { Sharing, type SharingOptions } from "./attach/sharing.ts";
 import { type Call, idTextOfBeginning, type Outcome } from "./connection/call.ts";
 import { detect } from "./connection/detect.ts";
@@ -52,7 +52,7 @@ interface ConnectionOptions {
   /** The means to share sessions with other processes; undefined when they are not shared. */
   readonly sharing?: SharingOptions;
   /** The agent behind this server; undefined when there is none. */
-  readonly agent?: AgentMeans;
+  readonly agent?: AgentOptions;
   /** Returns whether anybody can read the output; by default until it fails. */
   readonly isHeard?: () => boolean;
 }
@@ -79,9 +79,9 @@ export class Connection implements Sink {
   private readonly hooks: Hooks;
   private readonly dispatcher: Dispatcher;
   private readonly sharing: Sharing | undefined;
-  private readonly behind: PiBehind | undefined;
+  private readonly forwarder: PiForwarder | undefined;
   /** The agents behind a conversation with an editor. */
-  private readonly editorAgents: EditorAgents | AcpAgents | undefined;
+  private readonly backend: PiBackend | AcpBackend | undefined;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
   /** The conversation with an editor, in place of the dialects; what it asks is in JSON-RPC's. */
@@ -98,7 +98,7 @@ export class Connection implements Sink {
 
   constructor(options: ConnectionOptions) {
     this.options = options;
-    this.output = new Output(options.output, () => this.onRoom());
+    this.output = new Output(options.output, () => this.onCapacity());
     const { framing, dialect, events, maxMessageBytes, hookTimeout } = options.settings;
     this.host = new Host(events);
     this.decoder = new AutoDecoder(maxMessageBytes, framing === "auto" ? undefined : framing);
@@ -119,23 +119,23 @@ export class Connection implements Sink {
       options.room ?? new OpenRoom(),
     );
     if (options.agent && dialect === "acp") {
-      const ends = { dispatcher: this.dispatcher, workspace: options.workspace, goOn: () => this.onRoom() };
+      const ends = { dispatcher: this.dispatcher, workspace: options.workspace, resumeInput: () => this.onCapacity() };
       const { agent, settings, acp } = options;
       const isPi = settings.agent?.protocol !== "acp";
-      this.editorAgents = isPi ? new EditorAgents(ends, agent) : new AcpAgents(ends, agent, acp.version);
-      this.dispatcher.watch(this.editorAgents);
+      this.backend = isPi ? new PiBackend(ends, agent) : new AcpBackend(ends, agent, acp.version);
+      this.dispatcher.watch(this.backend);
     }
     if (dialect !== "auto") this.speak(dialect);
     if (options.sharing) {
       this.sharing = new Sharing(options.sharing, this.dispatcher);
       this.dispatcher.share(this.sharing);
     }
-    if (options.agent && !this.editorAgents) {
+    if (options.agent && !this.backend) {
       const { output, dispatcher } = this;
       const reply = (call: Call, outcome: Outcome): void => this.reply(call, outcome);
-      const ends = { output, dispatcher, workspace: options.workspace, reply, goOn: () => this.onRoom() };
-      this.behind = new PiBehind(ends, options.agent);
-      this.dispatcher.watch(this.behind.agent);
+      const ends = { output, dispatcher, workspace: options.workspace, reply, resumeInput: () => this.onCapacity() };
+      this.forwarder = new PiForwarder(ends, options.agent);
+      this.dispatcher.watch(this.forwarder.agent);
     }
   }
 
@@ -177,7 +177,7 @@ export class Connection implements Sink {
 
   /** Answers what was received before the end of the input. */
   private async answerRest(): Promise<void> {
-    const agentsEnd = this.editorAgents?.end();
+    const agentsEnd = this.backend?.end();
     if (!this.canTell && this.dispatcher.pending > 0) {
       // What a host that never spoke was to be told is in a dialect of our choice.
       this.dialect = jsonrpc;
@@ -186,7 +186,7 @@ export class Connection implements Sink {
     await agentsEnd;
     await this.acp?.idle();
     await this.dispatcher.idle();
-    await this.behind?.agent.end();
+    await this.forwarder?.agent.end();
     await this.dispatcher.idle();
     await this.output.drained();
   }
@@ -258,7 +258,7 @@ export class Connection implements Sink {
   }
 
   private get mayRead(): boolean {
-    if (this.behind?.agent.isFull || this.editorAgents?.isFull) return false;
+    if (this.forwarder?.agent.isFull || this.backend?.isFull) return false;
     // What waits for a host that has said nothing waits for its first word.
     if (this.acp?.isFull) return false;
     return this.output.hasRoom && (this.dispatcher.pending < MAX_PENDING || !this.canTell);
@@ -268,22 +268,22 @@ export class Connection implements Sink {
     this.dispatcher.commitPending();
     this.paused = true;
     this.options.input.pause();
-    this.awaitRoom();
+    this.awaitCapacity();
   }
 
   /** Waits for room: full output calls back by itself, otherwise the end of the pending calls does. */
-  private awaitRoom(): void {
-    const isFull = this.acp?.isFull || this.behind?.agent.isFull || this.editorAgents?.isFull;
-    if (this.output.hasRoom && !isFull) void this.dispatcher.idle().then(() => this.onRoom());
+  private awaitCapacity(): void {
+    const isFull = this.acp?.isFull || this.forwarder?.agent.isFull || this.backend?.isFull;
+    if (this.output.hasRoom && !isFull) void this.dispatcher.idle().then(() => this.onCapacity());
   }
 
-  private onRoom(): void {
+  private onCapacity(): void {
     this.dispatcher.resume();
     this.acp?.wake();
-    this.behind?.agent.resume();
-    this.editorAgents?.resume();
+    this.forwarder?.agent.resume();
+    this.backend?.resume();
     if (!this.paused) return;
-    if (!this.mayRead) return this.awaitRoom();
+    if (!this.mayRead) return this.awaitCapacity();
     this.paused = false;
     this.drainInput(false);
     if (!this.paused && !this.inputEnded) this.options.input.resume();
@@ -314,7 +314,7 @@ export class Connection implements Sink {
     const spoken = this.dialect ? undefined : detect(value);
     if (spoken) this.speak(spoken);
     if (this.acp) return this.acp.receive(value, bytes);
-    if (this.current === pi && this.behind?.takes(value, bytes)) return;
+    if (this.current === pi && this.forwarder?.accept(value, bytes)) return;
     let decoded: Decoded;
     try {
       decoded = this.current.decode(value, bytes);
@@ -330,8 +330,8 @@ export class Connection implements Sink {
     this.dialect = DIALECTS[name === "acp" ? "jsonrpc" : name];
     const { output, dispatcher } = this;
     if (name !== "acp") return;
-    const facts = this.editorAgents ? { ...this.options.acp, agent: this.editorAgents } : this.options.acp;
-    this.acp = converse({ output, dispatcher, goOn: () => this.onRoom() }, facts);
+    const facts = this.backend ? { ...this.options.acp, agent: this.backend } : this.options.acp;
+    this.acp = startConversation({ output, dispatcher, resumeInput: () => this.onCapacity() }, facts);
   }
 
   private refuseInput(refusal: Refusal, idText?: string): void {
@@ -423,13 +423,13 @@ export class Connection implements Sink {
   }
 
   event(event: PendingEvent): void {
-    if (this.acp) return this.acp.tell(event);
+    if (this.acp) return this.acp.receiveEvent(event);
     const message = this.host.message(this.current, event, (pieces) => this.gathered(pieces));
     if (message) this.output.send(message);
   }
 
   lostEvents(count: number, session: Session | null): void {
-    if (this.acp) return this.acp.tellLost();
+    if (this.acp) return this.acp.catchUpAll();
     if (session) this.event(eventOf(session, "events_lost", this.host.skip(count)));
   }
 
@@ -441,10 +441,10 @@ export class Connection implements Sink {
     this.output.send([...this.current.event(name, payload)]);
   }
 
-  introduce(wishes: Introduction): void {
-    this.maxReplyBytes = wishes.maxReplyBytes;
-    if (wishes.events) this.host.subscribe(wishes.events);
-    if (wishes.hooks) this.hooks.register(wishes.hooks);
+  introduce(introduction: Introduction): void {
+    this.maxReplyBytes = introduction.maxReplyBytes;
+    if (introduction.events) this.host.subscribe(introduction.events);
+    if (introduction.hooks) this.hooks.register(introduction.hooks);
   }
 
   shutDown(how?: { atOnce: boolean }): void {

@@ -29,18 +29,18 @@ import { commonFolder } from "../storage/locks/claims.ts";
 import type { Locks } from "../storage/locks/contract.ts";
 import { makeLocks } from "../storage/locks/locks.ts";
 import { confinesOf, makeStores } from "../storage/stores.ts";
-import type { AgentBehind } from "./acp/agent.ts";
+import type { AgentBackend } from "./acp/agent.ts";
 import { AcpProxy } from "./agent/acp-proxy.ts";
-import type { AgentMeans } from "./agent/joining.ts";
+import type { AgentOptions } from "./agent/agent-server.ts";
 import { type AgentLaunch, ShownComplaints } from "./agent/process.ts";
 import type { SharingOptions } from "./attach/sharing.ts";
 import { OpenRoom } from "./dispatch/open-room.ts";
 import { Connection } from "./host-connection.ts";
-import { modelOf, serveUntilEnd, setUp } from "./serve.ts";
+import { getCommandLineModel, serveUntilEnd, setUpSession } from "./serve.ts";
 import type { AgentSettings, ServerSettings } from "./settings.ts";
 
 /** Milliseconds after which is done what nobody waits for; the reply has left long before. */
-const PUT_OFF = 50;
+const PUT_OFF_MS = 50;
 
 export interface World {
   readonly input: Readable;
@@ -60,7 +60,7 @@ export interface World {
   /** The room for open sessions; by default what this process has. */
   readonly room?: OpenRoom;
   /** Whoever runs turns for an editor; nobody by default. */
-  readonly agent?: AgentBehind;
+  readonly agent?: AgentBackend;
   /** How the agents that the settings name are started and ended, where that is not as usual. */
   readonly agentLaunch?: Pick<AgentLaunch, "spawn" | "patience">;
   /** The locks that keep other writers out; by default those that the system offers. */
@@ -87,7 +87,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   const paths = findPaths(world.variables, settings.sessionDir, (file) => world.settingsFile(file));
   const confined = settings.allowedPaths && confine(settings.allowedPaths, paths, world);
   const disk = confined ?? containedDisk(world.disk);
-  const fleet = fleetOf(settings, world, paths);
+  const fleet = connectNamedFleet(settings, world, paths);
   const stores = makeStores({
     disk,
     env: world.env,
@@ -116,14 +116,14 @@ export function serve(settings: ServerSettings, world: World): Service {
     desktopTrash: confined ? undefined : desktopTrash(disk, world.variables),
     requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
-    later: (work) => setTimeout(work, PUT_OFF).unref(),
+    later: (work) => setTimeout(work, PUT_OFF_MS).unref(),
     fleet,
     leavesFleet: !fleet && Boolean(settings.fleet ?? world.variables.PI_FLEET_URL),
   });
-  const { fleet: care } = stores;
-  const sweep = care && new LateSweep(() => care.finishLate());
-  const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUp(session, settings));
-  const sharing = sharingOf(settings, world, disk);
+  const { fleet: admin } = stores;
+  const sweep = admin && new LateSweep(() => admin.finishLate());
+  const workspace = new Workspace(stores, world.env, world.cwd, (session) => setUpSession(session, settings));
+  const sharing = makeSharingOptions(settings, world, disk);
   let document: Promise<object> | undefined;
   const server: ServerFacts = {
     name: "pi-session-server",
@@ -133,7 +133,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     limits: { maxMessageBytes: settings.maxMessageBytes },
     commands: commandNames,
     asPi: settings.asPi,
-    model: modelOf(settings),
+    model: getCommandLineModel(settings),
     piSettings(cwd) {
       const [own, ...ofProject] = settingsFiles(world.variables, cwd);
       // A session names its working directory itself, so the files there are read through the server's disk.
@@ -148,10 +148,10 @@ export function serve(settings: ServerSettings, world: World): Service {
   const ended = async (): Promise<void> => {
     confined?.release();
     sweep?.end();
-    const owed = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
-    if (owed > 0)
+    const pendingCount = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
+    if (pendingCount > 0)
       world.printError(
-        `${owed === 1 ? "A session has" : `${owed} sessions have`} entries that only this machine has, because the fleet's database was away: pi-session-server fleet push gives them to it, and so does opening them.`,
+        `${pendingCount === 1 ? "A session has" : `${pendingCount} sessions have`} entries that only this machine has, because the fleet's database was away: pi-session-server fleet push gives them to it, and so does opening them.`,
       );
     await fleet?.fleet.close();
   };
@@ -159,8 +159,8 @@ export function serve(settings: ServerSettings, world: World): Service {
   const found = { catalog, offered, fleet: stores.fleet, sha256: world.env.sha256 };
   if (settings.agent?.protocol === "acp" && settings.dialect !== "acp") {
     const proxy = new AcpProxy(
-      { ...world, workspace, absence: fleet?.outage },
-      { ...agentMeans(settings.agent, settings, world), cwd: world.cwd },
+      { ...world, workspace, outage: fleet?.outage },
+      { ...makeAgentOptions(settings.agent, settings, world), cwd: world.cwd },
     );
     return { ...found, done: proxy.serve().finally(ended), stop: () => proxy.stop() };
   }
@@ -176,7 +176,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
     // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
     sharing,
-    agent: settings.agent && agentMeans(settings.agent, settings, world),
+    agent: settings.agent && makeAgentOptions(settings.agent, settings, world),
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
   });
   const done = serveUntilEnd(connection, workspace, settings, world).finally(ended);
@@ -184,7 +184,7 @@ export function serve(settings: ServerSettings, world: World): Service {
 }
 
 /** Returns what it takes to share sessions with other processes, where there can be any and the user wants it. */
-function sharingOf(settings: ServerSettings, world: World, disk: Disk): SharingOptions | undefined {
+function makeSharingOptions(settings: ServerSettings, world: World, disk: Disk): SharingOptions | undefined {
   const { attach, inMemory, readOnly, durability, holderTimeout } = settings;
   if (attach === "off" || inMemory || readOnly) return undefined;
   const { env, version, variables } = world;
@@ -199,7 +199,7 @@ function sharingOf(settings: ServerSettings, world: World, disk: Disk): SharingO
 }
 
 /** Returns how the agent behind this server is started. It works where the session does, if that is still there. */
-function agentMeans({ words, within }: AgentSettings, settings: ServerSettings, world: World): AgentMeans {
+function makeAgentOptions({ words, within }: AgentSettings, settings: ServerSettings, world: World): AgentOptions {
   const complaints = new ShownComplaints(world.printError);
   return {
     words,
@@ -218,7 +218,7 @@ function agentMeans({ words, within }: AgentSettings, settings: ServerSettings, 
 }
 
 /** Returns the fleet that the settings name; without one, or where sessions live in memory, there is none. */
-function fleetOf(settings: ServerSettings, world: World, paths: StoragePaths): FleetConnection | undefined {
+function connectNamedFleet(settings: ServerSettings, world: World, paths: StoragePaths): FleetConnection | undefined {
   const text = settings.fleet ?? world.variables.PI_FLEET_URL;
   if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;
   const { disk } = world;
@@ -237,9 +237,9 @@ function fleetOf(settings: ServerSettings, world: World, paths: StoragePaths): F
 }
 
 async function makeDocument(version: string): Promise<object> {
-  const { openRpcDocument } = await import("./openrpc.ts");
+  const { makeOpenRpcDocument } = await import("./openrpc.ts");
   const { declarations } = await import("../handlers/shared/declarations.ts");
-  return openRpcDocument(declarations, version);
+  return makeOpenRpcDocument(declarations, version);
 }
 
 /** Returns the disk that reaches the session folders, the allowed ones and our own, and nothing else. */

@@ -22,11 +22,11 @@ export interface Schema {
   [keyword: string]: unknown;
 }
 
-export type OpenRpcDocument = ReturnType<typeof openRpcDocument>;
+export type OpenRpcDocument = ReturnType<typeof makeOpenRpcDocument>;
 
 /** Returns the document, with every command under its name and under its alias. */
-export function openRpcDocument(declared: Declarations, version: string) {
-  const schemaOf = referringSchemas(declared);
+export function makeOpenRpcDocument(declared: Declarations, version: string) {
+  const schemaOf = makeReferringSchemas(declared);
   return {
     openrpc: "1.3.2",
     info: {
@@ -38,39 +38,42 @@ export function openRpcDocument(declared: Declarations, version: string) {
       license: { name: "MIT" },
     },
     methods: declared.commands.flatMap((command) =>
-      namesOf(command).map((name) => methodOf(name, command, declared, schemaOf)),
+      listNames(command).map((name) => describeMethod(name, command, declared, schemaOf)),
     ),
     components: {
-      schemas: componentSchemas(declared, schemaOf),
+      schemas: makeComponentSchemas(declared, schemaOf),
       contentDescriptors: Object.fromEntries(
-        Object.entries(declared.commonParams).map(([name, param]) => [name, descriptor(name, schemaOf(param), false)]),
+        Object.entries(declared.commonParams).map(([name, param]) => [
+          name,
+          makeDescriptor(name, schemaOf(param), false),
+        ]),
       ),
     },
     "x-events": Object.entries(declared.events).map(([name, { summary, payload }]) => ({
       name,
       summary,
-      params: descriptors({ ...declared.eventBase, ...payload }, schemaOf),
+      params: makeDescriptors({ ...declared.eventBase, ...payload }, schemaOf),
     })),
     "x-hooks": Object.entries(declared.hooks).map(([name, { summary, payload, answer }]) => ({
       name,
       summary,
-      params: descriptors(payload, schemaOf),
-      answer: descriptors(answer, schemaOf),
+      params: makeDescriptors(payload, schemaOf),
+      answer: makeDescriptors(answer, schemaOf),
     })),
   };
 }
 
-function namesOf({ name, alias }: Command): string[] {
+function listNames({ name, alias }: Command): string[] {
   return alias === undefined ? [name] : [name, alias];
 }
 
-function methodOf(name: string, command: Command, declared: Declarations, schemaOf: SchemaOf) {
+function describeMethod(name: string, command: Command, declared: Declarations, schemaOf: SchemaOf) {
   const { summary, effect, example } = command;
   const common: Readonly<Record<string, unknown>> = declared.commonParams;
   const params = Object.entries(command.params.shape as Record<string, z.ZodType>).map(([member, schema]) =>
     common[member] === schema
       ? { $ref: `#/components/contentDescriptors/${member}` }
-      : descriptor(member, schemaOf(schema), !isOptional(schema)),
+      : makeDescriptor(member, schemaOf(schema), !isOptional(schema)),
   );
   return {
     name,
@@ -78,8 +81,8 @@ function methodOf(name: string, command: Command, declared: Declarations, schema
     tags: [{ name: effect }],
     paramStructure: "by-name",
     params,
-    result: descriptor("result", schemaOf(command.result), true),
-    errors: errorsOf(command, declared),
+    result: makeDescriptor("result", schemaOf(command.result), true),
+    errors: describeErrors(command, declared),
     examples: [
       {
         name: `${name} example`,
@@ -91,7 +94,7 @@ function methodOf(name: string, command: Command, declared: Declarations, schema
 }
 
 /** Returns one error for each code, because OpenRPC requires unique codes; `data` lists the failures with the code. */
-function errorsOf({ failures }: Command, declared: Declarations) {
+function describeErrors({ failures }: Command, declared: Declarations) {
   const byCode = new Map<number, { name: string; retryable: boolean; meaning: string }[]>();
   for (const name of failures) {
     const { code, retryable, meaning } = declared.failures[name];
@@ -100,12 +103,12 @@ function errorsOf({ failures }: Command, declared: Declarations) {
   return [...byCode].map(([code, kinds]) => ({ code, message: kinds.map(({ name }) => name).join(", "), data: kinds }));
 }
 
-function descriptor(name: string, { description, ...schema }: Schema, required: boolean) {
+function makeDescriptor(name: string, { description, ...schema }: Schema, required: boolean) {
   return { name, ...(description === undefined ? {} : { description }), ...(required ? { required } : {}), schema };
 }
 
-function descriptors(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf) {
-  return Object.entries(shape).map(([member, schema]) => descriptor(member, schemaOf(schema), !isOptional(schema)));
+function makeDescriptors(shape: Readonly<Record<string, z.ZodType>>, schemaOf: SchemaOf) {
+  return Object.entries(shape).map(([member, schema]) => makeDescriptor(member, schemaOf(schema), !isOptional(schema)));
 }
 
 function isOptional(schema: z.ZodType): boolean {
@@ -118,17 +121,17 @@ export type SchemaOf = (schema: z.ZodType) => Schema;
 
 const COMPONENTS = "#/components/schemas/";
 
-export function componentName({ $ref }: Schema): string | undefined {
+export function getComponentName({ $ref }: Schema): string | undefined {
   return $ref?.startsWith(COMPONENTS) ? $ref.slice(COMPONENTS.length) : undefined;
 }
 
 /** Returns the JSON Schema of accepted values, without references. */
-function plainSchema(schema: z.ZodType): Schema {
+function makePlainSchema(schema: z.ZodType): Schema {
   return toJsonSchema(schema, () => undefined);
 }
 
 /** Returns a function that makes schemas with references to the components for entries and messages. */
-export function referringSchemas({ entry, draft, message, contextMessage }: Declarations): SchemaOf {
+export function makeReferringSchemas({ entry, draft, message, contextMessage }: Declarations): SchemaOf {
   const components = new Map<unknown, string>(
     Object.entries({ entry, draft, message, contextMessage }).map(([name, schema]) => [schema._zod, name]),
   );
@@ -151,30 +154,30 @@ function toJsonSchema(schema: z.ZodType, componentOf: (schema: unknown) => strin
 }
 
 /** Returns the components. `draft` and `message` depend on a type or a role; each of these has a schema of its own. */
-function componentSchemas(declared: Declarations, schemaOf: SchemaOf): Record<string, Schema> {
+function makeComponentSchemas(declared: Declarations, schemaOf: SchemaOf): Record<string, Schema> {
   const { header, entry, entryTypes, messageRoles, draft, message, contextMessage } = declared;
   const types = Object.entries(entryTypes);
   const roles = Object.entries(messageRoles);
   return {
     header: schemaOf(header),
-    entry: plainSchema(entry),
+    entry: makePlainSchema(entry),
     draft: {
-      ...plainSchema(draft),
-      not: where("type", "session"),
-      allOf: types.map(([type]) => branch("type", type, `entry.${type}`)),
+      ...makePlainSchema(draft),
+      not: makeCondition("type", "session"),
+      allOf: types.map(([type]) => makeBranch("type", type, `entry.${type}`)),
     },
-    contextMessage: plainSchema(contextMessage),
-    message: { ...plainSchema(message), allOf: roles.map(([role]) => branch("role", role, `role.${role}`)) },
+    contextMessage: makePlainSchema(contextMessage),
+    message: { ...makePlainSchema(message), allOf: roles.map(([role]) => makeBranch("role", role, `role.${role}`)) },
     ...Object.fromEntries(types.map(([type, schema]) => [`entry.${type}`, schemaOf(schema)])),
     ...Object.fromEntries(roles.map(([role, schema]) => [`role.${role}`, schemaOf(schema)])),
   };
 }
 
-function where(member: string, value: string): Schema {
+function makeCondition(member: string, value: string): Schema {
   return { type: "object", properties: { [member]: { const: value } }, required: [member] };
 }
 
 /** Returns a schema that requires the component of objects whose member has the value, and nothing of others. */
-function branch(member: string, value: string, component: string): Schema {
-  return { anyOf: [{ not: where(member, value) }, { $ref: COMPONENTS + component }] };
+function makeBranch(member: string, value: string, component: string): Schema {
+  return { anyOf: [{ not: makeCondition(member, value) }, { $ref: COMPONENTS + component }] };
 }

@@ -58,7 +58,7 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   const { session, fork, sessionId, name } = settings;
   let first: Session;
   if (fork !== undefined) {
-    const source = await workspace.opened(where(workspace, fork));
+    const source = await workspace.opened(parseWanted(workspace, fork));
     try {
       first = await workspace.fork(source, source.tree.leaf, { id: sessionId });
     } finally {
@@ -70,19 +70,19 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
         return first.commit();
       });
   } else if (session !== undefined) {
-    const named = where(workspace, session);
-    first = await openedOrMade(workspace, named, { file: named.sessionPath, id: sessionId, name });
+    const named = parseWanted(workspace, session);
+    first = await openOrCreate(workspace, named, { file: named.sessionPath, id: sessionId, name });
   } else {
     const { continueLatest } = settings;
-    const latest = continueLatest ? await latestOpened(workspace, continueLatest === "top") : undefined;
-    first = latest ?? (await withId(workspace, sessionId, { id: sessionId, name }));
+    const latest = continueLatest ? await openLatest(workspace, continueLatest === "top") : undefined;
+    first = latest ?? (await openOrCreateWithId(workspace, sessionId, { id: sessionId, name }));
   }
   await workspace.replace(first);
   if (settings.asPi) workspace.prepareFolder(first);
 }
 
 /** Opens the latest session of this directory that no other machine has deleted. */
-async function latestOpened(workspace: Workspace, isTop: boolean): Promise<Session | undefined> {
+async function openLatest(workspace: Workspace, isTop: boolean): Promise<Session | undefined> {
   const { stores, cwd } = workspace;
   for (let before: string | undefined; ; ) {
     const sessionPath = stores.latest(cwd, isTop);
@@ -103,7 +103,7 @@ function isDeletion(error: unknown): boolean {
 }
 
 /** Opens the session that is named, or makes one at a path at which there is none, here or on other machines. */
-async function openedOrMade(workspace: Workspace, named: WantedSession, wanted: NewSession): Promise<Session> {
+async function openOrCreate(workspace: Workspace, named: WantedSession, wanted: NewSession): Promise<Session> {
   const { stores } = workspace;
   const mayBeNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
   if (mayBeNew && !stores.arrive) return workspace.create(wanted);
@@ -120,7 +120,11 @@ async function openedOrMade(workspace: Workspace, named: WantedSession, wanted: 
  * Opens the session of this directory with an id, or makes one. Where machines share their sessions, one that has the id is
  * opened wherever it is: a program that is started elsewhere with the same arguments goes on.
  */
-async function withId(workspace: Workspace, sessionId: string | undefined, wanted: NewSession): Promise<Session> {
+async function openOrCreateWithId(
+  workspace: Workspace,
+  sessionId: string | undefined,
+  wanted: NewSession,
+): Promise<Session> {
   const make = (): Session => workspace.create({ ...wanted, isOfDirectory: true });
   if (sessionId === undefined) return make();
   if (!workspace.stores.arrive) {
@@ -136,7 +140,7 @@ async function withId(workspace: Workspace, sessionId: string | undefined, wante
 }
 
 /** Treats words with a separator or a session suffix, and names of files, as paths; others as ids or names of sessions. */
-function where(workspace: Workspace, given: string): WantedSession {
+function parseWanted(workspace: Workspace, given: string): WantedSession {
   if (isPath(given) || isFile(workspace, given)) return { sessionPath: given };
   return { sessionId: given, mayBeName: true };
 }
@@ -151,15 +155,15 @@ function isFile({ stores }: Workspace, given: string): boolean {
 }
 
 /** Appends the model and the thinking level of the command line to a new session. */
-export function setUp(session: Session, settings: ServerSettings): void {
+export function setUpSession(session: Session, settings: ServerSettings): void {
   if (session.log.readOnly) return;
   const { thinking } = settings;
-  const model = modelOf(settings);
+  const model = getCommandLineModel(settings);
   if (model) session.append([draftOf("model_change", { provider: model.provider, modelId: model.id })]);
   if (thinking !== undefined) session.append([draftOf("thinking_level_change", { thinkingLevel: thinking })]);
 }
 
 /** Returns the model of the command line, which takes both of its options. */
-export function modelOf({ provider, model }: ServerSettings): Model | undefined {
+export function getCommandLineModel({ provider, model }: ServerSettings): Model | undefined {
   return provider === undefined || model === undefined ? undefined : { provider, id: model };
 }

@@ -4,10 +4,10 @@ import draft7 from "ajv/dist/refs/json-schema-draft-07.json" with { type: "json"
 import { expect, test } from "vitest";
 import { declarations } from "../../src/handlers/shared/declarations.ts";
 import { commandNames } from "../../src/handlers/shared/find.ts";
-import { type OpenRpcDocument, openRpcDocument } from "../../src/server/openrpc.ts";
+import { makeOpenRpcDocument, type OpenRpcDocument } from "../../src/server/openrpc.ts";
 import { serveHere } from "../support/server.ts";
 
-const document = openRpcDocument(declarations, "1.2.3");
+const document = makeOpenRpcDocument(declarations, "1.2.3");
 
 /** Checks values against schemas of the document, which are named by JSON pointers into it. */
 const ajv = new Ajv({ strict: false, inlineRefs: false, code: { optimize: false } });
@@ -76,7 +76,7 @@ test("a draft is checked by its type, a message by its role", () => {
 
 test("rpc.discover answers it", async () => {
   const answered = (await serveHere(["--no-session"]).result("rpc.discover")) as OpenRpcDocument;
-  expect(JSON.stringify(answered)).toBe(JSON.stringify(openRpcDocument(declarations, answered.info.version)));
+  expect(JSON.stringify(answered)).toBe(JSON.stringify(makeOpenRpcDocument(declarations, answered.info.version)));
 });
 
 function descriptorOf($ref: string): OpenRpcDocument["components"]["contentDescriptors"][string] {

@@ -1,6 +1,6 @@
 /** The contract of an agent behind the conversation with an editor: whoever runs turns. Without one, prompts are refused. */
 
-import type { ClientSkills, PathEntry } from "./narrator.ts";
+import type { ClientFeatures, PathEntry } from "./update-mapper.ts";
 
 /** A block of a prompt, as the client sent it. */
 export type PromptBlock = Readonly<Record<string, unknown>>;
@@ -9,11 +9,11 @@ export type PromptBlock = Readonly<Record<string, unknown>>;
  * How a client stands to an entry of a turn: it was shown it while it came, it is not shown it otherwise, or it will be
  * shown it soon, so that nothing after it is told yet.
  */
-export type Acquaintance = "shown" | "new" | "soon";
+export type EntryVisibility = "shown" | "new" | "soon";
 
 /** The client, as an agent reaches it for a session that it has open. */
-export interface Telling {
-  readonly skills: ClientSkills;
+export interface ClientChannel {
+  readonly skills: ClientFeatures;
   /** Sends a `session/update` of the session; resolves when the client has room for the next one. */
   update(update: Readonly<Record<string, unknown>> & { readonly sessionUpdate: string }): Promise<void>;
   /** Sends a request to the client, such as session/request_permission, and returns its result. Rejects with its error. */
@@ -24,7 +24,7 @@ export interface Telling {
    * Shows what has been written to the session since; of what the client was shown while it came, only ids and facts.
    * `tellsUsage`: and how full the context is, which takes time.
    */
-  keepUp(judge: (item: PathEntry) => Acquaintance, tellsUsage?: boolean): Promise<void>;
+  sendNewEntries(classify: (item: PathEntry) => EntryVisibility, withUsage?: boolean): Promise<void>;
 }
 
 /** The result of a request that goes through to the client. */
@@ -38,11 +38,11 @@ export interface AgentSession {
   readonly model: { readonly provider: string; readonly id: string } | null | undefined;
   readonly thinkingLevel: string | undefined;
   /** The params with which the client opened it, while it does. */
-  readonly given?: AgentReply;
+  readonly openParams?: AgentReply;
 }
 
 /** The client, as it says itself. */
-export interface MetClient {
+export interface ClientDescription {
   readonly clientCapabilities?: AgentReply;
   readonly clientInfo?: AgentReply;
 }
@@ -52,22 +52,22 @@ export interface MetClient {
  * ended; what they throw becomes the error of the request. What anybody writes to a session during its turn is told of
  * when that has ended, or with `keepUp`.
  */
-export interface AgentBehind {
+export interface AgentBackend {
   /** Members of `promptCapabilities`. */
   readonly promptCapabilities: AgentReply;
   /** Params of the methods that open sessions which mean something to it. */
   readonly uses?: readonly string[];
   /** Whether it tells itself how full its context is. */
-  readonly tellsUsage?: boolean;
+  readonly reportsUsage?: boolean;
   /** Meets the client. Returns `agentCapabilities` and `authMethods` of its own, as far as it has them. */
-  meet?(client: MetClient): Promise<AgentReply>;
+  initialize?(client: ClientDescription): Promise<AgentReply>;
   authenticate?(params: AgentReply): Promise<AgentReply>;
   /** Returns `modes` and `configOptions` of a session, as far as it has them. */
-  settings(session: AgentSession, telling: Telling): Promise<AgentReply>;
+  getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply>;
   /** Returns how the client stands to entries that are written between turns; undefined where it is shown all of them. */
-  judgeOf?(sessionId: string): ((item: PathEntry) => Acquaintance) | undefined;
+  findClassifier?(sessionId: string): ((item: PathEntry) => EntryVisibility) | undefined;
   /** Tells what a client hears unasked about a session, once it knows that session. */
-  introduce?(sessionId: string): Promise<void>;
+  sendInitialUpdates?(sessionId: string): Promise<void>;
   /**
    * Runs a turn. Returns the result of the request, with its `stopReason`. `isCancelled` says whether the client wants it
    * no more, which it may say before the agent has what it needs to begin.
@@ -75,13 +75,13 @@ export interface AgentBehind {
   prompt(
     session: AgentSession,
     prompt: readonly PromptBlock[],
-    telling: Telling,
+    channel: ClientChannel,
     isCancelled: () => boolean,
   ): Promise<AgentReply>;
   /** Ends the turn that runs, if one does, also because the client has gone; that turn then returns `cancelled`. */
   cancel(sessionId: string): void;
-  setMode(session: AgentSession, modeId: string, telling: Telling): Promise<AgentReply>;
-  setConfigOption(session: AgentSession, configId: string, value: unknown, telling: Telling): Promise<AgentReply>;
+  setMode(session: AgentSession, modeId: string, channel: ClientChannel): Promise<AgentReply>;
+  setConfigOption(session: AgentSession, configId: string, value: unknown, channel: ClientChannel): Promise<AgentReply>;
   /** Ends what runs for a session, which the client has closed. */
   close(sessionId: string): Promise<void>;
 }

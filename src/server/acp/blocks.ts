@@ -14,13 +14,13 @@ const LONGEST_TEXT = 1 << 16;
 const LONGEST_UNKNOWN = 1 << 14;
 
 /** A block, and what the words in it stand for where it cannot be shown as it is. */
-interface ShownBlock {
+interface RenderedBlock {
   readonly block: AcpBlock;
   readonly unknown?: LooseMembers;
 }
 
 /** Yields a text in pieces that a line has room for; an empty one has none. No character is cut in two. */
-export function* textPieces(text: string): Generator<string> {
+export function* splitText(text: string): Generator<string> {
   for (let at = 0; at < text.length; ) {
     let end = Math.min(at + LONGEST_TEXT, text.length);
     const last = text.charCodeAt(end - 1);
@@ -31,22 +31,22 @@ export function* textPieces(text: string): Generator<string> {
 }
 
 /** Yields a content, block by block; texts without a character are left out. */
-export function* shownBlocks(content: unknown): Generator<ShownBlock> {
-  for (const block of blocksOf(content)) yield* shownBlock(block);
+export function* renderBlocks(content: unknown): Generator<RenderedBlock> {
+  for (const block of blocksOf(content)) yield* renderBlock(block);
 }
 
 /** Yields what a block shows. */
-export function* shownBlock(block: LooseMembers): Generator<ShownBlock> {
+export function* renderBlock(block: LooseMembers): Generator<RenderedBlock> {
   const { type, text, data, mimeType } = block;
   if (type === "text" && typeof text === "string")
-    for (const piece of textPieces(text)) yield { block: { type, text: piece } };
+    for (const piece of splitText(text)) yield { block: { type, text: piece } };
   else if (type === "image" && typeof data === "string" && typeof mimeType === "string")
     yield { block: { type, data, mimeType } };
-  else yield unknownBlock(block);
+  else yield describeUnknown(block);
 }
 
 /** Returns words for a block that the protocol has no kind for, or that is not as it should be. */
-function unknownBlock(block: LooseMembers): ShownBlock {
+function describeUnknown(block: LooseMembers): RenderedBlock {
   const text = `[${stringOf(block.type).slice(0, 100) || "content"} that cannot be shown]`;
   const isShort = jsonText(block).length <= LONGEST_UNKNOWN;
   return { block: { type: "text", text }, ...(isShort ? { unknown: block } : {}) };

@@ -2,7 +2,7 @@
 
 import { membersOf } from "../../core/format/loose.ts";
 import { jsonText } from "../../core/json/json.ts";
-import { type AcpUpdate, withOurs } from "./narrator.ts";
+import { type AcpUpdate, addMeta } from "./update-mapper.ts";
 
 /** Characters of the longest update that is sent whole. */
 const LONGEST_UPDATE = 8 << 20;
@@ -10,7 +10,7 @@ const LONGEST_UPDATE = 8 << 20;
 const LONGEST_REST = 1 << 16;
 
 /** Returns the JSON text of the params of an update that clients take. */
-export function paramsText(sessionId: string, update: AcpUpdate): string {
+export function encodeUpdate(sessionId: string, update: AcpUpdate): string {
   const text = jsonText({ sessionId, update });
   return text.length <= LONGEST_UPDATE ? text : jsonText({ sessionId, update: cut(update, text.length) });
 }
@@ -23,7 +23,7 @@ function cut(update: AcpUpdate, length: number): AcpUpdate {
   else if (content !== undefined) members.content = cutBlock(content);
   if (Array.isArray(summary)) members.summary = summary.slice(0, 16).map(cutBlock);
   if (update.sessionUpdate === "plan") members.entries = [];
-  return withOurs({ ...rest, ...members, sessionUpdate: update.sessionUpdate }, { cutFrom: length });
+  return addMeta({ ...rest, ...members, sessionUpdate: update.sessionUpdate }, { cutFrom: length });
 }
 
 function cutContent(part: unknown): object {

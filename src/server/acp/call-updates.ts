@@ -1,25 +1,25 @@
 /** Calls of tools and their results as updates, the same whether they are told while they happen or from the session. */
 
 import { blocksOf, type LooseMembers } from "../../core/format/loose.ts";
-import { type AcpBlock, shownBlock } from "./blocks.ts";
-import { diffsOf, kindOf, locationsOf, titleOf } from "./tools.ts";
+import { type AcpBlock, renderBlock } from "./blocks.ts";
+import { getDiffs, getLocations, getToolKind, getToolTitle } from "./tools.ts";
 
 /** A call, as the client is told of it. */
-export interface ToldCall {
+export interface AcpToolCall {
   readonly toolCallId: string;
   readonly name: string;
   readonly arguments: unknown;
 }
 
 /** Returns the update about a call that has not begun. */
-export function callUpdate({ toolCallId, name, arguments: given }: ToldCall, cwd: string) {
-  const locations = locationsOf(given, cwd);
+export function makeCallUpdate({ toolCallId, name, arguments: given }: AcpToolCall, cwd: string) {
+  const locations = getLocations(given, cwd);
   return {
     sessionUpdate: "tool_call",
     toolCallId,
-    title: titleOf(name, given),
+    title: getToolTitle(name, given),
     ...(name === "" ? {} : { name }),
-    kind: kindOf(name),
+    kind: getToolKind(name),
     status: "pending",
     ...(locations.length === 0 ? {} : { locations }),
     ...(given === undefined ? {} : { rawInput: given }),
@@ -27,32 +27,32 @@ export function callUpdate({ toolCallId, name, arguments: given }: ToldCall, cwd
 }
 
 /** Returns the update about the result of a call. */
-export function resultUpdate(call: ToldCall, { content, details, isError }: LooseMembers, cwd: string) {
+export function makeResultUpdate(call: AcpToolCall, { content, details, isError }: LooseMembers, cwd: string) {
   const hasFailed = isError === true;
   return {
     sessionUpdate: "tool_call_update",
     toolCallId: call.toolCallId,
     status: hasFailed ? "failed" : "completed",
-    content: [...(hasFailed ? [] : diffsOf(call.name, call.arguments, cwd)), ...contentsOf(content)],
+    content: [...(hasFailed ? [] : getDiffs(call.name, call.arguments, cwd)), ...toCallContent(content)],
     ...(details === undefined ? {} : { rawOutput: details }),
   };
 }
 
 /** Returns the update about a call that nobody works on any more. */
-export function givenUpUpdate(toolCallId: string) {
-  const content = [textContent("There is no result of this call: the agent ended, or was ended, before it.")];
+export function makeAbandonedUpdate(toolCallId: string) {
+  const content = [makeTextContent("There is no result of this call: the agent ended, or was ended, before it.")];
   return { sessionUpdate: "tool_call_update", toolCallId, status: "failed", content };
 }
 
-export function textContent(text: string): { type: "content"; content: AcpBlock } {
+export function makeTextContent(text: string): { type: "content"; content: AcpBlock } {
   return { type: "content", content: { type: "text", text } };
 }
 
 /** Returns the content of a result as that of a call, which is sent whole. */
-export function contentsOf(content: unknown): object[] {
+export function toCallContent(content: unknown): object[] {
   return blocksOf(content).flatMap((block) => {
     if (block.type === "text" && typeof block.text === "string")
-      return block.text === "" ? [] : [textContent(block.text)];
-    return [...shownBlock(block)].map(({ block: shown }) => ({ type: "content", content: shown }));
+      return block.text === "" ? [] : [makeTextContent(block.text)];
+    return [...renderBlock(block)].map(({ block: shown }) => ({ type: "content", content: shown }));
   });
 }

@@ -14,7 +14,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import { type Nodes, ROOT } from "../../core/tree/nodes.ts";
 import { type CommandContext, command } from "../../handlers/shared/command.ts";
 import { isHeld } from "../attach/hosting.ts";
-import type { PathEntry } from "./narrator.ts";
+import type { PathEntry } from "./update-mapper.ts";
 
 /** Entries of a page at most, and bytes of them; one entry may have more. */
 const PAGE_ENTRIES = 256;
@@ -28,7 +28,7 @@ interface PathWalk {
   readonly leafId: string | null;
 }
 
-export interface Page {
+export interface EntryPage {
   readonly walk: PathWalk;
   /** The entry that the page follows on the path: the one that was asked for, or where the paths to both part. */
   readonly after: string | null;
@@ -38,16 +38,16 @@ export interface Page {
 }
 
 /** Params of a command of ours, which are values of this process. */
-function own<T>() {
+function customValue<T>() {
   return z.custom<T>();
 }
 
 const page = {
   sessionId: z.string(),
   /** The entry that was read last; null: none. */
-  since: own<string | null>(),
+  since: customValue<string | null>(),
   /** The walk of the page before. Without one, the page is of the path to the leaf that is in force. */
-  walk: own<PathWalk | undefined>(),
+  walk: customValue<PathWalk | undefined>(),
 };
 
 export const readPage = command({
@@ -55,16 +55,16 @@ export const readPage = command({
   summary: "Entries of a path, parsed.",
   effect: "read",
   params: page,
-  result: () => z.custom<Page>(),
+  result: () => z.custom<EntryPage>(),
   example: { params: {}, result: undefined as never },
-  run: ({ session }, { since, walk }): Page => pageOf(session, since, walk),
+  run: ({ session }, { since, walk }): EntryPage => readPageAfter(session, since, walk),
 });
 
-function pageOf(session: Session, since: string | null, before: PathWalk | undefined): Page {
-  const walk = before && isOf(before, session) ? before : walkOf(session, before?.leafId);
+function readPageAfter(session: Session, since: string | null, before: PathWalk | undefined): EntryPage {
+  const walk = before && isCurrent(before, session) ? before : walkPath(session, before?.leafId);
   const { path } = walk;
   const last = since === null ? ROOT : session.find(since);
-  const after = last < 0 ? ROOT : partOf(session, walk, last);
+  const after = last < 0 ? ROOT : findFork(session, walk, last);
   const first = after < 0 ? 0 : session.tree.depth(after) + 1;
   let bytes = 0;
   let past = first;
@@ -73,17 +73,17 @@ function pageOf(session: Session, since: string | null, before: PathWalk | undef
   return {
     walk,
     after: session.idOrNull(after),
-    entries: entriesOf(session, path.subarray(first, past)),
+    entries: readEntries(session, path.subarray(first, past)),
     isMore: past < path.length,
   };
 }
 
-function isOf({ nodes, cuts }: PathWalk, { log }: Session): boolean {
+function isCurrent({ nodes, cuts }: PathWalk, { log }: Session): boolean {
   return nodes === log.nodes && cuts === log.nodes.cuts;
 }
 
 /** Walks to an entry, or to the leaf where none is named. Throws content_modified when it is gone. */
-function walkOf(session: Session, leafId?: string | null): PathWalk {
+function walkPath(session: Session, leafId?: string | null): PathWalk {
   const { nodes } = session.log;
   const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.find(leafId);
   if (leaf < 0 && leafId)
@@ -95,12 +95,12 @@ function walkOf(session: Session, leafId?: string | null): PathWalk {
 }
 
 /** Returns where the path of a walk and that to an entry part: the entry itself, if it is on the path. */
-function partOf({ tree }: Session, { path }: PathWalk, at: number): number {
+function findFork({ tree }: Session, { path }: PathWalk, at: number): number {
   if (path[tree.depth(at)] === at) return at;
   return path.length === 0 ? ROOT : tree.commonAncestor(at, path[path.length - 1]);
 }
 
-function entriesOf(session: Session, positions: Int32Array): PathEntry[] {
+function readEntries(session: Session, positions: Int32Array): PathEntry[] {
   const { tree, log } = session;
   const found: PathEntry[] = [];
   for (const line of log.readMany(positions, true)) {
@@ -109,7 +109,7 @@ function entriesOf(session: Session, positions: Int32Array): PathEntry[] {
     found.push({
       id: log.nodes.id(position),
       parentId: session.idOrNull(parent),
-      entry: membersOf(entryAt(session, position, line)),
+      entry: membersOf(parseEntry(session, position, line)),
       siblings: parent < 0 ? 1 : tree.childCount(parent),
     });
   }
@@ -117,7 +117,7 @@ function entriesOf(session: Session, positions: Int32Array): PathEntry[] {
 }
 
 /** Returns an entry with its pictures, also those that are kept in files. */
-function entryAt({ log }: Session, position: number, line: Uint8Array): unknown {
+function parseEntry({ log }: Session, position: number, line: Uint8Array): unknown {
   const entry = parse(line);
   if (!holdsAttachment(line)) return entry;
   const read = (sha256: string, size: number): string | null => log.attachment(position, sha256, size);
@@ -146,10 +146,10 @@ export const readOutline = command({
   params: { sessionId: z.string() },
   result: () => z.custom<SessionOutline>(),
   example: { params: {}, result: undefined as never },
-  run: outlineOf,
+  run: getSessionOutline,
 });
 
-function outlineOf(context: CommandContext): SessionOutline {
+function getSessionOutline(context: CommandContext): SessionOutline {
   const { session } = context;
   const { file, log } = session;
   return {
@@ -164,28 +164,28 @@ function outlineOf(context: CommandContext): SessionOutline {
   };
 }
 
-interface FirstLook {
+interface OutlineAndPage {
   readonly facts: SessionOutline;
   /** The page after the entry that was read last. */
-  readonly first: Page;
+  readonly first: EntryPage;
 }
 
 /** Reads the outline and the first page together: each prompt waits for it. */
-export const look = command({
+export const readOutlineAndPage = command({
   name: "acp_look",
   summary: "The session as it is now, and what follows an entry.",
   effect: "read",
-  params: { sessionId: z.string(), since: own<string | null>() },
-  result: () => z.custom<FirstLook>(),
+  params: { sessionId: z.string(), since: customValue<string | null>() },
+  result: () => z.custom<OutlineAndPage>(),
   example: { params: {}, result: undefined as never },
-  run: (context, { since }): FirstLook => ({
-    facts: outlineOf(context),
-    first: pageOf(context.session, since, undefined),
+  run: (context, { since }): OutlineAndPage => ({
+    facts: getSessionOutline(context),
+    first: readPageAfter(context.session, since, undefined),
   }),
 });
 
 /** Tells how full the context of the model is, where that is known. Walks the context, for which no turn should wait. */
-export const readUsage = command({
+export const readContextUsage = command({
   name: "acp_usage",
   summary: "How full the context of the model is.",
   effect: "read",
@@ -202,7 +202,7 @@ function isElsewhere(context: CommandContext): boolean {
   return file !== null && log.persisted && !isHeld(session) && workspace.stores.health.holders([file]).size > 0;
 }
 
-export interface Located {
+export interface LocatedSession {
   readonly isOpen: boolean;
   /** Whether it is on disk; a new session is not, before its first entry. */
   readonly isStored: boolean;
@@ -210,34 +210,34 @@ export interface Located {
 }
 
 /** Finds a session by its id in full. Throws session_not_found, ambiguous_id, invalid_id. */
-export const locate = command({
+export const locateSession = command({
   name: "acp_locate",
   summary: "Where a session is.",
   effect: "control",
   params: { sessionId: z.string() },
-  result: () => z.custom<Located>(),
+  result: () => z.custom<LocatedSession>(),
   example: { params: {}, result: undefined as never },
-  run({ workspace }, { sessionId }): Located | Promise<Located> {
+  run({ workspace }, { sessionId }): LocatedSession | Promise<LocatedSession> {
     const open = workspace.openWith(sessionId);
     if (open) return { isOpen: true, isStored: open.log.persisted && open.file !== null, sessionPath: open.file };
     try {
       const sessionPath = workspace.stores.lifeCycle.locate({ sessionId });
       return { isOpen: workspace.has(sessionId), isStored: true, sessionPath };
     } catch (error) {
-      return elsewhere(workspace, sessionId, error);
+      return locateForeign(workspace, sessionId, error);
     }
   },
 });
 
 /** Returns where a session of another agent is. Throws the failure of looking among ours. */
-async function elsewhere({ stores }: Workspace, sessionId: string, failure: unknown): Promise<Located> {
+async function locateForeign({ stores }: Workspace, sessionId: string, failure: unknown): Promise<LocatedSession> {
   const isUnknown = failure instanceof Failure && failure.name === "session_not_found";
   const sessionPath = isUnknown ? await stores.lookUp(sessionId, "whole") : undefined;
   if (sessionPath === undefined) throw failure;
   return { isOpen: false, isStored: true, sessionPath };
 }
 
-export const make = command({
+export const createOpenSession = command({
   name: "acp_new",
   summary: "Makes a session beside those that are open.",
   effect: "control",
@@ -251,23 +251,23 @@ export const make = command({
   },
 });
 
-export const forkBeside = command({
+export const forkOpenSession = command({
   name: "acp_fork",
   summary: "Copies the path to an entry into a new session beside those that are open.",
   effect: "replace",
-  params: { entryId: own<string | undefined>(), position: own<"at" | "before">() },
+  params: { entryId: customValue<string | undefined>(), position: customValue<"at" | "before">() },
   result: () => z.custom<{ sessionId: string }>(),
   example: { params: {}, result: undefined as never },
   async run(context, { entryId, position }) {
     const { session, workspace } = context;
-    const made = await workspace.fork(session, endOf(context, entryId, position), { comesOf: session });
+    const made = await workspace.fork(session, findForkEnd(context, entryId, position), { comesOf: session });
     workspace.keep(made);
     return { sessionId: made.id };
   },
 });
 
 /** Returns where the copy ends. Throws entry_not_found. */
-function endOf({ session }: CommandContext, entryId: string | undefined, position: "at" | "before"): number {
+function findForkEnd({ session }: CommandContext, entryId: string | undefined, position: "at" | "before"): number {
   if (entryId === undefined) return session.tree.leaf;
   const at = session.position(entryId);
   return position === "at" ? at : Math.max(session.log.nodes.parent(at), ROOT);

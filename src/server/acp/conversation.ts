@@ -8,42 +8,45 @@ import { idTextOf } from "../connection/call.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { Output } from "../connection/output.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
-import type { AgentBehind } from "./agent.ts";
-import { Asker, type Submitting } from "./asker.ts";
-import { Attached, type Job } from "./attached.ts";
-import { paramsText } from "./bounds.ts";
-import { AcpError, CANCELLED, errorText, INVALID_REQUEST, NO_SUCH_METHOD, REFUSED } from "./errors.ts";
+import type { AgentBackend } from "./agent.ts";
+import { encodeUpdate } from "./bounds.ts";
+import { ClientSession, type SessionJob } from "./client-session.ts";
+import { type CallSubmitter, CommandRunner } from "./command-runner.ts";
+import { AcpError, CANCELLED, INVALID_REQUEST, NO_SUCH_METHOD, REFUSED, toErrorText } from "./errors.ts";
 import type { AcpRequest, MethodContext } from "./method.ts";
 import { methods } from "./methods.ts";
-import type { AcpUpdate, ClientSkills } from "./narrator.ts";
-import { catchUp } from "./replay.ts";
+import { sendNewEntries } from "./replay.ts";
+import type { AcpUpdate, ClientFeatures } from "./update-mapper.ts";
 
 /** The connection that the conversation runs over. */
-interface AcpWire extends Submitting {
+interface AcpWire extends CallSubmitter {
   /** Whether the client reads what is sent. */
-  readonly hasRoom: boolean;
+  readonly hasCapacity: boolean;
   /** Whether it has gone: then nothing is shown any more. */
   readonly isGone: boolean;
   /** Sends a message. */
   send(text: string): void;
   flush(): void;
   /** Goes on reading, after {@link AcpConversation.isFull} was true. */
-  goOn(): void;
+  resumeInput(): void;
 }
 
 /** The parts of a connection that a conversation runs over. */
-interface Ends {
+interface ConnectionParts {
   readonly output: Output;
   readonly dispatcher: Dispatcher;
   /** Goes on reading. */
-  goOn(): void;
+  resumeInput(): void;
 }
 
 /** Begins a conversation over a connection. */
-export function converse({ output, dispatcher, goOn }: Ends, facts: AcpFacts): AcpConversation {
+export function startConversation(
+  { output, dispatcher, resumeInput }: ConnectionParts,
+  facts: AcpFacts,
+): AcpConversation {
   return new AcpConversation(
     {
-      get hasRoom() {
+      get hasCapacity() {
         return output.hasRoom;
       },
       get isGone() {
@@ -55,7 +58,7 @@ export function converse({ output, dispatcher, goOn }: Ends, facts: AcpFacts): A
       },
       send: (text) => output.send([withoutHalves(text)]),
       flush: () => output.flush(),
-      goOn,
+      resumeInput,
     },
     facts,
   );
@@ -66,7 +69,7 @@ export interface AcpFacts {
   readonly version: string;
   readonly readOnly: boolean;
   /** Whoever runs turns; undefined when nobody does. */
-  readonly agent: AgentBehind | undefined;
+  readonly agent: AgentBackend | undefined;
 }
 
 /**
@@ -96,11 +99,11 @@ interface OngoingRequest {
 }
 
 export class AcpConversation {
-  readonly asker: Asker;
+  readonly runner: CommandRunner;
   readonly facts: AcpFacts;
   private readonly wire: AcpWire;
   /** The sessions that the client has, or for which something is done, by id. */
-  private readonly sessions = new Map<string, Attached>();
+  private readonly sessions = new Map<string, ClientSession>();
   private readonly requests = new Map<string, OngoingRequest>();
   /** Called when there may be room, or something was given up. */
   private waiters: (() => void)[] = [];
@@ -117,12 +120,12 @@ export class AcpConversation {
   /** Ends with the answer to `initialize`, which comes first. */
   private introduction: Promise<unknown> | undefined;
   /** The skills of the client; undefined before `initialize`. */
-  skills: ClientSkills | undefined;
+  features: ClientFeatures | undefined;
 
   constructor(wire: AcpWire, facts: AcpFacts) {
     this.wire = wire;
     this.facts = facts;
-    this.asker = new Asker(wire);
+    this.runner = new CommandRunner(wire);
   }
 
   /** Whether no more should be read for now. */
@@ -167,7 +170,7 @@ export class AcpConversation {
     const asked = this.asked.get(id);
     this.asked.delete(id);
     if (error === undefined) asked?.resolve(result);
-    else asked?.reject(AcpError.heard(error, REFUSED, "The client refused."));
+    else asked?.reject(AcpError.fromReply(error, REFUSED, "The client refused."));
   }
 
   /** Ends what waits for the client, which says nothing more. */
@@ -208,7 +211,7 @@ export class AcpConversation {
     const ended = this.run(method, params, ongoing)
       .then(
         (result) => `"result":${jsonText(result)}`,
-        (error) => `"error":${errorText(this.asCancelled(ongoing, error))}`,
+        (error) => `"error":${toErrorText(this.asCancelled(ongoing, error))}`,
       )
       .then((outcome) => {
         const wasFull = this.isFull;
@@ -216,7 +219,7 @@ export class AcpConversation {
         this.wire.send(`{"jsonrpc":"2.0","id":${idText},${outcome}}`);
         this.wire.flush();
         if (outcome.startsWith('"result"')) for (const work of ongoing.afterwards) work();
-        if (wasFull) this.wire.goOn();
+        if (wasFull) this.wire.resumeInput();
         this.release();
       });
     if (method === "initialize") this.introduction ??= ended;
@@ -225,7 +228,7 @@ export class AcpConversation {
   private async run(method: string, params: unknown, ongoing: OngoingRequest): Promise<object> {
     const known = Object.hasOwn(methods, method) ? methods[method] : undefined;
     if (!known) throw new AcpError(NO_SUCH_METHOD, `This server has no method ${method.slice(0, 200)}.`);
-    if (!this.skills && method !== "initialize")
+    if (!this.features && method !== "initialize")
       throw new AcpError(INVALID_REQUEST, "Send initialize first: it says what both sides can do.");
     if (Array.isArray(params) || (typeof params !== "object" && params !== undefined))
       throw new AcpError(INVALID_REQUEST, "The member params must be an object.");
@@ -250,51 +253,51 @@ export class AcpConversation {
     conversation: this,
     inOrder: (id, job) => this.inOrder(id, job),
     find: (id) => this.sessions.get(id),
-    awaken: (session) => this.awaken(session),
-    stage: () => this.stage,
+    queueCatchUp: (session) => this.queueCatchUp(session),
+    replayContext: () => this.replayContext,
   };
 
-  private get stage() {
-    const { asker, skills = { compaction: false, notices: false, forms: false } } = this;
+  private get replayContext() {
+    const { runner, features = { compaction: false, notices: false, forms: false } } = this;
     return {
-      asker,
-      skills,
-      isUsageTold: this.facts.agent?.tellsUsage === true,
-      judgeOf: (id: string) => this.facts.agent?.judgeOf?.(id),
+      runner,
+      features,
+      agentReportsUsage: this.facts.agent?.reportsUsage === true,
+      findClassifier: (id: string) => this.facts.agent?.findClassifier?.(id),
       update: (id: string, update: AcpUpdate, isStopped: () => boolean) => this.update(id, update, isStopped),
     };
   }
 
   /** Runs a job of a session after those before it. */
-  private inOrder<T>(id: string, job: (session: Attached, isStopped: () => boolean) => Promise<T>): Promise<T> {
-    const session = this.sessions.get(id) ?? new Attached(id);
+  private inOrder<T>(id: string, job: (session: ClientSession, isStopped: () => boolean) => Promise<T>): Promise<T> {
+    const session = this.sessions.get(id) ?? new ClientSession(id);
     this.sessions.set(id, session);
-    const run: Job<T> = (isStopped) => job(session, isStopped);
-    return session.do(run).finally(() => {
+    const run: SessionJob<T> = (isStopped) => job(session, isStopped);
+    return session.run(run).finally(() => {
       // It is one of those that ended just now.
-      if (session.jobs <= 1 && !session.told && this.sessions.get(id) === session) this.sessions.delete(id);
+      if (session.jobs <= 1 && !session.position && this.sessions.get(id) === session) this.sessions.delete(id);
     });
   }
 
   /** Takes an event of the server. */
-  tell({ name, sessionId }: PendingEvent): void {
+  receiveEvent({ name, sessionId }: PendingEvent): void {
     const session = this.sessions.get(sessionId);
-    if (session && NEWS.has(name)) this.awaken(session);
+    if (session && NEWS.has(name)) this.queueCatchUp(session);
   }
 
   /** Looks what the client has not been shown of any session, because events were lost. */
-  tellLost(): void {
-    for (const session of this.sessions.values()) this.awaken(session);
+  catchUpAll(): void {
+    for (const session of this.sessions.values()) this.queueCatchUp(session);
   }
 
-  private awaken(session: Attached): void {
+  private queueCatchUp(session: ClientSession): void {
     // At the end of a turn, what has come is looked for in any case.
-    if (session.isAwoken || session.isInTurn) return;
-    session.isAwoken = true;
+    if (session.isCatchUpQueued || session.isInTurn) return;
+    session.isCatchUpQueued = true;
     this.hold();
     void this.inOrder(session.id, (_, isStopped) => {
-      session.isAwoken = false;
-      return catchUp(this.stage, session, isStopped);
+      session.isCatchUpQueued = false;
+      return sendNewEntries(this.replayContext, session, isStopped);
     })
       // Whoever loads it next is told why.
       .catch(() => {})
@@ -307,14 +310,14 @@ export class AcpConversation {
   // --- out -----------------------------------------------------------------------------------------------------
 
   private async update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
-    while (!this.wire.hasRoom && !isStopped()) {
+    while (!this.wire.hasCapacity && !isStopped()) {
       this.wire.flush();
-      if (this.wire.hasRoom) break;
+      if (this.wire.hasCapacity) break;
       await new Promise<void>((resolve) => this.waiters.push(resolve));
     }
     if (this.wire.isGone) throw new Failure("cancelled");
     if (isStopped()) return;
-    this.wire.send(`{"jsonrpc":"2.0","method":"session/update","params":${paramsText(sessionId, update)}}`);
+    this.wire.send(`{"jsonrpc":"2.0","method":"session/update","params":${encodeUpdate(sessionId, update)}}`);
     this.flushSoon();
   }
 
@@ -334,7 +337,7 @@ export class AcpConversation {
   }
 
   private refuse(idText: string, error: AcpError): void {
-    this.wire.send(`{"jsonrpc":"2.0","id":${idText},"error":${errorText(error)}}`);
+    this.wire.send(`{"jsonrpc":"2.0","id":${idText},"error":${toErrorText(error)}}`);
     this.wire.flush();
   }
 

@@ -18,7 +18,7 @@ export class AcpError extends Error {
   }
 
   /** Returns the error that the other side has answered with; `otherwise` is said where it says nothing. */
-  static heard(error: unknown, code: number, otherwise: string): AcpError {
+  static fromReply(error: unknown, code: number, otherwise: string): AcpError {
     const { code: theirs, message, data } = membersOf(error);
     return new AcpError(Number.isInteger(theirs) ? (theirs as number) : code, stringOf(message) || otherwise, data);
   }
@@ -39,7 +39,7 @@ export const CANCELLED = -32800;
 export const REFUSED = -32803;
 
 /** Returns the refusal of a change to a session in which a turn runs. */
-export function atWork(): AcpError {
+export function makeBusyError(): AcpError {
   return new AcpError(REFUSED, "The agent is at work in this session. Cancel its turn, or wait until it has ended.");
 }
 
@@ -74,7 +74,7 @@ const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sente
 };
 
 /** Returns the JSON text of an error member about whatever was thrown. */
-export function errorText(thrown: unknown): string {
+export function toErrorText(thrown: unknown): string {
   if (thrown instanceof AcpError) return jsonText(thrown.toJSON());
   const { code, sentence, name, data } = describeError(thrown);
   const known = Object.hasOwn(FAILURES, name) ? FAILURES[name] : {};

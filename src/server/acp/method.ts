@@ -1,11 +1,11 @@
 /** The shape of the methods of the Agent Client Protocol, and what they are given. */
 
 import type { LooseMembers } from "../../core/format/loose.ts";
-import type { AgentBehind } from "./agent.ts";
-import type { Asker } from "./asker.ts";
-import type { Attached } from "./attached.ts";
-import type { ClientSkills } from "./narrator.ts";
-import type { Stage } from "./replay.ts";
+import type { AgentBackend } from "./agent.ts";
+import type { ClientSession } from "./client-session.ts";
+import type { CommandRunner } from "./command-runner.ts";
+import type { ReplayContext } from "./replay.ts";
+import type { ClientFeatures } from "./update-mapper.ts";
 
 /** A request, as a method takes it. */
 export interface AcpRequest {
@@ -18,10 +18,10 @@ export interface AcpRequest {
 }
 
 /** The conversation, as methods need it. */
-export interface Conversing {
-  readonly asker: Asker;
-  readonly facts: { readonly version: string; readonly readOnly: boolean; readonly agent: AgentBehind | undefined };
-  skills: ClientSkills | undefined;
+export interface ConversationAccess {
+  readonly runner: CommandRunner;
+  readonly facts: { readonly version: string; readonly readOnly: boolean; readonly agent: AgentBackend | undefined };
+  features: ClientFeatures | undefined;
   /** Wakes what waits for room, after it was told to give up. */
   wake(): void;
   /** Whether the client says nothing more, so that no turn can end well. */
@@ -31,13 +31,13 @@ export interface Conversing {
 }
 
 export interface MethodContext {
-  readonly conversation: Conversing;
+  readonly conversation: ConversationAccess;
   /** Runs a job of a session after those before it. */
-  inOrder<T>(id: string, job: (session: Attached, isStopped: () => boolean) => Promise<T>): Promise<T>;
-  find(id: string): Attached | undefined;
+  inOrder<T>(id: string, job: (session: ClientSession, isStopped: () => boolean) => Promise<T>): Promise<T>;
+  find(id: string): ClientSession | undefined;
   /** Shows what has come to a session since. */
-  awaken(session: Attached): void;
-  stage(): Stage;
+  queueCatchUp(session: ClientSession): void;
+  replayContext(): ReplayContext;
 }
 
 export type Method = (context: MethodContext, request: AcpRequest) => Promise<object>;

@@ -5,7 +5,7 @@ import * as z from "zod";
 import { BadParams } from "../../core/failure.ts";
 import { check } from "../../core/format/issues.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import { OURS } from "./narrator.ts";
+import { SERVER_NAME } from "./update-mapper.ts";
 
 const shapes = {
   sessionId: () => z.string(),
@@ -34,8 +34,8 @@ type Shapes = typeof shapes;
 type CheckedMembers<N extends keyof Shapes> = { readonly [K in N]: z.output<ReturnType<Shapes[K]>> } & LooseMembers;
 
 /** Checks these members of the params. Throws BadParams. */
-export function paramsOf<N extends keyof Shapes>(given: unknown, ...names: readonly N[]): CheckedMembers<N> {
-  const result = check(schemaOf(names), given ?? {});
+export function parseParams<N extends keyof Shapes>(given: unknown, ...names: readonly N[]): CheckedMembers<N> {
+  const result = check(getSchema(names), given ?? {});
   if (result.success) return result.data as unknown as CheckedMembers<N>;
   throw new BadParams(result.error.issues.map(({ path, message }) => ({ path: path.join("."), message })));
 }
@@ -43,7 +43,7 @@ export function paramsOf<N extends keyof Shapes>(given: unknown, ...names: reado
 /** Schemas by the names of their members: to make one takes 0.15 ms, which each prompt would wait for. */
 const schemas = new Map<string, z.ZodType>();
 
-function schemaOf(names: readonly (keyof Shapes)[]): z.ZodType {
+function getSchema(names: readonly (keyof Shapes)[]): z.ZodType {
   const key = names.join();
   let schema = schemas.get(key);
   if (!schema) {
@@ -55,26 +55,26 @@ function schemaOf(names: readonly (keyof Shapes)[]): z.ZodType {
 }
 
 /** Returns the working directory of which a list is wanted; undefined for all. Throws BadParams. */
-export function listedCwd(params: LooseMembers): string | undefined {
-  return params.cwd === undefined || params.cwd === null ? undefined : paramsOf(params, "cwd").cwd;
+export function parseListCwd(params: LooseMembers): string | undefined {
+  return params.cwd === undefined || params.cwd === null ? undefined : parseParams(params, "cwd").cwd;
 }
 
 /** Returns what the client put into our part of `_meta`. */
-export function oursOf({ _meta }: LooseMembers): LooseMembers {
-  return membersOf(membersOf(_meta)[OURS]);
+export function getMeta({ _meta }: LooseMembers): LooseMembers {
+  return membersOf(membersOf(_meta)[SERVER_NAME]);
 }
 
 /** Returns a text of our part of `_meta`. Throws BadParams when it is of another kind. */
-export function ourText(params: LooseMembers, name: string): string | undefined {
-  const value = oursOf(params)[name];
+export function getMetaText(params: LooseMembers, name: string): string | undefined {
+  const value = getMeta(params)[name];
   if (value === undefined || value === null || typeof value === "string") return value ?? undefined;
-  throw new BadParams([{ path: `_meta.${OURS}.${name}`, message: "must be a string" }]);
+  throw new BadParams([{ path: `_meta.${SERVER_NAME}.${name}`, message: "must be a string" }]);
 }
 
 /** Params that mean nothing without an agent. A client is told where it gave them. */
 const UNUSED = ["mcpServers", "additionalDirectories", "systemPrompt"];
 
-export function unusedIn(params: LooseMembers): string[] {
+export function listUnusedParams(params: LooseMembers): string[] {
   const isEmpty = (value: unknown): boolean =>
     value === undefined || value === null || (Array.isArray(value) && value.length === 0);
   return UNUSED.filter((name) => !isEmpty(params[name]));

@@ -33,44 +33,44 @@ const KINDS: readonly (readonly [ToolKind, string])[] = [
 ];
 const kinds = new Map(KINDS.flatMap(([kind, names]) => names.split(" ").map((name) => [name, kind] as const)));
 
-export function kindOf(name: string): ToolKind {
+export function getToolKind(name: string): ToolKind {
   return kinds.get(name.replace(/[_-]/g, "").toLowerCase()) ?? "other";
 }
 
 /** Returns a line that says what a call does. */
-export function titleOf(name: string, args: unknown): string {
+export function getToolTitle(name: string, args: unknown): string {
   const argument = preview(mainArgument(args), 200);
-  if (argument !== "" && kindOf(name) === "execute") return argument;
+  if (argument !== "" && getToolKind(name) === "execute") return argument;
   return `${name || "tool"}${argument === "" ? "" : ` ${argument}`}`;
 }
 
 /** Returns the absolute path that a call means; undefined where the session does not know its directory. */
-function absolute(path: string, cwd: string): string | undefined {
+function resolvePath(path: string, cwd: string): string | undefined {
   if (isAbsolute(path) || /^[A-Za-z]:[\\/]|^\\\\/.test(path)) return path;
   // Whose home `~` is, only the agent knows.
   if (path === "" || path.startsWith("~") || !isAbsolute(cwd)) return undefined;
   return resolve(cwd, path);
 }
 
-function fileOf(args: LooseMembers, cwd: string): string | undefined {
+function getFilePath(args: LooseMembers, cwd: string): string | undefined {
   const path = textMember(args, ...PATHS, "notebook_path");
-  return path === undefined ? undefined : absolute(path, cwd);
+  return path === undefined ? undefined : resolvePath(path, cwd);
 }
 
 /** Returns the places that a call works on, for clients that follow the agent. */
-export function locationsOf(args: unknown, cwd: string): readonly { path: string; line?: number }[] {
+export function getLocations(args: unknown, cwd: string): readonly { path: string; line?: number }[] {
   const given = membersOf(args);
-  const path = fileOf(given, cwd);
+  const path = getFilePath(given, cwd);
   if (path === undefined) return [];
   const line = given.offset ?? given.line;
   return [typeof line === "number" && Number.isInteger(line) && line > 0 && line < 2 ** 32 ? { path, line } : { path }];
 }
 
 /** Returns the changes that a call asks for, as contents of it. */
-export function diffsOf(name: string, args: unknown, cwd: string): readonly object[] {
-  if (kindOf(name) !== "edit") return [];
+export function getDiffs(name: string, args: unknown, cwd: string): readonly object[] {
+  if (getToolKind(name) !== "edit") return [];
   const given = membersOf(args);
-  const path = fileOf(given, cwd);
+  const path = getFilePath(given, cwd);
   if (path === undefined) return [];
   const whole = textMember(given, "content");
   const edits = editsIn(given);
@@ -90,7 +90,7 @@ const STATES: Readonly<Record<string, string>> = {
 };
 
 /** Returns the plan that a call puts down, as the entries of an update; undefined when it is no such call. */
-export function planOf(name: string, args: unknown): readonly object[] | undefined {
+export function parsePlan(name: string, args: unknown): readonly object[] | undefined {
   const given = membersOf(args);
   const listed = /^(?:todo_?write|update_?plan)$/i.test(name) ? (given.todos ?? given.plan) : undefined;
   if (!Array.isArray(listed)) return undefined;

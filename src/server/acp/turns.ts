@@ -1,30 +1,30 @@
 /** The methods that an agent answers: turns, modes and options. */
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
-import type { AgentBehind, AgentSession, PromptBlock, Telling } from "./agent.ts";
-import type { Attached } from "./attached.ts";
-import { locate, readOutline, type SessionOutline } from "./commands.ts";
+import type { AgentBackend, AgentSession, ClientChannel, PromptBlock } from "./agent.ts";
+import type { ClientSession } from "./client-session.ts";
+import { locateSession, readOutline, type SessionOutline } from "./commands.ts";
 import { AcpError, CANCELLED, INVALID_REQUEST, NO_SUCH_METHOD, NOT_FOUND, REFUSED } from "./errors.ts";
-import type { AcpRequest, Conversing, Method, MethodContext } from "./method.ts";
-import { paramsOf } from "./params.ts";
-import { catchUp, makeReady } from "./replay.ts";
+import type { AcpRequest, ConversationAccess, Method, MethodContext } from "./method.ts";
+import { parseParams } from "./params.ts";
+import { prepareTurn, sendNewEntries } from "./replay.ts";
 
-export function factsOf({ asker }: Pick<Conversing, "asker">, sessionId: string): Promise<SessionOutline> {
-  return asker.run(readOutline, { sessionId });
+export function getOutline({ runner }: Pick<ConversationAccess, "runner">, sessionId: string): Promise<SessionOutline> {
+  return runner.run(readOutline, { sessionId });
 }
 
 /** Returns a session as agents are told of it. */
-async function agentSession({ asker }: Conversing, sessionId: string): Promise<AgentSession> {
-  return asAgentsSee(sessionId, await factsOf({ asker }, sessionId));
+async function readAgentSession({ runner }: ConversationAccess, sessionId: string): Promise<AgentSession> {
+  return toAgentSession(sessionId, await getOutline({ runner }, sessionId));
 }
 
-function asAgentsSee(sessionId: string, { cwd, leafId, model, thinkingLevel }: SessionOutline): AgentSession {
+function toAgentSession(sessionId: string, { cwd, leafId, model, thinkingLevel }: SessionOutline): AgentSession {
   const isEmpty = leafId === null;
   return { sessionId, cwd, model: isEmpty ? undefined : model, thinkingLevel: isEmpty ? undefined : thinkingLevel };
 }
 
 /** Returns what the agent has to say of a session that the client opens. */
-export async function settingsOf(
+export async function getAgentSettings(
   context: MethodContext,
   request: AcpRequest,
   sessionId: string,
@@ -33,26 +33,26 @@ export async function settingsOf(
   const { agent } = conversation.facts;
   const session = find(sessionId);
   if (!agent || !session) return {};
-  const about = { ...(await agentSession(conversation, sessionId)), given: membersOf(request.params) };
-  const settings = await agent.settings(about, tellingOf(context, session));
-  request.afterwards(() => void agent.introduce?.(sessionId).catch(() => {}));
+  const about = { ...(await readAgentSession(conversation, sessionId)), openParams: membersOf(request.params) };
+  const settings = await agent.getSettings(about, makeChannel(context, session));
+  request.afterwards(() => void agent.sendInitialUpdates?.(sessionId).catch(() => {}));
   return settings;
 }
 
 /** Returns the client, as an agent reaches it for a session. */
-function tellingOf(context: MethodContext, session: Attached): Telling {
-  const { conversation, inOrder, stage } = context;
+function makeChannel(context: MethodContext, session: ClientSession): ClientChannel {
+  const { conversation, inOrder, replayContext } = context;
   const { id } = session;
-  const isClosed = (): boolean => session.told === undefined;
+  const isClosed = (): boolean => session.position === undefined;
   return {
-    skills: stage().skills,
-    update: (update) => stage().update(id, update, isClosed),
+    skills: replayContext().features,
+    update: (update) => replayContext().update(id, update, isClosed),
     ask: (method, params) => conversation.askClient(method, { sessionId: id, ...params }),
-    claim: (callId) => session.told?.narrator?.claim(callId) ?? callId,
-    async keepUp(judge, tellsUsage) {
+    claim: (callId) => session.position?.mapper?.claim(callId) ?? callId,
+    async sendNewEntries(classify, withUsage) {
       if (isClosed()) return;
       await inOrder(id, (_, isStopped) =>
-        catchUp(stage(), session, () => isStopped() || isClosed(), judge, tellsUsage),
+        sendNewEntries(replayContext(), session, () => isStopped() || isClosed(), classify, withUsage),
       );
     },
   };
@@ -60,13 +60,13 @@ function tellingOf(context: MethodContext, session: Attached): Telling {
 
 export const prompt: Method = async (context, request) => {
   const { conversation, inOrder } = context;
-  const { sessionId, prompt: blocks } = paramsOf(request.params, "sessionId", "prompt");
+  const { sessionId, prompt: blocks } = parseParams(request.params, "sessionId", "prompt");
   // What was sent before it may be what opens the session.
-  const session = await inOrder(sessionId, async (found) => (found.told ? found : undefined));
+  const session = await inOrder(sessionId, async (found) => (found.position ? found : undefined));
   if (!session) throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
   const { agent } = conversation.facts;
-  if (agent) return turn(context, request, agent, session, blocks);
-  const { isStored } = await conversation.asker.run(locate, { sessionId });
+  if (agent) return runTurn(context, request, agent, session, blocks);
+  const { isStored } = await conversation.runner.run(locateSession, { sessionId });
   throw new AcpError(
     REFUSED,
     "This server keeps the history and runs no model: your message was neither sent nor stored. To go on, " +
@@ -76,56 +76,56 @@ export const prompt: Method = async (context, request) => {
 };
 
 /** Has the agent run a turn. What is written meanwhile is shown when it has ended. */
-async function turn(
+async function runTurn(
   context: MethodContext,
   { isTurnCancelled }: AcpRequest,
-  agent: AgentBehind,
-  session: Attached,
+  agent: AgentBackend,
+  session: ClientSession,
   blocks: readonly PromptBlock[],
 ): Promise<object> {
-  const { conversation, inOrder, stage, awaken } = context;
+  const { conversation, inOrder, replayContext, queueCatchUp } = context;
   const { id } = session;
   if (session.isInTurn)
     throw new AcpError(INVALID_REQUEST, "A turn of this session runs already. Wait until it ends, or cancel it.");
   if (conversation.isOver) throw new AcpError(CANCELLED, "The client has gone before the turn began.");
   session.isInTurn = true;
   try {
-    const facts = await inOrder(id, (_, isStopped) => makeReady(stage(), session, isStopped));
-    const isCancelled = (): boolean => isTurnCancelled() || !session.told || conversation.isOver;
+    const facts = await inOrder(id, (_, isStopped) => prepareTurn(replayContext(), session, isStopped));
+    const isCancelled = (): boolean => isTurnCancelled() || !session.position || conversation.isOver;
     if (!facts || isCancelled()) return { stopReason: "cancelled" };
-    return await agent.prompt(asAgentsSee(id, facts), blocks, tellingOf(context, session), isCancelled);
+    return await agent.prompt(toAgentSession(id, facts), blocks, makeChannel(context, session), isCancelled);
   } finally {
     session.isInTurn = false;
-    awaken(session);
+    queueCatchUp(session);
   }
 }
 
-function requireAgent({ facts: { agent } }: Conversing): AgentBehind {
+function requireAgent({ facts: { agent } }: ConversationAccess): AgentBackend {
   if (agent) return agent;
   const sentence = "This server keeps the history and runs no agent: there are no modes or options to set.";
   throw new AcpError(NO_SUCH_METHOD, sentence);
 }
 
 /** Returns a session that the client has open. Throws NOT_FOUND. */
-function requireOpen({ find }: MethodContext, sessionId: string): Attached {
+function requireOpen({ find }: MethodContext, sessionId: string): ClientSession {
   const session = find(sessionId);
-  if (session?.told) return session;
+  if (session?.position) return session;
   throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
 }
 
 export const setMode: Method = async (context, { params }) => {
   const { conversation } = context;
   const agent = requireAgent(conversation);
-  const { sessionId, modeId } = paramsOf(params, "sessionId", "modeId");
+  const { sessionId, modeId } = parseParams(params, "sessionId", "modeId");
   const session = requireOpen(context, sessionId);
-  return agent.setMode(await agentSession(conversation, sessionId), modeId, tellingOf(context, session));
+  return agent.setMode(await readAgentSession(conversation, sessionId), modeId, makeChannel(context, session));
 };
 
 export const setConfigOption: Method = async (context, { params }) => {
   const { conversation } = context;
   const agent = requireAgent(conversation);
-  const { sessionId, configId, value } = paramsOf(params, "sessionId", "configId", "value");
+  const { sessionId, configId, value } = parseParams(params, "sessionId", "configId", "value");
   const session = requireOpen(context, sessionId);
-  const about = await agentSession(conversation, sessionId);
-  return agent.setConfigOption(about, configId, value, tellingOf(context, session));
+  const about = await readAgentSession(conversation, sessionId);
+  return agent.setConfigOption(about, configId, value, makeChannel(context, session));
 };

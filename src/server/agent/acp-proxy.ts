@@ -5,33 +5,33 @@
 
 import type { Readable, Writable } from "node:stream";
 import type { Workspace } from "../../core/session/workspace.ts";
-import { type Absence, AcpRecorder } from "./acp-recorder.ts";
-import { droppedMessage, LineCutter, type LineSink } from "./line-cutter.ts";
-import { isObject, membersOfLine } from "./pi-lines.ts";
+import { AcpRecorder, type RemoteOutage } from "./acp-recorder.ts";
+import { LineCutter, type LineSink, parseDroppedMessage } from "./line-cutter.ts";
+import { isJsonObject, parseMembers } from "./pi-lines.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 
 /** Bytes of lines that wait for one that is being written, beyond which no more is read. */
 const FULL_AT = 4 << 20;
 /** Milliseconds between looks at what other machines wrote. */
-const KEPT_UP_EVERY = 500;
+const REFRESH_INTERVAL = 500;
 /** JSON-RPC's code of an internal error. */
 const INTERNAL = -32603;
 
-interface ProxyMeans extends AgentLaunch {
+interface ProxyOptions extends AgentLaunch {
   readonly cwd: string;
   printError(sentence: string): void;
 }
 
-interface ProxyEnds {
+interface ProxyStreams {
   readonly input: Readable;
   readonly output: Writable;
   readonly workspace: Workspace;
   /** See {@link AcpRecorder}. */
-  readonly absence?: Absence;
+  readonly outage?: RemoteOutage;
 }
 
 /** Lines that are passed on one after the other, each when it may. */
-class Passage {
+class LineQueue {
   private readonly pass: (line: Buffer) => Promise<void> | undefined;
   private readonly lines: Buffer[] = [];
   private bytes = 0;
@@ -78,11 +78,11 @@ class Passage {
 }
 
 export class AcpProxy {
-  private readonly ends: ProxyEnds;
-  private readonly means: ProxyMeans;
+  private readonly streams: ProxyStreams;
+  private readonly options: ProxyOptions;
   private readonly recorder: AcpRecorder;
-  private readonly fromClient: Passage;
-  private readonly fromAgent: Passage;
+  private readonly fromClient: LineQueue;
+  private readonly fromAgent: LineQueue;
   private readonly cutter: LineCutter;
   private agent: AgentProcess | undefined;
   /** How the agent ended, if it has. */
@@ -90,15 +90,15 @@ export class AcpProxy {
   private isHostGone = false;
   private over: (() => void) | undefined;
 
-  constructor(ends: ProxyEnds, means: ProxyMeans) {
-    this.ends = ends;
-    this.means = means;
-    this.recorder = new AcpRecorder(ends.workspace, (sentence) => means.printError(sentence), ends.absence);
-    this.fromClient = new Passage(
+  constructor(streams: ProxyStreams, options: ProxyOptions) {
+    this.streams = streams;
+    this.options = options;
+    this.recorder = new AcpRecorder(streams.workspace, (sentence) => options.printError(sentence), streams.outage);
+    this.fromClient = new LineQueue(
       (line) => this.toAgent(line),
       () => this.balance(),
     );
-    this.fromAgent = new Passage(
+    this.fromAgent = new LineQueue(
       (line) => this.toClient(line),
       () => this.balance(),
     );
@@ -106,21 +106,21 @@ export class AcpProxy {
       line: (line) => this.fromClient.push(line),
       tooLong: (beginning, size) => this.refuseLong(beginning, size),
     };
-    this.cutter = new LineCutter(sink, means.maxLineBytes);
+    this.cutter = new LineCutter(sink, options.maxLineBytes);
   }
 
   /** Serves until either side ends. Resolves to the exit status. */
   async serve(): Promise<number> {
-    const { input, output } = this.ends;
+    const { input, output } = this.streams;
     output.on("error", () => {
       this.isHostGone = true;
       this.stop();
     });
     output.on("drain", () => this.balance());
-    const keepingUp = setInterval(() => this.recorder.keepUp(), KEPT_UP_EVERY).unref();
+    const keepingUp = setInterval(() => this.recorder.synchronize(), REFRESH_INTERVAL).unref();
     await new Promise<void>((resolve) => {
       this.over = resolve;
-      this.agent = new AgentProcess(this.means, this.means.cwd, this.sink());
+      this.agent = new AgentProcess(this.options, this.options.cwd, this.sink());
       input.on("data", (chunk: Buffer) => {
         this.cutter.push(chunk);
         this.balance();
@@ -137,8 +137,8 @@ export class AcpProxy {
     const how = diedItself ? `The agent ${this.ended}.` : "The turn was ended.";
     const unanswered = this.recorder.unanswered;
     await this.recorder.end(how, diedItself ? "error" : "aborted");
-    for (const id of unanswered) this.say(errorTo(id, how));
-    if (diedItself) this.means.printError(`The agent ${this.ended}.`);
+    for (const id of unanswered) this.sendToClient(makeErrorLine(id, how));
+    if (diedItself) this.options.printError(`The agent ${this.ended}.`);
     await new Promise<void>((resolve) => {
       if (this.isHostGone || output.destroyed) return resolve();
       output.once("close", () => resolve());
@@ -154,11 +154,11 @@ export class AcpProxy {
   private sink(): AgentSink {
     return {
       line: (line) => {
-        if (isObject(line)) return this.fromAgent.push(line);
+        if (isJsonObject(line)) return this.fromAgent.push(line);
         const text = line.toString("utf8").trim();
-        if (text !== "") this.means.complain(text);
+        if (text !== "") this.options.complain(text);
       },
-      tooLong: (beginning, size) => this.tellOfLong(beginning, size),
+      tooLong: (beginning, size) => this.reportLongLine(beginning, size),
       through: () => this.balance(),
       drained: () => this.balance(),
       ended: (how) => {
@@ -170,7 +170,7 @@ export class AcpProxy {
 
   /** Takes from each side only as much as the other one reads. */
   private balance(): void {
-    const { input, output } = this.ends;
+    const { input, output } = this.streams;
     if (this.agent?.isFull || this.fromClient.isFull) input.pause();
     else input.resume();
     if ((output.writableNeedDrain && !output.destroyed) || this.fromAgent.isFull) this.agent?.pause();
@@ -178,7 +178,7 @@ export class AcpProxy {
   }
 
   private toAgent(line: Buffer): Promise<void> | undefined {
-    const message = membersOfLine(line);
+    const message = parseMembers(line);
     let waits: Promise<void> | undefined;
     try {
       waits = this.recorder.fromClient(message);
@@ -193,8 +193,8 @@ export class AcpProxy {
       () => this.agent?.send(line),
       (error) => {
         this.recorder.forget(message);
-        this.say(
-          errorTo(
+        this.sendToClient(
+          makeErrorLine(
             JSON.stringify(message.id ?? null),
             `The request could not be recorded and was not sent. ${(error as Error).message}`,
           ),
@@ -206,40 +206,41 @@ export class AcpProxy {
   private toClient(line: Buffer): Promise<void> | undefined {
     let waits: Promise<void> | undefined;
     try {
-      waits = this.recorder.fromAgent(membersOfLine(line));
+      waits = this.recorder.fromAgent(parseMembers(line));
     } catch (error) {
       waits = Promise.reject(error);
     }
     if (!waits) {
-      this.say(line);
+      this.sendToClient(line);
       return undefined;
     }
-    return waits.catch((error) => this.recorder.fail(error)).then(() => this.say(line));
+    return waits.catch((error) => this.recorder.fail(error)).then(() => this.sendToClient(line));
   }
 
   private refuseLong(beginning: Buffer, size: number): void {
-    const { idText, isReply } = droppedMessage(beginning) ?? {};
-    const sentence = `The message of ${size} bytes is over the limit of ${this.means.maxLineBytes}; --max-message-bytes raises it.`;
+    const { idText, isReply } = parseDroppedMessage(beginning) ?? {};
+    const sentence = `The message of ${size} bytes is over the limit of ${this.options.maxLineBytes}; --max-message-bytes raises it.`;
     if (idText === undefined) return;
     // An answer that the agent waits for is told to it, a request to the client.
-    if (isReply) this.agent?.send(errorTo(idText, sentence));
-    else this.say(errorTo(idText, sentence));
+    if (isReply) this.agent?.send(makeErrorLine(idText, sentence));
+    else this.sendToClient(makeErrorLine(idText, sentence));
   }
 
-  private tellOfLong(beginning: Buffer, size: number): void {
-    const { idText, isReply } = droppedMessage(beginning) ?? {};
-    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.means.maxLineBytes}. It was dropped.`;
-    this.means.printError(sentence);
+  private reportLongLine(beginning: Buffer, size: number): void {
+    const { idText, isReply } = parseDroppedMessage(beginning) ?? {};
+    const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.options.maxLineBytes}. It was dropped.`;
+    this.options.printError(sentence);
     if (idText === undefined) return;
-    if (!isReply) this.agent?.send(errorTo(idText, sentence));
-    else if (this.recorder.unanswered.includes(idText)) this.fromAgent.push(Buffer.from(errorTo(idText, sentence)));
+    if (!isReply) this.agent?.send(makeErrorLine(idText, sentence));
+    else if (this.recorder.unanswered.includes(idText))
+      this.fromAgent.push(Buffer.from(makeErrorLine(idText, sentence)));
   }
 
-  private say(line: string | Buffer): void {
-    if (!this.isHostGone) this.ends.output.write(line);
+  private sendToClient(line: string | Buffer): void {
+    if (!this.isHostGone) this.streams.output.write(line);
   }
 }
 
-function errorTo(id: string, message: string): string {
+function makeErrorLine(id: string, message: string): string {
   return `{"jsonrpc":"2.0","id":${id},"error":{"code":${INTERNAL},"message":${JSON.stringify(message)}}}\n`;
 }

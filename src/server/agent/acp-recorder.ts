@@ -8,7 +8,7 @@ import { draftOf, SESSION_ID } from "../../core/format/entry.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
-import { type AcpDraft, type AcpSpeaker, AcpTurn, type Loose, loose, userBlocks } from "./acp-turn.ts";
+import { type AcpDraft, type AcpSpeaker, AcpTurn, type Loose, toLoose, toUserBlocks } from "./acp-turn.ts";
 
 /** A session of the agent, and what is recorded of it. */
 interface RecordedSession {
@@ -31,7 +31,7 @@ interface OpenRequest {
 }
 
 /** The time for which other machines cannot be asked, where work goes on without them. */
-export interface Absence {
+export interface RemoteOutage {
   /** Whether nobody should ask them. */
   readonly lasts: boolean;
   /** Returns whether it begins, or has begun: they do not answer. */
@@ -46,11 +46,11 @@ const CUSTOM = "acp";
 export class AcpRecorder {
   private readonly workspace: Workspace;
   private readonly complain: (sentence: string) => void;
-  private readonly absence: Absence | undefined;
+  private readonly outage: RemoteOutage | undefined;
   private readonly sessions = new Map<string, RecordedSession>();
   /** Requests of the client, and of the agent, by the JSON text of their ids. */
-  private readonly ofClient = new Map<string, OpenRequest>();
-  private readonly ofAgent = new Map<string, OpenRequest>();
+  private readonly clientRequests = new Map<string, OpenRequest>();
+  private readonly agentRequests = new Map<string, OpenRequest>();
   private speaker: AcpSpeaker = { api: "acp", provider: "acp", model: "unknown" };
   private agentInfo: Loose = {};
   private hasFailed = false;
@@ -58,15 +58,15 @@ export class AcpRecorder {
   private readonly unread = new WeakSet<Session>();
 
   /** `absence`: missing where nothing is recorded while other machines cannot be asked. */
-  constructor(workspace: Workspace, complain: (sentence: string) => void, absence?: Absence) {
+  constructor(workspace: Workspace, complain: (sentence: string) => void, outage?: RemoteOutage) {
     this.workspace = workspace;
     this.complain = complain;
-    this.absence = absence;
+    this.outage = outage;
   }
 
   /** Ids, as JSON text, of the requests of the client that have no reply. */
   get unanswered(): readonly string[] {
-    return [...this.ofClient.keys()];
+    return [...this.clientRequests.keys()];
   }
 
   // --- what the client says ------------------------------------------------------------------------------------
@@ -77,11 +77,11 @@ export class AcpRecorder {
    */
   fromClient(message: Loose): Promise<void> | undefined {
     const { id, method } = message;
-    const params = loose(message.params);
+    const params = toLoose(message.params);
     if (typeof method !== "string") {
-      return this.answered(this.ofAgent, message);
+      return this.answered(this.agentRequests, message);
     }
-    if (id !== undefined) remember(this.ofClient, id, { method, params });
+    if (id !== undefined) remember(this.clientRequests, id, { method, params });
     if (method === "session/prompt") return this.prompted(params);
     if (method === "session/load" || method === "session/resume")
       return this.begin(params, method === "session/load").then(() => {});
@@ -90,7 +90,7 @@ export class AcpRecorder {
 
   private async prompted({ sessionId, prompt }: Loose): Promise<void> {
     const recorded = this.sessions.get(String(sessionId)) ?? (await this.begin({ sessionId }, false));
-    const { blocks, isWhole } = userBlocks(Array.isArray(prompt) ? prompt : []);
+    const { blocks, isWhole } = toUserBlocks(Array.isArray(prompt) ? prompt : []);
     const content = blocks;
     const written: AcpDraft[] = recorded.turn.flush("stop");
     written.push({
@@ -106,7 +106,7 @@ export class AcpRecorder {
   private async begin({ sessionId, cwd }: Loose, isLoaded: boolean, isNew = false): Promise<RecordedSession> {
     const agentSessionId = String(sessionId);
     const isMeant = !this.sessions.has(agentSessionId) && SESSION_ID.test(agentSessionId);
-    const mayHaveId = !isMeant || (await this.arrived(agentSessionId, isNew));
+    const mayHaveId = !isMeant || (await this.fetchRemote(agentSessionId, isNew));
     const known = this.sessions.get(agentSessionId);
     if (known) {
       known.isReplay = isLoaded;
@@ -125,15 +125,15 @@ export class AcpRecorder {
    * may have its id: another machine may have that where it cannot be asked, unless the agent has just made it. Rejects
    * where it must be asked.
    */
-  private async arrived(sessionId: string, isNew: boolean): Promise<boolean> {
-    const isAlone = this.absence?.lasts === true;
+  private async fetchRemote(sessionId: string, isNew: boolean): Promise<boolean> {
+    const isAlone = this.outage?.lasts === true;
     try {
       await this.workspace.arrive({ sessionId, isWhole: true });
       return isNew || !isAlone;
     } catch (error) {
       // One that was deleted stays so, and what the agent goes on with becomes another one.
       if (error instanceof Failure && error.details.deleted === true) return false;
-      const begins = await this.absence?.begins();
+      const begins = await this.outage?.begins();
       // The agent has begun it all the same: the first write meets the same obstacle, if it lasts, and says so.
       if (!isNew && !begins) throw error;
       return isNew;
@@ -159,11 +159,11 @@ export class AcpRecorder {
     } catch {
       session = this.workspace.create({ cwd });
     }
-    this.noteIn(session, agentSessionId);
+    this.appendNote(session, agentSessionId);
     return session;
   }
 
-  private noteIn(session: Session, agentSessionId: string): void {
+  private appendNote(session: Session, agentSessionId: string): void {
     const data = { agent: this.agentInfo, agentSessionId };
     session.append([draftOf("custom", { customType: CUSTOM, data })], undefined, true);
   }
@@ -173,20 +173,20 @@ export class AcpRecorder {
     if (this.sessions.has(agentSessionId) || !SESSION_ID.test(agentSessionId) || !session.log.persisted) return;
     await session.commit();
     const copied = await this.workspace.fork(session, session.tree.leaf, { comesOf: session, id: agentSessionId });
-    await this.workspace.complete(copied, () => this.noteIn(copied, agentSessionId));
+    await this.workspace.complete(copied, () => this.appendNote(copied, agentSessionId));
     const turn = new AcpTurn(this.speaker, () => this.workspace.env.now());
     this.sessions.set(agentSessionId, { agentSessionId, session: copied, turn, isReplay: false });
   }
 
   /** Ends the record of a session that the client has closed, which others may write to then. */
-  private async letGo(recorded: RecordedSession): Promise<void> {
+  private async closeRecord(recorded: RecordedSession): Promise<void> {
     this.sessions.delete(recorded.agentSessionId);
-    await this.conclude(recorded, recorded.turn.end({}));
+    await this.finishRecord(recorded, recorded.turn.end({}));
   }
 
   /** Forgets a request of the client that was not passed on. */
   forget({ id }: Loose): void {
-    this.ofClient.delete(JSON.stringify(id ?? null));
+    this.clientRequests.delete(JSON.stringify(id ?? null));
   }
 
   // --- what the agent says -------------------------------------------------------------------------------------
@@ -197,17 +197,17 @@ export class AcpRecorder {
    */
   fromAgent(message: Loose): Promise<void> | undefined {
     const { id, method } = message;
-    const params = loose(message.params);
+    const params = toLoose(message.params);
     if (method === "session/update") {
       const recorded = this.sessions.get(String(params.sessionId));
       if (!recorded || recorded.isReplay) return undefined;
-      return this.write(recorded, recorded.turn.take(loose(params.update)));
+      return this.write(recorded, recorded.turn.take(toLoose(params.update)));
     }
     if (typeof method === "string") {
-      if (id !== undefined) remember(this.ofAgent, id, { method, params });
+      if (id !== undefined) remember(this.agentRequests, id, { method, params });
       return undefined;
     }
-    return this.answered(this.ofClient, message);
+    return this.answered(this.clientRequests, message);
   }
 
   /** Takes a reply. */
@@ -217,14 +217,14 @@ export class AcpRecorder {
     if (!request) return undefined;
     asked.delete(key);
     const { method, params } = request;
-    const outcome = loose(result);
+    const outcome = toLoose(result);
     const recorded = this.sessions.get(String(params.sessionId));
-    if (method === "initialize") this.met(outcome);
+    if (method === "initialize") this.identify(outcome);
     else if (method === "session/new" && typeof outcome.sessionId === "string")
       return this.begin({ ...params, sessionId: outcome.sessionId }, false, true).then(() => {});
     else if (method === "session/fork" && recorded && typeof outcome.sessionId === "string")
       return this.copy(recorded, outcome.sessionId);
-    else if (method === "session/close" && recorded && error === undefined) return this.letGo(recorded);
+    else if (method === "session/close" && recorded && error === undefined) return this.closeRecord(recorded);
     else if (method === "session/load" && recorded) {
       // What the past says of itself is written when it was not known.
       const { isReplay } = recorded;
@@ -235,14 +235,14 @@ export class AcpRecorder {
         { type: "custom", rest: { customType: "acp_permission", data: { request: params, result, error } } },
       ]);
     else if (method === "session/prompt" && recorded) {
-      const failed = error === undefined ? undefined : String(loose(error).message ?? "The agent refused.");
+      const failed = error === undefined ? undefined : String(toLoose(error).message ?? "The agent refused.");
       return this.writeDurably(recorded, recorded.turn.end(outcome, failed));
     }
     return undefined;
   }
 
-  private met({ agentInfo }: Loose): void {
-    this.agentInfo = loose(agentInfo);
+  private identify({ agentInfo }: Loose): void {
+    this.agentInfo = toLoose(agentInfo);
     const name = typeof this.agentInfo.name === "string" && this.agentInfo.name !== "" ? this.agentInfo.name : "acp";
     this.speaker = { api: "acp", provider: name, model: name };
   }
@@ -256,7 +256,7 @@ export class AcpRecorder {
     if (busy) return busy.then(() => this.write(recorded, written));
     const becoming = becomeWriter(session);
     if (becoming)
-      return occupied(
+      return markBusy(
         recorded,
         becoming.then(() => this.append(session, written)),
       );
@@ -280,7 +280,7 @@ export class AcpRecorder {
    * Does what is to be done while nothing is said, where other machines have the sessions, too: takes in what they wrote, and
    * gives what they lack.
    */
-  keepUp(): void {
+  synchronize(): void {
     const { stores } = this.workspace;
     stores.giveOwed?.(() => Array.from(this.sessions.values(), ({ session }) => session.log));
     for (const recorded of this.sessions.values()) {
@@ -292,13 +292,13 @@ export class AcpRecorder {
         this.unread.delete(session);
       } catch (error) {
         if (!this.unread.has(session))
-          this.complain(`${recordOf(session)} cannot be read. ${(error as Error).message}`);
+          this.complain(`${describeRecord(session)} cannot be read. ${(error as Error).message}`);
         this.unread.add(session);
         continue;
       }
       // The next prompt meets the same obstacle and says so.
       const followed = session.log.follow?.();
-      if (followed) occupied(recorded, followed).catch(() => {});
+      if (followed) markBusy(recorded, followed).catch(() => {});
     }
   }
 
@@ -307,7 +307,9 @@ export class AcpRecorder {
     const reasons = session.foreign.freshDamage().map(({ reason }) => reason);
     if (lost > 0) reasons.unshift(`another program rewrote it without ${lost} entries that were there`);
     for (const reason of reasons)
-      this.complain(`${recordOf(session)} is damaged: ${reason}. verify shows what is left; what comes is recorded.`);
+      this.complain(
+        `${describeRecord(session)} is damaged: ${reason}. verify shows what is left; what comes is recorded.`,
+      );
   }
 
   /** Tells once that turns cannot be recorded. */
@@ -320,11 +322,11 @@ export class AcpRecorder {
   /** Writes what was seen of the turns that are under way, and why there is no more. Never rejects. */
   async end(errorMessage: string, stopReason: "error" | "aborted"): Promise<void> {
     const running = new Set<string>();
-    for (const { method, params } of this.ofClient.values())
+    for (const { method, params } of this.clientRequests.values())
       if (method === "session/prompt") running.add(String(params.sessionId));
     for (const recorded of this.sessions.values()) {
       const { agentSessionId, turn } = recorded;
-      await this.conclude(
+      await this.finishRecord(
         recorded,
         running.has(agentSessionId) ? turn.end({ stopReason }, errorMessage) : turn.end({}),
       );
@@ -333,7 +335,7 @@ export class AcpRecorder {
   }
 
   /** Writes the last words of a session, and closes it. Never rejects. */
-  private async conclude(recorded: RecordedSession, last: readonly AcpDraft[]): Promise<void> {
+  private async finishRecord(recorded: RecordedSession, last: readonly AcpDraft[]): Promise<void> {
     const { session } = recorded;
     try {
       await recorded.busy;
@@ -347,12 +349,12 @@ export class AcpRecorder {
   }
 }
 
-function recordOf({ title, file }: Session): string {
+function describeRecord({ title, file }: Session): string {
   return `The record of the agent's session ${title} (${file})`;
 }
 
 /** Has nothing else done with a session until some work has ended. Returns that work. */
-function occupied(recorded: RecordedSession, work: Promise<void>): Promise<void> {
+function markBusy(recorded: RecordedSession, work: Promise<void>): Promise<void> {
   recorded.busy = work
     .catch(() => {})
     .then(() => {
@@ -363,7 +365,7 @@ function occupied(recorded: RecordedSession, work: Promise<void>): Promise<void>
 
 /** Keeps a request until its reply, or until there are too many. */
 function remember(asked: Map<string, OpenRequest>, id: unknown, { method, params }: OpenRequest): void {
-  asked.set(JSON.stringify(id), { method, params: isRecorded(method) ? params : { sessionId: params.sessionId } });
+  asked.set(JSON.stringify(id), { method, params: needsParams(method) ? params : { sessionId: params.sessionId } });
   if (asked.size <= MAX_OPEN) return;
   for (const oldest of asked.keys()) {
     asked.delete(oldest);
@@ -372,6 +374,6 @@ function remember(asked: Map<string, OpenRequest>, id: unknown, { method, params
 }
 
 /** Whether the params of a request are looked at when its reply comes. */
-function isRecorded(method: string): boolean {
+function needsParams(method: string): boolean {
   return method === "session/request_permission" || method === "session/new";
 }

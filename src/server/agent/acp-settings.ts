@@ -2,7 +2,7 @@
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
-import type { AcpUpdate } from "../acp/narrator.ts";
+import type { AcpUpdate } from "../acp/update-mapper.ts";
 
 export class SessionSettings {
   private modes: LooseMembers | undefined;
@@ -11,26 +11,26 @@ export class SessionSettings {
   /** `opened`: the agent's reply to the request that opened the session. */
   constructor({ modes, configOptions }: LooseMembers) {
     if (stringOf(membersOf(modes).currentModeId) !== "") this.modes = membersOf(modes);
-    this.optionsAre(configOptions);
+    this.setOptions(configOptions);
   }
 
   /** The members that a reply to a client has. */
-  get inForce(): LooseMembers {
+  get current(): LooseMembers {
     const { modes, configOptions } = this;
     return { ...(modes ? { modes } : {}), ...(configOptions ? { configOptions } : {}) };
   }
 
   /** Notes what an update says of them. */
   note({ sessionUpdate, currentModeId, configOptions }: LooseMembers): void {
-    if (sessionUpdate === "current_mode_update") this.modeIs(currentModeId);
-    if (sessionUpdate === "config_option_update") this.optionsAre(configOptions);
+    if (sessionUpdate === "current_mode_update") this.setMode(currentModeId);
+    if (sessionUpdate === "config_option_update") this.setOptions(configOptions);
   }
 
-  modeIs(currentModeId: unknown): void {
+  setMode(currentModeId: unknown): void {
     if (this.modes && typeof currentModeId === "string") this.modes = { ...this.modes, currentModeId };
   }
 
-  optionsAre(configOptions: unknown): void {
+  setOptions(configOptions: unknown): void {
     if (Array.isArray(configOptions)) this.configOptions = configOptions;
   }
 

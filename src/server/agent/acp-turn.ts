@@ -38,7 +38,7 @@ const STOPS: Readonly<Record<string, string>> = {
 };
 const ENDED = new Set(["completed", "failed"]);
 
-export function loose(value: unknown): Loose {
+export function toLoose(value: unknown): Loose {
   return typeof value === "object" && value !== null ? (value as Loose) : {};
 }
 
@@ -67,10 +67,10 @@ export class AcpTurn {
     const { sessionUpdate, content } = update;
     if (sessionUpdate === "user_message_chunk") return this.heard(update);
     const before = this.user.length > 0 ? this.endUser() : [];
-    if (sessionUpdate === "agent_message_chunk" && loose(content).type === "text")
-      return [...before, ...this.say("text", String(loose(content).text ?? ""))];
-    if (sessionUpdate === "agent_thought_chunk" && loose(content).type === "text")
-      return [...before, ...this.say("thinking", String(loose(content).text ?? ""))];
+    if (sessionUpdate === "agent_message_chunk" && toLoose(content).type === "text")
+      return [...before, ...this.say("text", String(toLoose(content).text ?? ""))];
+    if (sessionUpdate === "agent_thought_chunk" && toLoose(content).type === "text")
+      return [...before, ...this.say("thinking", String(toLoose(content).text ?? ""))];
     if (sessionUpdate === "tool_call" || sessionUpdate === "tool_call_update") return [...before, ...this.call(update)];
     this.keep(String(sessionUpdate), update);
     return before;
@@ -79,14 +79,14 @@ export class AcpTurn {
   /** Takes what a replay says of the user. */
   private heard({ content }: Loose): AcpDraft[] {
     const written = this.flush("stop");
-    this.user.push(...userBlocks([content]).blocks);
+    this.user.push(...toUserBlocks([content]).blocks);
     return written;
   }
 
   private endUser(): AcpDraft[] {
     const { user } = this;
     this.user = [];
-    return [messageOf({ role: "user", content: user, timestamp: this.now() })];
+    return [makeMessageDraft({ role: "user", content: user, timestamp: this.now() })];
   }
 
   private say(kind: "text" | "thinking", text: string): AcpDraft[] {
@@ -118,13 +118,13 @@ export class AcpTurn {
     }
     call.state = { ...call.state, ...said };
     const made = this.blocks.find((block) => block.type === "toolCall" && block.id === id);
-    if (made) made.arguments = argumentsOf(call.state);
+    if (made) made.arguments = getArguments(call.state);
     const { status } = call.state;
     // It is at work: what led to it is said.
     const written = status === "in_progress" || ENDED.has(String(status)) ? this.flush("toolUse") : [];
     if (!ENDED.has(String(status))) return written;
     this.calls.delete(id);
-    return [...written, resultOf(id, call, this.now())];
+    return [...written, makeResultDraft(id, call, this.now())];
   }
 
   private keep(kind: string, update: Loose): void {
@@ -146,12 +146,12 @@ export class AcpTurn {
       role: "assistant",
       content: blocks,
       ...this.speaker,
-      usage: usageOf(more.usage),
+      usage: toUsage(more.usage),
       stopReason,
       timestamp,
     };
     const { usage: _, ...rest } = more;
-    return [...user, messageOf({ ...message, ...rest })];
+    return [...user, makeMessageDraft({ ...message, ...rest })];
   }
 
   /** Ends the turn as the reply to the prompt says, or an error or a death does. */
@@ -161,7 +161,7 @@ export class AcpTurn {
     const written = this.flush(reason, { usage, ...(errorMessage === undefined ? {} : { errorMessage }) });
     // Nobody works on what is open still.
     for (const [id, call] of this.calls)
-      written.push(resultOf(id, { ...call, state: { ...call.state, status: "failed" } }, this.now()));
+      written.push(makeResultDraft(id, { ...call, state: { ...call.state, status: "failed" } }, this.now()));
     this.calls.clear();
     const updates = [...this.kept.values()];
     if (updates.length > 0 || this.lost > 0)
@@ -172,11 +172,11 @@ export class AcpTurn {
   }
 }
 
-function messageOf(message: MessageValue): AcpDraft {
+function makeMessageDraft(message: MessageValue): AcpDraft {
   return { type: "message", rest: { message } };
 }
 
-function argumentsOf({ rawInput, title, locations }: Loose): Loose {
+function getArguments({ rawInput, title, locations }: Loose): Loose {
   if (typeof rawInput === "object" && rawInput !== null && !Array.isArray(rawInput)) return rawInput as Loose;
   return {
     title,
@@ -185,15 +185,15 @@ function argumentsOf({ rawInput, title, locations }: Loose): Loose {
   };
 }
 
-function resultOf(toolCallId: string, { name, state }: SeenCall, timestamp: number): AcpDraft {
-  const content = (Array.isArray(state.content) ? state.content : []).flatMap((part) => resultBlocks(loose(part)));
+function makeResultDraft(toolCallId: string, { name, state }: SeenCall, timestamp: number): AcpDraft {
+  const content = (Array.isArray(state.content) ? state.content : []).flatMap((part) => toResultBlocks(toLoose(part)));
   if (content.length === 0 && state.rawOutput !== undefined)
     content.push({
       type: "text",
       text: typeof state.rawOutput === "string" ? state.rawOutput : JSON.stringify(state.rawOutput),
     });
   const isError = state.status === "failed";
-  return messageOf({
+  return makeMessageDraft({
     role: "toolResult",
     toolCallId,
     toolName: name,
@@ -204,16 +204,16 @@ function resultOf(toolCallId: string, { name, state }: SeenCall, timestamp: numb
   });
 }
 
-function resultBlocks({ type, content, path }: Loose): Record<string, unknown>[] {
-  if (type === "content") return userBlocks([content]).blocks;
+function toResultBlocks({ type, content, path }: Loose): Record<string, unknown>[] {
+  if (type === "content") return toUserBlocks([content]).blocks;
   // The change itself is among the details.
   if (type === "diff") return [{ type: "text", text: `Changed ${String(path)}` }];
   return [];
 }
 
-function usageOf(usage: unknown): Loose {
+function toUsage(usage: unknown): Loose {
   const number = (value: unknown): number => (typeof value === "number" ? value : 0);
-  const { inputTokens, outputTokens, cachedReadTokens, cachedWriteTokens, totalTokens } = loose(usage);
+  const { inputTokens, outputTokens, cachedReadTokens, cachedWriteTokens, totalTokens } = toLoose(usage);
   const cost = { input: 0, output: 0, cacheRead: 0, cacheWrite: 0, total: 0 };
   const counts = { input: number(inputTokens), output: number(outputTokens) };
   return {
@@ -226,15 +226,15 @@ function usageOf(usage: unknown): Loose {
 }
 
 /** Returns content of the protocol as blocks of a user's message, and whether these say all of it. */
-export function userBlocks(content: readonly unknown[]): { blocks: Record<string, unknown>[]; isWhole: boolean } {
+export function toUserBlocks(content: readonly unknown[]): { blocks: Record<string, unknown>[]; isWhole: boolean } {
   let isWhole = true;
   const blocks = content.map((one): Record<string, unknown> => {
-    const { type, text, data, mimeType, uri, name, resource } = loose(one);
+    const { type, text, data, mimeType, uri, name, resource } = toLoose(one);
     if (type === "text") return { type: "text", text: String(text ?? "") };
     if (type === "image" && typeof data === "string") return { type: "image", data, mimeType };
     isWhole = false;
     if (type === "resource_link") return { type: "text", text: `[${String(name ?? uri)}](${String(uri)})` };
-    const { uri: from, text: embedded } = loose(resource);
+    const { uri: from, text: embedded } = toLoose(resource);
     if (type === "resource" && typeof embedded === "string")
       return { type: "text", text: `${String(from)}:\n${embedded}` };
     return { type: "text", text: `[${String(type)}]` };

@@ -47,7 +47,7 @@ const OF_MESSAGE =
   /^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?(\s*"method"\s*:\s*"[^"\\]*"\s*,)?\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,\s*("method")?/;
 
 /** Returns what a line was, as far as its beginning tells: the usual members in their usual order. */
-export function droppedMessage(beginning: Buffer): DroppedMessage | undefined {
+export function parseDroppedMessage(beginning: Buffer): DroppedMessage | undefined {
   const found = OF_MESSAGE.exec(beginning.toString("utf8"));
   return found ? { idText: found[2], isReply: (found[1] ?? found[3]) === undefined } : undefined;
 }

@@ -12,7 +12,7 @@ export type MessageValue = Readonly<Record<string, unknown>>;
  * where there is none. An extension of the agent may change a message's content before it is stored, and an agent may give
  * it the time of its writing.
  */
-export function storedFor(messages: readonly MessageValue[], stored: readonly unknown[]): (number | undefined)[] {
+export function matchStored(messages: readonly MessageValue[], stored: readonly unknown[]): (number | undefined)[] {
   const indexes: (number | undefined)[] = messages.map(() => undefined);
   const free = new Map<number, MessageValue>();
   for (const [at, one] of stored.entries())
@@ -37,7 +37,7 @@ function keyByContent({ role, toolCallId, content }: MessageValue): string {
 }
 
 /** Returns a message with what Pi needs in it and it lacks. */
-export function completed(message: MessageValue, session: Session, now: () => number): MessageValue {
+export function completeMessage(message: MessageValue, session: Session, now: () => number): MessageValue {
   const draft = { type: "message", message };
   const around = { time: now, speaker: () => speakerAt(session, session.tree.leaf) };
   const text = completedDraft(bytesOf(JSON.stringify(draft)), draft, around);
@@ -45,7 +45,7 @@ export function completed(message: MessageValue, session: Session, now: () => nu
 }
 
 /** Returns the message that ends a turn whose agent is gone: what was seen of the answer, and why there is no more. */
-export function brokenOff(
+export function makeFinalMessage(
   seen: MessageValue | undefined,
   reason: { readonly stopReason: "error" | "aborted"; readonly errorMessage: string },
   now: number,

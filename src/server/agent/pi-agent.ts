@@ -9,15 +9,15 @@ import { draftOf } from "../../core/format/entry.ts";
 import type { Session } from "../../core/session/session.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
 import type { Command } from "../../handlers/shared/command.ts";
-import { type JoinedServer, NO_COMMAND } from "./joining.ts";
-import { brokenOff, completed, type MessageValue } from "./messages.ts";
-import { isObject, membersOfLine, type PiReply, typeOf } from "./pi-lines.ts";
+import { AGENT_COMMAND, type AgentServer } from "./agent-server.ts";
+import { completeMessage, type MessageValue, makeFinalMessage } from "./messages.ts";
+import { findShown, insertMissing, listMissing, type TurnBeginning } from "./missing-messages.ts";
+import { getLineType, isJsonObject, type PiReply, parseMembers } from "./pi-lines.ts";
+import { AgentPosition } from "./pi-position.ts";
 import { type ForwardedRequest, ForwardedRequests, PiQuestions } from "./pi-questions.ts";
-import { AgentStand } from "./place.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
-import { type AgentRoute, LONG, TURNS } from "./routes.ts";
+import { type AgentRoute, LONG_COMMANDS, TURN_COMMANDS } from "./routes.ts";
 import { SeenTurn, type TurnRest } from "./seen-turn.ts";
-import { appendLacking, findShown, lackingIn, type TurnBeginning } from "./unwritten.ts";
 
 /** Milliseconds for which a reply about the state is waited for, from an agent that has answered before. */
 const STATE_WITHIN = 5000;
@@ -33,10 +33,10 @@ const MOVES: ReadonlySet<string> = new Set([
 
 /** The connection, as the agent needs it. */
 export interface AgentHost {
-  readonly server: JoinedServer;
+  readonly server: AgentServer;
   readonly current: Session | null;
   /** Whether the host reads what is sent. */
-  readonly hasRoom: boolean;
+  readonly hasCapacity: boolean;
   /** Sends a line of the agent as it is. */
   passOn(line: Buffer): void;
   flush(): void;
@@ -45,11 +45,11 @@ export interface AgentHost {
   /** Answers a request that the agent will not answer any more. */
   fail(request: ForwardedRequest, failure: Failure): void;
   /** Tells of a turn that ended with its agent: its last message, if there is one. */
-  tellOfEnd(last: MessageValue | undefined, isAborted: boolean): void;
+  reportTurnEnd(last: MessageValue | undefined, isAborted: boolean): void;
   /** Shows a sentence to the person at the client. */
   show(notice: string): void;
   /** Notes that the agent has ended, and that all there was to say of that is said. */
-  over(failure: Failure): void;
+  agentEnded(failure: Failure): void;
 }
 
 /** A command of the host on its way to the agent. */
@@ -60,7 +60,7 @@ interface Forwarded extends ForwardedRequest {
 }
 
 /** The rest of an agent that has ended. */
-interface Remains {
+interface ExitedTurn {
   readonly session: Session | undefined;
   readonly from: TurnBeginning | undefined;
   readonly rest: TurnRest;
@@ -74,15 +74,15 @@ export class PiAgent implements AgentSink {
   private readonly launch: AgentLaunch;
   private readonly host: AgentHost;
   private readonly within: number;
-  private readonly place = new AgentStand();
+  private readonly position = new AgentPosition();
   private readonly questions: PiQuestions;
   private readonly requests = new ForwardedRequests();
   private readonly seen = new SeenTurn();
   private process: AgentProcess | undefined;
   /** Rests of agents that have ended, which are not written yet. */
-  private readonly unburied: Remains[] = [];
-  private burial: Promise<void> = Promise.resolve();
-  private farewell: Promise<void> = Promise.resolve();
+  private readonly exited: ExitedTurn[] = [];
+  private recovery: Promise<void> = Promise.resolve();
+  private shutdown: Promise<void> = Promise.resolve();
   private isEnding = false;
   /** Whether the agent that runs has said anything. */
   private hasSpoken = false;
@@ -121,11 +121,11 @@ export class PiAgent implements AgentSink {
   /** Sends a command of the host, once the agent runs and stands where it should. Rejects with the reason why not. */
   async forward(request: Forwarded): Promise<void> {
     const { route, line, idText, command } = request;
-    await this.bury();
+    await this.recoverTurns();
     const process = this.started();
-    if (route.onSession) await this.getInStep();
+    if (route.onSession) await this.moveToCurrent();
     // It may have ended meanwhile.
-    if (this.process !== process) throw this.gone();
+    if (this.process !== process) throw this.makeGoneFailure();
     if (route.works) {
       const { current } = this.host;
       if (!this.isInTurn && current) this.from = { log: current.log, count: current.log.nodes.count };
@@ -141,7 +141,7 @@ export class PiAgent implements AgentSink {
   send(line: Uint8Array): void {
     this.process?.send(line);
     if (!this.isFull || this.stall) return;
-    this.stall = setTimeout(() => this.giveUp("read nothing"), this.within);
+    this.stall = setTimeout(() => this.terminate("read nothing"), this.within);
     this.stall.unref();
   }
 
@@ -153,17 +153,17 @@ export class PiAgent implements AgentSink {
     this.isSilent = false;
     this.mayWork = false;
     this.process = new AgentProcess(this.launch, this.host.server.cwdFor(this.host.current), this);
-    if (!this.host.hasRoom) this.process.pause();
+    if (!this.host.hasCapacity) this.process.pause();
     return this.process;
   }
 
-  private async getInStep(): Promise<void> {
+  private async moveToCurrent(): Promise<void> {
     const { current } = this.host;
     if (current === null) throw new Failure("no_session");
     // In a turn the lines that come are its own, and it would be lost if the agent opened the session again.
-    if (!this.isInTurn && this.place.isInStepWith(current)) await this.place.holdOn(current);
-    if (this.place.isInStepWith(current)) return;
-    await this.place.moveTo(current, async (sessionPath) => {
+    if (!this.isInTurn && this.position.isInStepWith(current)) await this.position.confirm(current);
+    if (this.position.isInStepWith(current)) return;
+    await this.position.moveTo(current, async (sessionPath) => {
       const reply = await this.ask("switch_session", { sessionPath });
       if (reply.success !== true)
         throw new Failure(
@@ -181,15 +181,15 @@ export class PiAgent implements AgentSink {
    * says that the turn has begun. A `bash` of the host is none, and may run for hours, while others write to the session.
    */
   private get isInTurn(): boolean {
-    return this.seen.isRunning || this.requests.has(TURNS);
+    return this.seen.isRunning || this.requests.has(TURN_COMMANDS);
   }
 
   /** Asks for what the agent has, or has it change that, and starts it. Rejects with the reason why it does not answer. */
   async question(command: string, params: Readonly<Record<string, unknown>>, route: AgentRoute): Promise<PiReply> {
-    await this.bury();
+    await this.recoverTurns();
     const process = this.started();
-    if (route.onSession) await this.getInStep();
-    if (this.process !== process) throw this.gone();
+    if (route.onSession) await this.moveToCurrent();
+    if (this.process !== process) throw this.makeGoneFailure();
     return this.ask(command, params);
   }
 
@@ -211,14 +211,14 @@ export class PiAgent implements AgentSink {
     try {
       return await this.questions.ask(command, params, this.within);
     } catch (error) {
-      if (this.process) this.giveUp(`did not answer ${command}`);
+      if (this.process) this.terminate(`did not answer ${command}`);
       throw error;
     }
   }
 
   /** Whether the agent stands at a session and knows all of it. */
   isAt(session: Session | null): boolean {
-    return this.process !== undefined && this.place.isInStepWith(session);
+    return this.process !== undefined && this.position.isInStepWith(session);
   }
 
   /**
@@ -227,7 +227,7 @@ export class PiAgent implements AgentSink {
    */
   async state(): Promise<Readonly<Record<string, unknown>> | undefined> {
     try {
-      await this.bury();
+      await this.recoverTurns();
       if (!this.process && (this.wasStarted || this.isEnding)) return undefined;
       this.started();
       if (this.isSilent) return undefined;
@@ -245,48 +245,48 @@ export class PiAgent implements AgentSink {
 
   mayHaveWritten(session: Session, { name }: Command): boolean {
     // What the agent does itself does not wait for it: reading the turn before took 0.12 ms of a prompt's way.
-    if (!this.hasNews || session !== this.place.session || name === NO_COMMAND.name) return false;
+    if (!this.hasNews || session !== this.position.session || name === AGENT_COMMAND.name) return false;
     this.hasNews = false;
     return true;
   }
 
   /** Waits until the agent does nothing, before a session is left; or finds out that it does nothing, before a write. */
   before({ effect, name }: Command, session: Session): Promise<void> | undefined {
-    if (session !== this.place.session && !this.unburied.some((remains) => remains.session === session))
+    if (session !== this.position.session && !this.exited.some((exitedTurn) => exitedTurn.session === session))
       return undefined;
     const isMoved = MOVES.has(name);
-    if (isMoved) this.place.outdate(session);
+    if (isMoved) this.position.outdate(session);
     if (effect === "replace" || effect === "close" || isMoved) return this.isAtRest ? undefined : this.settle();
     if (effect !== "write") return undefined;
     if (this.isAtRest) {
-      this.place.outdate(session);
+      this.position.outdate(session);
       return undefined;
     }
     return this.requireRest(session);
   }
 
   private get isAtRest(): boolean {
-    return (this.process === undefined || !this.mayWork) && this.unburied.length === 0;
+    return (this.process === undefined || !this.mayWork) && this.exited.length === 0;
   }
 
   private async requireRest(session: Session): Promise<void> {
-    await this.bury();
+    await this.recoverTurns();
     if (await this.isAtWork())
       throw new Failure(
         "session_locked",
         "The agent is at work in this session. Abort it, or wait until it has settled.",
       );
-    this.place.outdate(session);
+    this.position.outdate(session);
   }
 
   /** Finds out whether the agent is at work. One that does not say counts as at work. */
   private async isAtWork(): Promise<boolean> {
     if (!this.process || !this.mayWork) return false;
-    if (this.requests.has(LONG)) return true;
+    if (this.requests.has(LONG_COMMANDS)) return true;
     const state = await this.state();
     if (!this.process) return false;
     if (!state || state.isStreaming === true || state.isCompacting === true) return true;
-    this.mayWork = this.requests.has(LONG);
+    this.mayWork = this.requests.has(LONG_COMMANDS);
     return this.mayWork;
   }
 
@@ -298,29 +298,29 @@ export class PiAgent implements AgentSink {
         if (this.requests.has(new Set(["bash"])))
           void this.questions.ask("abort_bash", {}, this.within).catch(() => {});
         await this.ask("abort");
-        await this.requests.answeredAll(LONG, this.within);
+        await this.requests.waitForAnswers(LONG_COMMANDS, this.within);
         if (await this.isAtWork()) await this.process?.end();
       }
     } catch {
       await this.process?.end();
     }
-    await this.keepShown();
-    await this.bury();
+    await this.recoverShown();
+    await this.recoverTurns();
   }
 
   // --- from the agent ------------------------------------------------------------------------------------------
 
   line(bytes: Buffer): void {
-    if (!isObject(bytes)) {
+    if (!isJsonObject(bytes)) {
       const text = bytes.toString("utf8", 0, SHOWN).trim();
       if (text !== "") this.launch.complain(text);
       return;
     }
     this.hasSpoken = true;
     this.isSilent = false;
-    const type = typeOf(bytes);
+    const type = getLineType(bytes);
     if (type === "response") {
-      const reply = membersOfLine(bytes) as unknown as PiReply;
+      const reply = parseMembers(bytes) as unknown as PiReply;
       this.hasNews = true;
       if (this.questions.take(reply, !this.requests.has(new Set([reply.command ?? ""])))) return;
       if (!this.requests.answered(reply)) {
@@ -334,7 +334,7 @@ export class PiAgent implements AgentSink {
     }
     // Before the host hears of the end, and may ask what is in the session.
     const mayBeOver = type === "response" || type === "agent_end" || type === "agent_settled";
-    if (mayBeOver && this.seen.hasMessages && !this.isInTurn) void this.host.inTurn(() => this.keepShown());
+    if (mayBeOver && this.seen.hasMessages && !this.isInTurn) void this.host.inTurn(() => this.recoverShown());
     this.host.passOn(bytes);
   }
 
@@ -348,13 +348,13 @@ export class PiAgent implements AgentSink {
 
   through(): void {
     this.host.flush();
-    if (!this.host.hasRoom) this.process?.pause();
+    if (!this.host.hasCapacity) this.process?.pause();
   }
 
   drained(): void {
     clearTimeout(this.stall);
     this.stall = undefined;
-    this.host.server.goOn();
+    this.host.server.resumeInput();
   }
 
   /** Goes on taking what the agent says, when the host reads again. */
@@ -370,56 +370,56 @@ export class PiAgent implements AgentSink {
     clearTimeout(this.stall);
     this.stall = undefined;
     this.process = undefined;
-    const session = this.place.leave();
+    const session = this.position.leave();
     const isAborted = this.hasAborted || this.isEnding;
-    const remains: Remains = { session, from: this.from, rest: this.seen.take(), how, isAborted };
-    this.unburied.push(remains);
+    const exitedTurn: ExitedTurn = { session, from: this.from, rest: this.seen.take(), how, isAborted };
+    this.exited.push(exitedTurn);
     this.mayWork = false;
-    const failure = this.gone(how);
+    const failure = this.makeGoneFailure(how);
     this.questions.abandon(failure);
     const requests = this.requests.takeAll();
     // What was shown is written before anybody hears of the end.
-    this.farewell = this.host.inTurn(async () => {
-      await this.bury();
+    this.shutdown = this.host.inTurn(async () => {
+      await this.recoverTurns();
       for (const request of requests) this.host.fail(request, failure);
-      if (remains.rest.isRunning) this.host.tellOfEnd(remains.last, remains.isAborted);
+      if (exitedTurn.rest.isRunning) this.host.reportTurnEnd(exitedTurn.last, exitedTurn.isAborted);
       if (!this.isEnding) this.host.show(failure.message);
-      this.host.over(failure);
+      this.host.agentEnded(failure);
       this.host.flush();
     });
-    this.host.server.goOn();
+    this.host.server.resumeInput();
   }
 
-  private gone(how = "has ended"): Failure {
+  private makeGoneFailure(how = "has ended"): Failure {
     return new Failure("agent_failed", `The agent ${how}. The next prompt starts it again.`);
   }
 
   /** Writes what was seen of the turns of agents that have ended. Never rejects. */
-  private bury(): Promise<void> {
-    if (this.unburied.length > 0)
-      this.burial = this.burial.then(async () => {
-        for (let remains = this.unburied.shift(); remains; remains = this.unburied.shift())
+  private recoverTurns(): Promise<void> {
+    if (this.exited.length > 0)
+      this.recovery = this.recovery.then(async () => {
+        for (let exitedTurn = this.exited.shift(); exitedTurn; exitedTurn = this.exited.shift())
           try {
-            remains.last = await this.write(remains);
+            exitedTurn.last = await this.write(exitedTurn);
           } catch (error) {
             const { message } = error as Error;
             this.host.server.printError(`What was seen of the agent's last turn could not be written. ${message}`);
           }
       });
-    return this.burial;
+    return this.recovery;
   }
 
   /**
    * Writes what the agent showed as finished in a turn that is over, and has not written. It is asked first whether it is at
    * rest: what it writes itself is in the file by then. Never rejects.
    */
-  private async keepShown(): Promise<void> {
-    const { session } = this.place;
+  private async recoverShown(): Promise<void> {
+    const { session } = this.position;
     if (!session || this.isInTurn) return;
     const shown = this.seen.messages;
     try {
       session.foreign.checkForChanges();
-      if (lackingIn(findShown(session, this.from, shown)).length > 0) {
+      if (listMissing(findShown(session, this.from, shown)).length > 0) {
         const state = await this.state();
         if (!state || state.isStreaming === true || state.isCompacting === true || this.isInTurn) return;
         if (typeof state.sessionId === "string" && state.sessionId !== session.id)
@@ -438,7 +438,7 @@ export class PiAgent implements AgentSink {
     const missing = await this.appendShown(session, this.from, shown);
     if (missing.length === 0) return;
     // The agent does not know these entries until it opens the session again.
-    this.place.outdate(session);
+    this.position.outdate(session);
     const are =
       missing.length === 1 ? "1 message that it showed. It is" : `${missing.length} messages that it showed. They are`;
     this.host.show(`The agent had not written ${are} in the session now.`);
@@ -451,26 +451,26 @@ export class PiAgent implements AgentSink {
     messages: readonly MessageValue[],
   ): Promise<MessageValue[]> {
     const shown = findShown(session, from, messages);
-    const missing = lackingIn(shown);
+    const missing = listMissing(shown);
     if (missing.length === 0) return missing;
-    const ids = appendLacking(session, shown, () => this.host.server.now());
+    const ids = insertMissing(session, shown, () => this.host.server.now());
     await session.commit();
-    this.host.server.wrote(session, ids);
+    this.host.server.notifyWritten(session, ids);
     return missing;
   }
 
-  private async write({ session, from, rest, how, isAborted }: Remains): Promise<MessageValue | undefined> {
+  private async write({ session, from, rest, how, isAborted }: ExitedTurn): Promise<MessageValue | undefined> {
     if (!session) return undefined;
     await becomeWriter(session);
     session.refreshToWrite();
     session.foreign.followsFile = false;
     await this.appendShown(session, from, rest.messages);
-    const broken = this.brokenTurn(rest, how, isAborted, lastMessage(session));
+    const broken = this.brokenTurn(rest, how, isAborted, findLastMessage(session));
     if (!broken) return undefined;
-    const message = completed(broken, session, () => this.host.server.now());
+    const message = completeMessage(broken, session, () => this.host.server.now());
     const { ids } = session.append([draftOf("message", { message })]);
     await session.commit();
-    this.host.server.wrote(session, ids);
+    this.host.server.notifyWritten(session, ids);
     return message;
   }
 
@@ -485,10 +485,10 @@ export class PiAgent implements AgentSink {
     const reason = isAborted
       ? ({ stopReason: "aborted", errorMessage: "The turn was ended." } as const)
       : ({ stopReason: "error", errorMessage: `The agent ${how}.` } as const);
-    return brokenOff(unfinished, reason, this.host.server.now());
+    return makeFinalMessage(unfinished, reason, this.host.server.now());
   }
 
-  private giveUp(what: string): void {
+  private terminate(what: string): void {
     const { process } = this;
     if (!process) return;
     this.reason = `${what} for ${this.within} ms and was ended`;
@@ -499,11 +499,11 @@ export class PiAgent implements AgentSink {
   async end(): Promise<void> {
     this.isEnding = true;
     await this.process?.end();
-    await this.farewell;
+    await this.shutdown;
   }
 }
 
-function lastMessage(session: Session): MessageValue | undefined {
+function findLastMessage(session: Session): MessageValue | undefined {
   const { tree, log } = session;
   let at = tree.leaf;
   while (at >= 0 && log.nodes.type(at) !== "message") at = log.nodes.parent(at);

@@ -2,16 +2,16 @@
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
-import type { Telling } from "../acp/agent.ts";
-import { textContent } from "../acp/call-updates.ts";
-import { OURS } from "../acp/narrator.ts";
+import type { ClientChannel } from "../acp/agent.ts";
+import { makeTextContent } from "../acp/call-updates.ts";
+import { SERVER_NAME } from "../acp/update-mapper.ts";
 
 /** A request of Pi's, of which only dialogs are answered. */
 type DialogRequest = LooseMembers;
 
 const DIALOGS: ReadonlySet<string> = new Set(["select", "confirm", "input", "editor"]);
 const REFUSAL = /^(?:no|n|deny|denied|reject|refuse|cancel|block|stop|don't|do not|never)\b/i;
-const STAYS = /\b(?:always|session|forever|remember)\b/i;
+const LASTING = /\b(?:always|session|forever|remember)\b/i;
 
 export function isDialog({ method }: DialogRequest): boolean {
   return DIALOGS.has(stringOf(method));
@@ -23,74 +23,84 @@ export function isDialog({ method }: DialogRequest): boolean {
  */
 export async function askPerson(
   request: DialogRequest,
-  telling: Telling,
+  channel: ClientChannel,
   callId: string | undefined,
 ): Promise<LooseMembers> {
   const { method } = request;
   try {
-    if (method === "confirm" || method === "select") return await permission(request, telling, callId);
-    return await written(request, telling);
+    if (method === "confirm" || method === "select") return await askPermission(request, channel, callId);
+    return await askText(request, channel);
   } catch {
     return { cancelled: true };
   }
 }
 
-async function permission(request: DialogRequest, telling: Telling, callId: string | undefined): Promise<LooseMembers> {
+async function askPermission(
+  request: DialogRequest,
+  channel: ClientChannel,
+  callId: string | undefined,
+): Promise<LooseMembers> {
   const { id, method, title, message } = request;
   const given: unknown[] = Array.isArray(request.options) ? request.options : [];
   const words = method === "confirm" ? ["Yes", "No"] : given.map((option) => stringOf(option));
-  const options = words.map((name, index) => ({ optionId: String(index), name, kind: kindOfOption(name) }));
+  const options = words.map((name, index) => ({ optionId: String(index), name, kind: getOptionKind(name) }));
   const own = callId === undefined ? `ask/${stringOf(id)}` : undefined;
-  const told = {
+  const question = {
     title: stringOf(title) || "The agent asks",
-    ...(stringOf(message) === "" ? {} : { content: [textContent(stringOf(message))] }),
+    ...(stringOf(message) === "" ? {} : { content: [makeTextContent(stringOf(message))] }),
   };
   if (own !== undefined)
-    await telling.update({ sessionUpdate: "tool_call", toolCallId: own, kind: "other", status: "pending", ...told });
+    await channel.update({
+      sessionUpdate: "tool_call",
+      toolCallId: own,
+      kind: "other",
+      status: "pending",
+      ...question,
+    });
   const toolCallId = own ?? callId;
   let answer: LooseMembers = { cancelled: true };
   try {
     const { outcome } = membersOf(
-      await telling.ask("session/request_permission", {
-        toolCall: { toolCallId, ...(own ? told : asked(told)) },
+      await channel.ask("session/request_permission", {
+        toolCall: { toolCallId, ...(own ? question : makeQuestion(question)) },
         options,
       }),
     );
-    answer = answerOf(request, words, membersOf(outcome));
+    answer = toAnswer(request, words, membersOf(outcome));
   } finally {
     const status = answer.cancelled === true || answer.confirmed === false ? "failed" : "completed";
-    if (own !== undefined) await telling.update({ sessionUpdate: "tool_call_update", toolCallId: own, status });
+    if (own !== undefined) await channel.update({ sessionUpdate: "tool_call_update", toolCallId: own, status });
   }
   return answer;
 }
 
 /** Returns the question beside a call, whose own title stays. */
-function asked({ title, content = [] }: { title: string; content?: object[] }): LooseMembers {
-  return { content: [textContent(title), ...content] };
+function makeQuestion({ title, content = [] }: { title: string; content?: object[] }): LooseMembers {
+  return { content: [makeTextContent(title), ...content] };
 }
 
-function answerOf({ method }: DialogRequest, words: readonly string[], outcome: LooseMembers): LooseMembers {
+function toAnswer({ method }: DialogRequest, words: readonly string[], outcome: LooseMembers): LooseMembers {
   const { outcome: kind, optionId } = outcome;
   const index = kind === "selected" && typeof optionId === "string" ? Number(optionId) : -1;
   if (words[index] === undefined) return { cancelled: true };
   return method === "confirm" ? { confirmed: index === 0 } : { value: words[index] };
 }
 
-function kindOfOption(name: string): string {
-  return `${REFUSAL.test(name) ? "reject" : "allow"}_${STAYS.test(name) ? "always" : "once"}`;
+function getOptionKind(name: string): string {
+  return `${REFUSAL.test(name) ? "reject" : "allow"}_${LASTING.test(name) ? "always" : "once"}`;
 }
 
 /** Asks for a text. An editor without forms is told that it was asked. */
-async function written(request: DialogRequest, telling: Telling): Promise<LooseMembers> {
+async function askText(request: DialogRequest, channel: ClientChannel): Promise<LooseMembers> {
   const title = stringOf(request.title) || "The agent asks";
   const { placeholder, prefill } = request;
-  if (!telling.skills.forms) {
+  if (!channel.skills.forms) {
     const content = {
       type: "text",
       text: `${title}\n\n(An extension of the agent asks for a text, which this editor cannot.)`,
     };
-    const _meta = { [OURS]: { kind: "notice" } };
-    await telling.update({ sessionUpdate: "agent_message_chunk", content, _meta });
+    const _meta = { [SERVER_NAME]: { kind: "notice" } };
+    await channel.update({ sessionUpdate: "agent_message_chunk", content, _meta });
     return { cancelled: true };
   }
   const value = {
@@ -100,7 +110,7 @@ async function written(request: DialogRequest, telling: Telling): Promise<LooseM
     ...(typeof prefill === "string" ? { default: prefill } : {}),
   };
   const requestedSchema = { type: "object", properties: { value }, required: ["value"] };
-  const answer = membersOf(await telling.ask("elicitation/create", { mode: "form", message: title, requestedSchema }));
+  const answer = membersOf(await channel.ask("elicitation/create", { mode: "form", message: title, requestedSchema }));
   const text = membersOf(answer.content).value;
   return answer.action === "accept" && typeof text === "string" ? { value: text } : { cancelled: true };
 }

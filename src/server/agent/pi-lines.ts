@@ -14,27 +14,27 @@ export interface PiReply {
 
 /** Nearly every line begins with its type, and the replies to requests with an id have that before it. */
 const BEGINNING = /^\{\s*"type"\s*:\s*"([a-z_]+)"/;
-const OF_REPLY = /^\{(?:\s*"id"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+|null)\s*,)?\s*"type"\s*:\s*"response"/;
+const REPLY = /^\{(?:\s*"id"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+|null)\s*,)?\s*"type"\s*:\s*"response"/;
 /** Bytes of a line that are looked at. */
 const LOOKED_AT = 512;
 
 /** Returns the type of a line; undefined when it has none, or is no object. */
-export function typeOf(line: Buffer): string | undefined {
+export function getLineType(line: Buffer): string | undefined {
   const beginning = line.toString("latin1", 0, 48);
   const usual = BEGINNING.exec(beginning);
   if (usual) return usual[1];
-  if (OF_REPLY.test(line.toString("latin1", 0, LOOKED_AT))) return "response";
-  const { type } = membersOfLine(line);
+  if (REPLY.test(line.toString("latin1", 0, LOOKED_AT))) return "response";
+  const { type } = parseMembers(line);
   return typeof type === "string" ? type : undefined;
 }
 
 /** Whether a line is a JSON object. */
-export function isObject(line: Buffer): boolean {
+export function isJsonObject(line: Buffer): boolean {
   return line[skipSpace(line, 0, line.length)] === 0x7b && isJson(line);
 }
 
 /** Returns the members of a line that is an object, else none. */
-export function membersOfLine(line: Buffer): Readonly<Record<string, unknown>> {
+export function parseMembers(line: Buffer): Readonly<Record<string, unknown>> {
   try {
     const value = parse(line);
     return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};

@@ -13,7 +13,7 @@ export interface PiOffer {
 }
 
 /** The model and the level that are in force in a session. */
-export interface InForce {
+export interface PiSelection {
   readonly model: LooseMembers | undefined;
   readonly thinkingLevel: string;
   /** The levels that Pi itself names for the model. */
@@ -21,16 +21,16 @@ export interface InForce {
 }
 
 const LEVELS = ["off", "minimal", "low", "medium", "high"];
-export const MODEL = "model";
-export const THINKING = "thought_level";
+export const MODEL_OPTION = "model";
+export const THINKING_OPTION = "thought_level";
 
 /** Returns the name by which an editor chooses a model. */
-export function modelName(model: LooseMembers): string {
+export function getModelName(model: LooseMembers): string {
   return `${stringOf(model.provider)}/${stringOf(model.id)}`;
 }
 
 /** Returns the levels of a model: those that it says it has, or the usual ones. */
-export function levelsOf(model: LooseMembers | undefined): readonly string[] {
+export function listLevels(model: LooseMembers | undefined): readonly string[] {
   if (model?.reasoning !== true) return [];
   const map = membersOf(model.thinkingLevelMap);
   const more = ["xhigh", "max"].filter((level) => typeof map[level] === "string");
@@ -38,23 +38,30 @@ export function levelsOf(model: LooseMembers | undefined): readonly string[] {
 }
 
 /** Returns the thinking levels as modes, and `configOptions`; a choice of one thing is none. */
-export function settingsOf({ models }: PiOffer, { model, thinkingLevel, levels }: InForce): LooseMembers {
-  const offered = levels ?? levelsOf(model);
+export function toSettings({ models }: PiOffer, { model, thinkingLevel, levels }: PiSelection): LooseMembers {
+  const offered = levels ?? listLevels(model);
   const known = offered.includes(thinkingLevel) ? offered : [thinkingLevel, ...offered];
   const configOptions: object[] = [];
-  const listed = model && !models.some((one) => modelName(one) === modelName(model)) ? [model, ...models] : models;
+  const listed =
+    model && !models.some((one) => getModelName(one) === getModelName(model)) ? [model, ...models] : models;
   if (model && listed.length > 0)
     configOptions.push({
-      ...{ id: MODEL, name: "Model", category: "model", type: "select", currentValue: modelName(model) },
+      ...{ id: MODEL_OPTION, name: "Model", category: "model", type: "select", currentValue: getModelName(model) },
       options: listed.map((one) => ({
-        value: modelName(one),
+        value: getModelName(one),
         name: stringOf(one.name) || stringOf(one.id),
         description: stringOf(one.provider),
       })),
     });
   if (offered.length < 2) return { configOptions };
   configOptions.push({
-    ...{ id: THINKING, name: "Thinking", category: "thought_level", type: "select", currentValue: thinkingLevel },
+    ...{
+      id: THINKING_OPTION,
+      name: "Thinking",
+      category: "thought_level",
+      type: "select",
+      currentValue: thinkingLevel,
+    },
     options: known.map((value) => ({ value, name: value })),
   });
   const availableModes = known.map((id) => ({ id, name: `Thinking: ${id}` }));
@@ -62,7 +69,7 @@ export function settingsOf({ models }: PiOffer, { model, thinkingLevel, levels }
 }
 
 /** Returns Pi's slash commands: prompts, skills and those of extensions. */
-export function commandsOf({ commands }: PiOffer): object {
+export function toCommandsUpdate({ commands }: PiOffer): object {
   const availableCommands = commands
     .filter(({ name }) => typeof name === "string" && name !== "")
     .map(({ name, description, source }) => ({

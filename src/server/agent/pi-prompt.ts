@@ -12,7 +12,7 @@ interface PiPrompt extends LooseMembers {
 }
 
 /** Returns what Pi is told. Throws INVALID_PARAMS for what it cannot be. */
-export function piPrompt(blocks: readonly PromptBlock[]): PiPrompt {
+export function toPiPrompt(blocks: readonly PromptBlock[]): PiPrompt {
   const images: object[] = [];
   const attached: string[] = [];
   const words = blocks.map((block) => {
@@ -22,10 +22,10 @@ export function piPrompt(blocks: readonly PromptBlock[]): PiPrompt {
       images.push({ type, data, mimeType });
       return "";
     }
-    if (type === "resource_link") return placeOf(stringOf(uri), stringOf(name));
+    if (type === "resource_link") return toReference(stringOf(uri), stringOf(name));
     const resource = membersOf(block.resource);
     if (type === "resource" && typeof resource.text === "string") {
-      const place = placeOf(stringOf(resource.uri), "");
+      const place = toReference(stringOf(resource.uri), "");
       attached.push(`\n\n<file path=${JSON.stringify(place)}>\n${resource.text}\n</file>`);
       return place;
     }
@@ -41,7 +41,7 @@ export function piPrompt(blocks: readonly PromptBlock[]): PiPrompt {
 }
 
 /** Returns how a text names what a link leads to: a file by its path. */
-function placeOf(uri: string, name: string): string {
+function toReference(uri: string, name: string): string {
   if (!uri.startsWith("file://")) return name === "" || name === uri ? uri : `[${name}](${uri})`;
   try {
     const { pathname, hash } = new URL(uri);

@@ -12,7 +12,7 @@ interface OwnQuestion {
 }
 
 /** The words before the number in ids of ours. Hosts choose others, and so do agents. */
-const OURS = "pi-session-server";
+const ID_PREFIX = "pi-session-server";
 
 export class PiQuestions {
   private readonly send: (line: string) => void;
@@ -22,7 +22,7 @@ export class PiQuestions {
 
   /** `nonce` makes the ids those of no other program. */
   constructor(nonce: string, send: (line: string) => void) {
-    this.prefix = `${OURS}-${nonce}-`;
+    this.prefix = `${ID_PREFIX}-${nonce}-`;
     this.send = send;
   }
 
@@ -32,7 +32,7 @@ export class PiQuestions {
     return new Promise((resolve, reject) => {
       const late = setTimeout(() => {
         this.waiting.delete(id);
-        reject(silent(command, within));
+        reject(makeTimeoutFailure(command, within));
       }, within);
       late.unref();
       this.waiting.set(id, { command, resolve, reject, late });
@@ -68,7 +68,7 @@ export class PiQuestions {
   }
 }
 
-function silent(command: string, within: number): Failure {
+function makeTimeoutFailure(command: string, within: number): Failure {
   const sentence = `The agent did not answer ${command} within ${within} ms. Abort what it does, or end it; the next prompt starts it again.`;
   return new Failure("agent_failed", sentence);
 }
@@ -81,7 +81,7 @@ export interface ForwardedRequest {
 }
 
 /** Requests that are remembered when they are answered. */
-const MOST_DONE = 100;
+const MAX_DONE = 100;
 
 /** The requests of the host that the agent has and has not answered. */
 export class ForwardedRequests {
@@ -113,13 +113,13 @@ export class ForwardedRequests {
     if (at < 0) at = this.waiting.findIndex((one) => (id === undefined ? one.command === command : hasId(one)));
     if (at < 0) return this.done.some(isMeant);
     this.done.push(...this.waiting.splice(at, 1));
-    if (this.done.length > MOST_DONE) this.done.shift();
+    if (this.done.length > MAX_DONE) this.done.shift();
     for (const wake of this.watchers.splice(0)) wake();
     return true;
   }
 
   /** Resolves when none of these commands waits any more, and to false when that takes longer than so many milliseconds. */
-  async answeredAll(commands: ReadonlySet<string>, within: number): Promise<boolean> {
+  async waitForAnswers(commands: ReadonlySet<string>, within: number): Promise<boolean> {
     const until = performance.now() + within;
     while (this.has(commands)) {
       const left = until - performance.now();

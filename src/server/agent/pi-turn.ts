@@ -2,17 +2,23 @@
 
 import { blocksOf, type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { amountOf, stringOf } from "../../core/format/message.ts";
-import type { Acquaintance, AgentReply, Telling } from "../acp/agent.ts";
-import { shownBlock, textPieces } from "../acp/blocks.ts";
-import { callUpdate, contentsOf, givenUpUpdate, resultUpdate, type ToldCall } from "../acp/call-updates.ts";
+import type { AgentReply, ClientChannel, EntryVisibility } from "../acp/agent.ts";
+import { renderBlock, splitText } from "../acp/blocks.ts";
+import {
+  type AcpToolCall,
+  makeAbandonedUpdate,
+  makeCallUpdate,
+  makeResultUpdate,
+  toCallContent,
+} from "../acp/call-updates.ts";
 import { AcpError, REFUSED } from "../acp/errors.ts";
-import { OURS, type PathEntry } from "../acp/narrator.ts";
-import { planOf } from "../acp/tools.ts";
+import { parsePlan } from "../acp/tools.ts";
+import { type PathEntry, SERVER_NAME } from "../acp/update-mapper.ts";
 
 /** An event of Pi's. */
 export type PiEvent = LooseMembers;
 
-interface LiveCall extends ToldCall {
+interface LiveCall extends AcpToolCall {
   readonly id: string;
   isOver: boolean;
 }
@@ -28,7 +34,7 @@ const QUIET: ReadonlySet<string> = new Set(["agent_start", "turn_start", "messag
 const CHUNKS: Readonly<Record<string, string>> = { text: "agent_message_chunk", thinking: "agent_thought_chunk" };
 
 export class PiTurn {
-  private readonly telling: Telling;
+  private readonly channel: ClientChannel;
   private readonly cwd: string;
   /** Characters of each block of the answer that were told. */
   private said = new Map<number, number>();
@@ -52,8 +58,8 @@ export class PiTurn {
     totalTokens: 0,
   };
 
-  constructor(telling: Telling, cwd: string) {
-    this.telling = telling;
+  constructor(channel: ClientChannel, cwd: string) {
+    this.channel = channel;
     this.cwd = cwd;
   }
 
@@ -68,18 +74,18 @@ export class PiTurn {
       case "message_end":
         return this.finish(membersOf(event.message));
       case "tool_execution_start": {
-        const call = await this.callOf(stringOf(event.toolCallId), stringOf(event.toolName), event.args);
+        const call = await this.getCall(stringOf(event.toolCallId), stringOf(event.toolName), event.args);
         return this.update({ sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, status: "in_progress" });
       }
       case "tool_execution_update": {
         const call = this.known(event.toolCallId);
-        const content = contentsOf(membersOf(event.partialResult).content);
+        const content = toCallContent(membersOf(event.partialResult).content);
         if (call) await this.update({ sessionUpdate: "tool_call_update", toolCallId: call.toolCallId, content });
         return;
       }
       case "tool_execution_end":
         // It is over for the client once its result is in the session, which comes next.
-        return void (await this.callOf(stringOf(event.toolCallId), stringOf(event.toolName), event.args));
+        return void (await this.getCall(stringOf(event.toolCallId), stringOf(event.toolName), event.args));
     }
   }
 
@@ -96,7 +102,7 @@ export class PiTurn {
   }
 
   private update(update: LooseMembers & { readonly sessionUpdate: string }): Promise<void> {
-    return this.telling.update(update);
+    return this.channel.update(update);
   }
 
   // --- answers -------------------------------------------------------------------------------------------------
@@ -104,7 +110,7 @@ export class PiTurn {
   private async begin(message: LooseMembers): Promise<void> {
     if (message.role !== "assistant") return;
     // What Pi wrote since is before it. To look took 0.5 ms, for which the first words of a turn need not wait.
-    if (this.hasNews) await this.catchUp();
+    if (this.hasNews) await this.sendNewEntries();
     this.hasNews = false;
     // It goes on after an error.
     if (this.last.stopReason === "error") await this.error(this.last);
@@ -114,8 +120,8 @@ export class PiTurn {
   }
 
   private async error({ errorMessage }: LooseMembers): Promise<void> {
-    const _meta = { [OURS]: { kind: "error" } };
-    for (const text of textPieces(stringOf(errorMessage)))
+    const _meta = { [SERVER_NAME]: { kind: "error" } };
+    for (const text of splitText(stringOf(errorMessage)))
       await this.update({ sessionUpdate: "agent_message_chunk", content: { type: "text", text }, _meta });
   }
 
@@ -129,7 +135,7 @@ export class PiTurn {
   private async say(kind: string, index: number, text: string): Promise<void> {
     if (text === "") return;
     this.said.set(index, (this.said.get(index) ?? 0) + text.length);
-    for (const piece of textPieces(text))
+    for (const piece of splitText(text))
       await this.update({ sessionUpdate: CHUNKS[kind], content: { type: "text", text: piece } });
   }
 
@@ -143,8 +149,8 @@ export class PiTurn {
       const call = this.calls.findLast(({ id }) => id === message.toolCallId);
       if (!call) return;
       this.mark(message);
-      if (!call.isOver) this.results.set(keyOf(message), { call, message });
-      await this.catchUp();
+      if (!call.isOver) this.results.set(makeKey(message), { call, message });
+      await this.sendNewEntries();
     } else if (role === "assistant") {
       await this.rest(message);
       this.mark(message);
@@ -163,7 +169,7 @@ export class PiTurn {
         const text = block.redacted === true ? "" : stringOf(block[type]);
         await this.say(type, index, text.slice(this.said.get(index) ?? 0));
       } else if (type !== "redactedThinking")
-        for (const { block: content } of shownBlock(block))
+        for (const { block: content } of renderBlock(block))
           await this.update({ sessionUpdate: "agent_message_chunk", content });
     }
   }
@@ -185,17 +191,17 @@ export class PiTurn {
   }
 
   private announce({ id, name, arguments: given }: LooseMembers): Promise<LiveCall> {
-    return this.callOf(stringOf(id), stringOf(name), given);
+    return this.getCall(stringOf(id), stringOf(name), given);
   }
 
   /** Returns a call, and tells of it if that is new. */
-  private async callOf(id: string, name: string, given: unknown): Promise<LiveCall> {
+  private async getCall(id: string, name: string, given: unknown): Promise<LiveCall> {
     const known = this.known(id);
     if (known) return known;
-    const call: LiveCall = { id, toolCallId: this.telling.claim(id), name, arguments: given, isOver: false };
+    const call: LiveCall = { id, toolCallId: this.channel.claim(id), name, arguments: given, isOver: false };
     this.calls.push(call);
-    await this.update(callUpdate(call, this.cwd));
-    const entries = planOf(name, given);
+    await this.update(makeCallUpdate(call, this.cwd));
+    const entries = parsePlan(name, given);
     if (entries) await this.update({ sessionUpdate: "plan", entries });
     return call;
   }
@@ -203,15 +209,15 @@ export class PiTurn {
   // --- what is in the session ----------------------------------------------------------------------------------
 
   private mark(message: LooseMembers): void {
-    const key = keyOf(message);
+    const key = makeKey(message);
     this.shown.set(key, (this.shown.get(key) ?? 0) + 1);
   }
 
   /** Returns how the client stands to an entry. Pi may have written what it is told of only after this. */
-  private judge({ entry }: PathEntry, isOver: boolean): Acquaintance {
+  private classify({ entry }: PathEntry, isOver: boolean): EntryVisibility {
     if (entry.type !== "message") return "new";
     const message = membersOf(entry.message);
-    const key = keyOf(message);
+    const key = makeKey(message);
     const times = this.shown.get(key) ?? 0;
     if (times > 0) {
       this.shown.set(key, times - 1);
@@ -221,33 +227,33 @@ export class PiTurn {
       return "shown";
     }
     const { role } = message;
-    const isTold = role === "assistant" || role === "toolResult" || (role === "user" && !this.hasPrompt);
-    return isTold && !isOver ? "soon" : "new";
+    const isReported = role === "assistant" || role === "toolResult" || (role === "user" && !this.hasPrompt);
+    return isReported && !isOver ? "soon" : "new";
   }
 
   /** Tells what came into the session, and of the calls whose results did that they are over. */
-  private async catchUp(isOver = false): Promise<void> {
-    await this.telling.keepUp((item) => this.judge(item, isOver), isOver);
+  private async sendNewEntries(isOver = false): Promise<void> {
+    await this.channel.sendNewEntries((item) => this.classify(item, isOver), isOver);
     for (const { call, message } of this.written.splice(0)) {
       call.isOver = true;
-      await this.update(resultUpdate(call, message, this.cwd));
+      await this.update(makeResultUpdate(call, message, this.cwd));
     }
   }
 
   // --- its end -------------------------------------------------------------------------------------------------
 
   /** Notes the message that was written for an answer of which no more came. */
-  broken(message: LooseMembers | undefined): void {
+  markBroken(message: LooseMembers | undefined): void {
     if (message && this.open) this.mark(message);
     this.open = undefined;
   }
 
   /** Tells what is left to say where the turn ends. */
   async end(): Promise<void> {
-    await this.catchUp();
-    for (const call of this.calls) if (!call.isOver) await this.update(givenUpUpdate(call.toolCallId));
+    await this.sendNewEntries();
+    for (const call of this.calls) if (!call.isOver) await this.update(makeAbandonedUpdate(call.toolCallId));
     // A result that Pi wrote and never told of comes after that, and counts.
-    await this.catchUp(true);
+    await this.sendNewEntries(true);
   }
 
   /** Returns the result of the request. Throws what the model failed with. */
@@ -263,6 +269,6 @@ export class PiTurn {
   }
 }
 
-function keyOf({ role, timestamp, toolCallId }: LooseMembers): string {
+function makeKey({ role, timestamp, toolCallId }: LooseMembers): string {
   return JSON.stringify([role, timestamp, toolCallId]);
 }

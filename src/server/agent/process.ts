@@ -3,11 +3,11 @@
 import type { ChildProcessByStdio, SpawnOptionsWithStdioTuple, StdioPipe } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { LineCutter, type LineSink } from "./line-cutter.ts";
-import { agentVariables } from "./variables.ts";
+import { makeAgentVariables } from "./variables.ts";
 
 /** Bytes that wait for an agent to read them, beyond which nothing more is taken for it. */
 const FULL_AT = 4 << 20;
-const PATIENCE: AgentPatience = { terminatedAfter: 400, killedAfter: 1100, outputEndsWithin: 300 };
+const DEFAULT_PATIENCE: AgentPatience = { terminatedAfter: 400, killedAfter: 1100, outputEndsWithin: 300 };
 /** Characters of stderr that are shown of all agents of a server. A pipe that nobody reads holds twice as many. */
 const SHOWN = 32_000;
 /** Characters of its last words that are kept. */
@@ -91,13 +91,13 @@ export class AgentProcess {
     const { words, variables, maxLineBytes, complain } = launch;
     this.sink = sink;
     this.cutter = new LineCutter(sink, maxLineBytes);
-    this.patience = launch.patience ?? PATIENCE;
+    this.patience = launch.patience ?? DEFAULT_PATIENCE;
     const [program, ...args] = words;
     // Loading it takes time, and most servers start no agent.
     const spawn = launch.spawn ?? process.getBuiltinModule("node:child_process").spawn;
     this.child = spawn(program, args, {
       cwd,
-      env: agentVariables(variables),
+      env: makeAgentVariables(variables),
       stdio: ["pipe", "pipe", "pipe"],
       // A group of its own, so that it can be ended with what it has started.
       detached: !IS_WINDOWS,
@@ -120,7 +120,7 @@ export class AgentProcess {
       complain(line);
     };
     child.stderr.setEncoding("utf8").on("data", (text: string) => {
-      const lines = (begun + printable(text)).split("\n");
+      const lines = (begun + toPrintable(text)).split("\n");
       begun = (lines.pop() as string).slice(0, SHOWN);
       for (const line of lines) heard(line);
     });
@@ -128,8 +128,8 @@ export class AgentProcess {
     // Writing to an agent that has ended fails; its end is reported by itself.
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on("error", () => {});
     // One that cannot hear, or be heard, would be waited for without end.
-    child.stdin.on("error", () => this.useless("closed its input"));
-    child.stdout.on("end", () => this.useless("closed its output"));
+    child.stdin.on("error", () => this.endWithoutStream("closed its input"));
+    child.stdout.on("end", () => this.endWithoutStream("closed its output"));
     child.on("error", (error: NodeJS.ErrnoException) => {
       if (child.pid !== undefined) return;
       this.refused = error.code ?? "unknown";
@@ -148,7 +148,7 @@ export class AgentProcess {
   }
 
   /** Ends an agent that lives on without one of its streams. */
-  private useless(how: string): void {
+  private endWithoutStream(how: string): void {
     if (this.hasExited || this.isOver || this.child.pid === undefined || this.child.stdin.writableEnded) return;
     void this.end(() => {
       this.fault = `${how} and `;
@@ -241,7 +241,7 @@ export class AgentProcess {
 }
 
 /** Returns text without what would move the cursor of a terminal. */
-function printable(text: string): string {
+function toPrintable(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out
   return text.replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "?");
 }

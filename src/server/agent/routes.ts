@@ -40,14 +40,14 @@ const ROUTES: Readonly<Record<string, AgentRoute>> = {
 };
 
 /** Commands that send a message to the model: a person waits for what they bring. */
-export const PROMPTS: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up"]);
+export const PROMPT_COMMANDS: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up"]);
 /** Those of a turn, or of what takes the place of one. */
-export const TURNS: ReadonlySet<string> = new Set([...PROMPTS, "compact"]);
+export const TURN_COMMANDS: ReadonlySet<string> = new Set([...PROMPT_COMMANDS, "compact"]);
 /** Commands whose replies come when the work is done. */
-export const LONG: ReadonlySet<string> = new Set([...TURNS, "bash"]);
+export const LONG_COMMANDS: ReadonlySet<string> = new Set([...TURN_COMMANDS, "bash"]);
 
 /** Returns the way of a command; undefined for one of ours. One that nobody knows is the agent's to judge. */
-export function routeOf(type: string, isOurs: boolean): AgentRoute | undefined {
+export function findRoute(type: string, isOurs: boolean): AgentRoute | undefined {
   if (Object.hasOwn(ROUTES, type)) return ROUTES[type];
   return isOurs ? undefined : ACTS;
 }

@@ -8,7 +8,7 @@ import type { Session } from "../../core/session/session.ts";
 const LONGEST = 200_000;
 
 /** Returns what the model saw at the leaf, as text; undefined when that is nothing. */
-export function seedOf(session: Session): string | undefined {
+export function makeSeed(session: Session): string | undefined {
   const { items } = session.context();
   const words: string[] = [];
   for (const text of session.messageTexts(items)) words.push(...paragraphs(parse(text) as Record<string, unknown>));

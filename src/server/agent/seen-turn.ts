@@ -5,7 +5,7 @@
  */
 
 import type { MessageValue } from "./messages.ts";
-import { membersOfLine } from "./pi-lines.ts";
+import { parseMembers } from "./pi-lines.ts";
 
 /** Bytes of lines that are kept, beyond which they are read and put together, or the oldest given up. */
 const KEPT = 16 << 20;
@@ -89,7 +89,7 @@ export class SeenTurn {
 
   /** Returns the messages that have ended since the last that are known to be stored. */
   get messages(): readonly MessageValue[] {
-    const messages = this.ended.map((line) => messageIn(membersOfLine(line)));
+    const messages = this.ended.map((line) => getMessage(parseMembers(line)));
     return messages.filter((message) => message !== undefined && WRITTEN.includes(message.role)) as MessageValue[];
   }
 
@@ -105,7 +105,7 @@ export class SeenTurn {
 
   /** Puts the lines together that are kept of the answer. */
   private fold(): void {
-    for (const line of this.open) this.partial = continued(this.partial, membersOfLine(line));
+    for (const line of this.open) this.partial = applyLine(this.partial, parseMembers(line));
     this.open = [];
     this.openBytes = 0;
   }
@@ -125,26 +125,26 @@ export class SeenTurn {
   }
 }
 
-function messageIn({ message }: Readonly<Record<string, unknown>>): MessageValue | undefined {
+function getMessage({ message }: Readonly<Record<string, unknown>>): MessageValue | undefined {
   return typeof message === "object" && message !== null ? (message as MessageValue) : undefined;
 }
 
 /** Returns an answer with what a line tells of it: all of it (Pi before 0.84), or what has come. */
-function continued(
+function applyLine(
   before: MessageValue | undefined,
   line: Readonly<Record<string, unknown>>,
 ): MessageValue | undefined {
-  const whole = messageIn(line);
+  const whole = getMessage(line);
   if (whole && (line.type === "message_update" || before === undefined)) return whole;
   const event = line.assistantMessageEvent;
   if (typeof event !== "object" || event === null) return before ?? whole;
   const content: PiBlock[] = Array.isArray(before?.content) ? (before.content as PiBlock[]) : [];
-  apply(content, event as PiBlock);
+  applyEvent(content, event as PiBlock);
   return { ...before, role: "assistant", content };
 }
 
 /** Applies what has come of a block. A call of which only a part has come is none. */
-function apply(content: PiBlock[], { type, contentIndex, delta, content: whole, toolCall }: PiBlock): void {
+function applyEvent(content: PiBlock[], { type, contentIndex, delta, content: whole, toolCall }: PiBlock): void {
   if (typeof contentIndex !== "number" || typeof type !== "string") return;
   const [kind] = type.split("_");
   if (kind === "toolcall") {

@@ -13,7 +13,7 @@ import type * as z from "zod";
 // @ts-expect-error plain JavaScript, for the build
 import { notedSchemas } from "../../../scripts/program.js";
 import { declarations } from "../../../src/handlers/shared/declarations.ts";
-import { openRpcDocument } from "../../../src/server/openrpc.ts";
+import { makeOpenRpcDocument } from "../../../src/server/openrpc.ts";
 
 const SEED = Number(process.env.PI_TEST_SEED ?? 1);
 const TIMES = 25 * Number(process.env.PI_TEST_TIMES ?? 1);
@@ -105,5 +105,5 @@ test("answers to hooks", () => {
 });
 
 test("documents", () => {
-  expect(openRpcDocument(noted, "1")).toEqual(openRpcDocument(declarations, "1"));
+  expect(makeOpenRpcDocument(noted, "1")).toEqual(makeOpenRpcDocument(declarations, "1"));
 });

@@ -2,7 +2,7 @@
 
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
-import type { AgentBehind, AgentSession, Telling } from "../../../src/server/acp/agent.ts";
+import type { AgentBackend, AgentSession, ClientChannel } from "../../../src/server/acp/agent.ts";
 import { editorHere, ours } from "../../support/acp.ts";
 import { ownAcpAgent } from "../../support/agents.ts";
 import { HERE, PROCESS } from "../../support/agents-here.ts";
@@ -285,14 +285,14 @@ test("the mode that is in force is told by a load, and where an agent that was s
 
 describe("an agent in this process", () => {
   /** An agent that fails, waits for its end, or asks, as its prompt says. */
-  class Echo implements AgentBehind {
+  class Echo implements AgentBackend {
     readonly promptCapabilities = { image: true, audio: false, embeddedContext: false };
     readonly done: Json[] = [];
     private readonly ends = new Map<string, (reply: Json) => void>();
 
-    settings = async (): Promise<Json> => ({});
+    getSettings = async (): Promise<Json> => ({});
 
-    async prompt({ sessionId }: AgentSession, [{ text }]: readonly Json[], telling: Telling): Promise<Json> {
+    async prompt({ sessionId }: AgentSession, [{ text }]: readonly Json[], telling: ClientChannel): Promise<Json> {
       if (text === "fail") throw new Error("internal to the agent");
       if (text === "wait") return new Promise((resolve) => this.ends.set(sessionId, resolve));
       const toolCall = { toolCallId: "1", title: "think" };

@@ -49,7 +49,7 @@ test.each(["jsonl", "v2"] as const)("one in %s is not asked about while a prompt
   fleet.calls.length = 0;
   const asked = recording.prompt("two");
   await new Promise(setImmediate);
-  recorder.keepUp();
+  recorder.synchronize();
   expect(fleet.calls).toEqual(["take"]);
   open();
   await asked;
@@ -73,7 +73,7 @@ async function changed(change: (disk: FaultDisk, fd: number, file: string) => vo
 test("what another program wrote to a recorded session goes to the fleet while nothing is said", async () => {
   const line = userText(id(7), null);
   const { recorder, table } = await changed((disk, fd) => disk.write(fd, bytesOf(`${line}\n`)));
-  recorder.keepUp();
+  recorder.synchronize();
   while (!table.linesOf(SESSION).includes(line)) await new Promise(setImmediate);
 });
 
@@ -87,6 +87,6 @@ test.each<[what: string, change: (disk: FaultDisk, fd: number, file: string) => 
   ["a lost file", (disk, _, file) => disk.rename(file, `${file}.away`), /of the agent's session .* cannot be read/],
 ])("%s, found while nothing is said, is told to a person once", async (_what, change, told) => {
   const { recorder, complaints } = await changed(change);
-  for (let looks = 0; looks < 2; looks++) recorder.keepUp();
+  for (let looks = 0; looks < 2; looks++) recorder.synchronize();
   expect(complaints).toEqual([expect.stringMatching(told)]);
 });

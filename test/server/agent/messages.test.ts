@@ -1,12 +1,12 @@
 /** Messages that an agent showed are known again in what it wrote. */
 
 import { expect, test } from "vitest";
-import { type MessageValue, storedFor } from "../../../src/server/agent/messages.ts";
+import { type MessageValue, matchStored } from "../../../src/server/agent/messages.ts";
 
 const said = (content: string, timestamp: number) => ({ role: "user", content, timestamp });
 
 const missingAmong = (shown: readonly MessageValue[], stored: readonly MessageValue[]) => {
-  const indexes = storedFor(shown, stored);
+  const indexes = matchStored(shown, stored);
   return shown.filter((_, n) => indexes[n] === undefined);
 };
 

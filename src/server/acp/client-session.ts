@@ -1,27 +1,27 @@
 /** A session as a client of the Agent Client Protocol has it: what it was shown, and what is done for it, in order. */
 
 import { Failure } from "../../core/failure.ts";
-import type { Narrator } from "./narrator.ts";
+import type { UpdateMapper } from "./update-mapper.ts";
 
 /** How far a client was told of a session. */
-export interface Telltale {
+export interface ClientPosition {
   /** The last entry of the path that it has; null for none. */
   lastId: string | null;
   /** Undefined where it has that from elsewhere: what came before is walked through when something follows. */
-  narrator: Narrator | undefined;
+  mapper: UpdateMapper | undefined;
   /** Whether it was told of entries and not how full the context is since. */
-  owesUsage?: boolean;
+  isUsagePending?: boolean;
 }
 
 /** A job of a session, which it may be told to give up. */
-export type Job<T> = (isStopped: () => boolean) => Promise<T>;
+export type SessionJob<T> = (isStopped: () => boolean) => Promise<T>;
 
-export class Attached {
+export class ClientSession {
   readonly id: string;
   /** Where the client is; undefined while it has not loaded, resumed or made the session. */
-  told: Telltale | undefined;
+  position: ClientPosition | undefined;
   /** Whether a job that looks for what is new has not begun yet. */
-  isAwoken = false;
+  isCatchUpQueued = false;
   /** Whether an agent runs a turn, in which it tells itself what it does. */
   isInTurn = false;
   /** Jobs that have not ended. */
@@ -35,7 +35,7 @@ export class Attached {
   }
 
   /** Runs a job when those before it have ended. */
-  do<T>(job: Job<T>): Promise<T> {
+  run<T>(job: SessionJob<T>): Promise<T> {
     const { stops } = this;
     this.jobs++;
     const done = this.last.then(() => job(() => this.stops !== stops));
@@ -50,11 +50,11 @@ export class Attached {
   /** Has all jobs under way give up: their client has closed the session. */
   stop(): void {
     this.stops++;
-    this.told = undefined;
+    this.position = undefined;
   }
 }
 
-export function requireGoing(isStopped: () => boolean): void {
+export function requireNotStopped(isStopped: () => boolean): void {
   if (isStopped())
     throw new Failure("cancelled", "The session was closed, or the request cancelled, before this was done.");
 }

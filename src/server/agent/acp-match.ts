@@ -5,10 +5,10 @@ import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 
 /** The entry that says which session of the agent goes on from there. */
-export const NOTE = "acp";
+export const SESSION_NOTE = "acp";
 
 /** How a session stands to those of an agent. */
-interface StandAmong {
+interface AgentSessionMatch {
   readonly leafId: string | null;
   readonly isEmpty: boolean;
   /** The session of the agent that has exactly what is on the path. */
@@ -18,12 +18,12 @@ interface StandAmong {
 }
 
 /** Returns what the entries of the path say. */
-export function standOf(session: Session, agentName: string): StandAmong {
+export function matchAgentSession(session: Session, agentName: string): AgentSessionMatch {
   const { tree, log, leafId } = session;
   const { nodes } = log;
   let isEmpty = true;
   const hasMore = tree.leaf >= 0 && tree.childCount(tree.leaf) > 0;
-  let stand: Pick<StandAmong, "knownAs" | "copyOf"> = { knownAs: undefined, copyOf: undefined };
+  let match: Pick<AgentSessionMatch, "knownAs" | "copyOf"> = { knownAs: undefined, copyOf: undefined };
   let isTheirs = true;
   for (let at = tree.leaf; at >= 0; at = nodes.parent(at)) {
     const type = nodes.type(at);
@@ -34,13 +34,13 @@ export function standOf(session: Session, agentName: string): StandAmong {
     }
     if (type !== "custom") continue;
     const { customType, data } = session.entry(at) as LooseMembers;
-    if (customType !== NOTE) continue;
+    if (customType !== SESSION_NOTE) continue;
     const { agent, agentSessionId, sessionId = session.id } = membersOf(data);
     const isMeant = isTheirs && !hasMore && stringOf(membersOf(agent).name) === agentName;
     if (isMeant && typeof agentSessionId === "string")
-      stand = sessionId === session.id ? { ...stand, knownAs: agentSessionId } : { ...stand, copyOf: agentSessionId };
+      match = sessionId === session.id ? { ...match, knownAs: agentSessionId } : { ...match, copyOf: agentSessionId };
     isEmpty = false;
     break;
   }
-  return { leafId, isEmpty, ...stand };
+  return { leafId, isEmpty, ...match };
 }

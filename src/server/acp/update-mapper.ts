@@ -4,12 +4,18 @@ import { pairUp } from "../../core/context/pairing.ts";
 import { blocksOf, type LooseMembers, membersOf, textMember } from "../../core/format/loose.ts";
 import { amountOf, preview, shownText, stringOf } from "../../core/format/message.ts";
 import { usageIn } from "../../core/session/stats.ts";
-import { shownBlocks } from "./blocks.ts";
-import { callUpdate, contentsOf, givenUpUpdate, resultUpdate, textContent } from "./call-updates.ts";
-import { kindOf, planOf, titleOf } from "./tools.ts";
+import { renderBlocks } from "./blocks.ts";
+import {
+  makeAbandonedUpdate,
+  makeCallUpdate,
+  makeResultUpdate,
+  makeTextContent,
+  toCallContent,
+} from "./call-updates.ts";
+import { getToolKind, getToolTitle, parsePlan } from "./tools.ts";
 
 /** The name of what is ours in `_meta`. */
-export const OURS = "pi-session-server";
+export const SERVER_NAME = "pi-session-server";
 
 /** An entry of a path, parsed. */
 export interface PathEntry {
@@ -26,7 +32,7 @@ export interface AcpUpdate extends LooseMembers {
 }
 
 /** Kinds of updates that a client has asked for. */
-export interface ClientSkills {
+export interface ClientFeatures {
   readonly compaction: boolean;
   readonly notices: boolean;
   /** Whether it shows forms that ask for a text. */
@@ -43,21 +49,21 @@ interface OpenCall {
   /** Of the entry that it is in. */
   readonly ids: LooseMembers;
   isAnswered: boolean;
-  isGivenUp: boolean;
+  isAbandoned: boolean;
 }
 
 /** A result that may answer one of several calls, which those that come after it tell. */
-interface WaitingResult {
+interface PendingResult {
   readonly item: PathEntry;
   readonly message: LooseMembers;
 }
 
-export class Narrator {
+export class UpdateMapper {
   private readonly cwd: string;
-  private readonly skills: ClientSkills;
+  private readonly features: ClientFeatures;
   /** The calls of the last answer. Their results are before the next one. */
   private calls: OpenCall[] = [];
-  private waiting: WaitingResult[] = [];
+  private pendingResults: PendingResult[] = [];
   /** Ids of calls that the client was told of: those of a session need not differ, and a client's must. */
   private readonly used = new Set<string>();
   /** Ids of calls that were told of and are not in the session yet. */
@@ -65,36 +71,36 @@ export class Narrator {
   /** The cost of the entries that were told, in dollars. */
   cost = 0;
 
-  constructor(cwd: string, skills: ClientSkills) {
+  constructor(cwd: string, features: ClientFeatures) {
     this.cwd = cwd;
-    this.skills = skills;
+    this.features = features;
   }
 
   /** Yields the updates about an entry, at least one, each with the ids of the entry. */
-  *updatesOf(item: PathEntry): Generator<AcpUpdate> {
-    const facts = { ...idsOf(item), ...factsOf(item) };
+  *mapEntry(item: PathEntry): Generator<AcpUpdate> {
+    const facts = { ...pickIds(item), ...pickFacts(item) };
     yield* this.before(item);
     let isFirst = true;
-    for (const update of this.told(item)) {
-      yield withOurs(update, isFirst ? facts : idsOf(item));
+    for (const update of this.contentUpdates(item)) {
+      yield addMeta(update, isFirst ? facts : pickIds(item));
       isFirst = false;
     }
-    if (isFirst) yield withOurs({ sessionUpdate: "session_info_update" }, facts);
+    if (isFirst) yield addMeta({ sessionUpdate: "session_info_update" }, facts);
   }
 
   /** Yields what is left to say of an entry that the client was shown while it came: its ids and facts. */
-  *factsAbout(item: PathEntry): Generator<AcpUpdate> {
+  *mapShownEntry(item: PathEntry): Generator<AcpUpdate> {
     yield* this.before(item);
-    for (const _ of this.told(item));
-    yield withOurs({ sessionUpdate: "session_info_update" }, { ...idsOf(item), ...factsOf(item) });
+    for (const _ of this.contentUpdates(item));
+    yield addMeta({ sessionUpdate: "session_info_update" }, { ...pickIds(item), ...pickFacts(item) });
   }
 
   /** Counts an entry, and yields what was left to say before it. */
   private *before(item: PathEntry): Generator<AcpUpdate> {
     this.cost += amountOf(membersOf(membersOf(usageIn(item.entry)).cost).total);
-    if (!speaks(item)) return;
+    if (!isAnswer(item)) return;
     // Whatever comes now is after the results of the answer before.
-    yield* this.rest(false);
+    yield* this.flush(false);
     this.calls = [];
   }
 
@@ -116,16 +122,18 @@ export class Narrator {
    * Yields what is left to say where the path ends for now. Calls that nobody works on any more count as failed, because
    * clients show others as running.
    */
-  *rest(isWorkedOn: boolean): Generator<AcpUpdate> {
-    yield* this.waitingResults();
-    if (!isWorkedOn) yield* this.givenUp();
+  *flush(isActive: boolean): Generator<AcpUpdate> {
+    yield* this.flushPendingResults();
+    if (!isActive) yield* this.abandonedCalls();
   }
 
-  private *told(item: PathEntry): Generator<AcpUpdate> {
+  private *contentUpdates(item: PathEntry): Generator<AcpUpdate> {
     const { entry, id } = item;
     const summary = textMember(entry, "summary") ?? "";
     if (entry.damaged === true && entry.message === undefined)
-      return yield* spoken(id, "[This part of the conversation is damaged and cannot be read.]", { kind: "damaged" });
+      return yield* textUpdates(id, "[This part of the conversation is damaged and cannot be read.]", {
+        kind: "damaged",
+      });
     switch (entry.type) {
       case "message":
         return yield* this.message(item, membersOf(entry.message));
@@ -134,7 +142,7 @@ export class Narrator {
       case "compaction":
         return yield* this.compaction(id, summary);
       case "branch_summary":
-        return yield* spoken(id, `Summary of another branch:\n\n${summary}`, { kind: "branch_summary" });
+        return yield* textUpdates(id, `Summary of another branch:\n\n${summary}`, { kind: "branch_summary" });
       case "session_info":
         yield { sessionUpdate: "session_info_update", title: textMember(entry, "name") ?? null };
     }
@@ -150,13 +158,13 @@ export class Narrator {
       case "toolResult":
         return yield* this.result(item, message);
       case "bashExecution":
-        return yield* ran(id, message);
+        return yield* bashUpdates(id, message);
       case "custom":
         return yield* this.custom(id, message);
       case "compactionSummary":
         return yield* this.compaction(id, stringOf(message.summary));
       case "branchSummary":
-        return yield* spoken(id, `Summary of another branch:\n\n${stringOf(message.summary)}`, {
+        return yield* textUpdates(id, `Summary of another branch:\n\n${stringOf(message.summary)}`, {
           kind: "branch_summary",
         });
       case "system":
@@ -171,11 +179,11 @@ export class Narrator {
   }
 
   private *compaction(id: string, summary: string): Generator<AcpUpdate> {
-    if (this.skills.compaction) {
-      const blocks = [...shownBlocks(summary)].map(({ block }) => block);
+    if (this.features.compaction) {
+      const blocks = [...renderBlocks(summary)].map(({ block }) => block);
       yield { sessionUpdate: "compaction_update", compactionId: id, status: "completed", summary: blocks };
     } else
-      yield* spoken(id, `The model sees a summary of the conversation up to here:\n\n${summary}`, {
+      yield* textUpdates(id, `The model sees a summary of the conversation up to here:\n\n${summary}`, {
         kind: "compaction",
       });
   }
@@ -190,7 +198,7 @@ export class Narrator {
       } else if (block.type !== "redactedThinking") yield* chunks("agent_message_chunk", id, [block]);
     }
     const error = stringOf(message.errorMessage);
-    if (error !== "") yield* spoken(id, error, { kind: "error" });
+    if (error !== "") yield* textUpdates(id, error, { kind: "error" });
   }
 
   private *call(item: PathEntry, block: LooseMembers): Generator<AcpUpdate> {
@@ -201,13 +209,13 @@ export class Narrator {
       toolCallId: this.freshId(stringOf(block.id), `${item.id}/${this.calls.length}`),
       name,
       arguments: given,
-      ids: idsOf(item),
+      ids: pickIds(item),
       isAnswered: false,
-      isGivenUp: false,
+      isAbandoned: false,
     };
     this.calls.push(call);
-    yield callUpdate(call, this.cwd);
-    const entries = planOf(name, given);
+    yield makeCallUpdate(call, this.cwd);
+    const entries = parsePlan(name, given);
     if (entries) yield { sessionUpdate: "plan", entries };
   }
 
@@ -217,17 +225,17 @@ export class Narrator {
     if (exact) return yield this.answered(exact, message);
     const open = this.calls.filter(({ isAnswered }) => !isAnswered);
     if (open.length > 0 && (id === "" || open.some((call) => call.id === ""))) {
-      this.waiting.push({ item, message });
+      this.pendingResults.push({ item, message });
       return;
     }
-    yield this.lone(item.id, message);
+    yield this.orphanResult(item.id, message);
   }
 
   /** Yields the results that name no call, each of the call that is left for it. */
-  private *waitingResults(): Generator<AcpUpdate> {
-    const { waiting } = this;
+  private *flushPendingResults(): Generator<AcpUpdate> {
+    const { pendingResults: waiting } = this;
     if (waiting.length === 0) return;
-    this.waiting = [];
+    this.pendingResults = [];
     const open = this.calls.filter(({ isAnswered }) => !isAnswered);
     const answers = pairUp(
       open,
@@ -235,34 +243,34 @@ export class Narrator {
     );
     for (const [index, { item, message }] of waiting.entries()) {
       const call = open[answers[index]];
-      yield withOurs(call ? this.answered(call, message) : this.lone(item.id, message), idsOf(item));
+      yield addMeta(call ? this.answered(call, message) : this.orphanResult(item.id, message), pickIds(item));
     }
   }
 
-  private *givenUp(): Generator<AcpUpdate> {
+  private *abandonedCalls(): Generator<AcpUpdate> {
     for (const call of this.calls) {
-      if (call.isAnswered || call.isGivenUp) continue;
-      call.isGivenUp = true;
-      yield withOurs(givenUpUpdate(call.toolCallId), { ...call.ids, kind: "no_result" });
+      if (call.isAnswered || call.isAbandoned) continue;
+      call.isAbandoned = true;
+      yield addMeta(makeAbandonedUpdate(call.toolCallId), { ...call.ids, kind: "no_result" });
     }
   }
 
   private answered(call: OpenCall, message: LooseMembers): AcpUpdate {
     call.isAnswered = true;
-    return resultUpdate(call, message, this.cwd);
+    return makeResultUpdate(call, message, this.cwd);
   }
 
   /** Returns a result whose call is not on the path, as a call that is over. */
-  private lone(entryId: string, message: LooseMembers): AcpUpdate {
+  private orphanResult(entryId: string, message: LooseMembers): AcpUpdate {
     const name = stringOf(message.toolName);
     return {
       sessionUpdate: "tool_call",
       toolCallId: this.freshId("", entryId),
-      title: titleOf(name, undefined),
+      title: getToolTitle(name, undefined),
       ...(name === "" ? {} : { name }),
-      kind: kindOf(name),
+      kind: getToolKind(name),
       status: message.isError === true ? "failed" : "completed",
-      content: contentsOf(message.content),
+      content: toCallContent(message.content),
       ...(message.details === undefined ? {} : { rawOutput: message.details }),
     };
   }
@@ -279,7 +287,7 @@ export class Narrator {
 }
 
 /** Yields a user's command and its output as a call that is over. */
-function* ran(id: string, message: LooseMembers): Generator<AcpUpdate> {
+function* bashUpdates(id: string, message: LooseMembers): Generator<AcpUpdate> {
   const command = stringOf(message.command);
   const output = stringOf(message.output);
   const { exitCode, cancelled, truncated, fullOutputPath, excludeFromContext } = message;
@@ -290,7 +298,7 @@ function* ran(id: string, message: LooseMembers): Generator<AcpUpdate> {
     title: preview(command, 200) || "command",
     kind: "execute",
     status: hasFailed ? "failed" : "completed",
-    content: output === "" ? [] : [textContent(output)],
+    content: output === "" ? [] : [makeTextContent(output)],
     rawInput: { command },
     rawOutput: { exitCode, cancelled, truncated, fullOutputPath, excludeFromContext },
   };
@@ -298,30 +306,30 @@ function* ran(id: string, message: LooseMembers): Generator<AcpUpdate> {
 
 /** Yields the blocks of a content as chunks of one message. */
 function* chunks(sessionUpdate: string, messageId: string, content: unknown): Generator<AcpUpdate> {
-  for (const { block, unknown } of shownBlocks(content)) {
+  for (const { block, unknown } of renderBlocks(content)) {
     const update = { sessionUpdate, messageId, content: block };
-    yield unknown ? withOurs(update, { block: unknown }) : update;
+    yield unknown ? addMeta(update, { block: unknown }) : update;
   }
 }
 
 /** Yields what is no answer of the model and yet to be read, marked as such. */
-function* spoken(messageId: string, text: string, mark: LooseMembers): Generator<AcpUpdate> {
-  for (const { block } of shownBlocks(text))
-    yield withOurs({ sessionUpdate: "agent_message_chunk", messageId, content: block }, mark);
+function* textUpdates(messageId: string, text: string, mark: LooseMembers): Generator<AcpUpdate> {
+  for (const { block } of renderBlocks(text))
+    yield addMeta({ sessionUpdate: "agent_message_chunk", messageId, content: block }, mark);
 }
 
 /** Returns an update with these among our members of its `_meta`. */
-export function withOurs(update: AcpUpdate, ours: LooseMembers): AcpUpdate {
-  const before = membersOf(membersOf(update._meta)[OURS]);
-  return { ...update, _meta: { [OURS]: { ...ours, ...before } } };
+export function addMeta(update: AcpUpdate, ours: LooseMembers): AcpUpdate {
+  const before = membersOf(membersOf(update._meta)[SERVER_NAME]);
+  return { ...update, _meta: { [SERVER_NAME]: { ...ours, ...before } } };
 }
 
 /** Whether an entry is an answer of the model, with which the results of the one before end. */
-function speaks({ entry }: PathEntry): boolean {
+function isAnswer({ entry }: PathEntry): boolean {
   return entry.type === "message" && membersOf(entry.message).role === "assistant";
 }
 
-function idsOf({ id, parentId }: PathEntry): { entryId: string; parentId: string | null } {
+function pickIds({ id, parentId }: PathEntry): { entryId: string; parentId: string | null } {
   return { entryId: id, parentId };
 }
 
@@ -330,7 +338,7 @@ const ENTRY_FACTS = ["type", "timestamp", "customType", "targetId", "label", "pr
 const MESSAGE_FACTS = ["role", "customType", "provider", "model", "stopReason", "usage"];
 
 /** Returns the facts of an entry that its updates do not show. */
-function factsOf({ entry, siblings }: PathEntry): LooseMembers {
+function pickFacts({ entry, siblings }: PathEntry): LooseMembers {
   const facts: Record<string, unknown> = {};
   const message = membersOf(entry.message);
   for (const [names, members] of [

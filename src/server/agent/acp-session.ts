@@ -6,31 +6,31 @@ import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
-import type { Acquaintance, AgentReply, AgentSession, PromptBlock, Telling } from "../acp/agent.ts";
-import { OURS, type PathEntry } from "../acp/narrator.ts";
-import type { AcpLink } from "./acp-link.ts";
+import type { AgentReply, AgentSession, ClientChannel, EntryVisibility, PromptBlock } from "../acp/agent.ts";
+import { type PathEntry, SERVER_NAME } from "../acp/update-mapper.ts";
+import type { AcpConnection } from "./acp-connection.ts";
+import { matchAgentSession, SESSION_NOTE } from "./acp-match.ts";
 import { SessionSettings } from "./acp-settings.ts";
-import { NOTE, standOf } from "./acp-stand.ts";
-import { type AcpDraft, type AcpSpeaker, AcpTurn, userBlocks } from "./acp-turn.ts";
-import { type AgentMeans, runInOrder, type ServerEnds, tellOfWritten } from "./joining.ts";
-import { seedOf } from "./seed.ts";
+import { type AcpDraft, type AcpSpeaker, AcpTurn, toUserBlocks } from "./acp-turn.ts";
+import { type AgentOptions, notifyWrittenEntries, runInOrder, type ServerHandles } from "./agent-server.ts";
+import { makeSeed } from "./seed.ts";
 
 /** How a session of the agent knows what was said in ours: of itself, or because it was told so in words. */
-type AgentKnowledge = "native" | "seeded";
+type HistoryFidelity = "native" | "seeded";
 
 /** An agent that was met. */
-export interface MetAgent {
-  readonly link: AcpLink;
+export interface ConnectedAgent {
+  readonly link: AcpConnection;
   readonly name: string;
   readonly info: LooseMembers;
   readonly capabilities: LooseMembers;
 }
 
 /** The session of the agent that goes on with ours. */
-interface Bond {
-  readonly agent: MetAgent;
+interface AgentBinding {
+  readonly agent: ConnectedAgent;
   readonly agentSessionId: string;
-  readonly fidelity: AgentKnowledge;
+  readonly fidelity: HistoryFidelity;
   readonly settings: SessionSettings;
   /** Whether the next prompt begins with the conversation so far. */
   needsSeed: boolean;
@@ -41,17 +41,17 @@ interface Bond {
 }
 
 /** Updates that are kept until the client knows the session. */
-const MOST_EARLY = 256;
+const MAX_EARLY = 256;
 /** Updates that are written between turns and the client was shown, whose entries it need not be shown. */
-const MOST_JUDGED = 1024;
+const MAX_SHOWN = 1024;
 /** Kinds of updates that are messages of a session. */
-const SPOKEN = /_chunk$|^tool_call/;
+const MESSAGE_KINDS = /_chunk$|^tool_call/;
 /** Kinds of updates that tell what was said. */
-const PAST = /_chunk$|^tool_call|^plan$|^usage_update$|^compaction/;
+const HISTORY_KINDS = /_chunk$|^tool_call|^plan$|^usage_update$|^compaction/;
 
 interface RunningTurn {
   readonly recorded: AcpTurn;
-  readonly telling: Telling;
+  readonly channel: ClientChannel;
   isCancelled: boolean;
   /** Why it cannot be recorded. */
   failure: Error | undefined;
@@ -60,18 +60,18 @@ interface RunningTurn {
   readonly whenRecorded: Promise<void>;
 }
 
-export class AcpSeat {
+export class AcpSession {
   readonly sessionId: string;
-  telling: Telling | undefined;
-  private readonly ends: ServerEnds;
-  private bond: Bond | undefined;
+  channel: ClientChannel | undefined;
+  private readonly handles: ServerHandles;
+  private binding: AgentBinding | undefined;
   private turn: RunningTurn | undefined;
   /** Ends with what was said of the session so far, told and recorded. */
   private last: Promise<unknown> = Promise.resolve();
   /** Updates that came before the client knew the session. */
-  private readonly early: LooseMembers[] = [];
+  private readonly earlyUpdates: LooseMembers[] = [];
   /** Collects what the agent says between turns, which the next look at the session finds there. */
-  private between: AcpTurn | undefined;
+  private betweenTurns: AcpTurn | undefined;
   /** Entries of that, which the client was shown while it came. */
   private readonly shown = new Set<string>();
   /** Ends when the session of the agent that was wanted last is found or made. */
@@ -82,19 +82,19 @@ export class AcpSeat {
   private readonly within: number;
   private readonly printError: (sentence: string) => void;
 
-  constructor(sessionId: string, ends: ServerEnds, { within, printError }: AgentMeans) {
+  constructor(sessionId: string, handles: ServerHandles, { within, printError }: AgentOptions) {
     this.sessionId = sessionId;
-    this.ends = ends;
+    this.handles = handles;
     this.within = within;
     this.printError = printError;
   }
 
   get agentSessionId(): string | undefined {
-    return this.bond?.agentSessionId;
+    return this.binding?.agentSessionId;
   }
 
   get settings(): SessionSettings | undefined {
-    return this.bond?.settings;
+    return this.binding?.settings;
   }
 
   get isAtWork(): boolean {
@@ -106,12 +106,12 @@ export class AcpSeat {
     return new Promise((resolve, reject) => {
       const run = async (): Promise<void> => {
         try {
-          resolve(await work(this.ends.workspace.session(this.sessionId)));
+          resolve(await work(this.handles.workspace.session(this.sessionId)));
         } catch (error) {
           reject(error);
         }
       };
-      void runInOrder(this.ends.dispatcher, run, this.sessionId);
+      void runInOrder(this.handles.dispatcher, run, this.sessionId);
     });
   }
 
@@ -121,50 +121,62 @@ export class AcpSeat {
    * Returns the session of the agent that knows ours as it is now; finds, loads, copies or makes it. `register` notes the
    * id of that, and throws where it cannot be.
    */
-  join(agent: MetAgent, about: AgentSession, register: (agentSessionId: string) => void): Promise<Bond> {
+  bind(agent: ConnectedAgent, about: AgentSession, register: (agentSessionId: string) => void): Promise<AgentBinding> {
     // Two at a time would make two of them.
     const joined = this.joined.then(() => this.findOrMake(agent, about, register));
     this.joined = joined.catch(() => {});
     return joined;
   }
 
-  private async findOrMake(agent: MetAgent, about: AgentSession, register: (id: string) => void): Promise<Bond> {
+  private async findOrMake(
+    agent: ConnectedAgent,
+    about: AgentSession,
+    register: (id: string) => void,
+  ): Promise<AgentBinding> {
     const state = await this.inOrder(async (session) => {
-      await this.keep(session);
-      const { bond } = this;
-      return bond?.agent === agent && bond.leafId === session.leafId ? undefined : standOf(session, agent.name);
+      await this.writeBetweenTurns(session);
+      const { binding } = this;
+      return binding?.agent === agent && binding.leafId === session.leafId
+        ? undefined
+        : matchAgentSession(session, agent.name);
     });
-    const { bond } = this;
-    if (!state) return bond as Bond;
-    const known = bond && !bond.needsSeed && bond.leafId === state.leafId ? bond.agentSessionId : state.knownAs;
-    const { cwd, given } = about;
-    const where = { cwd, mcpServers: given?.mcpServers ?? [], ...pick(given, "additionalDirectories") };
-    const begin = (id: string, fidelity: AgentKnowledge, opened: LooseMembers, isNoted: boolean): Bond => {
+    const { binding } = this;
+    if (!state) return binding as AgentBinding;
+    const known =
+      binding && !binding.needsSeed && binding.leafId === state.leafId ? binding.agentSessionId : state.knownAs;
+    const { cwd, openParams } = about;
+    const where = { cwd, mcpServers: openParams?.mcpServers ?? [], ...pickMember(openParams, "additionalDirectories") };
+    const startBinding = (
+      id: string,
+      fidelity: HistoryFidelity,
+      opened: LooseMembers,
+      isNoted: boolean,
+    ): AgentBinding => {
       const needsSeed = fidelity === "seeded";
       const settings = new SessionSettings(opened);
       const begun = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
-      this.bond = begun;
+      this.binding = begun;
       try {
         register(id);
       } catch (error) {
-        this.bond = bond;
+        this.binding = binding;
         throw error;
       }
       return begun;
     };
     if (known !== undefined) {
       const settings = await this.reopen(agent, known, where, register);
-      if (settings) return begin(known, "native", settings, known === state.knownAs);
+      if (settings) return startBinding(known, "native", settings, known === state.knownAs);
     }
-    const copied = state.copyOf === undefined ? undefined : await copy(agent, state.copyOf, where);
-    if (copied) return begin(stringOf(copied.sessionId), "native", copied, false);
+    const copied = state.copyOf === undefined ? undefined : await forkInAgent(agent, state.copyOf, where);
+    if (copied) return startBinding(stringOf(copied.sessionId), "native", copied, false);
     const made = await agent.link.request("session/new", where);
-    return begin(stringOf(made.sessionId), state.isEmpty ? "native" : "seeded", made, false);
+    return startBinding(stringOf(made.sessionId), state.isEmpty ? "native" : "seeded", made, false);
   }
 
   /** Has the agent open a session of its own again. Returns undefined where it cannot. */
   private async reopen(
-    agent: MetAgent,
+    agent: ConnectedAgent,
     sessionId: string,
     where: object,
     register: (agentSessionId: string) => void,
@@ -174,7 +186,7 @@ export class AcpSeat {
     if (!method) return undefined;
     // What it tells of the past, the client has from us.
     this.isReplay = true;
-    this.bond = {
+    this.binding = {
       agent,
       agentSessionId: sessionId,
       fidelity: "native",
@@ -187,69 +199,69 @@ export class AcpSeat {
       register(sessionId);
       return await agent.link.request(method, { sessionId, ...where });
     } catch (error) {
-      this.bond = undefined;
+      this.binding = undefined;
       if (error instanceof Failure) throw error;
       return undefined;
     } finally {
-      await this.settled();
+      await this.whenDelivered();
       this.isReplay = false;
     }
   }
 
   /** Tells what the agent has said of the session before the client knew it. */
-  async introduce(): Promise<void> {
+  async sendEarlyUpdates(): Promise<void> {
     this.isIntroduced = true;
-    for (const update of this.early.splice(0)) await this.telling?.update(ofOurs(update));
+    for (const update of this.earlyUpdates.splice(0)) await this.channel?.update(moveMessageId(update));
   }
 
   // --- a turn --------------------------------------------------------------------------------------------------
 
-  async prompt(bond: Bond, blocks: readonly PromptBlock[], telling: Telling): Promise<AgentReply> {
-    const { agent, agentSessionId } = bond;
+  async prompt(binding: AgentBinding, blocks: readonly PromptBlock[], channel: ClientChannel): Promise<AgentReply> {
+    const { agent, agentSessionId } = binding;
     const speaker: AcpSpeaker = { api: "acp", provider: agent.name, model: agent.name };
-    const recorded = new AcpTurn(speaker, () => this.ends.workspace.env.now());
+    const recorded = new AcpTurn(speaker, () => this.handles.workspace.env.now());
     let recordedAll = (): void => {};
     const whenRecorded = new Promise<void>((resolve) => {
       recordedAll = resolve;
     });
     const turn: RunningTurn = {
-      ...{ recorded, telling, isCancelled: false, failure: undefined },
+      ...{ recorded, channel, isCancelled: false, failure: undefined },
       ...{ recordedAll, whenRecorded },
     };
     this.turn = turn;
-    this.telling = telling;
-    let given = blocks;
+    this.channel = channel;
+    let sent = blocks;
     let hasBegun = false;
     try {
       await this.inOrder(async (session) => {
         await becomeWriter(session);
-        const seed = bond.needsSeed ? seedOf(session) : undefined;
-        if (seed !== undefined) given = [{ type: "text", text: seed }, ...blocks];
+        const seed = binding.needsSeed ? makeSeed(session) : undefined;
+        if (seed !== undefined) sent = [{ type: "text", text: seed }, ...blocks];
         await this.append(session, [
-          ...this.noteOf(bond),
-          ...this.takeBetween(),
-          ...promptOf(blocks, this.ends.workspace.env.now()),
+          ...this.makeNote(binding),
+          ...this.takeBetweenTurns(),
+          ...makePromptDrafts(blocks, this.handles.workspace.env.now()),
         ]);
         // What the agent hears is durable.
         await session.commit();
         hasBegun = true;
       });
-      const { fidelity } = bond;
-      if (turn.isCancelled) return await this.ended(bond, turn, { stopReason: "cancelled" });
-      const result = await agent.link.request("session/prompt", { sessionId: agentSessionId, prompt: given }, true);
-      bond.needsSeed = false;
-      await this.ended(bond, turn, result);
+      const { fidelity } = binding;
+      if (turn.isCancelled) return await this.ended(binding, turn, { stopReason: "cancelled" });
+      const result = await agent.link.request("session/prompt", { sessionId: agentSessionId, prompt: sent }, true);
+      binding.needsSeed = false;
+      await this.ended(binding, turn, result);
       return {
         ...result,
         stopReason: stringOf(result.stopReason) || "end_turn",
-        ...(fidelity === "native" ? {} : { _meta: { ...membersOf(result._meta), [OURS]: { fidelity } } }),
+        ...(fidelity === "native" ? {} : { _meta: { ...membersOf(result._meta), [SERVER_NAME]: { fidelity } } }),
       };
     } catch (error) {
       // Nothing of it is there.
       if (!hasBegun || error === turn.failure) throw error;
       const isCancelled = turn.isCancelled;
       const stopReason = isCancelled ? "aborted" : "error";
-      await this.ended(bond, turn, { stopReason }, isCancelled ? "The turn was ended." : (error as Error).message);
+      await this.ended(binding, turn, { stopReason }, isCancelled ? "The turn was ended." : (error as Error).message);
       if (isCancelled) return { stopReason: "cancelled" };
       throw error;
     } finally {
@@ -258,28 +270,33 @@ export class AcpSeat {
     }
   }
 
-  private noteOf(bond: Bond): AcpDraft[] {
-    if (bond.isNoted) return [];
-    bond.isNoted = true;
-    const { agent, agentSessionId, fidelity } = bond;
+  private makeNote(binding: AgentBinding): AcpDraft[] {
+    if (binding.isNoted) return [];
+    binding.isNoted = true;
+    const { agent, agentSessionId, fidelity } = binding;
     const data = { agent: agent.info, agentSessionId, sessionId: this.sessionId, fidelity };
-    return [{ type: "custom", rest: { customType: NOTE, data } }];
+    return [{ type: "custom", rest: { customType: SESSION_NOTE, data } }];
   }
 
   /** Records the end of a turn, and tells what of it is in the session. */
-  private async ended(bond: Bond, turn: RunningTurn, result: LooseMembers, why?: string): Promise<AgentReply> {
-    await this.settled();
+  private async ended(
+    binding: AgentBinding,
+    turn: RunningTurn,
+    result: LooseMembers,
+    why?: string,
+  ): Promise<AgentReply> {
+    await this.whenDelivered();
     try {
       await this.inOrder(async (session) => {
         await this.append(session, turn.recorded.end(result, turn.failure?.message ?? why));
         await session.commit();
-        bond.leafId = session.leafId;
+        binding.leafId = session.leafId;
       });
     } catch (error) {
       turn.failure ??= error as Error;
     }
     turn.recordedAll();
-    await turn.telling.keepUp(() => "shown").catch(() => {});
+    await turn.channel.sendNewEntries(() => "shown").catch(() => {});
     if (turn.failure) throw turn.failure;
     return result;
   }
@@ -290,16 +307,16 @@ export class AcpSeat {
     if (becoming) await becoming;
     session.refreshToWrite();
     const { ids } = session.append(drafts.map(({ type, rest }) => draftOf(type, rest)));
-    tellOfWritten(this.ends.dispatcher, session, ids);
+    notifyWrittenEntries(this.handles.dispatcher, session, ids);
     return ids;
   }
 
   // --- between turns -------------------------------------------------------------------------------------------
 
   /** Returns what the agent has said since its turn, and forgets it. */
-  private takeBetween(): AcpDraft[] {
-    const said = this.between?.end({}) ?? [];
-    this.between = undefined;
+  private takeBetweenTurns(): AcpDraft[] {
+    const said = this.betweenTurns?.end({}) ?? [];
+    this.betweenTurns = undefined;
     return said;
   }
 
@@ -307,32 +324,32 @@ export class AcpSeat {
    * Writes what the agent has said since its turn, before the session is looked at. A session without a turn is not made
    * for it. Never rejects.
    */
-  keep(session: Session): Promise<void> | undefined {
-    if (!this.between || this.turn || !session.log.persisted) return undefined;
-    return this.write(session, this.takeBetween());
+  writeBetweenTurns(session: Session): Promise<void> | undefined {
+    if (!this.betweenTurns || this.turn || !session.log.persisted) return undefined;
+    return this.write(session, this.takeBetweenTurns());
   }
 
   private async write(session: Session, said: readonly AcpDraft[]): Promise<void> {
-    const { bond } = this;
+    const { binding } = this;
     const { leafId } = session;
     try {
       for (const id of await this.append(session, said)) this.shown.add(id);
-      if (bond?.leafId === leafId) bond.leafId = session.leafId;
+      if (binding?.leafId === leafId) binding.leafId = session.leafId;
       await session.commit();
     } catch (error) {
       this.printError(`What the agent said between turns could not be written. ${(error as Error).message}`);
     }
     for (const id of this.shown) {
-      if (this.shown.size <= MOST_JUDGED) break;
+      if (this.shown.size <= MAX_SHOWN) break;
       this.shown.delete(id);
     }
   }
 
   /** Says how the client stands to an entry that was written between turns. */
-  readonly judge = ({ id }: PathEntry): Acquaintance => (this.shown.delete(id) ? "shown" : "new");
+  readonly classify = ({ id }: PathEntry): EntryVisibility => (this.shown.delete(id) ? "shown" : "new");
 
   /** Resolves when what the agent has said is told. */
-  private async settled(): Promise<void> {
+  private async whenDelivered(): Promise<void> {
     let last: unknown;
     while (last !== this.last) {
       last = this.last;
@@ -341,12 +358,12 @@ export class AcpSeat {
   }
 
   cancel(): void {
-    const { turn, bond } = this;
+    const { turn, binding } = this;
     if (!turn || turn.isCancelled) return;
     turn.isCancelled = true;
-    bond?.agent.link.notify("session/cancel", { sessionId: bond.agentSessionId });
+    binding?.agent.link.notify("session/cancel", { sessionId: binding.agentSessionId });
     const late = setTimeout(() => {
-      if (this.turn === turn) bond?.agent.link.giveUp(`did not end a turn for ${this.within} ms and was ended`);
+      if (this.turn === turn) binding?.agent.link.terminate(`did not end a turn for ${this.within} ms and was ended`);
     }, this.within);
     late.unref();
   }
@@ -355,37 +372,41 @@ export class AcpSeat {
   async end(): Promise<void> {
     this.cancel();
     await this.turn?.whenRecorded;
-    await this.settled();
-    if (this.between) await this.inOrder((session) => this.keep(session)).catch(() => {});
+    await this.whenDelivered();
+    if (this.betweenTurns) await this.inOrder((session) => this.writeBetweenTurns(session)).catch(() => {});
   }
 
   // --- what the agent says -------------------------------------------------------------------------------------
 
   updated(update: LooseMembers, bytes: number): void {
-    if (this.isReplay && PAST.test(String(update.sessionUpdate))) return;
-    const { turn, bond, telling = turn?.telling } = this;
+    if (this.isReplay && HISTORY_KINDS.test(String(update.sessionUpdate))) return;
+    const { turn, binding, channel = turn?.channel } = this;
     if (!turn && !this.isIntroduced) {
-      if (this.early.length < MOST_EARLY) this.early.push(update);
+      if (this.earlyUpdates.length < MAX_EARLY) this.earlyUpdates.push(update);
       return;
     }
-    bond?.settings.note(update);
-    bond?.agent.link.held(bytes);
+    binding?.settings.note(update);
+    binding?.agent.link.countHeldBytes(bytes);
     this.last = this.last.then(async () => {
       try {
-        await this.take(update, turn, telling);
+        await this.take(update, turn, channel);
       } catch {
         // A client that has gone hears no more; a turn that cannot be written fails at its end.
       } finally {
-        bond?.agent.link.held(-bytes);
+        binding?.agent.link.countHeldBytes(-bytes);
       }
     });
   }
 
-  private async take(update: LooseMembers, turn: RunningTurn | undefined, telling: Telling | undefined): Promise<void> {
+  private async take(
+    update: LooseMembers,
+    turn: RunningTurn | undefined,
+    channel: ClientChannel | undefined,
+  ): Promise<void> {
     const drafts = turn?.recorded.take(update) ?? [];
     if (turn && drafts.length > 0) await this.record(turn, drafts);
-    else if (!turn && SPOKEN.test(String(update.sessionUpdate))) await this.hear(update);
-    await telling?.update(ofOurs(update));
+    else if (!turn && MESSAGE_KINDS.test(String(update.sessionUpdate))) await this.collectBetweenTurns(update);
+    await channel?.update(moveMessageId(update));
   }
 
   /** Writes what is finished of a turn, before the client is told of it. */
@@ -400,25 +421,27 @@ export class AcpSeat {
       turn.failure ??= error as Error;
       throw error;
     }
-    await turn.telling.keepUp(() => "shown");
+    await turn.channel.sendNewEntries(() => "shown");
   }
 
   /** Takes what the agent says between turns. */
-  private async hear(update: LooseMembers): Promise<void> {
-    const { name } = this.bond?.agent ?? { name: "acp" };
-    this.between ??= new AcpTurn({ api: "acp", provider: name, model: name }, () => this.ends.workspace.env.now());
-    const said = this.between.take(update);
+  private async collectBetweenTurns(update: LooseMembers): Promise<void> {
+    const { name } = this.binding?.agent ?? { name: "acp" };
+    this.betweenTurns ??= new AcpTurn({ api: "acp", provider: name, model: name }, () =>
+      this.handles.workspace.env.now(),
+    );
+    const said = this.betweenTurns.take(update);
     if (said.length > 0) await this.inOrder((session) => this.write(session, said));
   }
 
   /** Asks the client what the agent asks of it. */
   async asked(method: string, params: LooseMembers): Promise<unknown> {
     const { turn } = this;
-    const telling = turn?.telling ?? this.telling;
-    if (!telling) throw new Failure("cancelled");
-    await this.settled();
+    const channel = turn?.channel ?? this.channel;
+    if (!channel) throw new Failure("cancelled");
+    await this.whenDelivered();
     const { sessionId: _, ...rest } = params;
-    const result = await telling.ask(method, rest);
+    const result = await channel.ask(method, rest);
     if (method === "session/request_permission" && turn && turn === this.turn)
       await this.inOrder(async (session) =>
         this.append(session, [
@@ -430,14 +453,14 @@ export class AcpSeat {
 }
 
 /** Returns an update with ids that the session has: those of messages are the entries', which come later. */
-function ofOurs(update: LooseMembers): never {
+function moveMessageId(update: LooseMembers): never {
   const { messageId, ...rest } = update;
   if (messageId === undefined || messageId === null) return update as never;
-  return { ...rest, _meta: { ...membersOf(rest._meta), [OURS]: { agentMessageId: messageId } } } as never;
+  return { ...rest, _meta: { ...membersOf(rest._meta), [SERVER_NAME]: { agentMessageId: messageId } } } as never;
 }
 
-function promptOf(prompt: readonly PromptBlock[], timestamp: number): AcpDraft[] {
-  const { blocks, isWhole } = userBlocks(prompt);
+function makePromptDrafts(prompt: readonly PromptBlock[], timestamp: number): AcpDraft[] {
+  const { blocks, isWhole } = toUserBlocks(prompt);
   const message = { role: "user", content: blocks, timestamp };
   const drafts: AcpDraft[] = [{ type: "message", rest: { message } }];
   if (!isWhole) drafts.push({ type: "custom", rest: { customType: "acp_prompt", data: { prompt } } });
@@ -445,8 +468,8 @@ function promptOf(prompt: readonly PromptBlock[], timestamp: number): AcpDraft[]
 }
 
 /** Has the agent copy a session of its own. Returns undefined where it cannot. */
-async function copy(
-  { link, capabilities }: MetAgent,
+async function forkInAgent(
+  { link, capabilities }: ConnectedAgent,
   sessionId: string,
   where: object,
 ): Promise<LooseMembers | undefined> {
@@ -459,6 +482,6 @@ async function copy(
   }
 }
 
-function pick(from: LooseMembers | undefined, name: string): LooseMembers {
+function pickMember(from: LooseMembers | undefined, name: string): LooseMembers {
   return from?.[name] === undefined ? {} : { [name]: from[name] };
 }

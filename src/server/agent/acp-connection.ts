@@ -4,8 +4,8 @@ import { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import { AcpError } from "../acp/errors.ts";
-import { droppedMessage } from "./line-cutter.ts";
-import { isObject, membersOfLine } from "./pi-lines.ts";
+import { parseDroppedMessage } from "./line-cutter.ts";
+import { isJsonObject, parseMembers } from "./pi-lines.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 
 /** Bytes of lines that wait for the editor, or of answers that wait for the agent, beyond which no more is taken from it. */
@@ -16,7 +16,7 @@ const INTERNAL = -32603;
 const NO_SUCH_METHOD = -32601;
 
 /** Whoever hears what the agent says on its own. */
-interface AcpHearer {
+interface AcpHandler {
   /** Takes an update of one of its sessions, which came in so many bytes. */
   updated(agentSessionId: string, update: LooseMembers, bytes: number): void;
   /** Answers a request of the agent. Rejects with what the agent is told. */
@@ -32,9 +32,9 @@ interface SentRequest {
   reject(error: Error): void;
 }
 
-export class AcpLink implements AgentSink {
+export class AcpConnection implements AgentSink {
   private readonly process: AgentProcess;
-  private readonly hearer: AcpHearer;
+  private readonly handler: AcpHandler;
   private readonly launch: AgentLaunch;
   private readonly within: number;
   private readonly waiting = new Map<number, SentRequest>();
@@ -48,10 +48,10 @@ export class AcpLink implements AgentSink {
   hasEnded = false;
 
   /** `within`: milliseconds that it has for a request that needs no model. */
-  constructor(launch: AgentLaunch, cwd: string, within: number, hearer: AcpHearer) {
+  constructor(launch: AgentLaunch, cwd: string, within: number, handler: AcpHandler) {
     this.launch = launch;
     this.within = within;
-    this.hearer = hearer;
+    this.handler = handler;
     this.process = new AgentProcess(launch, cwd, this);
   }
 
@@ -64,11 +64,11 @@ export class AcpLink implements AgentSink {
   request(method: string, params: object, mayTakeLong = false): Promise<LooseMembers> {
     const id = ++this.count;
     return new Promise((resolve, reject) => {
-      if (this.hasEnded) return reject(gone("has ended"));
+      if (this.hasEnded) return reject(makeGoneFailure("has ended"));
       let late: NodeJS.Timeout | undefined;
       if (!mayTakeLong) {
         late = setTimeout(
-          () => this.giveUp(`did not answer ${method} for ${this.within} ms and was ended`),
+          () => this.terminate(`did not answer ${method} for ${this.within} ms and was ended`),
           this.within,
         );
         late.unref();
@@ -83,27 +83,27 @@ export class AcpLink implements AgentSink {
           reject(error);
         },
       });
-      this.say({ id, method, params });
+      this.send({ id, method, params });
     });
   }
 
   notify(method: string, params: object): void {
-    this.say({ method, params });
+    this.send({ method, params });
   }
 
   /** Says a message, and returns its bytes. An agent that does not read for too long is ended. */
-  private say(message: object): number {
+  private send(message: object): number {
     const line = Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
     this.process.send(line);
     if (this.isFull && !this.stall) {
-      this.stall = setTimeout(() => this.giveUp(`read nothing for ${this.within} ms and was ended`), this.within);
+      this.stall = setTimeout(() => this.terminate(`read nothing for ${this.within} ms and was ended`), this.within);
       this.stall.unref();
     }
     return line.length;
   }
 
   /** Ends it, and says why. */
-  giveUp(reason: string): void {
+  terminate(reason: string): void {
     this.reason ??= reason;
     void this.process.end();
   }
@@ -113,7 +113,7 @@ export class AcpLink implements AgentSink {
   }
 
   /** Counts bytes that wait to be told, or that were. */
-  held(bytes: number): void {
+  countHeldBytes(bytes: number): void {
     this.waitingBytes += bytes;
     if (this.waitingBytes < FULL_AT) this.process.resume();
   }
@@ -121,18 +121,18 @@ export class AcpLink implements AgentSink {
   // --- what it says --------------------------------------------------------------------------------------------
 
   line(bytes: Buffer): void {
-    const { id, method, params, result, error } = isObject(bytes) ? membersOfLine(bytes) : {};
+    const { id, method, params, result, error } = isJsonObject(bytes) ? parseMembers(bytes) : {};
     if (id !== undefined && method === undefined) return this.answered(id, result, error);
     if (id !== undefined) return void this.answer(id, stringOf(method), membersOf(params));
     const { sessionId, update } = membersOf(params);
     const isUpdate = method === "session/update";
     if (isUpdate && typeof membersOf(update).sessionUpdate === "string")
-      return this.hearer.updated(stringOf(sessionId), membersOf(update), bytes.length);
+      return this.handler.updated(stringOf(sessionId), membersOf(update), bytes.length);
     // Others are notifications that mean nothing here, or no messages.
-    if (method === undefined || isUpdate) this.complainOf(bytes);
+    if (method === undefined || isUpdate) this.reportStrayLine(bytes);
   }
 
-  private complainOf(bytes: Buffer): void {
+  private reportStrayLine(bytes: Buffer): void {
     const text = bytes.toString("utf8").trim();
     if (text !== "") this.launch.complain(text);
   }
@@ -142,7 +142,7 @@ export class AcpLink implements AgentSink {
     if (!request) return;
     this.waiting.delete(id as number);
     if (error === undefined) return request.resolve(membersOf(result));
-    request.reject(AcpError.heard(error, INTERNAL, "The agent refused and does not say why."));
+    request.reject(AcpError.fromReply(error, INTERNAL, "The agent refused and does not say why."));
   }
 
   private async answer(id: unknown, method: string, params: LooseMembers): Promise<void> {
@@ -151,24 +151,24 @@ export class AcpLink implements AgentSink {
     try {
       if (this.asked > MOST_ASKED)
         throw new Error(`${MOST_ASKED} requests of the agent wait for their answers already.`);
-      outcome = { result: (await this.hearer.asked(method, params)) ?? null };
+      outcome = { result: (await this.handler.asked(method, params)) ?? null };
     } catch (error) {
       outcome = { error: error instanceof AcpError ? error : { code: INTERNAL, message: (error as Error).message } };
     }
     this.asked--;
-    this.answeredBytes += this.say({ id, ...outcome });
-    if (this.answeredBytes > FULL_AT && this.isFull) this.giveUp("asked more than it read answers to and was ended");
+    this.answeredBytes += this.send({ id, ...outcome });
+    if (this.answeredBytes > FULL_AT && this.isFull) this.terminate("asked more than it read answers to and was ended");
   }
 
   tooLong(beginning: Buffer, size: number): void {
     const sentence = `The agent said a line of ${size} bytes, over the limit of ${this.launch.maxLineBytes}. It was dropped; --max-message-bytes raises the limit.`;
     this.launch.complain(sentence);
-    const { idText, isReply } = droppedMessage(beginning) ?? {};
+    const { idText, isReply } = parseDroppedMessage(beginning) ?? {};
     if (idText === undefined) return;
     const id: unknown = JSON.parse(idText);
     const error = { code: INTERNAL, message: sentence };
     if (isReply) this.answered(id, undefined, error);
-    else this.say({ id, error });
+    else this.send({ id, error });
   }
 
   through(): void {
@@ -179,24 +179,24 @@ export class AcpLink implements AgentSink {
     this.answeredBytes = 0;
     clearTimeout(this.stall);
     this.stall = undefined;
-    this.hearer.drained();
+    this.handler.drained();
   }
 
   ended(how: string): void {
     this.hasEnded = true;
     clearTimeout(this.stall);
-    const failure = gone(this.reason ?? how);
+    const failure = makeGoneFailure(this.reason ?? how);
     for (const request of this.waiting.values()) request.reject(failure);
     this.waiting.clear();
-    this.hearer.ended(failure);
+    this.handler.ended(failure);
   }
 }
 
-function gone(how: string): Failure {
+function makeGoneFailure(how: string): Failure {
   return new Failure("agent_failed", `The agent ${how}. The next prompt starts it again.`);
 }
 
 /** Returns the refusal of a request that nobody here answers. */
-export function unknownMethod(method: string): AcpError {
+export function makeUnknownMethodError(method: string): AcpError {
   return new AcpError(NO_SUCH_METHOD, `This client has no method ${method.slice(0, 200)}.`);
 }

@@ -8,14 +8,14 @@ import { type Call, idTextOf, type Outcome } from "../connection/call.ts";
 import { checkedParams } from "../connection/dialect.ts";
 import type { Output } from "../connection/output.ts";
 import { isNotice, noticeOf, pi } from "../connection/pi.ts";
-import { type AgentMeans, JoinedServer, NO_COMMAND, runInOrder, type ServerEnds } from "./joining.ts";
+import { AGENT_COMMAND, type AgentOptions, AgentServer, runInOrder, type ServerHandles } from "./agent-server.ts";
 import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
 import type { ForwardedRequest } from "./pi-questions.ts";
-import { type AgentRoute, PROMPTS, routeOf } from "./routes.ts";
+import { type AgentRoute, findRoute, PROMPT_COMMANDS } from "./routes.ts";
 
 /** The server and its output, as an agent is joined to them. */
-interface AgentEnds extends ServerEnds {
+interface ForwarderHandles extends ServerHandles {
   readonly output: Output;
   reply(call: Call, outcome: Outcome): void;
 }
@@ -27,62 +27,64 @@ const SPACE = 0x20;
 const LINE_END = Buffer.from("\n");
 
 /** The members of the agent's state that are true wherever it stands, and those of the session at which it stands. */
-const EVERYWHERE = ["steeringMode", "followUpMode", "autoCompactionEnabled"];
-const THERE = ["model", "thinkingLevel", "isStreaming", "isCompacting", "pendingMessageCount"];
+const AGENT_MEMBERS = ["steeringMode", "followUpMode", "autoCompactionEnabled"];
+const SESSION_MEMBERS = ["model", "thinkingLevel", "isStreaming", "isCompacting", "pendingMessageCount"];
 
 type HostParams = Readonly<Record<string, unknown>>;
 
-export class PiBehind implements AgentHost {
-  readonly server: JoinedServer;
-  private readonly ends: AgentEnds;
+export class PiForwarder implements AgentHost {
+  readonly server: AgentServer;
+  private readonly handles: ForwarderHandles;
   readonly agent: PiAgent;
   /** The sentence that the person was shown last. */
   private shown: string | undefined;
 
-  constructor(ends: AgentEnds, means: AgentMeans) {
-    this.ends = ends;
-    this.server = new JoinedServer(ends, means);
-    this.agent = new PiAgent(means, this, means.within);
+  constructor(handles: ForwarderHandles, options: AgentOptions) {
+    this.handles = handles;
+    this.server = new AgentServer(handles, options);
+    this.agent = new PiAgent(options, this, options.within);
   }
 
   // --- from the host -------------------------------------------------------------------------------------------
 
   /** Takes a message of the host that is for the agent, or needs it. Returns whether it is one. */
-  takes(value: unknown, bytes: Buffer): boolean {
+  accept(value: unknown, bytes: Buffer): boolean {
     if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
     const { id, type } = value as HostParams;
     if (typeof type !== "string" || type === "hook_response") return false;
     if (type === "extension_ui_response") {
-      if (!isNotice(id)) this.agent.send(lineOf(bytes));
+      if (!isNotice(id)) this.agent.send(toLine(bytes));
       return true;
     }
     const ours = findCommand(type);
     if (type === "get_state" && ours) {
-      const { command: stated, ...rest } = this.callOf(value as HostParams, bytes, this.stateWith(ours));
-      this.ends.dispatcher.submit({
+      const { command: stated, ...rest } = this.makeCall(value as HostParams, bytes, this.makeStateCommand(ours));
+      this.handles.dispatcher.submit({
         ...rest,
         command: stated,
-        ...checkedParams(ours, paramsOf(value as HostParams), true),
+        ...checkedParams(ours, pickParams(value as HostParams), true),
       });
       return true;
     }
-    const route = this.isNamedThere(value as HostParams) ? { onSession: true } : routeOf(type, ours !== undefined);
+    const route = this.isNameOfAgentSession(value as HostParams)
+      ? { onSession: true }
+      : findRoute(type, ours !== undefined);
     if (route) this.forward(value as HostParams, bytes, route, ours);
     return route !== undefined;
   }
 
   /** Whether a message gives a name to the session at which the agent stands, in the way that Pi knows. */
-  private isNamedThere({ type, sessionId, idempotencyKey, expectedLeafId }: HostParams): boolean {
+  private isNameOfAgentSession({ type, sessionId, idempotencyKey, expectedLeafId }: HostParams): boolean {
     if (type !== "set_session_name" || (idempotencyKey ?? expectedLeafId) !== undefined) return false;
     return this.agent.isAt(this.current) && (sessionId === undefined || sessionId === this.current?.id);
   }
 
-  private callOf(value: HostParams, bytes: Buffer, asked: Command): Call {
+  private makeCall(value: HostParams, bytes: Buffer, asked: Command): Call {
     const { id, type } = value;
     const range = { start: 0, end: bytes.length };
     const idText = id === undefined ? undefined : idTextOf(id, bytes, range);
     const messageText: Call["messageText"] = () => ({ bytes, range, toParams: [] });
-    return { command: asked, name: type as string, params: paramsOf(value), idText, messageText };
+    return { command: asked, name: type as string, params: pickParams(value), idText, messageText };
   }
 
   /** Has the agent do a command, in its turn. It is the agent that replies, unless it cannot be asked. */
@@ -92,21 +94,21 @@ export class PiBehind implements AgentHost {
         const result = await ours.run(context, params as never);
         return ours.pi ? ours.pi(context, result as never) : result;
       }
-      await this.agent.forward({ command: call.name, idText: call.idText, route, line: lineOf(bytes) });
+      await this.agent.forward({ command: call.name, idText: call.idText, route, line: toLine(bytes) });
       this.shown = undefined;
       return FORWARDED;
     };
-    const call = this.callOf(value, bytes, { ...NO_COMMAND, run: run as Command["run"] });
+    const call = this.makeCall(value, bytes, { ...AGENT_COMMAND, run: run as Command["run"] });
     const answer = (outcome: Outcome): void => {
       if ("result" in outcome && outcome.result === FORWARDED) return;
-      if ("error" in outcome && PROMPTS.has(call.name)) this.show((outcome.error as Error).message);
-      this.ends.reply(call, outcome);
+      if ("error" in outcome && PROMPT_COMMANDS.has(call.name)) this.show((outcome.error as Error).message);
+      this.handles.reply(call, outcome);
     };
-    this.ends.dispatcher.submit({ ...call, answer });
+    this.handles.dispatcher.submit({ ...call, answer });
   }
 
   /** Returns the command that tells our state with what the agent alone knows. */
-  private stateWith(ours: Command): Command {
+  private makeStateCommand(ours: Command): Command {
     const run = async (context: CommandContext, params: HostParams): Promise<unknown> => {
       const known = await this.agent.state();
       const result = await ours.run(context, params as never);
@@ -118,10 +120,10 @@ export class PiBehind implements AgentHost {
     ): unknown => {
       const { current } = this;
       const isThere = this.agent.isAt(current) || current?.log.persisted === false;
-      const names = [...EVERYWHERE, ...(isThere ? THERE : result.model === null ? ["model"] : [])];
-      const told = names.filter((name) => known[name] !== undefined && known[name] !== null);
+      const names = [...AGENT_MEMBERS, ...(isThere ? SESSION_MEMBERS : result.model === null ? ["model"] : [])];
+      const reported = names.filter((name) => known[name] !== undefined && known[name] !== null);
       const shaped = ours.pi?.(context, result as never) as object;
-      return { ...shaped, ...Object.fromEntries(told.map((name) => [name, known[name]])) };
+      return { ...shaped, ...Object.fromEntries(reported.map((name) => [name, known[name]])) };
     };
     return { ...ours, run: run as Command["run"], pi: shape as Command["pi"] };
   }
@@ -129,30 +131,30 @@ export class PiBehind implements AgentHost {
   // --- to the host ---------------------------------------------------------------------------------------------
 
   get current(): Session | null {
-    return this.ends.workspace.current;
+    return this.handles.workspace.current;
   }
 
-  get hasRoom(): boolean {
-    return this.ends.output.hasRoom;
+  get hasCapacity(): boolean {
+    return this.handles.output.hasRoom;
   }
 
   passOn(line: Buffer): void {
-    this.ends.output.sendLine(line);
+    this.handles.output.sendLine(line);
   }
 
   flush(): void {
-    this.ends.output.flush();
+    this.handles.output.flush();
   }
 
   inTurn(work: () => Promise<void>): Promise<void> {
-    return runInOrder(this.ends.dispatcher, work);
+    return runInOrder(this.handles.dispatcher, work);
   }
 
   fail({ command: name, idText }: ForwardedRequest, failure: Failure): void {
-    this.ends.output.send([...pi.reply({ name, idText } as Call, { error: failure })]);
+    this.handles.output.send([...pi.reply({ name, idText } as Call, { error: failure })]);
   }
 
-  tellOfEnd(message: MessageValue | undefined, isAborted: boolean): void {
+  reportTurnEnd(message: MessageValue | undefined, isAborted: boolean): void {
     const events: object[] = message
       ? [
           { type: "message_end", message },
@@ -161,25 +163,25 @@ export class PiBehind implements AgentHost {
       : [];
     events.push({ type: "agent_end", messages: message ? [message] : [], willRetry: false });
     events.push({ type: "agent_settled", aborted: isAborted });
-    for (const event of events) this.ends.output.send([JSON.stringify(event)]);
+    for (const event of events) this.handles.output.send([JSON.stringify(event)]);
   }
 
   show(notice: string): void {
     if (notice === this.shown) return;
     this.shown = notice;
-    this.ends.output.send(noticeOf(notice));
+    this.handles.output.send(noticeOf(notice));
   }
 
-  over(): void {}
+  agentEnded(): void {}
 }
 
 /** Returns the params of a message. */
-function paramsOf({ id: _id, type: _type, ...params }: HostParams): HostParams {
+function pickParams({ id: _id, type: _type, ...params }: HostParams): HostParams {
   return params;
 }
 
 /** Returns a message as one line. Line feeds in JSON are between its values. */
-function lineOf(bytes: Buffer): Buffer {
+function toLine(bytes: Buffer): Buffer {
   const line = Buffer.concat([bytes, LINE_END]);
   if (bytes.includes(LF)) for (let i = 0; i < bytes.length; i++) if (line[i] === LF) line[i] = SPACE;
   return line;

@@ -9,7 +9,7 @@ import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { AgentLaunch } from "./process.ts";
 
 /** How an agent is started, and how long it may take. */
-export interface AgentMeans extends AgentLaunch {
+export interface AgentOptions extends AgentLaunch {
   /** Milliseconds that it has to answer a question of ours, and to read what waits for it. */
   readonly within: number;
   /** Tells a person what went wrong here. */
@@ -18,57 +18,57 @@ export interface AgentMeans extends AgentLaunch {
   cwdFor(session: Session | null): string;
 }
 
-type Dispatching = Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
+type AgentDispatcher = Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
 
 /** The server, as agents are joined to it. */
-export interface ServerEnds {
+export interface ServerHandles {
   readonly workspace: Workspace;
-  readonly dispatcher: Dispatching;
+  readonly dispatcher: AgentDispatcher;
   /** Goes on reading. */
-  goOn(): void;
+  resumeInput(): void;
 }
 
 /** The server, as an agent finds it whoever its host is. */
-export class JoinedServer {
-  private readonly ends: ServerEnds;
-  private readonly means: AgentMeans;
+export class AgentServer {
+  private readonly handles: ServerHandles;
+  private readonly options: AgentOptions;
 
-  constructor(ends: ServerEnds, means: AgentMeans) {
-    this.ends = ends;
-    this.means = means;
+  constructor(handles: ServerHandles, options: AgentOptions) {
+    this.handles = handles;
+    this.options = options;
   }
 
   /** Returns the directory in which an agent is started for a session. */
   cwdFor(session: Session | null): string {
-    return this.means.cwdFor(session);
+    return this.options.cwdFor(session);
   }
 
   /** Goes on reading, after the agent took nothing more. */
-  goOn(): void {
-    this.ends.goOn();
+  resumeInput(): void {
+    this.handles.resumeInput();
   }
 
   /** Notes entries that were written for the agent. */
-  wrote(session: Session, entryIds: readonly string[]): void {
-    tellOfWritten(this.ends.dispatcher, session, entryIds);
+  notifyWritten(session: Session, entryIds: readonly string[]): void {
+    notifyWrittenEntries(this.handles.dispatcher, session, entryIds);
   }
 
   printError(sentence: string): void {
-    this.means.printError(sentence);
+    this.options.printError(sentence);
   }
 
   now(): number {
-    return this.ends.workspace.env.now();
+    return this.handles.workspace.env.now();
   }
 
   /** Returns words that no other program uses. */
   nonce(): string {
-    return this.ends.workspace.env.entryId();
+    return this.handles.workspace.env.entryId();
   }
 }
 
 /** A command of no table, which runs in the order of the others. */
-export const NO_COMMAND: Command = command({
+export const AGENT_COMMAND: Command = command({
   name: "agent",
   summary: "Done by the agent.",
   effect: "control",
@@ -80,9 +80,9 @@ export const NO_COMMAND: Command = command({
 const noText: Call["messageText"] = () => ({ bytes: Buffer.alloc(0), range: { start: 0, end: 0 }, toParams: [] });
 
 /** Runs work in the order of the calls of a session, or of the current one. It runs even when the server is ending. */
-export function runInOrder(dispatcher: Dispatching, work: () => Promise<void>, sessionId?: string): Promise<void> {
+export function runInOrder(dispatcher: AgentDispatcher, work: () => Promise<void>, sessionId?: string): Promise<void> {
   return new Promise((resolve) => {
-    const run = { ...NO_COMMAND, run: work as Command["run"] };
+    const run = { ...AGENT_COMMAND, run: work as Command["run"] };
     // A server that is ending runs nothing more of its host, but this.
     const answer = (outcome: Outcome): void => ("error" in outcome ? void work().then(resolve) : resolve());
     const params = sessionId === undefined ? {} : { sessionId };
@@ -92,6 +92,6 @@ export function runInOrder(dispatcher: Dispatching, work: () => Promise<void>, s
 }
 
 /** Tells of entries that were written for an agent. */
-export function tellOfWritten(dispatcher: Dispatching, session: Session, entryIds: readonly string[]): void {
+export function notifyWrittenEntries(dispatcher: AgentDispatcher, session: Session, entryIds: readonly string[]): void {
   dispatcher.passOn(session, [eventOf(session, "session_append", { entryIds: [...entryIds], origin: "self" })]);
 }

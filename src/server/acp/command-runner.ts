@@ -8,34 +8,34 @@ import type { Call, Outcome } from "../connection/call.ts";
 import { checkedParams } from "../connection/dialect.ts";
 
 /** The server, as calls are given to it. */
-export interface Submitting {
+export interface CallSubmitter {
   /** Runs a call in its turn, and makes what it writes durable. */
   submit(call: Call): void;
 }
 
-type AskedParams = Readonly<Record<string, unknown>>;
+type CommandParams = Readonly<Record<string, unknown>>;
 
-export class Asker {
-  private readonly server: Submitting;
+export class CommandRunner {
+  private readonly server: CallSubmitter;
   private calls = 0;
 
-  constructor(server: Submitting) {
+  constructor(server: CallSubmitter) {
     this.server = server;
   }
 
   /** Runs a command of the table. Rejects with its failure. */
-  ask(name: string, params: AskedParams): Promise<AskedParams> {
+  ask(name: string, params: CommandParams): Promise<CommandParams> {
     const command = findCommand(name) as Command;
     // What may be asked of a host is refused as the host's mistake.
-    return this.submit(command, checkedParams(command, params, false), params) as Promise<AskedParams>;
+    return this.submit(command, checkedParams(command, params, false), params) as Promise<CommandParams>;
   }
 
   /** Runs a command of ours, whose params and result are values. */
-  run<R>(command: Command & { readonly types?: { readonly result: R } }, params: AskedParams): Promise<R> {
+  run<R>(command: Command & { readonly types?: { readonly result: R } }, params: CommandParams): Promise<R> {
     return this.submit(command, { params, fault: undefined }, params) as Promise<R>;
   }
 
-  private submit(command: Command, checked: Pick<Call, "params" | "fault">, given: AskedParams): Promise<unknown> {
+  private submit(command: Command, checked: Pick<Call, "params" | "fault">, given: CommandParams): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const answer = (outcome: Outcome): void => {
         try {

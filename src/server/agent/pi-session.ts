@@ -4,15 +4,15 @@ import type { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
-import type { AgentReply, PromptBlock, Telling } from "../acp/agent.ts";
+import type { AgentReply, ClientChannel, PromptBlock } from "../acp/agent.ts";
 import { AcpError, REFUSED } from "../acp/errors.ts";
-import { OURS } from "../acp/narrator.ts";
-import { type AgentMeans, JoinedServer, runInOrder, type ServerEnds } from "./joining.ts";
+import { SERVER_NAME } from "../acp/update-mapper.ts";
+import { type AgentOptions, AgentServer, runInOrder, type ServerHandles } from "./agent-server.ts";
 import type { MessageValue } from "./messages.ts";
 import { type AgentHost, PiAgent } from "./pi-agent.ts";
 import { askPerson, isDialog } from "./pi-dialogs.ts";
-import { membersOfLine, type PiReply } from "./pi-lines.ts";
-import { piPrompt } from "./pi-prompt.ts";
+import { type PiReply, parseMembers } from "./pi-lines.ts";
+import { toPiPrompt } from "./pi-prompt.ts";
 import type { ForwardedRequest } from "./pi-questions.ts";
 import { type PiEvent, PiTurn } from "./pi-turn.ts";
 import type { AgentRoute } from "./routes.ts";
@@ -20,9 +20,9 @@ import type { AgentRoute } from "./routes.ts";
 /** Bytes of events that wait for the editor, beyond which nothing more is taken from Pi. */
 const FULL_AT = 1 << 20;
 /** Dialogs that wait for the person; more are cancelled. */
-const MOST_DIALOGS = 256;
+const MAX_DIALOGS = 256;
 /** Milliseconds between looks whether an agent that says nothing of a turn has begun one. */
-const LOOK_AFTER = 250;
+const POLL_INTERVAL = 250;
 
 const PROMPT: AgentRoute = { onSession: true, works: true };
 
@@ -43,20 +43,20 @@ interface QueuedEvent {
   readonly bytes: number;
 }
 
-export class PiSeat implements AgentHost {
-  readonly server: JoinedServer;
-  private readonly ends: ServerEnds;
+export class PiSession implements AgentHost {
+  readonly server: AgentServer;
+  private readonly handles: ServerHandles;
   readonly sessionId: string;
   readonly agent: PiAgent;
   current: Session | null = null;
   /** The client of the session, also between turns. */
-  telling: Telling | undefined;
+  channel: ClientChannel | undefined;
   /** Called with each level that Pi has taken. */
   onLevel: (level: string) => Promise<void> = async () => {};
   private readonly queue: QueuedEvent[] = [];
   private queuedBytes = 0;
-  private isTelling = false;
-  private whenTold: (() => void)[] = [];
+  private isSending = false;
+  private sentWaiters: (() => void)[] = [];
   private running: LiveTurn | undefined;
   private prompted: { readonly id: string; settle(reply: PiReply | Error): void } | undefined;
   private prompts = 0;
@@ -65,11 +65,11 @@ export class PiSeat implements AgentHost {
   /** Dialogs that are asked, by what gives them up. */
   private readonly dialogs = new Set<() => void>();
 
-  constructor(sessionId: string, ends: ServerEnds, means: AgentMeans) {
-    this.ends = ends;
-    this.server = new JoinedServer(ends, means);
+  constructor(sessionId: string, handles: ServerHandles, options: AgentOptions) {
+    this.handles = handles;
+    this.server = new AgentServer(handles, options);
     this.sessionId = sessionId;
-    this.agent = new PiAgent(means, this, means.within);
+    this.agent = new PiAgent(options, this, options.within);
   }
 
   get isAtWork(): boolean {
@@ -81,13 +81,13 @@ export class PiSeat implements AgentHost {
     return new Promise((resolve, reject) => {
       const run = async (): Promise<void> => {
         try {
-          this.current = this.ends.workspace.session(this.sessionId);
+          this.current = this.handles.workspace.session(this.sessionId);
           resolve(await work());
         } catch (error) {
           reject(error);
         }
       };
-      void runInOrder(this.ends.dispatcher, run, this.sessionId);
+      void runInOrder(this.handles.dispatcher, run, this.sessionId);
     });
   }
 
@@ -102,11 +102,11 @@ export class PiSeat implements AgentHost {
 
   // --- a turn --------------------------------------------------------------------------------------------------
 
-  async prompt(blocks: readonly PromptBlock[], cwd: string, telling: Telling): Promise<AgentReply> {
-    const message = piPrompt(blocks);
-    const running = liveTurn(new PiTurn(telling, cwd));
+  async prompt(blocks: readonly PromptBlock[], cwd: string, channel: ClientChannel): Promise<AgentReply> {
+    const message = toPiPrompt(blocks);
+    const running = startLiveTurn(new PiTurn(channel, cwd));
     this.running = running;
-    this.telling = telling;
+    this.channel = channel;
     try {
       const reply = await this.ask(message, running);
       if (reply && reply.success !== true)
@@ -114,20 +114,20 @@ export class PiSeat implements AgentHost {
       if (reply?.data?.disposition === "handled") running.over();
       else if (reply && !running.hasBegun) void this.watchBeginning(running, reply);
       const failure = await running.whenOver;
-      await this.told();
+      await this.whenSent();
       await running.turn.end();
       if (failure && !running.isCancelled) throw failure;
       return running.turn.reply(running.isCancelled);
     } finally {
       running.isOver = true;
       this.running = undefined;
-      for (const giveUp of this.dialogs) giveUp();
+      for (const dismiss of this.dialogs) dismiss();
     }
   }
 
   /** Sends a prompt. Returns the reply to it; undefined when the turn was cancelled before. */
   private async ask(message: LooseMembers, running: LiveTurn): Promise<PiReply | undefined> {
-    const id = `${OURS}-prompt-${++this.prompts}`;
+    const id = `${SERVER_NAME}-prompt-${++this.prompts}`;
     const line = Buffer.from(`${JSON.stringify({ id, type: "prompt", ...message })}\n`);
     const replied = new Promise<PiReply>((resolve, reject) => {
       this.prompted = { id, settle: (reply) => (reply instanceof Error ? reject(reply) : resolve(reply)) };
@@ -155,7 +155,7 @@ export class PiSeat implements AgentHost {
   private async watchBeginning(running: LiveTurn, reply: PiReply): Promise<void> {
     if (typeof reply.data?.disposition === "string") return;
     for (let idle = 0; idle < 2; ) {
-      await new Promise((resolve) => setTimeout(resolve, LOOK_AFTER).unref());
+      await new Promise((resolve) => setTimeout(resolve, POLL_INTERVAL).unref());
       if (running.hasBegun || running.isOver || !this.agent.isRunning) return;
       const state = await this.state();
       idle = state && isIdle(state) ? idle + 1 : 0;
@@ -167,7 +167,7 @@ export class PiSeat implements AgentHost {
     const { running } = this;
     if (!running || running.isCancelled) return;
     running.isCancelled = true;
-    for (const giveUp of this.dialogs) giveUp();
+    for (const dismiss of this.dialogs) dismiss();
     if (this.agent.isRunning) void this.agent.abort(() => running.isOver);
   }
 
@@ -181,7 +181,7 @@ export class PiSeat implements AgentHost {
   // --- from Pi -------------------------------------------------------------------------------------------------
 
   passOn(line: Buffer): void {
-    const event = membersOfLine(line);
+    const event = parseMembers(line);
     if (event.type === "response") {
       const reply = event as unknown as PiReply;
       // Old versions leave the id out of a refusal.
@@ -203,27 +203,27 @@ export class PiSeat implements AgentHost {
       this.queue.push({ event, bytes });
       this.queuedBytes += bytes;
     }
-    if (!this.isTelling) void this.tellAll();
+    if (!this.isSending) void this.sendAll();
   }
 
-  private async tellAll(): Promise<void> {
-    this.isTelling = true;
+  private async sendAll(): Promise<void> {
+    this.isSending = true;
     for (let next = this.queue.shift(); next; next = this.queue.shift()) {
       this.queuedBytes -= next.bytes;
       // A client that has gone, or has closed the session, hears no more.
-      await this.tell(next.event).catch(() => {});
-      if (this.hasRoom) this.agent.resume();
+      await this.sendEvent(next.event).catch(() => {});
+      if (this.hasCapacity) this.agent.resume();
     }
-    this.isTelling = false;
-    for (const wake of this.whenTold.splice(0)) wake();
+    this.isSending = false;
+    for (const wake of this.sentWaiters.splice(0)) wake();
   }
 
   /** Resolves when everything that Pi has said was told. */
-  private told(): Promise<void> {
-    return this.isTelling ? new Promise((resolve) => this.whenTold.push(resolve)) : Promise.resolve();
+  private whenSent(): Promise<void> {
+    return this.isSending ? new Promise((resolve) => this.sentWaiters.push(resolve)) : Promise.resolve();
   }
 
-  private async tell(event: PiEvent): Promise<void> {
+  private async sendEvent(event: PiEvent): Promise<void> {
     const { running } = this;
     const { type } = event;
     // Nearly all events are pieces of an answer.
@@ -232,7 +232,7 @@ export class PiSeat implements AgentHost {
     if (running && /^(?:agent_start|turn_start|message_start)$/.test(String(type))) running.hasBegun = true;
     if (type === "thinking_level_changed") await this.onLevel(stringOf(event.level));
     if (type === "agent_settled") this.settles = true;
-    await this.tellNotice(event);
+    await this.sendEventNotice(event);
     // Between turns, what Pi writes is told from the session.
     if (!running) return;
     try {
@@ -253,23 +253,23 @@ export class PiSeat implements AgentHost {
   }
 
   /** Tells what happens beside the messages. */
-  private async tellNotice(event: PiEvent): Promise<void> {
+  private async sendEventNotice(event: PiEvent): Promise<void> {
     const { type, errorMessage, error } = event;
     const why = stringOf(errorMessage) || stringOf(error);
-    if (type === "auto_retry_start") await this.notice("warning", "The model failed, and is asked again", why);
-    else if (type === "compaction_start") await this.notice("info", "The conversation is being summarised");
-    else if (type === "compaction_end" && why !== "") await this.notice("error", "It could not be summarised", why);
-    else if (type === "extension_error") await this.notice("error", "An extension of the agent failed", why);
+    if (type === "auto_retry_start") await this.sendNotice("warning", "The model failed, and is asked again", why);
+    else if (type === "compaction_start") await this.sendNotice("info", "The conversation is being summarised");
+    else if (type === "compaction_end" && why !== "") await this.sendNotice("error", "It could not be summarised", why);
+    else if (type === "extension_error") await this.sendNotice("error", "An extension of the agent failed", why);
   }
 
-  private async notice(severity: string, title: string, description = ""): Promise<void> {
-    const { telling } = this;
-    if (!telling) return;
+  private async sendNotice(severity: string, title: string, description = ""): Promise<void> {
+    const { channel } = this;
+    if (!channel) return;
     const words = { severity, title, ...(description === "" ? {} : { description }) };
-    await telling.update(
-      telling.skills.notices
+    await channel.update(
+      channel.skills.notices
         ? { sessionUpdate: "notice", ...words }
-        : { sessionUpdate: "session_info_update", _meta: { [OURS]: { notice: words } } },
+        : { sessionUpdate: "session_info_update", _meta: { [SERVER_NAME]: { notice: words } } },
     );
   }
 
@@ -278,44 +278,44 @@ export class PiSeat implements AgentHost {
   private asked(request: PiEvent, bytes: number): void {
     const { method, message } = request;
     if (isDialog(request))
-      return void (this.dialogs.size < MOST_DIALOGS ? this.dialog(request) : this.answer(request, { cancelled: true }));
+      return void (this.dialogs.size < MAX_DIALOGS ? this.dialog(request) : this.answer(request, { cancelled: true }));
     if (method !== "notify") return;
     const severity = request.notifyType === "error" || request.notifyType === "warning" ? request.notifyType : "info";
     this.queuedBytes += bytes;
-    void this.notice(severity, stringOf(message) || "The agent has something to say")
+    void this.sendNotice(severity, stringOf(message) || "The agent has something to say")
       .catch(() => {})
       .then(() => {
         this.queuedBytes -= bytes;
-        if (this.hasRoom) this.agent.resume();
+        if (this.hasCapacity) this.agent.resume();
       });
   }
 
   private async dialog(request: PiEvent): Promise<void> {
-    const { telling, running } = this;
-    let giveUp = (): void => {};
-    const givenUp = new Promise<LooseMembers>((resolve) => {
-      giveUp = () => resolve({ cancelled: true });
+    const { channel, running } = this;
+    let dismiss = (): void => {};
+    const dismissed = new Promise<LooseMembers>((resolve) => {
+      dismiss = () => resolve({ cancelled: true });
     });
-    this.dialogs.add(giveUp);
+    this.dialogs.add(dismiss);
     // It is about what was told before it.
-    await this.told();
+    await this.whenSent();
     const { timeout } = request;
     // Pi has gone on by then.
-    const late = typeof timeout === "number" ? setTimeout(giveUp, timeout) : undefined;
+    const late = typeof timeout === "number" ? setTimeout(dismiss, timeout) : undefined;
     late?.unref();
-    if (!telling || running?.isCancelled) giveUp();
+    if (!channel || running?.isCancelled) dismiss();
     else
-      void askPerson(request, telling, running?.turn.callAtWork).then((answer) =>
-        this.respond(request, answer, giveUp),
+      void askPerson(request, channel, running?.turn.callAtWork).then((answer) =>
+        this.respond(request, answer, dismiss),
       );
-    await givenUp.then((answer) => this.respond(request, answer, giveUp));
+    await dismissed.then((answer) => this.respond(request, answer, dismiss));
     clearTimeout(late);
   }
 
   /** Answers a dialog, once. */
-  private respond(request: PiEvent, answer: LooseMembers, giveUp: () => void): void {
-    if (!this.dialogs.delete(giveUp)) return;
-    giveUp();
+  private respond(request: PiEvent, answer: LooseMembers, dismiss: () => void): void {
+    if (!this.dialogs.delete(dismiss)) return;
+    dismiss();
     this.answer(request, answer);
   }
 
@@ -325,14 +325,14 @@ export class PiSeat implements AgentHost {
 
   // --- the host of the agent -----------------------------------------------------------------------------------
 
-  get hasRoom(): boolean {
+  get hasCapacity(): boolean {
     return this.queuedBytes < FULL_AT;
   }
 
   flush(): void {}
 
   inTurn(work: () => Promise<void>): Promise<void> {
-    return runInOrder(this.ends.dispatcher, work, this.sessionId);
+    return runInOrder(this.handles.dispatcher, work, this.sessionId);
   }
 
   fail(_request: ForwardedRequest, failure: Failure): void {
@@ -340,22 +340,22 @@ export class PiSeat implements AgentHost {
     if (this.agent.isRunning) this.prompted?.settle(failure);
   }
 
-  tellOfEnd(message: MessageValue | undefined): void {
-    this.running?.turn.broken(membersOf(message));
+  reportTurnEnd(message: MessageValue | undefined): void {
+    this.running?.turn.markBroken(membersOf(message));
   }
 
   show(notice: string): void {
     // Of its end, the request tells.
-    if (this.agent.isRunning) void this.notice("warning", notice).catch(() => {});
+    if (this.agent.isRunning) void this.sendNotice("warning", notice).catch(() => {});
   }
 
-  over(failure: Failure): void {
-    for (const giveUp of this.dialogs) giveUp();
+  agentEnded(failure: Failure): void {
+    for (const dismiss of this.dialogs) dismiss();
     this.running?.over(failure);
   }
 }
 
-function liveTurn(turn: PiTurn): LiveTurn {
+function startLiveTurn(turn: PiTurn): LiveTurn {
   let end: (failure?: Error) => void = () => {};
   const whenOver = new Promise<Error | undefined>((resolve) => {
     end = resolve;

@@ -4,7 +4,7 @@ import { NO_USAGE, usageOfMessage } from "../../core/foreign/messages.ts";
 import { type Draft, draftOf, patchMembers } from "../../core/format/entry.ts";
 import { bytesOf, memberOf, members, parse } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
-import { completed, type MessageValue, storedFor } from "./messages.ts";
+import { completeMessage, type MessageValue, matchStored } from "./messages.ts";
 
 /** Entries at the end of a session among which a message of the turn is looked for, where its beginning is not known. */
 const LOOKED_AT = 500;
@@ -34,11 +34,11 @@ export function findShown(
   const found: number[] = [];
   for (let at = first; at < nodes.count; at++) if (nodes.type(at) === "message") found.push(at);
   const stored = [...log.readMany(found)].map((line) => (parse(line) as { message?: unknown }).message);
-  const positions = storedFor(messages, stored).map((index) => (index === undefined ? undefined : found[index]));
+  const positions = matchStored(messages, stored).map((index) => (index === undefined ? undefined : found[index]));
   return { messages, positions };
 }
 
-export function lackingIn({ messages, positions }: ShownTurn): MessageValue[] {
+export function listMissing({ messages, positions }: ShownTurn): MessageValue[] {
   return messages.filter((_, n) => positions[n] === undefined);
 }
 
@@ -47,14 +47,14 @@ export function lackingIn({ messages, positions }: ShownTurn): MessageValue[] {
  * after one of them, they are a branch that begins before these, and copies of these continue it. Where that branch would
  * leave out anything else, the leaf stays, and the messages are beside its path.
  */
-export function appendLacking(session: Session, shown: ShownTurn, now: () => number): readonly string[] {
+export function insertMissing(session: Session, shown: ShownTurn, now: () => number): readonly string[] {
   const { tree, log } = session;
   const { messages, positions } = shown;
   const draftOfShown = (message: MessageValue): Draft =>
-    draftOf("message", { message: completed(message, session, now) });
+    draftOf("message", { message: completeMessage(message, session, now) });
   const first = positions.indexOf(undefined);
   const next = positions.find((position, n) => n > first && position !== undefined);
-  if (next === undefined) return session.append(lackingIn(shown).map(draftOfShown)).ids;
+  if (next === undefined) return session.append(listMissing(shown).map(draftOfShown)).ids;
 
   const { leaf } = tree;
   const path = [...tree.path(leaf)];
@@ -65,9 +65,9 @@ export function appendLacking(session: Session, shown: ShownTurn, now: () => num
     const position = positions[n];
     if (position === undefined) drafts.push(draftOfShown(messages[n]));
     else if (isRepeatable && later.includes(position))
-      drafts.push(...later.splice(0, later.indexOf(position) + 1).map((at) => copyOf(log.read(at))));
+      drafts.push(...later.splice(0, later.indexOf(position) + 1).map((at) => makeCopy(log.read(at))));
   }
-  if (isRepeatable) drafts.push(...later.map((at) => copyOf(log.read(at))));
+  if (isRepeatable) drafts.push(...later.map((at) => makeCopy(log.read(at))));
   const parent = log.nodes.parent(next);
   const parentId = parent < 0 ? null : log.nodes.id(parent);
   const { ids } = session.append([{ ...drafts[0], parentId }, ...drafts.slice(1)]);
@@ -78,7 +78,7 @@ export function appendLacking(session: Session, shown: ShownTurn, now: () => num
 const NOTHING_USED = bytesOf(JSON.stringify(usageOfMessage(NO_USAGE)));
 
 /** Returns a draft of the message on a line, byte for byte but for its usage, which the entry on the line counts. */
-function copyOf(line: Uint8Array): Draft {
+function makeCopy(line: Uint8Array): Draft {
   const member = memberOf(members(line) ?? [], "message");
   const message = line.subarray(member?.start, member?.end);
   return draftOf("message", { message: patchMembers(message, { usage: NOTHING_USED }) });
