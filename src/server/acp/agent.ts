@@ -1,76 +1,75 @@
-/** The contract of an agent behind the conversation with an editor: whoever runs turns. Without one, prompts are refused. */
+/**
+ * The contract of an agent that runs turns behind the conversation with an editor. Without one, prompts are refused.
+ */
 
 import type { ClientFeatures, PathEntry } from "./update-mapper.ts";
 
 /** A block of a prompt, as the client sent it. */
 export type PromptBlock = Readonly<Record<string, unknown>>;
 
-/**
- * How a client stands to an entry of a turn: it was shown it while it came, it is not shown it otherwise, or it will be
- * shown it soon, so that nothing after it is told yet.
- */
+/** State of an entry at the client: `shown` while it came, `new`, or `soon` to be shown and to be waited for. */
 export type EntryVisibility = "shown" | "new" | "soon";
 
-/** The client, as an agent reaches it for a session that it has open. */
+/** The client, for an agent and one session that the client has open. */
 export interface ClientChannel {
   readonly skills: ClientFeatures;
-  /** Sends a `session/update` of the session; resolves when the client has room for the next one. */
+  /** Sends a `session/update` of the session. Resolves when the client has capacity for the next one. */
   update(update: Readonly<Record<string, unknown>> & { readonly sessionUpdate: string }): Promise<void>;
   /** Sends a request to the client, such as session/request_permission, and returns its result. Rejects with its error. */
   ask(method: string, params: Readonly<Record<string, unknown>>): Promise<unknown>;
-  /** Returns the id by which the client knows a call of the turn that is not in the session yet. */
+  /** Returns the client's id of a call of the turn that is not in the session yet. */
   claim(callId: string): string;
   /**
-   * Shows what has been written to the session since; of what the client was shown while it came, only ids and facts.
-   * `tellsUsage`: and how full the context is, which takes time.
+   * Shows the entries written to the session since; of those that the client was shown while they came, only ids and
+   * facts. `withUsage`: also how full the context is, which takes time.
    */
   sendNewEntries(classify: (item: PathEntry) => EntryVisibility, withUsage?: boolean): Promise<void>;
 }
 
-/** The result of a request that goes through to the client. */
+/** The result of a request, passed through to the client. */
 export type AgentReply = Readonly<Record<string, unknown>>;
 
-/** A session, as an agent is told of it. */
+/** A session, for an agent. */
 export interface AgentSession {
   readonly sessionId: string;
   readonly cwd: string;
   /** The model in force, and the thinking level; both undefined while the session is empty. */
   readonly model: { readonly provider: string; readonly id: string } | null | undefined;
   readonly thinkingLevel: string | undefined;
-  /** The params with which the client opened it, while it does. */
+  /** The client's params of the request that opens it; only during that request. */
   readonly openParams?: AgentReply;
 }
 
-/** The client, as it says itself. */
+/** The client's description of itself. */
 export interface ClientDescription {
   readonly clientCapabilities?: AgentReply;
   readonly clientInfo?: AgentReply;
 }
 
 /**
- * An agent. Its methods are called for sessions that the client has open, and a turn not before the one before it has
- * ended; what they throw becomes the error of the request. What anybody writes to a session during its turn is told of
- * when that has ended, or with `keepUp`.
+ * An agent. Its methods are called for sessions that the client has open. A turn starts only after the one before it
+ * has ended. An error that a method throws becomes the error of the request. Entries that any program writes to a
+ * session during its turn are shown when the turn has ended, or by `sendNewEntries`.
  */
 export interface AgentBackend {
   /** Members of `promptCapabilities`. */
   readonly promptCapabilities: AgentReply;
-  /** Params of the methods that open sessions which mean something to it. */
+  /** Params of the methods that open sessions, which the agent uses. */
   readonly uses?: readonly string[];
-  /** Whether it tells itself how full its context is. */
+  /** Whether the agent itself reports how full its context is. */
   readonly reportsUsage?: boolean;
-  /** Meets the client. Returns `agentCapabilities` and `authMethods` of its own, as far as it has them. */
+  /** Describes the client to the agent. Returns the agent's own `agentCapabilities` and `authMethods`, if any. */
   initialize?(client: ClientDescription): Promise<AgentReply>;
   authenticate?(params: AgentReply): Promise<AgentReply>;
-  /** Returns `modes` and `configOptions` of a session, as far as it has them. */
+  /** Returns `modes` and `configOptions` of a session, as far as the agent has them. */
   getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply>;
-  /** Returns how the client stands to entries that are written between turns; undefined where it is shown all of them. */
+  /** Returns the classifier of entries written between turns; undefined when the client is shown all of them. */
   findClassifier?(sessionId: string): ((item: PathEntry) => EntryVisibility) | undefined;
-  /** Tells what a client hears unasked about a session, once it knows that session. */
+  /** Sends the updates that the client did not ask for, after the reply that opens the session. */
   sendInitialUpdates?(sessionId: string): Promise<void>;
   /**
-   * Runs a turn. Returns the result of the request, with its `stopReason`. `isCancelled` says whether the client wants it
-   * no more, which it may say before the agent has what it needs to begin.
+   * Runs a turn. Returns the result of the request, with its `stopReason`. `isCancelled`: whether the client has
+   * cancelled the turn, possibly before the agent can begin.
    */
   prompt(
     session: AgentSession,
@@ -78,10 +77,10 @@ export interface AgentBackend {
     channel: ClientChannel,
     isCancelled: () => boolean,
   ): Promise<AgentReply>;
-  /** Ends the turn that runs, if one does, also because the client has gone; that turn then returns `cancelled`. */
+  /** Ends the running turn, if there is one, also when the client has gone. That turn returns `cancelled`. */
   cancel(sessionId: string): void;
   setMode(session: AgentSession, modeId: string, channel: ClientChannel): Promise<AgentReply>;
   setConfigOption(session: AgentSession, configId: string, value: unknown, channel: ClientChannel): Promise<AgentReply>;
-  /** Ends what runs for a session, which the client has closed. */
+  /** Ends the work for a session that the client has closed. */
   close(sessionId: string): Promise<void>;
 }

@@ -8,18 +8,18 @@ export type AcpBlock =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "image"; readonly data: string; readonly mimeType: string };
 
-/** Characters of a text that are sent at a time: clients refuse lines over some megabytes. */
+/** Characters of a text sent at a time: clients refuse lines over some megabytes. */
 const LONGEST_TEXT = 1 << 16;
-/** Characters of an unknown block, as JSON, that go with the words about it. */
+/** Characters of an unknown block, as JSON, up to which it is attached to the text about it. */
 const LONGEST_UNKNOWN = 1 << 14;
 
-/** A block, and what the words in it stand for where it cannot be shown as it is. */
+/** A block, and the original when it is of an unknown kind. */
 interface RenderedBlock {
   readonly block: AcpBlock;
   readonly unknown?: LooseMembers;
 }
 
-/** Yields a text in pieces that a line has room for; an empty one has none. No character is cut in two. */
+/** Yields a text in pieces that fit a line; none for an empty text. No character is cut in two. */
 export function* splitText(text: string): Generator<string> {
   for (let at = 0; at < text.length; ) {
     let end = Math.min(at + LONGEST_TEXT, text.length);
@@ -30,12 +30,11 @@ export function* splitText(text: string): Generator<string> {
   }
 }
 
-/** Yields a content, block by block; texts without a character are left out. */
+/** Yields a content, block by block, without empty texts. */
 export function* renderBlocks(content: unknown): Generator<RenderedBlock> {
   for (const block of blocksOf(content)) yield* renderBlock(block);
 }
 
-/** Yields what a block shows. */
 export function* renderBlock(block: LooseMembers): Generator<RenderedBlock> {
   const { type, text, data, mimeType } = block;
   if (type === "text" && typeof text === "string")
@@ -45,7 +44,7 @@ export function* renderBlock(block: LooseMembers): Generator<RenderedBlock> {
   else yield describeUnknown(block);
 }
 
-/** Returns words for a block that the protocol has no kind for, or that is not as it should be. */
+/** Returns a text for a block that the protocol has no kind for, or that is malformed. */
 function describeUnknown(block: LooseMembers): RenderedBlock {
   const text = `[${stringOf(block.type).slice(0, 100) || "content"} that cannot be shown]`;
   const isShort = jsonText(block).length <= LONGEST_UNKNOWN;

@@ -1,4 +1,4 @@
-/** Updates that are too large for clients, which refuse lines of some 32 MiB: they are cut, and say so. */
+/** Cuts updates that clients would refuse, because their lines exceed some 32 MiB, and marks the cuts. */
 
 import { membersOf } from "../../core/format/loose.ts";
 import { jsonText } from "../../core/json/json.ts";
@@ -6,16 +6,16 @@ import { type AcpUpdate, addMeta } from "./update-mapper.ts";
 
 /** Characters of the longest update that is sent whole. */
 const LONGEST_UPDATE = 8 << 20;
-/** Characters that are left of a text. */
+/** Characters kept of a text. */
 const LONGEST_REST = 1 << 16;
 
-/** Returns the JSON text of the params of an update that clients take. */
+/** Returns the params of an update as JSON text, within the limit of clients. */
 export function encodeUpdate(sessionId: string, update: AcpUpdate): string {
   const text = jsonText({ sessionId, update });
   return text.length <= LONGEST_UPDATE ? text : jsonText({ sessionId, update: cut(update, text.length) });
 }
 
-/** Returns an update without what makes it large, with its size in `_meta`; `_pi-session-server/entries` has all of it. */
+/** Returns an update without its large members. `_meta` has its size, `_pi-session-server/entries` all of it. */
 function cut(update: AcpUpdate, length: number): AcpUpdate {
   const { rawInput: _input, rawOutput: _output, entries: _entries, content, summary, ...rest } = update;
   const members: Record<string, unknown> = {};

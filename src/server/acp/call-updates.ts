@@ -1,10 +1,10 @@
-/** Calls of tools and their results as updates, the same whether they are told while they happen or from the session. */
+/** Makes updates of tool calls and their results, the same during the turn and from the session. */
 
 import { blocksOf, type LooseMembers } from "../../core/format/loose.ts";
 import { type AcpBlock, renderBlock } from "./blocks.ts";
 import { getDiffs, getLocations, getToolKind, getToolTitle } from "./tools.ts";
 
-/** A call, as the client is told of it. */
+/** A tool call, for the client. */
 export interface AcpToolCall {
   readonly toolCallId: string;
   readonly name: string;
@@ -38,7 +38,7 @@ export function makeResultUpdate(call: AcpToolCall, { content, details, isError 
   };
 }
 
-/** Returns the update about a call that nobody works on any more. */
+/** Returns the update about a call without a result, whose agent has ended. */
 export function makeAbandonedUpdate(toolCallId: string) {
   const content = [makeTextContent("There is no result of this call: the agent ended, or was ended, before it.")];
   return { sessionUpdate: "tool_call_update", toolCallId, status: "failed", content };
@@ -48,7 +48,7 @@ export function makeTextContent(text: string): { type: "content"; content: AcpBl
   return { type: "content", content: { type: "text", text } };
 }
 
-/** Returns the content of a result as that of a call, which is sent whole. */
+/** Returns the content of a result as content of a call. A call's content is sent whole. */
 export function toCallContent(content: unknown): object[] {
   return blocksOf(content).flatMap((block) => {
     if (block.type === "text" && typeof block.text === "string")

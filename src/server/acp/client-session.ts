@@ -1,40 +1,40 @@
-/** A session as a client of the Agent Client Protocol has it: what it was shown, and what is done for it, in order. */
+/** A session that a client of the Agent Client Protocol has open: its position, and its jobs in order. */
 
 import { Failure } from "../../core/failure.ts";
 import type { UpdateMapper } from "./update-mapper.ts";
 
-/** How far a client was told of a session. */
+/** The client's position on the path of a session. */
 export interface ClientPosition {
-  /** The last entry of the path that it has; null for none. */
+  /** The last entry of the path that the client has; null for none. */
   lastId: string | null;
-  /** Undefined where it has that from elsewhere: what came before is walked through when something follows. */
+  /** Mapper of the entries so far. Undefined after a position was set without sending: the path is mapped later. */
   mapper: UpdateMapper | undefined;
-  /** Whether it was told of entries and not how full the context is since. */
+  /** Whether the client was sent entries, and not how full the context is since. */
   isUsagePending?: boolean;
 }
 
-/** A job of a session, which it may be told to give up. */
+/** A job of a session. It stops when `isStopped` returns true. */
 export type SessionJob<T> = (isStopped: () => boolean) => Promise<T>;
 
 export class ClientSession {
   readonly id: string;
-  /** Where the client is; undefined while it has not loaded, resumed or made the session. */
+  /** Undefined until the client has loaded, resumed or made the session. */
   position: ClientPosition | undefined;
-  /** Whether a job that looks for what is new has not begun yet. */
+  /** Whether a job that sends new entries is queued and has not begun. */
   isCatchUpQueued = false;
-  /** Whether an agent runs a turn, in which it tells itself what it does. */
+  /** Whether an agent runs a turn, which sends its own updates. */
   isInTurn = false;
   /** Jobs that have not ended. */
   jobs = 0;
   private last: Promise<unknown> = Promise.resolve();
-  /** Counts the times that everything under way was given up. */
+  /** Number of times that all jobs were stopped. */
   private stops = 0;
 
   constructor(id: string) {
     this.id = id;
   }
 
-  /** Runs a job when those before it have ended. */
+  /** Runs a job after those before it. */
   run<T>(job: SessionJob<T>): Promise<T> {
     const { stops } = this;
     this.jobs++;
@@ -47,7 +47,7 @@ export class ClientSession {
     return done;
   }
 
-  /** Has all jobs under way give up: their client has closed the session. */
+  /** Stops all running jobs, because the client has closed the session. */
   stop(): void {
     this.stops++;
     this.position = undefined;

@@ -1,4 +1,4 @@
-/** Asks the server for what a conversation with an editor needs: calls like those of any host, whose outcomes come back as values. */
+/** Runs commands for the conversation with an editor: calls like those of any host, with outcomes as values. */
 
 import { parse } from "../../core/json/json.ts";
 import { holdsRaw, textPieces } from "../../core/json/raw.ts";
@@ -7,9 +7,9 @@ import { findCommand } from "../../handlers/shared/find.ts";
 import type { Call, Outcome } from "../connection/call.ts";
 import { checkedParams } from "../connection/dialect.ts";
 
-/** The server, as calls are given to it. */
+/** The receiver of calls. */
 export interface CallSubmitter {
-  /** Runs a call in its turn, and makes what it writes durable. */
+  /** Runs a call in its turn, and makes its writes durable. */
   submit(call: Call): void;
 }
 
@@ -26,7 +26,7 @@ export class CommandRunner {
   /** Runs a command of the table. Rejects with its failure. */
   ask(name: string, params: CommandParams): Promise<CommandParams> {
     const command = findCommand(name) as Command;
-    // What may be asked of a host is refused as the host's mistake.
+    // Bad params are reported as the host's mistake.
     return this.submit(command, checkedParams(command, params, false), params) as Promise<CommandParams>;
   }
 
@@ -42,7 +42,7 @@ export class CommandRunner {
           if ("error" in outcome) reject(outcome.error);
           else resolve(parsedResult(outcome.result));
         } catch (error) {
-          // Stored entries are read only now.
+          // Stored entries are read only here.
           reject(error);
         }
       };

@@ -1,6 +1,6 @@
 /**
- * Commands that only the conversation with an editor asks, and that are in no table. They run among the others, so that a
- * page has what is durable, and a new session stands beside those that are open.
+ * Commands for the conversation with an editor only; they are in no table. They run in the order of the other calls, so
+ * that a page has durable entries only, and a new session does not replace those that are open.
  */
 
 import * as z from "zod";
@@ -16,11 +16,11 @@ import { type CommandContext, command } from "../../handlers/shared/command.ts";
 import { isHeld } from "../attach/hosting.ts";
 import type { PathEntry } from "./update-mapper.ts";
 
-/** Entries of a page at most, and bytes of them; one entry may have more. */
+/** Limits of a page in entries and bytes; one entry alone may have more bytes. */
 const PAGE_ENTRIES = 256;
 const PAGE_BYTES = 1 << 20;
 
-/** A path that is read page by page: it is walked once, and again where the entries were read anew meanwhile. */
+/** A path that is read page by page. It is walked once, and again when the entries were read anew between two pages. */
 interface PathWalk {
   readonly nodes: Nodes;
   readonly cuts: number;
@@ -30,23 +30,23 @@ interface PathWalk {
 
 export interface EntryPage {
   readonly walk: PathWalk;
-  /** The entry that the page follows on the path: the one that was asked for, or where the paths to both part. */
+  /** The entry before the page on the path: the requested one, or the common ancestor with the requested one. */
   readonly after: string | null;
   readonly entries: readonly PathEntry[];
-  /** Whether the path goes on. */
+  /** Whether the path has more entries. */
   readonly isMore: boolean;
 }
 
-/** Params of a command of ours, which are values of this process. */
+/** Schema of a param that is a value of this process. */
 function customValue<T>() {
   return z.custom<T>();
 }
 
 const page = {
   sessionId: z.string(),
-  /** The entry that was read last; null: none. */
+  /** The last entry that was read; null for none. */
   since: customValue<string | null>(),
-  /** The walk of the page before. Without one, the page is of the path to the leaf that is in force. */
+  /** The walk of the page before. Without one, the page is of the path to the current leaf. */
   walk: customValue<PathWalk | undefined>(),
 };
 
@@ -82,7 +82,7 @@ function isCurrent({ nodes, cuts }: PathWalk, { log }: Session): boolean {
   return nodes === log.nodes && cuts === log.nodes.cuts;
 }
 
-/** Walks to an entry, or to the leaf where none is named. Throws content_modified when it is gone. */
+/** Walks the path to an entry, by default to the leaf. Throws content_modified when the entry is gone. */
 function walkPath(session: Session, leafId?: string | null): PathWalk {
   const { nodes } = session.log;
   const leaf = leafId === undefined ? session.tree.leaf : leafId === null ? ROOT : session.find(leafId);
@@ -94,7 +94,7 @@ function walkPath(session: Session, leafId?: string | null): PathWalk {
   return { nodes, cuts: nodes.cuts, path: session.tree.path(leaf), leafId: session.idOrNull(leaf) };
 }
 
-/** Returns where the path of a walk and that to an entry part: the entry itself, if it is on the path. */
+/** Returns the common ancestor of a walk's path and an entry: the entry itself if it is on the path. */
 function findFork({ tree }: Session, { path }: PathWalk, at: number): number {
   if (path[tree.depth(at)] === at) return at;
   return path.length === 0 ? ROOT : tree.commonAncestor(at, path[path.length - 1]);
@@ -116,7 +116,7 @@ function readEntries(session: Session, positions: Int32Array): PathEntry[] {
   return found;
 }
 
-/** Returns an entry with its pictures, also those that are kept in files. */
+/** Returns an entry with its pictures, including those that are stored in files. */
 function parseEntry({ log }: Session, position: number, line: Uint8Array): unknown {
   const entry = parse(line);
   if (!holdsAttachment(line)) return entry;
@@ -131,11 +131,10 @@ export interface SessionOutline {
   readonly name: string | null;
   readonly leafId: string | null;
   readonly sessionPath: string | null;
-  /** The model in force. */
   readonly model: { readonly provider: string; readonly id: string } | null;
   readonly thinkingLevel: string;
   readonly readOnly: boolean;
-  /** Whether another process writes to it or shares it, so that calls without a result may still be at work. */
+  /** Whether another process writes to the session or shares it: calls without a result may still be running. */
   readonly isElsewhere: boolean;
 }
 
@@ -166,11 +165,11 @@ function getSessionOutline(context: CommandContext): SessionOutline {
 
 interface OutlineAndPage {
   readonly facts: SessionOutline;
-  /** The page after the entry that was read last. */
+  /** The page after the last entry that was read. */
   readonly first: EntryPage;
 }
 
-/** Reads the outline and the first page together: each prompt waits for it. */
+/** Reads the outline and the first page in one command, because each prompt waits for them. */
 export const readOutlineAndPage = command({
   name: "acp_look",
   summary: "The session as it is now, and what follows an entry.",
@@ -184,7 +183,7 @@ export const readOutlineAndPage = command({
   }),
 });
 
-/** Tells how full the context of the model is, where that is known. Walks the context, for which no turn should wait. */
+/** Returns how full the model's context is, if known. Walks the context, so that no turn should wait for it. */
 export const readContextUsage = command({
   name: "acp_usage",
   summary: "How full the context of the model is.",
@@ -204,12 +203,12 @@ function isElsewhere(context: CommandContext): boolean {
 
 export interface LocatedSession {
   readonly isOpen: boolean;
-  /** Whether it is on disk; a new session is not, before its first entry. */
+  /** Whether the session is on disk. A new session is not, before its first entry. */
   readonly isStored: boolean;
   readonly sessionPath: string | null;
 }
 
-/** Finds a session by its id in full. Throws session_not_found, ambiguous_id, invalid_id. */
+/** Finds a session by its full id. Throws session_not_found, ambiguous_id, invalid_id. */
 export const locateSession = command({
   name: "acp_locate",
   summary: "Where a session is.",
@@ -229,7 +228,7 @@ export const locateSession = command({
   },
 });
 
-/** Returns where a session of another agent is. Throws the failure of looking among ours. */
+/** Returns the file of another agent's session. Throws the given failure if there is none. */
 async function locateForeign({ stores }: Workspace, sessionId: string, failure: unknown): Promise<LocatedSession> {
   const isUnknown = failure instanceof Failure && failure.name === "session_not_found";
   const sessionPath = isUnknown ? await stores.lookUp(sessionId, "whole") : undefined;
@@ -266,7 +265,7 @@ export const forkOpenSession = command({
   },
 });
 
-/** Returns where the copy ends. Throws entry_not_found. */
+/** Returns the last entry of the copy. Throws entry_not_found. */
 function findForkEnd({ session }: CommandContext, entryId: string | undefined, position: "at" | "before"): number {
   if (entryId === undefined) return session.tree.leaf;
   const at = session.position(entryId);

@@ -1,4 +1,4 @@
-/** The conversation with an editor that speaks the Agent Client Protocol: its requests, our replies, and what we tell it. */
+/** The conversation with an editor in the Agent Client Protocol: requests of both sides, replies, updates. */
 
 import { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
@@ -22,12 +22,12 @@ import type { AcpUpdate, ClientFeatures } from "./update-mapper.ts";
 interface AcpWire extends CallSubmitter {
   /** Whether the client reads what is sent. */
   readonly hasCapacity: boolean;
-  /** Whether it has gone: then nothing is shown any more. */
+  /** Whether the client has gone; then nothing is sent any more. */
   readonly isGone: boolean;
   /** Sends a message. */
   send(text: string): void;
   flush(): void;
-  /** Goes on reading, after {@link AcpConversation.isFull} was true. */
+  /** Resumes reading after {@link AcpConversation.isFull} was true. */
   resumeInput(): void;
 }
 
@@ -35,11 +35,11 @@ interface AcpWire extends CallSubmitter {
 interface ConnectionParts {
   readonly output: Output;
   readonly dispatcher: Dispatcher;
-  /** Goes on reading. */
+  /** Resumes reading. */
   resumeInput(): void;
 }
 
-/** Begins a conversation over a connection. */
+/** Starts a conversation over a connection. */
 export function startConversation(
   { output, dispatcher, resumeInput }: ConnectionParts,
   facts: AcpFacts,
@@ -64,23 +64,23 @@ export function startConversation(
   );
 }
 
-/** The server, as the conversation tells of it. */
+/** Facts about the server for the client. */
 export interface AcpFacts {
   readonly version: string;
   readonly readOnly: boolean;
-  /** Whoever runs turns; undefined when nobody does. */
+  /** The agent that runs turns; undefined when there is none. */
   readonly agent: AgentBackend | undefined;
 }
 
 /**
- * Milliseconds without an update after which the next one goes out at once. With half a millisecond, a flood of chunks took
- * 12 us each instead of 7, because many went out alone.
+ * Milliseconds without an update after which the next one is sent at once. With 0.5 ms, a flood of chunks took 12 us
+ * each instead of 7, because many were sent alone.
  */
 const PAUSE = 20;
 const GONE = "The client has gone.";
-/** Requests that are answered at a time; what comes after them is read later. */
+/** Requests answered at a time; more input is not read until one has its reply. */
 const MAX_REQUESTS = 256;
-/** Events after which a session may have more than the client was shown. */
+/** Events after which a session may have entries that the client was not shown. */
 const NEWS: ReadonlySet<string> = new Set([
   "session_append",
   "session_tree",
@@ -91,10 +91,10 @@ const NEWS: ReadonlySet<string> = new Set([
 /** A request that has no reply yet. */
 interface OngoingRequest {
   isCancelled: boolean;
-  /** The session whose turn it is; undefined for other requests. */
+  /** The session of a prompt; undefined for other requests. */
   readonly turnOf: unknown;
   isTurnCancelled: boolean;
-  /** Work that waits until it has its reply. */
+  /** Work to do after the reply. */
   readonly afterwards: (() => void)[];
 }
 
@@ -102,24 +102,24 @@ export class AcpConversation {
   readonly runner: CommandRunner;
   readonly facts: AcpFacts;
   private readonly wire: AcpWire;
-  /** The sessions that the client has, or for which something is done, by id. */
+  /** The sessions that the client has open, or that a job works on, by id. */
   private readonly sessions = new Map<string, ClientSession>();
   private readonly requests = new Map<string, OngoingRequest>();
-  /** Called when there may be room, or something was given up. */
+  /** Called when there may be capacity, or a job was stopped. */
   private waiters: (() => void)[] = [];
   private whenIdle: (() => void)[] = [];
-  /** Requests to the client that it has not answered, by their ids. */
+  /** Unanswered requests to the client, by their ids. */
   private readonly asked = new Map<unknown, { resolve(result: unknown): void; reject(error: Error): void }>();
   private asks = 0;
-  /** Whether the client says nothing more. */
+  /** Whether the client's input has ended. */
   isOver = false;
   private jobs = 0;
   private isFlushing = false;
-  /** When updates were sent last, in milliseconds. */
+  /** Time of the last sent updates, in milliseconds. */
   private flushedAt = 0;
-  /** Ends with the answer to `initialize`, which comes first. */
+  /** Resolves with the answer to `initialize`, which precedes all others. */
   private introduction: Promise<unknown> | undefined;
-  /** The skills of the client; undefined before `initialize`. */
+  /** Undefined before `initialize`. */
   features: ClientFeatures | undefined;
 
   constructor(wire: AcpWire, facts: AcpFacts) {
@@ -128,7 +128,7 @@ export class AcpConversation {
     this.runner = new CommandRunner(wire);
   }
 
-  /** Whether no more should be read for now. */
+  /** Whether reading should pause. */
   get isFull(): boolean {
     return this.requests.size >= MAX_REQUESTS;
   }
@@ -165,7 +165,7 @@ export class AcpConversation {
     });
   }
 
-  /** Takes an answer; one to no request of ours is passed over. */
+  /** Resolves a request of ours. An unknown id is ignored. */
   private answered(id: unknown, { result, error }: LooseMembers): void {
     const asked = this.asked.get(id);
     this.asked.delete(id);
@@ -173,7 +173,7 @@ export class AcpConversation {
     else asked?.reject(AcpError.fromReply(error, REFUSED, "The client refused."));
   }
 
-  /** Ends what waits for the client, which says nothing more. */
+  /** Rejects everything that waits for the client, whose input has ended. */
   abandon(): void {
     this.isOver = true;
     for (const { reject } of this.asked.values()) reject(new AcpError(CANCELLED, GONE));
@@ -181,7 +181,7 @@ export class AcpConversation {
     for (const { id, isInTurn } of this.sessions.values()) if (isInTurn) this.facts.agent?.cancel(id);
   }
 
-  /** Takes a notification; those that mean nothing here are ignored, as the protocol wishes. */
+  /** Handles a notification. Unknown ones are ignored, as the protocol requires. */
   private notice(method: string, params: LooseMembers): void {
     if (method === "$/cancel_request") {
       const { requestId } = params;
@@ -190,7 +190,7 @@ export class AcpConversation {
       request.isCancelled = true;
       this.wake();
     } else if (method === "session/cancel" && typeof params.sessionId === "string") {
-      // The agent may not have heard of the turn yet.
+      // The agent may not have the turn yet.
       for (const request of this.requests.values())
         if (request.turnOf === params.sessionId) request.isTurnCancelled = true;
       this.facts.agent?.cancel(params.sessionId);
@@ -203,7 +203,7 @@ export class AcpConversation {
       return this.refuse(idText, new AcpError(INVALID_REQUEST, sentence));
     }
     const turnOf = method === "session/prompt" ? membersOf(params).sessionId : undefined;
-    // The first words that it brings go out at once.
+    // The first words of the turn are sent at once.
     if (turnOf !== undefined) this.flushedAt = 0;
     const ongoing: OngoingRequest = { isCancelled: false, turnOf, isTurnCancelled: false, afterwards: [] };
     this.requests.set(idText, ongoing);
@@ -274,24 +274,24 @@ export class AcpConversation {
     this.sessions.set(id, session);
     const run: SessionJob<T> = (isStopped) => job(session, isStopped);
     return session.run(run).finally(() => {
-      // It is one of those that ended just now.
+      // The job that just ended still counts.
       if (session.jobs <= 1 && !session.position && this.sessions.get(id) === session) this.sessions.delete(id);
     });
   }
 
-  /** Takes an event of the server. */
+  /** Handles an event of the server. */
   receiveEvent({ name, sessionId }: PendingEvent): void {
     const session = this.sessions.get(sessionId);
     if (session && NEWS.has(name)) this.queueCatchUp(session);
   }
 
-  /** Looks what the client has not been shown of any session, because events were lost. */
+  /** Sends new entries of all sessions, because events were lost. */
   catchUpAll(): void {
     for (const session of this.sessions.values()) this.queueCatchUp(session);
   }
 
   private queueCatchUp(session: ClientSession): void {
-    // At the end of a turn, what has come is looked for in any case.
+    // New entries are sent at the end of a turn in any case.
     if (session.isCatchUpQueued || session.isInTurn) return;
     session.isCatchUpQueued = true;
     this.hold();
@@ -299,7 +299,7 @@ export class AcpConversation {
       session.isCatchUpQueued = false;
       return sendNewEntries(this.replayContext, session, isStopped);
     })
-      // Whoever loads it next is told why.
+      // The next load reports the reason.
       .catch(() => {})
       .then(() => {
         this.wire.flush();
@@ -321,7 +321,7 @@ export class AcpConversation {
     this.flushSoon();
   }
 
-  /** Sends what was told after a pause at once, because a person waits for it, and what follows together. */
+  /** Sends the first update after a pause at once, because a person waits for it, and those that follow together. */
   private flushSoon(): void {
     if (this.isFlushing) return;
     const now = performance.now();
@@ -341,7 +341,7 @@ export class AcpConversation {
     this.wire.flush();
   }
 
-  /** Wakes what waits for the client to read, or to be given up. */
+  /** Wakes the updates that wait for the client to read, or for their job to stop. */
   wake(): void {
     for (const wake of this.waiters.splice(0)) wake();
   }

@@ -1,14 +1,14 @@
-/** Errors of the Agent Client Protocol: its codes, and sentences in its words. Clients show these to the person. */
+/** Errors of the Agent Client Protocol: its codes, and sentences in its terms, which clients show to the person. */
 
 import { membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import { jsonText } from "../../core/json/json.ts";
 import { describeError } from "../connection/dialect.ts";
 
-/** An error that the protocol names itself. */
+/** An error of the protocol. */
 export class AcpError extends Error {
   readonly code: number;
-  /** The `data` of the error, if it is one of the other side. */
+  /** The `data` of an error that the other side sent. */
   readonly data: unknown;
 
   constructor(code: number, message: string, data?: unknown) {
@@ -17,7 +17,7 @@ export class AcpError extends Error {
     this.data = data;
   }
 
-  /** Returns the error that the other side has answered with; `otherwise` is said where it says nothing. */
+  /** Returns the error that the other side sent; `otherwise` is the message if it has none. */
   static fromReply(error: unknown, code: number, otherwise: string): AcpError {
     const { code: theirs, message, data } = membersOf(error);
     return new AcpError(Number.isInteger(theirs) ? (theirs as number) : code, stringOf(message) || otherwise, data);
@@ -35,10 +35,10 @@ export const NO_SUCH_METHOD = -32601;
 export const INVALID_PARAMS = -32602;
 export const NOT_FOUND = -32002;
 export const CANCELLED = -32800;
-/** Ours, for a request that cannot be done here: no code of JSON-RPC or of the protocol means that. */
+/** Our own code for a request that cannot be done here: neither JSON-RPC nor the protocol has one. */
 export const REFUSED = -32803;
 
-/** Returns the refusal of a change to a session in which a turn runs. */
+/** Makes the error about a change to a session in which a turn runs. */
 export function makeBusyError(): AcpError {
   return new AcpError(REFUSED, "The agent is at work in this session. Cancel its turn, or wait until it has ended.");
 }
@@ -48,7 +48,7 @@ const NO_SESSION = {
   sentence: "There is no session with this id. session/list shows those that exist.",
 };
 
-/** Failures for which the protocol has a code, or whose sentence names commands that its clients do not have. */
+/** Failures that have a code in the protocol, or whose sentence names commands that clients of the protocol lack. */
 const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sentence?: string }>> = {
   session_not_found: NO_SESSION,
   invalid_id: NO_SESSION,
@@ -73,7 +73,7 @@ const FAILURES: Readonly<Record<string, { readonly code?: number; readonly sente
   corrupt: { sentence: "The stored session is damaged. pi-session-server verify reports where." },
 };
 
-/** Returns the JSON text of an error member about whatever was thrown. */
+/** Returns the JSON text of an error member about any thrown value. */
 export function toErrorText(thrown: unknown): string {
   if (thrown instanceof AcpError) return jsonText(thrown.toJSON());
   const { code, sentence, name, data } = describeError(thrown);

@@ -1,4 +1,4 @@
-/** The shape of the methods of the Agent Client Protocol, and what they are given. */
+/** The type of the methods of the Agent Client Protocol, and their context. */
 
 import type { LooseMembers } from "../../core/format/loose.ts";
 import type { AgentBackend } from "./agent.ts";
@@ -7,24 +7,24 @@ import type { CommandRunner } from "./command-runner.ts";
 import type { ReplayContext } from "./replay.ts";
 import type { ClientFeatures } from "./update-mapper.ts";
 
-/** A request, as a method takes it. */
+/** A request, for a method. */
 export interface AcpRequest {
   readonly params: unknown;
   readonly isCancelled: () => boolean;
   /** Whether it is a prompt whose turn the client has cancelled. */
   readonly isTurnCancelled: () => boolean;
-  /** Has something done when the reply to the request is out. */
+  /** Runs work after the reply to the request was sent. */
   readonly afterwards: (work: () => void) => void;
 }
 
-/** The conversation, as methods need it. */
+/** The conversation, for methods. */
 export interface ConversationAccess {
   readonly runner: CommandRunner;
   readonly facts: { readonly version: string; readonly readOnly: boolean; readonly agent: AgentBackend | undefined };
   features: ClientFeatures | undefined;
-  /** Wakes what waits for room, after it was told to give up. */
+  /** Wakes updates that wait for capacity, after their jobs were stopped. */
   wake(): void;
-  /** Whether the client says nothing more, so that no turn can end well. */
+  /** Whether the client's input has ended, so that no turn can end normally. */
   readonly isOver: boolean;
   /** Sends a request to the client. Rejects with its error. */
   askClient(method: string, params: LooseMembers): Promise<unknown>;
@@ -35,7 +35,7 @@ export interface MethodContext {
   /** Runs a job of a session after those before it. */
   inOrder<T>(id: string, job: (session: ClientSession, isStopped: () => boolean) => Promise<T>): Promise<T>;
   find(id: string): ClientSession | undefined;
-  /** Shows what has come to a session since. */
+  /** Queues a job that sends the new entries of a session. */
   queueCatchUp(session: ClientSession): void;
   replayContext(): ReplayContext;
 }

@@ -12,9 +12,9 @@ import { type ReplayResult, replay, sendNewEntries } from "./replay.ts";
 import { getAgentSettings, getOutline, prompt, setConfigOption, setMode } from "./turns.ts";
 import { SERVER_NAME } from "./update-mapper.ts";
 
-/** The version of the Agent Client Protocol that is spoken; a client that knows others says so, and is told this one. */
+/** The version of the Agent Client Protocol. A client that requests another one gets this in the reply. */
 const ACP_VERSION = 1;
-/** Sessions of a page of a list. */
+/** Sessions on a page of a list. */
 const LISTED = 100;
 
 // --- beginning -------------------------------------------------------------------------------------------------
@@ -35,7 +35,7 @@ const initialize: Method = async ({ conversation }, { params }) => {
     notices: isGiven("notices"),
     forms: isObjectValue(membersOf(elicitation).form),
   };
-  // Others who share a session see by this who it is.
+  // Clients that share a session see this name.
   if (typeof name === "string")
     await conversation.runner.ask("initialize", {
       clientInfo: { name, ...(typeof clientVersion === "string" ? { version: clientVersion } : {}) },
@@ -94,7 +94,7 @@ const load: Method = (context, request) => openForClient(context, request, true)
 const resume: Method = (context, request) =>
   openForClient(context, request, getMetaText(membersOf(request.params), "since") !== undefined);
 
-/** Opens a session for the client, and shows it what it has not. */
+/** Opens a session for the client, and sends the entries that it does not have. */
 function openForClient(context: MethodContext, request: AcpRequest, isShown: boolean): Promise<object> {
   const { params, isCancelled } = request;
   const { conversation, inOrder, replayContext } = context;
@@ -115,7 +115,7 @@ function openForClient(context: MethodContext, request: AcpRequest, isShown: boo
   });
 }
 
-/** Notes that the client has all of a session from elsewhere. */
+/** Records that the client has all entries of a session from elsewhere. */
 async function markAllShown(conversation: ConversationAccess, session: ClientSession): Promise<ReplayResult> {
   const facts = await getOutline(conversation, session.id);
   session.position = { lastId: facts.leafId, mapper: undefined };
@@ -126,7 +126,7 @@ function describeReplay({ facts, after, entries }: ReplayResult): LooseMembers {
   return { leafId: facts.leafId, after, entries, readOnly: facts.readOnly };
 }
 
-/** Opens a session. Throws session_not_found unless the id is exactly its own. */
+/** Opens a session. Throws session_not_found unless the id matches exactly. */
 async function open({ runner }: ConversationAccess, sessionId: string, sessionPath?: string): Promise<void> {
   if (sessionPath !== undefined) {
     const opened = await runner.ask("open_session", { sessionPath });
@@ -151,14 +151,14 @@ const list: Method = async ({ conversation: { runner } }, { params }) => {
     const next = found.nextCursor as string | undefined;
     if (next !== undefined) return { sessions, nextCursor: `${isArchived ? ARCHIVED : ""}${next}` };
     if (isArchived || wanted !== "include") return { sessions };
-    // Those that are archived come after the others.
+    // The archived sessions follow the others.
     if (sessions.length === LISTED) return { sessions, nextCursor: ARCHIVED };
     isArchived = true;
     cursor = undefined;
   }
 };
 
-/** The beginning of cursors into the archived sessions, which come after the others. */
+/** Prefix of cursors into the archived sessions, which follow the others. */
 const ARCHIVED = "archived:";
 
 function parseCursor(cursor: string | undefined, wanted: string): { isArchived: boolean; cursor: string | undefined } {
@@ -166,14 +166,14 @@ function parseCursor(cursor: string | undefined, wanted: string): { isArchived: 
   return { isArchived: true, cursor: cursor.slice(ARCHIVED.length) || undefined };
 }
 
-/** Returns a session of a list as the protocol has it. */
+/** Returns a listed session in the protocol's form. */
 function toSessionInfo(listed: LooseMembers): object {
   const { sessionId, cwd, name, firstMessage, modified, archived, sessionPath, messageCount, created, store } = listed;
   const { forkedFrom, parentSession } = listed;
   const title = name ?? (typeof firstMessage === "string" ? preview(firstMessage) : null);
   return {
     sessionId,
-    // A session that knows no directory belongs to none, and the protocol wants one.
+    // The protocol requires a directory, and some sessions have none.
     cwd: cwd ?? "/",
     title: title === "" ? null : title,
     updatedAt: modified,
@@ -202,7 +202,7 @@ function stopJobs(conversation: ConversationAccess, session: ClientSession | und
   conversation.wake();
 }
 
-/** Closes a session. Throws session_not_found when there is none. Returns where it is. */
+/** Closes a session. Returns its location. Throws session_not_found when it does not exist. */
 async function closeSession({ runner, facts }: ConversationAccess, sessionId: string): Promise<LocatedSession> {
   const found = await runner.run(locateSession, { sessionId });
   await facts.agent?.close(sessionId);
@@ -214,12 +214,12 @@ const deleteSession: Method = async (context, { params }) =>
   whileClosed(context, parseParams(params, "sessionId").sessionId, async (sessionId, { isStored }) => {
     if (isStored) await context.conversation.runner.ask("delete_session", { sessionId });
   }).catch((error: unknown) => {
-    // To delete what is gone is to have done it.
+    // A session that does not exist counts as deleted.
     if (error instanceof Failure && /^(?:session_not_found|invalid_id)$/.test(error.name)) return {};
     throw error;
   });
 
-/** Archives a session, or takes it back from there. */
+/** Makes the method that archives or unarchives a session. */
 function makeMoveMethod(command: "archive_session" | "unarchive_session"): Method {
   return async (context, { params }) =>
     whileClosed(context, parseParams(params, "sessionId").sessionId, async (sessionId) => {
@@ -227,7 +227,7 @@ function makeMoveMethod(command: "archive_session" | "unarchive_session"): Metho
     });
 }
 
-/** Closes a session and moves it. If it cannot be moved, the client has it as before. */
+/** Closes a session and moves it. If the move fails, the client has it as before. */
 function whileClosed(
   { conversation, inOrder, find }: MethodContext,
   sessionId: string,
@@ -273,7 +273,7 @@ const fork: Method = async (context, request) => {
   return { sessionId: made.sessionId, ...withMeta(await getAgentSettings(context, request, made.sessionId), details) };
 };
 
-/** Returns where a fork ends, as the client says in our words or in those of JetBrains' agents; at the leaf by default. */
+/** Returns the end of a fork, given in our members or in those of JetBrains' agents; by default the leaf. */
 function parseForkPoint(params: LooseMembers): { entryId: string | undefined; position: "at" | "before" } {
   const ours = getMeta(params);
   const air = membersOf(membersOf(membersOf(params._meta).jetbrains).air).fork;
@@ -304,7 +304,7 @@ const setTitle: Method = async ({ conversation, inOrder }, { params }) => {
 
 // --- ours --------------------------------------------------------------------------------------------------------
 
-/** Asks a command about a session that need not be open. */
+/** Makes a method that runs a command on a session, which need not be open. */
 function makeQueryMethod(name: string): Method {
   return async ({ conversation, inOrder }, { params }) => {
     const { sessionId, ...rest } = parseParams(params, "sessionId");
@@ -315,7 +315,7 @@ function makeQueryMethod(name: string): Method {
   };
 }
 
-/** Moves the leaf, and shows what the client does not have of the path to it. */
+/** Moves the leaf, and sends the entries of its path that the client does not have. */
 const branch: Method = async ({ conversation, inOrder, replayContext }, { params, isCancelled }) => {
   const { sessionId, ...rest } = parseParams(params, "sessionId", "entryId");
   return inOrder(sessionId, async (session, isClosed) => {
@@ -353,12 +353,12 @@ export const methods: Readonly<Record<string, Method>> = {
   ...extensions,
 };
 
-/** Returns our part of `_meta`, if it has anything to say. */
+/** Returns our part of `_meta`, if it has any members. */
 function makeMeta(ours: LooseMembers): object {
   return Object.values(ours).every((value) => value === undefined) ? {} : { _meta: { [SERVER_NAME]: ours } };
 }
 
-/** Returns a result with our part of `_meta` beside what is there already. */
+/** Returns a result with our members added to its `_meta`. */
 function withMeta(result: LooseMembers, ours: LooseMembers): object {
   const before = membersOf(membersOf(result._meta)[SERVER_NAME]);
   return { ...result, ...makeMeta({ ...before, ...ours }) };

@@ -1,4 +1,4 @@
-/** Params of the methods of the Agent Client Protocol. Members that are not known are let pass, as it wishes. */
+/** Params of the methods of the Agent Client Protocol. Unknown members are accepted, as the protocol requires. */
 
 import { isAbsolute, resolve } from "node:path";
 import * as z from "zod";
@@ -14,7 +14,7 @@ const shapes = {
       .string()
       .refine((path) => isAbsolute(path), "must be an absolute path")
       .refine((path) => !path.includes("\0"), "must have no NUL, which no path has")
-      // As sessions have it: without a slash at the end.
+      // Sessions store it without a slash at the end.
       .transform((path) => resolve(path)),
   cursor: () => z.string().nullish(),
   archived: () => z.enum(["exclude", "include", "only"]).nullish(),
@@ -30,7 +30,7 @@ const shapes = {
 
 type Shapes = typeof shapes;
 
-/** The params of a request, as far as its method has asked for them. */
+/** The checked params of a request. */
 type CheckedMembers<N extends keyof Shapes> = { readonly [K in N]: z.output<ReturnType<Shapes[K]>> } & LooseMembers;
 
 /** Checks these members of the params. Throws BadParams. */
@@ -40,7 +40,7 @@ export function parseParams<N extends keyof Shapes>(given: unknown, ...names: re
   throw new BadParams(result.error.issues.map(({ path, message }) => ({ path: path.join("."), message })));
 }
 
-/** Schemas by the names of their members: to make one takes 0.15 ms, which each prompt would wait for. */
+/** Schemas by the names of their members. Making one takes 0.15 ms, for which each prompt would wait. */
 const schemas = new Map<string, z.ZodType>();
 
 function getSchema(names: readonly (keyof Shapes)[]): z.ZodType {
@@ -54,24 +54,24 @@ function getSchema(names: readonly (keyof Shapes)[]): z.ZodType {
   return schema;
 }
 
-/** Returns the working directory of which a list is wanted; undefined for all. Throws BadParams. */
+/** Returns the working directory to list; undefined for all. Throws BadParams. */
 export function parseListCwd(params: LooseMembers): string | undefined {
   return params.cwd === undefined || params.cwd === null ? undefined : parseParams(params, "cwd").cwd;
 }
 
-/** Returns what the client put into our part of `_meta`. */
+/** Returns our part of the `_meta` that the client sent. */
 export function getMeta({ _meta }: LooseMembers): LooseMembers {
   return membersOf(membersOf(_meta)[SERVER_NAME]);
 }
 
-/** Returns a text of our part of `_meta`. Throws BadParams when it is of another kind. */
+/** Returns a text of our part of `_meta`. Throws BadParams when it is not a string. */
 export function getMetaText(params: LooseMembers, name: string): string | undefined {
   const value = getMeta(params)[name];
   if (value === undefined || value === null || typeof value === "string") return value ?? undefined;
   throw new BadParams([{ path: `_meta.${SERVER_NAME}.${name}`, message: "must be a string" }]);
 }
 
-/** Params that mean nothing without an agent. A client is told where it gave them. */
+/** Params that only an agent uses. The reply names those that the client gave and no agent used. */
 const UNUSED = ["mcpServers", "additionalDirectories", "systemPrompt"];
 
 export function listUnusedParams(params: LooseMembers): string[] {

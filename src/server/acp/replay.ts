@@ -1,4 +1,4 @@
-/** Brings a client to the end of a session's path: what it has not been shown is sent, no faster than it reads. */
+/** Brings a client to the end of a session's path: sends the entries that it does not have, no faster than it reads. */
 
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { Failure } from "../../core/failure.ts";
@@ -17,27 +17,27 @@ import {
 
 const REPLACED = "The session was changed by another program while it was read. Load it again.";
 
-/** The way to the client. */
+/** The client and the server, for a replay. */
 export interface ReplayContext {
   readonly runner: CommandRunner;
   readonly features: ClientFeatures;
-  /** Whether an agent tells itself how full its context is. */
+  /** Whether the agent itself reports how full its context is. */
   readonly agentReportsUsage: boolean;
-  /** Returns how the client stands to entries of a session; undefined where it is shown all of them. */
+  /** Returns the classifier of a session's entries; undefined when the client is shown all of them. */
   findClassifier(sessionId: string): ((item: PathEntry) => EntryVisibility) | undefined;
-  /** Sends an update once there is room for it. */
+  /** Sends an update once there is capacity. */
   update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void>;
 }
 
 /** The result of a replay. */
 export interface ReplayResult {
   readonly facts: SessionOutline;
-  /** The entry that the first one that was sent follows; null for the beginning. */
+  /** The entry before the first one sent; null at the beginning. */
   readonly after: string | null;
   readonly entries: number;
 }
 
-/** Shows the path of a session, from its beginning or from what follows an entry that the client has. */
+/** Sends the path of a session, from its beginning or after an entry that the client has. */
 export async function replay(
   context: ReplayContext,
   session: ClientSession,
@@ -68,7 +68,7 @@ export async function replay(
   return { facts, after, entries };
 }
 
-/** Shows what has come to a session since, as far as `judge` says that it is to be shown. */
+/** Sends the new entries of a session that `classify` does not hold back. */
 export async function sendNewEntries(
   context: ReplayContext,
   session: ClientSession,
@@ -104,17 +104,17 @@ interface EntrySending {
   readonly position: ClientPosition;
   readonly isStopped: () => boolean;
   readonly facts: SessionOutline;
-  /** The page after the last entry that was told of. */
+  /** The page after the last entry sent. */
   readonly first: EntryPage;
-  /** Whether the client is told in any case which entry the first one follows. */
+  /** Whether the client is sent the position of the first entry in any case. */
   readonly sendsPosition: boolean;
-  /** Says how the client stands to an entry; it is shown all of them by default. */
+  /** By default all entries are new to the client. */
   readonly classify?: (item: PathEntry) => EntryVisibility;
 }
 
 /**
- * Makes sure that it is known which calls the client was told of, before it is told of others. Returns what the session
- * is like, unless the client has closed it.
+ * Brings the client's mapper up to date before a turn, so that it knows all calls sent so far. Returns the outline of
+ * the session; undefined when the client has closed it.
  */
 export async function prepareTurn(
   context: ReplayContext,
@@ -133,14 +133,14 @@ export async function prepareTurn(
   return facts;
 }
 
-/** Sends what follows the last entry that was told of, or the place where the path has left that. */
+/** Sends the entries after the last one sent, or after the fork where the path has left it. */
 async function sendEntries(sending: EntrySending): Promise<{ after: string | null; entries: number }> {
   const { context, session, position, isStopped, facts, first, sendsPosition } = sending;
   const { after } = first;
   const hasParted = after !== position.lastId;
   if (!hasParted && first.entries.length === 0 && !sendsPosition) return { after, entries: 0 };
   if (hasParted || !position.mapper) {
-    // Which calls are open there, and which ids are used, only the way to it tells.
+    // Only the path to the fork determines the open calls and the used ids.
     const mapper = makeMapper(context, facts);
     if (after !== null) await mapSilently(sending, mapper, first);
     position.mapper = mapper;
@@ -163,7 +163,7 @@ async function sendEntries(sending: EntrySending): Promise<{ after: string | nul
   return { after, entries };
 }
 
-/** Lets a narrator hear everything up to the entry that a page follows. */
+/** Maps all entries up to the one before a page, without sending them. */
 async function mapSilently(sending: EntrySending, mapper: UpdateMapper, { after, walk }: EntryPage): Promise<void> {
   const first = await readNextPage(sending.context, sending.session, null, walk);
   for await (const item of readEntriesFrom(sending, first, null)) {
@@ -183,7 +183,7 @@ async function* readEntriesFrom({ context, session, isStopped }: EntrySending, f
       last = item.id;
     }
     if (!page.isMore) return;
-    // A long path would keep the process from reading what the client says meanwhile.
+    // A long path would keep the process from reading the client's input.
     await nextTurn();
     page = await readNextPage(context, session, last, page.walk);
     if (page.after !== last) throw new Failure("content_modified", REPLACED);
@@ -203,13 +203,13 @@ function makeMapper({ features }: ReplayContext, { cwd }: SessionOutline): Updat
   return new UpdateMapper(cwd, features);
 }
 
-/** Returns the update about what a client shows beside the messages. */
+/** Returns the update about the session itself: title, leaf, model, thinking level. */
 function makeInfoUpdate({ name, model, thinkingLevel, leafId }: SessionOutline): AcpUpdate {
   const title = name === null ? {} : { title: name };
   return { sessionUpdate: "session_info_update", ...title, _meta: { [SERVER_NAME]: { leafId, model, thinkingLevel } } };
 }
 
-/** Tells how full the model's context is, where that is known, and what the path has cost. */
+/** Sends how full the model's context is, if known, and the cost of the path. */
 async function sendUsage(
   context: ReplayContext,
   session: ClientSession,

@@ -1,4 +1,4 @@
-/** Calls of tools as the Agent Client Protocol shows them: kind, title, places, changes, plans. */
+/** Tool calls in the form of the Agent Client Protocol: kind, title, locations, changes, plans. */
 
 import { isAbsolute, resolve } from "node:path";
 import { editsIn, type LooseMembers, membersOf, PATHS, textMember } from "../../core/format/loose.ts";
@@ -16,7 +16,7 @@ type ToolKind =
   | "switch_mode"
   | "other";
 
-/** Names of tools by their kind, in lower case and without `_` and `-`: those of Pi, and of agents whose sessions are read. */
+/** Names of tools by kind, in lower case and without `_` and `-`: of Pi, and of the agents whose sessions are read. */
 const KINDS: readonly (readonly [ToolKind, string])[] = [
   ["read", "read readfile ls list listdir listdirectory listfiles viewimage view notebookread openfile"],
   ["edit", "edit write multiedit applypatch patch writefile editfile createfile strreplace notebookedit replace"],
@@ -37,17 +37,17 @@ export function getToolKind(name: string): ToolKind {
   return kinds.get(name.replace(/[_-]/g, "").toLowerCase()) ?? "other";
 }
 
-/** Returns a line that says what a call does. */
+/** Returns the title of a call, one line. */
 export function getToolTitle(name: string, args: unknown): string {
   const argument = preview(mainArgument(args), 200);
   if (argument !== "" && getToolKind(name) === "execute") return argument;
   return `${name || "tool"}${argument === "" ? "" : ` ${argument}`}`;
 }
 
-/** Returns the absolute path that a call means; undefined where the session does not know its directory. */
+/** Returns the absolute path of a call; undefined when the session has no directory. */
 function resolvePath(path: string, cwd: string): string | undefined {
   if (isAbsolute(path) || /^[A-Za-z]:[\\/]|^\\\\/.test(path)) return path;
-  // Whose home `~` is, only the agent knows.
+  // Only the agent knows its home folder `~`.
   if (path === "" || path.startsWith("~") || !isAbsolute(cwd)) return undefined;
   return resolve(cwd, path);
 }
@@ -57,7 +57,7 @@ function getFilePath(args: LooseMembers, cwd: string): string | undefined {
   return path === undefined ? undefined : resolvePath(path, cwd);
 }
 
-/** Returns the places that a call works on, for clients that follow the agent. */
+/** Returns the locations of a call, for clients that follow the agent. */
 export function getLocations(args: unknown, cwd: string): readonly { path: string; line?: number }[] {
   const given = membersOf(args);
   const path = getFilePath(given, cwd);
@@ -66,7 +66,7 @@ export function getLocations(args: unknown, cwd: string): readonly { path: strin
   return [typeof line === "number" && Number.isInteger(line) && line > 0 && line < 2 ** 32 ? { path, line } : { path }];
 }
 
-/** Returns the changes that a call asks for, as contents of it. */
+/** Returns the requested changes of a call, as its contents. */
 export function getDiffs(name: string, args: unknown, cwd: string): readonly object[] {
   if (getToolKind(name) !== "edit") return [];
   const given = membersOf(args);
@@ -89,7 +89,7 @@ const STATES: Readonly<Record<string, string>> = {
   completed: "completed",
 };
 
-/** Returns the plan that a call puts down, as the entries of an update; undefined when it is no such call. */
+/** Returns the plan in a call, as the entries of an update; undefined for other calls. */
 export function parsePlan(name: string, args: unknown): readonly object[] | undefined {
   const given = membersOf(args);
   const listed = /^(?:todo_?write|update_?plan)$/i.test(name) ? (given.todos ?? given.plan) : undefined;

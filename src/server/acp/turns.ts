@@ -1,4 +1,4 @@
-/** The methods that an agent answers: turns, modes and options. */
+/** Methods that an agent answers: turns, modes and options. */
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import type { AgentBackend, AgentSession, ClientChannel, PromptBlock } from "./agent.ts";
@@ -13,7 +13,6 @@ export function getOutline({ runner }: Pick<ConversationAccess, "runner">, sessi
   return runner.run(readOutline, { sessionId });
 }
 
-/** Returns a session as agents are told of it. */
 async function readAgentSession({ runner }: ConversationAccess, sessionId: string): Promise<AgentSession> {
   return toAgentSession(sessionId, await getOutline({ runner }, sessionId));
 }
@@ -23,7 +22,7 @@ function toAgentSession(sessionId: string, { cwd, leafId, model, thinkingLevel }
   return { sessionId, cwd, model: isEmpty ? undefined : model, thinkingLevel: isEmpty ? undefined : thinkingLevel };
 }
 
-/** Returns what the agent has to say of a session that the client opens. */
+/** Returns the agent's settings for a session that the client opens. */
 export async function getAgentSettings(
   context: MethodContext,
   request: AcpRequest,
@@ -39,7 +38,7 @@ export async function getAgentSettings(
   return settings;
 }
 
-/** Returns the client, as an agent reaches it for a session. */
+/** Returns the channel to the client for a session. */
 function makeChannel(context: MethodContext, session: ClientSession): ClientChannel {
   const { conversation, inOrder, replayContext } = context;
   const { id } = session;
@@ -61,7 +60,7 @@ function makeChannel(context: MethodContext, session: ClientSession): ClientChan
 export const prompt: Method = async (context, request) => {
   const { conversation, inOrder } = context;
   const { sessionId, prompt: blocks } = parseParams(request.params, "sessionId", "prompt");
-  // What was sent before it may be what opens the session.
+  // An earlier request may still be opening the session.
   const session = await inOrder(sessionId, async (found) => (found.position ? found : undefined));
   if (!session) throw new AcpError(NOT_FOUND, "This session is not open here. Load or resume it first.");
   const { agent } = conversation.facts;
@@ -75,7 +74,7 @@ export const prompt: Method = async (context, request) => {
   );
 };
 
-/** Has the agent run a turn. What is written meanwhile is shown when it has ended. */
+/** Has the agent run a turn. Entries written during it are sent when it has ended. */
 async function runTurn(
   context: MethodContext,
   { isTurnCancelled }: AcpRequest,

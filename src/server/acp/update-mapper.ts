@@ -1,4 +1,4 @@
-/** Tells the entries of a path, one after the other, as the updates that a client shows. */
+/** Maps the entries of a path, one after the other, to updates for the client. */
 
 import { pairUp } from "../../core/context/pairing.ts";
 import { blocksOf, type LooseMembers, membersOf, textMember } from "../../core/format/loose.ts";
@@ -14,7 +14,7 @@ import {
 } from "./call-updates.ts";
 import { getToolKind, getToolTitle, parsePlan } from "./tools.ts";
 
-/** The name of what is ours in `_meta`. */
+/** The name of this server, and of our member in `_meta`. */
 export const SERVER_NAME = "pi-session-server";
 
 /** An entry of a path, parsed. */
@@ -22,7 +22,7 @@ export interface PathEntry {
   readonly id: string;
   readonly parentId: string | null;
   readonly entry: LooseMembers;
-  /** How many entries continue its parent. */
+  /** Number of entries with the same parent. */
   readonly siblings: number;
 }
 
@@ -31,28 +31,28 @@ export interface AcpUpdate extends LooseMembers {
   readonly sessionUpdate: string;
 }
 
-/** Kinds of updates that a client has asked for. */
+/** Optional features that the client has declared. */
 export interface ClientFeatures {
   readonly compaction: boolean;
   readonly notices: boolean;
-  /** Whether it shows forms that ask for a text. */
+  /** Whether it shows forms, which request a text. */
   readonly forms: boolean;
 }
 
-/** A call of the last answer on the path. */
+/** A tool call of the last answer on the path. */
 interface OpenCall {
-  /** As the entry has it. */
+  /** The id in the entry. */
   readonly id: string;
   readonly toolCallId: string;
   readonly name: string;
   readonly arguments: unknown;
-  /** Of the entry that it is in. */
+  /** The ids of its entry. */
   readonly ids: LooseMembers;
   isAnswered: boolean;
   isAbandoned: boolean;
 }
 
-/** A result that may answer one of several calls, which those that come after it tell. */
+/** A result that may belong to one of several calls, until later results decide. */
 interface PendingResult {
   readonly item: PathEntry;
   readonly message: LooseMembers;
@@ -61,14 +61,14 @@ interface PendingResult {
 export class UpdateMapper {
   private readonly cwd: string;
   private readonly features: ClientFeatures;
-  /** The calls of the last answer. Their results are before the next one. */
+  /** The calls of the last answer. Their results precede the next answer. */
   private calls: OpenCall[] = [];
   private pendingResults: PendingResult[] = [];
-  /** Ids of calls that the client was told of: those of a session need not differ, and a client's must. */
+  /** Ids of calls that were sent to the client. They may repeat in a session, but not at the client. */
   private readonly used = new Set<string>();
-  /** Ids of calls that were told of and are not in the session yet. */
+  /** Ids of calls that were sent and are not in the session yet. */
   private claimed: { readonly wanted: string; readonly id: string }[] = [];
-  /** The cost of the entries that were told, in dollars. */
+  /** The cost of the mapped entries, in dollars. */
   cost = 0;
 
   constructor(cwd: string, features: ClientFeatures) {
@@ -88,28 +88,28 @@ export class UpdateMapper {
     if (isFirst) yield addMeta({ sessionUpdate: "session_info_update" }, facts);
   }
 
-  /** Yields what is left to say of an entry that the client was shown while it came: its ids and facts. */
+  /** Yields the ids and facts of an entry that the client was shown while it came. */
   *mapShownEntry(item: PathEntry): Generator<AcpUpdate> {
     yield* this.before(item);
     for (const _ of this.contentUpdates(item));
     yield addMeta({ sessionUpdate: "session_info_update" }, { ...pickIds(item), ...pickFacts(item) });
   }
 
-  /** Counts an entry, and yields what was left to say before it. */
+  /** Counts an entry, and yields the pending updates before it. */
   private *before(item: PathEntry): Generator<AcpUpdate> {
     this.cost += amountOf(membersOf(membersOf(usageIn(item.entry)).cost).total);
     if (!isAnswer(item)) return;
-    // Whatever comes now is after the results of the answer before.
+    // The results of the answer before are complete.
     yield* this.flush(false);
     this.calls = [];
   }
 
-  /** Forgets ids of calls that were told of and never came into the session. */
+  /** Forgets ids of calls that were sent and never came into the session. */
   forgetClaims(): void {
     this.claimed = [];
   }
 
-  /** Returns the id of a call that is told before it is in the session, by the id that its agent gave it. */
+  /** Returns the client's id of a call that is sent before it is in the session, from its agent's id. */
   claim(wanted: string): string {
     let id = wanted;
     for (let n = 2; id === "" || this.used.has(id); n++) id = `${wanted}~${n}`;
@@ -119,8 +119,8 @@ export class UpdateMapper {
   }
 
   /**
-   * Yields what is left to say where the path ends for now. Calls that nobody works on any more count as failed, because
-   * clients show others as running.
+   * Yields the pending updates at the current end of the path. Calls without a result count as failed if the session is
+   * not active, because clients would show them as running.
    */
   *flush(isActive: boolean): Generator<AcpUpdate> {
     yield* this.flushPendingResults();
@@ -231,7 +231,7 @@ export class UpdateMapper {
     yield this.orphanResult(item.id, message);
   }
 
-  /** Yields the results that name no call, each of the call that is left for it. */
+  /** Yields the results that name no call, each matched to an unanswered call. */
   private *flushPendingResults(): Generator<AcpUpdate> {
     const { pendingResults: waiting } = this;
     if (waiting.length === 0) return;
@@ -260,7 +260,7 @@ export class UpdateMapper {
     return makeResultUpdate(call, message, this.cwd);
   }
 
-  /** Returns a result whose call is not on the path, as a call that is over. */
+  /** Returns a result whose call is not on the path, as a completed call. */
   private orphanResult(entryId: string, message: LooseMembers): AcpUpdate {
     const name = stringOf(message.toolName);
     return {
@@ -275,7 +275,7 @@ export class UpdateMapper {
     };
   }
 
-  /** Returns an id that no other call has: the wanted one, or else one that the entry gives. */
+  /** Returns an unused id for a call: the wanted one, or else one derived from the entry. */
   private freshId(wanted: string, otherwise: string): string {
     const at = this.claimed.findIndex((call) => call.wanted === wanted);
     if (at >= 0) return this.claimed.splice(at, 1)[0].id;
@@ -286,7 +286,7 @@ export class UpdateMapper {
   }
 }
 
-/** Yields a user's command and its output as a call that is over. */
+/** Yields a user's command and its output as a completed call. */
 function* bashUpdates(id: string, message: LooseMembers): Generator<AcpUpdate> {
   const command = stringOf(message.command);
   const output = stringOf(message.output);
@@ -312,19 +312,19 @@ function* chunks(sessionUpdate: string, messageId: string, content: unknown): Ge
   }
 }
 
-/** Yields what is no answer of the model and yet to be read, marked as such. */
+/** Yields a text that is not an answer of the model, marked in `_meta`. */
 function* textUpdates(messageId: string, text: string, mark: LooseMembers): Generator<AcpUpdate> {
   for (const { block } of renderBlocks(text))
     yield addMeta({ sessionUpdate: "agent_message_chunk", messageId, content: block }, mark);
 }
 
-/** Returns an update with these among our members of its `_meta`. */
+/** Returns an update with members added to ours in `_meta`. */
 export function addMeta(update: AcpUpdate, ours: LooseMembers): AcpUpdate {
   const before = membersOf(membersOf(update._meta)[SERVER_NAME]);
   return { ...update, _meta: { [SERVER_NAME]: { ...ours, ...before } } };
 }
 
-/** Whether an entry is an answer of the model, with which the results of the one before end. */
+/** Whether an entry is an answer of the model. It ends the results of the answer before. */
 function isAnswer({ entry }: PathEntry): boolean {
   return entry.type === "message" && membersOf(entry.message).role === "assistant";
 }
@@ -333,7 +333,7 @@ function pickIds({ id, parentId }: PathEntry): { entryId: string; parentId: stri
   return { entryId: id, parentId };
 }
 
-/** Members of entries, and of messages, that clients may want and that the protocol has no place for. */
+/** Members of entries and messages that clients may need and that the protocol has no place for. */
 const ENTRY_FACTS = ["type", "timestamp", "customType", "targetId", "label", "provider", "modelId", "thinkingLevel"];
 const MESSAGE_FACTS = ["role", "customType", "provider", "model", "stopReason", "usage"];
 
@@ -350,7 +350,7 @@ function pickFacts({ entry, siblings }: PathEntry): LooseMembers {
   return facts;
 }
 
-/** Whether a value is one that may be repeated beside each message. */
+/** Whether a value is small enough to repeat with each message. */
 function isSmall(value: unknown): boolean {
   if (value === undefined || value === null) return false;
   return typeof value === "object" ? shownText(value).length < 2048 : typeof value !== "string" || value.length < 512;

@@ -1,4 +1,4 @@
-/** An agent of the Agent Client Protocol behind our own conversation with an editor: it answers, and the history is ours. */
+/** An agent of the Agent Client Protocol behind our conversation with an editor. The history is ours. */
 
 import { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
@@ -20,10 +20,10 @@ import { AcpConnection, makeUnknownMethodError } from "./acp-connection.ts";
 import { AcpSession, type ConnectedAgent } from "./acp-session.ts";
 import type { AgentOptions, ServerHandles } from "./agent-server.ts";
 
-/** Updates about sessions that are being opened, and their bytes, that are kept until it is known whose they are. */
+/** Limits of updates, in number and bytes, that are kept while their session is being opened. */
 const MOST_EARLY = 256;
 const MOST_EARLY_BYTES = 4 << 20;
-/** Capabilities of an agent that the client hears of; those about sessions are ours. */
+/** Capabilities of an agent that are passed to the client; those about sessions are ours. */
 const PASSED_ON = ["promptCapabilities", "mcpCapabilities", "auth"];
 
 export class AcpBackend implements AgentBackend, AgentGate {
@@ -38,10 +38,10 @@ export class AcpBackend implements AgentBackend, AgentGate {
   private link: AcpConnection | undefined;
   private readonly sessions = new Map<string, AcpSession>();
   private readonly byAgentId = new Map<string, AcpSession>();
-  /** Updates about sessions of the agent that are not known yet. */
+  /** Updates about sessions of the agent that are not registered yet. */
   private earlyUpdates: { readonly id: string; readonly update: LooseMembers; readonly bytes: number }[] = [];
   private earlyBytes = 0;
-  /** How many sessions of the agent are being opened. */
+  /** Number of sessions of the agent that are being opened. */
   private opening = 0;
   private isEnding = false;
 
@@ -51,7 +51,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
     this.version = version;
   }
 
-  /** Whether the agent does not read what it was sent. */
+  /** Whether the agent does not read its input. */
   get isFull(): boolean {
     return this.link?.isFull === true;
   }
@@ -78,7 +78,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
       );
       return { agentCapabilities: known, ...(Array.isArray(authMethods) ? { authMethods } : {}) };
     } catch {
-      // What there is can be read without it, and the next prompt says what is wrong.
+      // The history can be read without the agent, and the next prompt reports the reason.
       return {};
     }
   }
@@ -87,7 +87,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
     return (await this.connect()).link.request("authenticate", params, true);
   }
 
-  /** Returns the agent, which is started if it does not run. */
+  /** Returns the agent. Starts it if it does not run. */
   private connect(): Promise<ConnectedAgent & { readonly authMethods: unknown }> {
     this.agent ??= this.start();
     return this.agent as ReturnType<AcpBackend["connect"]>;
@@ -99,7 +99,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
       updated: (id, update, bytes) => {
         const acpSession = this.byAgentId.get(id);
         if (acpSession) acpSession.updated(update, bytes);
-        // It may say something of a session before we have read that it made it.
+        // An update may precede the reply that has the session's id.
         else if (this.opening > 0 && this.earlyUpdates.length < MOST_EARLY && this.earlyBytes < MOST_EARLY_BYTES) {
           this.earlyUpdates.push({ id, update, bytes });
           this.earlyBytes += bytes;
@@ -130,7 +130,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
       if (isMembers(capabilities.promptCapabilities)) this.promptCapabilities = capabilities.promptCapabilities;
       return { link, info, name: stringOf(info.name) || "acp", capabilities, authMethods: begun.authMethods };
     } catch (error) {
-      // The next one to ask starts another.
+      // The next request starts another agent.
       await link.end();
       throw error;
     }
@@ -163,12 +163,12 @@ export class AcpBackend implements AgentBackend, AgentGate {
     }
   }
 
-  /** Notes that a session of the agent goes on with that of a seat, in place of the one before. */
+  /** Registers the agent's session that continues an ACP session, in place of the one before. */
   private register(acpSession: AcpSession, id: string): void {
     const other = this.byAgentId.get(id);
     if (id === "") throw makeFailure("gave no id to the session that it made");
     if (other && other !== acpSession) throw makeFailure("gave a session that it has given to another one of yours");
-    // The client has closed it meanwhile.
+    // The client has closed the session.
     if (this.sessions.get(acpSession.sessionId) !== acpSession) throw new Failure("cancelled");
     for (const [before, its] of this.byAgentId) if (its === acpSession) this.byAgentId.delete(before);
     this.byAgentId.set(id, acpSession);
@@ -177,7 +177,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
     for (const { update, bytes } of meant) acpSession.updated(update, bytes);
   }
 
-  /** The params with which the client opened each session, for an agent that is started again. */
+  /** The client's params that opened each session, for an agent that is started again. */
   private readonly openParamsById = new Map<string, LooseMembers>();
 
   // --- what the client asks ------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
       const { binding } = await this.openBinding(session, channel);
       return { ...binding.settings.current, _meta: { [SERVER_NAME]: { fidelity: binding.fidelity } } };
     } catch (error) {
-      // One that must be logged in to says so; without any other, the history can be read.
+      // The client must see that it has to log in; after any other error the history can be read.
       if ((error as { code?: unknown }).code === AUTH_REQUIRED) throw error;
       return {};
     }

@@ -1,4 +1,4 @@
-/** An agent that speaks the Agent Client Protocol, as this server is its client: requests, their replies, and what it says itself. */
+/** The connection to an agent of the Agent Client Protocol: requests and replies of both sides, and updates. */
 
 import { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
@@ -8,22 +8,21 @@ import { parseDroppedMessage } from "./line-cutter.ts";
 import { isJsonObject, parseMembers } from "./pi-lines.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 
-/** Bytes of lines that wait for the editor, or of answers that wait for the agent, beyond which no more is taken from it. */
+/** Bytes of waiting lines for the editor, or answers for the agent, above which the agent's output is not read. */
 const FULL_AT = 4 << 20;
-/** Requests of the agent that wait for an answer; more are refused. */
+/** Unanswered requests of the agent; more are refused. */
 const MOST_ASKED = 256;
 const INTERNAL = -32603;
 const NO_SUCH_METHOD = -32601;
 
-/** Whoever hears what the agent says on its own. */
+/** The receiver of the agent's updates, requests and end. */
 interface AcpHandler {
-  /** Takes an update of one of its sessions, which came in so many bytes. */
+  /** Takes an update of one of its sessions. `bytes`: the length of its line. */
   updated(agentSessionId: string, update: LooseMembers, bytes: number): void;
-  /** Answers a request of the agent. Rejects with what the agent is told. */
+  /** Answers a request of the agent. Rejects with the error for the agent. */
   asked(method: string, params: LooseMembers): Promise<unknown>;
-  /** Called when the agent has read what waited for it. */
+  /** Called when the agent has read its pending input. */
   drained(): void;
-  /** Called when the agent has ended. */
   ended(failure: Failure): void;
 }
 
@@ -40,14 +39,14 @@ export class AcpConnection implements AgentSink {
   private readonly waiting = new Map<number, SentRequest>();
   private count = 0;
   private waitingBytes = 0;
-  /** Requests of the agent that are not answered, and bytes of answers that it has not read. */
+  /** Unanswered requests of the agent, and bytes of answers that it has not read. */
   private asked = 0;
   private answeredBytes = 0;
   private stall: NodeJS.Timeout | undefined;
   private reason: string | undefined;
   hasEnded = false;
 
-  /** `within`: milliseconds that it has for a request that needs no model. */
+  /** `within`: milliseconds that the agent has for a request that needs no model. */
   constructor(launch: AgentLaunch, cwd: string, within: number, handler: AcpHandler) {
     this.launch = launch;
     this.within = within;
@@ -55,12 +54,15 @@ export class AcpConnection implements AgentSink {
     this.process = new AgentProcess(launch, cwd, this);
   }
 
-  /** Whether so much waits for it to be read that nothing more should be sent. */
+  /** Whether the agent's pending input is so large that nothing more should be sent. */
   get isFull(): boolean {
     return this.process.isFull;
   }
 
-  /** Asks it. Rejects with its error, or with agent_failed; one that does not answer in time is ended, unless it may take its time. */
+  /**
+   * Sends a request. Rejects with the agent's error, or with agent_failed. An agent that does not answer in time is
+   * ended, except after a request that may take long.
+   */
   request(method: string, params: object, mayTakeLong = false): Promise<LooseMembers> {
     const id = ++this.count;
     return new Promise((resolve, reject) => {
@@ -91,7 +93,7 @@ export class AcpConnection implements AgentSink {
     this.send({ method, params });
   }
 
-  /** Says a message, and returns its bytes. An agent that does not read for too long is ended. */
+  /** Sends a message, and returns its bytes. An agent that does not read for too long is ended. */
   private send(message: object): number {
     const line = Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
     this.process.send(line);
@@ -102,7 +104,7 @@ export class AcpConnection implements AgentSink {
     return line.length;
   }
 
-  /** Ends it, and says why. */
+  /** Ends the agent with a reason for its failure. */
   terminate(reason: string): void {
     this.reason ??= reason;
     void this.process.end();
@@ -112,7 +114,7 @@ export class AcpConnection implements AgentSink {
     return this.process.end();
   }
 
-  /** Counts bytes that wait to be told, or that were. */
+  /** Counts bytes that wait for the editor; negative when they were sent. */
   countHeldBytes(bytes: number): void {
     this.waitingBytes += bytes;
     if (this.waitingBytes < FULL_AT) this.process.resume();
@@ -128,7 +130,7 @@ export class AcpConnection implements AgentSink {
     const isUpdate = method === "session/update";
     if (isUpdate && typeof membersOf(update).sessionUpdate === "string")
       return this.handler.updated(stringOf(sessionId), membersOf(update), bytes.length);
-    // Others are notifications that mean nothing here, or no messages.
+    // The rest are unknown notifications, or lines that are not messages.
     if (method === undefined || isUpdate) this.reportStrayLine(bytes);
   }
 
@@ -196,7 +198,7 @@ function makeGoneFailure(how: string): Failure {
   return new Failure("agent_failed", `The agent ${how}. The next prompt starts it again.`);
 }
 
-/** Returns the refusal of a request that nobody here answers. */
+/** Makes the error about an unknown request. */
 export function makeUnknownMethodError(method: string): AcpError {
   return new AcpError(NO_SUCH_METHOD, `This client has no method ${method.slice(0, 200)}.`);
 }

@@ -1,23 +1,23 @@
-/** Finds out how a session of ours stands to those of an agent of the Agent Client Protocol: which of them goes on with it. */
+/** Matches a session of ours to the session of an ACP agent that continues it. */
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { Session } from "../../core/session/session.ts";
 
-/** The entry that says which session of the agent goes on from there. */
+/** The `customType` of the entry that names the agent's session. */
 export const SESSION_NOTE = "acp";
 
-/** How a session stands to those of an agent. */
+/** The match of a session with those of an agent. */
 interface AgentSessionMatch {
   readonly leafId: string | null;
   readonly isEmpty: boolean;
-  /** The session of the agent that has exactly what is on the path. */
+  /** The agent's session with exactly the entries of the path. */
   readonly knownAs: string | undefined;
-  /** The one that the session was copied from, with all that it has. */
+  /** The agent's session that ours was copied from, with all its entries. */
   readonly copyOf: string | undefined;
 }
 
-/** Returns what the entries of the path say. */
+/** Matches by the entries of the path. */
 export function matchAgentSession(session: Session, agentName: string): AgentSessionMatch {
   const { tree, log, leafId } = session;
   const { nodes } = log;
@@ -29,7 +29,7 @@ export function matchAgentSession(session: Session, agentName: string): AgentSes
     const type = nodes.type(at);
     if (type === "message") {
       isEmpty = false;
-      // Another agent has gone on from there.
+      // Another agent continued from there.
       if (nodes.role(at) === "assistant" && membersOf(session.entry(at).message).api !== "acp") isTheirs = false;
     }
     if (type !== "custom") continue;

@@ -1,6 +1,6 @@
 /**
- * Stands between an editor and an agent that speak the Agent Client Protocol: each line goes on as it came, in its order,
- * and what it says is recorded before. The agent lives as long as the editor, and ends it when it ends.
+ * Passes lines between an editor and an agent of the Agent Client Protocol unchanged and in order, and records the
+ * turns before it passes them on. The agent ends with the editor, and its end ends the proxy.
  */
 
 import type { Readable, Writable } from "node:stream";
@@ -10,11 +10,11 @@ import { LineCutter, type LineSink, parseDroppedMessage } from "./line-cutter.ts
 import { isJsonObject, parseMembers } from "./pi-lines.ts";
 import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 
-/** Bytes of lines that wait for one that is being written, beyond which no more is read. */
+/** Bytes of lines that wait behind one that is being written, above which no more is read. */
 const FULL_AT = 4 << 20;
-/** Milliseconds between looks at what other machines wrote. */
+/** Milliseconds between checks for entries of other machines. */
 const REFRESH_INTERVAL = 500;
-/** JSON-RPC's code of an internal error. */
+/** The code of an internal error in JSON-RPC. */
 const INTERNAL = -32603;
 
 interface ProxyOptions extends AgentLaunch {
@@ -30,7 +30,7 @@ interface ProxyStreams {
   readonly outage?: RemoteOutage;
 }
 
-/** Lines that are passed on one after the other, each when it may. */
+/** Passes lines on one after the other. */
 class LineQueue {
   private readonly pass: (line: Buffer) => Promise<void> | undefined;
   private readonly lines: Buffer[] = [];
@@ -39,7 +39,7 @@ class LineQueue {
   private whenIdle: (() => void)[] = [];
   private readonly changed: () => void;
 
-  /** `changed` is called when lines that waited have been passed on. */
+  /** `changed` is called when waiting lines have been passed on. */
   constructor(pass: (line: Buffer) => Promise<void> | undefined, changed: () => void) {
     this.pass = pass;
     this.changed = changed;
@@ -71,7 +71,7 @@ class LineQueue {
     for (const wake of this.whenIdle.splice(0)) wake();
   }
 
-  /** Resolves when everything that was pushed has been passed on. */
+  /** Resolves when all pushed lines have been passed on. */
   idle(): Promise<void> {
     return this.isBusy ? new Promise((resolve) => this.whenIdle.push(resolve)) : Promise.resolve();
   }
@@ -85,7 +85,7 @@ export class AcpProxy {
   private readonly fromAgent: LineQueue;
   private readonly cutter: LineCutter;
   private agent: AgentProcess | undefined;
-  /** How the agent ended, if it has. */
+  /** The way the agent ended, if it has. */
   private ended: string | undefined;
   private isHostGone = false;
   private over: (() => void) | undefined;
@@ -129,7 +129,7 @@ export class AcpProxy {
     });
     const diedItself = this.ended !== undefined;
     this.cutter.end();
-    // A prompt that has come is recorded and passed on, whatever happens then.
+    // A received prompt is always recorded and passed on.
     await this.fromClient.idle();
     await this.agent?.end();
     await this.fromAgent.idle();
@@ -168,7 +168,7 @@ export class AcpProxy {
     };
   }
 
-  /** Takes from each side only as much as the other one reads. */
+  /** Reads from each side only as much as the other one reads. */
   private balance(): void {
     const { input, output } = this.streams;
     if (this.agent?.isFull || this.fromClient.isFull) input.pause();
@@ -221,7 +221,7 @@ export class AcpProxy {
     const { idText, isReply } = parseDroppedMessage(beginning) ?? {};
     const sentence = `The message of ${size} bytes is over the limit of ${this.options.maxLineBytes}; --max-message-bytes raises it.`;
     if (idText === undefined) return;
-    // An answer that the agent waits for is told to it, a request to the client.
+    // A refused reply is answered to the agent, a refused request to the client.
     if (isReply) this.agent?.send(makeErrorLine(idText, sentence));
     else this.sendToClient(makeErrorLine(idText, sentence));
   }

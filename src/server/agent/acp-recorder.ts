@@ -1,6 +1,7 @@
 /**
- * Records what an editor and an agent say to each other in the Agent Client Protocol: each session of the agent becomes
- * one of ours, with the same id where that can be. Lines are only read here; whoever passes them on waits where told to.
+ * Records the messages between an editor and an agent of the Agent Client Protocol: each session of the agent becomes
+ * one of ours, with the same id if possible. Lines are only read here; the caller passes them on, after the returned
+ * promise if there is one.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -10,37 +11,37 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
 import { type AcpDraft, type AcpSpeaker, AcpTurn, type Loose, toLoose, toUserBlocks } from "./acp-turn.ts";
 
-/** A session of the agent, and what is recorded of it. */
+/** A session of the agent, and its record. */
 interface RecordedSession {
   readonly agentSessionId: string;
   readonly session: Session;
   turn: AcpTurn;
-  /** Whether what comes is known already: the agent tells the past of a session that was recorded. */
+  /** Whether the agent replays the past of a session that was recorded. */
   isReplay: boolean;
   /**
-   * Resolves when what is asked of other machines for it is answered, and what waited for that is written. Nothing else is
-   * written or asked meanwhile. Never rejects.
+   * Resolves when other machines have answered about the session, and the pending entries are written. Until then
+   * nothing else is written or asked. Never rejects.
    */
   busy?: Promise<void>;
 }
 
-/** A request that has no reply yet. */
+/** A request without a reply. */
 interface OpenRequest {
   readonly method: string;
   readonly params: Loose;
 }
 
-/** The time for which other machines cannot be asked, where work goes on without them. */
+/** An outage of the database that other machines share, during which recording continues without them. */
 export interface RemoteOutage {
-  /** Whether nobody should ask them. */
+  /** Whether other machines should not be asked. */
   readonly lasts: boolean;
-  /** Returns whether it begins, or has begun: they do not answer. */
+  /** Returns whether the outage has begun, because they do not answer. */
   begins(): Promise<boolean>;
 }
 
-/** Requests of either side that are kept until their replies come. */
+/** Requests of either side that are kept until their reply. */
 const MAX_OPEN = 10_000;
-/** A member of entries that tells which agent a session is of. */
+/** The `customType` of the entry that names the agent and its session. */
 const CUSTOM = "acp";
 
 export class AcpRecorder {
@@ -48,23 +49,23 @@ export class AcpRecorder {
   private readonly complain: (sentence: string) => void;
   private readonly outage: RemoteOutage | undefined;
   private readonly sessions = new Map<string, RecordedSession>();
-  /** Requests of the client, and of the agent, by the JSON text of their ids. */
+  /** Unanswered requests of the client, and of the agent, by the JSON text of their ids. */
   private readonly clientRequests = new Map<string, OpenRequest>();
   private readonly agentRequests = new Map<string, OpenRequest>();
   private speaker: AcpSpeaker = { api: "acp", provider: "acp", model: "unknown" };
   private agentInfo: Loose = {};
   private hasFailed = false;
-  /** Sessions that could not be read when they were looked at last. */
+  /** Sessions whose last read failed. */
   private readonly unread = new WeakSet<Session>();
 
-  /** `absence`: missing where nothing is recorded while other machines cannot be asked. */
+  /** `outage`: undefined if nothing is recorded while other machines cannot be asked. */
   constructor(workspace: Workspace, complain: (sentence: string) => void, outage?: RemoteOutage) {
     this.workspace = workspace;
     this.complain = complain;
     this.outage = outage;
   }
 
-  /** Ids, as JSON text, of the requests of the client that have no reply. */
+  /** Ids, as JSON text, of unanswered requests of the client. */
   get unanswered(): readonly string[] {
     return [...this.clientRequests.keys()];
   }
@@ -72,8 +73,8 @@ export class AcpRecorder {
   // --- what the client says ------------------------------------------------------------------------------------
 
   /**
-   * Takes a message of the client. Returns what must be done before it is passed on: a prompt is durable before the agent
-   * hears it. Rejects when it cannot be written.
+   * Takes a message of the client. Returns a promise that must resolve before the message is passed on: a prompt is
+   * durable before the agent gets it. Rejects when it cannot be written.
    */
   fromClient(message: Loose): Promise<void> | undefined {
     const { id, method } = message;
@@ -102,7 +103,7 @@ export class AcpRecorder {
     await recorded.session.commit();
   }
 
-  /** Begins to record a session of the agent, or goes on with it, also where another machine has recorded it. */
+  /** Starts or continues the record of a session of the agent, also when another machine has recorded it. */
   private async begin({ sessionId, cwd }: Loose, isLoaded: boolean, isNew = false): Promise<RecordedSession> {
     const agentSessionId = String(sessionId);
     const isMeant = !this.sessions.has(agentSessionId) && SESSION_ID.test(agentSessionId);
@@ -121,9 +122,8 @@ export class AcpRecorder {
   }
 
   /**
-   * Brings the session here that another machine may have recorded. Returns whether one that is made because there is none
-   * may have its id: another machine may have that where it cannot be asked, unless the agent has just made it. Rejects
-   * where it must be asked.
+   * Fetches the session if another machine has recorded it. Returns whether a new session may have this id: another
+   * machine may have it while it cannot be asked, unless the agent has just made it. Rejects when it must be asked.
    */
   private async fetchRemote(sessionId: string, isNew: boolean): Promise<boolean> {
     const isAlone = this.outage?.lasts === true;
@@ -131,22 +131,22 @@ export class AcpRecorder {
       await this.workspace.arrive({ sessionId, isWhole: true });
       return isNew || !isAlone;
     } catch (error) {
-      // One that was deleted stays so, and what the agent goes on with becomes another one.
+      // A deleted session stays deleted; the record continues in a new one.
       if (error instanceof Failure && error.details.deleted === true) return false;
       const begins = await this.outage?.begins();
-      // The agent has begun it all the same: the first write meets the same obstacle, if it lasts, and says so.
+      // The agent has made the session anyway. If the failure lasts, the first write reports it.
       if (!isNew && !begins) throw error;
       return isNew;
     }
   }
 
-  /** Returns the session in which one of the agent was recorded; undefined when there is none. */
+  /** Returns the record of a session of the agent; undefined when there is none. */
   private find(agentSessionId: string): Session | undefined {
     if (!SESSION_ID.test(agentSessionId)) return undefined;
     try {
       return this.workspace.open({ sessionId: agentSessionId, isWhole: true });
     } catch {
-      // There is none, or none that can be read: it becomes another one.
+      // A missing or unreadable record is replaced by a new one.
     }
     return undefined;
   }
@@ -168,7 +168,7 @@ export class AcpRecorder {
     session.append([draftOf("custom", { customType: CUSTOM, data })], undefined, true);
   }
 
-  /** Goes on in a copy of what was recorded, as the agent does. */
+  /** Continues in a copy of the record, because the agent forked its session. */
   private async copy({ session }: RecordedSession, agentSessionId: string): Promise<void> {
     if (this.sessions.has(agentSessionId) || !SESSION_ID.test(agentSessionId) || !session.log.persisted) return;
     await session.commit();
@@ -178,7 +178,7 @@ export class AcpRecorder {
     this.sessions.set(agentSessionId, { agentSessionId, session: copied, turn, isReplay: false });
   }
 
-  /** Ends the record of a session that the client has closed, which others may write to then. */
+  /** Ends the record of a session that the client has closed. Other programs may then write to it. */
   private async closeRecord(recorded: RecordedSession): Promise<void> {
     this.sessions.delete(recorded.agentSessionId);
     await this.finishRecord(recorded, recorded.turn.end({}));
@@ -192,8 +192,8 @@ export class AcpRecorder {
   // --- what the agent says -------------------------------------------------------------------------------------
 
   /**
-   * Takes a message of the agent. What is finished by it is written before it is passed on; for the end of a turn,
-   * returns what makes that durable.
+   * Takes a message of the agent. Finished messages are written before it is passed on. At the end of a turn, returns a
+   * promise that resolves when they are durable.
    */
   fromAgent(message: Loose): Promise<void> | undefined {
     const { id, method } = message;
@@ -210,7 +210,6 @@ export class AcpRecorder {
     return this.answered(this.clientRequests, message);
   }
 
-  /** Takes a reply. */
   private answered(asked: Map<string, OpenRequest>, { id, result, error }: Loose): Promise<void> | undefined {
     const key = JSON.stringify(id ?? null);
     const request = asked.get(key);
@@ -226,7 +225,7 @@ export class AcpRecorder {
       return this.copy(recorded, outcome.sessionId);
     else if (method === "session/close" && recorded && error === undefined) return this.closeRecord(recorded);
     else if (method === "session/load" && recorded) {
-      // What the past says of itself is written when it was not known.
+      // A replayed past that was not recorded is written.
       const { isReplay } = recorded;
       recorded.isReplay = false;
       if (!isReplay) return this.write(recorded, recorded.turn.end({}));
@@ -249,7 +248,7 @@ export class AcpRecorder {
 
   // --- writing -------------------------------------------------------------------------------------------------
 
-  /** Writes what was said. Returns what must be waited for before that can be, where other machines may write there, too. */
+  /** Writes entries. Returns a promise to wait for if other machines may write to the session, too. */
   private write(recorded: RecordedSession, written: readonly AcpDraft[]): Promise<void> | undefined {
     if (written.length === 0) return undefined;
     const { session, busy } = recorded;
@@ -267,7 +266,7 @@ export class AcpRecorder {
   private append(session: Session, written: readonly AcpDraft[]): void {
     session.refreshToWrite();
     session.append(written.map(({ type, rest }) => draftOf(type, rest)));
-    // Nobody waits for it; whoever does shares it.
+    // A failure is reported here too, because this commit has no caller that waits.
     session.commit().catch((error) => this.fail(error));
   }
 
@@ -276,10 +275,7 @@ export class AcpRecorder {
     await recorded.session.commit();
   }
 
-  /**
-   * Does what is to be done while nothing is said, where other machines have the sessions, too: takes in what they wrote, and
-   * gives what they lack.
-   */
+  /** Synchronizes sessions with other machines between messages: reads their entries, and uploads pending ones. */
   synchronize(): void {
     const { stores } = this.workspace;
     stores.giveOwed?.(() => Array.from(this.sessions.values(), ({ session }) => session.log));
@@ -296,13 +292,13 @@ export class AcpRecorder {
         this.unread.add(session);
         continue;
       }
-      // The next prompt meets the same obstacle and says so.
+      // The next prompt meets the same failure and reports it.
       const followed = session.log.follow?.();
       if (followed) markBusy(recorded, followed).catch(() => {});
     }
   }
 
-  /** Tells a person of what another program took out of a record, or damaged: no host is shown it. */
+  /** Reports entries that another program removed from a record, or damaged: no host sees the record. */
   private report(session: Session, { lost }: { readonly lost: number } = { lost: 0 }): void {
     const reasons = session.foreign.freshDamage().map(({ reason }) => reason);
     if (lost > 0) reasons.unshift(`another program rewrote it without ${lost} entries that were there`);
@@ -312,14 +308,14 @@ export class AcpRecorder {
       );
   }
 
-  /** Tells once that turns cannot be recorded. */
+  /** Reports once that turns cannot be recorded. */
   fail(error: unknown): void {
     if (this.hasFailed) return;
     this.hasFailed = true;
     this.complain(`A turn could not be recorded. ${(error as Error).message}`);
   }
 
-  /** Writes what was seen of the turns that are under way, and why there is no more. Never rejects. */
+  /** Writes the unfinished part of the running turns, and the reason why they ended. Never rejects. */
   async end(errorMessage: string, stopReason: "error" | "aborted"): Promise<void> {
     const running = new Set<string>();
     for (const { method, params } of this.clientRequests.values())
@@ -334,7 +330,7 @@ export class AcpRecorder {
     this.sessions.clear();
   }
 
-  /** Writes the last words of a session, and closes it. Never rejects. */
+  /** Writes the last entries of a session, and closes it. Never rejects. */
   private async finishRecord(recorded: RecordedSession, last: readonly AcpDraft[]): Promise<void> {
     const { session } = recorded;
     try {
@@ -353,7 +349,7 @@ function describeRecord({ title, file }: Session): string {
   return `The record of the agent's session ${title} (${file})`;
 }
 
-/** Has nothing else done with a session until some work has ended. Returns that work. */
+/** Marks a session as busy until some work has ended. Returns that work. */
 function markBusy(recorded: RecordedSession, work: Promise<void>): Promise<void> {
   recorded.busy = work
     .catch(() => {})
@@ -363,7 +359,7 @@ function markBusy(recorded: RecordedSession, work: Promise<void>): Promise<void>
   return work;
 }
 
-/** Keeps a request until its reply, or until there are too many. */
+/** Keeps a request until its reply; drops the oldest of too many. */
 function remember(asked: Map<string, OpenRequest>, id: unknown, { method, params }: OpenRequest): void {
   asked.set(JSON.stringify(id), { method, params: needsParams(method) ? params : { sessionId: params.sessionId } });
   if (asked.size <= MAX_OPEN) return;
@@ -373,7 +369,7 @@ function remember(asked: Map<string, OpenRequest>, id: unknown, { method, params
   }
 }
 
-/** Whether the params of a request are looked at when its reply comes. */
+/** Whether the reply to a request needs its params. */
 function needsParams(method: string): boolean {
   return method === "session/request_permission" || method === "session/new";
 }

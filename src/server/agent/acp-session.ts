@@ -1,4 +1,4 @@
-/** A session of ours and the one in which an agent of the Agent Client Protocol goes on with it: turns are recorded and told. */
+/** Joins a session of ours to the agent's session that continues it. Records turns and reports them. */
 
 import { Failure } from "../../core/failure.ts";
 import { draftOf } from "../../core/format/entry.ts";
@@ -15,10 +15,10 @@ import { type AcpDraft, type AcpSpeaker, AcpTurn, toUserBlocks } from "./acp-tur
 import { type AgentOptions, notifyWrittenEntries, runInOrder, type ServerHandles } from "./agent-server.ts";
 import { makeSeed } from "./seed.ts";
 
-/** How a session of the agent knows what was said in ours: of itself, or because it was told so in words. */
+/** Source of the agent session's knowledge of ours: its own history, or the seed, a text of the conversation. */
 type HistoryFidelity = "native" | "seeded";
 
-/** An agent that was met. */
+/** A running agent. */
 export interface ConnectedAgent {
   readonly link: AcpConnection;
   readonly name: string;
@@ -26,36 +26,36 @@ export interface ConnectedAgent {
   readonly capabilities: LooseMembers;
 }
 
-/** The session of the agent that goes on with ours. */
+/** The agent's session that continues ours. */
 interface AgentBinding {
   readonly agent: ConnectedAgent;
   readonly agentSessionId: string;
   readonly fidelity: HistoryFidelity;
   readonly settings: SessionSettings;
-  /** Whether the next prompt begins with the conversation so far. */
+  /** Whether the next prompt begins with the seed. */
   needsSeed: boolean;
-  /** Whether the session says which one of the agent it is. */
+  /** Whether our session has an entry that names the agent's. */
   isNoted: boolean;
-  /** The leaf up to which it knows the conversation. */
+  /** The leaf up to which the agent's session has the conversation. */
   leafId: string | null;
 }
 
-/** Updates that are kept until the client knows the session. */
+/** Updates that are kept until the client has the session. */
 const MAX_EARLY = 256;
-/** Updates that are written between turns and the client was shown, whose entries it need not be shown. */
+/** Entries written between turns that are remembered as shown to the client. */
 const MAX_SHOWN = 1024;
-/** Kinds of updates that are messages of a session. */
+/** Kinds of updates that become messages. */
 const MESSAGE_KINDS = /_chunk$|^tool_call/;
-/** Kinds of updates that tell what was said. */
+/** Kinds of updates about the history. */
 const HISTORY_KINDS = /_chunk$|^tool_call|^plan$|^usage_update$|^compaction/;
 
 interface RunningTurn {
   readonly recorded: AcpTurn;
   readonly channel: ClientChannel;
   isCancelled: boolean;
-  /** Why it cannot be recorded. */
+  /** The reason why the turn cannot be recorded. */
   failure: Error | undefined;
-  /** Called when all of it is in the session. */
+  /** Called when the whole turn is in the session. */
   readonly recordedAll: () => void;
   readonly whenRecorded: Promise<void>;
 }
@@ -66,18 +66,18 @@ export class AcpSession {
   private readonly handles: ServerHandles;
   private binding: AgentBinding | undefined;
   private turn: RunningTurn | undefined;
-  /** Ends with what was said of the session so far, told and recorded. */
+  /** Resolves when all updates so far are sent and recorded. */
   private last: Promise<unknown> = Promise.resolve();
-  /** Updates that came before the client knew the session. */
+  /** Updates that came before the client had the session. */
   private readonly earlyUpdates: LooseMembers[] = [];
-  /** Collects what the agent says between turns, which the next look at the session finds there. */
+  /** Collects the agent's messages between turns, until the next call on the session writes them. */
   private betweenTurns: AcpTurn | undefined;
-  /** Entries of that, which the client was shown while it came. */
+  /** Their entries; the client was shown them while they came. */
   private readonly shown = new Set<string>();
-  /** Ends when the session of the agent that was wanted last is found or made. */
+  /** Resolves when the last requested binding is found or made. */
   private joined: Promise<unknown> = Promise.resolve();
   private isIntroduced = false;
-  /** Whether updates are those of a past that the client has. */
+  /** Whether updates replay a past that the client has. */
   private isReplay = false;
   private readonly within: number;
   private readonly printError: (sentence: string) => void;
@@ -118,11 +118,11 @@ export class AcpSession {
   // --- the session of the agent --------------------------------------------------------------------------------
 
   /**
-   * Returns the session of the agent that knows ours as it is now; finds, loads, copies or makes it. `register` notes the
-   * id of that, and throws where it cannot be.
+   * Returns the agent's session that has ours up to its leaf: finds, loads, copies or makes it. `register` notes its
+   * id, and throws if it is invalid.
    */
   bind(agent: ConnectedAgent, about: AgentSession, register: (agentSessionId: string) => void): Promise<AgentBinding> {
-    // Two at a time would make two of them.
+    // Two concurrent calls would make two sessions.
     const joined = this.joined.then(() => this.findOrMake(agent, about, register));
     this.joined = joined.catch(() => {});
     return joined;
@@ -174,7 +174,7 @@ export class AcpSession {
     return startBinding(stringOf(made.sessionId), state.isEmpty ? "native" : "seeded", made, false);
   }
 
-  /** Has the agent open a session of its own again. Returns undefined where it cannot. */
+  /** Has the agent reopen one of its sessions. Returns undefined if it cannot. */
   private async reopen(
     agent: ConnectedAgent,
     sessionId: string,
@@ -184,7 +184,7 @@ export class AcpSession {
     const { sessionCapabilities, loadSession } = agent.capabilities;
     const method = membersOf(sessionCapabilities).resume ? "session/resume" : loadSession === true && "session/load";
     if (!method) return undefined;
-    // What it tells of the past, the client has from us.
+    // The client has the past from us.
     this.isReplay = true;
     this.binding = {
       agent,
@@ -208,7 +208,7 @@ export class AcpSession {
     }
   }
 
-  /** Tells what the agent has said of the session before the client knew it. */
+  /** Sends the updates that came before the client had the session. */
   async sendEarlyUpdates(): Promise<void> {
     this.isIntroduced = true;
     for (const update of this.earlyUpdates.splice(0)) await this.channel?.update(moveMessageId(update));
@@ -242,7 +242,7 @@ export class AcpSession {
           ...this.takeBetweenTurns(),
           ...makePromptDrafts(blocks, this.handles.workspace.env.now()),
         ]);
-        // What the agent hears is durable.
+        // The prompt is durable before the agent gets it.
         await session.commit();
         hasBegun = true;
       });
@@ -257,7 +257,7 @@ export class AcpSession {
         ...(fidelity === "native" ? {} : { _meta: { ...membersOf(result._meta), [SERVER_NAME]: { fidelity } } }),
       };
     } catch (error) {
-      // Nothing of it is there.
+      // Nothing of the turn was written.
       if (!hasBegun || error === turn.failure) throw error;
       const isCancelled = turn.isCancelled;
       const stopReason = isCancelled ? "aborted" : "error";
@@ -278,7 +278,7 @@ export class AcpSession {
     return [{ type: "custom", rest: { customType: SESSION_NOTE, data } }];
   }
 
-  /** Records the end of a turn, and tells what of it is in the session. */
+  /** Records the end of a turn, and reports the entries that it added. */
   private async ended(
     binding: AgentBinding,
     turn: RunningTurn,
@@ -313,7 +313,7 @@ export class AcpSession {
 
   // --- between turns -------------------------------------------------------------------------------------------
 
-  /** Returns what the agent has said since its turn, and forgets it. */
+  /** Returns the agent's messages since its turn, and clears them. */
   private takeBetweenTurns(): AcpDraft[] {
     const said = this.betweenTurns?.end({}) ?? [];
     this.betweenTurns = undefined;
@@ -321,8 +321,8 @@ export class AcpSession {
   }
 
   /**
-   * Writes what the agent has said since its turn, before the session is looked at. A session without a turn is not made
-   * for it. Never rejects.
+   * Writes the agent's messages since its turn, before a call looks at the session. A session without a turn is not
+   * created for them. Never rejects.
    */
   writeBetweenTurns(session: Session): Promise<void> | undefined {
     if (!this.betweenTurns || this.turn || !session.log.persisted) return undefined;
@@ -345,10 +345,10 @@ export class AcpSession {
     }
   }
 
-  /** Says how the client stands to an entry that was written between turns. */
+  /** Classifies an entry that was written between turns. */
   readonly classify = ({ id }: PathEntry): EntryVisibility => (this.shown.delete(id) ? "shown" : "new");
 
-  /** Resolves when what the agent has said is told. */
+  /** Resolves when all updates of the agent are delivered. */
   private async whenDelivered(): Promise<void> {
     let last: unknown;
     while (last !== this.last) {
@@ -368,7 +368,7 @@ export class AcpSession {
     late.unref();
   }
 
-  /** Ends the turn that runs, and waits until what the agent has said is in the session. */
+  /** Ends the running turn, and waits until the agent's messages are in the session. */
   async end(): Promise<void> {
     this.cancel();
     await this.turn?.whenRecorded;
@@ -391,7 +391,7 @@ export class AcpSession {
       try {
         await this.take(update, turn, channel);
       } catch {
-        // A client that has gone hears no more; a turn that cannot be written fails at its end.
+        // A client that has gone gets no updates; a turn that cannot be written fails at its end.
       } finally {
         binding?.agent.link.countHeldBytes(-bytes);
       }
@@ -409,7 +409,7 @@ export class AcpSession {
     await channel?.update(moveMessageId(update));
   }
 
-  /** Writes what is finished of a turn, before the client is told of it. */
+  /** Writes the finished messages of a turn before the client is sent the update. */
   private async record(turn: RunningTurn, drafts: readonly AcpDraft[]): Promise<void> {
     try {
       await this.inOrder(async (session) => {
@@ -417,14 +417,14 @@ export class AcpSession {
         await session.commit();
       });
     } catch (error) {
-      // The turn is not told of as one that ended well.
+      // The turn must not be reported as successful.
       turn.failure ??= error as Error;
       throw error;
     }
     await turn.channel.sendNewEntries(() => "shown");
   }
 
-  /** Takes what the agent says between turns. */
+  /** Collects the agent's messages between turns. */
   private async collectBetweenTurns(update: LooseMembers): Promise<void> {
     const { name } = this.binding?.agent ?? { name: "acp" };
     this.betweenTurns ??= new AcpTurn({ api: "acp", provider: name, model: name }, () =>
@@ -434,7 +434,7 @@ export class AcpSession {
     if (said.length > 0) await this.inOrder((session) => this.write(session, said));
   }
 
-  /** Asks the client what the agent asks of it. */
+  /** Passes a request of the agent to the client. */
   async asked(method: string, params: LooseMembers): Promise<unknown> {
     const { turn } = this;
     const channel = turn?.channel ?? this.channel;
@@ -452,7 +452,7 @@ export class AcpSession {
   }
 }
 
-/** Returns an update with ids that the session has: those of messages are the entries', which come later. */
+/** Moves the agent's message id to `_meta`: our message ids are those of the entries, which come later. */
 function moveMessageId(update: LooseMembers): never {
   const { messageId, ...rest } = update;
   if (messageId === undefined || messageId === null) return update as never;
@@ -467,7 +467,7 @@ function makePromptDrafts(prompt: readonly PromptBlock[], timestamp: number): Ac
   return drafts;
 }
 
-/** Has the agent copy a session of its own. Returns undefined where it cannot. */
+/** Has the agent fork one of its sessions. Returns undefined if it cannot. */
 async function forkInAgent(
   { link, capabilities }: ConnectedAgent,
   sessionId: string,

@@ -1,4 +1,4 @@
-/** Settings of a session of an agent of the Agent Client Protocol: its mode, and its options. */
+/** The settings of a session of an ACP agent: its mode and its options. */
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
@@ -14,13 +14,13 @@ export class SessionSettings {
     this.setOptions(configOptions);
   }
 
-  /** The members that a reply to a client has. */
+  /** The settings, as members of a reply. */
   get current(): LooseMembers {
     const { modes, configOptions } = this;
     return { ...(modes ? { modes } : {}), ...(configOptions ? { configOptions } : {}) };
   }
 
-  /** Notes what an update says of them. */
+  /** Applies an update of the settings. */
   note({ sessionUpdate, currentModeId, configOptions }: LooseMembers): void {
     if (sessionUpdate === "current_mode_update") this.setMode(currentModeId);
     if (sessionUpdate === "config_option_update") this.setOptions(configOptions);
@@ -34,7 +34,7 @@ export class SessionSettings {
     if (Array.isArray(configOptions)) this.configOptions = configOptions;
   }
 
-  /** Yields what a client must hear to know these settings, if it knows others. */
+  /** Yields the updates from the client's former settings to these. */
   *changesSince(before: SessionSettings): Generator<AcpUpdate> {
     const { modes, configOptions } = this;
     if (modes && modes.currentModeId !== before.modes?.currentModeId)

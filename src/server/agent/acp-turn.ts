@@ -1,6 +1,6 @@
 /**
- * A turn of an agent that speaks the Agent Client Protocol, as messages of a session: chunks become blocks of one answer,
- * calls of tools are followed by their results, and whatever has no place there is kept as it came.
+ * Converts a turn of an ACP agent to messages of a session: chunks become blocks of one answer, tool calls are followed
+ * by their results, and all other updates are kept raw.
  */
 
 import type { MessageValue } from "./messages.ts";
@@ -8,13 +8,13 @@ import type { MessageValue } from "./messages.ts";
 /** An object whose members may be missing or of any kind. */
 export type Loose = Readonly<Record<string, unknown>>;
 
-/** Something to write: a message, or an entry of another type. */
+/** An entry to write: a message, or a custom one. */
 export interface AcpDraft {
   readonly type: "message" | "custom";
   readonly rest: Loose;
 }
 
-/** Who answers, as messages name it. */
+/** The author of answers, as in messages. */
 export interface AcpSpeaker {
   readonly api: string;
   readonly provider: string;
@@ -23,15 +23,15 @@ export interface AcpSpeaker {
 
 interface SeenCall {
   readonly name: string;
-  /** The call with all that its updates said. */
+  /** The merged updates of the call. */
   state: Loose;
 }
 
-/** Characters of an answer, beyond which the rest becomes another one. */
+/** Characters of an answer, above which the rest becomes another one. */
 const LONGEST = 8 << 20;
-/** Updates of a turn that are kept raw at most. */
+/** Limit of raw updates kept of a turn. */
 const MAX_KEPT = 200;
-/** Why an answer ends, as messages have it, by the words of the protocol and by our own. */
+/** Stop reasons of messages, by those of the protocol and our own. */
 const STOPS: Readonly<Record<string, string>> = {
   ...{ end_turn: "stop", max_tokens: "length", max_turn_requests: "stop", refusal: "stop", cancelled: "aborted" },
   ...{ error: "error", aborted: "aborted" },
@@ -45,11 +45,11 @@ export function toLoose(value: unknown): Loose {
 export class AcpTurn {
   private readonly speaker: AcpSpeaker;
   private readonly now: () => number;
-  /** Blocks of the answer that is not written yet. */
+  /** Blocks of the pending answer. */
   private blocks: Record<string, unknown>[] = [];
-  /** Pieces of the text that is coming, joined when it ends: a long text is not copied with each piece. */
+  /** Pieces of the incoming text, joined when it ends: a long text is not copied with each piece. */
   private pieces: string[] = [];
-  /** Characters of the answer that is not written yet. */
+  /** Characters of the pending answer. */
   private length = 0;
   private kind: "text" | "thinking" | undefined;
   private user: Record<string, unknown>[] = [];
@@ -62,7 +62,7 @@ export class AcpTurn {
     this.now = now;
   }
 
-  /** Takes an update of the agent. Returns what is finished by it. */
+  /** Takes an update of the agent. Returns the drafts that it completes. */
   take(update: Loose): AcpDraft[] {
     const { sessionUpdate, content } = update;
     if (sessionUpdate === "user_message_chunk") return this.heard(update);
@@ -76,7 +76,7 @@ export class AcpTurn {
     return before;
   }
 
-  /** Takes what a replay says of the user. */
+  /** Takes a user's message in a replay. */
   private heard({ content }: Loose): AcpDraft[] {
     const written = this.flush("stop");
     this.user.push(...toUserBlocks([content]).blocks);
@@ -90,7 +90,7 @@ export class AcpTurn {
   }
 
   private say(kind: "text" | "thinking", text: string): AcpDraft[] {
-    // What comes after calls is another answer.
+    // Text after calls belongs to another answer.
     const written = this.blocks.some(({ type }) => type === "toolCall") ? this.flush("toolUse") : [];
     if (this.kind !== kind) this.endBlock();
     this.kind = kind;
@@ -120,7 +120,7 @@ export class AcpTurn {
     const made = this.blocks.find((block) => block.type === "toolCall" && block.id === id);
     if (made) made.arguments = getArguments(call.state);
     const { status } = call.state;
-    // It is at work: what led to it is said.
+    // A running call ends the text before it.
     const written = status === "in_progress" || ENDED.has(String(status)) ? this.flush("toolUse") : [];
     if (!ENDED.has(String(status))) return written;
     this.calls.delete(id);
@@ -128,12 +128,12 @@ export class AcpTurn {
   }
 
   private keep(kind: string, update: Loose): void {
-    // Of each kind, the last one counts.
+    // The last update of each kind counts.
     if (this.kept.size >= MAX_KEPT && !this.kept.has(kind)) this.lost++;
     else this.kept.set(kind, update);
   }
 
-  /** Writes what was said since the last answer was, with what it ends with. */
+  /** Ends the pending answer, with its stop reason. */
   flush(stopReason: string, more: Loose = {}): AcpDraft[] {
     this.endBlock();
     const { blocks } = this;
@@ -154,12 +154,12 @@ export class AcpTurn {
     return [...user, makeMessageDraft({ ...message, ...rest })];
   }
 
-  /** Ends the turn as the reply to the prompt says, or an error or a death does. */
+  /** Ends the turn by the reply to the prompt, or by an error. */
   end({ stopReason, usage }: Loose, errorMessage?: string): AcpDraft[] {
     const named = STOPS[String(stopReason)];
     const reason = named ?? (errorMessage === undefined ? "stop" : "error");
     const written = this.flush(reason, { usage, ...(errorMessage === undefined ? {} : { errorMessage }) });
-    // Nobody works on what is open still.
+    // Calls without a result have failed.
     for (const [id, call] of this.calls)
       written.push(makeResultDraft(id, { ...call, state: { ...call.state, status: "failed" } }, this.now()));
     this.calls.clear();
@@ -206,7 +206,7 @@ function makeResultDraft(toolCallId: string, { name, state }: SeenCall, timestam
 
 function toResultBlocks({ type, content, path }: Loose): Record<string, unknown>[] {
   if (type === "content") return toUserBlocks([content]).blocks;
-  // The change itself is among the details.
+  // The change itself is in the details.
   if (type === "diff") return [{ type: "text", text: `Changed ${String(path)}` }];
   return [];
 }
@@ -225,7 +225,7 @@ function toUsage(usage: unknown): Loose {
   };
 }
 
-/** Returns content of the protocol as blocks of a user's message, and whether these say all of it. */
+/** Converts content of the protocol to blocks of a user's message. `isWhole`: whether nothing was lost. */
 export function toUserBlocks(content: readonly unknown[]): { blocks: Record<string, unknown>[]; isWhole: boolean } {
   let isWhole = true;
   const blocks = content.map((one): Record<string, unknown> => {

@@ -1,4 +1,4 @@
-/** Joins an agent to the server: its work runs in the order of the calls of its session. */
+/** The server, for an agent: runs its work in the order of the calls of its session. */
 
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -8,27 +8,27 @@ import { eventOf } from "../connection/host.ts";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { AgentLaunch } from "./process.ts";
 
-/** How an agent is started, and how long it may take. */
+/** Options to start an agent, and its time limits. */
 export interface AgentOptions extends AgentLaunch {
-  /** Milliseconds that it has to answer a question of ours, and to read what waits for it. */
+  /** Milliseconds that the agent has to answer a question of ours, and to read its pending input. */
   readonly within: number;
-  /** Tells a person what went wrong here. */
+  /** Reports an error of this server to a person. */
   printError(sentence: string): void;
-  /** Returns the directory in which an agent works for a session. */
+  /** Returns the agent's working directory for a session. */
   cwdFor(session: Session | null): string;
 }
 
 type AgentDispatcher = Pick<Dispatcher, "submit" | "commitPending" | "passOn">;
 
-/** The server, as agents are joined to it. */
+/** The parts of the server that agents use. */
 export interface ServerHandles {
   readonly workspace: Workspace;
   readonly dispatcher: AgentDispatcher;
-  /** Goes on reading. */
+  /** Resumes reading from the host. */
   resumeInput(): void;
 }
 
-/** The server, as an agent finds it whoever its host is. */
+/** The server, for a Pi agent behind any kind of host. */
 export class AgentServer {
   private readonly handles: ServerHandles;
   private readonly options: AgentOptions;
@@ -38,17 +38,16 @@ export class AgentServer {
     this.options = options;
   }
 
-  /** Returns the directory in which an agent is started for a session. */
   cwdFor(session: Session | null): string {
     return this.options.cwdFor(session);
   }
 
-  /** Goes on reading, after the agent took nothing more. */
+  /** Resumes reading from the host, after the agent's input was full. */
   resumeInput(): void {
     this.handles.resumeInput();
   }
 
-  /** Notes entries that were written for the agent. */
+  /** Notifies clients of entries that were written for the agent. */
   notifyWritten(session: Session, entryIds: readonly string[]): void {
     notifyWrittenEntries(this.handles.dispatcher, session, entryIds);
   }
@@ -61,13 +60,13 @@ export class AgentServer {
     return this.handles.workspace.env.now();
   }
 
-  /** Returns words that no other program uses. */
+  /** Returns a text that no other program uses. */
   nonce(): string {
     return this.handles.workspace.env.entryId();
   }
 }
 
-/** A command of no table, which runs in the order of the others. */
+/** A command in no table, which runs in the order of the others. */
 export const AGENT_COMMAND: Command = command({
   name: "agent",
   summary: "Done by the agent.",
@@ -79,11 +78,11 @@ export const AGENT_COMMAND: Command = command({
 
 const noText: Call["messageText"] = () => ({ bytes: Buffer.alloc(0), range: { start: 0, end: 0 }, toParams: [] });
 
-/** Runs work in the order of the calls of a session, or of the current one. It runs even when the server is ending. */
+/** Runs work in the order of the calls of a session, by default of the current one, even when the server is ending. */
 export function runInOrder(dispatcher: AgentDispatcher, work: () => Promise<void>, sessionId?: string): Promise<void> {
   return new Promise((resolve) => {
     const run = { ...AGENT_COMMAND, run: work as Command["run"] };
-    // A server that is ending runs nothing more of its host, but this.
+    // A server that is ending refuses calls, so that the work runs here.
     const answer = (outcome: Outcome): void => ("error" in outcome ? void work().then(resolve) : resolve());
     const params = sessionId === undefined ? {} : { sessionId };
     dispatcher.submit({ command: run, name: "", params, idText: undefined, messageText: noText, answer });
@@ -91,7 +90,7 @@ export function runInOrder(dispatcher: AgentDispatcher, work: () => Promise<void
   });
 }
 
-/** Tells of entries that were written for an agent. */
+/** Notifies clients of entries that were written for an agent. */
 export function notifyWrittenEntries(dispatcher: AgentDispatcher, session: Session, entryIds: readonly string[]): void {
   dispatcher.passOn(session, [eventOf(session, "session_append", { entryIds: [...entryIds], origin: "self" })]);
 }

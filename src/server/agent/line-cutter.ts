@@ -1,10 +1,10 @@
-/** Cuts what an agent says into lines, whose bytes stay as they are, and tells what those are that are dropped. */
+/** Cuts the output of an agent into lines, whose bytes stay unchanged, and identifies dropped ones. */
 
 import { type Cut, LineDecoder } from "../connection/framing.ts";
 
 /** The receiver of lines. */
 export interface LineSink {
-  /** Takes a line with its line feed. It is valid as long as it is referred to. */
+  /** Takes a line with its line feed. Its bytes are not reused. */
   line(bytes: Buffer): void;
   /** Takes the beginning of a line that was over the limit and is dropped. */
   tooLong(beginning: Buffer, size: number): void;
@@ -24,7 +24,7 @@ export class LineCutter {
     for (let cut = this.decoder.next(); cut; cut = this.decoder.next()) this.take(cut);
   }
 
-  /** Gives out what came after the last line feed. */
+  /** Passes on the bytes after the last line feed. */
   end(): void {
     const cut = this.decoder.end();
     if (cut) this.take(cut);
@@ -36,7 +36,7 @@ export class LineCutter {
   }
 }
 
-/** The message of JSON-RPC that a dropped line was. */
+/** The JSON-RPC message of a dropped line. */
 interface DroppedMessage {
   /** JSON text of its id. */
   readonly idText: string;
@@ -46,7 +46,7 @@ interface DroppedMessage {
 const OF_MESSAGE =
   /^\s*\{(?:\s*"jsonrpc"\s*:\s*"2\.0"\s*,)?(\s*"method"\s*:\s*"[^"\\]*"\s*,)?\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,\s*("method")?/;
 
-/** Returns what a line was, as far as its beginning tells: the usual members in their usual order. */
+/** Parses the beginning of a dropped line: the usual members in their usual order. */
 export function parseDroppedMessage(beginning: Buffer): DroppedMessage | undefined {
   const found = OF_MESSAGE.exec(beginning.toString("utf8"));
   return found ? { idText: found[2], isReply: (found[1] ?? found[3]) === undefined } : undefined;

@@ -1,4 +1,4 @@
-/** Messages as agents tell of them, on their way into a session. */
+/** Messages of agents, on their way into a session. */
 
 import { bytesOf, parse } from "../../core/json/json.ts";
 import { completedDraft, speakerAt } from "../../core/session/message-defaults.ts";
@@ -8,9 +8,9 @@ import type { Session } from "../../core/session/session.ts";
 export type MessageValue = Readonly<Record<string, unknown>>;
 
 /**
- * Returns for each message the index of the stored one that stands for it, each of which stands for one at most; undefined
- * where there is none. An extension of the agent may change a message's content before it is stored, and an agent may give
- * it the time of its writing.
+ * Returns for each message the index of its stored one; undefined if there is none. Each stored message matches one at
+ * most. An extension of the agent may change a message's content before it is stored, and an agent may set the time of
+ * writing.
  */
 export function matchStored(messages: readonly MessageValue[], stored: readonly unknown[]): (number | undefined)[] {
   const indexes: (number | undefined)[] = messages.map(() => undefined);
@@ -36,7 +36,7 @@ function keyByContent({ role, toolCallId, content }: MessageValue): string {
   return JSON.stringify([role, toolCallId, content]);
 }
 
-/** Returns a message with what Pi needs in it and it lacks. */
+/** Returns a message with the members that Pi requires and it lacks. */
 export function completeMessage(message: MessageValue, session: Session, now: () => number): MessageValue {
   const draft = { type: "message", message };
   const around = { time: now, speaker: () => speakerAt(session, session.tree.leaf) };
@@ -44,13 +44,13 @@ export function completeMessage(message: MessageValue, session: Session, now: ()
   return (parse(text) as typeof draft).message;
 }
 
-/** Returns the message that ends a turn whose agent is gone: what was seen of the answer, and why there is no more. */
+/** Returns the message that ends a turn whose agent has exited: the unfinished answer, and the reason. */
 export function makeFinalMessage(
   seen: MessageValue | undefined,
   reason: { readonly stopReason: "error" | "aborted"; readonly errorMessage: string },
   now: number,
 ): MessageValue {
-  // Holes are where blocks were that nothing is known of.
+  // Unknown blocks are holes.
   const content = Array.isArray(seen?.content)
     ? seen.content.filter((block) => block !== undefined && block !== null)
     : [];

@@ -1,4 +1,4 @@
-/** Puts into a session what an agent showed and did not write there, in the order in which it showed that. */
+/** Inserts messages that an agent showed and did not write into its session, in the order of showing. */
 
 import { NO_USAGE, usageOfMessage } from "../../core/foreign/messages.ts";
 import { type Draft, draftOf, patchMembers } from "../../core/format/entry.ts";
@@ -6,22 +6,22 @@ import { bytesOf, memberOf, members, parse } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 import { completeMessage, type MessageValue, matchStored } from "./messages.ts";
 
-/** Entries at the end of a session among which a message of the turn is looked for, where its beginning is not known. */
+/** Entries at the end of a session that are searched for messages of the turn, if its beginning is unknown. */
 const LOOKED_AT = 500;
 
-/** Where a session was when a turn began: what the turn added comes after that. */
+/** The size of a session when a turn began: the turn's entries come after that. */
 export interface TurnBeginning {
   readonly log: Session["log"];
   readonly count: number;
 }
 
-/** The messages that an agent showed in a turn, each with the position of the entry that has it; undefined where none has. */
+/** The messages that an agent showed in a turn, and the position of each one's entry; undefined if it has none. */
 interface ShownTurn {
   readonly messages: readonly MessageValue[];
   readonly positions: readonly (number | undefined)[];
 }
 
-/** Finds messages that an agent showed among those that a session has got since the turn began. */
+/** Finds the entries of shown messages among those that a session has got since the turn began. */
 export function findShown(
   session: Session,
   from: TurnBeginning | undefined,
@@ -43,9 +43,9 @@ export function listMissing({ messages, positions }: ShownTurn): MessageValue[] 
 }
 
 /**
- * Appends the messages that no entry has, and returns the ids of the entries. Where the agent wrote messages that it showed
- * after one of them, they are a branch that begins before these, and copies of these continue it. Where that branch would
- * leave out anything else, the leaf stays, and the messages are beside its path.
+ * Appends the messages without an entry. Returns the ids of the new entries. If the agent wrote later messages of the
+ * turn, the new entries are a branch that begins before these, continued by copies of these. If that branch would leave
+ * out other entries, the leaf stays, and the messages are on a branch off the path.
  */
 export function insertMissing(session: Session, shown: ShownTurn, now: () => number): readonly string[] {
   const { tree, log } = session;
@@ -77,7 +77,7 @@ export function insertMissing(session: Session, shown: ShownTurn, now: () => num
 
 const NOTHING_USED = bytesOf(JSON.stringify(usageOfMessage(NO_USAGE)));
 
-/** Returns a draft of the message on a line, byte for byte but for its usage, which the entry on the line counts. */
+/** Returns a draft of the message on a line, byte for byte except its usage, which the entry on the line counts. */
 function makeCopy(line: Uint8Array): Draft {
   const member = memberOf(members(line) ?? [], "message");
   const message = line.subarray(member?.start, member?.end);

@@ -1,7 +1,7 @@
 /**
- * An agent behind this server that speaks Pi's dialect: it is started when it is needed, asked what the host asks, kept
- * at the session that is current, and buried when it ends. It writes the session file; this server follows it, and
- * writes there only while it rests.
+ * An agent behind this server that speaks Pi's dialect. It is started on demand, gets the host's commands, stays at the
+ * current session, and its turn is recovered when it exits. The agent writes the session file; this server follows the
+ * file, and writes to it only while the agent is idle.
  */
 
 import { Failure } from "../../core/failure.ts";
@@ -19,11 +19,11 @@ import { type AgentLaunch, AgentProcess, type AgentSink } from "./process.ts";
 import { type AgentRoute, LONG_COMMANDS, TURN_COMMANDS } from "./routes.ts";
 import { SeenTurn, type TurnRest } from "./seen-turn.ts";
 
-/** Milliseconds for which a reply about the state is waited for, from an agent that has answered before. */
+/** Milliseconds to wait for the state of an agent that has answered before. */
 const STATE_WITHIN = 5000;
-/** Bytes of a line that are shown where it is no message. */
+/** Bytes shown of a line that is not a message. */
 const SHOWN = 4096;
-/** Commands after which the file of a session is elsewhere. */
+/** Commands that move the file of a session. */
 const MOVES: ReadonlySet<string> = new Set([
   "archive_session",
   "delete_session",
@@ -31,42 +31,42 @@ const MOVES: ReadonlySet<string> = new Set([
   "unarchive_session",
 ]);
 
-/** The connection, as the agent needs it. */
+/** The host of an agent. */
 export interface AgentHost {
   readonly server: AgentServer;
   readonly current: Session | null;
-  /** Whether the host reads what is sent. */
+  /** Whether the host reads its input. */
   readonly hasCapacity: boolean;
-  /** Sends a line of the agent as it is. */
+  /** Passes a line of the agent on, unchanged. */
   passOn(line: Buffer): void;
   flush(): void;
-  /** Runs work in the order of the calls, after those that have come. */
+  /** Runs work in the order of the calls, after the earlier ones. */
   inTurn(work: () => Promise<void>): Promise<void>;
-  /** Answers a request that the agent will not answer any more. */
+  /** Answers a request that the agent will not answer. */
   fail(request: ForwardedRequest, failure: Failure): void;
-  /** Tells of a turn that ended with its agent: its last message, if there is one. */
+  /** Reports a turn that ended with its agent, with its last message if there is one. */
   reportTurnEnd(last: MessageValue | undefined, isAborted: boolean): void;
   /** Shows a sentence to the person at the client. */
   show(notice: string): void;
-  /** Notes that the agent has ended, and that all there was to say of that is said. */
+  /** Called when the agent has ended, after the reports about it. */
   agentEnded(failure: Failure): void;
 }
 
-/** A command of the host on its way to the agent. */
+/** A command of the host, for the agent. */
 interface Forwarded extends ForwardedRequest {
   readonly route: AgentRoute;
-  /** The line as the host sent it, with a line feed. */
+  /** The host's line, with a line feed. */
   readonly line: Uint8Array;
 }
 
-/** The rest of an agent that has ended. */
+/** The unrecovered turn of an agent that has exited. */
 interface ExitedTurn {
   readonly session: Session | undefined;
   readonly from: TurnBeginning | undefined;
   readonly rest: TurnRest;
   readonly how: string;
   readonly isAborted: boolean;
-  /** The message with which its turn was ended, once that is written. */
+  /** The message that ended the turn, once it is written. */
   last?: MessageValue;
 }
 
@@ -79,27 +79,27 @@ export class PiAgent implements AgentSink {
   private readonly requests = new ForwardedRequests();
   private readonly seen = new SeenTurn();
   private process: AgentProcess | undefined;
-  /** Rests of agents that have ended, which are not written yet. */
+  /** Turns of exited agents that are not recovered yet. */
   private readonly exited: ExitedTurn[] = [];
   private recovery: Promise<void> = Promise.resolve();
   private shutdown: Promise<void> = Promise.resolve();
   private isEnding = false;
-  /** Whether the agent that runs has said anything. */
+  /** Whether the running agent has sent a line. */
   private hasSpoken = false;
-  /** Whether it left a question about its state open that came after everything it has said. */
+  /** Whether its state was asked after its last line, and it did not answer. */
   private isSilent = false;
-  /** Whether it said anything since the session was looked at. */
+  /** Whether it sent a line since the last look at the session. */
   private hasNews = false;
-  /** Whether it may be at work, or be about to begin. */
+  /** Whether it may be working, or about to begin. */
   private mayWork = false;
   private hasAborted = false;
   private from: TurnBeginning | undefined;
   private wasStarted = false;
   private stall: NodeJS.Timeout | undefined;
-  /** Why it is ended, if it is not for the host's end. */
+  /** The reason why it is ended, unless the host has ended. */
   private reason: string | undefined;
 
-  /** `within`: milliseconds that it has to answer a question, and to read what waits for it. */
+  /** `within`: milliseconds that the agent has to answer a question, and to read its pending input. */
   constructor(launch: AgentLaunch, host: AgentHost, within: number) {
     this.launch = launch;
     this.host = host;
@@ -107,7 +107,7 @@ export class PiAgent implements AgentSink {
     this.questions = new PiQuestions(host.server.nonce(), (line) => this.process?.send(line));
   }
 
-  /** Whether nothing more should be read of the host: the agent does not read what it was sent. */
+  /** Whether reading from the host should pause, because the agent does not read its input. */
   get isFull(): boolean {
     return this.process?.isFull === true;
   }
@@ -118,13 +118,13 @@ export class PiAgent implements AgentSink {
 
   // --- to the agent --------------------------------------------------------------------------------------------
 
-  /** Sends a command of the host, once the agent runs and stands where it should. Rejects with the reason why not. */
+  /** Sends a command of the host, once the agent runs and is at the right session. Rejects if that fails. */
   async forward(request: Forwarded): Promise<void> {
     const { route, line, idText, command } = request;
     await this.recoverTurns();
     const process = this.started();
     if (route.onSession) await this.moveToCurrent();
-    // It may have ended meanwhile.
+    // The agent may have ended.
     if (this.process !== process) throw this.makeGoneFailure();
     if (route.works) {
       const { current } = this.host;
@@ -160,7 +160,7 @@ export class PiAgent implements AgentSink {
   private async moveToCurrent(): Promise<void> {
     const { current } = this.host;
     if (current === null) throw new Failure("no_session");
-    // In a turn the lines that come are its own, and it would be lost if the agent opened the session again.
+    // In a turn the new lines in the file are the agent's own; opening the session again would lose the turn.
     if (!this.isInTurn && this.position.isInStepWith(current)) await this.position.confirm(current);
     if (this.position.isInStepWith(current)) return;
     await this.position.moveTo(current, async (sessionPath) => {
@@ -177,14 +177,14 @@ export class PiAgent implements AgentSink {
   }
 
   /**
-   * Whether a turn is under way, as far as that is known without asking the agent: not from its reply to a prompt until it
-   * says that the turn has begun. A `bash` of the host is none, and may run for hours, while others write to the session.
+   * Whether a turn is running, without asking the agent; false between its reply to a prompt and the start of the turn.
+   * A `bash` of the host does not count: it may run for hours, while other programs write to the session.
    */
   private get isInTurn(): boolean {
     return this.seen.isRunning || this.requests.has(TURN_COMMANDS);
   }
 
-  /** Asks for what the agent has, or has it change that, and starts it. Rejects with the reason why it does not answer. */
+  /** Asks the agent a question, or changes a setting, and starts it if needed. Rejects if it does not answer. */
   async question(command: string, params: Readonly<Record<string, unknown>>, route: AgentRoute): Promise<PiReply> {
     await this.recoverTurns();
     const process = this.started();
@@ -193,11 +193,11 @@ export class PiAgent implements AgentSink {
     return this.ask(command, params);
   }
 
-  /** Ends the turn that runs, as the host asks; `isOver` says when it has. Ends the agent where it goes on. Never rejects. */
+  /** Ends the running turn, or the agent if the turn continues; `isOver`: whether it has ended. Never rejects. */
   async abort(isOver: () => boolean): Promise<void> {
     this.hasAborted = true;
     const until = performance.now() + this.within;
-    // It may have taken the prompt and not begun, so that there is nothing to abort yet.
+    // The agent may have the prompt and not have begun, so that there is nothing to abort yet.
     for (let wait = 20; this.process && !isOver(); wait = Math.min(wait * 2, 500)) {
       const answered = await this.ask("abort").catch(() => undefined);
       if (!answered) return;
@@ -216,14 +216,14 @@ export class PiAgent implements AgentSink {
     }
   }
 
-  /** Whether the agent stands at a session and knows all of it. */
+  /** Whether the agent is at a session and has read all of it. */
   isAt(session: Session | null): boolean {
     return this.process !== undefined && this.position.isInStepWith(session);
   }
 
   /**
-   * Returns what the agent says of its state, or undefined when it cannot be started or does not say. It is started if it
-   * never was, and goes nowhere: looking at a session writes nothing.
+   * Returns the agent's state; undefined if it cannot be started or does not answer. Starts it only the first time, and
+   * opens no session: looking at a session writes nothing.
    */
   async state(): Promise<Readonly<Record<string, unknown>> | undefined> {
     try {
@@ -244,13 +244,13 @@ export class PiAgent implements AgentSink {
   // --- calls of ours beside it ---------------------------------------------------------------------------------
 
   mayHaveWritten(session: Session, { name }: Command): boolean {
-    // What the agent does itself does not wait for it: reading the turn before took 0.12 ms of a prompt's way.
+    // The agent's own commands skip it: reading the turn before took 0.12 ms of a prompt's way.
     if (!this.hasNews || session !== this.position.session || name === AGENT_COMMAND.name) return false;
     this.hasNews = false;
     return true;
   }
 
-  /** Waits until the agent does nothing, before a session is left; or finds out that it does nothing, before a write. */
+  /** Before a session is left, ends the agent's work; before a write, requires that the agent is idle. */
   before({ effect, name }: Command, session: Session): Promise<void> | undefined {
     if (session !== this.position.session && !this.exited.some((exitedTurn) => exitedTurn.session === session))
       return undefined;
@@ -279,7 +279,7 @@ export class PiAgent implements AgentSink {
     this.position.outdate(session);
   }
 
-  /** Finds out whether the agent is at work. One that does not say counts as at work. */
+  /** Asks whether the agent is working. An agent that does not answer counts as working. */
   private async isAtWork(): Promise<boolean> {
     if (!this.process || !this.mayWork) return false;
     if (this.requests.has(LONG_COMMANDS)) return true;
@@ -290,7 +290,7 @@ export class PiAgent implements AgentSink {
     return this.mayWork;
   }
 
-  /** Ends what the agent does, as Pi does when its session is replaced. Ends the agent where that does not help. */
+  /** Ends the agent's work, as Pi does when its session is replaced; if that fails, ends the agent. */
   private async settle(): Promise<void> {
     try {
       if (await this.isAtWork()) {
@@ -332,7 +332,7 @@ export class PiAgent implements AgentSink {
       if (type === "agent_start") this.mayWork = true;
       this.seen.note(type, bytes);
     }
-    // Before the host hears of the end, and may ask what is in the session.
+    // Before the host gets the end of the turn, and may read the session.
     const mayBeOver = type === "response" || type === "agent_end" || type === "agent_settled";
     if (mayBeOver && this.seen.hasMessages && !this.isInTurn) void this.host.inTurn(() => this.recoverShown());
     this.host.passOn(bytes);
@@ -357,7 +357,7 @@ export class PiAgent implements AgentSink {
     this.host.server.resumeInput();
   }
 
-  /** Goes on taking what the agent says, when the host reads again. */
+  /** Resumes reading from the agent, when the host reads again. */
   resume(): void {
     this.process?.resume();
   }
@@ -378,7 +378,7 @@ export class PiAgent implements AgentSink {
     const failure = this.makeGoneFailure(how);
     this.questions.abandon(failure);
     const requests = this.requests.takeAll();
-    // What was shown is written before anybody hears of the end.
+    // The shown messages are written before any client gets the end.
     this.shutdown = this.host.inTurn(async () => {
       await this.recoverTurns();
       for (const request of requests) this.host.fail(request, failure);
@@ -394,7 +394,7 @@ export class PiAgent implements AgentSink {
     return new Failure("agent_failed", `The agent ${how}. The next prompt starts it again.`);
   }
 
-  /** Writes what was seen of the turns of agents that have ended. Never rejects. */
+  /** Writes the shown parts of the turns of exited agents. Never rejects. */
   private recoverTurns(): Promise<void> {
     if (this.exited.length > 0)
       this.recovery = this.recovery.then(async () => {
@@ -410,8 +410,8 @@ export class PiAgent implements AgentSink {
   }
 
   /**
-   * Writes what the agent showed as finished in a turn that is over, and has not written. It is asked first whether it is at
-   * rest: what it writes itself is in the file by then. Never rejects.
+   * Writes the finished messages of an ended turn that the agent has shown and not written. Asks first whether the
+   * agent is idle, because its own writes are in the file by then. Never rejects.
    */
   private async recoverShown(): Promise<void> {
     const { session } = this.position;
@@ -437,14 +437,14 @@ export class PiAgent implements AgentSink {
     session.refreshToWrite();
     const missing = await this.appendShown(session, this.from, shown);
     if (missing.length === 0) return;
-    // The agent does not know these entries until it opens the session again.
+    // The agent has these entries only after it opens the session again.
     this.position.outdate(session);
     const are =
       missing.length === 1 ? "1 message that it showed. It is" : `${missing.length} messages that it showed. They are`;
     this.host.show(`The agent had not written ${are} in the session now.`);
   }
 
-  /** Appends what a session lacks of messages that the agent showed, and returns that when it is durable. */
+  /** Appends the shown messages that a session lacks. Returns them when they are durable. */
   private async appendShown(
     session: Session,
     from: TurnBeginning | undefined,
@@ -474,7 +474,7 @@ export class PiAgent implements AgentSink {
     return message;
   }
 
-  /** Returns the message that ends a turn: what was seen of the answer, or that there is none. */
+  /** Returns the message that ends a turn: the unfinished answer, or an empty one. */
   private brokenTurn(
     { unfinished, isRunning }: TurnRest,
     how: string,
@@ -495,7 +495,7 @@ export class PiAgent implements AgentSink {
     void process.end();
   }
 
-  /** Ends the agent, and writes what is left of its turn. Nothing starts it again. */
+  /** Ends the agent, and recovers its turn. It is not started again. */
   async end(): Promise<void> {
     this.isEnding = true;
     await this.process?.end();

@@ -1,4 +1,4 @@
-/** Pi behind an editor: a process for each session in which the person prompts, and what is chosen there. */
+/** Pi behind an editor: one process for each session with prompts, and its settings. */
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
@@ -21,22 +21,22 @@ import {
 } from "./pi-offer.ts";
 import { PiSession } from "./pi-session.ts";
 
-/** Processes that are kept though they do nothing; of more, those are ended that were used longest ago. */
+/** Idle processes that are kept; above that, those used longest ago are ended. */
 const MAX_IDLE = 8;
-/** Milliseconds for which an editor waits for what the agent offers when it opens a session. */
+/** Milliseconds that an editor waits for the agent's offer when it opens a session. */
 const OFFERED_WITHIN = 5000;
 
 export class PiBackend implements AgentBackend, AgentGate {
   readonly promptCapabilities = { image: true, audio: false, embeddedContext: true };
   private readonly handles: ServerHandles;
   private readonly options: AgentOptions;
-  /** Those that were used last are at the end. */
+  /** In the order of their last use. */
   private readonly sessions = new Map<string, PiSession>();
-  /** Seats that are being given up. */
+  /** Sessions that are ending. */
   private readonly leaving = new Map<string, Promise<void>>();
-  /** The offers of Pi, by directory. */
+  /** By directory. */
   private readonly offers = new Map<string, Promise<PiOffer>>();
-  /** Sessions whose settings came too late for the reply. */
+  /** Settings that came too late for the reply, by session. */
   private readonly lateSettings = new Map<string, Promise<AgentReply>>();
   private isEnding = false;
 
@@ -57,7 +57,7 @@ export class PiBackend implements AgentBackend, AgentGate {
     return piSession;
   }
 
-  /** Ends processes that do nothing, if there are many. */
+  /** Ends idle processes, if there are too many. */
   private dropIdle(but: PiSession): void {
     const idle = [...this.sessions.values()].filter(
       (piSession) => piSession !== but && !piSession.isAtWork && piSession.agent.isRunning,
@@ -73,18 +73,17 @@ export class PiBackend implements AgentBackend, AgentGate {
     return left;
   }
 
-  /** Ends all agents, because the client has gone. */
   async end(): Promise<void> {
     this.isEnding = true;
     await Promise.all([...[...this.sessions.values()].map((piSession) => piSession.end()), ...this.leaving.values()]);
   }
 
-  /** Goes on taking what agents say, when the host reads again. */
+  /** Resumes reading from the agents, when the host reads again. */
   resume(): void {
     for (const { agent } of this.sessions.values()) agent.resume();
   }
 
-  /** Whether an agent does not read what it was sent. */
+  /** Whether an agent does not read its input. */
   get isFull(): boolean {
     return [...this.sessions.values()].some(({ agent }) => agent.isFull);
   }
@@ -96,7 +95,7 @@ export class PiBackend implements AgentBackend, AgentGate {
   }
 
   before(command: Command, session: Session): Promise<void> | undefined {
-    // A copy stands beside its session, which is not left.
+    // A fork opens a copy, and the session stays open.
     if (command.effect === "replace") return undefined;
     const piSession = this.sessions.get(session.id);
     return piSession?.isAtWork && command.effect === "write"
@@ -122,7 +121,7 @@ export class PiBackend implements AgentBackend, AgentGate {
       this.lateSettings.set(sessionId, settled);
       settled.catch(() => {});
     } catch {
-      // The history can be read without it, and the next prompt says what is wrong.
+      // The history can be read without the agent, and the next prompt reports the reason.
     } finally {
       clearTimeout(timer);
     }
@@ -139,14 +138,14 @@ export class PiBackend implements AgentBackend, AgentGate {
     if (offer && offer.commands.length > 0) await channel.update(toCommandsUpdate(offer) as never);
   }
 
-  /** Returns what Pi offers in the directory of a session. */
+  /** Returns Pi's offer in the directory of a session. */
   private async getOffer(piSession: PiSession, { cwd }: AgentSession): Promise<PiOffer> {
     const place = this.options.cwdFor({ cwd } as Session);
     const known = this.offers.get(place);
     if (known) return known;
     const asked = requestOffer(piSession);
     this.offers.set(place, asked);
-    // Whoever asks next may have more luck.
+    // The next request asks again.
     asked.catch(() => this.offers.delete(place));
     return asked;
   }
@@ -189,7 +188,7 @@ export class PiBackend implements AgentBackend, AgentGate {
     return pickOptions(settings);
   }
 
-  /** Has Pi take a model or a level for a session. Returns what is in force then. */
+  /** Sets a model or a level in Pi for a session. Returns the new settings. */
   private async set(session: AgentSession, channel: ClientChannel, what: string, value: string): Promise<AgentReply> {
     const piSession = await this.getSession(session.sessionId);
     piSession.channel = channel;
@@ -255,7 +254,7 @@ async function requestOffer(piSession: PiSession): Promise<PiOffer> {
   };
 }
 
-/** Returns the levels of the model that Pi has now; undefined where it does not know the question. */
+/** Returns the levels of Pi's current model; undefined if Pi does not know the question. */
 async function requestLevels(piSession: PiSession): Promise<readonly string[] | undefined> {
   const { levels } = getData(await piSession.question("get_available_thinking_levels"));
   return Array.isArray(levels) ? levels.map(stringOf) : undefined;

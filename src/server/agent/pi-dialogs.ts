@@ -1,4 +1,4 @@
-/** Questions that Pi's extensions ask the person, as an editor shows them: permissions, and forms where it has these. */
+/** Questions of Pi's extensions to the person, shown by an editor as permission requests or forms. */
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
@@ -6,7 +6,7 @@ import type { ClientChannel } from "../acp/agent.ts";
 import { makeTextContent } from "../acp/call-updates.ts";
 import { SERVER_NAME } from "../acp/update-mapper.ts";
 
-/** A request of Pi's, of which only dialogs are answered. */
+/** A request of Pi. Only dialogs are answered. */
 type DialogRequest = LooseMembers;
 
 const DIALOGS: ReadonlySet<string> = new Set(["select", "confirm", "input", "editor"]);
@@ -18,8 +18,8 @@ export function isDialog({ method }: DialogRequest): boolean {
 }
 
 /**
- * Asks the person, and returns what Pi is to be answered. `callId` is the call that is at work; without one the question
- * is a call of its own. Never rejects: a client that cannot ask, or will not, has cancelled.
+ * Asks the person, and returns the answer to Pi. `callId`: the running tool call; without one the question becomes a
+ * call of its own. Never rejects: if the client cannot or will not ask, the answer is `cancelled`.
  */
 export async function askPerson(
   request: DialogRequest,
@@ -74,7 +74,7 @@ async function askPermission(
   return answer;
 }
 
-/** Returns the question beside a call, whose own title stays. */
+/** Returns the question as content of a call, which keeps its title. */
 function makeQuestion({ title, content = [] }: { title: string; content?: object[] }): LooseMembers {
   return { content: [makeTextContent(title), ...content] };
 }
@@ -90,7 +90,7 @@ function getOptionKind(name: string): string {
   return `${REFUSAL.test(name) ? "reject" : "allow"}_${LASTING.test(name) ? "always" : "once"}`;
 }
 
-/** Asks for a text. An editor without forms is told that it was asked. */
+/** Asks for a text. An editor without forms gets a notice instead. */
 async function askText(request: DialogRequest, channel: ClientChannel): Promise<LooseMembers> {
   const title = stringOf(request.title) || "The agent asks";
   const { placeholder, prefill } = request;

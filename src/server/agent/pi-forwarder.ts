@@ -1,4 +1,4 @@
-/** Joins an agent that speaks Pi's dialect to the connection with its host: which line goes where, and what comes back. */
+/** Connects an agent that speaks Pi's dialect to its host: forwards lines in both directions. */
 
 import type { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -14,19 +14,19 @@ import { type AgentHost, PiAgent } from "./pi-agent.ts";
 import type { ForwardedRequest } from "./pi-questions.ts";
 import { type AgentRoute, findRoute, PROMPT_COMMANDS } from "./routes.ts";
 
-/** The server and its output, as an agent is joined to them. */
+/** The parts of the server, with the output to the host. */
 interface ForwarderHandles extends ServerHandles {
   readonly output: Output;
   reply(call: Call, outcome: Outcome): void;
 }
 
-/** The outcome of a command that the agent has now, so that the reply is its own. */
+/** The outcome of a forwarded command: the reply is the agent's own. */
 const FORWARDED = Symbol("forwarded");
 const LF = 0x0a;
 const SPACE = 0x20;
 const LINE_END = Buffer.from("\n");
 
-/** The members of the agent's state that are true wherever it stands, and those of the session at which it stands. */
+/** Members of the agent's state that hold for every session, and those of its current session. */
 const AGENT_MEMBERS = ["steeringMode", "followUpMode", "autoCompactionEnabled"];
 const SESSION_MEMBERS = ["model", "thinkingLevel", "isStreaming", "isCompacting", "pendingMessageCount"];
 
@@ -36,7 +36,7 @@ export class PiForwarder implements AgentHost {
   readonly server: AgentServer;
   private readonly handles: ForwarderHandles;
   readonly agent: PiAgent;
-  /** The sentence that the person was shown last. */
+  /** The last sentence shown to the person. */
   private shown: string | undefined;
 
   constructor(handles: ForwarderHandles, options: AgentOptions) {
@@ -47,7 +47,7 @@ export class PiForwarder implements AgentHost {
 
   // --- from the host -------------------------------------------------------------------------------------------
 
-  /** Takes a message of the host that is for the agent, or needs it. Returns whether it is one. */
+  /** Handles a message of the host that the agent answers, at least in part. Returns whether it is one. */
   accept(value: unknown, bytes: Buffer): boolean {
     if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
     const { id, type } = value as HostParams;
@@ -73,7 +73,7 @@ export class PiForwarder implements AgentHost {
     return route !== undefined;
   }
 
-  /** Whether a message gives a name to the session at which the agent stands, in the way that Pi knows. */
+  /** Whether a message names the agent's current session with members that Pi knows. */
   private isNameOfAgentSession({ type, sessionId, idempotencyKey, expectedLeafId }: HostParams): boolean {
     if (type !== "set_session_name" || (idempotencyKey ?? expectedLeafId) !== undefined) return false;
     return this.agent.isAt(this.current) && (sessionId === undefined || sessionId === this.current?.id);
@@ -87,7 +87,7 @@ export class PiForwarder implements AgentHost {
     return { command: asked, name: type as string, params: pickParams(value), idText, messageText };
   }
 
-  /** Has the agent do a command, in its turn. It is the agent that replies, unless it cannot be asked. */
+  /** Forwards a command to the agent, in its turn. The agent replies, unless it cannot be asked. */
   private forward(value: HostParams, bytes: Buffer, route: AgentRoute, ours: Command | undefined): void {
     const run = async (context: CommandContext, params: HostParams): Promise<unknown> => {
       if (route.ofRunning && ours && !this.agent.isRunning) {
@@ -107,7 +107,7 @@ export class PiForwarder implements AgentHost {
     this.handles.dispatcher.submit({ ...call, answer });
   }
 
-  /** Returns the command that tells our state with what the agent alone knows. */
+  /** Makes the command that returns our state with the members that only the agent has. */
   private makeStateCommand(ours: Command): Command {
     const run = async (context: CommandContext, params: HostParams): Promise<unknown> => {
       const known = await this.agent.state();

@@ -1,4 +1,4 @@
-/** Knows the lines of an agent that speaks Pi's dialect, without parsing those that need not be understood. */
+/** Reads the lines of an agent that speaks Pi's dialect, without parsing those that can be passed on. */
 
 import { isJson, parse, skipSpace } from "../../core/json/json.ts";
 
@@ -12,13 +12,13 @@ export interface PiReply {
   readonly error?: string;
 }
 
-/** Nearly every line begins with its type, and the replies to requests with an id have that before it. */
+/** Nearly every line begins with its type. Replies to requests with an id have the id before it. */
 const BEGINNING = /^\{\s*"type"\s*:\s*"([a-z_]+)"/;
 const REPLY = /^\{(?:\s*"id"\s*:\s*(?:"(?:[^"\\]|\\.)*"|-?[\d.eE+-]+|null)\s*,)?\s*"type"\s*:\s*"response"/;
-/** Bytes of a line that are looked at. */
+/** Bytes of a line that are searched. */
 const LOOKED_AT = 512;
 
-/** Returns the type of a line; undefined when it has none, or is no object. */
+/** Returns the type of a line; undefined when it has none, or is not an object. */
 export function getLineType(line: Buffer): string | undefined {
   const beginning = line.toString("latin1", 0, 48);
   const usual = BEGINNING.exec(beginning);
@@ -33,7 +33,7 @@ export function isJsonObject(line: Buffer): boolean {
   return line[skipSpace(line, 0, line.length)] === 0x7b && isJson(line);
 }
 
-/** Returns the members of a line that is an object, else none. */
+/** Returns the members of a line; none if it is not an object. */
 export function parseMembers(line: Buffer): Readonly<Record<string, unknown>> {
   try {
     const value = parse(line);

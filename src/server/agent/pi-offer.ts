@@ -1,22 +1,22 @@
-/** The models and thinking levels that Pi offers, as modes and options of an editor. */
+/** Converts the models and thinking levels that Pi offers to modes and options of an editor. */
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 
-/** The offer of Pi in a directory. */
+/** Pi's offer in a directory. */
 export interface PiOffer {
   readonly models: readonly LooseMembers[];
   readonly commands: readonly LooseMembers[];
-  /** The model and the level with which Pi begins. */
+  /** Pi's initial model and level. */
   readonly model: LooseMembers | undefined;
   readonly thinkingLevel: string;
 }
 
-/** The model and the level that are in force in a session. */
+/** The current model and level of a session. */
 export interface PiSelection {
   readonly model: LooseMembers | undefined;
   readonly thinkingLevel: string;
-  /** The levels that Pi itself names for the model. */
+  /** The levels of the model, from Pi itself. */
   readonly levels?: readonly string[];
 }
 
@@ -24,12 +24,12 @@ const LEVELS = ["off", "minimal", "low", "medium", "high"];
 export const MODEL_OPTION = "model";
 export const THINKING_OPTION = "thought_level";
 
-/** Returns the name by which an editor chooses a model. */
+/** Returns the option value of a model. */
 export function getModelName(model: LooseMembers): string {
   return `${stringOf(model.provider)}/${stringOf(model.id)}`;
 }
 
-/** Returns the levels of a model: those that it says it has, or the usual ones. */
+/** Returns the declared levels of a model, or the usual ones. */
 export function listLevels(model: LooseMembers | undefined): readonly string[] {
   if (model?.reasoning !== true) return [];
   const map = membersOf(model.thinkingLevelMap);
@@ -37,7 +37,7 @@ export function listLevels(model: LooseMembers | undefined): readonly string[] {
   return [...LEVELS.filter((level) => map[level] !== null), ...more];
 }
 
-/** Returns the thinking levels as modes, and `configOptions`; a choice of one thing is none. */
+/** Returns the thinking levels as modes, and `configOptions`; a setting with a single value is left out. */
 export function toSettings({ models }: PiOffer, { model, thinkingLevel, levels }: PiSelection): LooseMembers {
   const offered = levels ?? listLevels(model);
   const known = offered.includes(thinkingLevel) ? offered : [thinkingLevel, ...offered];

@@ -1,40 +1,40 @@
-/** Where an agent stands that speaks Pi's dialect: the session that it was told to open, and whether it knows all of that. */
+/** The position of an agent that speaks Pi's dialect: its session, and whether it has read all of it. */
 
 import { Failure } from "../../core/failure.ts";
 import type { Log } from "../../core/ports/store.ts";
 import type { Session } from "../../core/session/session.ts";
 import { becomeWriter } from "../../core/session/writer.ts";
 
-/** A function that has the agent open a session file. Rejects with agent_failed. */
+/** Has the agent open a session file. Rejects with agent_failed. */
 type OpenSessionFile = (sessionPath: string) => Promise<void>;
 
 export class AgentPosition {
-  /** The session at which the agent stands; undefined when it stands at none of ours. */
+  /** The agent's session; undefined when it has none of ours open. */
   private current: Session | undefined;
   private isCurrent = false;
-  /** The log of which the agent has read the file, and how often others' entries had been put there by then. */
+  /** The log whose file the agent has read, and its `broughtHere` then: the times that entries of others came. */
   private read: { readonly log: Log; readonly brought: number | undefined } | undefined;
 
   get session(): Session | undefined {
     return this.current;
   }
 
-  /** Whether the agent stands at a session and knows everything that is in it. */
+  /** Whether the agent is at a session and has read all of it. */
   isInStepWith(session: Session | null): boolean {
     return session !== null && this.isCurrent && this.current === session;
   }
 
   /**
-   * Makes sure, before the agent does more there, that the session in which it is in step is still ours to write. Where others
-   * wrote to it meanwhile, the agent must open it again. Rejects with the reason why it may not write.
+   * Confirms, before more work of the agent, that its session is still ours to write. If other programs wrote to it,
+   * the agent must open it again. Rejects with the reason why it may not write.
    */
   async confirm(session: Session): Promise<void> {
     const { log } = session;
-    // While it rested, its session may have got what others wrote, or be another file.
+    // While the agent was idle, the session may have got entries of others, or another file.
     if (this.read?.log !== log || this.read.brought !== log.broughtHere) return this.outdate(session);
     const ready = log.ready?.();
     if (!ready) return;
-    // What is there until now, the agent has written.
+    // The entries so far are the agent's own.
     session.foreign.checkForChanges();
     const { count } = log.nodes;
     await ready;
@@ -43,12 +43,12 @@ export class AgentPosition {
     else requireOurs(session);
   }
 
-  /** Notes that somebody else writes to the session, or moves its leaf: the agent must open it again. */
+  /** Called when another program writes to the session, or moves its leaf: the agent must open it again. */
   outdate(session: Session): void {
     if (session === this.current) this.isCurrent = false;
   }
 
-  /** Notes that the agent is gone. Returns the session at which it stood, whose leaf still follows the file. */
+  /** Called when the agent is gone. Returns its session, whose leaf still follows the file. */
   leave(): Session | undefined {
     const { current: at } = this;
     this.current = undefined;
@@ -56,21 +56,18 @@ export class AgentPosition {
     return at;
   }
 
-  /**
-   * Has the agent open a session: its file is there, ends where our leaf is, and is ours to write. Rejects with the
-   * reason why that cannot be.
-   */
+  /** Has the agent open a session whose file exists, ends at our leaf, and is ours to write. Rejects otherwise. */
   async moveTo(session: Session, open: OpenSessionFile): Promise<void> {
     requireUsable(session);
     const before = this.current === session ? undefined : this.leave();
     if (before) before.foreign.followsFile = false;
-    // Before it is told the path, so that it finds the header there and nobody else's session.
+    // The header must be there before the agent gets the path, so that no other session takes the path.
     if (!session.log.persisted) session.putIntoStore();
     await becomeWriter(session);
     session.refreshToWrite();
     requireOurs(session);
     await session.commit();
-    // Pi goes on where the file ends.
+    // Pi continues at the end of the file.
     await session.leave();
     const { log } = session;
     this.current = session;
@@ -80,7 +77,7 @@ export class AgentPosition {
       await open(session.file as string);
       this.isCurrent = true;
     } catch (error) {
-      // Where it stands now is not known.
+      // The agent's session is now unknown.
       this.isCurrent = false;
       throw error;
     }
@@ -105,7 +102,7 @@ function requireUsable({ log, holder, file }: Session): void {
 function requireOurs(session: Session): void {
   const { lockedBy } = session.log;
   if (lockedBy !== null && lockedBy.host === undefined) throw makeLockedFailure(session);
-  // Of another machine, or of what the fleet has made of the session, it says why.
+  // This reports a lock of another machine, or a change of the session in the fleet.
   session.log.acquireLock();
 }
 

@@ -1,4 +1,4 @@
-/** A prompt of an editor as a message of Pi's. */
+/** Converts a prompt of an editor to a message of Pi. */
 
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
@@ -11,7 +11,7 @@ interface PiPrompt extends LooseMembers {
   readonly images?: readonly object[];
 }
 
-/** Returns what Pi is told. Throws INVALID_PARAMS for what it cannot be. */
+/** Returns the params of Pi's `prompt`. Throws INVALID_PARAMS for blocks that Pi does not take. */
 export function toPiPrompt(blocks: readonly PromptBlock[]): PiPrompt {
   const images: object[] = [];
   const attached: string[] = [];
@@ -40,7 +40,7 @@ export function toPiPrompt(blocks: readonly PromptBlock[]): PiPrompt {
   return images.length === 0 ? { message } : { message, images };
 }
 
-/** Returns how a text names what a link leads to: a file by its path. */
+/** Returns the text for a link: a file by its path. */
 function toReference(uri: string, name: string): string {
   if (!uri.startsWith("file://")) return name === "" || name === uri ? uri : `[${name}](${uri})`;
   try {

@@ -1,9 +1,9 @@
-/** Our own questions to an agent that speaks Pi's dialect, beside what its host asks it. */
+/** Our own questions to an agent that speaks Pi's dialect, and the requests of its host. */
 
 import { Failure } from "../../core/failure.ts";
 import type { PiReply } from "./pi-lines.ts";
 
-/** A question that waits for its answer. */
+/** An unanswered question. */
 interface OwnQuestion {
   readonly command: string;
   readonly resolve: (reply: PiReply) => void;
@@ -11,7 +11,7 @@ interface OwnQuestion {
   readonly late: NodeJS.Timeout;
 }
 
-/** The words before the number in ids of ours. Hosts choose others, and so do agents. */
+/** The prefix of our ids, which neither hosts nor agents use. */
 const ID_PREFIX = "pi-session-server";
 
 export class PiQuestions {
@@ -20,13 +20,13 @@ export class PiQuestions {
   private readonly waiting = new Map<string, OwnQuestion>();
   private count = 0;
 
-  /** `nonce` makes the ids those of no other program. */
+  /** `nonce` makes the ids unique to this program. */
   constructor(nonce: string, send: (line: string) => void) {
     this.prefix = `${ID_PREFIX}-${nonce}-`;
     this.send = send;
   }
 
-  /** Asks, and waits for so many milliseconds. Rejects with agent_failed when none comes, or the agent ends. */
+  /** Asks a question. Rejects with agent_failed after `within` milliseconds, or when the agent ends. */
   ask(command: string, params: Readonly<Record<string, unknown>>, within: number): Promise<PiReply> {
     const id = `${this.prefix}${++this.count}`;
     return new Promise((resolve, reject) => {
@@ -41,8 +41,8 @@ export class PiQuestions {
   }
 
   /**
-   * Takes a reply, if it is to a question of ours, however late it comes. Returns whether it is. Versions before 0.79.7
-   * leave the id out of the refusal of what they do not know: `isOurs` says that nobody else has asked for that.
+   * Takes a reply to a question of ours, however late. Returns whether it is one. Versions before 0.79.7 leave the id
+   * out of the refusal of an unknown command: `isOurs` says that no host request has this command.
    */
   take(reply: PiReply, isOurs: boolean): boolean {
     if (reply.id === undefined && reply.success === false && isOurs) {
@@ -58,7 +58,7 @@ export class PiQuestions {
     return true;
   }
 
-  /** Gives up all questions. */
+  /** Rejects all questions. */
   abandon(failure: Failure): void {
     for (const { late, reject } of this.waiting.values()) {
       clearTimeout(late);
@@ -73,20 +73,19 @@ function makeTimeoutFailure(command: string, within: number): Failure {
   return new Failure("agent_failed", sentence);
 }
 
-/** A request of the host that the agent has not answered. */
 export interface ForwardedRequest {
   readonly command: string;
-  /** JSON text of the id; undefined where the host gave none. */
+  /** JSON text of the id; undefined if the host sent none. */
   readonly idText: string | undefined;
 }
 
-/** Requests that are remembered when they are answered. */
+/** Answered requests that are remembered. */
 const MAX_DONE = 100;
 
-/** The requests of the host that the agent has and has not answered. */
+/** The requests of the host that the agent has not answered. */
 export class ForwardedRequests {
   private waiting: ForwardedRequest[] = [];
-  /** Those that were answered last. */
+  /** The last answered ones. */
   private readonly done: ForwardedRequest[] = [];
   private watchers: (() => void)[] = [];
 
@@ -94,18 +93,19 @@ export class ForwardedRequests {
     this.waiting.push(request);
   }
 
-  /** Whether one of these commands is not answered. */
+  /** Whether one of these commands is unanswered. */
   has(commands: ReadonlySet<string>): boolean {
     return this.waiting.some(({ command }) => commands.has(command));
   }
 
   /**
-   * Notes a reply: to the request with its id, or the oldest of its command where it has none, as in the refusals of old
-   * versions. Returns whether the agent was asked that, which it may answer twice: first that it begins, then that it failed.
+   * Takes a reply to the request with its id, or to the oldest of its command if it has none, as in the refusals of old
+   * versions. Returns whether there is such a request. The agent may answer one twice: that it begins, and then that it
+   * failed.
    */
   answered({ id, command }: PiReply): boolean {
     const idText = id === undefined ? undefined : JSON.stringify(id);
-    // A large number may be written in two ways.
+    // A large number has several notations.
     const hasId = (one: ForwardedRequest): boolean =>
       one.idText === idText || (typeof id === "number" && Number(one.idText) === id);
     const isMeant = (one: ForwardedRequest): boolean => hasId(one) && one.command === command;
@@ -118,7 +118,7 @@ export class ForwardedRequests {
     return true;
   }
 
-  /** Resolves when none of these commands waits any more, and to false when that takes longer than so many milliseconds. */
+  /** Resolves to true when none of these commands is unanswered, and to false after `within` milliseconds. */
   async waitForAnswers(commands: ReadonlySet<string>, within: number): Promise<boolean> {
     const until = performance.now() + within;
     while (this.has(commands)) {
@@ -135,13 +135,13 @@ export class ForwardedRequests {
     return true;
   }
 
-  /** Takes out the request with an id, as JSON text. */
+  /** Removes and returns the request with an id, as JSON text. */
   takeById(idText: string | undefined): ForwardedRequest | undefined {
     const at = idText === undefined ? -1 : this.waiting.findIndex((one) => one.idText === idText);
     return at < 0 ? undefined : this.waiting.splice(at, 1)[0];
   }
 
-  /** Takes all that wait. */
+  /** Removes and returns all unanswered requests. */
   takeAll(): readonly ForwardedRequest[] {
     const { waiting } = this;
     this.waiting = [];

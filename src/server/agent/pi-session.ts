@@ -1,4 +1,4 @@
-/** Pi as it works for one session of an editor: a process of its own, with the turn that runs and what it tells of it. */
+/** Pi for one session of an editor: its process, and the running turn and its updates. */
 
 import type { Failure } from "../../core/failure.ts";
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
@@ -17,27 +17,27 @@ import type { ForwardedRequest } from "./pi-questions.ts";
 import { type PiEvent, PiTurn } from "./pi-turn.ts";
 import type { AgentRoute } from "./routes.ts";
 
-/** Bytes of events that wait for the editor, beyond which nothing more is taken from Pi. */
+/** Bytes of events that wait for the editor, above which Pi's output is not read. */
 const FULL_AT = 1 << 20;
-/** Dialogs that wait for the person; more are cancelled. */
+/** Open dialogs; more are cancelled. */
 const MAX_DIALOGS = 256;
-/** Milliseconds between looks whether an agent that says nothing of a turn has begun one. */
+/** Milliseconds between checks whether a turn has begun, for an agent that does not report it. */
 const POLL_INTERVAL = 250;
 
 const PROMPT: AgentRoute = { onSession: true, works: true };
 
-/** The turn that runs. */
+/** The running turn. */
 interface LiveTurn {
   readonly turn: PiTurn;
   hasBegun: boolean;
   isCancelled: boolean;
-  /** Ends the wait for its end; with what it failed. */
+  /** Ends the turn, with its failure if there is one. */
   readonly over: (failure?: Error) => void;
   readonly whenOver: Promise<Error | undefined>;
   isOver: boolean;
 }
 
-/** An event of Pi's on its way to the editor. */
+/** An event of Pi, queued for the editor. */
 interface QueuedEvent {
   readonly event: PiEvent;
   readonly bytes: number;
@@ -51,7 +51,7 @@ export class PiSession implements AgentHost {
   current: Session | null = null;
   /** The client of the session, also between turns. */
   channel: ClientChannel | undefined;
-  /** Called with each level that Pi has taken. */
+  /** Called with each new thinking level of Pi. */
   onLevel: (level: string) => Promise<void> = async () => {};
   private readonly queue: QueuedEvent[] = [];
   private queuedBytes = 0;
@@ -60,9 +60,9 @@ export class PiSession implements AgentHost {
   private running: LiveTurn | undefined;
   private prompted: { readonly id: string; settle(reply: PiReply | Error): void } | undefined;
   private prompts = 0;
-  /** Whether Pi says when it has settled. */
+  /** Whether Pi reports when it has settled. */
   private settles = false;
-  /** Dialogs that are asked, by what gives them up. */
+  /** Open dialogs, by the function that dismisses each. */
   private readonly dialogs = new Set<() => void>();
 
   constructor(sessionId: string, handles: ServerHandles, options: AgentOptions) {
@@ -76,7 +76,7 @@ export class PiSession implements AgentHost {
     return this.running !== undefined;
   }
 
-  /** Runs work on the session in the order of its calls. Rejects with what the work fails with. */
+  /** Runs work on the session in the order of its calls. Rejects with its error. */
   private inOrder<T>(work: () => Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const run = async (): Promise<void> => {
@@ -91,7 +91,7 @@ export class PiSession implements AgentHost {
     });
   }
 
-  /** Asks Pi for what it has, or has it change that. Rejects when it does not answer. */
+  /** Asks Pi a question, or changes a setting. Rejects when it does not answer. */
   question(command: string, params: LooseMembers = {}, onSession = false): Promise<PiReply> {
     return this.inOrder(() => this.agent.question(command, params, { onSession }));
   }
@@ -125,7 +125,7 @@ export class PiSession implements AgentHost {
     }
   }
 
-  /** Sends a prompt. Returns the reply to it; undefined when the turn was cancelled before. */
+  /** Sends a prompt. Returns the reply; undefined when the turn was cancelled before. */
   private async ask(message: LooseMembers, running: LiveTurn): Promise<PiReply | undefined> {
     const id = `${SERVER_NAME}-prompt-${++this.prompts}`;
     const line = Buffer.from(`${JSON.stringify({ id, type: "prompt", ...message })}\n`);
@@ -144,14 +144,14 @@ export class PiSession implements AgentHost {
         return undefined;
       }
       if (running.isCancelled) void this.agent.abort(() => running.isOver);
-      // An extension may take as long as it likes to take the prompt; the turn may be over before that.
+      // An extension may delay the prompt without limit; the turn may end before the reply.
       return await Promise.race([replied, running.whenOver.then(() => undefined)]);
     } finally {
       this.prompted = undefined;
     }
   }
 
-  /** Finds out whether a prompt has begun a turn: a command of an extension begins none, and old versions do not say so. */
+  /** Checks whether a prompt has begun a turn: a command of an extension begins none, and old versions say nothing. */
   private async watchBeginning(running: LiveTurn, reply: PiReply): Promise<void> {
     if (typeof reply.data?.disposition === "string") return;
     for (let idle = 0; idle < 2; ) {
@@ -171,7 +171,7 @@ export class PiSession implements AgentHost {
     if (this.agent.isRunning) void this.agent.abort(() => running.isOver);
   }
 
-  /** Ends Pi, and with it the turn that runs. */
+  /** Ends Pi and the running turn. */
   async end(): Promise<void> {
     this.cancel();
     await this.agent.end();
@@ -195,7 +195,7 @@ export class PiSession implements AgentHost {
 
   private enqueue(event: PiEvent, bytes: number): void {
     const before = this.queue.at(-1);
-    // Of what a tool has said so far, the last counts.
+    // Of the partial results of a tool, the last one counts.
     if (before && isLaterPart(before.event, event)) {
       this.queue[this.queue.length - 1] = { event, bytes };
       this.queuedBytes += bytes - before.bytes;
@@ -210,7 +210,7 @@ export class PiSession implements AgentHost {
     this.isSending = true;
     for (let next = this.queue.shift(); next; next = this.queue.shift()) {
       this.queuedBytes -= next.bytes;
-      // A client that has gone, or has closed the session, hears no more.
+      // A client that has gone, or has closed the session, gets no updates.
       await this.sendEvent(next.event).catch(() => {});
       if (this.hasCapacity) this.agent.resume();
     }
@@ -218,7 +218,7 @@ export class PiSession implements AgentHost {
     for (const wake of this.sentWaiters.splice(0)) wake();
   }
 
-  /** Resolves when everything that Pi has said was told. */
+  /** Resolves when all events of Pi were sent. */
   private whenSent(): Promise<void> {
     return this.isSending ? new Promise((resolve) => this.sentWaiters.push(resolve)) : Promise.resolve();
   }
@@ -228,12 +228,12 @@ export class PiSession implements AgentHost {
     const { type } = event;
     // Nearly all events are pieces of an answer.
     if (type === "message_update") return running?.turn.take(event);
-    // What came before it is of an earlier turn.
+    // Events before it belong to an earlier turn.
     if (running && /^(?:agent_start|turn_start|message_start)$/.test(String(type))) running.hasBegun = true;
     if (type === "thinking_level_changed") await this.onLevel(stringOf(event.level));
     if (type === "agent_settled") this.settles = true;
     await this.sendEventNotice(event);
-    // Between turns, what Pi writes is told from the session.
+    // Between turns, the client is sent Pi's messages from the session.
     if (!running) return;
     try {
       await running.turn.take(event);
@@ -243,16 +243,16 @@ export class PiSession implements AgentHost {
     }
   }
 
-  /** Looks whether a turn is over, of an agent that may never say that it has settled. */
+  /** Checks whether a turn is over, for an agent that may never report that it has settled. */
   private mayBeOver(event: PiEvent, running: LiveTurn): void {
     if (this.settles || event.willRetry !== undefined || !running.hasBegun) return;
     void this.state().then((state) => {
-      // What it said before its reply has been told by then: another answer may have begun.
+      // The events before the reply are sent by then: another answer may have begun.
       if (state && isIdle(state) && this.queue.length === 0) running.over();
     });
   }
 
-  /** Tells what happens beside the messages. */
+  /** Sends a notice about events other than messages. */
   private async sendEventNotice(event: PiEvent): Promise<void> {
     const { type, errorMessage, error } = event;
     const why = stringOf(errorMessage) || stringOf(error);
@@ -297,10 +297,10 @@ export class PiSession implements AgentHost {
       dismiss = () => resolve({ cancelled: true });
     });
     this.dialogs.add(dismiss);
-    // It is about what was told before it.
+    // The question is about the events before it.
     await this.whenSent();
     const { timeout } = request;
-    // Pi has gone on by then.
+    // Pi continues after that.
     const late = typeof timeout === "number" ? setTimeout(dismiss, timeout) : undefined;
     late?.unref();
     if (!channel || running?.isCancelled) dismiss();
@@ -336,7 +336,7 @@ export class PiSession implements AgentHost {
   }
 
   fail(_request: ForwardedRequest, failure: Failure): void {
-    // Of one that has ended, `over` tells.
+    // If the agent has ended, `agentEnded` reports it.
     if (this.agent.isRunning) this.prompted?.settle(failure);
   }
 
@@ -345,7 +345,7 @@ export class PiSession implements AgentHost {
   }
 
   show(notice: string): void {
-    // Of its end, the request tells.
+    // The request reports the agent's end.
     if (this.agent.isRunning) void this.sendNotice("warning", notice).catch(() => {});
   }
 
@@ -363,7 +363,7 @@ function startLiveTurn(turn: PiTurn): LiveTurn {
   return { turn, hasBegun: false, isCancelled: false, isOver: false, whenOver, over: end };
 }
 
-/** Whether an agent does nothing, as it says itself. */
+/** Whether an agent is idle, by its own state. */
 function isIdle({ isStreaming, isCompacting, pendingMessageCount }: LooseMembers): boolean {
   return (
     isStreaming !== true &&

@@ -1,4 +1,4 @@
-/** A turn of Pi's as an editor is told of it while it lasts: its events as updates, and how it ended. */
+/** Sends a running turn of Pi to an editor: its events as updates, and its end. */
 
 import { blocksOf, type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { amountOf, stringOf } from "../../core/format/message.ts";
@@ -15,7 +15,6 @@ import { AcpError, REFUSED } from "../acp/errors.ts";
 import { parsePlan } from "../acp/tools.ts";
 import { type PathEntry, SERVER_NAME } from "../acp/update-mapper.ts";
 
-/** An event of Pi's. */
 export type PiEvent = LooseMembers;
 
 interface LiveCall extends AcpToolCall {
@@ -28,25 +27,24 @@ interface LiveResult {
   readonly message: LooseMembers;
 }
 
-/** Events after which there is nothing new in the session. */
+/** Events that add nothing to the session. */
 const QUIET: ReadonlySet<string> = new Set(["agent_start", "turn_start", "message_start", "message_update"]);
-/** Kinds of blocks that come piece by piece. */
 const CHUNKS: Readonly<Record<string, string>> = { text: "agent_message_chunk", thinking: "agent_thought_chunk" };
 
 export class PiTurn {
   private readonly channel: ClientChannel;
   private readonly cwd: string;
-  /** Characters of each block of the answer that were told. */
+  /** Characters sent of each block of the answer. */
   private said = new Map<number, number>();
   private calls: LiveCall[] = [];
-  /** Messages that the client was shown, and how often: their role, time and call. */
+  /** Messages that the client was shown, with their number, by role, time and call. */
   private readonly shown = new Map<string, number>();
-  /** Results that Pi told of and are not in the session yet, and those that came into it and are to be told. */
+  /** Results of Pi that are not in the session yet, and those that are and must be sent. */
   private readonly results = new Map<string, LiveResult>();
   private readonly written: LiveResult[] = [];
   private open: LooseMembers | undefined;
   private hasPrompt = false;
-  /** Whether Pi may have written anything but the prompt that the client was not told of. */
+  /** Whether Pi may have written entries, except the prompt, that the client was not shown. */
   private hasNews = false;
   private last: LooseMembers = {};
   private hasUsage = false;
@@ -63,7 +61,7 @@ export class PiTurn {
     this.cwd = cwd;
   }
 
-  /** Tells an event. Events come one after the other. */
+  /** Sends an event. Calls must not overlap. */
   async take(event: PiEvent): Promise<void> {
     if (!this.isQuiet(event)) this.hasNews = true;
     switch (event.type) {
@@ -84,18 +82,18 @@ export class PiTurn {
         return;
       }
       case "tool_execution_end":
-        // It is over for the client once its result is in the session, which comes next.
+        // For the client it ends when its result is in the session, which comes next.
         return void (await this.getCall(stringOf(event.toolCallId), stringOf(event.toolName), event.args));
     }
   }
 
-  /** Whether an event says that Pi has written no more than the prompt. */
+  /** Whether an event shows that Pi has written no more than the prompt. */
   private isQuiet({ type, message }: PiEvent): boolean {
     if (type === "message_end") return !this.hasPrompt && membersOf(message).role === "user";
     return QUIET.has(stringOf(type));
   }
 
-  /** Returns the id, as the client knows it, of the one call that is at work; undefined when there are none or several. */
+  /** Returns the client's id of the running call; undefined when there are none or several. */
   get callAtWork(): string | undefined {
     const open = this.calls.filter(({ isOver }) => !isOver);
     return open.length === 1 ? open[0].toolCallId : undefined;
@@ -109,10 +107,10 @@ export class PiTurn {
 
   private async begin(message: LooseMembers): Promise<void> {
     if (message.role !== "assistant") return;
-    // What Pi wrote since is before it. To look took 0.5 ms, for which the first words of a turn need not wait.
+    // Earlier entries precede this message. Looking took 0.5 ms, for which the first words of a turn need not wait.
     if (this.hasNews) await this.sendNewEntries();
     this.hasNews = false;
-    // It goes on after an error.
+    // Pi continues after an error.
     if (this.last.stopReason === "error") await this.error(this.last);
     this.last = {};
     this.open = message;
@@ -142,7 +140,7 @@ export class PiTurn {
   private async finish(message: LooseMembers): Promise<void> {
     const { role } = message;
     if (role === "user") {
-      // The first one is what the person wrote, whatever Pi has made of it; others are told from the session.
+      // The first one is the person's prompt, possibly changed by Pi; others are sent from the session.
       if (!this.hasPrompt) this.mark(message);
       this.hasPrompt = true;
     } else if (role === "toolResult") {
@@ -160,7 +158,7 @@ export class PiTurn {
     }
   }
 
-  /** Tells what of an answer did not come piece by piece. */
+  /** Sends the rest of an answer, which did not come in pieces. */
   private async rest(message: LooseMembers): Promise<void> {
     for (const [index, block] of blocksOf(message.content).entries()) {
       const { type } = block;
@@ -194,7 +192,7 @@ export class PiTurn {
     return this.getCall(stringOf(id), stringOf(name), given);
   }
 
-  /** Returns a call, and tells of it if that is new. */
+  /** Returns a call. Sends it if it is new. */
   private async getCall(id: string, name: string, given: unknown): Promise<LiveCall> {
     const known = this.known(id);
     if (known) return known;
@@ -213,7 +211,7 @@ export class PiTurn {
     this.shown.set(key, (this.shown.get(key) ?? 0) + 1);
   }
 
-  /** Returns how the client stands to an entry. Pi may have written what it is told of only after this. */
+  /** Classifies an entry. Pi may write an entry after the event about it. */
   private classify({ entry }: PathEntry, isOver: boolean): EntryVisibility {
     if (entry.type !== "message") return "new";
     const message = membersOf(entry.message);
@@ -231,7 +229,7 @@ export class PiTurn {
     return isReported && !isOver ? "soon" : "new";
   }
 
-  /** Tells what came into the session, and of the calls whose results did that they are over. */
+  /** Sends the new entries of the session, and the end of the calls whose results are among them. */
   private async sendNewEntries(isOver = false): Promise<void> {
     await this.channel.sendNewEntries((item) => this.classify(item, isOver), isOver);
     for (const { call, message } of this.written.splice(0)) {
@@ -242,21 +240,21 @@ export class PiTurn {
 
   // --- its end -------------------------------------------------------------------------------------------------
 
-  /** Notes the message that was written for an answer of which no more came. */
+  /** Marks the message that was written for a broken answer as shown. */
   markBroken(message: LooseMembers | undefined): void {
     if (message && this.open) this.mark(message);
     this.open = undefined;
   }
 
-  /** Tells what is left to say where the turn ends. */
+  /** Sends the pending updates at the end of the turn. */
   async end(): Promise<void> {
     await this.sendNewEntries();
     for (const call of this.calls) if (!call.isOver) await this.update(makeAbandonedUpdate(call.toolCallId));
-    // A result that Pi wrote and never told of comes after that, and counts.
+    // A result that Pi wrote without an event comes after that, and counts.
     await this.sendNewEntries(true);
   }
 
-  /** Returns the result of the request. Throws what the model failed with. */
+  /** Returns the result of the request. Throws the model's failure. */
   reply(isCancelled: boolean): AgentReply {
     const { stopReason, errorMessage } = this.last;
     const usage = this.hasUsage ? { usage: this.usage } : {};

@@ -1,59 +1,57 @@
-/** The process of an agent: its lines come, lines for it wait until it reads them, and it is ended in order. */
+/** The process of an agent: reads its lines, queues lines for it, and ends it in order. */
 
 import type { ChildProcessByStdio, SpawnOptionsWithStdioTuple, StdioPipe } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { LineCutter, type LineSink } from "./line-cutter.ts";
 import { makeAgentVariables } from "./variables.ts";
 
-/** Bytes that wait for an agent to read them, beyond which nothing more is taken for it. */
+/** Bytes of an agent's pending input, above which nothing more is read for it. */
 const FULL_AT = 4 << 20;
 const DEFAULT_PATIENCE: AgentPatience = { terminatedAfter: 400, killedAfter: 1100, outputEndsWithin: 300 };
-/** Characters of stderr that are shown of all agents of a server. A pipe that nobody reads holds twice as many. */
+/** Characters of stderr that are shown of all agents of a server. A pipe without a reader holds twice as many. */
 const SHOWN = 32_000;
-/** Characters of its last words that are kept. */
+/** Characters kept of its last line on stderr. */
 const LAST_WORDS = 400;
 const IS_WINDOWS = process.platform === "win32";
 
-/** Milliseconds that an agent has to end. */
 export interface AgentPatience {
-  /** After the end of its input an agent that lives on gets SIGTERM, and SIGKILL. */
+  /** Milliseconds after the end of its input until a living agent gets SIGTERM, and SIGKILL. */
   readonly terminatedAfter: number;
   readonly killedAfter: number;
-  /** The output of an agent that has ended has to end too; something that it started may hold it. */
+  /** Milliseconds after its exit until its output is closed; a process that it started may hold it. */
   readonly outputEndsWithin: number;
 }
 
-/** Starts the process of an agent. */
 export type SpawnAgent = (
   program: string,
   args: readonly string[],
   options: SpawnOptionsWithStdioTuple<StdioPipe, StdioPipe, StdioPipe>,
 ) => ChildProcessByStdio<Writable, Readable, Readable>;
 
-/** How agents are started. */
+/** Options to start an agent. */
 export interface AgentLaunch {
   /** The program and its arguments. */
   readonly words: readonly string[];
   readonly variables: Readonly<Record<string, string | undefined>>;
   readonly maxLineBytes: number;
-  /** Shows a person what the agent says on stderr. */
+  /** Shows a person a line of the agent's stderr. */
   readonly complain: (sentence: string) => void;
-  /** By default the system starts it. */
+  /** By default Node's `spawn`. */
   readonly spawn?: SpawnAgent;
   readonly patience?: AgentPatience;
 }
 
-/** The receiver of what an agent says and does. */
+/** The receiver of an agent's lines and events. */
 export interface AgentSink extends LineSink {
-  /** Called when all lines that have come together were given out. */
+  /** Called after the lines of one chunk. */
   through(): void;
-  /** Called when the agent has read enough of what waited for it. */
+  /** Called when the agent has read its pending input. */
   drained(): void;
-  /** Called last, with how it ended, as the end of a sentence. */
+  /** Called last; `how`: the way it ended, as the end of a sentence. */
   ended(how: string): void;
 }
 
-/** The output of agents on stderr that a person has been shown. */
+/** Shows a person the agents' stderr, up to a limit. */
 export class ShownComplaints {
   private left = SHOWN;
   private readonly show: (sentence: string) => void;
@@ -77,14 +75,14 @@ export class AgentProcess {
   private readonly patience: AgentPatience;
   private isOver = false;
   private isPaused = false;
-  /** Whether the process itself has ended, of which output may be on its way. */
+  /** Whether the process has exited; its output may still come. */
   private hasExited = false;
   private lastWords = "";
   private refused: string | undefined;
-  /** The beginning of how it ended, if it was ended for something that it did. */
+  /** The reason why it was ended, for its own fault, as the beginning of `how`. */
   private fault = "";
   private whenOver: (() => void)[] = [];
-  /** Ends the agent at the latest with this process, whatever that dies of. */
+  /** Ends the agent with this process, for any exit of it. */
   private readonly atExit = (): void => this.kill("SIGKILL");
 
   constructor(launch: AgentLaunch, cwd: string, sink: AgentSink) {
@@ -93,13 +91,13 @@ export class AgentProcess {
     this.cutter = new LineCutter(sink, maxLineBytes);
     this.patience = launch.patience ?? DEFAULT_PATIENCE;
     const [program, ...args] = words;
-    // Loading it takes time, and most servers start no agent.
+    // Loading the module takes time, and most servers start no agent.
     const spawn = launch.spawn ?? process.getBuiltinModule("node:child_process").spawn;
     this.child = spawn(program, args, {
       cwd,
       env: makeAgentVariables(variables),
       stdio: ["pipe", "pipe", "pipe"],
-      // A group of its own, so that it can be ended with what it has started.
+      // Its own process group, so that its children end with it.
       detached: !IS_WINDOWS,
       windowsHide: true,
     });
@@ -127,7 +125,7 @@ export class AgentProcess {
     child.stdin.on("drain", () => this.sink.drained());
     // Writing to an agent that has ended fails; its end is reported by itself.
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on("error", () => {});
-    // One that cannot hear, or be heard, would be waited for without end.
+    // An agent without input or output would be waited for without end.
     child.stdin.on("error", () => this.endWithoutStream("closed its input"));
     child.stdout.on("end", () => this.endWithoutStream("closed its output"));
     child.on("error", (error: NodeJS.ErrnoException) => {
@@ -147,7 +145,7 @@ export class AgentProcess {
     });
   }
 
-  /** Ends an agent that lives on without one of its streams. */
+  /** Ends an agent that runs without one of its streams. */
   private endWithoutStream(how: string): void {
     if (this.hasExited || this.isOver || this.child.pid === undefined || this.child.stdin.writableEnded) return;
     void this.end(() => {
@@ -155,7 +153,7 @@ export class AgentProcess {
     });
   }
 
-  /** Closes the output of an agent that has ended, unless that waits for our host to read. */
+  /** Closes the output of an agent that has exited, unless it waits for our host to read. */
   private awaitOutput(): void {
     const { outputEndsWithin } = this.patience;
     setTimeout(() => {
@@ -174,7 +172,7 @@ export class AgentProcess {
     if (this.isOver) return;
     this.isOver = true;
     process.removeListener("exit", this.atExit);
-    // What it has left in its group ends with it.
+    // The rest of its process group ends with it.
     this.kill("SIGKILL");
     this.cutter.end();
     this.sink.through();
@@ -182,7 +180,7 @@ export class AgentProcess {
     for (const wake of this.whenOver.splice(0)) wake();
   }
 
-  /** Whether so much waits for it to be read that it gets nothing more for now. */
+  /** Whether the agent's pending input is so large that nothing more should be sent. */
   get isFull(): boolean {
     return this.child.stdin.writableLength >= FULL_AT;
   }
@@ -192,7 +190,7 @@ export class AgentProcess {
     if (!this.isOver && !this.child.stdin.writableEnded) this.child.stdin.write(line);
   }
 
-  /** Takes nothing more that it says, until {@link resume}. */
+  /** Pauses reading of its output, until {@link resume}. */
   pause(): void {
     this.isPaused = true;
     this.child.stdout.pause();
@@ -205,8 +203,8 @@ export class AgentProcess {
   }
 
   /**
-   * Ends it: by the end of its input, then by SIGTERM, at last by SIGKILL. Resolves when it is gone. `forced` is called
-   * when it was not about to end by itself.
+   * Ends the agent: closes its input, then sends SIGTERM, at last SIGKILL. Resolves when it is gone. `forced` is called
+   * if it does not exit by itself.
    */
   end(forced = (): void => {}): Promise<void> {
     if (this.isOver) return Promise.resolve();
@@ -219,14 +217,14 @@ export class AgentProcess {
       }, this.patience.terminatedAfter),
       setTimeout(() => {
         this.kill("SIGKILL");
-        // Nobody may read what it said last.
+        // Its last output may have no reader.
         this.closeStreams();
       }, this.patience.killedAfter),
     ];
     return gone.finally(() => timers.forEach(clearTimeout));
   }
 
-  /** Sends a signal to the process and to those of its group. Does nothing when none is left. */
+  /** Sends a signal to the process and its group, if a process is left. */
   private kill(signal: "SIGTERM" | "SIGKILL"): void {
     const { pid } = this.child;
     if (pid === undefined) return;
@@ -240,7 +238,7 @@ export class AgentProcess {
   }
 }
 
-/** Returns text without what would move the cursor of a terminal. */
+/** Replaces control characters, which would move the cursor of a terminal. */
 function toPrintable(text: string): string {
   // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out
   return text.replace(/\r\n/g, "\n").replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g, "?");

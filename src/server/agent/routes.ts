@@ -1,12 +1,12 @@
-/** Which commands of a host go to the agent behind, and what they need there. */
+/** Commands of a host that go to the agent behind, and their requirements. */
 
-/** The way of a command to the agent. */
+/** Requirements of a command that goes to the agent. */
 export interface AgentRoute {
-  /** Whether the agent has to be at the session that is current: it acts on it, or writes to it. */
+  /** Whether the agent must be at the current session: the command acts on it, or writes to it. */
   readonly onSession: boolean;
-  /** Whether it means nothing to an agent that does not run: then the command is ours, which answers at once. */
+  /** Whether it needs a running agent; without one, our own command answers at once. */
   readonly ofRunning?: boolean;
-  /** Whether the agent may be at work after it, so that nobody else should write. */
+  /** Whether the agent may be working after it, so that no other program should write. */
   readonly works?: boolean;
 }
 
@@ -15,7 +15,7 @@ const WORKS: AgentRoute = { onSession: true, works: true };
 const STOPS: AgentRoute = { onSession: false, ofRunning: true };
 const ASKS: AgentRoute = { onSession: false };
 
-/** Commands of Pi that its agent answers. All others are ours. */
+/** Commands of Pi that the agent answers. The rest are ours. */
 const ROUTES: Readonly<Record<string, AgentRoute>> = {
   prompt: WORKS,
   steer: WORKS,
@@ -39,14 +39,14 @@ const ROUTES: Readonly<Record<string, AgentRoute>> = {
   set_auto_retry: ASKS,
 };
 
-/** Commands that send a message to the model: a person waits for what they bring. */
+/** Commands that send a message to the model: a person waits for the result. */
 export const PROMPT_COMMANDS: ReadonlySet<string> = new Set(["prompt", "steer", "follow_up"]);
-/** Those of a turn, or of what takes the place of one. */
+/** Commands that run a turn, or a compaction. */
 export const TURN_COMMANDS: ReadonlySet<string> = new Set([...PROMPT_COMMANDS, "compact"]);
-/** Commands whose replies come when the work is done. */
+/** Commands whose reply comes at the end of their work. */
 export const LONG_COMMANDS: ReadonlySet<string> = new Set([...TURN_COMMANDS, "bash"]);
 
-/** Returns the way of a command; undefined for one of ours. One that nobody knows is the agent's to judge. */
+/** Returns the route of a command; undefined for one of ours. The agent gets the unknown ones. */
 export function findRoute(type: string, isOurs: boolean): AgentRoute | undefined {
   if (Object.hasOwn(ROUTES, type)) return ROUTES[type];
   return isOurs ? undefined : ACTS;

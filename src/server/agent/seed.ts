@@ -1,13 +1,13 @@
-/** A conversation as the words with which a new session of an agent begins that cannot load it. */
+/** Makes the seed: the text of a conversation for a new session of an agent that cannot load it. */
 
 import { paragraphs } from "../../core/context/summary.ts";
 import { parse } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
 
-/** Characters of it: some 50,000 tokens, which leaves most models room to work. The end counts more than the beginning. */
+/** Characters of a seed: some 50,000 tokens, which leaves most models room to work. The newest ones are kept. */
 const LONGEST = 200_000;
 
-/** Returns what the model saw at the leaf, as text; undefined when that is nothing. */
+/** Returns the model's context at the leaf as text; undefined when it is empty. */
 export function makeSeed(session: Session): string | undefined {
   const { items } = session.context();
   const words: string[] = [];

@@ -1,16 +1,16 @@
 /**
- * Remembers of a turn what an agent that speaks Pi's dialect has said and may not have written: it writes a message after
- * it has told of it, and the beginning of a session only with the first answer. Lines are kept as they came, and read only
- * when the turn is over or the agent is gone.
+ * Remembers the messages of a turn that a Pi agent has shown and may not have written: it writes a message after it has
+ * shown it, and the beginning of a session only with the first answer. Lines are kept raw, and parsed only when the
+ * turn is over or the agent is gone.
  */
 
 import type { MessageValue } from "./messages.ts";
 import { parseMembers } from "./pi-lines.ts";
 
-/** Bytes of lines that are kept, beyond which they are read and put together, or the oldest given up. */
+/** Bytes of kept lines, above which they are folded into a message, or the oldest dropped. */
 const KEPT = 16 << 20;
 
-/** Roles of messages that agents write as messages; they write others as entries of other types. */
+/** Roles of messages that agents write as messages; the rest become entries of other types. */
 const WRITTEN: readonly unknown[] = ["user", "assistant", "toolResult"];
 
 const ASSISTANT = Buffer.from('"role":"assistant"');
@@ -18,34 +18,34 @@ const WILL_RETRY = Buffer.from('"willRetry":true');
 
 type PiBlock = Record<string, unknown>;
 
-/** The rest of a turn. */
+/** The unwritten part of a turn. */
 export interface TurnRest {
-  /** Whole messages that may not be stored, in their order. */
+  /** Finished messages that may not be stored, in order. */
   readonly messages: readonly MessageValue[];
-  /** The message that was not finished; undefined when there is none. */
+  /** The unfinished message; undefined when there is none. */
   readonly unfinished: MessageValue | undefined;
-  /** Whether the turn was under way. */
+  /** Whether the turn was running. */
   readonly isRunning: boolean;
 }
 
 export class SeenTurn {
   private running = false;
-  /** Whether the agent says when it has settled, which clients then wait for. */
+  /** Whether the agent reports when it has settled; clients then wait for that. */
   private settles = false;
   private ended: Buffer[] = [];
   private endedBytes = 0;
-  /** Lines about the answer that is being given, and what was put together of earlier ones. */
+  /** Lines of the running answer, and the message folded from earlier ones. */
   private open: Buffer[] = [];
   private openBytes = 0;
   private partial: MessageValue | undefined;
   private isOpen = false;
 
-  /** Whether a turn is under way, as far as its events tell. */
+  /** Whether a turn is running, by its events. */
   get isRunning(): boolean {
     return this.running;
   }
 
-  /** Takes a line of the agent in its turn. */
+  /** Takes a line of the agent. */
   note(type: string, line: Buffer): void {
     if (type === "message_update") {
       if (this.isOpen) this.keep(line);
@@ -87,7 +87,7 @@ export class SeenTurn {
     this.openBytes = 0;
   }
 
-  /** Returns the messages that have ended since the last that are known to be stored. */
+  /** Returns the finished messages that are not known to be stored. */
   get messages(): readonly MessageValue[] {
     const messages = this.ended.map((line) => getMessage(parseMembers(line)));
     return messages.filter((message) => message !== undefined && WRITTEN.includes(message.role)) as MessageValue[];
@@ -97,20 +97,20 @@ export class SeenTurn {
     return this.ended.length > 0;
   }
 
-  /** Notes that the messages that have ended are stored. */
+  /** Drops the finished messages, because they are stored. */
   forgetEnded(): void {
     this.ended = [];
     this.endedBytes = 0;
   }
 
-  /** Puts the lines together that are kept of the answer. */
+  /** Folds the kept lines into the partial answer. */
   private fold(): void {
     for (const line of this.open) this.partial = applyLine(this.partial, parseMembers(line));
     this.open = [];
     this.openBytes = 0;
   }
 
-  /** Returns what is left of the turn, and forgets it. */
+  /** Returns the unwritten part of the turn, and clears it. */
   take(): TurnRest {
     this.fold();
     const rest = {
@@ -129,7 +129,7 @@ function getMessage({ message }: Readonly<Record<string, unknown>>): MessageValu
   return typeof message === "object" && message !== null ? (message as MessageValue) : undefined;
 }
 
-/** Returns an answer with what a line tells of it: all of it (Pi before 0.84), or what has come. */
+/** Returns an answer with a line applied: the whole message (Pi before 0.84), or a piece. */
 function applyLine(
   before: MessageValue | undefined,
   line: Readonly<Record<string, unknown>>,
@@ -143,7 +143,7 @@ function applyLine(
   return { ...before, role: "assistant", content };
 }
 
-/** Applies what has come of a block. A call of which only a part has come is none. */
+/** Applies a piece of a block. Partial tool calls are left out. */
 function applyEvent(content: PiBlock[], { type, contentIndex, delta, content: whole, toolCall }: PiBlock): void {
   if (typeof contentIndex !== "number" || typeof type !== "string") return;
   const [kind] = type.split("_");
