@@ -42,30 +42,30 @@ interface ConnectionOptions {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
   readonly settings: ServerSettings;
-  /** Bytes beyond which a reply, or all that wait for others together, are not held in memory. */
+  /** Bytes of a reply, or of all waiting ones together, above which they are not held in memory. */
   readonly heldReplyBytes?: number;
-  /** The room for open sessions; by default what this process has. */
+  /** The limit of open sessions; by default that of this process. */
   readonly room?: OpenRoom;
   readonly spool: Spool;
-  /** The server, as an editor that speaks the Agent Client Protocol is told of it. */
+  /** Facts about the server for an editor that speaks the Agent Client Protocol. */
   readonly acp: AcpFacts;
-  /** The means to share sessions with other processes; undefined when they are not shared. */
+  /** Options to share sessions with other processes; undefined when they are not shared. */
   readonly sharing?: SharingOptions;
-  /** The agent behind this server; undefined when there is none. */
+  /** The agent behind this server, if there is one. */
   readonly agent?: AgentOptions;
-  /** Returns whether anybody can read the output; by default until it fails. */
+  /** Returns whether the output can still have a reader; by default until it fails. */
   readonly isHeard?: () => boolean;
 }
 
-/** Milliseconds between polls of idle sessions for what other programs wrote. */
+/** Milliseconds between polls of idle sessions for entries of other programs. */
 const POLL_INTERVAL = 500;
-/** Bytes beyond which a reply waits in a file; up to that, memory is faster. */
+/** Bytes of a reply above which it waits in a file; below, memory is faster. */
 const HELD_REPLY_BYTES = 64 << 20;
-/** Bytes up to which a reply is held in memory wherever it waits. */
+/** Bytes of a reply that is always held in memory. */
 const SMALL_REPLY = 4096;
-/** Times that a reply is put together again at most, because something in it was found to be unreadable. */
+/** Limit of rebuilding a reply, after something in it was found to be unreadable. */
 const MAX_RENEWALS = 16;
-/** Number of unfinished calls at which no more input is read. */
+/** Number of unfinished calls that stops reading. */
 const MAX_PENDING = 10_000;
 
 const DIALECTS: Record<DialectName, Dialect> = { jsonrpc, pi };
@@ -80,18 +80,18 @@ export class Connection implements Sink {
   private readonly dispatcher: Dispatcher;
   private readonly sharing: Sharing | undefined;
   private readonly forwarder: PiForwarder | undefined;
-  /** The agents behind a conversation with an editor. */
+  /** The agent behind a conversation with an editor. */
   private readonly backend: PiBackend | AcpBackend | undefined;
   private decoder: Decoder | AutoDecoder;
   private dialect: Dialect | undefined;
-  /** The conversation with an editor, in place of the dialects; what it asks is in JSON-RPC's. */
+  /** The conversation with an editor, in place of the dialects; its own calls are in JSON-RPC. */
   private acp: AcpConversation | undefined;
   maxReplyBytes: number | undefined;
   private paused = false;
   private inputEnded = false;
-  /** Whether the host ended the input; what it has begun else, when we end, is no mistake of its. */
+  /** True if the host ended the input. When we end it, an unfinished message is not the host's mistake. */
   private isInputWhole = false;
-  /** Whether replies were left out, because nobody hears them. */
+  /** True if replies were left out, because the output has no reader. */
   isUnheard = false;
   private shutDownAsked: (() => void) | undefined;
   private finished: (() => void) | undefined;
@@ -139,7 +139,7 @@ export class Connection implements Sink {
     }
   }
 
-  /** Serves until the input ends or {@link stop} is called, and everything received is answered. */
+  /** Serves until the input ends or {@link stop} is called, and all received calls are answered. */
   async serve(): Promise<void> {
     const { input } = this.options;
     if (this.options.settings.framing !== "auto" && this.dialect) {
@@ -169,17 +169,17 @@ export class Connection implements Sink {
     clearInterval(listening);
   }
 
-  /** Gives up reads once nobody hears what they find: some take a minute. */
+  /** Abandons reads once the output has no reader: some take a minute. */
   private listen(): void {
     const isHeard = !this.output.isGone && this.options.isHeard?.() !== false;
     if (!isHeard && this.dispatcher.leaveReads()) this.isUnheard = true;
   }
 
-  /** Answers what was received before the end of the input. */
+  /** Answers all calls received before the end of the input. */
   private async answerRest(): Promise<void> {
     const agentsEnd = this.backend?.end();
     if (!this.canTell && this.dispatcher.pending > 0) {
-      // What a host that never spoke was to be told is in a dialect of our choice.
+      // A host that never spoke gets its replies in a dialect of our choice.
       this.dialect = jsonrpc;
       this.dispatcher.resume();
     }
@@ -191,7 +191,7 @@ export class Connection implements Sink {
     await this.output.drained();
   }
 
-  /** Lets go of the processes that share sessions with this one, once those are closed here. */
+  /** Leaves the processes that share sessions with this one, after the sessions were closed here. */
   leaveOthers(): void {
     this.sharing?.close();
   }
@@ -202,14 +202,14 @@ export class Connection implements Sink {
     this.dispatcher.evictIdle();
   }
 
-  /** Ends the input; `soon`: what other processes do not answer soon is answered without them. */
+  /** Ends the input; `soon`: calls that other processes do not answer soon are answered without them. */
   stop(soon = false): void {
     this.inputEnded = true;
     this.finished?.();
     if (soon) this.sharing?.attaching.hurry();
   }
 
-  /** Resolves when the host has asked for the end and the reply to that is out. */
+  /** Resolves when the host has requested the shutdown and has the reply. */
   shutDownRequested(): Promise<void> {
     return new Promise((resolve) => {
       this.shutDownAsked = () => {
@@ -218,7 +218,7 @@ export class Connection implements Sink {
     });
   }
 
-  // --- in ------------------------------------------------------------------------------------------------------
+  // --- input ---------------------------------------------------------------------------------------------------
 
   private receive(chunk: Buffer): void {
     if (this.inputEnded) return;
@@ -235,7 +235,7 @@ export class Connection implements Sink {
     this.output.frameWith(frames[decoder.name]);
   }
 
-  /** Processes the input that has arrived, as long as the host reads the replies to it. */
+  /** Processes the received input, as long as the host reads the replies. */
   private drainInput(ended: boolean): void {
     if (this.decoder instanceof AutoDecoder) {
       if (!ended) return;
@@ -244,7 +244,7 @@ export class Connection implements Sink {
     }
     const decoder = this.decoder as Decoder;
     for (;;) {
-      // What was received is answered even after the end of input; the queue is bounded by what was received.
+      // Received calls are answered even after the end of the input, whose size bounds the queue.
       if (!ended && !this.mayRead) return this.pause();
       const cut = decoder.next();
       if (!cut) break;
@@ -259,7 +259,7 @@ export class Connection implements Sink {
 
   private get mayRead(): boolean {
     if (this.forwarder?.agent.isFull || this.backend?.isFull) return false;
-    // What waits for a host that has said nothing waits for its first word.
+    // Output for a host that has sent nothing waits for its first message.
     if (this.acp?.isFull) return false;
     return this.output.hasRoom && (this.dispatcher.pending < MAX_PENDING || !this.canTell);
   }
@@ -271,7 +271,7 @@ export class Connection implements Sink {
     this.awaitCapacity();
   }
 
-  /** Waits for room: full output calls back by itself, otherwise the end of the pending calls does. */
+  /** Waits for capacity: full output calls back by itself, otherwise the end of the pending calls does. */
   private awaitCapacity(): void {
     const isFull = this.acp?.isFull || this.forwarder?.agent.isFull || this.backend?.isFull;
     if (this.output.hasRoom && !isFull) void this.dispatcher.idle().then(() => this.onCapacity());
@@ -325,7 +325,7 @@ export class Connection implements Sink {
     this.receiveDecoded(decoded);
   }
 
-  /** Speaks a dialect from now on. */
+  /** Selects a dialect. */
   private speak(name: DialectName | "acp"): void {
     this.dialect = DIALECTS[name === "acp" ? "jsonrpc" : name];
     const { output, dispatcher } = this;
@@ -358,7 +358,7 @@ export class Connection implements Sink {
     this.dispatcher.submitBatch(items);
   }
 
-  /** Returns the refusal of a call whose id is in use: its reply could not be told apart from the other's. */
+  /** Returns the refusal of a call whose id is in use: the two replies would be ambiguous. */
   private duplicate(decoded: Decoded & { kind: "call" }, alsoSeen?: Set<string>): Pieces | undefined {
     const { idText } = decoded.call;
     if (idText === undefined || idText === "null" || this.dialectName !== "jsonrpc") return undefined;
@@ -370,7 +370,7 @@ export class Connection implements Sink {
     return this.current.refuse({ kind: "duplicate_id", sentence }, idText);
   }
 
-  // --- out -----------------------------------------------------------------------------------------------------
+  // --- output --------------------------------------------------------------------------------------------------
 
   get hasRoom(): boolean {
     return this.output.hasRoom;
@@ -410,7 +410,7 @@ export class Connection implements Sink {
   }
 
   refuse(reply: Pieces): void {
-    // Until a payload has decided the dialect, session_start cannot be sent.
+    // session_start cannot be sent before the first payload has decided the dialect.
     if (this.dialect) this.dispatcher.start();
     this.output.send(reply);
   }
@@ -456,14 +456,14 @@ export class Connection implements Sink {
     return this.dialect ?? jsonrpc;
   }
 
-  /** Returns whether the host gets a reply. Notifications get none but in Pi's dialect, where the id is only echoed. */
+  /** Returns whether the host gets a reply. Notifications get one only in Pi's dialect, where the id is just echoed. */
   private expectsReply(call: Call): boolean {
     return call.idText !== undefined || this.dialectName !== "jsonrpc";
   }
 
   /**
-   * Puts a reply together before any byte of it is sent, so that a failure of the disk meanwhile becomes an error
-   * reply. A reply with `usedBytes` is part of a message that has that many bytes already. Throws nothing.
+   * Builds a reply before any byte of it is sent, so that a disk failure becomes an error reply. `usedBytes`: bytes
+   * that its message has already. Throws nothing.
    */
   private replyTo(
     call: Call,
@@ -487,7 +487,7 @@ export class Connection implements Sink {
     }
   }
 
-  /** Makes a reply that leaves later, when its session may be closed. Throws nothing. */
+  /** Builds a reply that is sent later, when its session may be closed. Throws nothing. */
   prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared {
     call.answer?.(outcome);
     if (call.answer || !this.expectsReply(call)) return { message: undefined, size: 0, memoryBytes: 0 };
@@ -499,7 +499,10 @@ export class Connection implements Sink {
     return { message, memoryBytes, size: this.limitOf(call) === undefined ? 0 : this.output.sizeOf(message) };
   }
 
-  /** Returns the bytes that a reply may have; the one that sets the limit has none, and says what the server can do. */
+  /**
+   * Returns the limit of a reply in bytes. The reply to the call that sets it has none, and lists the server's
+   * features.
+   */
   private limitOf({ command }: Call): number | undefined {
     return command.name === "initialize" ? undefined : this.maxReplyBytes;
   }

@@ -39,13 +39,13 @@ import { Connection } from "./host-connection.ts";
 import { getCommandLineModel, serveUntilEnd, setUpSession } from "./serve.ts";
 import type { AgentSettings, ServerSettings } from "./settings.ts";
 
-/** Milliseconds after which is done what nobody waits for; the reply has left long before. */
+/** Milliseconds before deferred work starts; the reply has been sent long before. */
 const PUT_OFF_MS = 50;
 
 export interface World {
   readonly input: Readable;
   readonly output: Writable;
-  /** Returns whether anybody can read the output. */
+  /** Returns whether the output can still have a reader. */
   readonly isHeard?: () => boolean;
   readonly env: Env;
   readonly disk: Disk;
@@ -55,17 +55,17 @@ export interface World {
   readonly printError: (sentence: string) => void;
   /** Reads a settings file; returns undefined when there is none. */
   readonly settingsFile: (path: string, disk?: Disk) => unknown;
-  /** Bytes beyond which replies wait in a file; by default as many as the connection chooses. */
+  /** Bytes above which replies wait in a file; by default as the connection chooses. */
   readonly heldReplyBytes?: number;
-  /** The room for open sessions; by default what this process has. */
+  /** The limit of open sessions; by default that of this process. */
   readonly room?: OpenRoom;
-  /** Whoever runs turns for an editor; nobody by default. */
+  /** The agent that runs turns for an editor, if there is one. */
   readonly agent?: AgentBackend;
-  /** How the agents that the settings name are started and ended, where that is not as usual. */
+  /** Overrides of how the agents in the settings are started and ended. */
   readonly agentLaunch?: Pick<AgentLaunch, "spawn" | "patience">;
-  /** The locks that keep other writers out; by default those that the system offers. */
+  /** The locks against other writers; by default those of the system. */
   readonly locks?: Locks;
-  /** The database that has the sessions, too. */
+  /** The shared database, which has the sessions, too. */
   readonly fleet?: FleetConnection;
 }
 
@@ -75,9 +75,9 @@ export interface Service {
   stop(): void;
   /** The catalog, for uses that need no wire. */
   readonly catalog: Catalog;
-  /** Sessions for a person who types the beginning of an id. */
+  /** Sessions for completing the beginning of an id. */
   readonly offered: Stores["offered"];
-  /** The hash by which ids of other agents' sessions become ids of ours. */
+  /** The hash that makes ids of ours from ids of other agents' sessions. */
   readonly sha256: Env["sha256"];
   /** Missing without a fleet. */
   readonly fleet: Stores["fleet"];
@@ -100,19 +100,19 @@ export function serve(settings: ServerSettings, world: World): Service {
     locks:
       world.locks ??
       makeLocks({
-        // The locks check the real path of the folder for temporary files, which may lead through folders that are not
+        // The locks check the real path of the folder for temporary files. It may lead through folders that are not
         // allowed.
         disk: confined ? { ...confined, realPath: (path) => world.disk.realPath(path) } : disk,
         stateFolder: paths.state,
         client: `pi-session-server ${world.version}`,
         now: () => timestamp(world.env),
-        // SQLite opens its files by their paths, which is not confined.
+        // SQLite opens its files by path, which is not confined.
         ...(confined ? { sqlite: () => undefined } : {}),
       }),
     cwd: world.cwd,
     kind: settings.inMemory ? "memory" : settings.store,
     readOnly: settings.readOnly,
-    // Another program would follow the path once more, unconfined.
+    // Another program would follow the path again, unconfined.
     desktopTrash: confined ? undefined : desktopTrash(disk, world.variables),
     requireAllowed: confined?.requireInside,
     sharedState: confined?.hasState,
@@ -136,7 +136,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     model: getCommandLineModel(settings),
     piSettings(cwd) {
       const [own, ...ofProject] = settingsFiles(world.variables, cwd);
-      // A session names its working directory itself, so the files there are read through the server's disk.
+      // A session names its own working directory, so its settings are read through the server's disk.
       return [world.settingsFile(own), ...ofProject.map((file) => world.settingsFile(file, disk))];
     },
     canJoin: (sessionPath) => sharing !== undefined && sharing.attachments.find(sessionPath) !== null,
@@ -151,7 +151,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     const pendingCount = fleet?.outage ? (stores.fleet?.owed().length ?? 0) : 0;
     if (pendingCount > 0)
       world.printError(
-        `${pendingCount === 1 ? "A session has" : `${pendingCount} sessions have`} entries that only this machine has, because the fleet's database was away: pi-session-server fleet push gives them to it, and so does opening them.`,
+        `${pendingCount === 1 ? "A session has" : `${pendingCount} sessions have`} entries not yet uploaded. Run pi-session-server fleet push, or open ${pendingCount === 1 ? "it" : "them"}.`,
       );
     await fleet?.fleet.close();
   };
@@ -174,7 +174,7 @@ export function serve(settings: ServerSettings, world: World): Service {
     heldReplyBytes: world.heldReplyBytes,
     room: world.room ?? new OpenRoom(undefined, undefined, undefined, openFilesOf(world.disk)),
     acp: { version: world.version, readOnly: settings.readOnly, agent: world.agent },
-    // The system's temporary folder may be in memory; it is used only when the state folder cannot be written.
+    // The system's temporary folder may be in memory. It is used only if the state folder cannot be written.
     sharing,
     agent: settings.agent && makeAgentOptions(settings.agent, settings, world),
     spool: new FileSpool(world.disk, [paths.state, tmpdir()], () => world.env.now()),
@@ -183,7 +183,7 @@ export function serve(settings: ServerSettings, world: World): Service {
   return { ...found, done, stop: () => connection.stop(true) };
 }
 
-/** Returns what it takes to share sessions with other processes, where there can be any and the user wants it. */
+/** Returns the options to share sessions with other processes, if there can be any and the user wants it. */
 function makeSharingOptions(settings: ServerSettings, world: World, disk: Disk): SharingOptions | undefined {
   const { attach, inMemory, readOnly, durability, holderTimeout } = settings;
   if (attach === "off" || inMemory || readOnly) return undefined;
@@ -198,7 +198,7 @@ function makeSharingOptions(settings: ServerSettings, world: World, disk: Disk):
   };
 }
 
-/** Returns how the agent behind this server is started. It works where the session does, if that is still there. */
+/** Returns the options to start the agent behind this server. It works in the session's directory if that exists. */
 function makeAgentOptions({ words, within }: AgentSettings, settings: ServerSettings, world: World): AgentOptions {
   const complaints = new ShownComplaints(world.printError);
   return {
@@ -217,7 +217,7 @@ function makeAgentOptions({ words, within }: AgentSettings, settings: ServerSett
   };
 }
 
-/** Returns the fleet that the settings name; without one, or where sessions live in memory, there is none. */
+/** Connects to the fleet in the settings; none without one, or for sessions in memory. */
 function connectNamedFleet(settings: ServerSettings, world: World, paths: StoragePaths): FleetConnection | undefined {
   const text = settings.fleet ?? world.variables.PI_FLEET_URL;
   if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;
@@ -242,12 +242,12 @@ async function makeDocument(version: string): Promise<object> {
   return makeOpenRpcDocument(declarations, version);
 }
 
-/** Returns the disk that reaches the session folders, the allowed ones and our own, and nothing else. */
+/** Returns a disk that reaches only the session folders, the allowed ones and our own. */
 function confine(allowed: readonly string[], paths: StoragePaths, world: World): ConfinedDisk & { hasState: boolean } {
   const { given, own } = confinesOf(paths, allowed);
   const disk = confinedDisk(world.disk, {
     given,
-    // The kernel tells which processes are alive and who has a lock; the project we were started in has settings.
+    // /proc has the living processes and the owners of locks; the project of our start has settings.
     own: [...own, commonFolder(), "/proc", join(world.cwd, ".pi")],
   });
   if (!disk.isWalked)

@@ -177,7 +177,7 @@ function makeCondition(member: string, value: string): Schema {
   return { type: "object", properties: { [member]: { const: value } }, required: [member] };
 }
 
-/** Returns a schema that requires the component of objects whose member has the value, and nothing of others. */
+/** Returns a schema that requires the component for objects with this value in the member, and nothing of others. */
 function makeBranch(member: string, value: string, component: string): Schema {
   return { anyOf: [{ not: makeCondition(member, value) }, { $ref: COMPONENTS + component }] };
 }

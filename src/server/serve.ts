@@ -13,7 +13,7 @@ import { ofTheDisk } from "./connection/dialect.ts";
 import type { Connection } from "./host-connection.ts";
 import type { ServerSettings } from "./settings.ts";
 
-/** Milliseconds that the host has to close its end after `shutdown` was answered. */
+/** Milliseconds that the host has to close its end after the reply to `shutdown`. */
 const AFTER_SHUTDOWN = 1000;
 
 /** Opens the initial session, serves, and shuts down cleanly. Resolves to the exit status. */
@@ -25,7 +25,7 @@ export async function serveUntilEnd(
 ): Promise<number> {
   let hostGone = false;
   world.output.on("error", () => {
-    // Nobody reads the output any more; what was received is still made durable.
+    // The output has no reader any more; received writes are still made durable.
     hostGone = true;
     connection.stop();
   });
@@ -38,7 +38,7 @@ export async function serveUntilEnd(
     world.printError(failure.message);
   }
   void connection.shutDownRequested().then(() => {
-    // An editor now sends `exit` or closes our stdin; a host that does neither is not waited for any longer.
+    // An editor now sends `exit` or closes our stdin; other hosts are not waited for.
     setTimeout(() => connection.stop(), AFTER_SHUTDOWN).unref();
   });
   await connection.serve();
@@ -53,7 +53,7 @@ export async function serveUntilEnd(
   return hostGone || connection.isUnheard ? 1 : 0;
 }
 
-/** Opens or makes the session that the command line asks for. Throws the failure that leaves us without one. */
+/** Opens or makes the session of the command line. Throws the failure if there is none to open. */
 async function openFirst(workspace: Workspace, settings: ServerSettings): Promise<void> {
   const { session, fork, sessionId, name } = settings;
   let first: Session;
@@ -75,18 +75,18 @@ async function openFirst(workspace: Workspace, settings: ServerSettings): Promis
   } else {
     const { continueLatest } = settings;
     const latest = continueLatest ? await openLatest(workspace, continueLatest === "top") : undefined;
-    first = latest ?? (await openOrCreateWithId(workspace, sessionId, { id: sessionId, name }));
+    first = latest ?? (await findOrCreate(workspace, sessionId, { id: sessionId, name }));
   }
   await workspace.replace(first);
   if (settings.asPi) workspace.prepareFolder(first);
 }
 
-/** Opens the latest session of this directory that no other machine has deleted. */
+/** Opens the latest session of this directory that is not deleted on another machine. */
 async function openLatest(workspace: Workspace, isTop: boolean): Promise<Session | undefined> {
   const { stores, cwd } = workspace;
   for (let before: string | undefined; ; ) {
     const sessionPath = stores.latest(cwd, isTop);
-    // The file of a deleted one goes to the trash, if it can be moved.
+    // The file of a deleted session goes to the trash, if possible.
     if (sessionPath === undefined || sessionPath === before) return undefined;
     try {
       return await workspace.opened({ sessionPath });
@@ -97,12 +97,12 @@ async function openLatest(workspace: Workspace, isTop: boolean): Promise<Session
   }
 }
 
-/** Returns whether a session is missing because it was deleted, so that no other one begins in its stead. */
+/** Returns whether a session is missing because it was deleted, so that no new one replaces it. */
 function isDeletion(error: unknown): boolean {
   return error instanceof Failure && error.details.deleted === true;
 }
 
-/** Opens the session that is named, or makes one at a path at which there is none, here or on other machines. */
+/** Opens the named session, or makes one at a path without any, here or on other machines. */
 async function openOrCreate(workspace: Workspace, named: WantedSession, wanted: NewSession): Promise<Session> {
   const { stores } = workspace;
   const mayBeNew = named.sessionPath !== undefined && !stores.holds(named.sessionPath);
@@ -117,14 +117,10 @@ async function openOrCreate(workspace: Workspace, named: WantedSession, wanted: 
 }
 
 /**
- * Opens the session of this directory with an id, or makes one. Where machines share their sessions, one that has the id is
- * opened wherever it is: a program that is started elsewhere with the same arguments goes on.
+ * Opens the session of this directory with an id, or makes one. If machines share their sessions, a session with the id
+ * is opened from any of them: a program started elsewhere with the same arguments continues it.
  */
-async function openOrCreateWithId(
-  workspace: Workspace,
-  sessionId: string | undefined,
-  wanted: NewSession,
-): Promise<Session> {
+async function findOrCreate(workspace: Workspace, sessionId: string | undefined, wanted: NewSession): Promise<Session> {
   const make = (): Session => workspace.create({ ...wanted, isOfDirectory: true });
   if (sessionId === undefined) return make();
   if (!workspace.stores.arrive) {
@@ -139,7 +135,10 @@ async function openOrCreateWithId(
   }
 }
 
-/** Treats words with a separator or a session suffix, and names of files, as paths; others as ids or names of sessions. */
+/**
+ * Parses a session argument: a separator, a session suffix or an existing file makes it a path, otherwise it is an id
+ * or a name.
+ */
 function parseWanted(workspace: Workspace, given: string): WantedSession {
   if (isPath(given) || isFile(workspace, given)) return { sessionPath: given };
   return { sessionId: given, mayBeName: true };

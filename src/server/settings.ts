@@ -1,4 +1,4 @@
-/** The settings that a server is started with. */
+/** The settings of a server. */
 
 import type { DialectName } from "./connection/dialect.ts";
 import type { FramingName } from "./connection/framing.ts";
@@ -13,31 +13,31 @@ export interface ServerSettings {
   readonly inMemory: boolean;
   readonly store: "jsonl" | "v2";
   readonly durability: "sync" | "os";
-  /** The address of the database that has the sessions, too. */
+  /** The address of the shared database, which has the sessions, too. */
   readonly fleet?: string;
-  /** Whether writes fail while that is away, or are acknowledged and brought there later. */
+  /** Writes without the database: refused, or acknowledged and uploaded later. */
   readonly fleetAway: "refuse" | "journal";
-  /** Whether it has the words by which other machines find sessions; by default as PI_FLEET_SEARCH says. */
+  /** Indexes words for the search of other machines; by default as PI_FLEET_SEARCH says. */
   readonly fleetSearch?: "on" | "off";
   readonly framing: FramingName | "auto";
   readonly dialect: DialectName | "acp" | "auto";
   readonly events: readonly string[] | "all";
   readonly readOnly: boolean;
-  /** Whether sessions are shared with other processes: their holder lets others join. */
+  /** Sharing of sessions with other processes, which may join their holder. */
   readonly attach: "auto" | "off";
   readonly maxMessageBytes: number;
-  /** Milliseconds a host has to answer any hook; by default as the protocol says for each. */
+  /** Milliseconds that a host has to answer any hook; by default as the protocol says for each. */
   readonly hookTimeout: number | undefined;
-  /** Milliseconds for which the holder of a session that was joined may say nothing, if not the usual ones. */
+  /** Milliseconds of silence of a joined session's holder, if not the default. */
   readonly holderTimeout: number | undefined;
-  /** Folders besides the session folders that may be accessed; undefined when paths are not confined. */
+  /** Folders, besides the session folders, that may be accessed; undefined when paths are not confined. */
   readonly allowedPaths: readonly string[] | undefined;
   readonly provider?: string;
   readonly model?: string;
   readonly thinking?: string;
-  /** The agent behind this server: how it is started, and how long it may take to answer; undefined when there is none. */
+  /** The agent behind this server, if there is one. */
   readonly agent: AgentSettings | undefined;
-  /** Whether the server stands in for Pi (`--mode rpc`). */
+  /** True if the server replaces Pi (`--mode rpc`). */
   readonly asPi: boolean;
   readonly action: "serve" | "help" | "version";
 }
@@ -46,8 +46,8 @@ export interface ServerSettings {
 export interface AgentSettings {
   /** The program and its arguments. */
   readonly words: readonly string[];
-  /** The language that it speaks: Pi's dialect, or the Agent Client Protocol, of which each line is passed on and recorded. */
+  /** Pi's dialect, or the Agent Client Protocol, whose lines are passed on and recorded. */
   readonly protocol: "pi" | "acp";
-  /** Milliseconds that it has to answer a question of ours, and to read what waits for it. */
+  /** Milliseconds that the agent has to answer a question of ours, and to read its pending input. */
   readonly within: number;
 }

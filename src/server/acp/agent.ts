@@ -15,7 +15,7 @@ export interface ClientChannel {
   readonly skills: ClientFeatures;
   /** Sends a `session/update` of the session. Resolves when the client has capacity for the next one. */
   update(update: Readonly<Record<string, unknown>> & { readonly sessionUpdate: string }): Promise<void>;
-  /** Sends a request to the client, such as session/request_permission, and returns its result. Rejects with its error. */
+  /** Sends the client a request, such as session/request_permission. Returns the result or rejects with the error. */
   ask(method: string, params: Readonly<Record<string, unknown>>): Promise<unknown>;
   /** Returns the client's id of a call of the turn that is not in the session yet. */
   claim(callId: string): string;
@@ -56,7 +56,7 @@ export interface AgentBackend {
   readonly promptCapabilities: AgentReply;
   /** Params of the methods that open sessions, which the agent uses. */
   readonly uses?: readonly string[];
-  /** Whether the agent itself reports how full its context is. */
+  /** True if the agent itself reports how full its context is. */
   readonly reportsUsage?: boolean;
   /** Describes the client to the agent. Returns the agent's own `agentCapabilities` and `authMethods`, if any. */
   initialize?(client: ClientDescription): Promise<AgentReply>;

@@ -10,7 +10,7 @@ export type AcpBlock =
 
 /** Characters of a text sent at a time: clients refuse lines over some megabytes. */
 const LONGEST_TEXT = 1 << 16;
-/** Characters of an unknown block, as JSON, up to which it is attached to the text about it. */
+/** Characters of an unknown block's JSON; a longer one is not attached to the text about it. */
 const LONGEST_UNKNOWN = 1 << 14;
 
 /** A block, and the original when it is of an unknown kind. */

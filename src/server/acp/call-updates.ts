@@ -40,11 +40,11 @@ export function makeResultUpdate(call: AcpToolCall, { content, details, isError 
 
 /** Returns the update about a call without a result, whose agent has ended. */
 export function makeAbandonedUpdate(toolCallId: string) {
-  const content = [makeTextContent("There is no result of this call: the agent ended, or was ended, before it.")];
+  const content = [toTextContent("There is no result of this call: the agent ended, or was ended, before it.")];
   return { sessionUpdate: "tool_call_update", toolCallId, status: "failed", content };
 }
 
-export function makeTextContent(text: string): { type: "content"; content: AcpBlock } {
+export function toTextContent(text: string): { type: "content"; content: AcpBlock } {
   return { type: "content", content: { type: "text", text } };
 }
 
@@ -52,7 +52,7 @@ export function makeTextContent(text: string): { type: "content"; content: AcpBl
 export function toCallContent(content: unknown): object[] {
   return blocksOf(content).flatMap((block) => {
     if (block.type === "text" && typeof block.text === "string")
-      return block.text === "" ? [] : [makeTextContent(block.text)];
+      return block.text === "" ? [] : [toTextContent(block.text)];
     return [...renderBlock(block)].map(({ block: shown }) => ({ type: "content", content: shown }));
   });
 }

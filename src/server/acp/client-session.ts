@@ -9,7 +9,7 @@ export interface ClientPosition {
   lastId: string | null;
   /** Mapper of the entries so far. Undefined after a position was set without sending: the path is mapped later. */
   mapper: UpdateMapper | undefined;
-  /** Whether the client was sent entries, and not how full the context is since. */
+  /** True if the client was sent entries, and not how full the context is since. */
   isUsagePending?: boolean;
 }
 
@@ -20,9 +20,9 @@ export class ClientSession {
   readonly id: string;
   /** Undefined until the client has loaded, resumed or made the session. */
   position: ClientPosition | undefined;
-  /** Whether a job that sends new entries is queued and has not begun. */
+  /** True if a job that sends new entries is queued and has not begun. */
   isCatchUpQueued = false;
-  /** Whether an agent runs a turn, which sends its own updates. */
+  /** True if an agent runs a turn, which sends its own updates. */
   isInTurn = false;
   /** Jobs that have not ended. */
   jobs = 0;

@@ -33,7 +33,7 @@ export interface EntryPage {
   /** The entry before the page on the path: the requested one, or the common ancestor with the requested one. */
   readonly after: string | null;
   readonly entries: readonly PathEntry[];
-  /** Whether the path has more entries. */
+  /** True if the path has more entries. */
   readonly isMore: boolean;
 }
 
@@ -134,7 +134,7 @@ export interface SessionOutline {
   readonly model: { readonly provider: string; readonly id: string } | null;
   readonly thinkingLevel: string;
   readonly readOnly: boolean;
-  /** Whether another process writes to the session or shares it: calls without a result may still be running. */
+  /** True if another process writes to the session or shares it: calls without a result may still be running. */
   readonly isElsewhere: boolean;
 }
 
@@ -203,7 +203,7 @@ function isElsewhere(context: CommandContext): boolean {
 
 export interface LocatedSession {
   readonly isOpen: boolean;
-  /** Whether the session is on disk. A new session is not, before its first entry. */
+  /** True if the session is on disk. A new session is not, before its first entry. */
   readonly isStored: boolean;
   readonly sessionPath: string | null;
 }
@@ -228,7 +228,7 @@ export const locateSession = command({
   },
 });
 
-/** Returns the file of another agent's session. Throws the given failure if there is none. */
+/** Returns the file of another agent's session. Throws the given failure without one. */
 async function locateForeign({ stores }: Workspace, sessionId: string, failure: unknown): Promise<LocatedSession> {
   const isUnknown = failure instanceof Failure && failure.name === "session_not_found";
   const sessionPath = isUnknown ? await stores.lookUp(sessionId, "whole") : undefined;

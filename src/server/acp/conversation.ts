@@ -20,9 +20,9 @@ import type { AcpUpdate, ClientFeatures } from "./update-mapper.ts";
 
 /** The connection that the conversation runs over. */
 interface AcpWire extends CallSubmitter {
-  /** Whether the client reads what is sent. */
+  /** True if the client reads its input. */
   readonly hasCapacity: boolean;
-  /** Whether the client has gone; then nothing is sent any more. */
+  /** True if the client has gone; then nothing is sent any more. */
   readonly isGone: boolean;
   /** Sends a message. */
   send(text: string): void;
@@ -32,7 +32,7 @@ interface AcpWire extends CallSubmitter {
 }
 
 /** The parts of a connection that a conversation runs over. */
-interface ConnectionParts {
+interface WireParts {
   readonly output: Output;
   readonly dispatcher: Dispatcher;
   /** Resumes reading. */
@@ -40,10 +40,7 @@ interface ConnectionParts {
 }
 
 /** Starts a conversation over a connection. */
-export function startConversation(
-  { output, dispatcher, resumeInput }: ConnectionParts,
-  facts: AcpFacts,
-): AcpConversation {
+export function startConversation({ output, dispatcher, resumeInput }: WireParts, facts: AcpFacts): AcpConversation {
   return new AcpConversation(
     {
       get hasCapacity() {
@@ -68,19 +65,19 @@ export function startConversation(
 export interface AcpFacts {
   readonly version: string;
   readonly readOnly: boolean;
-  /** The agent that runs turns; undefined when there is none. */
+  /** The agent that runs turns, if there is one. */
   readonly agent: AgentBackend | undefined;
 }
 
 /**
- * Milliseconds without an update after which the next one is sent at once. With 0.5 ms, a flood of chunks took 12 us
- * each instead of 7, because many were sent alone.
+ * Milliseconds without an update before the next one is sent at once. With 0.5 ms, a flood of chunks took 12 us each
+ * instead of 7, because many were sent alone.
  */
 const PAUSE = 20;
 const GONE = "The client has gone.";
 /** Requests answered at a time; more input is not read until one has its reply. */
 const MAX_REQUESTS = 256;
-/** Events after which a session may have entries that the client was not shown. */
+/** Events that can add entries to a session. */
 const NEWS: ReadonlySet<string> = new Set([
   "session_append",
   "session_tree",
@@ -111,7 +108,7 @@ export class AcpConversation {
   /** Unanswered requests to the client, by their ids. */
   private readonly asked = new Map<unknown, { resolve(result: unknown): void; reject(error: Error): void }>();
   private asks = 0;
-  /** Whether the client's input has ended. */
+  /** True if the client's input has ended. */
   isOver = false;
   private jobs = 0;
   private isFlushing = false;
@@ -128,12 +125,12 @@ export class AcpConversation {
     this.runner = new CommandRunner(wire);
   }
 
-  /** Whether reading should pause. */
+  /** True if reading should pause. */
   get isFull(): boolean {
     return this.requests.size >= MAX_REQUESTS;
   }
 
-  // --- in ------------------------------------------------------------------------------------------------------
+  // --- input ---------------------------------------------------------------------------------------------------
 
   /** Takes a message; `bytes` are its text. */
   receive(value: unknown, bytes: Buffer): void {
@@ -307,7 +304,7 @@ export class AcpConversation {
       });
   }
 
-  // --- out -----------------------------------------------------------------------------------------------------
+  // --- output --------------------------------------------------------------------------------------------------
 
   private async update(sessionId: string, update: AcpUpdate, isStopped: () => boolean): Promise<void> {
     while (!this.wire.hasCapacity && !isStopped()) {

@@ -38,7 +38,7 @@ export const CANCELLED = -32800;
 /** Our own code for a request that cannot be done here: neither JSON-RPC nor the protocol has one. */
 export const REFUSED = -32803;
 
-/** Makes the error about a change to a session in which a turn runs. */
+/** Makes the error about a change to a session during a turn. */
 export function makeBusyError(): AcpError {
   return new AcpError(REFUSED, "The agent is at work in this session. Cancel its turn, or wait until it has ended.");
 }

@@ -11,7 +11,7 @@ import type { ClientFeatures } from "./update-mapper.ts";
 export interface AcpRequest {
   readonly params: unknown;
   readonly isCancelled: () => boolean;
-  /** Whether it is a prompt whose turn the client has cancelled. */
+  /** True if it is a prompt whose turn the client has cancelled. */
   readonly isTurnCancelled: () => boolean;
   /** Runs work after the reply to the request was sent. */
   readonly afterwards: (work: () => void) => void;
@@ -24,7 +24,7 @@ export interface ConversationAccess {
   features: ClientFeatures | undefined;
   /** Wakes updates that wait for capacity, after their jobs were stopped. */
   wake(): void;
-  /** Whether the client's input has ended, so that no turn can end normally. */
+  /** True if the client's input has ended, so that no turn can end normally. */
   readonly isOver: boolean;
   /** Sends a request to the client. Rejects with its error. */
   askClient(method: string, params: LooseMembers): Promise<unknown>;

@@ -302,7 +302,7 @@ const setTitle: Method = async ({ conversation, inOrder }, { params }) => {
   });
 };
 
-// --- ours --------------------------------------------------------------------------------------------------------
+// --- extensions --------------------------------------------------------------------------------------------------
 
 /** Makes a method that runs a command on a session, which need not be open. */
 function makeQueryMethod(name: string): Method {

@@ -40,7 +40,7 @@ export function parseParams<N extends keyof Shapes>(given: unknown, ...names: re
   throw new BadParams(result.error.issues.map(({ path, message }) => ({ path: path.join("."), message })));
 }
 
-/** Schemas by the names of their members. Making one takes 0.15 ms, for which each prompt would wait. */
+/** Schemas by the names of their members. Making one takes 0.15 ms, which would delay each prompt. */
 const schemas = new Map<string, z.ZodType>();
 
 function getSchema(names: readonly (keyof Shapes)[]): z.ZodType {

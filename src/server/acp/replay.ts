@@ -21,7 +21,7 @@ const REPLACED = "The session was changed by another program while it was read. 
 export interface ReplayContext {
   readonly runner: CommandRunner;
   readonly features: ClientFeatures;
-  /** Whether the agent itself reports how full its context is. */
+  /** True if the agent itself reports how full its context is. */
   readonly agentReportsUsage: boolean;
   /** Returns the classifier of a session's entries; undefined when the client is shown all of them. */
   findClassifier(sessionId: string): ((item: PathEntry) => EntryVisibility) | undefined;
@@ -46,18 +46,10 @@ export async function replay(
 ): Promise<ReplayResult> {
   const now = await context.runner.run(readOutlineAndPage, { sessionId: session.id, since: since ?? null });
   const { facts } = now;
-  const position: ClientPosition = {
-    lastId: since ?? null,
-    mapper: since === undefined ? makeMapper(context, facts) : undefined,
-  };
-  const { after, entries } = await sendEntries({
-    context,
-    session,
-    position,
-    isStopped,
-    ...now,
-    sendsPosition: since !== undefined,
-  });
+  const fromStart = since === undefined ? makeMapper(context, facts) : undefined;
+  const position: ClientPosition = { lastId: since ?? null, mapper: fromStart };
+  const sending = { context, session, position, isStopped, ...now, sendsPosition: since !== undefined };
+  const { after, entries } = await sendEntries(sending);
   requireNotStopped(isStopped);
   const mapper = position.mapper as UpdateMapper;
   for (const update of mapper.flush(facts.isElsewhere || session.isInTurn))
@@ -80,15 +72,8 @@ export async function sendNewEntries(
   if (!position) return undefined;
   const now = await context.runner.run(readOutlineAndPage, { sessionId: session.id, since: position.lastId });
   const { facts } = now;
-  const { after, entries } = await sendEntries({
-    context,
-    session,
-    position,
-    isStopped,
-    ...now,
-    sendsPosition: false,
-    classify,
-  });
+  const sending = { context, session, position, isStopped, ...now, sendsPosition: false, classify };
+  const { after, entries } = await sendEntries(sending);
   const { mapper } = position;
   if (mapper && entries > 0) {
     for (const update of mapper.flush(true)) await context.update(session.id, update, isStopped);
@@ -106,7 +91,7 @@ interface EntrySending {
   readonly facts: SessionOutline;
   /** The page after the last entry sent. */
   readonly first: EntryPage;
-  /** Whether the client is sent the position of the first entry in any case. */
+  /** True if the client is sent the position of the first entry in any case. */
   readonly sendsPosition: boolean;
   /** By default all entries are new to the client. */
   readonly classify?: (item: PathEntry) => EntryVisibility;

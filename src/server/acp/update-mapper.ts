@@ -5,13 +5,7 @@ import { blocksOf, type LooseMembers, membersOf, textMember } from "../../core/f
 import { amountOf, preview, shownText, stringOf } from "../../core/format/message.ts";
 import { usageIn } from "../../core/session/stats.ts";
 import { renderBlocks } from "./blocks.ts";
-import {
-  makeAbandonedUpdate,
-  makeCallUpdate,
-  makeResultUpdate,
-  makeTextContent,
-  toCallContent,
-} from "./call-updates.ts";
+import { makeAbandonedUpdate, makeCallUpdate, makeResultUpdate, toCallContent, toTextContent } from "./call-updates.ts";
 import { getToolKind, getToolTitle, parsePlan } from "./tools.ts";
 
 /** The name of this server, and of our member in `_meta`. */
@@ -35,7 +29,7 @@ export interface AcpUpdate extends LooseMembers {
 export interface ClientFeatures {
   readonly compaction: boolean;
   readonly notices: boolean;
-  /** Whether it shows forms, which request a text. */
+  /** True if it shows forms, which request a text. */
   readonly forms: boolean;
 }
 
@@ -298,7 +292,7 @@ function* bashUpdates(id: string, message: LooseMembers): Generator<AcpUpdate> {
     title: preview(command, 200) || "command",
     kind: "execute",
     status: hasFailed ? "failed" : "completed",
-    content: output === "" ? [] : [makeTextContent(output)],
+    content: output === "" ? [] : [toTextContent(output)],
     rawInput: { command },
     rawOutput: { exitCode, cancelled, truncated, fullOutputPath, excludeFromContext },
   };
@@ -324,7 +318,7 @@ export function addMeta(update: AcpUpdate, ours: LooseMembers): AcpUpdate {
   return { ...update, _meta: { [SERVER_NAME]: { ...ours, ...before } } };
 }
 
-/** Whether an entry is an answer of the model. It ends the results of the answer before. */
+/** Returns whether an entry is an answer of the model. It ends the results of the answer before. */
 function isAnswer({ entry }: PathEntry): boolean {
   return entry.type === "message" && membersOf(entry.message).role === "assistant";
 }
@@ -350,7 +344,7 @@ function pickFacts({ entry, siblings }: PathEntry): LooseMembers {
   return facts;
 }
 
-/** Whether a value is small enough to repeat with each message. */
+/** Returns whether a value is small enough to repeat with each message. */
 function isSmall(value: unknown): boolean {
   if (value === undefined || value === null) return false;
   return typeof value === "object" ? shownText(value).length < 2048 : typeof value !== "string" || value.length < 512;

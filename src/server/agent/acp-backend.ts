@@ -51,7 +51,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
     this.version = version;
   }
 
-  /** Whether the agent does not read its input. */
+  /** True if the agent does not read its input. */
   get isFull(): boolean {
     return this.link?.isFull === true;
   }
@@ -180,7 +180,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
   /** The client's params that opened each session, for an agent that is started again. */
   private readonly openParamsById = new Map<string, LooseMembers>();
 
-  // --- what the client asks ------------------------------------------------------------------------------------
+  // --- requests of the client ----------------------------------------------------------------------------------
 
   async getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply> {
     try {
@@ -254,7 +254,7 @@ export class AcpBackend implements AgentBackend, AgentGate {
       await met.link.request("session/close", { sessionId: id }).catch(() => {});
   }
 
-  // --- calls beside it -----------------------------------------------------------------------------------------
+  // --- the gate of calls ---------------------------------------------------------------------------------------
 
   mayHaveWritten(): boolean {
     return false;

@@ -54,7 +54,7 @@ export class AcpConnection implements AgentSink {
     this.process = new AgentProcess(launch, cwd, this);
   }
 
-  /** Whether the agent's pending input is so large that nothing more should be sent. */
+  /** True if the agent's pending input is so large that nothing more should be sent. */
   get isFull(): boolean {
     return this.process.isFull;
   }
@@ -69,10 +69,7 @@ export class AcpConnection implements AgentSink {
       if (this.hasEnded) return reject(makeGoneFailure("has ended"));
       let late: NodeJS.Timeout | undefined;
       if (!mayTakeLong) {
-        late = setTimeout(
-          () => this.terminate(`did not answer ${method} for ${this.within} ms and was ended`),
-          this.within,
-        );
+        late = setTimeout(() => this.stop(`did not answer ${method} for ${this.within} ms and was ended`), this.within);
         late.unref();
       }
       this.waiting.set(id, {
@@ -98,14 +95,14 @@ export class AcpConnection implements AgentSink {
     const line = Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
     this.process.send(line);
     if (this.isFull && !this.stall) {
-      this.stall = setTimeout(() => this.terminate(`read nothing for ${this.within} ms and was ended`), this.within);
+      this.stall = setTimeout(() => this.stop(`read nothing for ${this.within} ms and was ended`), this.within);
       this.stall.unref();
     }
     return line.length;
   }
 
   /** Ends the agent with a reason for its failure. */
-  terminate(reason: string): void {
+  stop(reason: string): void {
     this.reason ??= reason;
     void this.process.end();
   }
@@ -120,7 +117,7 @@ export class AcpConnection implements AgentSink {
     if (this.waitingBytes < FULL_AT) this.process.resume();
   }
 
-  // --- what it says --------------------------------------------------------------------------------------------
+  // --- from the agent ------------------------------------------------------------------------------------------
 
   line(bytes: Buffer): void {
     const { id, method, params, result, error } = isJsonObject(bytes) ? parseMembers(bytes) : {};
@@ -159,7 +156,7 @@ export class AcpConnection implements AgentSink {
     }
     this.asked--;
     this.answeredBytes += this.send({ id, ...outcome });
-    if (this.answeredBytes > FULL_AT && this.isFull) this.terminate("asked more than it read answers to and was ended");
+    if (this.answeredBytes > FULL_AT && this.isFull) this.stop("asked more than it read answers to and was ended");
   }
 
   tooLong(beginning: Buffer, size: number): void {

@@ -16,7 +16,7 @@ interface RecordedSession {
   readonly agentSessionId: string;
   readonly session: Session;
   turn: AcpTurn;
-  /** Whether the agent replays the past of a session that was recorded. */
+  /** True if the agent replays the past of a session that was recorded. */
   isReplay: boolean;
   /**
    * Resolves when other machines have answered about the session, and the pending entries are written. Until then
@@ -33,7 +33,7 @@ interface OpenRequest {
 
 /** An outage of the database that other machines share, during which recording continues without them. */
 export interface RemoteOutage {
-  /** Whether other machines should not be asked. */
+  /** True if other machines should not be asked. */
   readonly lasts: boolean;
   /** Returns whether the outage has begun, because they do not answer. */
   begins(): Promise<boolean>;
@@ -70,7 +70,7 @@ export class AcpRecorder {
     return [...this.clientRequests.keys()];
   }
 
-  // --- what the client says ------------------------------------------------------------------------------------
+  // --- from the client -----------------------------------------------------------------------------------------
 
   /**
    * Takes a message of the client. Returns a promise that must resolve before the message is passed on: a prompt is
@@ -140,7 +140,7 @@ export class AcpRecorder {
     }
   }
 
-  /** Returns the record of a session of the agent; undefined when there is none. */
+  /** Returns the record of a session of the agent, if it exists. */
   private find(agentSessionId: string): Session | undefined {
     if (!SESSION_ID.test(agentSessionId)) return undefined;
     try {
@@ -189,7 +189,7 @@ export class AcpRecorder {
     this.clientRequests.delete(JSON.stringify(id ?? null));
   }
 
-  // --- what the agent says -------------------------------------------------------------------------------------
+  // --- from the agent ------------------------------------------------------------------------------------------
 
   /**
    * Takes a message of the agent. Finished messages are written before it is passed on. At the end of a turn, returns a
@@ -369,7 +369,7 @@ function remember(asked: Map<string, OpenRequest>, id: unknown, { method, params
   }
 }
 
-/** Whether the reply to a request needs its params. */
+/** Returns whether the reply to a request needs its params. */
 function needsParams(method: string): boolean {
   return method === "session/request_permission" || method === "session/new";
 }

@@ -32,11 +32,11 @@ interface AgentBinding {
   readonly agentSessionId: string;
   readonly fidelity: HistoryFidelity;
   readonly settings: SessionSettings;
-  /** Whether the next prompt begins with the seed. */
+  /** True if the next prompt begins with the seed. */
   needsSeed: boolean;
-  /** Whether our session has an entry that names the agent's. */
+  /** True if our session has an entry that names the agent's. */
   isNoted: boolean;
-  /** The leaf up to which the agent's session has the conversation. */
+  /** The last leaf of our session that the agent's session has. */
   leafId: string | null;
 }
 
@@ -77,7 +77,7 @@ export class AcpSession {
   /** Resolves when the last requested binding is found or made. */
   private joined: Promise<unknown> = Promise.resolve();
   private isIntroduced = false;
-  /** Whether updates replay a past that the client has. */
+  /** True if updates replay a past that the client has. */
   private isReplay = false;
   private readonly within: number;
   private readonly printError: (sentence: string) => void;
@@ -146,12 +146,7 @@ export class AcpSession {
       binding && !binding.needsSeed && binding.leafId === state.leafId ? binding.agentSessionId : state.knownAs;
     const { cwd, openParams } = about;
     const where = { cwd, mcpServers: openParams?.mcpServers ?? [], ...pickMember(openParams, "additionalDirectories") };
-    const startBinding = (
-      id: string,
-      fidelity: HistoryFidelity,
-      opened: LooseMembers,
-      isNoted: boolean,
-    ): AgentBinding => {
+    const start = (id: string, fidelity: HistoryFidelity, opened: LooseMembers, isNoted: boolean): AgentBinding => {
       const needsSeed = fidelity === "seeded";
       const settings = new SessionSettings(opened);
       const begun = { agent, agentSessionId: id, fidelity, settings, needsSeed, isNoted, leafId: state.leafId };
@@ -166,12 +161,12 @@ export class AcpSession {
     };
     if (known !== undefined) {
       const settings = await this.reopen(agent, known, where, register);
-      if (settings) return startBinding(known, "native", settings, known === state.knownAs);
+      if (settings) return start(known, "native", settings, known === state.knownAs);
     }
     const copied = state.copyOf === undefined ? undefined : await forkInAgent(agent, state.copyOf, where);
-    if (copied) return startBinding(stringOf(copied.sessionId), "native", copied, false);
+    if (copied) return start(stringOf(copied.sessionId), "native", copied, false);
     const made = await agent.link.request("session/new", where);
-    return startBinding(stringOf(made.sessionId), state.isEmpty ? "native" : "seeded", made, false);
+    return start(stringOf(made.sessionId), state.isEmpty ? "native" : "seeded", made, false);
   }
 
   /** Has the agent reopen one of its sessions. Returns undefined if it cannot. */
@@ -363,7 +358,7 @@ export class AcpSession {
     turn.isCancelled = true;
     binding?.agent.link.notify("session/cancel", { sessionId: binding.agentSessionId });
     const late = setTimeout(() => {
-      if (this.turn === turn) binding?.agent.link.terminate(`did not end a turn for ${this.within} ms and was ended`);
+      if (this.turn === turn) binding?.agent.link.stop(`did not end a turn for ${this.within} ms and was ended`);
     }, this.within);
     late.unref();
   }
@@ -376,7 +371,7 @@ export class AcpSession {
     if (this.betweenTurns) await this.inOrder((session) => this.writeBetweenTurns(session)).catch(() => {});
   }
 
-  // --- what the agent says -------------------------------------------------------------------------------------
+  // --- from the agent ------------------------------------------------------------------------------------------
 
   updated(update: LooseMembers, bytes: number): void {
     if (this.isReplay && HISTORY_KINDS.test(String(update.sessionUpdate))) return;

@@ -8,9 +8,8 @@ import type { Session } from "../../core/session/session.ts";
 export type MessageValue = Readonly<Record<string, unknown>>;
 
 /**
- * Returns for each message the index of its stored one; undefined if there is none. Each stored message matches one at
- * most. An extension of the agent may change a message's content before it is stored, and an agent may set the time of
- * writing.
+ * Returns for each message the index of its stored one, if there is one. Each stored message matches one at most. An
+ * extension of the agent may change a message's content before it is stored, and an agent may set the time of writing.
  */
 export function matchStored(messages: readonly MessageValue[], stored: readonly unknown[]): (number | undefined)[] {
   const indexes: (number | undefined)[] = messages.map(() => undefined);

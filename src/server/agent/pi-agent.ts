@@ -35,7 +35,7 @@ const MOVES: ReadonlySet<string> = new Set([
 export interface AgentHost {
   readonly server: AgentServer;
   readonly current: Session | null;
-  /** Whether the host reads its input. */
+  /** True if the host reads its input. */
   readonly hasCapacity: boolean;
   /** Passes a line of the agent on, unchanged. */
   passOn(line: Buffer): void;
@@ -84,13 +84,13 @@ export class PiAgent implements AgentSink {
   private recovery: Promise<void> = Promise.resolve();
   private shutdown: Promise<void> = Promise.resolve();
   private isEnding = false;
-  /** Whether the running agent has sent a line. */
+  /** True if the running agent has sent a line. */
   private hasSpoken = false;
-  /** Whether its state was asked after its last line, and it did not answer. */
+  /** True if its state was asked after its last line, and it did not answer. */
   private isSilent = false;
-  /** Whether it sent a line since the last look at the session. */
+  /** True if it sent a line since the last look at the session. */
   private hasNews = false;
-  /** Whether it may be working, or about to begin. */
+  /** True if it may be working, or about to begin. */
   private mayWork = false;
   private hasAborted = false;
   private from: TurnBeginning | undefined;
@@ -107,7 +107,7 @@ export class PiAgent implements AgentSink {
     this.questions = new PiQuestions(host.server.nonce(), (line) => this.process?.send(line));
   }
 
-  /** Whether reading from the host should pause, because the agent does not read its input. */
+  /** True if reading from the host should pause, because the agent does not read its input. */
   get isFull(): boolean {
     return this.process?.isFull === true;
   }
@@ -177,7 +177,7 @@ export class PiAgent implements AgentSink {
   }
 
   /**
-   * Whether a turn is running, without asking the agent; false between its reply to a prompt and the start of the turn.
+   * True if a turn is running, without asking the agent; false between its reply to a prompt and the start of the turn.
    * A `bash` of the host does not count: it may run for hours, while other programs write to the session.
    */
   private get isInTurn(): boolean {
@@ -216,7 +216,7 @@ export class PiAgent implements AgentSink {
     }
   }
 
-  /** Whether the agent is at a session and has read all of it. */
+  /** Returns whether the agent is at a session and has read all of it. */
   isAt(session: Session | null): boolean {
     return this.process !== undefined && this.position.isInStepWith(session);
   }
@@ -241,7 +241,7 @@ export class PiAgent implements AgentSink {
     }
   }
 
-  // --- calls of ours beside it ---------------------------------------------------------------------------------
+  // --- the gate of our calls -----------------------------------------------------------------------------------
 
   mayHaveWritten(session: Session, { name }: Command): boolean {
     // The agent's own commands skip it: reading the turn before took 0.12 ms of a prompt's way.
@@ -362,7 +362,7 @@ export class PiAgent implements AgentSink {
     this.process?.resume();
   }
 
-  // --- its end -------------------------------------------------------------------------------------------------
+  // --- the end -------------------------------------------------------------------------------------------------
 
   ended(by: string): void {
     const how = this.reason ?? by;
@@ -411,7 +411,7 @@ export class PiAgent implements AgentSink {
 
   /**
    * Writes the finished messages of an ended turn that the agent has shown and not written. Asks first whether the
-   * agent is idle, because its own writes are in the file by then. Never rejects.
+   * agent is idle: an idle agent has written its own messages. Never rejects.
    */
   private async recoverShown(): Promise<void> {
     const { session } = this.position;

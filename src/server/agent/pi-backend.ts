@@ -10,13 +10,13 @@ import type { AgentGate } from "../dispatch/agent-gate.ts";
 import type { AgentOptions, ServerHandles } from "./agent-server.ts";
 import type { PiReply } from "./pi-lines.ts";
 import {
-  getModelName,
+  LEVEL_OPTION,
   listLevels,
   MODEL_OPTION,
   type PiOffer,
   type PiSelection,
-  THINKING_OPTION,
   toCommandsUpdate,
+  toModelName,
   toSettings,
 } from "./pi-offer.ts";
 import { PiSession } from "./pi-session.ts";
@@ -83,12 +83,12 @@ export class PiBackend implements AgentBackend, AgentGate {
     for (const { agent } of this.sessions.values()) agent.resume();
   }
 
-  /** Whether an agent does not read its input. */
+  /** True if an agent does not read its input. */
   get isFull(): boolean {
     return [...this.sessions.values()].some(({ agent }) => agent.isFull);
   }
 
-  // --- calls beside them ---------------------------------------------------------------------------------------
+  // --- the gate of calls ---------------------------------------------------------------------------------------
 
   mayHaveWritten(session: Session, command: Command): boolean {
     return this.sessions.get(session.id)?.agent.mayHaveWritten(session, command) === true;
@@ -103,7 +103,7 @@ export class PiBackend implements AgentBackend, AgentGate {
       : piSession?.agent.before(command, session);
   }
 
-  // --- what is chosen ------------------------------------------------------------------------------------------
+  // --- settings ------------------------------------------------------------------------------------------------
 
   async getSettings(session: AgentSession, channel: ClientChannel): Promise<AgentReply> {
     const { sessionId } = session;
@@ -171,7 +171,7 @@ export class PiBackend implements AgentBackend, AgentGate {
   }
 
   async setMode(session: AgentSession, modeId: string, channel: ClientChannel): Promise<AgentReply> {
-    const settings = await this.set(session, channel, THINKING_OPTION, modeId);
+    const settings = await this.set(session, channel, LEVEL_OPTION, modeId);
     await channel.update({ sessionUpdate: "config_option_update", ...pickOptions(settings) });
     return {};
   }
@@ -192,14 +192,11 @@ export class PiBackend implements AgentBackend, AgentGate {
   private async set(session: AgentSession, channel: ClientChannel, what: string, value: string): Promise<AgentReply> {
     const piSession = await this.getSession(session.sessionId);
     piSession.channel = channel;
-    if (what !== MODEL_OPTION && what !== THINKING_OPTION)
-      throw new AcpError(
-        INVALID_PARAMS,
-        `There is no option ${what}. There are ${MODEL_OPTION} and ${THINKING_OPTION}.`,
-      );
+    if (what !== MODEL_OPTION && what !== LEVEL_OPTION)
+      throw new AcpError(INVALID_PARAMS, `There is no option ${what}. There are ${MODEL_OPTION} and ${LEVEL_OPTION}.`);
     const offer = await this.getOffer(piSession, session);
     if (what === MODEL_OPTION) {
-      const model = offer.models.find((one) => getModelName(one) === value);
+      const model = offer.models.find((one) => toModelName(one) === value);
       if (!model) throw new AcpError(INVALID_PARAMS, `The agent has no model ${value}.`);
       requireSuccess(await piSession.question("set_model", { provider: model.provider, modelId: model.id }, true));
     } else {

@@ -3,7 +3,7 @@
 import { type LooseMembers, membersOf } from "../../core/format/loose.ts";
 import { stringOf } from "../../core/format/message.ts";
 import type { ClientChannel } from "../acp/agent.ts";
-import { makeTextContent } from "../acp/call-updates.ts";
+import { toTextContent } from "../acp/call-updates.ts";
 import { SERVER_NAME } from "../acp/update-mapper.ts";
 
 /** A request of Pi. Only dialogs are answered. */
@@ -45,9 +45,9 @@ async function askPermission(
   const words = method === "confirm" ? ["Yes", "No"] : given.map((option) => stringOf(option));
   const options = words.map((name, index) => ({ optionId: String(index), name, kind: getOptionKind(name) }));
   const own = callId === undefined ? `ask/${stringOf(id)}` : undefined;
-  const question = {
+  const shown = {
     title: stringOf(title) || "The agent asks",
-    ...(stringOf(message) === "" ? {} : { content: [makeTextContent(stringOf(message))] }),
+    ...(stringOf(message) === "" ? {} : { content: [toTextContent(stringOf(message))] }),
   };
   if (own !== undefined)
     await channel.update({
@@ -55,14 +55,14 @@ async function askPermission(
       toolCallId: own,
       kind: "other",
       status: "pending",
-      ...question,
+      ...shown,
     });
   const toolCallId = own ?? callId;
   let answer: LooseMembers = { cancelled: true };
   try {
     const { outcome } = membersOf(
       await channel.ask("session/request_permission", {
-        toolCall: { toolCallId, ...(own ? question : makeQuestion(question)) },
+        toolCall: { toolCallId, ...(own ? shown : makeQuestion(shown)) },
         options,
       }),
     );
@@ -76,7 +76,7 @@ async function askPermission(
 
 /** Returns the question as content of a call, which keeps its title. */
 function makeQuestion({ title, content = [] }: { title: string; content?: object[] }): LooseMembers {
-  return { content: [makeTextContent(title), ...content] };
+  return { content: [toTextContent(title), ...content] };
 }
 
 function toAnswer({ method }: DialogRequest, words: readonly string[], outcome: LooseMembers): LooseMembers {

@@ -73,7 +73,7 @@ export class PiForwarder implements AgentHost {
     return route !== undefined;
   }
 
-  /** Whether a message names the agent's current session with members that Pi knows. */
+  /** Returns whether a message names the agent's current session with members that Pi knows. */
   private isNameOfAgentSession({ type, sessionId, idempotencyKey, expectedLeafId }: HostParams): boolean {
     if (type !== "set_session_name" || (idempotencyKey ?? expectedLeafId) !== undefined) return false;
     return this.agent.isAt(this.current) && (sessionId === undefined || sessionId === this.current?.id);

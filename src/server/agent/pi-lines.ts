@@ -28,7 +28,7 @@ export function getLineType(line: Buffer): string | undefined {
   return typeof type === "string" ? type : undefined;
 }
 
-/** Whether a line is a JSON object. */
+/** Returns whether a line is a JSON object. */
 export function isJsonObject(line: Buffer): boolean {
   return line[skipSpace(line, 0, line.length)] === 0x7b && isJson(line);
 }

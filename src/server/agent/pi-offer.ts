@@ -22,10 +22,10 @@ export interface PiSelection {
 
 const LEVELS = ["off", "minimal", "low", "medium", "high"];
 export const MODEL_OPTION = "model";
-export const THINKING_OPTION = "thought_level";
+export const LEVEL_OPTION = "thought_level";
 
 /** Returns the option value of a model. */
-export function getModelName(model: LooseMembers): string {
+export function toModelName(model: LooseMembers): string {
   return `${stringOf(model.provider)}/${stringOf(model.id)}`;
 }
 
@@ -42,13 +42,12 @@ export function toSettings({ models }: PiOffer, { model, thinkingLevel, levels }
   const offered = levels ?? listLevels(model);
   const known = offered.includes(thinkingLevel) ? offered : [thinkingLevel, ...offered];
   const configOptions: object[] = [];
-  const listed =
-    model && !models.some((one) => getModelName(one) === getModelName(model)) ? [model, ...models] : models;
+  const listed = model && !models.some((one) => toModelName(one) === toModelName(model)) ? [model, ...models] : models;
   if (model && listed.length > 0)
     configOptions.push({
-      ...{ id: MODEL_OPTION, name: "Model", category: "model", type: "select", currentValue: getModelName(model) },
+      ...{ id: MODEL_OPTION, name: "Model", category: "model", type: "select", currentValue: toModelName(model) },
       options: listed.map((one) => ({
-        value: getModelName(one),
+        value: toModelName(one),
         name: stringOf(one.name) || stringOf(one.id),
         description: stringOf(one.provider),
       })),
@@ -56,7 +55,7 @@ export function toSettings({ models }: PiOffer, { model, thinkingLevel, levels }
   if (offered.length < 2) return { configOptions };
   configOptions.push({
     ...{
-      id: THINKING_OPTION,
+      id: LEVEL_OPTION,
       name: "Thinking",
       category: "thought_level",
       type: "select",

@@ -19,7 +19,7 @@ export class AgentPosition {
     return this.current;
   }
 
-  /** Whether the agent is at a session and has read all of it. */
+  /** Returns whether the agent is at a session and has read all of it. */
   isInStepWith(session: Session | null): boolean {
     return session !== null && this.isCurrent && this.current === session;
   }
@@ -112,6 +112,6 @@ function makeReadOnlyFailure(why: string): Failure {
 
 function makeLockedFailure({ log }: Session): Failure {
   const { client, pid } = log.lockedBy ?? { client: "another program", pid: 0 };
-  const sentence = `${client} (process ${pid}) is writing to this session, so that the agent must not. Prompt there, or clone the session and prompt in the copy.`;
+  const sentence = `${client} (process ${pid}) has the lock of this session; the agent cannot write to it. Prompt there, or clone the session and prompt in the copy.`;
   return new Failure("session_locked", sentence);
 }

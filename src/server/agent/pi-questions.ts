@@ -93,7 +93,7 @@ export class ForwardedRequests {
     this.waiting.push(request);
   }
 
-  /** Whether one of these commands is unanswered. */
+  /** Returns whether one of these commands is unanswered. */
   has(commands: ReadonlySet<string>): boolean {
     return this.waiting.some(({ command }) => commands.has(command));
   }

@@ -60,7 +60,7 @@ export class PiSession implements AgentHost {
   private running: LiveTurn | undefined;
   private prompted: { readonly id: string; settle(reply: PiReply | Error): void } | undefined;
   private prompts = 0;
-  /** Whether Pi reports when it has settled. */
+  /** True if Pi reports when it has settled. */
   private settles = false;
   /** Open dialogs, by the function that dismisses each. */
   private readonly dialogs = new Set<() => void>();
@@ -195,7 +195,7 @@ export class PiSession implements AgentHost {
 
   private enqueue(event: PiEvent, bytes: number): void {
     const before = this.queue.at(-1);
-    // Of the partial results of a tool, the last one counts.
+    // The last one of a tool's partial results counts.
     if (before && isLaterPart(before.event, event)) {
       this.queue[this.queue.length - 1] = { event, bytes };
       this.queuedBytes += bytes - before.bytes;
@@ -247,7 +247,7 @@ export class PiSession implements AgentHost {
   private mayBeOver(event: PiEvent, running: LiveTurn): void {
     if (this.settles || event.willRetry !== undefined || !running.hasBegun) return;
     void this.state().then((state) => {
-      // The events before the reply are sent by then: another answer may have begun.
+      // The events before the reply are sent now: another answer may have begun.
       if (state && isIdle(state) && this.queue.length === 0) running.over();
     });
   }
@@ -273,7 +273,7 @@ export class PiSession implements AgentHost {
     );
   }
 
-  // --- what extensions ask -------------------------------------------------------------------------------------
+  // --- dialogs of extensions -----------------------------------------------------------------------------------
 
   private asked(request: PiEvent, bytes: number): void {
     const { method, message } = request;
@@ -363,7 +363,7 @@ function startLiveTurn(turn: PiTurn): LiveTurn {
   return { turn, hasBegun: false, isCancelled: false, isOver: false, whenOver, over: end };
 }
 
-/** Whether an agent is idle, by its own state. */
+/** Returns whether an agent is idle, by its own state. */
 function isIdle({ isStreaming, isCompacting, pendingMessageCount }: LooseMembers): boolean {
   return (
     isStreaming !== true &&

@@ -44,7 +44,7 @@ export class PiTurn {
   private readonly written: LiveResult[] = [];
   private open: LooseMembers | undefined;
   private hasPrompt = false;
-  /** Whether Pi may have written entries, except the prompt, that the client was not shown. */
+  /** True if Pi may have written entries, except the prompt, that the client was not shown. */
   private hasNews = false;
   private last: LooseMembers = {};
   private hasUsage = false;
@@ -87,13 +87,13 @@ export class PiTurn {
     }
   }
 
-  /** Whether an event shows that Pi has written no more than the prompt. */
+  /** Returns whether an event shows that Pi has written no more than the prompt. */
   private isQuiet({ type, message }: PiEvent): boolean {
     if (type === "message_end") return !this.hasPrompt && membersOf(message).role === "user";
     return QUIET.has(stringOf(type));
   }
 
-  /** Returns the client's id of the running call; undefined when there are none or several. */
+  /** Returns the client's id of the running call, if it is exactly one. */
   get callAtWork(): string | undefined {
     const open = this.calls.filter(({ isOver }) => !isOver);
     return open.length === 1 ? open[0].toolCallId : undefined;
@@ -107,7 +107,7 @@ export class PiTurn {
 
   private async begin(message: LooseMembers): Promise<void> {
     if (message.role !== "assistant") return;
-    // Earlier entries precede this message. Looking took 0.5 ms, for which the first words of a turn need not wait.
+    // Earlier entries precede this message. Looking took 0.5 ms, which need not delay the first words of a turn.
     if (this.hasNews) await this.sendNewEntries();
     this.hasNews = false;
     // Pi continues after an error.
@@ -204,7 +204,7 @@ export class PiTurn {
     return call;
   }
 
-  // --- what is in the session ----------------------------------------------------------------------------------
+  // --- entries of the session ----------------------------------------------------------------------------------
 
   private mark(message: LooseMembers): void {
     const key = makeKey(message);
@@ -238,7 +238,7 @@ export class PiTurn {
     }
   }
 
-  // --- its end -------------------------------------------------------------------------------------------------
+  // --- the end -------------------------------------------------------------------------------------------------
 
   /** Marks the message that was written for a broken answer as shown. */
   markBroken(message: LooseMembers | undefined): void {

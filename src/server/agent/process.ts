@@ -75,7 +75,7 @@ export class AgentProcess {
   private readonly patience: AgentPatience;
   private isOver = false;
   private isPaused = false;
-  /** Whether the process has exited; its output may still come. */
+  /** True if the process has exited; its output may still come. */
   private hasExited = false;
   private lastWords = "";
   private refused: string | undefined;
@@ -180,7 +180,7 @@ export class AgentProcess {
     for (const wake of this.whenOver.splice(0)) wake();
   }
 
-  /** Whether the agent's pending input is so large that nothing more should be sent. */
+  /** True if the agent's pending input is so large that nothing more should be sent. */
   get isFull(): boolean {
     return this.child.stdin.writableLength >= FULL_AT;
   }

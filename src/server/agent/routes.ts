@@ -2,11 +2,11 @@
 
 /** Requirements of a command that goes to the agent. */
 export interface AgentRoute {
-  /** Whether the agent must be at the current session: the command acts on it, or writes to it. */
+  /** True if the agent must be at the current session: the command acts on it, or writes to it. */
   readonly onSession: boolean;
-  /** Whether it needs a running agent; without one, our own command answers at once. */
+  /** True if it needs a running agent; without one, our own command answers at once. */
   readonly ofRunning?: boolean;
-  /** Whether the agent may be working after it, so that no other program should write. */
+  /** True if the agent may be working after it, so that no other program should write. */
   readonly works?: boolean;
 }
 

@@ -22,15 +22,15 @@ type PiBlock = Record<string, unknown>;
 export interface TurnRest {
   /** Finished messages that may not be stored, in order. */
   readonly messages: readonly MessageValue[];
-  /** The unfinished message; undefined when there is none. */
+  /** The unfinished message, if there is one. */
   readonly unfinished: MessageValue | undefined;
-  /** Whether the turn was running. */
+  /** True if the turn was running. */
   readonly isRunning: boolean;
 }
 
 export class SeenTurn {
   private running = false;
-  /** Whether the agent reports when it has settled; clients then wait for that. */
+  /** True if the agent reports when it has settled; clients then wait for that. */
   private settles = false;
   private ended: Buffer[] = [];
   private endedBytes = 0;
@@ -40,7 +40,7 @@ export class SeenTurn {
   private partial: MessageValue | undefined;
   private isOpen = false;
 
-  /** Whether a turn is running, by its events. */
+  /** True if a turn is running, by its events. */
   get isRunning(): boolean {
     return this.running;
   }
