@@ -499,10 +499,7 @@ export class Connection implements Sink {
     return { message, memoryBytes, size: this.limitOf(call) === undefined ? 0 : this.output.sizeOf(message) };
   }
 
-  /**
-   * Returns the limit of a reply in bytes. The reply to the call that sets it has none, and lists the server's
-   * features.
-   */
+  /** Returns the byte limit of a reply. The reply to `initialize`, which sets it and describes the server, has none. */
   private limitOf({ command }: Call): number | undefined {
     return command.name === "initialize" ? undefined : this.maxReplyBytes;
   }

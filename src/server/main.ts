@@ -217,7 +217,7 @@ function makeAgentOptions({ words, within }: AgentSettings, settings: ServerSett
   };
 }
 
-/** Connects to the fleet in the settings; none without one, or for sessions in memory. */
+/** Connects to the fleet of the settings. Read-only and in-memory servers have none. */
 function connectNamedFleet(settings: ServerSettings, world: World, paths: StoragePaths): FleetConnection | undefined {
   const text = settings.fleet ?? world.variables.PI_FLEET_URL;
   if (world.fleet || !text || settings.inMemory || settings.readOnly) return world.fleet;

@@ -53,7 +53,7 @@ export async function serveUntilEnd(
   return hostGone || connection.isUnheard ? 1 : 0;
 }
 
-/** Opens or makes the session of the command line. Throws the failure if there is none to open. */
+/** Opens or makes the session of the command line. Throws the failure that leaves the server without one. */
 async function openFirst(workspace: Workspace, settings: ServerSettings): Promise<void> {
   const { session, fork, sessionId, name } = settings;
   let first: Session;

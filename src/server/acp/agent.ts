@@ -1,6 +1,4 @@
-/**
- * The contract of an agent that runs turns behind the conversation with an editor. Without one, prompts are refused.
- */
+/** The contract of an agent that runs the turns of an editor's conversation. Without one, prompts are refused. */
 
 import type { ClientFeatures, PathEntry } from "./update-mapper.ts";
 
@@ -12,7 +10,7 @@ export type EntryVisibility = "shown" | "new" | "soon";
 
 /** The client, for an agent and one session that the client has open. */
 export interface ClientChannel {
-  readonly skills: ClientFeatures;
+  readonly features: ClientFeatures;
   /** Sends a `session/update` of the session. Resolves when the client has capacity for the next one. */
   update(update: Readonly<Record<string, unknown>> & { readonly sessionUpdate: string }): Promise<void>;
   /** Sends the client a request, such as session/request_permission. Returns the result or rejects with the error. */

@@ -44,7 +44,7 @@ function makeChannel(context: MethodContext, session: ClientSession): ClientChan
   const { id } = session;
   const isClosed = (): boolean => session.position === undefined;
   return {
-    skills: replayContext().features,
+    features: replayContext().features,
     update: (update) => replayContext().update(id, update, isClosed),
     ask: (method, params) => conversation.askClient(method, { sessionId: id, ...params }),
     claim: (callId) => session.position?.mapper?.claim(callId) ?? callId,

@@ -59,9 +59,7 @@ export class PiBackend implements AgentBackend, AgentGate {
 
   /** Ends idle processes, if there are too many. */
   private dropIdle(but: PiSession): void {
-    const idle = [...this.sessions.values()].filter(
-      (piSession) => piSession !== but && !piSession.isAtWork && piSession.agent.isRunning,
-    );
+    const idle = [...this.sessions.values()].filter((one) => one !== but && !one.isAtWork && one.agent.isRunning);
     for (const piSession of idle.slice(0, Math.max(0, idle.length - MAX_IDLE))) void this.leave(piSession);
   }
 

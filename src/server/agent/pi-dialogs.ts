@@ -94,7 +94,7 @@ function getOptionKind(name: string): string {
 async function askText(request: DialogRequest, channel: ClientChannel): Promise<LooseMembers> {
   const title = stringOf(request.title) || "The agent asks";
   const { placeholder, prefill } = request;
-  if (!channel.skills.forms) {
+  if (!channel.features.forms) {
     const content = {
       type: "text",
       text: `${title}\n\n(An extension of the agent asks for a text, which this editor cannot.)`,

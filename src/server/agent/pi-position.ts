@@ -50,10 +50,10 @@ export class AgentPosition {
 
   /** Called when the agent is gone. Returns its session, whose leaf still follows the file. */
   leave(): Session | undefined {
-    const { current: at } = this;
+    const { current } = this;
     this.current = undefined;
     this.isCurrent = false;
-    return at;
+    return current;
   }
 
   /** Has the agent open a session whose file exists, ends at our leaf, and is ours to write. Rejects otherwise. */

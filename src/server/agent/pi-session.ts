@@ -267,7 +267,7 @@ export class PiSession implements AgentHost {
     if (!channel) return;
     const words = { severity, title, ...(description === "" ? {} : { description }) };
     await channel.update(
-      channel.skills.notices
+      channel.features.notices
         ? { sessionUpdate: "notice", ...words }
         : { sessionUpdate: "session_info_update", _meta: { [SERVER_NAME]: { notice: words } } },
     );
