@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { append } from "../support/asking.ts";
 import { user } from "../support/drafts.ts";
 import { examplePlace, ID_OF_CURRENT } from "../support/example.ts";
-import { putSession, serveLibrary, sessionId } from "../support/lifecycle.ts";
+import { contentsOf, putSession, serveLibrary, sessionId } from "../support/lifecycle.ts";
 import { chain, entryText, id } from "../support/lines.ts";
 import { type HereServer, type Json, type Place, serveHere, temporaryPlace } from "../support/server.ts";
 
@@ -25,6 +25,11 @@ function closed(change: (text: string) => string = (text) => text): { place: Pla
   return { place, file, server: serveLibrary(place) };
 }
 
+/** What is in the folder of a session, but for the lock of the session that is open. */
+function filesBeside(session: string): [path: string, content: string][] {
+  return Object.entries(contentsOf(dirname(session))).filter(([path]) => !path.includes("/.pi-session-"));
+}
+
 /** Opens a session for a moment, and answers its leaf before and after something was appended. */
 async function visit(server: HereServer, sessionPath: string, ...entries: Json[]): Promise<string[]> {
   const { leafId } = await server.result("open_session", { sessionPath });
@@ -39,9 +44,10 @@ test("the open session is migrated, goes on in the container, and comes back", a
   const before = readFileSync(session, "utf8");
   const entries = (await server.result("get_entries")).entries;
   await server.result("branch", { entryId: "c3d4e5f6" });
+  const files = filesBeside(session);
   const dry = await server.result("migrate_session", { dryRun: true });
   expect(dry).toMatchObject({ dryRun: true, obstacles: [], sessionPath: container });
-  expect(existsSync(container)).toBe(false);
+  expect(filesBeside(session)).toEqual(files);
   const moved = await server.result("migrate_session", { correlationId: "corr-0001" });
   expect(moved).toMatchObject({ state: "MIGRATED", sessionPath: container, correlationId: "corr-0001" });
   expect(await server.result("get_state")).toMatchObject({ sessionFile: container, store: "v2", leafId: "c3d4e5f6" });

@@ -30,8 +30,12 @@ describe("delete_session", () => {
     await server.result("open_session", { sessionPath: files[1] });
     const before = contents();
     for (const [n, sessionPath] of files.entries())
-      for (const command of ["delete_session", "archive_session"]) {
-        const { data } = await server.failure(command, { sessionPath });
+      for (const [command, more] of [
+        ["delete_session", {}],
+        ["archive_session", {}],
+        ["relocate_session", { cwd: "/new/place", allowMissing: true }],
+      ] as const) {
+        const { data } = await server.failure(command, { sessionPath, ...more });
         expect(data).toMatchObject({ name: "session_locked", sessionId: sessionId(n + 1) });
       }
     expect(contents()).toEqual(before);

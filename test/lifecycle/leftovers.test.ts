@@ -1,6 +1,15 @@
 /** What is left over beside sessions: found, judged by its session, moved to the trash and back, removed for good. */
 
-import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { encodePointer } from "../../src/storage/v2/documents.ts";
@@ -181,12 +190,40 @@ test("the only copy of a session stays, and one whose names act on terminals is 
   expect(read(lone)).toBe("the only copy");
 });
 
-test("only those of one session, or of a kind, or that are old enough", async () => {
+test("of a session whose rollback was interrupted it stays, even forced", async () => {
+  const { server, session, folder } = await withLeftovers("v2");
+  const [migrated] = (await list(server, { kinds: ["migrated"] })).map(({ path }) => path);
+  // As a rollback leaves it that dies after the file has its name again, and before the pointer says so.
+  copyFileSync(migrated, migrated.replace(/\.migrated$/, ""));
+  const pointer = session.replace(/\.v2$/, ".store.json");
+  writeFileSync(pointer, read(pointer).replace('"completed"', '"rollback"'));
+  const before = contentsOf(folder);
+  const because = { isNeeded: true, keptBecause: expect.stringMatching(/^its migration or rollback was interrupted/) };
+  const wanted = { kinds: ["migrated"] };
+  expect(await list(server, wanted)).toMatchObject([{ path: migrated, ...because }]);
+  for (const force of [false, true])
+    expect(await prune(server, { ...wanted, force })).toMatchObject({
+      removed: [],
+      kept: [{ path: migrated, ...because }],
+    });
+  expect(contentsOf(folder)).toEqual(before);
+});
+
+test("beside archived sessions it is listed, too", async () => {
+  const { server, session: sessionPath } = await withLeftovers("jsonl");
+  const { movedTo } = await server.result("archive_session", { sessionPath });
+  const backup = put(`${movedTo}.v1.bak`, "an old version");
+  const found = await list(server);
+  expect(found).toContainEqual(expect.objectContaining({ path: backup, sessionPath: movedTo }));
+});
+
+test("only those of one session, or of a kind, or that are named, or that are old enough", async () => {
   const { server, session: sessionPath, other } = await withLeftovers("v2", [], false);
   for (const [params, count] of [
     [{ sessionPath: other.replace(".v1.bak", "") }, 1],
     [{ sessionPath }, 3],
     [{ kinds: ["migrated"] }, 1],
+    [{ paths: [other] }, 1],
     [{ before: "2020-01-01T00:00:00Z" }, 0],
     [{ before: "2999-01-01T00:00:00Z" }, 4],
   ] as const)

@@ -79,6 +79,17 @@ acrossTiers(describe, ["jsonl", "v2"])("in the store %s", (store) => {
     expect((await server.result("get_entries")).entries).toEqual(before);
   });
 
+  test("a branch of another root has no common ancestor", async () => {
+    const server = serveHere(["--store", store]);
+    const branch = await append(server, user("a"), assistant("b"));
+    await server.result("branch", { entryId: null });
+    await append(server, user("c"));
+    const merged = await server.result("merge_branch", { from: branch[1], summary: "s" });
+    expect(merged).toMatchObject({ fromId: branch[1], commonAncestorId: null, entryCount: 2 });
+    const { entry } = await server.result("get_entry", { entryId: merged.entryId });
+    expect(entry.details.merged.commonAncestorId).toBeNull();
+  });
+
   test("what a fork found comes to its original", async () => {
     const { server, trunk, here } = await ready();
     const { sessionFile: original } = await server.result("get_state");

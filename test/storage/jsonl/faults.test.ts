@@ -91,7 +91,7 @@ function checkLines(disk: FaultDisk, at: string): void {
 }
 
 const backups = (disk: FaultDisk) => disk.paths().filter((path) => path.endsWith(".bak"));
-const REPRESENTATIVE = ["an append", "an append behind a torn tail", "the first append"];
+const REPRESENTATIVE = ["an append of three entries", "an append behind a torn tail", "the first append"];
 
 survivesFaults({
   name: "jsonl",

@@ -120,8 +120,8 @@ function damaged(): FaultDisk {
   return disk;
 }
 
-/** The plainest of them, and the one in which nothing is there yet. */
-const REPRESENTATIVE = ["an append", "the first append"];
+/** One that is done whole or not at all, and the one in which nothing is there yet. */
+const REPRESENTATIVE = ["an append of three entries", "the first append"];
 
 survivesFaults({
   name: "v2",
