@@ -10,6 +10,11 @@ import { v2On } from "./v2.ts";
 
 export type StoreName = "jsonl" | "v2";
 
+/** Returns the path of the file that has the bytes of the entries. */
+export function bodyFile(store: StoreName, sessionFile: string): string {
+  return store === "jsonl" ? sessionFile : `${sessionFile}/segments/0000000000000001.seg`;
+}
+
 /** Appends an entry as another program does. */
 export function writeElsewhere(
   store: StoreName,
