@@ -1,4 +1,4 @@
-/** Calls that the holder of a session is asked to run: in their order, and not more at a time than it will read. */
+/** Calls that the holder of a session runs for this process: in order, and within the number that it reads at once. */
 
 import { Failure } from "../../core/failure.ts";
 import { bytesOf, knownValueEnd, valueAt } from "../../core/json/json.ts";
@@ -7,17 +7,17 @@ import { DescribedError } from "../connection/dialect.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import { isAlone } from "./words.ts";
 
-/** Calls that a holder has at a time: it reads no more at 1,000, and would not hear what else it is asked. */
+/** Most calls sent at a time. A holder stops reading at 1,000, and then receives nothing else either. */
 const MAX_SENT = 500;
 
-/** A call that the holder is to run. */
+/** A call to be run by the holder. */
 export interface PassedCall {
   readonly call: Call;
-  /** Receives the events that it causes. */
+  /** Receives the events caused by the call. */
   readonly events: PendingEvent[];
   /** Runs the call in this process, once it holds the session. */
   readonly here: (keyed: Call) => unknown;
-  /** Ends the call at once: what the holder tells next comes after its reply. */
+  /** Ends the call at once. The holder's later messages come after its reply. */
   readonly settle: (outcome: Outcome) => void;
 }
 
@@ -25,7 +25,7 @@ export interface PassedCall {
 interface UnansweredCall extends PassedCall {
   readonly key: string;
   readonly params: readonly (string | Uint8Array)[];
-  /** Whether a holder that is gone was asked already: it may have done it. */
+  /** True if a holder that is gone received it: that holder may have run it. */
   isRepeated: boolean;
 }
 
@@ -64,7 +64,7 @@ export class AskedCalls {
     return undefined;
   }
 
-  /** Takes out the call that was answered; undefined when there is none with that number. */
+  /** Removes and returns an answered call; undefined if no call has that number. */
   answered(number: number): UnansweredCall | undefined {
     const call = this.calls.get(number);
     if (!this.calls.delete(number)) return undefined;
@@ -72,7 +72,7 @@ export class AskedCalls {
     return call;
   }
 
-  /** Takes the calls out that are meant and were not sent. Calls back with the numbers of those that were. */
+  /** Cancels the matching calls that were not sent. Calls back with the numbers of the matching ones that were. */
   cancel(isMeant: (call: Call) => boolean, isSent: (number: number) => void): void {
     for (const [number, asked] of [...this.calls]) {
       if (!isMeant(asked.call)) continue;
@@ -81,7 +81,7 @@ export class AskedCalls {
     }
   }
 
-  /** Notes that the holder is gone: what it had may be done, and is sent again. */
+  /** Notes that the holder is gone: calls sent to it may have run, and are sent again. */
   startAgain(): void {
     for (const [number, call] of this.calls) call.isRepeated ||= number <= this.lastSent;
     const [first = this.numbers + 1] = this.calls.keys();
@@ -89,7 +89,7 @@ export class AskedCalls {
     this.underWay = 0;
   }
 
-  /** Takes all calls out. */
+  /** Removes and returns all calls. */
   takeAll(): readonly UnansweredCall[] {
     const { all } = this;
     this.calls.clear();
@@ -99,7 +99,7 @@ export class AskedCalls {
   }
 }
 
-/** Ends a call. Where a holder that is gone may have done it, its own trace counts as nobody's change. */
+/** Ends a call. A leaf moved by the same call at a former holder is not reported as another client's change. */
 export function settleAsked({ call, settle, isRepeated }: UnansweredCall, outcome: Outcome): void {
   if (!isRepeated || !isAlone(call.command) || !("error" in outcome)) return settle(outcome);
   const { error } = outcome;
@@ -127,17 +127,17 @@ export async function runHere(asked: UnansweredCall): Promise<void> {
   settleAsked(asked, outcome);
 }
 
-/** Returns the text of a call's params, in pieces; with a key, if they have none. */
+/** Returns the JSON text of a call's params in pieces, with `key` added if it is given. */
 export function paramsText(call: Call, key: string | undefined): (string | Uint8Array)[] {
   const { bytes, range, toParams } = call.messageText();
   const found = valueAt(bytes, range, [...toParams], knownValueEnd);
-  // The message may be part of an input buffer that is used again.
+  // The message may be part of an input buffer that is reused.
   const text = found ? Buffer.from(bytes.subarray(found.start, found.end)) : bytesOf("{}");
   if (key === undefined) return [text];
   return [`{"idempotencyKey":${JSON.stringify(key)}${hasNoMember(text) ? "" : ","}`, text.subarray(1)];
 }
 
-/** Whether the JSON text of an object is that of an empty one. */
+/** Returns whether the JSON text of an object has no members. */
 function hasNoMember(text: Uint8Array): boolean {
   let at = 1;
   while (text[at] <= 0x20) at++;

@@ -1,47 +1,47 @@
-/** The other side: joins sessions that other processes hold, and takes them over when those are gone. */
+/** Joins sessions that other processes hold, and takes them over when the holder is gone. */
 
 import type { Session } from "../../core/session/session.ts";
 import { Attachment, type AttachmentOptions } from "./attachment.ts";
 
-/** Milliseconds for which a process that has the lock is waited for until it can be joined. */
+/** Milliseconds to wait until a process that has the lock can be joined. */
 const ANNOUNCED_WITHIN = 300;
 /**
- * Milliseconds for the same where a dead one is announced, or where the lock was taken within this time: a place is being
- * taken, or a session being made, for which a disk is waited for.
+ * The same, in milliseconds, if a dead holder is announced or the lock was taken within this time: a takeover or the
+ * making of a session may be waiting for a disk.
  */
 const SUCCEEDED_WITHIN = 2000;
-/** Milliseconds after which a session whose holder refuses us is tried again, unless it has another holder. */
+/** Milliseconds before a session is tried again whose holder refused this process, unless the holder changed. */
 const REFUSED_FOR = 5000;
-/** Milliseconds for the same where the holder said nothing, or is not announced: it may have been stopped for a while. */
+/** The same, in milliseconds, if the holder did not answer or is not announced: it may be stopped for a while. */
 const SILENT_FOR = 1000;
 
-/** Milliseconds for which holders are waited for once this process was told to end: it has two seconds. */
+/** Milliseconds to wait for holders after this process was asked to end; it has two seconds. */
 const ANSWERS_AT_END = 1000;
-/** Milliseconds after joining a session at which its lock is prepared for: what was asked then is on its way. */
+/** Milliseconds from joining a session to preparing its lock: the first calls are sent before. */
 const PREPARES_AFTER = 5;
 
 export class Attaching {
   private readonly options: AttachmentOptions;
   private readonly attachments = new Map<Session, Attachment>();
   private readonly joining = new Map<Session, Promise<Attachment | undefined>>();
-  /** Holders that could not be joined: their epochs, until when that counts, and whether a call had asked for it. */
+  /** Holders that could not be joined: epoch, end of the refusal, and whether a call needed the session. */
   private readonly refused = new WeakMap<Session, { epoch: number | undefined; until: number; isAsked: boolean }>();
   private isClosed = false;
-  /** Whether this process was told to end: nobody is joined any more. */
+  /** True if this process was asked to end: it joins no more sessions. */
   private isHurried = false;
 
   constructor(options: AttachmentOptions) {
     this.options = options;
   }
 
-  /** Returns the attachment to the holder of a session, if we joined it. */
+  /** Returns the attachment to the holder of a session, if this process joined it. */
   of(session: Session | null): Attachment | undefined {
     return session === null || this.attachments.size === 0 ? undefined : this.attachments.get(session);
   }
 
   /**
-   * Joins the session, whose lock another process has. Resolves to undefined where that cannot be; never rejects. A call
-   * that needs it (`isAsked`) does not fail because a holder was not found when nobody asked: that may have been dying.
+   * Joins a session whose lock another process has. Resolves to undefined if that fails; never rejects. A call that
+   * needs the session (`isAsked`) tries again after an attempt without one: the holder may have been exiting then.
    */
   join(session: Session, isAsked = true): Promise<Attachment | undefined> {
     const known = this.attachments.get(session);
@@ -80,7 +80,7 @@ export class Attaching {
       }
       if (outcome === "joined") {
         this.attachments.set(session, attachment);
-        // The holder may die at any time, and its place is taken at once.
+        // The holder may die at any time, and the lock is taken at once then.
         setTimeout(() => session.log.prepareLock?.(), PREPARES_AFTER).unref();
         return attachment;
       }
@@ -105,25 +105,25 @@ export class Attaching {
     this.refused.set(session, { epoch: this.epochOf(session), until: performance.now() + time, isAsked });
   }
 
-  /** Whether the lock was taken just now. */
+  /** Returns whether the lock was taken just now. */
   private isNew({ log: { lockedBy } }: Session): boolean {
     const age = this.options.now() - Date.parse(lockedBy?.since ?? "");
     return age >= 0 && age < SUCCEEDED_WITHIN;
   }
 
-  /** Tells all holders who our host is and which hooks it has registered for. */
+  /** Sends every holder the local host's name and its registered hooks. */
   introduce(): void {
     for (const attachment of this.attachments.values()) attachment.introduce();
   }
 
-  /** Leaves the sessions that are not open any more, and tells the holders of the others where our host stands. */
+  /** Leaves sessions that are closed, and sends the other holders the local host's head. */
   sweep(isOpen: (session: Session) => boolean): void {
     for (const [session, attachment] of this.attachments)
       if (!isOpen(session)) attachment.close();
       else attachment.tellHead();
   }
 
-  /** Ends soon what waits for holders, which may have been stopped: this process will not be there for their answers. */
+  /** Fails waiting calls soon: holders may be stopped, and this process ends before they answer. */
   hurry(): void {
     this.isHurried = true;
     const late = (): void => {

@@ -1,7 +1,7 @@
 /**
- * One session that another process holds and this one has joined. What writes is done there; what reads is read from
- * the session's own files, which have all that was acknowledged. When the holder is gone, this process takes the lock
- * or joins whoever has it, and asks again what was not answered, under the same keys.
+ * One session that another process holds and this process has joined. The holder runs writes; reads use the session's
+ * own files, which contain everything acknowledged. When the holder is gone, this process takes the lock or joins the
+ * next holder, and sends the unanswered calls again under the same keys.
  */
 
 import type { Duplex } from "node:stream";
@@ -32,61 +32,61 @@ import { type PresenceEvent, ToldClients } from "./presence.ts";
 import { clientIn, holderIn, isKnown, requireSound, unanswered } from "./told.ts";
 import { HOOKS } from "./words.ts";
 
-/** Milliseconds in which a holder must let us in. */
+/** Milliseconds for a holder to admit this process. */
 const LETS_IN_WITHIN = 1000;
-/** Members of an event that this server says, whatever the holder does. */
+/** Event members that this server sets itself. */
 const OURS: ReadonlySet<string> = new Set(["type", "sessionId", "seq", "leafId"]);
-/** Milliseconds for which a dead holder's place is fought for. */
+/** Milliseconds to try to take over from a dead holder. */
 const RECOVERS_WITHIN = 15_000;
-/** Milliseconds after which a holder that let us in counts as one that stays. */
+/** Milliseconds after which a holder that admitted this process counts as stable. */
 const STAYS_AFTER = 1000;
 
 export interface AttachmentOptions {
   readonly client: string;
   readonly durability: "sync" | "os";
-  /** Milliseconds without a word from the holder after which what it was asked fails: it may have been stopped. */
+  /** Milliseconds of silence after which calls sent to the holder fail: it may be stopped. */
   readonly answersWithin: number;
   readonly hooks: Pick<Hooks, "has">;
-  /** Asks our host for the holder. */
+  /** Asks the local host on behalf of the holder. */
   readonly ask: (session: Session, name: HookName, payload: Readonly<Record<string, unknown>>) => Question;
   readonly newKey: () => string;
   /** Returns milliseconds since the epoch. */
   readonly now: () => number;
   /** Finds the holder of the session. */
   readonly find: (session: Session) => FoundHolder<Duplex> | null;
-  /** Sends events of a session to our host. */
+  /** Sends events of a session to the local host. */
   readonly passOn: (session: Session, events: PendingEvent[]) => void;
-  /** Counts events that the holder of a session did not tell. */
+  /** Counts events that the holder of a session dropped. */
   readonly missed: (session: Session, count: number) => void;
-  /** Lets others join a session that this process holds now. Returns the epoch, if they can. */
+  /** Lets others join a session that this process holds now. Returns the epoch if they can. */
   readonly tookOver: (session: Session, others: readonly SharedClient[]) => number | undefined;
-  /** Our own host, as others are told of it. */
+  /** Description of the local host for other processes. */
   readonly self: (session: Session) => SharedClient;
 }
 
 export class Attachment {
   private readonly session: Session;
   private readonly options: AttachmentOptions;
-  /** Called when the session is not joined any more; `isGivenUp`: because no holder let us in or stayed. */
+  /** Called when the session is left; `isGivenUp`: no holder admitted this process, or none was stable. */
   private readonly ended: (isGivenUp: boolean) => void;
   private pipe: Pipe | undefined;
   private holder: SharedHolder = { epoch: 0, client: "", pid: 0 };
   private place: ToldPlace = NOWHERE;
-  /** The head at which the holder was told that our host stands. */
+  /** The local host's head, as last sent to the holder. */
   private toldHead: string | null = null;
-  /** Whether the holder told of something that was not read here yet. */
+  /** True if the holder reported something that was not read here yet. */
   private isBehind = false;
   private readonly asked = new AskedCalls();
-  /** Everybody who shares the session, as far as we were told. */
+  /** All clients of the session that the holder reported. */
   readonly clients = new ToldClients();
-  /** Whether the holder has said that it leaves. */
+  /** True if the holder said goodbye. */
   private hasLeft = false;
   private readonly questions = new Map<number, Question>();
   private heardAt = 0;
   private watch: NodeJS.Timeout | undefined;
   private isClosed = false;
   private joinedAt = 0;
-  /** Until when a place is fought for, and how long the next attempt waits after a holder that did not stay. */
+  /** End of the takeover attempt, and the delay of the next one after a holder that was not stable. */
   private fight = { until: 0, wait: 0 };
 
   constructor(session: Session, options: AttachmentOptions, ended: (isGivenUp: boolean) => void) {
@@ -97,9 +97,9 @@ export class Attachment {
 
   // --- joining -------------------------------------------------------------------------------------------------
 
-  /** Joins the holder that is announced now, unless that died. `known`: where our host was told of the last. Never rejects. */
+  /** Joins the announced holder, unless it died. `known`: the position at the previous holder. Never rejects. */
   async connect(known?: ToldPlace): Promise<"joined" | "refused" | "nobody" | "dead"> {
-    // A write may have taken the lock while we looked for who had it, and the entrance is our own.
+    // A write may have taken the lock during the search, and the entrance is this process's own.
     const found = isHeld(this.session) ? null : this.options.find(this.session);
     if (!found || found.announcement.epoch === this.holder.epoch) return "nobody";
     if (found.announcement.protocol !== ATTACH_PROTOCOL) return "refused";
@@ -135,29 +135,29 @@ export class Attachment {
         stream,
         (message) => {
           if (isIn) return this.receive(message);
-          // A write may have taken the lock meanwhile: who lets us in has died, and what it knew is told of already.
+          // A write may have taken the lock in between: the sender has died, and its state was reported already.
           if (isHeld(session)) return settle("nobody");
           const attached = holderIn(message.value);
           if (!attached) return settle("refused");
           const { holder, place } = this;
           requireSound(message.value);
-          // By its number in the announcement it is known again, whatever number it gives itself.
+          // The announced epoch identifies it, whatever epoch it sends.
           this.holder = { ...attached, epoch };
           this.note(message);
-          // A holder that knows of no heads would write at the shared leaf.
+          // A holder without heads would write at the shared leaf.
           if (this.place.head !== this.toldHead) return settle("refused");
           try {
             if (this.catchUp(known ?? this.placeHere(), { next: this.place, isFirst: known === undefined })) {
               this.meet(message, known === undefined);
               settle("joined");
-              // Our host may have introduced itself meanwhile.
+              // The local host may have introduced itself in between.
               if (JSON.stringify(this.introduction()) !== JSON.stringify(introduced)) this.introduce();
               return;
             }
           } catch {
             return settle("refused");
           }
-          // What the holder will not tell of is not in the files yet.
+          // The files lack entries that the holder will not send.
           Object.assign(this, { holder, place });
           settle("nobody");
         },
@@ -182,20 +182,20 @@ export class Attachment {
     });
   }
 
-  /** Returns where the session is, as far as it was read here and our host was told. */
+  /** Returns the session's position as read here and reported to the local host. */
   private placeHere(): ToldPlace {
     return placeOf(this.session);
   }
 
-  /** Returns where our host stands, of which the holder is about to be told. */
+  /** Records and returns the local host's head, for a message to the holder. */
   private noteStand(): object | null {
     const { heads } = this.session;
     this.toldHead = heads.own;
-    // What the holder before told last may not be read here yet.
+    // The last position from the previous holder may not be read here yet.
     return heads.own === null ? null : { head: heads.own, leafId: this.toldLeafId };
   }
 
-  /** Tells the holder where our host stands, if it does not know. */
+  /** Sends the holder the local host's head if it changed. */
   tellHead(): void {
     if (this.session.heads.own !== this.toldHead) this.pipe?.send(JSON.stringify({ stand: this.noteStand() }));
   }
@@ -205,14 +205,14 @@ export class Attachment {
     return { hooks: HOOKS.filter((name) => hooks.has(name)), self: self(this.session) };
   }
 
-  /** Tells the holder who our host is and which hooks it wants to be asked, after it introduced itself. */
+  /** Sends the holder the local host's description and hooks after it introduced itself. */
   introduce(): void {
     const { hooks, self } = this.introduction();
     this.pipe?.send(JSON.stringify({ hooks }));
     this.pipe?.send(JSON.stringify({ self }));
   }
 
-  /** Takes over who is there. */
+  /** Copies the list of clients from a message. */
   private meet({ value: { self, by, clients } }: PipeMessage, isFirst = false): void {
     if (typeof self === "string") this.clients.selfId = self;
     if (typeof by === "string") this.clients.holderId = by;
@@ -221,7 +221,7 @@ export class Attachment {
 
   private tellPresence(events: readonly PresenceEvent[]): void {
     const { session } = this;
-    // The leaf is where our host was told last, though that may not be read here yet.
+    // The leaf is the last one reported to the local host, even if it is not read here yet.
     const leafId = this.toldLeafId;
     const told = events.map(({ name, payload }) => ({ ...eventOf(session, name, payload), leafId }));
     if (told.length > 0) this.options.passOn(session, told);
@@ -251,7 +251,7 @@ export class Attachment {
 
   // --- asking --------------------------------------------------------------------------------------------------
 
-  /** Has the holder run a call; after its death, whoever holds the session then, which may be this process. */
+  /** Passes a call to the holder; after the holder's death, to the next one, which may be this process. */
   pass(passed: PassedCall): void {
     const { call } = passed;
     const { idempotencyKey } = call.params as { idempotencyKey?: string };
@@ -266,12 +266,12 @@ export class Attachment {
     this.sendNext();
   }
 
-  /** Asks the holder not to run some calls any more. Their replies say whether it did. */
+  /** Asks the holder to cancel the matching calls. Their replies say whether it did. */
   cancel(isMeant: (call: Call) => boolean): void {
     this.asked.cancel(isMeant, (number) => this.pipe?.send(JSON.stringify({ cancel: number })));
   }
 
-  /** Sends what the holder may be asked now. */
+  /** Sends the calls that may be sent now. */
   private sendNext(): void {
     const { pipe, asked } = this;
     this.tellHead();
@@ -285,7 +285,7 @@ export class Attachment {
     this.watch = setInterval(() => this.requireWord(), this.options.answersWithin / 6).unref();
   }
 
-  /** Ends what waits for a holder that says nothing. It keeps the lock, so nobody may take its place. */
+  /** Fails waiting calls if the holder is silent. It keeps the lock, so no other process can take over. */
   private requireWord(): void {
     if (this.asked.size === 0) {
       clearInterval(this.watch);
@@ -293,13 +293,13 @@ export class Attachment {
       return;
     }
     const { answersWithin } = this.options;
-    // A holder that waits for its own host, where a model may be at work, says so.
+    // A holder that waits for its own host, where a model may be at work, answers pings.
     this.pipe?.send('{"ping":true}');
     if (this.questions.size > 0 || performance.now() - this.heardAt < answersWithin) return;
     this.failAll(`It has said nothing for ${answersWithin / 1000} s, and may be stopped.`);
   }
 
-  /** Ends what waits for the holder, which has not answered for a reason. */
+  /** Fails all calls that the holder has not answered, and says why. */
   failAll(why: string): void {
     for (const { call, settle } of this.asked.takeAll()) settle({ error: unanswered(call, this.holder, why) });
   }
@@ -329,12 +329,12 @@ export class Attachment {
     this.isBehind = true;
   }
 
-  /** Whether the holder has told of the leaf that our host has now. */
+  /** True if the holder's last position is at the local host's present head. */
   private get isOwnPlace(): boolean {
     return this.place.head === this.session.heads.own;
   }
 
-  /** The leaf of our host, where it was told last. */
+  /** The local host's leaf, as last reported. */
   private get toldLeafId(): string | null {
     return this.isOwnPlace ? this.place.leafId : this.session.ownLeafId;
   }
@@ -353,7 +353,7 @@ export class Attachment {
       const news = this.clients.take(name, message.value.payload);
       return this.tellPresence(news ? [news] : []);
     }
-    // What is stored is passed on as it is, but ends no line of ours.
+    // Stored bytes are passed on unchanged, but must not end the line of the message.
     const bytes = oneLine(message.text("payload") ?? bytesOf("{}"));
     const payload: Record<string, unknown> = Object.fromEntries(
       (members(bytes, 0, bytes.length, knownValueEnd) ?? [])
@@ -370,8 +370,8 @@ export class Attachment {
   }
 
   /**
-   * Leaves of entries that the holder tells of those of which our host has not heard: another holder may have told of them,
-   * or they were read here. Returns whether there are any.
+   * Removes entries from an event that the local host knows from another holder or from reading. Returns whether any
+   * are left.
    */
   private leaveNew(payload: Record<string, unknown>, said: unknown): boolean {
     const { entryIds } = said as { entryIds: string[] };
@@ -408,15 +408,15 @@ export class Attachment {
 
   // --- reading -------------------------------------------------------------------------------------------------
 
-  /** Brings what is known of the session here to where the holder said that it is. */
+  /** Reads the session here up to the position that the holder reported. */
   follow(): void {
     if (!this.isBehind) return;
     const { session } = this;
-    // The holder tells of everything that is found now.
+    // The holder reports everything found now.
     try {
       session.foreign.readAlong();
     } catch (error) {
-      // What was read before is still known when the file is gone, as it is to the holder.
+      // Entries read before stay known after the file is gone, as they do at the holder.
       if (error instanceof Failure && error.details.errno === "ENOENT") return;
       throw error;
     }
@@ -426,7 +426,7 @@ export class Attachment {
 
   // --- the holder's end ----------------------------------------------------------------------------------------
 
-  /** Takes the dead holder's place, or joins whoever took it. */
+  /** Takes the lock of the dead holder, or joins the next holder. */
   private async recover(): Promise<void> {
     this.pipe = undefined;
     for (const question of this.questions.values()) question.cancel();
@@ -437,8 +437,8 @@ export class Attachment {
     const known = this.place;
     const now = performance.now();
     const { answersWithin } = this.options;
-    // Holders that let us in and leave, again and again, are not followed without end: what they were asked waits for all of
-    // them together no longer than for one that says nothing.
+    // Limits following a series of holders that admit this process and leave: calls wait for all of them together no
+    // longer than for one silent holder.
     const stays = this.asked.size > 0 ? Math.max(STAYS_AFTER, answersWithin) : STAYS_AFTER;
     const isAgain = now - this.joinedAt < stays && this.fight.until > 0;
     if (!isAgain) this.fight = { until: now + Math.min(RECOVERS_WITHIN, answersWithin), wait: 0 };
@@ -468,23 +468,23 @@ export class Attachment {
     const why = error instanceof Error ? ` (${error.message})` : "";
     if (!this.isClosed) {
       try {
-        // From here on, our host is told of what is read; of what was read until now, it is told here.
+        // Later entries are reported by reading; entries read until now are reported here.
         this.catchUp(this.place, { isRead: true });
       } catch {
         // Nothing can be read.
       }
       this.tellPresence(this.clients.clear());
-      // What comes after these calls is not asked here any more.
+      // Later calls are not passed on by this attachment.
       this.close(true);
     }
     this.failAll(`It ended, and the session cannot be had here${why}.`);
   }
 
-  /** Goes on as the holder: what was not answered is run here, in its order. */
+  /** Continues as the holder: runs the unanswered calls here, in order. */
   private async takeOver(known: ToldPlace): Promise<void> {
     const { session, options } = this;
     session.foreign.readAlong();
-    // What the dead holder wrote may be what we are about to answer for.
+    // The dead holder may have written entries of a call that is answered below.
     session.log.settle?.();
     this.catchUp(known);
     this.end();
@@ -493,7 +493,7 @@ export class Attachment {
     for (const asked of this.asked.takeAll()) await runHere(asked);
   }
 
-  /** Goes on with another holder: what was not answered is asked again. */
+  /** Continues with another holder: sends the unanswered calls again. */
   private goOn(): void {
     this.tellOwner(this.holder, false);
     this.sendNext();
@@ -505,8 +505,8 @@ export class Attachment {
   }
 
   /**
-   * Reads what came since our host was told last, and tells it of that: all that there is, or what the next holder knew
-   * when it let us in. Returns false, having told nothing, if that cannot be read yet.
+   * Reads the entries after the last report to the local host and reports them: all, or those up to the position at
+   * which the next holder admitted this process. Returns false, with nothing reported, if these cannot be read yet.
    */
   private catchUp(told: ToldPlace, wish: CatchingUp = {}): boolean {
     const { session, asked, options } = this;

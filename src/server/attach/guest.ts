@@ -1,4 +1,4 @@
-/** One process that joined a session that we hold: its calls run among ours, and it hears what happens. */
+/** A process that joined a session of this server: its calls run among the local host's, and it receives events. */
 
 import { Failure } from "../../core/failure.ts";
 import { HEAD_NAME } from "../../core/format/entry.ts";
@@ -19,38 +19,38 @@ import type { Pipe, PipeMessage } from "./pipe.ts";
 import type { PresenceEvent } from "./presence.ts";
 import { isDoneByHolder } from "./words.ts";
 
-/** Calls of one guest that wait at most; then no more of its messages are read. */
+/** Calls of one guest that may wait; beyond, its messages are not read. */
 const MAX_WAITING = 1000;
 
-/** Characters of what a guest says that are repeated. */
+/** Characters of a guest's texts that are repeated. */
 const SHOWN = 500;
 
-/** Times that a guest is asked for a word, before it counts as stopped. */
+/** Pings to a guest before it counts as stopped. */
 const PINGS = 6;
 
-/** The decision of a guest that is gone. */
+/** Decision for a guest that is gone. */
 const GONE: HookAnswer = { cancelled: true, reason: "host_gone" };
 
-/** The server as the calls of a guest share it. */
+/** Parts of the server that a guest's calls share. */
 export interface GuestHost {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
   readonly settings: ClientSettings;
   submit(call: Call): void;
   commitPending(): void;
-  /** Cancels a call of one who joined, if it has not been run yet or waits for consent. */
+  /** Cancels a call of a guest if it has not run yet or waits for consent. */
   cancel(idText: string, peer: Peer): void;
-  /** Returns the last entry of a session that everybody was told of, or null; events tell of those after it. */
+  /** Returns the last entry of a session reported to everyone, or null; events report the later ones. */
   lastTold(session: Session): string | null;
 }
 
-/** The entrance by which it came, as a guest needs it. */
+/** Registry of a session's guests, as one guest uses it. */
 export interface GuestRoom {
-  /** Returns the guest's session's clients, for one that has missed events about them. */
+  /** Returns the clients of a session, for a guest that missed events about them. */
   clientsOf(session: Session): readonly SharedClient[];
-  /** Notes what a guest says of itself. */
+  /** Records a guest's description of itself. */
   introduce(guest: Guest, self: unknown): void;
-  /** Milliseconds without a word after which a guest that is asked counts as stopped. */
+  /** Milliseconds of silence after which a guest with an open question counts as stopped. */
   readonly answersWithin: number;
 }
 
@@ -69,20 +69,20 @@ export class Guest implements CallingPeer {
   private readonly pipe: Pipe;
   private hooksAsked: ReadonlySet<string>;
   private waiting = 0;
-  /** Whether no more is read until the guest has read what it was told. */
+  /** True if reading is paused until the guest has read its output. */
   private isFull = false;
-  /** Events that it was not told of, and where the session was after them. */
+  /** Events dropped for it, and the session's position after them. */
   private missed: { count: number; lastId?: string; left?: ToldLeaves } | undefined;
   private questions = 0;
   private readonly asked = new Map<number, (answer: HookAnswer | Failure) => void>();
   isGone = false;
   private heardAt = 0;
   private watch: NodeJS.Timeout | undefined;
-  /** Whether it said nothing while it was asked, and has said nothing since. */
+  /** True if it was silent during a question, and has been since. */
   private isSilent = false;
-  /** The head at which it stands; null for the shared leaf. */
+  /** Its head; null for the shared leaf. */
   private head: string | null = null;
-  /** Whether it has said that it leaves. */
+  /** True if it said goodbye. */
   hasLeft = false;
 
   constructor(
@@ -128,15 +128,15 @@ export class Guest implements CallingPeer {
   }
 
   /**
-   * Takes what comes while this process is about to end: answers, for which what runs still waits. Whoever holds the session
-   * next is asked the rest.
+   * Accepts messages during shutdown: answers, for which running calls still wait. The guest sends everything else to
+   * the next holder.
    */
   receiveAtEnd(message: PipeMessage): void {
     const { answer, ping, pong, bye } = message.value;
     if (typeof answer === "number" || [ping, pong, bye].includes(true)) this.receive(message);
   }
 
-  /** Stops reading what a guest asks that does not read its answers. */
+  /** Pauses reading from a guest that does not read its answers. */
   private noteFull(): void {
     if (this.isFull || !this.pipe.isFull) return;
     this.isFull = true;
@@ -147,7 +147,7 @@ export class Guest implements CallingPeer {
     });
   }
 
-  /** Puts it at the head that it names, or at the shared leaf. */
+  /** Moves it to the head in the message, or to the shared leaf. */
   stand(wish: unknown): void {
     const { head, leafId } = (wish ?? {}) as { head?: unknown; leafId?: unknown };
     const { heads } = this.session;
@@ -190,7 +190,7 @@ export class Guest implements CallingPeer {
 
   // --- what goes out -------------------------------------------------------------------------------------------
 
-  /** Returns where the session is for the guest, as members of a message: now, or after something happened. */
+  /** Returns the guest's position as members of a message: the present one, or that after an event. */
   private placeText(left?: ToldLeaves): string {
     const { head, session } = this;
     const { heads } = session;
@@ -204,7 +204,7 @@ export class Guest implements CallingPeer {
 
   reply({ idText }: Call, outcome: Outcome, left: ToldLeaves | undefined): void {
     if (this.waiting-- === MAX_WAITING && !this.isFull) this.pipe.resume();
-    // A server that ends runs nothing more: whoever holds the session next is asked again.
+    // A server that ends runs nothing more: the guest sends the call to the next holder.
     if ("error" in outcome && outcome.error instanceof Failure && outcome.error.name === "shutting_down") return;
     this.sendReply(Number(idText), outcome, left);
   }
@@ -216,8 +216,8 @@ export class Guest implements CallingPeer {
   }
 
   /**
-   * Tells of an event, which a call `by` the guest may have caused. A guest that does not read hears only how many it
-   * missed, and where the session is.
+   * Sends an event, which the guest's call `by` may have caused. A guest that does not read receives only the number of
+   * missed events and its position.
    */
   event(event: PendingEvent, by?: Call): void {
     const { name, payload } = event;
@@ -231,21 +231,21 @@ export class Guest implements CallingPeer {
     try {
       text = textOf(payload);
     } catch {
-      // Stored entries in it cannot be read now; the ids are told.
+      // Stored entries in it cannot be read now; only the ids are sent.
       text = JSON.stringify({ ...payload, entries: undefined });
     }
     this.pipe.send(`{"event":${JSON.stringify(name)}${of},${this.placeText(event)},"payload":`, text, "}");
   }
 
   /**
-   * Tells of a client that came or went. That is told at once, and so without where the session is: the events of what
-   * was written last may be on their way.
+   * Sends an event about a client. It goes out at once and without a position, because events of the last write may be
+   * waiting.
    */
   presence({ name, payload }: PresenceEvent): void {
     if (!this.isBehind) this.pipe.send(JSON.stringify({ event: name, payload }));
   }
 
-  /** Whether it does not read: what it misses is told when it does. */
+  /** True if it does not read: missed events are reported once it does. */
   private get isBehind(): boolean {
     if (this.missed) return true;
     if (!this.pipe.isFull) return false;
@@ -262,10 +262,10 @@ export class Guest implements CallingPeer {
     this.pipe.send(`{"lost":${count},${last}${this.placeText(left)},"clients":${clients}}`);
   }
 
-  /** Lets the guest in, by us; `lastId` is the last entry that it will not be told of. */
+  /** Admits the guest; `lastId` is the last entry that is not reported to it. */
   welcome(holder: object, by: string, lastId: string | null): void {
     const { session, client, head } = this;
-    // A leaf that is not durable may be undone, and then nobody is told.
+    // A leaf that is not durable may be undone without an event.
     const { leafId, sharedLeafId, lastId: headLastId } = session.heads.durable(head);
     const place = head === null ? { leafId } : { leafId, sharedLeafId, at: { head, lastId: headLastId } };
     const clients = this.room.clientsOf(session);
@@ -302,13 +302,13 @@ export class Guest implements CallingPeer {
     };
   }
 
-  /** Asks the guest for a word from time to time while it is asked: one that was stopped would be waited for without end. */
+  /** Pings the guest during a question: a stopped guest would block the caller forever. */
   private requireWords(): void {
     if (this.watch) return;
     const { answersWithin } = this.room;
     this.heardAt = performance.now();
     this.watch = setInterval(() => {
-      // While we read nothing of it, the silence is ours.
+      // While reading from it is paused, its silence proves nothing.
       if (this.waiting >= MAX_WAITING) this.heardAt = performance.now();
       if (this.asked.size === 0) this.endWatch();
       else if (performance.now() - this.heardAt < answersWithin) this.pipe.send('{"ping":true}');
@@ -321,7 +321,7 @@ export class Guest implements CallingPeer {
     this.watch = undefined;
   }
 
-  /** Gives the answers of a guest that is silent in its place. */
+  /** Answers the questions of a silent guest as if it were gone. */
   private passOver(): void {
     this.endWatch();
     this.isSilent = true;
@@ -333,7 +333,7 @@ export class Guest implements CallingPeer {
 
   // --- the end -------------------------------------------------------------------------------------------------
 
-  /** Notes that nobody hears the guest's replies any more; what it asked for is done all the same. */
+  /** Notes that the guest is gone; its calls still run. */
   gone(): void {
     this.isGone = true;
     this.endWatch();
@@ -378,7 +378,7 @@ export class Guest implements CallingPeer {
   }
 }
 
-/** Returns a decision as it was reached by another process, which may be wrong about the shape of its answer. */
+/** Returns the decision from another process, checked, because its shape may be wrong. */
 async function checked(name: HookName, said: HookAnswer): Promise<HookAnswer> {
   const { decisionOn, decisionOnError } = await import("../../handlers/shared/hooks.ts");
   if (said.cancelled === false) return decisionOn(name, said.answer);
@@ -388,7 +388,7 @@ async function checked(name: HookName, said: HookAnswer): Promise<HookAnswer> {
   return { cancelled: true, reason: reason.slice(0, SHOWN), message: message?.slice(0, SHOWN) };
 }
 
-/** Returns the last entry that an event tells of. */
+/** Returns the last entry in an event. */
 export function lastOf(name: string, payload: PendingEvent["payload"]): string | undefined {
   return name === "session_append" ? (payload.entryIds as string[]).at(-1) : undefined;
 }

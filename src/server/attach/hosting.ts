@@ -1,4 +1,4 @@
-/** The holder's side: lets other processes join the sessions that this one has the lock of. */
+/** Lets other processes join the sessions whose lock this process has. */
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
@@ -20,12 +20,12 @@ import { Guest, type GuestHost, type GuestRoom } from "./guest.ts";
 import { Pipe, type PipeMessage } from "./pipe.ts";
 import { isSame, joining, leaving, type OwnPresence, type PresenceEvent } from "./presence.ts";
 
-/** Milliseconds in which whoever connects must say what it wants. */
+/** Milliseconds for a new connection to send its first message. */
 const FIRST_WORD = 5000;
-/** Milliseconds in which those who shared a session with a holder that is gone come to the next one. */
+/** Milliseconds for clients of a former holder to join the next one. */
 const RETURN_WITHIN = 3000;
 
-/** An open entrance, with the log whose lock it stands for. */
+/** An open entrance, with the log whose lock it represents. */
 interface Open {
   readonly entrance: Entrance;
   log: Log;
@@ -36,17 +36,17 @@ interface HostingOptions {
   readonly host: HostingHost;
   readonly durability: "sync" | "os";
   readonly presence: OwnPresence;
-  /** Milliseconds without a word after which a guest that is asked counts as stopped. */
+  /** Milliseconds of silence after which a guest with an open question counts as stopped. */
   readonly answersWithin: number;
 }
 
-/** The dispatcher, as the holder's side needs it. */
+/** Parts of the dispatcher that hosting uses. */
 export interface HostingHost extends GuestHost {
-  /** Tells our own host of clients that came or went. */
+  /** Reports clients that came or went to the local host. */
   tellPresence(session: Session, events: readonly PresenceEvent[]): void;
 }
 
-/** Clients that shared a session with the holder before this one, and are not here yet. */
+/** Clients of the previous holder that have not joined this one yet. */
 interface Awaited {
   readonly clients: Map<string, SharedClient>;
   readonly late: NodeJS.Timeout;
@@ -57,7 +57,7 @@ export class Hosting implements GuestRoom {
   private readonly entrances = new Map<Session, Open>();
   private readonly joined = new Map<Session, Set<Guest>>();
   private readonly awaited = new Map<Session, Awaited>();
-  /** Sessions that nobody may join now. */
+  /** Sessions that are closed to new guests. */
   private readonly closed = new Set<Session>();
   private isEnding = false;
 
@@ -69,10 +69,10 @@ export class Hosting implements GuestRoom {
     return this.options.answersWithin;
   }
 
-  /** Opens an entrance for each of these sessions that we hold, and closes those of the others among them. */
+  /** Opens an entrance for each given session that this process holds, and closes those of the other given sessions. */
   sweep(sessions: Iterable<Session>): void {
     for (const session of sessions) this.sweepOne(session);
-    // Those who shared what was let go of meanwhile find out who has it now.
+    // Guests of released sessions find the new holder themselves.
     for (const session of this.shared) if (!this.entrances.has(session)) this.dismiss(session);
   }
 
@@ -86,7 +86,7 @@ export class Hosting implements GuestRoom {
     const open = this.entrances.get(session);
     const isOpen = this.options.host.workspace.isOpen(session);
     if (open && (!isOpen || !isHeld(session))) this.abandon(session, open);
-    // A session that was repaired or moved goes on in another file, and those who joined go on with it.
+    // A repaired or moved session continues in another file, together with its guests.
     else if (open && session.log !== open.log) {
       open.entrance.moved(session.file as string);
       open.log = session.log;
@@ -97,17 +97,17 @@ export class Hosting implements GuestRoom {
     if (isHeld(session) && !this.entrances.has(session)) this.open(session);
   }
 
-  /** Sessions that others have joined, or are expected to. */
+  /** Sessions with guests or awaited clients. */
   private get shared(): ReadonlySet<Session> {
     return new Set([...this.joined.keys(), ...this.awaited.keys()]);
   }
 
-  /** Makes sure that those who want to join find the entrances to these sessions. */
+  /** Makes sure that joining processes find the entrances to these sessions. */
   renew(sessions: Iterable<Session>): void {
     for (const session of sessions) this.entrances.get(session)?.entrance.renew();
   }
 
-  /** Has an entrance closed before the lock is released: then others may announce themselves in its place. */
+  /** Closes an entrance before its lock is released: another process may announce itself from then on. */
   private leaveInTime(session: Session, { entrance, log }: Open): void {
     log.beforeRelease?.(() => {
       this.entrances.delete(session);
@@ -115,7 +115,7 @@ export class Hosting implements GuestRoom {
     });
   }
 
-  /** Forgets an entrance to a session whose lock we do not have, or cannot tell of any more. */
+  /** Drops an entrance to a session whose lock this process lacks or can no longer confirm. */
   private abandon(session: Session, { entrance, log }: Open): void {
     this.entrances.delete(session);
     log.beforeRelease?.(undefined);
@@ -126,10 +126,10 @@ export class Hosting implements GuestRoom {
     const { attachments } = this.options;
     const { log } = session;
     try {
-      // Who joins must be able to read everything that he is not told of.
+      // A guest must be able to read every entry that is not sent to it.
       log.settle?.();
     } catch {
-      // The next commit meets the same obstacle and reports it; until then nobody can join.
+      // The next commit meets the same obstacle and reports it; until then no process can join.
       return;
     }
     const entrance = attachments.open(session.file as string, (stream) => this.enter(session, entrance, stream));
@@ -146,10 +146,10 @@ export class Hosting implements GuestRoom {
       stream,
       (message) => {
         clearTimeout(late);
-        // Whoever holds the session next is asked again.
+        // The guest sends everything else to the next holder.
         if (this.isEnding) return guest ? guest.receiveAtEnd(message) : pipe.drop();
         if (guest) return guest.receive(message);
-        // Who knows only files that are being replaced, or were, or a holder that let go of them, comes again.
+        // A process that found replaced files or a former holder connects again.
         const isOpen = entrance !== null && this.entrances.get(session)?.entrance === entrance;
         if (this.closed.has(session) || session.log !== log || !isOpen) return pipe.drop();
         const refused = this.refusal(session, entrance, message);
@@ -163,13 +163,13 @@ export class Hosting implements GuestRoom {
         clearTimeout(late);
         if (guest) this.leave(guest);
       },
-      // What came together becomes durable together.
+      // Calls that arrived together become durable together.
       () => this.options.host.commitPending(),
     );
     const late = setTimeout(() => pipe.drop(), FIRST_WORD).unref();
   }
 
-  /** Returns why somebody may not join; undefined if he may. */
+  /** Returns the reason against admitting a process; undefined if it may join. */
   private refusal(session: Session, entrance: Entrance, { value }: PipeMessage): string | undefined {
     const { attach } = value;
     const wish = typeof attach === "object" && attach !== null ? (attach as Readonly<Record<string, unknown>>) : {};
@@ -216,15 +216,15 @@ export class Hosting implements GuestRoom {
   }
 
   /**
-   * Runs what puts other files in the place of a session's. Those who share it read the old ones, so that nobody may
-   * share it, or come meanwhile: whoever does tries again. Throws session_locked.
+   * Runs an operation that replaces a session's files. Other clients read the old ones, so the session must have none,
+   * and new ones are dropped until the end and connect again. Throws session_locked.
    */
   alone<T>(session: Session, doing: string, run: () => T): T {
     const others = this.clientsOf(session).slice(1);
     if (others.length > 0) throw sharedBy(others, doing);
     this.closed.add(session);
     const open = (): void => {
-      // Those who come now find the new files.
+      // From here on, new guests find the new files.
       this.sweepAll();
       this.closed.delete(session);
     };
@@ -240,15 +240,15 @@ export class Hosting implements GuestRoom {
     return result;
   }
 
-  // --- who is there --------------------------------------------------------------------------------------------
+  // --- clients -------------------------------------------------------------------------------------------------
 
-  /** Returns the clients of a session that we hold or could hold: our own host, and those who joined. */
+  /** Returns the clients of a session that this process holds or could hold: the local host, then the guests. */
   clientsOf(session: Session): readonly SharedClient[] {
     const guests = [...(this.joined.get(session) ?? [])].map(({ client }) => client);
     return [this.options.presence.on(session), ...guests, ...(this.awaited.get(session)?.clients.values() ?? [])];
   }
 
-  /** Returns the client that somebody says he is, with an id that no other has. */
+  /** Returns the client that a guest describes, with an id that is not in use. */
   private clientFrom(self: unknown, session: Session): SharedClient {
     const { env } = this.options.host.workspace;
     const said = sharedClientOf(self) ?? { id: env.sessionId(), name: null, pid: 0 };
@@ -266,16 +266,16 @@ export class Hosting implements GuestRoom {
     this.tellPresence(guest.session, joining(said));
   }
 
-  /** Tells those who joined what our own host calls itself now. */
+  /** Sends the guests the local host's present description. */
   introduceSelf(): void {
     for (const session of this.joined.keys()) this.tellGuests(session, joining(this.options.presence.on(session)));
   }
 
-  /** Waits for those who shared a session that another process held until now. */
+  /** Waits for the other clients of a session that another process held until now. */
   await(session: Session, clients: readonly SharedClient[]): void {
     this.forgetAwaited(session);
     if (!this.entrances.has(session)) {
-      // Nobody can come back.
+      // Without an entrance they cannot come back.
       for (const client of clients) this.tellPresence(session, leaving(client, "left"));
       return;
     }
@@ -309,29 +309,29 @@ export class Hosting implements GuestRoom {
     for (const guest of this.guestsOf(session)) if (guest.client.id !== event.payload.client.id) guest.presence(event);
   }
 
-  /** Returns the number of this holder of a session; undefined when nobody can join it. */
+  /** Returns the epoch of this process's hold on a session; undefined if it cannot be joined. */
   epochOf(session: Session): number | undefined {
     return this.entrances.get(session)?.entrance.announcement.epoch;
   }
 
-  /** Whether other processes have joined any session. */
+  /** True if other processes have joined any session. */
   get isShared(): boolean {
     return this.joined.size > 0;
   }
 
-  /** Whether other processes have joined a session. */
+  /** Returns whether other processes have joined a session. */
   hasGuests(session: Session | null): boolean {
     return session !== null && this.joined.has(session);
   }
 
-  /** Returns those who joined a session, in the order in which they came. */
+  /** Returns the guests of a session in the order of their arrival. */
   guestsOf(session: Session): readonly Guest[] {
     return [...(this.joined.get(session) ?? [])];
   }
 
   /**
-   * Tells those who joined of an event that `by` caused; our own host is `undefined`. `of`: the session in whose order it
-   * is told. Where that has the event's id, another one with the same id has nothing to do with it.
+   * Sends the guests an event that `by` caused, or the local host if that is undefined. `of`: the session in whose
+   * order it is sent. If its id is the event's, another session with the same id gets nothing.
    */
   tell(of: Session | null, event: PendingEvent, by: Call | undefined): void {
     if (this.joined.size === 0 || !isShared(event)) return;
@@ -345,7 +345,7 @@ export class Hosting implements GuestRoom {
     }
   }
 
-  /** Takes nothing in any more, because this process is about to end. */
+  /** Accepts no more calls, because this process is about to end. */
   stop(): void {
     this.isEnding = true;
   }

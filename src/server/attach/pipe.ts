@@ -1,23 +1,23 @@
-/** Messages between a holder and those who joined it: JSON objects over a stream, framed by Content-Length. */
+/** Messages between a holder and its guests: JSON objects over a stream, framed by Content-Length. */
 
 import type { Duplex } from "node:stream";
 import { knownValueEnd, memberOf, members, parseText } from "../../core/json/json.ts";
 import { AutoDecoder, byteLength, type Decoder, frames } from "../connection/framing.ts";
 
-/** Bytes of a message from the other end at most; an append of the largest allowed size fits. */
+/** Maximum bytes of a message; an append of the largest allowed size fits. */
 const MAX_MESSAGE = 1 << 30;
-/** Bytes of the first message at most: a token, or the clients of a session. Until then the other end may be anybody. */
+/** Maximum bytes of the first message, a token or the clients of a session. Before it, the sender is unknown. */
 const MAX_FIRST_MESSAGE = 1 << 18;
-/** Bytes that the other end has not read at which events are no longer sent. */
+/** Unread bytes at which no more events are sent. */
 const FULL_AT = 4 << 20;
 
-/** Length of a piece up to which it is copied into one write with others. */
+/** Maximum length of a piece that is copied into one write with others. */
 const COPIED_AT_MOST = 16_384;
 
-/** A message as it came: its value, and its bytes for what is passed on unchanged. */
+/** A received message: its value, and its bytes for parts that are passed on unchanged. */
 export interface PipeMessage {
   readonly value: Readonly<Record<string, unknown>>;
-  /** Returns the JSON text of a member; undefined when there is none. */
+  /** Returns the JSON text of a member; undefined if it is missing. */
   text(name: string): Uint8Array | undefined;
 }
 
@@ -30,8 +30,8 @@ export class Pipe {
   private waitingBytes = 0;
 
   /**
-   * `received` gets each message, and `taken` is called when those that came together were received; `closed` is called
-   * once, when the other end is gone or sent what is no message.
+   * `received` gets each message; `taken` follows the messages that came together; `closed` is called once, when the
+   * other end is gone or sent something invalid.
    */
   constructor(
     stream: Duplex,
@@ -54,7 +54,7 @@ export class Pipe {
           received(messageOf(cut.bytes));
         }
       } catch {
-        // The other end is not one of us, or broken.
+        // The other end is faulty, or not a server of this kind.
         end();
       }
       taken();
@@ -62,7 +62,7 @@ export class Pipe {
     for (const event of ["end", "error", "close"]) stream.on(event, end);
   }
 
-  /** Takes large messages from now on, because the other end has shown who it is. */
+  /** Accepts large messages from now on, because the other end is authenticated. */
   trust(): void {
     this.decoder.limit = MAX_MESSAGE;
   }
@@ -76,7 +76,7 @@ export class Pipe {
     this.stream.once("drain", read);
   }
 
-  /** Sends a message that is given as pieces of its JSON text. Those of one turn leave together. */
+  /** Sends a message given as pieces of its JSON text. The messages of one turn leave together. */
   send(...pieces: (string | Uint8Array)[]): void {
     if (this.isClosed) return;
     const { waiting } = this;
@@ -95,7 +95,7 @@ export class Pipe {
       stream.write(joined(waiting));
       return;
     }
-    // Copied together where it is little: each write costs more than 10 KB to copy.
+    // Small pieces are copied together: a write costs more than copying 10 KB.
     let few: (string | Uint8Array)[] = [];
     stream.cork();
     for (const piece of waiting) {
@@ -118,7 +118,7 @@ export class Pipe {
     this.stream.resume();
   }
 
-  /** Closes once what was sent is on its way. The other end need not close its own. */
+  /** Closes after sending. The other end need not close its own. */
   close(): void {
     this.flush();
     this.isClosed = true;
@@ -136,7 +136,7 @@ function isLittle(piece: string | Uint8Array): boolean {
   return piece.length <= COPIED_AT_MOST;
 }
 
-/** Returns pieces of text as one. Texts that follow each other are joined before they become bytes. */
+/** Returns pieces of text as one. Adjacent strings are joined before they become bytes. */
 function joined(pieces: (string | Uint8Array)[]): string | Uint8Array {
   const parts: Uint8Array[] = [];
   let text = "";
@@ -153,7 +153,7 @@ function joined(pieces: (string | Uint8Array)[]): string | Uint8Array {
   return Buffer.concat(parts);
 }
 
-/** Returns the message that bytes hold. Throws SyntaxError when they are no JSON object. */
+/** Parses a message. Throws SyntaxError if it is not a JSON object. */
 function messageOf(bytes: Buffer): PipeMessage {
   const value = parseText(bytes.toString("utf8"));
   if (typeof value !== "object" || value === null || Array.isArray(value)) throw new SyntaxError("no message");

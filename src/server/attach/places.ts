@@ -1,25 +1,25 @@
-/** Where a joined session is: as its holder tells, and as its entries tell when no holder does. */
+/** Positions in a joined session: as reported by its holder, or derived from its entries without one. */
 
 import { Raw } from "../../core/json/raw.ts";
 import type { Session } from "../../core/session/session.ts";
 import { ROOT } from "../../core/tree/nodes.ts";
 import { eventOf, type PendingEvent } from "../connection/host.ts";
 
-/** Where a session is for our host. */
+/** Position of the local host in a session. */
 export interface ToldPlace {
-  /** The head whose leaf is told; null for the shared leaf. */
+  /** The head of the leaf; null for the shared leaf. */
   readonly head: string | null;
   readonly leafId: string | null;
   readonly sharedLeafId: string | null;
   /** The last entry of the head. */
   readonly headLastId: string | null;
-  /** The last entry of all. */
+  /** The last entry of the session. */
   readonly lastId: string | null;
 }
 
 export const NOWHERE: ToldPlace = { head: null, leafId: null, sharedLeafId: null, headLastId: null, lastId: null };
 
-/** Returns the place that a message of the holder tells; `last` where it tells no last entry. */
+/** Returns the position in a holder's message; `last` is the last entry if the message has none. */
 export function placeIn(value: Readonly<Record<string, unknown>>, last: string | null): ToldPlace {
   const {
     leafId,
@@ -31,7 +31,7 @@ export function placeIn(value: Readonly<Record<string, unknown>>, last: string |
   return { head, leafId: leafId ?? null, sharedLeafId: sharedLeafId ?? null, headLastId, lastId };
 }
 
-/** Returns where a session is, as far as it was read here and our host was told. */
+/** Returns the position in a session as read here and reported to the local host. */
 export function placeOf({ heads, ownLeafId, sharedLeafId, log: { nodes } }: Session): ToldPlace {
   const head = heads.own;
   const lastId = nodes.count === 0 ? null : nodes.id(nodes.count - 1);
@@ -39,7 +39,7 @@ export function placeOf({ heads, ownLeafId, sharedLeafId, log: { nodes } }: Sess
   return { head, leafId: ownLeafId, sharedLeafId, headLastId, lastId };
 }
 
-/** Puts our own leaf and the shared one there, if the entries are known. */
+/** Moves the local leaf and the shared one to a position, if its entries are known. */
 export function settle(session: Session, { leafId, sharedLeafId, headLastId }: ToldPlace): void {
   const { nodes } = session.log;
   const leaf = leafId === null ? ROOT : nodes.position(leafId);
@@ -49,7 +49,7 @@ export function settle(session: Session, { leafId, sharedLeafId, headLastId }: T
   session.follow(leaf, { shared: sharedLeafId !== null && shared < 0 ? leaf : shared, last });
 }
 
-/** Returns a place as far as its entries are there: nobody can go on from one that only a dead holder knew. */
+/** Returns a position without entries that are not here: only a dead holder knew those. */
 function found(session: Session, place: ToldPlace): ToldPlace {
   const { nodes } = session.log;
   const isThere = (id: string | null): boolean => id === null || nodes.position(id) >= 0;
@@ -61,7 +61,7 @@ function found(session: Session, place: ToldPlace): ToldPlace {
   };
 }
 
-/** Whether the leaves of a place are among the first `end` entries: those after them are yet to be told of. */
+/** Returns whether the leaves of a position are among the first `end` entries: later ones are not reported yet. */
 function isTold({ log: { nodes } }: Session, { leafId, sharedLeafId }: ToldPlace, end: number): boolean {
   return [leafId, sharedLeafId].every((id) => {
     const position = id === null ? ROOT : nodes.position(id);
@@ -69,17 +69,17 @@ function isTold({ log: { nodes } }: Session, { leafId, sharedLeafId }: ToldPlace
   });
 }
 
-/** Entries that nobody told our host of. */
+/** Entries that were not reported to the local host. */
 interface Missed {
   readonly from: number;
   readonly end: number;
-  /** Those that our host has asked for. */
+  /** Entries of the local host's own calls. */
   readonly own: ReadonlySet<number>;
-  /** Whether they were written before anybody could tell. */
+  /** True if they were written before this process joined. */
   readonly isFirst: boolean;
 }
 
-/** Entries that follow each other and are told of together. */
+/** Consecutive entries that are reported in one event. */
 interface TellingRun {
   readonly isOwn: boolean;
   readonly head: string | null;
@@ -87,7 +87,7 @@ interface TellingRun {
   leafId: string | null;
 }
 
-/** Returns the events about entries that were missed, and where the session is after them, beginning at a place. */
+/** Returns the events about missed entries, and the position after them, beginning at a position. */
 function missedBy(
   session: Session,
   { from, end, own, isFirst }: Missed,
@@ -122,7 +122,7 @@ function missedBy(
   return { events, place: { ...known, head: mine, leafId, sharedLeafId, headLastId } };
 }
 
-/** Returns the event about entries that no holder has told of. */
+/** Returns the event about entries that no holder reported. */
 function appended(
   { id: sessionId, log }: Session,
   { positions, head, leafId }: TellingRun,
@@ -135,24 +135,24 @@ function appended(
 }
 
 export interface CatchingUp {
-  /** Where the next holder says that the session is; what comes after that it will tell. */
+  /** Position at which the next holder continues; it reports later entries itself. */
   readonly next?: ToldPlace;
-  /** Whether our host heard of nothing before. */
+  /** True if nothing was reported to the local host before. */
   readonly isFirst?: boolean;
-  /** Whether all was read already. */
+  /** True if everything was read already. */
   readonly isRead?: boolean;
 }
 
-/** Events that our host did not hear of until now. */
+/** Events that are new to the local host. */
 interface CaughtUp {
   readonly events: PendingEvent[];
-  /** Where the session is, if the holder's word on that leads further than its entries do. */
+  /** The position reported by the holder, if it is beyond that of the entries. */
   readonly place?: ToldPlace;
 }
 
 /**
- * Reads what came after a place of which our host was told, and puts the session where it is then. `keys` are those of
- * what our host asked for. Returns undefined, having moved nothing, if what `next` tells cannot be read yet.
+ * Reads the entries after a reported position and moves the session there. `keys` are those of the local host's own
+ * calls. Returns undefined, with nothing moved, if the entries before `next` cannot be read yet.
  */
 export function catchUp(
   session: Session,
@@ -168,12 +168,12 @@ export function catchUp(
   const own = new Set(keys.flatMap((key) => session.repeated(key)?.ids ?? []).map((id) => nodes.position(id)));
   const first = known.lastId === null ? 0 : nodes.position(known.lastId) + 1;
   const end = next?.lastId ? nodes.position(next.lastId) + 1 : nodes.count;
-  // A file in which the last known entry is not was replaced; the refresh has read it anew.
+  // A file without the last known entry was replaced; the refresh has read it again.
   const from = known.lastId === null || first > 0 ? first : end;
   const missed = missedBy(session, { from, end, own, isFirst }, found(session, known));
-  // What was read before is known to our host, though the holder may tell of it.
+  // The local host knows entries read before, though the holder may report them.
   for (let position = end; isFirst && position < before; position++) session.foreign.markReported(nodes.id(position));
-  // The holder may have told of a head that our host has left meanwhile.
+  // The holder may have reported a head that the local host has left since.
   const isOwn = next?.head === session.heads.own;
   const now = next && isOwn && isTold(session, next, end) ? next : missed.place;
   settle(session, now);

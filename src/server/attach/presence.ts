@@ -1,21 +1,21 @@
-/** Who shares a session: our own host as others are told of it, and the others as their holder tells of them. */
+/** Clients of a session: the local host as described to others, and the others as reported by their holder. */
 
 import { type SharedClient, sharedClientOf, shownName } from "../../core/ports/attach.ts";
 import { type Env, timestamp } from "../../core/ports/env.ts";
 import type { Session } from "../../core/session/session.ts";
 import type { Introduction } from "../../handlers/shared/command.ts";
 
-/** Clients of one session that are remembered; a holder that tells of more is not believed. */
+/** Most clients remembered for a session; a longer list is cut. */
 const MOST_CLIENTS = 10_000;
 
-/** A client that came, named itself, or left. */
+/** A client joined, changed its name, or left. */
 export type PresenceEvent =
   | { readonly name: "client_joined"; readonly payload: { readonly client: SharedClient } }
   | { readonly name: "client_left"; readonly payload: { readonly client: SharedClient; readonly reason: LeaveReason } };
 
 type LeaveReason = "left" | "died";
 
-/** Our own host, on each session that it has open. */
+/** The local host, for each session that it has open. */
 export class OwnPresence {
   private readonly env: Env;
   private readonly since = new WeakMap<Session, string>();
@@ -26,13 +26,13 @@ export class OwnPresence {
     this.env = env;
   }
 
-  /** Takes the name over that the host gave itself. */
+  /** Stores the host's name for itself. */
   introduce({ client }: Introduction): void {
     const version = shownName(client?.version);
     if (client) this.named = { name: shownName(client.name), ...(version === null ? {} : { version }) };
   }
 
-  /** Notes the time from which on a session can be shared. */
+  /** Records when a session became shareable. */
   note(session: Session): void {
     if (!this.since.has(session)) this.since.set(session, timestamp(this.env));
   }
@@ -44,10 +44,10 @@ export class OwnPresence {
   }
 }
 
-/** The clients of a session that another process holds, as that tells of them. It may tell lies, but not grow us. */
+/** The clients of a session as reported by its holder. Reports may be false, so their number is limited. */
 export class ToldClients {
   private readonly known = new Map<string, SharedClient>();
-  /** The ids of ourselves and of the holder. */
+  /** The ids of the local host and of the holder. */
   selfId = "";
   holderId = "";
 
@@ -59,7 +59,7 @@ export class ToldClients {
     return this.known.get(this.holderId);
   }
 
-  /** Takes the holder's list over. Returns what has changed since it was told last. */
+  /** Stores the holder's list. Returns the changes since the last report. */
   renew(given: unknown, isFirst = false): PresenceEvent[] {
     const list = Array.isArray(given) ? given.slice(0, MOST_CLIENTS).map(sharedClientOf) : [];
     const next = new Map(list.flatMap((client) => (client ? [[client.id, client]] : [])));
@@ -71,7 +71,7 @@ export class ToldClients {
     return isFirst ? [] : events.filter(({ payload }) => payload.client.id !== this.selfId);
   }
 
-  /** Takes one event of the holder over. Returns it, if it is news for our host. */
+  /** Stores one event of the holder. Returns it if it is new to the local host. */
   take(name: unknown, payload: unknown): PresenceEvent | undefined {
     const { client: given, reason } = (payload ?? {}) as { client?: unknown; reason?: unknown };
     const client = sharedClientOf(given);
@@ -86,14 +86,14 @@ export class ToldClients {
     return client.id === this.selfId ? undefined : joining(client);
   }
 
-  /** Notes that nobody is shared with any more. Returns the events about that. */
+  /** Removes all clients, because the session is no longer shared. Returns the events about that. */
   clear(): PresenceEvent[] {
     const events = this.others.map((client) => leaving(client, "left"));
     this.known.clear();
     return events;
   }
 
-  /** Notes that the holder is gone. Returns the event about that, if it was known. */
+  /** Removes the holder. Returns the event about that if the holder was known. */
   withoutHolder(reason: LeaveReason): PresenceEvent[] {
     const holder = this.known.get(this.holderId);
     this.known.delete(this.holderId);

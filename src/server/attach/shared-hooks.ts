@@ -1,4 +1,4 @@
-/** Hooks of a session that several hosts share: whose command it is is asked, else one of those that registered. */
+/** Hooks of a session that several hosts share: asks the caller's host first, then the registered ones. */
 
 import type { SharedClient } from "../../core/ports/attach.ts";
 import type { HookAnswer, HookName } from "../../handlers/shared/hooks.ts";
@@ -10,9 +10,9 @@ export type AskedHost = Pick<Hooks, "has" | "ask">;
 
 export class SharedHooks implements AskedHost {
   private readonly caller: AskedHost;
-  /** The caller, as others are told of it. */
+  /** Description of the caller for the other hosts. */
   private readonly client: object;
-  /** Returns all hosts of the session in the order in which they are asked: the holder's, and those who joined. */
+  /** Returns all hosts of the session in the order of asking: the holder's, then the guests. */
   private readonly hosts: () => readonly AskedHost[];
 
   constructor(caller: AskedHost, { id, name, pid }: SharedClient, hosts: () => readonly AskedHost[]) {
@@ -26,7 +26,7 @@ export class SharedHooks implements AskedHost {
   }
 
   private nextFor(name: HookName, tried: ReadonlySet<AskedHost>): AskedHost | undefined {
-    // The others are about what a host has open, which nobody else has a say in.
+    // All other hooks concern the caller's own sessions, so no other host is asked.
     const candidates = HOOKS.includes(name) ? [this.caller, ...this.hosts()] : [this.caller];
     return candidates.find((host) => !tried.has(host) && host.has(name));
   }
@@ -40,7 +40,7 @@ export class SharedHooks implements AskedHost {
       asked = host;
       question = host.ask(name, host === this.caller ? payload : { ...payload, client: this.client }, onId);
       const answer = await question.answer;
-      // Nobody waits for the command of a host that is gone. In the place of another, the next one is asked.
+      // The call of a host that is gone needs no answer. If another host is gone, the next one is asked.
       const next = answer.reason === "host_gone" && host !== this.caller ? this.nextFor(name, tried) : undefined;
       return next ? answerOf(next) : answer;
     };

@@ -1,4 +1,4 @@
-/** Sharing sessions between processes: whoever has the lock lets the others join. */
+/** Shares sessions between processes: the process with the lock lets the others join. */
 
 import type { Duplex } from "node:stream";
 import { Failure } from "../../core/failure.ts";
@@ -17,34 +17,34 @@ import type { OwnPresence } from "./presence.ts";
 import { type AskedHost, SharedHooks } from "./shared-hooks.ts";
 import { isDoneByHolder } from "./words.ts";
 
-/** Milliseconds without a word after which a process counts as stopped, by default. */
+/** Default milliseconds of silence after which a process counts as stopped. */
 const ANSWERS_WITHIN = 30_000;
 
-/** Commands in whose place others are done by whoever has joined. */
+/** Commands whose effect a guest gets by other commands. */
 const OPPOSITE: ReadonlySet<string> = new Set(["undo", "redo"]);
 
 export interface SharingOptions {
   readonly attachments: Attachments<Duplex>;
-  /** The name that we give ourselves. */
+  /** Name of this server for others. */
   readonly client: string;
   /** The event that an acknowledged change survives. */
   readonly durability: "sync" | "os";
-  /** Milliseconds without a word from a process after which nobody waits for it, if not the usual ones. */
+  /** Milliseconds of silence after which waiting for a process ends, if not the default. */
   readonly holderTimeout?: number;
 }
 
-/** The dispatcher, as sharing needs it. */
+/** Parts of the dispatcher that sharing uses. */
 interface SharingHost extends HostingHost {
-  /** Our own host, as others are told of it. */
+  /** Description of the local host for others. */
   readonly presence: OwnPresence;
   readonly hooks: Pick<Hooks, "has" | "ask">;
-  /** Whether our host can be told of events: how it speaks is known. */
+  /** True if events can be sent to the local host: its framing and dialect are known. */
   readonly canTell: boolean;
-  /** Sends events that the holder of a session told of, in their place among its answers. */
+  /** Sends events reported by the holder of a session, in order with its answers. */
   passOn(session: Session, events: PendingEvent[]): void;
-  /** Asks our own host in the name of the holder of a session. */
+  /** Asks the local host on behalf of the holder of a session. */
   askForHolder(session: Session, name: HookName, payload: Readonly<Record<string, unknown>>): Question;
-  /** Counts events that the holder of a session has given up telling. */
+  /** Counts events that the holder of a session dropped. */
   missed(session: Session, count: number): void;
 }
 
@@ -52,7 +52,7 @@ export class Sharing {
   readonly hosting: Hosting;
   readonly attaching: Attaching;
   private readonly host: SharingHost;
-  /** Sessions to be looked at when the replies of this turn are out. */
+  /** Sessions to be checked after the replies of this turn are sent. */
   private planned: Set<Session> | "all" | undefined;
   private isClosed = false;
 
@@ -82,10 +82,7 @@ export class Sharing {
     });
   }
 
-  /**
-   * Follows what is open and held soon, once the replies of this turn are out: what became of a session that was written
-   * to, or of all.
-   */
+  /** Plans a sweep after the replies of this turn: of a session that was written to, or of all. */
   plan(written?: Session | null): void {
     const isFirst = this.planned === undefined;
     this.planned ??= new Set();
@@ -100,30 +97,30 @@ export class Sharing {
   }
 
   /**
-   * Opens entrances to the sessions that we hold, joins those that others hold, and leaves what is not open any more: of
-   * some sessions, or of all. `joined`: sessions that are joined now if others hold them.
+   * Opens entrances to sessions that this process holds, joins those that others hold, and leaves closed ones: some
+   * sessions, or all. `joined`: sessions to join now if others hold them.
    */
   sweep(some?: Iterable<Session>, joined = some): void {
-    // The work of a call that was answered last may be planned still.
+    // A sweep planned by the last answered call may still come.
     if (this.isClosed) return;
     const { workspace } = this.host;
     if (some) this.hosting.sweep(some);
     else this.hosting.sweepAll();
     this.attaching.sweep((session) => workspace.isOpen(session));
     if (!this.host.canTell) return;
-    // Asking who has a lock reads the list of all sockets.
+    // Looking up a lock's holder reads the list of all sockets.
     for (const session of joined ?? workspace.sessions)
       if (workspace.isOpen(session) && !this.attaching.of(session) && session.log.lockedBy !== null)
         void this.attaching.join(session, false);
   }
 
-  /** Returns the attachment by which a call on a session is passed on; undefined when it is run here. */
+  /** Returns the attachment through which a call is passed on; undefined if it runs here. */
   ofCall({ command, params, fault, peer, target }: Call, session: Session | null): Attachment | undefined {
     if (peer || fault !== undefined || target === null || !isDoneByHolder(command, params)) return undefined;
     return this.attaching.of(session);
   }
 
-  /** Throws session_locked where a call on a session that we have joined is for its holder to do, who is not asked. */
+  /** Throws session_locked for a call that only the holder of a joined session could run, and that is not passed on. */
   requireOurs({ command, params, peer }: Call, session: Session): void {
     const attachment = peer ? undefined : this.attaching.of(session);
     const { dryRun } = params as { dryRun?: boolean };
@@ -140,14 +137,14 @@ export class Sharing {
     );
   }
 
-  /** Returns the hosts that are asked before a call on a session acts. */
+  /** Returns the hosts to ask before a call on a session acts. */
   hooksOf(session: Session | null, caller: AskedHost): AskedHost {
     if (session === null || !this.hosting.hasGuests(session)) return caller;
     const client = caller instanceof Guest ? caller.client : this.host.presence.on(session);
     return new SharedHooks(caller, client, () => [this.host.hooks, ...this.hosting.guestsOf(session)]);
   }
 
-  /** Tells everybody who shares a session with us who our host is, and which hooks it wants to be asked. */
+  /** Sends every other client of a shared session the local host's description and its hooks. */
   introduce(): void {
     this.attaching.introduce();
     this.hosting.introduceSelf();
@@ -165,7 +162,7 @@ export class Sharing {
         ...guests.map((one) => ({ ...one, isHolder: false, isSelf: false })),
       ];
     }
-    // Of ourselves we know more than we are told.
+    // The local host's own facts are fresher than the reported ones.
     const { others, holderId, selfId } = attachment.clients;
     const ofOthers = others.map((client) => ({ ...client, isHolder: client.id === holderId, isSelf: false }));
     return [{ ...self, id: selfId || self.id, isHolder: false, isSelf: true }, ...ofOthers];

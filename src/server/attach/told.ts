@@ -1,4 +1,4 @@
-/** Checks of a holder: what it says is believed only in the shape that it must have. It may be broken, or none of ours. */
+/** Validates messages of a holder, which may be faulty, or not a server of this kind. */
 
 import { Failure } from "../../core/failure.ts";
 import { type SharedClient, type SharedHolder, sharedClientOf } from "../../core/ports/attach.ts";
@@ -9,7 +9,7 @@ import type { PipeMessage } from "./pipe.ts";
 
 type Value = PipeMessage["value"];
 
-/** Returns the holder that lets us in; undefined when it does not. */
+/** Returns the holder in its reply to `attach`; undefined if it refused. */
 export function holderIn({ attached }: Value): SharedHolder | undefined {
   if (!isObject(attached)) return undefined;
   const { epoch, client, pid } = attached;
@@ -17,24 +17,24 @@ export function holderIn({ attached }: Value): SharedHolder | undefined {
   return { epoch: epoch as number, client, pid: pid as number };
 }
 
-/** Returns the client in a payload, as our host is told of it; without members where it is none. */
+/** Returns the client in a payload for the local host; without members if it is invalid. */
 export function clientIn(payload: unknown): Partial<SharedClient> {
   const { id, name, pid } = sharedClientOf((payload as { client?: unknown } | null)?.client) ?? {};
   return { id, name, pid };
 }
 
-/** Returns the failure of a call that the holder has not answered, and why it is not waited for. */
+/** Returns the failure of a call that the holder has not answered, with the reason for giving up. */
 export function unanswered({ command }: Call, { client, pid }: SharedHolder, why: string): Failure {
   const sentence = `${client} (process ${pid}), which holds this session, has not answered. ${why}`;
   const details = { holder: { client, pid } };
-  // Nothing is in doubt.
+  // A read changes nothing, so its outcome is not in doubt.
   if (command.effect === "read")
     return new Failure("session_locked", `${sentence} Ask again later.`, details, { retryable: true });
   const rest = "Whether it did this is not known: read the state, or send it again with the same idempotencyKey.";
   return new Failure("outcome_unknown", `${sentence} ${rest}`, details, { retryable: true });
 }
 
-/** Throws SyntaxError for what no holder says. Members and events that are not known here are those of a newer one. */
+/** Throws SyntaxError for an invalid message. Unknown members and events belong to a newer version and are allowed. */
 export function requireSound(value: Value): void {
   const { reply, event, lost, at, leafId = null, lastId = null, sharedLeafId = null } = value;
   const isSound =
@@ -63,7 +63,7 @@ function isEvent({ event, payload }: Value): boolean {
   return event !== "session_append" || (Array.isArray(entryIds) && entryIds.every((id) => typeof id === "string"));
 }
 
-/** Whether this version knows an event. */
+/** Returns whether this version knows an event. */
 export function isKnown(event: string): event is EventName {
   return (eventNames as readonly string[]).includes(event);
 }

@@ -1,19 +1,19 @@
 /**
- * The words between a holder and those who join it. Each message is a JSON object with one of these
- * members, which says what it is.
+ * The protocol between a holder and its guests. Each message is a JSON object; one of these members shows its type.
  *
  * To the holder: `attach` {token, protocol, sessionId, client, durability, hooks, self, stand}, first and once; `call`
- * <number> with `name`, `loose` and `params`; `cancel` <number of a call>; `hooks` [names]; `self`, who the client is now;
- * `stand` {head, leafId}, the head at which the calls after it are made, and where that is if it has no entries, or null
- * for the shared leaf; `answer` <number> with `result` or `error`; `ping` true, which is answered at once; `pong` true; `bye` true, last.
+ * <number> with `name`, `loose` and `params`; `cancel` <number of a call>; `hooks` [names]; `self`, the client's
+ * present description; `stand` {head, leafId}, the head of the calls after it, with the leaf of a head without entries,
+ * or null for the shared leaf; `answer` <number> with `result` or `error`; `ping` true, which is answered at once;
+ * `pong` true; `bye` true, last.
  *
  * From the holder: `attached` {epoch, client, pid} with `self` and `by`, the ids of the client and the holder's, or
- * `refused` <sentence>; `reply` <number> with `result` or `error`;
- * `event` <name> with `payload`, and with `of`, the number of the call that caused it, before the reply to that; `ask`
- * <number> with `hook` and `payload`, and `withdraw` <number>; `stood` true; `ping` true, which is answered at once; `pong` true; `lost` <count of events>; `bye`
- * true, last. Those that tell of the session have `leafId`, the leaf of whoever joined; where that is of a head, also
- * `at` {head, lastId}, the head with its last entry, and `sharedLeafId`. `attached` and `lost` have `lastId`: events tell
- * of each entry after it; and `clients`, all of them.
+ * `refused` <sentence>; `reply` <number> with `result` or `error`; `event` <name> with `payload`, and with `of`, the
+ * number of the call that caused it, before its reply; `ask` <number> with `hook` and `payload`, and `withdraw`
+ * <number>; `stood` true; `ping` true, which is answered at once; `pong` true; `lost` <count of events>; `bye` true,
+ * last. Messages about the session have `leafId`, the guest's leaf; at a head, also `at` {head, lastId}, the head with
+ * its last entry, and `sharedLeafId`. `attached` and `lost` have `lastId`: events report each entry after it; and
+ * `clients`, all of them.
  */
 
 import type { Command } from "../../handlers/shared/command.ts";
@@ -21,27 +21,27 @@ import type { HookName } from "../../handlers/shared/hooks.ts";
 import { repetitionOf } from "../../handlers/shared/repetition.ts";
 
 /**
- * Returns whether a command on a session that another process holds is done there: it writes entries and is found again
- * by its key, so that nothing is done twice when the holder dies. Reading needs no holder, and another session is read
- * only by the server that was asked, which may be confined.
+ * Returns whether the holder of a session runs a command for its guests: it writes entries and is recognized by its
+ * key, so that a repeat after the holder's death changes nothing. Reading needs no holder. Another session is read only
+ * by the server that received the call, which may be confined.
  */
 export function isDoneByHolder(command: Command, params: unknown): boolean {
-  // Only the holder knows who stands where.
+  // Only the holder knows the heads of all clients.
   if (command.name === "list_heads") return true;
   if (command.effect !== "write" || repetitionOf(command) !== "entries") return false;
   const { otherPath, otherId } = (params ?? {}) as { otherPath?: unknown; otherId?: unknown };
   return otherPath === undefined && otherId === undefined;
 }
 
-/** Returns whether a command waits for the answers before it, and those after it for its own: it may leave no key. */
+/** Returns whether a command waits for earlier answers, and later calls for its own: it may store no key. */
 export function isAlone({ name }: Command): boolean {
   return name === "branch";
 }
 
-/** Returns whether a call may run while another one of the same session waits for a host: it leaves the session in place. */
+/** Returns whether a call may run while another call of the session waits for a host: it replaces no session. */
 export function isBeside({ command, params }: { readonly command: Command; readonly params: unknown }): boolean {
   return command.effect === "read" || command.effect === "server" || isDoneByHolder(command, params);
 }
 
-/** Hooks that commands ask which a holder runs for others. */
+/** Hooks asked by commands that a holder runs for guests. */
 export const HOOKS: readonly HookName[] = ["session_before_tree", "session_before_compact"];

@@ -7,18 +7,18 @@ import type { Command } from "../../handlers/shared/command.ts";
 
 export type Outcome = { readonly result: unknown } | { readonly error: unknown };
 
-/** Where leaves are after something happened. */
+/** Leaves after an event. */
 export interface ToldLeaves {
-  /** That of our own host. */
+  /** Leaf of the local host. */
   readonly leafId: string | null;
-  /** Those of all who have the session, by their heads, and under null the shared one; missing where that is the only one. */
+  /** Leaves of all clients by head, with the shared leaf under null; missing if that is the only one. */
   readonly leaves?: ReadonlyMap<string | null, string | null>;
 }
 
-/** A process that joined one of our sessions, whose calls run among those of our own host. */
+/** A process that joined a session of this server; its calls run among the local host's. */
 export interface Peer {
   readonly client: SharedClient;
-  /** Answers a call; `left` tells where the leaves are after it, if it changed anything. */
+  /** Answers a call; `left` has the leaves after it, if it changed anything. */
   reply(call: Call, outcome: Outcome, left: ToldLeaves | undefined): void;
 }
 
@@ -29,35 +29,35 @@ export interface Call {
   readonly params: unknown;
   /** JSON text of the id, echoed as it is; undefined for a notification. */
   readonly idText: string | undefined;
-  /** Returns the message of the call as JSON text, and where in it the params are. */
+  /** Returns the call's message as JSON text, and the position of the params in it. */
   readonly messageText: () => {
     readonly bytes: Uint8Array;
     readonly range: Range;
     readonly toParams: readonly string[];
   };
-  /** The error with which the call ends without being run (invalid params, for example), reported in its turn. */
+  /** The error that ends the call in its turn without a run (invalid params, for example). */
   readonly fault?: unknown;
   /**
-   * The open session that the call names, where its command takes any session: null when that is not open, undefined
-   * when it names none. The dispatcher finds it when the call comes, and again in its turn.
+   * The open session named by the call, if its command takes any session: null if it is not open, undefined if none is
+   * named. The dispatcher resolves it when the call comes, and again before the run.
    */
   readonly target?: Session | null;
-  /** The process that asks for it, where that is not our own host: it has joined the session `target`. */
+  /** The guest of session `target` that made the call; undefined for the local host. */
   readonly peer?: Peer;
-  /** Takes the outcome of a call that this server itself makes for its host, in place of a reply. Throws nothing. */
+  /** Receives the outcome of a call that this server makes for its host, instead of a reply. Throws nothing. */
   readonly answer?: (outcome: Outcome) => void;
-  /** The head at which that process stood when it asked; null for the shared leaf. */
+  /** The head of that guest at the time of the call; null for the shared leaf. */
   readonly head?: string | null;
 }
 
-/** Returns whether a call is a read that the host makes while it is asked. It sees the session before the change. */
+/** Returns whether a call is a read by the host during a question. It sees the session before the change. */
 export function asksWhile({ command, params }: Call, questionIds: ReadonlySet<string>): boolean {
   if (questionIds.size === 0) return false;
   const { _meta } = (params ?? {}) as { _meta?: { hook?: string | number } };
   return command.effect === "read" && _meta?.hook !== undefined && questionIds.has(JSON.stringify(_meta.hook));
 }
 
-/** Returns the id as JSON text: from the bytes where a number cannot be held exactly, or it is nested too deep. */
+/** Returns the id as JSON text: from the bytes if a number is inexact, or the id is nested too deep. */
 export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
   if (id === null || typeof id === "string" || Number.isSafeInteger(id)) return JSON.stringify(id);
   const member = memberOf(members(bytes, range.start, range.end, knownValueEnd) ?? [], "id");
@@ -67,7 +67,7 @@ export function idTextOf(id: unknown, bytes: Uint8Array, range: Range): string {
 const BEGINNING =
   /^\s*\{\s*(?:"(?:jsonrpc|method|type)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*[,}]/;
 
-/** Returns the id of a message of which only the beginning was kept, if it can be read. */
+/** Returns the id of a message with only its beginning kept, if it can be read. */
 export function idTextOfBeginning(bytes: Buffer): string | undefined {
   const found = BEGINNING.exec(bytes.toString("utf8"));
   try {

@@ -1,4 +1,4 @@
-/** Whoever calls: our own host, or a process that joined one of our sessions. */
+/** A caller: the local host, or a process that joined a session of this server. */
 
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -14,15 +14,15 @@ import type { Peer } from "./call.ts";
 import type { Hooks } from "./hooks.ts";
 import type { PendingEvent } from "./host.ts";
 
-/** The receiver of what a call says while it runs. */
+/** The receiver of reports from running calls. */
 export interface CallSink extends HostFacts {
   readonly hasRoom: boolean;
-  /** Reports at once how far a command is; not called while the host does not keep up. */
+  /** Reports the progress of a command at once; not called while the host is behind. */
   progress(token: string | number, done: number, total: number, more?: object): void;
   flush(): void;
 }
 
-/** Whoever calls, as the contexts of its calls share it. */
+/** A caller, as the contexts of its calls share it. */
 export interface Caller {
   readonly workspace: Workspace;
   readonly server: ServerFacts;
@@ -31,16 +31,16 @@ export interface Caller {
   readonly settings: ClientSettings;
   /** Returns the clients of a session. */
   clientsOf(session: Session): readonly PresentClient[];
-  /** Runs what replaces a session's files while nobody shares it. Throws session_locked. */
+  /** Runs an operation that replaces a session's files while the session has no other client. Throws session_locked. */
   alone<T>(session: Session, doing: string, run: () => T): T;
   /** Makes another session the current one, and adds the events about that to `events`. */
   replace(next: Session, replacement: Replacement, events: PendingEvent[]): Promise<void>;
   /** Sends the event of the session at start, if it is not out yet. */
   start(): void;
   introduce(wishes: Introduction): void;
-  /** Ends the work: nothing new is run. Returns whether it was not ending before. */
+  /** Ends the work: no new call runs. Returns false if it was ending already. */
   shutDown(how?: { atOnce: boolean }): boolean;
 }
 
-/** A process that joined one of our sessions, as its calls see it. */
+/** A process that joined a session of this server, as its calls use it. */
 export type CallingPeer = Peer & Caller;

@@ -1,8 +1,8 @@
-/** Recognises by the first message what the host speaks. */
+/** Recognizes the host's dialect by its first message. */
 
 import type { DialectName } from "./dialect.ts";
 
-/** Returns what a first message is of; undefined when it is of nothing that is known. */
+/** Returns the dialect of a first message; undefined if it is unknown. */
 export function detect(value: unknown): DialectName | "acp" | undefined {
   if (Array.isArray(value))
     return value.some((item) => !Array.isArray(item) && detect(item) !== undefined && detect(item) !== "pi")
@@ -15,7 +15,7 @@ export function detect(value: unknown): DialectName | "acp" | undefined {
   return typeof type === "string" ? "pi" : undefined;
 }
 
-/** Whether the params of an initialize are those of the Agent Client Protocol: the others have no such member. */
+/** Returns whether params of initialize are those of the Agent Client Protocol: other dialects lack the member. */
 function isOfEditor(params: unknown): boolean {
   return typeof params === "object" && params !== null && "clientCapabilities" in params;
 }

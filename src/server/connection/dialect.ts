@@ -16,7 +16,7 @@ export type Decoded =
   | { readonly kind: "batch"; readonly items: readonly Decoded[] }
   /** The host's answer to a request from the server. */
   | { readonly kind: "response"; readonly message: HookMessage }
-  /** A notification that a call with this id need not be run any more. */
+  /** A notification that a call with this id need not run any more. */
   | { readonly kind: "cancel"; readonly idText: string }
   /** A payload that cannot be run; the reply says why. */
   | { readonly kind: "refusal"; readonly reply: Pieces }
@@ -49,7 +49,7 @@ export interface Refusal {
   readonly details?: Readonly<Record<string, unknown>>;
 }
 
-/** The names of refusals, and their codes in JSON-RPC. */
+/** Names of refusals, and their codes in JSON-RPC. */
 export const REFUSALS = {
   parse: { name: "parse_error", code: -32700 },
   request: { name: "invalid_request", code: -32600 },
@@ -59,7 +59,7 @@ export const REFUSALS = {
   bug: { name: "internal_error", code: -32603 },
 };
 
-/** Returns the params validated against a command's schema, or as the fault what names each offending member. */
+/** Returns the params validated against a command's schema, or a fault that names each offending member. */
 export function checkedParams(command: Command, params: unknown, loose: boolean): Pick<Call, "params" | "fault"> {
   if (Array.isArray(params)) return faulty([{ path: "", message: "params are given by name, in an object" }]);
   const result = check(loose ? command.looseParams : command.params, params ?? {});
@@ -80,7 +80,7 @@ function faulty(issues: BadParams["issues"]): Pick<Call, "params" | "fault"> {
   return { params: undefined, fault: new BadParams(issues) };
 }
 
-/** Returns the failure for an errno error that nothing on its way has turned into a failure. */
+/** Returns the failure for an errno error that no earlier function has turned into a failure. */
 export function ofTheDisk(error: Error & { readonly code: string }): Failure {
   const { code } = error;
   const full = code === "ENOSPC" || code === "EDQUOT";
@@ -94,7 +94,7 @@ function tooLong({ size }: TextTooLong): Failure {
   return new Failure("message_too_large", sentence, { size });
 }
 
-/** An error of a call that another process has run, with all that is sent of it. */
+/** An error of a call that another process ran, with all facts that are sent about it. */
 export class DescribedError extends Error {
   readonly description: ErrorDescription;
 
@@ -114,7 +114,7 @@ export interface ErrorDescription {
 let references = 0;
 
 /**
- * Returns an error of any kind with all that either dialect sends of it. Errno errors are reported as failures of the
+ * Returns an error of any kind with all facts that either dialect sends. Errno errors are reported as failures of the
  * disk. An error that is neither that nor a failure nor bad input is a bug in the server: the host gets a reference
  * number and nothing internal, stderr gets the stack with the same number.
  */

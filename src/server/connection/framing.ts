@@ -2,7 +2,7 @@
 
 export type FramingName = "lines" | "headers";
 
-/** A decoded payload, or why there is none. */
+/** A decoded payload, or the reason why there is none. */
 export type Cut =
   | { readonly kind: "payload"; readonly bytes: Buffer }
   /** A message over the limit; only its beginning was kept. */
@@ -12,12 +12,12 @@ export type Cut =
 
 export interface Decoder {
   readonly name: FramingName;
-  /** Bytes of a message at most. */
+  /** Maximum bytes of a message. */
   limit: number;
   push(chunk: Buffer): void;
   /** Returns the next complete payload, or undefined when more input is needed. */
   next(): Cut | undefined;
-  /** Returns, at the end of the input, what is left, if anything. */
+  /** Returns the remaining payload at the end of the input, if any. */
   end(): Cut | undefined;
 }
 
@@ -33,7 +33,7 @@ class ByteQueue {
   /** Bytes of the first chunk that were consumed. Cutting them off makes an object more for each message. */
   private consumed = 0;
   length = 0;
-  /** Bytes from the front that are known not to contain the byte that is searched for. */
+  /** Bytes from the front known not to contain the searched byte. */
   searched = 0;
 
   push(chunk: Buffer): void {
@@ -231,7 +231,7 @@ class HeaderDecoder implements Decoder {
   }
 
   private readHeader(): Cut | undefined | "again" {
-    // Nearly every message begins so; the rest of this is 20 times as much work.
+    // Nearly every message begins so; the general code below takes 20 times as long.
     const usual = USUAL_HEADER.exec(this.queue.peek(USUAL_LENGTH).toString("latin1"));
     if (usual) {
       this.queue.shift(usual[0].length);

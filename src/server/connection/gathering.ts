@@ -6,23 +6,23 @@ import type { Call } from "./call.ts";
 import type { Pieces } from "./dialect.ts";
 import { chained, type OutgoingMessage, type Output, release } from "./output.ts";
 
-/** The room that a message may take. */
+/** The space for a message. */
 interface Bounds {
-  /** The call that it answers; without one, it is an event. */
+  /** The call being answered; an event has none. */
   readonly call?: Call;
-  /** Bytes that the host allows, with `usedBytes` that others of the same batch have. */
+  /** Maximum bytes for the host; others of the same batch have used `usedBytes`. */
   readonly limit: number;
   readonly usedBytes: number;
-  /** Bytes beyond which it goes to a file. */
+  /** Bytes above which a message goes to a file. */
   readonly most: number;
-  /** Whether one that is in memory already stays there, however large it is. */
+  /** True if a message that is in memory already stays there at any size. */
   readonly mayStay: boolean;
 }
 
 /**
- * Returns the pieces of a message; those of one over `most` bytes go to a file. Throws message_too_large when it is larger
- * than the host allows, storage_full and storage_failed when the file cannot be written, and whatever making the pieces
- * throws.
+ * Returns the pieces of a message; those of one over `most` bytes go to a file. Throws message_too_large if it is
+ * larger than the host allows, storage_full and storage_failed if the file cannot be written, and any error from making
+ * the pieces.
  */
 export function gather(
   made: Iterable<string | Uint8Array>,

@@ -20,8 +20,8 @@ export interface Question {
   /** Ends the wait; the answer rejects with `cancelled`. */
   cancel(): void;
   /**
-   * Whether it is a host's turn to answer: that of the process `peer`, or our own. Missing where no other process shares
-   * the session.
+   * Returns whether a host's answer is awaited: that of the process `peer`, or the local one. Missing if no other
+   * process shares the session.
    */
   asks?(peer: Peer | undefined): boolean;
 }
@@ -57,7 +57,7 @@ export class Hooks {
     this.receiveNow?.(message);
   }
 
-  /** Cancels every question that waits, because the host can answer nothing any more. */
+  /** Cancels every open question, because the host can answer nothing any more. */
   abandon(): void {
     this.hostGone = true;
     for (const cancel of [...this.waiting]) cancel();
@@ -69,7 +69,7 @@ export class Hooks {
     const stopped = new Promise<HookAnswer>((resolve, reject) => {
       stop = (answer) => (answer instanceof Failure ? reject(answer) : resolve(answer));
     });
-    // It may be cancelled before anything waits for it.
+    // A question may be cancelled before a caller waits for it.
     stopped.catch(() => {});
     const hostGone = (): void => stop({ cancelled: true, reason: "host_gone" });
     this.waiting.add(hostGone);

@@ -18,12 +18,12 @@ export function eventOf<N extends EventName>(session: Session, name: N, payload:
   return { name, sessionId: session.id, leafId: session.ownLeafId, leaves: session.heads.leaves(), payload };
 }
 
-/** Whether an event tells of what other programs did, or of damage: whichever call finds that tells of it. */
+/** Returns whether an event reports changes by other programs or damage: any call that finds these reports them. */
 export function isFound({ name, payload }: Pick<PendingEvent, "name" | "payload">): boolean {
   return name === "session_damage" || payload.origin === "foreign";
 }
 
-/** Returns the events that tell that one session takes the place of another; those of the new one once it has it. */
+/** Returns the events about the replacement of a session: the old one's, and a function for the new one's. */
 export function eventsOfReplacement(
   before: Session | null,
   next: Session,
@@ -63,8 +63,8 @@ export class Host {
   }
 
   /**
-   * Returns the message of an event, built by `made`, or undefined when the host does not want it. Where stored entries
-   * cannot be read, it has the other members. Throws nothing: the reply or change that the event follows has happened.
+   * Returns the message of an event, built by `made`, or undefined if the host does not want it. If stored entries
+   * cannot be read, the message has the other members. Throws nothing: the event's cause has happened.
    */
   message(
     dialect: Dialect,
@@ -81,7 +81,7 @@ export class Host {
         this.seq = seq;
         return message;
       } catch {
-        // The next try goes without stored entries. A command that asks for these reports why they cannot be read.
+        // The next try omits stored entries. A command that asks for these reports why they cannot be read.
       }
     return undefined;
   }

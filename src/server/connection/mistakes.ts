@@ -1,4 +1,4 @@
-/** Sentences for hosts that are being written: what is probably wrong with input that cannot be read. */
+/** Sentences for authors of new hosts: the probable mistake in unreadable input. */
 
 import { commandNames } from "../../handlers/shared/find.ts";
 import type { DialectName } from "./dialect.ts";
@@ -10,7 +10,7 @@ const COUNTS_BYTES = "Content-Length counts bytes, not characters";
 const UTF_16 = "The message is in UTF-16. Send UTF-8.";
 const REQUEST = '{"jsonrpc":"2.0","id":1,"method":"get_state"}';
 
-/** Characters of a message that are looked at; the mistakes show at the beginning or at the end. */
+/** Characters of a message to examine; mistakes show at the beginning or at the end. */
 const LOOKED_AT = 1 << 16;
 
 /** Returns a sentence about a payload that is not UTF-8. */
@@ -55,7 +55,7 @@ function guess(text: string, framing: FramingName): string {
   return "";
 }
 
-/** Returns a sentence about bytes that come where a header was expected. */
+/** Returns a sentence about bytes at the position of a header. */
 export function badHeader(reason: string, beginning: string): string {
   const hint = /^\s*[[{]/.test(beginning)
     ? " A message came without its header: send Content-Length: <bytes>, an empty line, and the message, or start the server with --framing lines."
@@ -65,7 +65,7 @@ export function badHeader(reason: string, beginning: string): string {
   return `The header block cannot be read: ${reason}.${hint}`;
 }
 
-/** Returns where the string, object or list ends with which a text begins: its length if that does not end. */
+/** Returns the end of the string, object or list that begins a text: the text's length if it does not end. */
 function endOfValue(text: string): number {
   let depth = 0;
   let inString = false;
@@ -125,7 +125,7 @@ export function nearest(name: string): string | undefined {
   return best === undefined ? undefined : `Did you mean ${best}?`;
 }
 
-/** Returns a name without what differs by habit: `getState`, `get-state` and `session/getState` are `getstate`. */
+/** Returns a name without habitual differences: `getState`, `get-state` and `session/getState` are `getstate`. */
 function plain(name: string): string {
   return name
     .slice(0, 100)

@@ -8,7 +8,7 @@ import { byteLength, type Envelope } from "./framing.ts";
 const WRITE_AT = 1 << 16;
 /** Bytes of a piece that is written by itself; smaller ones are gathered with their neighbours. */
 const SMALL = 4096;
-/** Size of unread output at which no more is produced and no input is read. */
+/** Size of unread output at which input and further output pause. */
 const FULL_AT = 4 << 20;
 
 /** A payload: pieces in memory, and spooled pieces, which wait in a file. */
@@ -45,12 +45,12 @@ export class Output {
     this.frame = frame;
   }
 
-  /** Whether more may be sent. A closed stream has room: what was received is still done, and its reply dropped. */
+  /** True if more may be sent. A closed stream has room: received calls still run, and their replies are dropped. */
   get hasRoom(): boolean {
     return this.gone || (this.flowing === undefined && this.unread < FULL_AT);
   }
 
-  /** Whether the reader has gone, so that what is sent reaches nobody. */
+  /** True if the reader has gone, so that all output is lost. */
   get isGone(): boolean {
     return this.gone;
   }
@@ -88,7 +88,7 @@ export class Output {
     } else this.put(line);
   }
 
-  /** Writes as much of a large message as there is room for. */
+  /** Writes a large message as far as there is room. */
   private flow(): void {
     try {
       while (this.flowing && this.unread < FULL_AT) {
@@ -121,7 +121,7 @@ export class Output {
     for (const wake of whenThrough) wake();
   }
 
-  /** Drops all output, because nobody reads it any more. */
+  /** Drops all output, because it has no reader any more. */
   private giveUp(): void {
     this.gone = true;
     this.flowing = undefined;
@@ -255,7 +255,7 @@ export function arrayOf(parts: readonly OutgoingMessage[]): OutgoingMessage {
   return pieces;
 }
 
-/** Yields what was taken from an iterator, and then the rest of it. Empties the first to free its memory. */
+/** Yields the values taken from an iterator, and then the rest of it. Empties `taken` to free its memory. */
 export function* chained<T>(taken: T[], rest: Iterator<T>): Generator<T> {
   for (const one of taken) yield one;
   taken.length = 0;

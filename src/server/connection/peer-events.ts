@@ -4,7 +4,7 @@ import type { SharedClient } from "../../core/ports/attach.ts";
 import type { EventName } from "../../handlers/shared/events.ts";
 import type { PendingEvent } from "../connection/host.ts";
 
-/** Events about a session itself, which all who share it hear; the others are about one host. */
+/** Events about a session itself, for all clients that share it; the others are about one host. */
 const SHARED: ReadonlySet<EventName> = new Set([
   "session_append",
   "session_compact",
@@ -17,7 +17,7 @@ export function isShared({ name }: PendingEvent): boolean {
   return SHARED.has(name);
 }
 
-/** Events that say which other client caused them. */
+/** Events with a member for the other client that caused them. */
 const CAUSED: ReadonlySet<EventName> = new Set([
   "session_append",
   "session_compact",
@@ -25,7 +25,7 @@ const CAUSED: ReadonlySet<EventName> = new Set([
   "session_tree",
 ]);
 
-/** Returns an event as those hear it who did not cause it; `by` did, if that is known. */
+/** Returns an event for the hosts that did not cause it; `by` did, if that is known. */
 export function ofPeer(event: PendingEvent, by: SharedClient | undefined): PendingEvent {
   const { name, payload } = event;
   if (!CAUSED.has(name) || payload.origin === "foreign") return event;

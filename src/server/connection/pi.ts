@@ -72,13 +72,13 @@ export const pi: Dialect = {
 
 let notices = 0;
 
-/** Returns Pi's request to show a sentence to the person at the client. It needs no answer, and gets one from some. */
+/** Returns Pi's request to show a sentence to the person at the client. It needs no answer; some clients send one. */
 export function noticeOf(message: string): Pieces {
   const id = `notice-${++notices}`;
   return [textOfPlain({ type: "extension_ui_request", id, method: "notify", message, notifyType: "warning" })];
 }
 
-/** Whether an id is that of a notice of ours. */
+/** Returns whether an id is that of a notice from this server. */
 export function isNotice(id: unknown): boolean {
   return typeof id === "string" && /^notice-\d+$/.test(id) && Number(id.slice(7)) <= notices;
 }

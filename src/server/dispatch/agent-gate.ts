@@ -4,11 +4,11 @@ import type { Session } from "../../core/session/session.ts";
 import type { Command } from "../../handlers/shared/command.ts";
 
 export interface AgentGate {
-  /** Whether the agent may have written to a session since the last check, for a command. Asking counts as one. */
+  /** Returns whether the agent may have written to a session since the last call of this, for a command. */
   mayHaveWritten(session: Session, command: Command): boolean;
   /**
-   * Returns what a command on a session waits for before it runs; undefined when it need not wait. Rejects where the
-   * agent is at work and the command would write beside it.
+   * Returns a promise for a command that must wait for the agent. Rejects if the agent is at work and the command would
+   * write during it.
    */
   before(command: Command, session: Session): Promise<void> | undefined;
 }

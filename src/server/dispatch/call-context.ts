@@ -1,4 +1,4 @@
-/** The server as one call sees it while it runs. */
+/** The server, as one running call uses it. */
 
 import { knownValueEnd, valueAt } from "../../core/json/json.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -18,15 +18,15 @@ import type { Call } from "../connection/call.ts";
 import type { Caller } from "../connection/caller.ts";
 import { eventOf, isFound, type PendingEvent } from "../connection/host.ts";
 
-/** Runs a part of a call where those stand who asked for it. */
+/** Runs a part of a call at the head of its caller. */
 export function inPlace<T>({ peer, target, head = null }: Call, run: () => T): T {
   return peer && target ? target.heads.at(head, run) : run();
 }
 
-/** The hosts that a call may have to ask. */
+/** Hosts whose consent a call may need. */
 export interface CallHooks {
   has(hook: HookName): boolean;
-  /** Asks for consent. Meanwhile the calls of the asking and the asked host wait; in a session that is not shared, all wait. */
+  /** Asks for consent. The calls of the asking and the asked host wait; in an unshared session, all calls wait. */
   ask(hook: HookName, payload: Readonly<Record<string, unknown>>): Promise<HookAnswer>;
 }
 
@@ -39,10 +39,10 @@ export class CallContext implements CommandContext {
   private readonly call: Call;
   private readonly events: PendingEvent[];
   private readonly hooks: () => CallHooks;
-  /** The session that it names. Another one may get the same id while the host is asked. */
+  /** The session named by the call. Another one may get the same id while a host is asked. */
   private named: Session | null;
 
-  /** `session`: the one in whose lane it runs, unless that is the current one's. */
+  /** `session`: the session of the call's lane, unless that is the current session's lane. */
   constructor(caller: Caller, call: Call, events: PendingEvent[], hooks: () => CallHooks, session: Session | null) {
     this.workspace = caller.workspace;
     this.server = caller.server;
@@ -95,13 +95,13 @@ export class CallContext implements CommandContext {
     const { peer, head } = this.call;
     const { leafId } = this.session;
     const answer = this.hooks().ask(hook, payload);
-    // Meanwhile nobody stands where a peer does; its call goes on there.
+    // During the question the session is at no guest's head; the call continues at its own.
     if (peer) this.session.heads.resume();
     try {
       return await answer;
     } finally {
       if (peer) this.session.heads.resume(head);
-      // Other hosts may have written meanwhile, and the move was prepared and judged from where the leaf was.
+      // Other hosts may have written during the question, and the move was prepared for the old leaf.
       if (hook === "session_before_tree") this.session.guard(leafId, true);
     }
   }

@@ -1,4 +1,4 @@
-/** Runs calls: those of a session as they come, applied at once, acknowledged when durable, answered in order. */
+/** Runs calls: in order within a session, applied at once, acknowledged when durable, answered in order. */
 
 import { Failure, InvalidRequest } from "../../core/failure.ts";
 import type { Foreign, Session } from "../../core/session/session.ts";
@@ -37,10 +37,10 @@ import type { Sink } from "./sink.ts";
 import { Upkeep } from "./upkeep.ts";
 import { Writes } from "./writes.ts";
 
-/** Events of one lane that wait for a host that does not read, at most; then they are given up. */
+/** Most events of a lane that wait for a host that does not read; beyond, they are dropped. */
 const MAX_QUEUED_EVENTS = 10_000;
 
-/** Commands that open a session beside those that are open. */
+/** Commands that open a session in addition to the open ones. */
 const OPENS: ReadonlySet<string> = new Set(["open_session", "acp_new"]);
 
 export type BatchItem = { readonly call: Call } | { readonly refusal: Pieces };
@@ -64,11 +64,11 @@ export class Dispatcher implements ReplyHost {
   private readonly upkeep: Upkeep;
   private readonly room: OpenRoom;
   private readonly writes: Writes;
-  /** Whether `shutdown` was requested; then nothing new is run but `exit`. */
+  /** True if `shutdown` was requested; then only `exit` still runs. */
   private ending = false;
-  /** Whether nobody hears replies any more; then nothing is run that only reads. */
+  /** True if replies have no reader any more; then calls that only read are dropped. */
   private isUnheard = false;
-  /** Ends the reads that take their time, each with a failure. */
+  /** Functions that end slow reads, each with a failure. */
   private readonly reading = new Set<(outcome: Outcome) => void>();
   private introduced = false;
   private started = false;
@@ -93,7 +93,7 @@ export class Dispatcher implements ReplyHost {
         this.queueForeign(lane, session, foreign),
       pump: (lane: Lane) => {
         this.pump(lane);
-        // No input may come for long, at whose end what was run becomes durable and leaves.
+        // During a long pause in the input, the end of this chunk makes its changes durable and sends the replies.
         this.commitPending();
       },
     };
@@ -112,17 +112,17 @@ export class Dispatcher implements ReplyHost {
     this.sharing = sharing;
   }
 
-  /** Lets calls run beside an agent from now on. */
+  /** Checks the gate of an agent before calls from now on. */
   watch(agent: AgentGate): void {
     this.agent = agent;
   }
 
-  /** Number of calls and replies that are not out yet; input is paused when there are too many. */
+  /** Number of calls and replies that are not sent yet; input is paused when there are too many. */
   get pending(): number {
     return this.lanes.pending;
   }
 
-  // --- what comes in -------------------------------------------------------------------------------------------
+  // --- input ---------------------------------------------------------------------------------------------------
 
   inFlight(idText: string): boolean {
     return this.replies.awaitedIds.has(idText);
@@ -144,11 +144,11 @@ export class Dispatcher implements ReplyHost {
     if (lane.hasAside) this.pump(lane);
   }
 
-  /** Whether a call may run now: while the holder of the session is asked, only what it is asked too. */
+  /** Returns whether a call may run now: while the holder of the session runs calls, only calls for the holder may. */
   private isNext(lane: Lane, call: Call): boolean {
     if (!lane.isFreeFor(call)) return false;
     if (lane.busy || lane.passed === 0) return !lane.busy;
-    // What was asked of a holder that is gone is run here first.
+    // Calls sent to a holder that is gone run here first.
     return !isAlone(call.command) && isDoneByHolder(call.command, call.params) && this.attachmentOf(lane) !== undefined;
   }
 
@@ -159,8 +159,8 @@ export class Dispatcher implements ReplyHost {
   }
 
   /**
-   * Cancels a call that has not been run yet, or that waits for the host's consent: it is not run, and fails with
-   * `cancelled`. A call that has been run is applied whole, and its ordinary reply says so.
+   * Cancels a call that has not run yet or waits for the host's consent: it fails with `cancelled`. A call that has run
+   * is applied whole, and gets its ordinary reply.
    */
   cancel(idText: string, peer?: Peer): void {
     const isMeant = (call: Call | undefined): boolean => call?.idText === idText && call.peer === peer;
@@ -169,7 +169,7 @@ export class Dispatcher implements ReplyHost {
       if (lane.passed > 0) this.attachmentOf(lane)?.cancel(isMeant);
       const waiting = lane.calls.find(({ call }) => isMeant(call));
       if (!waiting) continue;
-      // The call keeps its place, so that its reply comes in its turn.
+      // The call keeps its position, so that its reply stays in order.
       waiting.call = { ...waiting.call, fault: new Failure("cancelled") };
       return;
     }
@@ -197,7 +197,7 @@ export class Dispatcher implements ReplyHost {
     this.commits.commitAll();
   }
 
-  /** Continues after the reader has room again. */
+  /** Continues after the reader caught up. */
   resume(): void {
     for (const lane of this.lanes) this.replies.flush(lane);
     this.sink.flush();
@@ -217,7 +217,7 @@ export class Dispatcher implements ReplyHost {
     this.upkeep.evictIdle(this.sharing);
   }
 
-  /** Queues the events about changes by other programs, so that the host hears of them before anything else leaves. */
+  /** Queues the events about changes by other programs, so that the host receives them before anything else. */
   private queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void {
     if (!foreign) return;
     const events: PendingEvent[] = [];
@@ -233,7 +233,7 @@ export class Dispatcher implements ReplyHost {
     if (this.startEvent) this.sink.event(this.startEvent);
   }
 
-  /** Makes the event of the start, with the state before the first call changes it. */
+  /** Makes the start event, with the state before the first call changes it. */
   private noteStart(again = false): void {
     if (this.startEvent !== undefined && !again) return;
     const { current } = this.workspace;
@@ -294,7 +294,7 @@ export class Dispatcher implements ReplyHost {
     return this.sharing?.attaching.of(this.lanes.sessionOf(lane));
   }
 
-  /** Has the holder of a session run a call. */
+  /** Passes a call to the holder of a session. */
   private pass(lane: Lane, call: Call, batch: BatchReply | undefined, attachment: Attachment): void {
     const events: PendingEvent[] = [];
     const slot = lane.reserve({ call, batch, events });
@@ -360,7 +360,7 @@ export class Dispatcher implements ReplyHost {
       .then(end);
   }
 
-  /** Gives up all that only reads, because nobody hears the replies. Returns whether there was anything. */
+  /** Drops all calls that only read, because replies have no reader. Returns whether there were any. */
   leaveReads(): boolean {
     this.isUnheard = true;
     const left = [...this.reading];
@@ -382,7 +382,7 @@ export class Dispatcher implements ReplyHost {
   }
 
   private runQueued(lane: Lane, next: QueuedCall): void {
-    // What came before it may have opened, closed or replaced the session that it names.
+    // Earlier calls may have opened, closed or replaced the named session.
     const call = this.lanes.resolved(next.call);
     if (this.lanes.isElsewhere(lane, call)) this.enqueue(call, next.batch);
     else this.run(lane, call, next.batch);
@@ -407,14 +407,14 @@ export class Dispatcher implements ReplyHost {
     return hasRoom?.then(run) ?? run();
   }
 
-  /** Whether a call may leave one session more open than there is now. */
+  /** Returns whether a call may add one more open session. */
   private mayOpen(lane: Lane, { command, target, params }: Call): boolean {
     if (target) return false;
     if (command.effect !== "replace" && lane.sessionId !== null) return !this.lanes.sessionOf(lane);
     return command.effect === "replace" || (OPENS.has(command.name) && !this.isOpen(params));
   }
 
-  /** Whether a session is open that the parameters of a call name. */
+  /** Returns whether the session named in a call's parameters is open. */
   private isOpen(params: unknown): boolean {
     const { sessionId, sessionPath } = (params ?? {}) as { sessionId?: string; sessionPath?: string };
     try {
@@ -432,7 +432,7 @@ export class Dispatcher implements ReplyHost {
     return session ? isHeld(session) : false;
   }
 
-  /** Takes in what an agent has written. Returns what a call waits for on its account, if it waits. */
+  /** Reads entries that an agent has written. Returns a promise if a call must wait for the agent. */
   private besideAgent(lane: Lane, { command, target }: Call): Promise<void> | undefined {
     const session = this.agent && (target === undefined ? this.lanes.sessionOf(lane) : target);
     if (!session) return undefined;
@@ -440,7 +440,7 @@ export class Dispatcher implements ReplyHost {
     return this.agent?.before(command, session);
   }
 
-  /** Runs a call that may be run. */
+  /** Runs a call whose preconditions hold. */
   private perform(lane: Lane, call: Call, events: PendingEvent[]): unknown {
     const { command } = call;
     const context = this.contextFor(lane, call, events);
@@ -457,7 +457,7 @@ export class Dispatcher implements ReplyHost {
     if (effect === "write") return this.writes.run(lane, call, events, { context });
     const { expectedLeafId, idempotencyKey } = call.params as KeyedParams;
     return this.commits.whenDurable(lane, async () => {
-      // A fork may be of a session with a lane of its own, and copies nothing that may still be undone there.
+      // A fork may copy a session with its own lane, but never changes there that may still be undone.
       const { sessionId } = call.params as { sessionId?: string };
       if (sessionId !== undefined)
         await this.lanes.finish(this.workspace.openWith(sessionId) ?? sessionId, () => this.commitPending());
@@ -476,7 +476,7 @@ export class Dispatcher implements ReplyHost {
     this.sharing?.plan(session);
   }
 
-  /** Ends a call that has run. */
+  /** Ends a call after its run. */
   private settle(
     lane: Lane,
     call: Call,
@@ -491,10 +491,10 @@ export class Dispatcher implements ReplyHost {
     else if (call.command.effect !== "read") this.sharing?.plan();
     // Any call that names a session may have opened it.
     this.upkeep.noteOpened(this.sharing);
-    // A host that has a leaf of its own from the start hears of no other.
+    // A host with its own leaf from the start gets no event about another leaf.
     if (call.command.name === "initialize" && this.workspace.current?.heads.own) this.noteStart(true);
     const slot = { call, batch, outcome, readFrom, events: left };
-    // Of reads, only those of a host that is asked overtake what the holder has not answered.
+    // Only reads of a host that is being asked overtake calls passed to the holder.
     if (lane.passed > 0 && call.command.effect === "read") lane.pushMeanwhile(slot);
     else lane.push(slot);
     this.replies.flush(lane);
@@ -535,13 +535,13 @@ export class Dispatcher implements ReplyHost {
     const before = this.workspace.current;
     const ready = (): Promise<void> => this.lanes.finish(next, () => this.commitPending());
     const [left, arrived] = eventsOfReplacement(before, next, replacement);
-    // What comes from then on belongs to the lane of the current session, which it is in the same turn.
+    // Later calls belong to the lane of the current session, which is set in the same turn.
     await this.workspace.replace(next, ready, () => this.lanes.moveFrom(before));
     events.push(...left, ...arrived());
   }
 }
 
-/** Whether a call of our own host reads, and changes nothing. */
+/** Returns whether a call of the local host only reads. */
 function onlyReads({ command: { effect, name }, peer }: Call): boolean {
   if (peer) return false;
   return effect === "read" || (effect === "server" && /^(get|list|search|verify)_/.test(name));

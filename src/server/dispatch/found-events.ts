@@ -1,11 +1,11 @@
-/** Events of a call that found rather than did something: its failure does not take them back, and nobody finds them again. */
+/** Events about facts that a call found: they remain true if the call fails, and no later call finds them again. */
 
 import type { Session } from "../../core/session/session.ts";
 import { isFound, type PendingEvent } from "../connection/host.ts";
 
 /**
- * Returns those of the events of a call that failed which hold all the same, with the leaf that there is now. Entries that
- * are still there are noted to be told again behind its reply, with those that stayed though their commit failed.
+ * Returns the events of a failed call that remain true, with the present leaf. Entries that are still there are noted
+ * for a report after its reply, including entries kept by a failed commit.
  */
 export function stillFound(session: Session | null, events: readonly PendingEvent[]): PendingEvent[] {
   const left: PendingEvent[] = [];

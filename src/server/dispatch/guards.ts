@@ -1,4 +1,4 @@
-/** Guards: what must hold before a write runs. */
+/** Guards: preconditions of a write. */
 
 import { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
@@ -6,7 +6,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import type { Call } from "../connection/call.ts";
 import type { KeyedParams } from "./keyed-results.ts";
 
-/** Commands that decide themselves what they may do with a read-only session. */
+/** Commands that check a read-only session themselves. */
 const WRITES_WHERE_ALLOWED: ReadonlySet<string> = new Set([
   "branch",
   "migrate_session",
@@ -22,8 +22,8 @@ export function guardWrite(session: Session, { command, params }: Call): void {
 }
 
 /**
- * Throws content_modified unless the session that a write is about has the expected leaf, though it is not open. A command
- * that leaves entries looks itself.
+ * Throws content_modified unless the closed session of a write has the expected leaf. A command that appends entries
+ * checks this itself.
  */
 export function guardClosed(workspace: Workspace, { command, params }: Call): void {
   const { expectedLeafId, sessionPath } = params as KeyedParams & { sessionPath?: string };
@@ -34,7 +34,7 @@ export function guardClosed(workspace: Workspace, { command, params }: Call): vo
   try {
     session = workspace.open({ sessionPath: workspace.stores.migrations.currentPathOf(path) });
   } catch (error) {
-    // The command says why the session cannot be opened, in its own words.
+    // The command reports in its own words why the session cannot be opened.
     if (error instanceof Failure) return;
     throw error;
   }

@@ -7,7 +7,7 @@ import type { Workspace } from "../../core/session/workspace.ts";
 import type { CommandContext } from "../../handlers/shared/command.ts";
 import type { Call } from "../connection/call.ts";
 
-/** Results that are remembered; the oldest are forgotten first. */
+/** Number of remembered results; the oldest are forgotten first. */
 const REMEMBERED_RESULTS = 10_000;
 
 export interface KeyedParams {
@@ -15,7 +15,7 @@ export interface KeyedParams {
   readonly idempotencyKey?: string;
 }
 
-/** A result, and the entries in which its key is. */
+/** A result, and the entries with its key. */
 interface RememberedResult {
   readonly result: unknown;
   readonly entryIds: readonly string[];
@@ -24,9 +24,9 @@ interface RememberedResult {
 export class KeyedResults {
   private readonly workspace: Workspace;
   private readonly results = new Map<string, RememberedResult>();
-  /** Results of commands that run in any lane, while they run: a repeat may be in another one. */
+  /** Results of running commands: a repeat may come in another lane. */
   private readonly running = new Map<string, Promise<unknown>>();
-  /** Messages of calls that did something, and were not answered by what an earlier one had done. */
+  /** Messages of calls that did their own work, rather than being answered with an earlier result. */
   private readonly done = new WeakSet<Call["messageText"]>();
 
   constructor(workspace: Workspace) {
@@ -34,8 +34,8 @@ export class KeyedResults {
   }
 
   /**
-   * Returns the result of an earlier write with this key: the one that is remembered, or made from its entries, where
-   * they have other ids by now. What is gone from the session, though it was acknowledged, is as if it had never been asked.
+   * Returns the result of an earlier write with this key: the remembered one, or one made from its entries if they have
+   * new ids. If acknowledged entries are gone from the session, the write counts as never made.
    */
   ofWrite(context: CommandContext, call: Call, key: string): unknown {
     const { command } = call;
@@ -47,14 +47,14 @@ export class KeyedResults {
     const entryIds = command.repeat && session.repeated(key)?.ids;
     if (entryIds && !isDeepStrictEqual(remembered?.entryIds, entryIds))
       return command.repeat?.(context, entryIds, call.params as never);
-    // The key of old entries is not found any more.
+    // Keys of old entries are not found any more.
     const isThere = remembered?.entryIds.every((id) => session.log.nodes.position(id) >= 0);
     return isThere ? remembered?.result : undefined;
   }
 
   /**
-   * Runs a write about a session that is not open, unless this process remembers its key. A command that leaves entries
-   * looks for the key in the session instead.
+   * Runs a write about a closed session, unless this process remembers its key. A command that appends entries searches
+   * the session for the key instead.
    */
   once(call: Call, run: () => unknown): unknown {
     const { idempotencyKey } = call.params as KeyedParams;
@@ -63,15 +63,15 @@ export class KeyedResults {
     return this.running.get(name) ?? this.results.get(name)?.result ?? this.remember(call, run());
   }
 
-  /** Returns the positions of the entries that an earlier write with this key left. */
+  /** Returns the positions of the entries of an earlier write with this key. */
   positionsOf({ session }: CommandContext, call: Call, key: string): number[] {
     const ids = session.repeated(key)?.ids ?? this.results.get(this.nameOf(call, key))?.entryIds ?? [];
     return ids.map((id) => session.log.nodes.position(id));
   }
 
   /**
-   * Makes the session of an earlier request with this key the current one again, as the earlier reply said, instead of
-   * making another. Returns the result, or undefined when the session is missing.
+   * Makes the session of an earlier call with this key the current one again, instead of making another. Returns the
+   * result, or undefined if the session is missing.
    */
   async ofReplacement(context: CommandContext, call: Call, key: string): Promise<unknown> {
     const { command, params } = call;
@@ -92,18 +92,18 @@ export class KeyedResults {
     }
   }
 
-  /** Returns the session of which a request makes another, opened again where it was closed to make room, if it is there. */
+  /** Returns the source session of a request, reopened if it was closed for capacity, if it exists. */
   private sourceWith(sessionId: string): Session | undefined {
     try {
       return this.workspace.has(sessionId) ? this.workspace.session(sessionId) : undefined;
     } catch (error) {
-      // Where its file is gone or none any more, what was made of it may be found elsewhere.
+      // Without a readable file, the derived session may be found elsewhere.
       if (!(error instanceof Failure) || error.retryable) throw error;
       return undefined;
     }
   }
 
-  /** Returns the result, and remembers it for a repeat of the call with its key. `session`: the one that it wrote to. */
+  /** Returns the result after remembering it for a repeat of the call with its key. `session`: the changed session. */
   remember(call: Call, result: unknown, session?: Session): unknown {
     const { idempotencyKey } = call.params as KeyedParams;
     if (idempotencyKey === undefined) return result;
@@ -115,7 +115,7 @@ export class KeyedResults {
       this.running.set(name, running);
       return running;
     }
-    // A vetoed call did nothing, and may be made again.
+    // A vetoed call changed nothing, and may be repeated.
     const vetoed = (result as { cancelled?: boolean } | null)?.cancelled === true;
     const entryIds = (call.command.repeat && session?.repeated(idempotencyKey)?.ids) ?? [];
     if (!vetoed) this.results.set(this.nameOf(call, idempotencyKey), { result, entryIds });
@@ -124,7 +124,7 @@ export class KeyedResults {
     return result;
   }
 
-  /** Forgets the result of a call that came to nothing. What an earlier one has done is done. */
+  /** Forgets the result of a call without effect. Results of earlier calls remain. */
   forget(call: Call): void {
     const { idempotencyKey } = (call.params ?? {}) as KeyedParams;
     if (idempotencyKey !== undefined && this.done.has(call.messageText))
@@ -132,8 +132,8 @@ export class KeyedResults {
   }
 
   /**
-   * Returns the name of a result. It belongs to the session, or to the process if the command leaves the session. Where a
-   * command finds out itself which session it is about, a repeat may find another one: what it names counts.
+   * Returns the name of a result. It includes the session, or the process if the command leaves the session. If a
+   * command finds its session itself, a repeat may find another one, so its parameters count.
    */
   private nameOf({ command, params, target }: Call, key: string): string {
     const { sessionId, sessionPath, operationId } = params as Record<string, string | undefined>;

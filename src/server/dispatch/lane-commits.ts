@@ -1,4 +1,4 @@
-/** Group commit: everything that a lane applied in one input chunk becomes durable together, or is undone together. */
+/** Group commit: all writes of a lane in one input chunk become durable together, or are undone together. */
 
 import { Failure } from "../../core/failure.ts";
 import { stillFound } from "./found-events.ts";
@@ -8,7 +8,7 @@ import type { Lanes } from "./lanes.ts";
 import type { Replies } from "./replies.ts";
 import type { Sink } from "./sink.ts";
 
-/** Commands other than reads whose results describe sessions; running them again changes nothing. */
+/** Commands, other than reads, whose results describe sessions; repeating them changes nothing. */
 const DESCRIBES_SESSIONS: ReadonlySet<string> = new Set(["initialize", "list_open_sessions", "open_session"]);
 
 export class LaneCommits {
@@ -26,7 +26,7 @@ export class LaneCommits {
   }
 
   commitAll(): void {
-    // Replies that are ready leave first, because a commit may wait for the disk at once.
+    // Ready replies leave first, because a commit may wait for the disk at once.
     this.sink.flush();
     for (const lane of this.lanes) {
       lane.checkedForForeignWrites = undefined;
@@ -35,7 +35,7 @@ export class LaneCommits {
     }
   }
 
-  /** Runs what closes the lane's session, once everything applied is durable and no reply needs the session. */
+  /** Runs an operation that closes the lane's session, once all changes are durable and no reply needs the session. */
   whenDurable(lane: Lane, run: () => unknown): unknown {
     if (lane.isDurable) {
       this.replies.prepareAll(lane);
@@ -76,7 +76,7 @@ export class LaneCommits {
       });
   }
 
-  /** Commits what was applied meanwhile, once for all commits that end in one turn: their replies leave together. */
+  /** Commits the changes since, once for all commits that end in one turn: their replies leave together. */
   private goOn(): void {
     if (this.isGoingOn) return;
     this.isGoingOn = true;
@@ -87,7 +87,7 @@ export class LaneCommits {
     });
   }
 
-  /** Handles a failed commit, after which the session is as it was: writes that waited fail, reads are run again. */
+  /** Handles a failed commit, which restored the session: waiting writes fail, and reads run again. */
   private undo(lane: Lane, error: unknown): void {
     for (const slot of lane.slots) {
       if (slot.after <= lane.durable || !isReply(slot)) continue;

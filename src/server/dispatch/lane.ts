@@ -1,12 +1,12 @@
 /**
- * A lane: calls that run one after the other, and what leaves for them in the same order.
+ * A lane: calls that run one after the other, and their output in the same order.
  *
- * Each write that is applied raises `applied`; `durable` follows when a commit has brought it to the medium. Whatever
- * leaves waits until everything applied before it is durable:
+ * Each applied write raises `applied`; `durable` follows when a commit has brought it to the medium. Output waits until
+ * all earlier writes are durable:
  *
  * slot.after <= lane.durable <= lane.applied
  *
- * holds for each slot that leaves. Only the methods below move these numbers: `markDurable` asserts the second half,
+ * holds for each slot that leaves. Only the methods below change these numbers: `markDurable` asserts the second half,
  * and `shift` keeps the first.
  */
 
@@ -24,10 +24,10 @@ import type { Prepared } from "./sink.ts";
 /** The parameters of a question to the host. */
 export type Payload = Readonly<Record<string, unknown>>;
 
-/** A question: the hosts that are asked, the hook, and its parameters. */
+/** A question: the hosts to ask, the hook, and its parameters. */
 type HookQuestion = readonly [hooks: Caller["hooks"], name: HookName, payload: Payload];
 
-/** The log that a read was answered from, with the losses that were known then. */
+/** The log behind the result of a read, with its known losses at that time. */
 export interface ReadSource {
   readonly session: Session;
   readonly log: Log;
@@ -38,7 +38,7 @@ export function sourceOf(session: Session | null): ReadSource | undefined {
   return session ? { session, log: session.log, losses: session.log.nodes.losses } : undefined;
 }
 
-/** A call that is run later. */
+/** A call that runs later. */
 export interface QueuedCall {
   call: Call;
   readonly batch?: BatchReply;
@@ -54,9 +54,9 @@ export interface Slot {
   readFrom?: ReadSource;
   prepared?: Prepared;
   events: PendingEvent[];
-  /** Number of the lane's writes that must be durable before this may leave. */
+  /** Number of the lane's writes that must be durable before this leaves. */
   after: number;
-  /** Whether another process, which holds the session, has not answered yet. */
+  /** True if the process that holds the session has not answered yet. */
   isPassed?: boolean;
 }
 
@@ -77,31 +77,31 @@ export class BatchReply {
 }
 
 export class Lane {
-  /** The session it belongs to; null for the current session, whichever that is, and for calls without a session. */
+  /** Its session; null for the lane of the current session and of calls without one. */
   readonly sessionId: string | null;
-  /** That session as it was open last, if it has a lane of its own: another one may be open with the same id. */
+  /** The session object last open, if it has its own lane: another one may be open with the same id. */
   session: Session | null = null;
-  /** The call that is being run while others wait for it. */
+  /** The running call, if others wait for it. */
   running: Call | undefined;
-  /** Number of calls that are on the stack, and of which it is not known yet whether others wait for them. */
+  /** Number of calls on the stack for which it is not known yet whether others must wait. */
   entered = 0;
-  /** Number of reads that the host makes while it is asked, and that take their time. */
+  /** Number of slow reads by a host that is being asked. */
   reads = 0;
-  /** The question to the host that the call waits for. */
+  /** The question of the running call to the host. */
   private question: Question | undefined;
-  /** Calls of a session that several hosts share, which wait for a host's answer: those of other hosts run meanwhile. */
+  /** Calls of a shared session that wait for a host's answer, while calls of other hosts run. */
   private readonly aside = new Map<Call, Question>();
-  /** Those of them that were answered, and go on in their turn. */
+  /** Suspended calls with an answer, which continue in order. */
   private readonly returning: { readonly call: Call; readonly goOn: () => void }[] = [];
-  /** Ids, as JSON text, of the requests by which the host is asked, also for the holder of the session. */
+  /** Ids, as JSON text, of questions to the host, including those for the holder of the session. */
   readonly questionIds = new Set<string>();
   readonly calls: QueuedCall[] = [];
   readonly slots: Slot[] = [];
-  /** Slots that may leave and wait for room, while other processes that joined the session are answered. */
+  /** Slots that may leave and wait for the host, while guests of the session are answered. */
   readonly held: Slot[] = [];
-  /** Number of calls that the holder of the session has been asked to run. */
+  /** Number of calls passed to the holder of the session. */
   passed = 0;
-  /** Number of events that the host has not heard of, because it does not read. */
+  /** Number of events dropped because the host does not read. */
   lostEvents = 0;
   private appliedWrites = 0;
   private durableWrites = 0;
@@ -139,13 +139,13 @@ export class Lane {
     return !this.busy && this.pending === 0 && this.aside.size === 0;
   }
 
-  /** Whether nothing is under way, and nothing noted until the input chunk ends. */
+  /** True if the lane has no work and no note until the end of the input chunk. */
   get isAtRest(): boolean {
     const isUsed = this.entered > 0 || this.committing || this.checkedForForeignWrites;
     return !isUsed && this.idle && this.isDurable;
   }
 
-  /** Asks for consent for a call. The lane waits meanwhile; where others share the session, it is free for their calls. */
+  /** Asks for consent for a call. The lane waits; if the session is shared, calls of other hosts run. */
   async ask(call: Call, [hooks, name, payload]: HookQuestion, freed: () => void): Promise<HookAnswer> {
     const question = this.questionTo(hooks, name, payload);
     if (question.asks) return this.askAside(call, question, freed);
@@ -157,7 +157,7 @@ export class Lane {
     }
   }
 
-  /** Waits for an answer beside the lane, and then for the lane. */
+  /** Waits for an answer outside the lane, and then for the lane. */
   private async askAside(call: Call, question: Question, freed: () => void): Promise<HookAnswer> {
     this.aside.set(call, question);
     if (this.running === call) {
@@ -174,7 +174,7 @@ export class Lane {
     }
   }
 
-  /** Lets a call go on that waited for an answer, if the lane is free. Returns whether one does. */
+  /** Continues a suspended call with an answer, if the lane is free. Returns whether it did. */
   private takeBack(): boolean {
     const next = this.busy || this.entered > 0 ? undefined : this.returning.shift();
     if (!next) return false;
@@ -188,17 +188,17 @@ export class Lane {
     return this.aside.has(call);
   }
 
-  /** Whether any call waits for an answer while others run. */
+  /** True if a call waits for an answer while others run. */
   get hasAside(): boolean {
     return this.aside.size > 0;
   }
 
-  /** Whether a call waits for an answer of a host. */
+  /** True if a call waits for an answer of a host. */
   get isAsking(): boolean {
     return this.question !== undefined || this.hasAside;
   }
 
-  /** Whether a call need not wait for an answer: its host neither asked for that nor has to give it. */
+  /** Returns whether a call may run during the questions: its host neither asks nor is asked. */
   isFreeFor(call: Call): boolean {
     if (!this.hasAside) return true;
     const waits = ([{ peer }, question]: [Call, Question]): boolean =>
@@ -206,13 +206,13 @@ export class Lane {
     return isBeside(call) && ![...this.aside].some(waits);
   }
 
-  /** Lets a call go on that waited for an answer, or runs the waiting calls that may run now, one after the other. */
+  /** Continues a suspended call with an answer, or runs the waiting calls that may run now, one after the other. */
   runWaiting(mayRun: (call: Call) => boolean, run: (next: QueuedCall) => void): void {
     if (this.takeBack()) return;
     for (let next = this.takeNext(mayRun); next; next = this.takeNext(mayRun)) run(next);
   }
 
-  /** Takes out the waiting call that may run now: the first, or while one waits for an answer, the first of a host. */
+  /** Removes the waiting call that may run now: the first, or during a question, the first of a host. */
   private takeNext(mayRun: (call: Call) => boolean): QueuedCall | undefined {
     const waiting = new Set<Peer | undefined>();
     const found = this.calls.findIndex(({ call }, at) => {
@@ -223,13 +223,13 @@ export class Lane {
     return found < 0 ? undefined : this.calls.splice(found, 1)[0];
   }
 
-  /** Cancels the questions of calls that are meant. */
+  /** Cancels the questions of matching calls. */
   cancelQuestions(isMeant: (call: Call | undefined) => boolean): void {
     if (isMeant(this.running)) this.question?.cancel();
     for (const [call, question] of this.aside) if (isMeant(call)) question.cancel();
   }
 
-  /** Asks, and has reads that the asked host makes meanwhile answered at once. */
+  /** Asks, and lets reads of the asked host be answered at once. */
   questionTo(hooks: Caller["hooks"], name: HookName, payload: Payload): Question {
     let id = "";
     const question = hooks.ask(name, payload, (asked) => {
@@ -239,13 +239,13 @@ export class Lane {
     return { ...question, answer: question.answer.finally(() => this.questionIds.delete(id)) };
   }
 
-  /** Counts a write that has run. A failed one, too, may have left something to make durable: what it restored. */
+  /** Counts a finished write. A failed one, too, may have restored something that is not durable yet. */
   noteRun(session: Session | null, hasFailed: boolean): void {
     const wasDurable = isDurable(session);
     if (!hasFailed || !wasDurable) this.apply(wasDurable);
   }
 
-  /** Counts a write that was applied; `settled`: it left nothing that has to be made durable. */
+  /** Counts an applied write; `settled`: it left nothing to make durable. */
   apply(settled: boolean): void {
     this.appliedWrites++;
     if (settled) this.durableWrites = this.appliedWrites;
@@ -259,48 +259,48 @@ export class Lane {
   }
 
   /**
-   * Queues what leaves when everything applied until now is durable. Written out, because slots of one shape, made
-   * without a spread, let 120,000 replies leave in a second where 85,000 did.
+   * Queues output that leaves when everything applied until now is durable. Written out, because slots of one shape,
+   * made without a spread, let 120,000 replies leave in a second instead of 85,000.
    */
   push({ call, refusal, batch, outcome, readFrom, events }: Omit<Slot, "after">): void {
     const after = this.appliedWrites;
     this.slots.push({ call, refusal, batch, outcome, readFrom, prepared: undefined, events, after });
   }
 
-  /** Queues the reply to a read of a host that is asked: what it passed on may wait for its answer. */
+  /** Queues the reply to a read of a host that is being asked: its passed calls may wait for its answer. */
   pushMeanwhile(slot: Omit<Slot, "after">): void {
     const first = this.slots.findIndex(({ isPassed }) => isPassed);
     this.slots.splice(first < 0 ? this.slots.length : first, 0, { ...slot, after: this.appliedWrites });
   }
 
-  /** Returns the last entry of the lane's session that no queued event tells of; null for none. */
+  /** Returns the last entry of the lane's session that is in no queued event; null for none. */
   lastTold({ log: { nodes, durableCount } }: Session): string | null {
-    // No event tells of a leaf marker. Before it is durable, others need not find it.
+    // A leaf marker has no event. Before it is durable, other processes need not find it.
     let first = Math.min(nodes.count, durableCount);
     for (const { events } of this.slots)
       for (const { name, payload } of events)
         if (name === "session_append")
           for (const id of payload.entryIds as string[]) first = Math.min(first, nodes.position(id));
-    // A marker before them is written with them, and never told of.
+    // A marker before them is written with them, and has no event.
     while (first < nodes.count && first > 0 && nodes.isMarker(first - 1)) first--;
     return first > 0 ? nodes.id(first - 1) : null;
   }
 
-  /** Keeps the place of a reply that the holder of the session will give. */
+  /** Reserves the position of a reply from the holder of the session. */
   reserve({ call, batch, events }: Pick<Slot, "call" | "batch" | "events">): Slot {
     const slot: Slot = { call, batch, outcome: { result: null }, events, after: this.appliedWrites, isPassed: true };
     this.slots.push(slot);
     return slot;
   }
 
-  /** Fills a reserved place. */
+  /** Fills a reserved position. */
   fill(slot: Slot, outcome: Outcome): void {
     slot.outcome = outcome;
     slot.after = this.appliedWrites;
     slot.isPassed = false;
   }
 
-  /** Queues events that came from the holder: after what it has answered, and before what it has not. */
+  /** Queues events from the holder: after its replies so far, and before the outstanding ones. */
   insert(events: PendingEvent[], most: number): void {
     if (this.pending >= most) {
       this.lostEvents += events.length;
@@ -311,13 +311,13 @@ export class Lane {
     this.slots.splice(first < 0 ? this.slots.length : first, 0, slot);
   }
 
-  /** Holds what may leave until the host reads again. Events alone are given up when there are too many. */
+  /** Holds output until the host reads again. Slots with events alone are dropped if there are too many. */
   hold(slot: Slot, most: number): void {
     if (this.held.length < most || slot.call || slot.batch || slot.refusal) this.held.push(slot);
     else this.lostEvents += slot.events.length;
   }
 
-  /** Takes the next slot out, if it may leave. */
+  /** Removes the next slot, if it may leave. */
   shift(): Slot | undefined {
     const [next] = this.slots;
     if (!next || next.isPassed || next.after > this.durableWrites) return undefined;
@@ -325,7 +325,7 @@ export class Lane {
   }
 }
 
-/** Returns whether a session has nothing left to make durable. If the disk cannot tell, a commit will. */
+/** Returns whether a session has nothing to make durable. If the disk fails here, a commit reports it. */
 function isDurable(session: Session | null): boolean {
   try {
     return session?.isDurable ?? true;

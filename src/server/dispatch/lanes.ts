@@ -1,4 +1,4 @@
-/** The lanes of the open sessions: which call belongs to which, and when they are idle. */
+/** The lanes of the open sessions: assigns calls to them, and waits for them to be idle. */
 
 import type { Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -11,11 +11,11 @@ export class Lanes {
   readonly main = new Lane(null);
   /** The lane of commands that touch no session. */
   readonly sessionless = new Lane(null);
-  /** The lanes of the other open sessions, of which two may have the same id. */
+  /** The lanes of the other open sessions; two may have the same id. */
   private readonly ofOpen = new WeakMap<Session, Lane>();
-  /** Those in which something may be under way: what is done after each chunk of input need not look at a thousand others. */
+  /** Lanes that may have work: the end of an input chunk need not check a thousand others. */
   private readonly active = new Set<Lane>();
-  /** Those to which calls of the main lane were moved that are not run yet. */
+  /** Lanes with calls moved from the main lane that have not run yet. */
   private readonly moved = new Set<Lane>();
   private waiters: { readonly until: () => boolean; readonly resolve: () => void }[] = [];
 
@@ -23,7 +23,7 @@ export class Lanes {
     this.workspace = workspace;
   }
 
-  /** Yields the lanes in which something may be under way. */
+  /** Yields the lanes that may have work. */
   *[Symbol.iterator](): Generator<Lane> {
     yield this.main;
     yield this.sessionless;
@@ -42,7 +42,7 @@ export class Lanes {
     const { sessionId, session } = lane;
     if (sessionId === null) return workspace.current;
     if (session && workspace.isOpen(session)) return session;
-    // One that was closed to make room is another one when it is open again.
+    // A session closed for capacity is a new object when it is open again.
     const next = workspace.openWith(sessionId);
     const isOurs = next !== undefined && next !== workspace.current && (ofOpen.get(next) ?? lane) === lane;
     if (isOurs) ofOpen.set(next, lane);
@@ -50,7 +50,7 @@ export class Lanes {
     return lane.session;
   }
 
-  /** Returns the session of a lane of its own, if it is open; null for the lane that sessions have in turn, as they are current. */
+  /** Returns the open session of a lane of its own; null for the main lane, which serves each current session. */
   ownerOf(lane: Lane): Session | null {
     return lane === this.main ? null : this.sessionOf(lane);
   }
@@ -59,20 +59,20 @@ export class Lanes {
     if (session === this.workspace.current) return this.main;
     const lane = this.laneOf(session) ?? new Lane(session.id);
     this.ofOpen.set(session, lane);
-    // A call may come for one that is closed: its lane may be another one's by now.
+    // A call may come for a closed session, whose lane may have another owner by now.
     if (!session.isClosed) lane.session = session;
     this.use(lane);
     return lane;
   }
 
-  /** Returns the lane of a session beside the current one, if there is one: also where it waits for it to be open again. */
+  /** Returns the lane of a session that is not current, if there is one: also one that waits for it to open again. */
   private laneOf(session: Session): Lane | undefined {
     const own = this.ofOpen.get(session);
     if (own) return own;
     return this.workspace.openWith(session.id) === session ? this.waitingFor(session.id) : undefined;
   }
 
-  /** Returns the lane in which something is under way for a session that is not open, by its id. */
+  /** Returns a lane with work for a closed session, by its id. */
   private waitingFor(id: string): Lane | undefined {
     for (const lane of this.active)
       if (lane.sessionId === id && !(lane.session && this.workspace.isOpen(lane.session))) return lane;
@@ -95,13 +95,13 @@ export class Lanes {
   }
 
   /**
-   * Returns whether a queued call belongs to another lane by now: the session that it names was opened meanwhile, or became
-   * the current one, or is not that any more.
+   * Returns whether a queued call belongs to another lane by now: its session was opened, or became or ceased to be the
+   * current one.
    */
   isElsewhere(lane: Lane, call: Call): boolean {
     const { target, params } = call;
     if (lane === this.sessionless) return Boolean(target);
-    // What waits for a session stays with it, whichever has its id meanwhile.
+    // Calls that wait for a session stay with it, whichever session has its id since.
     const owner = target ? null : this.ownerOf(lane);
     if (owner && owner !== this.workspace.current) return false;
     const namesSession = Boolean(target) || typeof (params as { sessionId?: unknown } | null)?.sessionId === "string";
@@ -109,8 +109,8 @@ export class Lanes {
   }
 
   /**
-   * Gives what waits in the main lane to the lanes that it belongs to, now that another session is the current one than
-   * `before`: nothing that comes later overtakes it. `takeMoved` says when it is run.
+   * Moves calls that wait in the main lane to their lanes, after the current session changed from `before`: later calls
+   * cannot overtake them. `takeMoved` returns the lanes to run.
    */
   moveFrom(before: Session | null): void {
     const { main } = this;
@@ -122,14 +122,14 @@ export class Lanes {
     }
   }
 
-  /** Returns the lane of a call that leaves the main one. What waits for a session stays with it, whoever has its id, too. */
+  /** Returns the lane of a call that leaves the main one. A call that waits for a session stays with that session. */
   private ofMoved(call: Call, before: Session | null): Lane {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
     const isOfBefore = before && !call.target && sessionId === before.id && this.workspace.isOpen(before);
     return isOfBefore ? this.ofSession(before) : this.ofCall(call);
   }
 
-  /** Returns the lanes with calls that were moved there, once what replaced the session in the main lane is answered. */
+  /** Returns the lanes with moved calls, once the call that replaced the session in the main lane is answered. */
   takeMoved(): readonly Lane[] {
     if (this.moved.size === 0 || this.main.running) return [];
     const moved = [...this.moved];
@@ -137,7 +137,7 @@ export class Lanes {
     return moved;
   }
 
-  /** Returns the call with its target as it is now; what another process passes on names it already. */
+  /** Returns the call with its present target; a call from a guest has it already. */
   resolved(call: Call): Call {
     return call.command.ofAny && !call.peer ? { ...call, target: this.targetOf(call) } : call;
   }
@@ -152,33 +152,33 @@ export class Lanes {
     try {
       return this.workspace.openAt(sessionPath) ?? null;
     } catch {
-      // The path may not be accessed, which the command reports itself.
+      // The path may be forbidden; the command reports that itself.
       return null;
     }
   }
 
-  /** Returns the open session that a command is about, though its params do not name it. */
+  /** Returns the open session of a command, if its params do not name it. */
   private subjectOf({ about }: Call["command"], params: unknown): Session | null {
     try {
       const path = about?.(this.workspace, params as never);
       return path === undefined ? null : (this.workspace.openAt(path) ?? null);
     } catch {
-      // The command reports it, in the order of the current session: what comes before it may be what it is about.
+      // The command reports it, in the order of the current session: an earlier call may make its subject.
       return this.workspace.current;
     }
   }
 
-  /** Looks at a lane from now on, until nothing is under way in it. */
+  /** Marks a lane as possibly having work, until it has none. */
   use(lane: Lane): void {
     if (lane !== this.main && lane !== this.sessionless) this.active.add(lane);
   }
 
-  /** Passes over a lane in which nothing is under way, until it is used again. */
+  /** Skips an idle lane until it is used again. */
   passOver(lane: Lane): void {
     if (lane.isAtRest) this.active.delete(lane);
   }
 
-  /** Waits until what is under way in the lane of a session beside the current one, or of an id, is finished. */
+  /** Waits until the lane of a session other than the current one, or of an id, has finished its work. */
   async finish(session: Session | string, commitPending: () => void): Promise<void> {
     const lane = typeof session === "string" ? this.waitingFor(session) : this.laneOf(session);
     while (lane && !lane.idle) {
@@ -187,12 +187,12 @@ export class Lanes {
     }
   }
 
-  /** Resolves when nothing is under way in any lane. */
+  /** Resolves when no lane has work. */
   idle(): Promise<void> {
     return this.when(() => [...this].every((lane) => lane.idle));
   }
 
-  /** Resolves when something has ended in a lane. */
+  /** Resolves when a lane has finished something. */
   nextEnd(): Promise<void> {
     return new Promise((resolve) => this.waiters.push({ until: () => true, resolve }));
   }
@@ -202,7 +202,7 @@ export class Lanes {
     return new Promise((resolve) => this.waiters.push({ until, resolve }));
   }
 
-  /** Wakes those who wait for a lane, or for all, to be idle. */
+  /** Wakes functions that wait for one lane, or all, to be idle. */
   wake(): void {
     const { waiters } = this;
     if (waiters.length === 0) return;

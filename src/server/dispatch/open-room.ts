@@ -1,33 +1,33 @@
-/** How many sessions a server keeps open: as many as memory and file handles allow, and always those used last. */
+/** Limit of open sessions: the last used ones stay open, within the limits of memory and file handles. */
 
 import { totalmem } from "node:os";
 import { Failure } from "../../core/failure.ts";
 import type { Session } from "../../core/session/session.ts";
 
-/** Sessions that any system has memory for, and those that stay open whatever handles they take. */
+/** Sessions for which any system has memory, and which stay open whatever handles they take. */
 const ALWAYS = 64;
 const FEW = 2;
-/** Sessions that few systems lack handles for, so that the limits are not asked for. */
+/** Sessions for which few systems lack handles, so that the limits are not looked up. */
 const CALM = 4;
-/** Sessions that are looked at each time. */
+/** Sessions checked at each poll. */
 const LOOKED_AT = 64;
-/** Bytes of memory that all may take: some 1,700 sessions of a few entries, or 400 of a thousand. */
+/** Bytes of memory for all sessions: some 1,700 of a few entries, or 400 of a thousand. */
 const MOST_BYTES = 512 << 20;
-/** The part of the memory that they may take where there is less. */
+/** Divisor of the machine's memory, for the same limit where there is less. */
 const SHARE = 8;
 /** Bytes of a session, and of each entry, as measured with 1,000 sessions of 2 entries and 500 of 1,000. */
 const SESSION_BYTES = 300_000;
 const ENTRY_BYTES = 1000;
-/** Handles of a session that is written to: its files (one, or three on V2), its lock (two), and two sockets by which others join. */
+/** Handles of a session being written: its files (one, or three on V2), its lock (two), and two sockets for guests. */
 const SESSION_HANDLES = 7;
-/** Handles that a change opens for a moment: folders, the index, the catalog. */
+/** Handles that a change opens briefly: folders, the index, the catalog. */
 const PASSING_HANDLES = 4;
-/** Handles of a server without sessions, and of what it opens for a moment, at least. */
+/** Minimum handles of a server without sessions, with those that it opens briefly. */
 const OWN_HANDLES = 32;
-/** A limit of files beyond which nobody counts those that are open. */
+/** File limit above which open files are not counted. */
 const MANY_FILES = 4096;
 
-/** Limits of what the open sessions of a process take together. */
+/** Limits for all open sessions of a process together. */
 interface Limits {
   /** Bytes of memory. */
   readonly bytes: number;
@@ -35,7 +35,7 @@ interface Limits {
   readonly handles: number;
 }
 
-/** Counts of the files that this process has open and may have open, where the system says them. */
+/** Numbers of files that this process has open and may open, where the system reports them. */
 interface FileCounts {
   most(): number | undefined;
   count(): number;
@@ -47,12 +47,12 @@ export class OpenRoom {
   private readonly ask: () => Limits;
   private readonly files: FileCounts | undefined;
   private known: Limits | undefined;
-  /** Files that this process may have open. */
+  /** Files that this process may open. */
   private most: number | undefined;
 
   /**
-   * `always`: the number of sessions, those used last, that stay open whatever memory they take. `lookedAt`: how many are looked
-   * at each time for what others wrote; of those beyond, used longer ago, as many in turn.
+   * `always`: number of last used sessions that stay open whatever memory they take. `lookedAt`: number of sessions
+   * checked at each poll for writes by others; of the remaining ones, as many in turn.
    */
   constructor(always = ALWAYS, ask?: () => Limits, lookedAt = LOOKED_AT, files?: FileCounts) {
     this.lookedAt = lookedAt;
@@ -66,12 +66,12 @@ export class OpenRoom {
     return this.known;
   }
 
-  /** Whether there may be no room for so many sessions. */
+  /** Returns whether this many sessions may exceed a limit. */
   mayLack(count: number): boolean {
     return count > FEW && (count > CALM || this.known !== undefined) && count * SESSION_HANDLES > this.limits.handles;
   }
 
-  /** Returns the sessions that there is no room for beside `more` others. `sessions`: from the one used last on. */
+  /** Returns the sessions over the limit if `more` others are opened. `sessions`: the last used one first. */
   beyond(sessions: readonly Session[], more = 0): ReadonlySet<Session> {
     const found = new Set<Session>();
     if (sessions.length + more <= Math.min(this.always, CALM)) return found;
@@ -85,7 +85,7 @@ export class OpenRoom {
     return found;
   }
 
-  /** Throws storage_failed where this process may open too few more files to work with one more session. */
+  /** Throws storage_failed if this process may open too few more files for one more session. */
   requireHandles(): void {
     this.most ??= this.files?.most() ?? Number.POSITIVE_INFINITY;
     const { most } = this;
@@ -99,19 +99,19 @@ export class OpenRoom {
 function limitsHere(most = mostHandles()): Limits {
   const limited = process.constrainedMemory?.() ?? 0;
   const memory = limited > 0 ? Math.min(limited, totalmem()) : totalmem();
-  // The other half is for connections, the catalog and whatever else is open.
+  // The other half is for connections, the catalog and other files.
   const handles = Math.min(most / 2, most - OWN_HANDLES);
   return { bytes: Math.min(MOST_BYTES, memory / SHARE), handles };
 }
 
-/** Node's report about a process, which is where it says its limits. */
+/** Node's report about a process, which contains its limits. */
 interface NodeReport {
-  /** Whether the names of connected machines are left out, which would be looked up. */
+  /** True if to leave out the names of connected machines, which need lookups. */
   excludeNetwork?: boolean;
   getReport(): { readonly userLimits?: { readonly open_files?: { readonly soft?: number | string } } };
 }
 
-/** Returns the number of files that this process may have open; Node has made it as high as the system lets it be. Asking takes 7 ms. */
+/** Returns the number of files that this process may open, which Node has raised to the maximum. This takes 7 ms. */
 function mostHandles(): number {
   const report = process.report as NodeReport;
   const before = report.excludeNetwork;

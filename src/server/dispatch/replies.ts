@@ -1,4 +1,4 @@
-/** Replies and events on their way out: in order, as the session is when they leave, and not before they are durable. */
+/** Sends replies and events: in order, with the session's state when they leave, and once they are durable. */
 
 import { Failure } from "../../core/failure.ts";
 import { holdsRaw } from "../../core/json/raw.ts";
@@ -13,15 +13,15 @@ import { type BatchReply, isReply, type Lane, type ReplySlot, type Slot, sourceO
 import type { Lanes } from "./lanes.ts";
 import type { Prepared, Renewed, Sink } from "./sink.ts";
 
-/** Slots that wait for the host's room at most, before events are given up. */
+/** Slots that may wait for the host before events are dropped. */
 const MAX_HELD = 10_000;
 
-/** The dispatcher, as replies need it. */
+/** Parts of the dispatcher that replies use. */
 export interface ReplyHost extends Caller {
   readonly sink: Sink;
-  /** Whether other processes have joined the session of a lane. */
+  /** Returns whether other processes have joined the session of a lane. */
   isShared(lane: Lane): boolean;
-  /** Tells those who joined of an event; `by` caused it, our own host if that is undefined. */
+  /** Sends the guests of a session an event that `by` caused, or the local host if that is undefined. */
   tell(session: Session | null, event: PendingEvent, by: Call | undefined): void;
 }
 
@@ -29,11 +29,11 @@ export class Replies {
   private readonly host: ReplyHost;
   private readonly sink: Sink;
   private readonly lanes: Lanes;
-  /** Returns the context in which a read is run again. */
+  /** Returns the context for running a read again. */
   private readonly contextFor: (lane: Lane, call: Call) => CommandContext;
-  /** Ids of the calls whose reply is not out yet, as JSON text. */
+  /** Ids, as JSON text, of calls without a sent reply. */
   readonly awaitedIds = new Set<string>();
-  /** Sessions of which was told that entries are on this machine alone. */
+  /** Sessions reported as having entries on this machine alone. */
   private readonly local = new WeakSet<Session>();
 
   constructor(host: ReplyHost, lanes: Lanes, contextFor: (lane: Lane, call: Call) => CommandContext) {
@@ -43,11 +43,11 @@ export class Replies {
     this.contextFor = contextFor;
   }
 
-  /** Sends what is ready, as far as the host reads. Other processes that joined do not wait for the host. */
+  /** Sends ready output as far as the host reads. Guests do not wait for the host. */
   flush(lane: Lane): void {
     for (;;) {
       const { hasRoom, canTell } = this.sink;
-      // A host that has said nothing yet cannot be told anything; what it says first is answered before that.
+      // A host that has sent nothing yet cannot receive events; its first message is answered before them.
       const held = hasRoom && canTell ? lane.held.shift() : undefined;
       if (held) {
         this.deliver(lane, held);
@@ -64,14 +64,14 @@ export class Replies {
     this.lanes.wake();
   }
 
-  /** Answers the process that joined, and tells all of them of the events. Returns what is left for our own host. */
+  /** Answers the guest that called, and sends all guests the events. Returns the slot for the local host. */
   private answerPeers(lane: Lane, slot: Slot): Slot | undefined {
     const { call, events } = slot;
     const peer = call?.peer;
     if (!peer && !(events.length > 0 && this.host.isShared(lane))) return slot;
     const session = this.lanes.sessionOf(lane);
     for (const event of events) this.host.tell(session, event, call);
-    // It keeps those of its own until the reply, which they follow directly.
+    // It keeps its own events until the reply, which precedes them directly.
     if (peer) peer.reply(call, slot.outcome, events.at(-1));
     if (!peer) return slot;
     if (events.length === 0) return undefined;
@@ -84,7 +84,7 @@ export class Replies {
       lane.lostEvents = 0;
     }
     if (slot.batch && isReply(slot)) {
-      // One part of a batch is ready; the array leaves in the place of its last part.
+      // One part of a batch is ready; the array leaves at the position of its last part.
       slot.batch.replies.push({ call: slot.call, prepared: this.prepare(lane, slot) });
       slot.batch.events.push(...slot.events);
       slot.batch.waiting--;
@@ -104,7 +104,7 @@ export class Replies {
       const introduces = call.command.name === "initialize";
       if (!introduces) this.host.start();
       if (call.idText !== undefined) this.awaitedIds.delete(call.idText);
-      // The reply ends the turn for pi-acp, which shows what came before.
+      // The reply ends the turn for pi-acp, which shows earlier notices only.
       if ("error" in slot.outcome && slot.outcome.error instanceof Failure && slot.outcome.error.notice !== undefined)
         this.sink.show(slot.outcome.error.notice);
       if (slot.prepared) this.sink.send(slot.prepared);
@@ -128,9 +128,9 @@ export class Replies {
     for (const { call } of batch.replies) this.reportDamage(call);
   }
 
-  // --- what a reply says ---------------------------------------------------------------------------------------
+  // --- contents of replies ------------------------------------------------------------------------------------
 
-  /** Makes the replies that wait, because they refer to bytes of the session that is about to be closed. */
+  /** Makes the waiting replies, because they refer to bytes of the session that is about to be closed. */
   prepareAll(lane: Lane): void {
     for (const slot of [...lane.held, ...lane.slots]) if (isReply(slot)) this.prepare(lane, slot);
   }
@@ -144,7 +144,7 @@ export class Replies {
     return slot.prepared;
   }
 
-  /** Says of a change that it is on this machine alone, where the fleet of its session is away. */
+  /** Reports that a change is on this machine alone, if the fleet of its session is unreachable. */
   private tellIfLocal(lane: Lane, slot: Slot): void {
     const { call, outcome, prepared, events } = slot;
     if (prepared || this.lanes.sessionOf(lane)?.log.durability !== "local") return;
@@ -158,14 +158,14 @@ export class Replies {
     );
   }
 
-  /** Returns the outcome that holds now. */
+  /** Returns the outcome that is true now. */
   private asOf(lane: Lane, slot: ReplySlot): Outcome {
     return this.renewed(lane, slot) ?? slot.outcome;
   }
 
   /**
-   * Runs a read again when its result does not hold any more: it names positions in a log that was replaced since, or
-   * an entry that it describes was found to be unreadable in the meantime. Returns undefined when the result holds.
+   * Runs a read again if its result is not true any more: it contains positions in a log that was replaced since, or an
+   * entry found to be unreadable. Returns undefined if the result is true.
    */
   private renewed(lane: Lane, slot: ReplySlot): Outcome | undefined {
     const { readFrom, outcome } = slot;
@@ -178,7 +178,7 @@ export class Replies {
     return slot.outcome;
   }
 
-  /** Returns the renewal of a reply, if putting it together reads entries; only that can show a result to be wrong. */
+  /** Returns the renewal of a reply, if making the reply reads entries; only that can show a result to be wrong. */
   private renewal(lane: Lane, slot: ReplySlot): Renewed | undefined {
     const { readFrom, outcome } = slot;
     return readFrom && "result" in outcome && holdsRaw(outcome.result) ? () => this.renewed(lane, slot) : undefined;
@@ -191,7 +191,7 @@ export class Replies {
     try {
       const result = call.command.run(this.contextFor(lane, call), call.params as never);
       if (!(result instanceof Promise)) return this.shaped(call, { result });
-      // It has read files rather than the session, and its result is still what it found.
+      // It read files rather than the session, and its result is still true for them.
       result.catch(() => {});
       return slot.outcome;
     } catch (error) {
@@ -199,7 +199,7 @@ export class Replies {
     }
   }
 
-  /** Returns the outcome in the shape of the host's dialect. */
+  /** Returns the outcome in the form of the host's dialect. */
   shaped(call: Call, outcome: Outcome): Outcome {
     const { pi } = call.command;
     if (call.peer || !pi || "error" in outcome || this.sink.dialectName !== "pi") return outcome;
@@ -210,9 +210,9 @@ export class Replies {
     }
   }
 
-  // --- what is found on the way --------------------------------------------------------------------------------
+  // --- found damage and changes ------------------------------------------------------------------------------
 
-  /** Reports damage after a reply: stored entries are read while replies are put together, so it is found then. */
+  /** Reports damage after a reply: making replies reads stored entries, and finds it. */
   private reportDamage(call: Call): void {
     const { sessionId } = (call.params ?? {}) as { sessionId?: string };
     const { workspace } = this.host;
@@ -221,8 +221,8 @@ export class Replies {
   }
 
   /**
-   * Reports damage, whether what is acknowledged is on this machine alone, and the foreign changes that a request found
-   * and could not report itself, because it failed.
+   * Reports damage, whether acknowledged entries are on this machine alone, and foreign changes that a failed call
+   * found and could not report itself.
    */
   reportFound(session: Session | null): void {
     if (!session) return;

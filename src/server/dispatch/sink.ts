@@ -1,4 +1,4 @@
-/** The contract between the dispatcher and the connection that its replies leave by. */
+/** The contract between the dispatcher and the connection that sends its replies. */
 
 import type { Session } from "../../core/session/session.ts";
 import type { Introduction } from "../../handlers/shared/command.ts";
@@ -8,10 +8,10 @@ import type { Pieces } from "../connection/dialect.ts";
 import type { PendingEvent } from "../connection/host.ts";
 import type { OutgoingMessage } from "../connection/output.ts";
 
-/** A reply that was made in advance and leaves later; it needs nothing of a session any more. */
+/** A reply made in advance that leaves later; it refers to no session any more. */
 export interface Prepared {
   readonly message: OutgoingMessage | undefined;
-  /** Bytes of the frame that it would have alone, where the host limits replies; else 0. */
+  /** Bytes of its frame if it leaves alone, where the host limits replies; otherwise 0. */
   readonly size: number;
   readonly memoryBytes: number;
 }
@@ -19,15 +19,15 @@ export interface Prepared {
 export type Renewed = () => Outcome | undefined;
 
 /**
- * The receiver of finished calls. Replies and events read stored entries while they are put together. An error in that
- * becomes the reply, or an event with fewer members; none of these methods throws it.
+ * The receiver of finished calls. Making replies and events reads stored entries. An error then becomes the reply, or
+ * an event with fewer members; none of these methods throws it.
  */
 export interface Sink extends CallSink {
-  /** Whether events can be sent: the host's framing and dialect are known. */
+  /** True if events can be sent: the host's framing and dialect are known. */
   readonly canTell: boolean;
-  /** Sends a reply. `renewed` returns the outcome to use instead, if making the reply has shown this one wrong. */
+  /** Sends a reply. `renewed` returns another outcome if making the reply has shown this one to be wrong. */
   reply(call: Call, outcome: Outcome, renewed?: Renewed): void;
-  /** Makes a reply that leaves later, as part of a message that has `usedBytes` bytes already. */
+  /** Makes a reply that leaves later, as part of a message that already has `usedBytes` bytes. */
   prepare(call: Call, outcome: Outcome, usedBytes: number, renewed?: Renewed): Prepared;
   send(prepared: Prepared): void;
   /** Shows a notice to the person at a client of Pi's. */
@@ -36,7 +36,7 @@ export interface Sink extends CallSink {
   refuse(reply: Pieces): void;
   batch(replies: readonly Prepared[], refusals: readonly Pieces[]): void;
   event(event: PendingEvent): void;
-  /** Tells that events of a session were given up, because the host did not read. */
+  /** Reports that events of a session were dropped because the host did not read. */
   lostEvents(count: number, session: Session | null): void;
   introduce(wishes: Introduction): void;
   shutDown(how?: { atOnce: boolean }): void;

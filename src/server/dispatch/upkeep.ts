@@ -1,4 +1,4 @@
-/** Upkeep while nothing is asked: looking for what other programs wrote, and letting go of what rests. */
+/** Upkeep between calls: finds writes by other programs, and releases idle sessions. */
 
 import type { Foreign, Session } from "../../core/session/session.ts";
 import type { Workspace } from "../../core/session/workspace.ts";
@@ -13,7 +13,7 @@ import type { Sink } from "./sink.ts";
 /** Milliseconds without a command after which a session releases its lock, so that other programs can write. */
 const REST_AFTER = 5 * 60_000;
 
-/** Whether a session may release its lock: it has it, and no agent of ours writes there. */
+/** Returns whether a session may release its lock: it has the lock, and no agent of this server writes there. */
 function mayRest({ foreign }: Session): boolean {
   return !foreign.resting && !foreign.followsFile;
 }
@@ -21,7 +21,7 @@ function mayRest({ foreign }: Session): boolean {
 /** Sentinel for internal work (closing, unlocking) that occupies a lane. */
 const OWN_WORK = { name: "" } as unknown as Call;
 
-/** The dispatcher, as upkeep needs it. */
+/** Parts of the dispatcher that upkeep uses. */
 interface UpkeepHost {
   readonly workspace: Workspace;
   readonly sink: Sink;
@@ -29,19 +29,19 @@ interface UpkeepHost {
   readonly replies: Replies;
   /** Queues the events about changes by other programs. */
   queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void;
-  /** Runs the calls that waited. */
+  /** Runs the waiting calls. */
   pump(lane: Lane): void;
 }
 
 export class Upkeep {
   private readonly host: UpkeepHost;
   private readonly room: OpenRoom;
-  /** Sessions whose turn it is to be looked at. */
+  /** Sessions still to be checked in this round. */
   private turn: Session[] = [];
   private isPlanned = false;
-  /** Lets calls go on that wait for room to open a session, in the order in which they came. */
+  /** Functions that continue calls waiting to open a session, in the order of their arrival. */
   private readonly waiting: (() => void)[] = [];
-  /** Sessions that could not be closed while calls wait for room. */
+  /** Sessions that could not be closed while calls wait for capacity. */
   private staying = new WeakSet<Session>();
 
   constructor(host: UpkeepHost, room: OpenRoom) {
@@ -50,12 +50,12 @@ export class Upkeep {
   }
 
   /**
-   * Looks for what other programs wrote to sessions of which nothing is asked: to those used last each time, to others
-   * each a while after the one before. A look costs 20 us, and those of a thousand would take 4 % of a processor.
+   * Looks for writes by other programs in idle sessions: each time in the last used ones, and in the others in turn.
+   * One check costs 20 us, and those of a thousand sessions would take 4 % of a processor.
    */
   poll(sharing: Sharing | undefined): void {
     const { workspace, sink, lanes, replies } = this.host;
-    // A reply that is being read still refers to bytes of a file as it is now.
+    // A reply that is being read still refers to present bytes of a file.
     if (!sink.hasRoom) return;
     const sessions = this.inTurn();
     for (const { log } of sessions) log.renewLock?.();
@@ -69,13 +69,13 @@ export class Upkeep {
       replies.flush(lane);
       replies.reportFound(session);
       const following = session.log.follow?.(workspace.env.now() - lane.touched);
-      // The next look finds what came.
+      // The next poll finds the entries.
       if (following) this.occupy(lane, () => following);
     }
     sink.flush();
   }
 
-  /** Returns the sessions that are looked at now. */
+  /** Returns the sessions to check now. */
   private inTurn(): readonly Session[] {
     const { workspace } = this.host;
     const { sessions, current } = workspace;
@@ -91,7 +91,7 @@ export class Upkeep {
     return [...new Set([...(current ? [current] : []), ...recent, ...next])];
   }
 
-  /** Takes in what other programs wrote to a session. */
+  /** Reads entries that other programs wrote to a session. */
   takeIn(lane: Lane, session: Session): void {
     try {
       this.host.queueForeign(lane, session, session.refresh());
@@ -100,7 +100,7 @@ export class Upkeep {
     }
   }
 
-  /** Releases the locks of sessions that rest, and closes the least recently used ones that there is no room for. */
+  /** Releases the locks of idle sessions, and closes the least recently used ones over the limit. */
   evictIdle(sharing: Sharing | undefined): void {
     const { workspace, sink, lanes } = this.host;
     if (!sink.hasRoom) return;
@@ -117,12 +117,12 @@ export class Upkeep {
     }
   }
 
-  /** Closes sessions soon, where one was opened and there may be no room for it until the next look. */
+  /** Closes sessions soon after one was opened, if the limit may be exceeded before the next poll. */
   noteOpened(sharing: Sharing | undefined): void {
     if (this.room.mayLack(this.host.workspace.sessionCount)) this.makeRoomSoon(sharing);
   }
 
-  /** Returns what a call waits for that is about to open a session; undefined where there is room for one more. */
+  /** Returns a promise if a call must wait before it opens a session. */
   roomToOpen(sharing: Sharing | undefined): Promise<void> | undefined {
     if (this.waiting.length === 0 && !this.room.mayLack(this.host.workspace.sessionCount + 1)) return undefined;
     const hasRoom = new Promise<void>((goOn) => this.waiting.push(goOn));
@@ -130,7 +130,7 @@ export class Upkeep {
     return hasRoom;
   }
 
-  /** Closes sessions soon, and again with each call that ends, as long as other calls wait for room. */
+  /** Closes sessions soon, and again after each call, as long as other calls wait for capacity. */
   private makeRoomSoon(sharing: Sharing | undefined): void {
     if (this.isPlanned) return;
     this.isPlanned = true;
@@ -143,7 +143,7 @@ export class Upkeep {
     });
   }
 
-  /** Lets as many calls open sessions as there is room for; where no session can be closed any more, all of them. */
+  /** Continues as many waiting calls as the limit allows; all of them if no session can be closed any more. */
   private letIn(): void {
     const { waiting, host } = this;
     const { sessions } = host.workspace;
@@ -153,7 +153,7 @@ export class Upkeep {
     for (const goOn of waiting.splice(0, isMoreToCome ? room : waiting.length)) goOn();
   }
 
-  /** Whether something is under way in a session that can be closed then. The host may never answer what it is asked. */
+  /** Returns whether a session has work after which it can be closed. The host may never answer a question. */
   private mayBecomeIdle(session: Session): boolean {
     const { workspace, lanes } = this.host;
     if (session === workspace.current || session.foreign.followsFile) return false;

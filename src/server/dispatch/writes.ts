@@ -1,4 +1,4 @@
-/** Writes: what comes before one is run, so that it is run once, on the session as it is now, and by who may write. */
+/** Runs writes: once each, on the session's present state, and only in a process that may write. */
 
 import { notUndone } from "../../core/errno.ts";
 import { Failure } from "../../core/failure.ts";
@@ -14,24 +14,24 @@ import { guardWrite } from "./guards.ts";
 import type { KeyedParams, KeyedResults } from "./keyed-results.ts";
 import type { Lane } from "./lane.ts";
 
-/** The dispatcher, as writes need it. */
+/** Parts of the dispatcher that writes use. */
 interface WritesHost {
   readonly keyed: KeyedResults;
-  /** Missing while sessions are not shared. */
+  /** Undefined while sessions are not shared. */
   sharing(): Sharing | undefined;
   contextFor(lane: Lane, call: Call, events: PendingEvent[]): CommandContext;
   /** Queues the events about changes by other programs. */
   queueForeign(lane: Lane, session: Session, foreign: Foreign | null): void;
 }
 
-/** Facts about a write that is looked at again, after something was waited for. */
+/** State of a write between its waits. */
 interface KnownOfWrite {
   readonly context?: CommandContext;
-  /** Whether the process that holds the session may be asked to do it. */
+  /** True if the process that holds the session may be joined for it. */
   readonly mayJoin?: boolean;
-  /** The log that was asked whether this process may write. */
+  /** The log for which the permission to write was checked. */
   readonly readied?: Log;
-  /** Whether the session's copy was fetched again. */
+  /** True if the session's copy was fetched again. */
   readonly isFetched?: boolean;
 }
 
@@ -42,7 +42,7 @@ export class Writes {
     this.host = host;
   }
 
-  /** Runs a write. Where another process holds the session and can be joined, returns the attachment, if `mayJoin`. */
+  /** Runs a write. If another process holds the session and can be joined, returns the attachment, if `mayJoin`. */
   run(lane: Lane, call: Call, events: PendingEvent[], known: KnownOfWrite = {}): unknown {
     const { host } = this;
     const { keyed } = host;
@@ -58,7 +58,7 @@ export class Writes {
       lane.checkedForForeignWrites = undefined;
       return this.run(lane, call, events, { mayJoin, readied: log, isFetched });
     };
-    // What was waited for may have changed the answer: it is looked for below.
+    // The answer may have changed during the wait: the check follows below.
     const before = log === readied ? undefined : repeated();
     const left = (): number[] => keyed.positionsOf(context, call, idempotencyKey as string);
     const isCertain = (): boolean => left().every((position) => session.log.isCertain?.(position) !== false);
@@ -69,7 +69,7 @@ export class Writes {
     host.sharing()?.requireOurs(call, session);
     const ready = log === readied ? undefined : log.ready?.();
     if (ready) return ready.then(again);
-    // One check serves a whole input chunk; the append itself finds what others write meanwhile.
+    // One check serves a whole input chunk; the append itself finds later writes by others.
     if (lane.checkedForForeignWrites !== session) {
       const fetching = (error?: unknown): Promise<unknown> | undefined =>
         isFetched
@@ -87,7 +87,7 @@ export class Writes {
       const fetched = fetching();
       if (fetched) return fetched;
       lane.checkedForForeignWrites = session;
-      // What took its place is asked about, too.
+      // A log that replaced it is checked, too.
       if (readied && session.log !== readied) return this.run(lane, call, events, { context, mayJoin, readied });
     }
     // Another server may have used the key.
@@ -95,18 +95,18 @@ export class Writes {
     if (since !== undefined && isCertain()) return confirmed(session.log, since);
     const { attaching } = host.sharing() ?? {};
     const { lockedBy } = session.log;
-    // Who has it on another machine cannot be joined.
+    // A holder on another machine cannot be joined.
     const isHere = lockedBy !== null && lockedBy.host === undefined;
     if (attaching && mayJoin && isHere && isDoneByHolder(command, call.params))
       return attaching
         .join(session)
         .then((attachment) => attachment ?? this.run(lane, call, events, { mayJoin: false, readied: session.log }));
     if (since !== undefined) {
-      // What was found without the lock is a guess.
+      // Entries found without the lock are uncertain.
       if (session.log.acquireLock()) return again();
       session.log.settle?.();
       if (left().some((position) => session.log.hasStayed?.(position))) throw notUndone(new Failure("storage_failed"));
-      // What waits to become durable is answered when it is.
+      // A result that is not durable yet is answered once it is.
       return since;
     }
     guardWrite(session, call);
@@ -114,7 +114,7 @@ export class Writes {
   }
 }
 
-/** Returns the result of an earlier request, when what it wrote is durable. */
+/** Returns the result of an earlier request, once its entries are durable. */
 function confirmed(log: Log, result: unknown): unknown {
   const confirming = log.confirm?.();
   return confirming ? confirming.then(() => result) : result;
@@ -125,14 +125,14 @@ function isSpoilt({ readOnly, damage }: Log): boolean {
   return readOnly?.name === "corrupt" || (readOnly !== null && damage.some(({ kind }) => kind === "bad_header"));
 }
 
-/** Fetches the copy of a session again that is missing or cannot be read, where other machines have the session, too. */
+/** Fetches a missing or unreadable copy of a session again, if other machines have the session. */
 function fetchedAgain({ stores }: Workspace, { file, log }: Session, error: unknown): Promise<void> | undefined {
   if (!stores.arrive || file === null) return undefined;
   const isGone =
     error instanceof Failure &&
     (error.name === "not_a_session" || ["ENOENT", "EIO"].includes(String(error.details.errno)));
   if (!(isGone || isSpoilt(log)) || log.durableCount < log.nodes.count) return undefined;
-  // The lock is of the file that is lost.
+  // The lock belongs to the lost file.
   log.unlock();
   return stores.arrive({ sessionPath: file }, () => true);
 }
