@@ -1,4 +1,4 @@
-/** Announcements as files: `<name>.json` says who holds a session, and listens at `<name>-<epoch>.sock` beside it. */
+/** Announcements as files: `<name>.json` describes the holder of a session, whose socket is `<name>-<epoch>.sock`. */
 
 import { isAbsolute } from "node:path";
 import { bytesOf, parse } from "../../core/json/json.ts";
@@ -7,14 +7,14 @@ import { type Disk, removeQuietly, writeAll } from "../fs/disk.ts";
 import { readAt, withFile } from "../fs/files.ts";
 import { type AnnouncedSession, isPrivate } from "./private-folders.ts";
 
-/** Bytes of an announcement; ours have 300, and in folders of the user's a path. */
+/** Maximum bytes of an announcement; ours have 300, and the session's path in a folder of the user's. */
 const LARGEST = 4096;
 /** Characters of the names in it. */
 const LONGEST_NAME = 256;
 /** Characters of a token with 128 bits. */
 const SHORTEST_TOKEN = 22;
 
-/** Pattern of what follows a session's name in the names of its files. */
+/** Pattern of the rest of a file name after the session's name. */
 const ENDING = /^(?:\.json|\.new|-\d+\.sock)$/;
 
 /** Returns the inode of the session that a file beside sessions announces; undefined for any other name. */
@@ -32,7 +32,7 @@ export function announcedName(name: string): string | undefined {
 /** An announcement with the run of the kernel in which it can be reached. */
 export interface HostAnnouncement extends Announcement {
   readonly host: string;
-  /** The session, in a folder of the user's. Nobody joins by it, and it may be of another mount. */
+  /** The session, in a folder of the user's. Joining does not use it, and it may be of another mount. */
   readonly session?: AnnouncedSession;
 }
 
@@ -40,7 +40,7 @@ export function socketIn(folder: string, name: string, epoch: number): string {
   return `${folder}/${name}-${epoch}.sock`;
 }
 
-/** Returns the announcement in a folder; null when there is none that this user wrote whole. */
+/** Returns the announcement in a folder; null if this user wrote none or only part of one. */
 export function readAnnouncement(disk: Disk, folder: string, name: string): HostAnnouncement | null {
   try {
     return withFile(disk, disk.openRead(`${folder}/${name}.json`, true), (fd) => {
@@ -54,14 +54,14 @@ export function readAnnouncement(disk: Disk, folder: string, name: string): Host
   }
 }
 
-/** Puts an announcement into a folder, in one step, in the place of another. A failure leaves none of ours. */
+/** Writes an announcement into a folder in one step, replacing another. A failure leaves none of ours. */
 export function writeAnnouncement(disk: Disk, folder: string, name: string, announcement: HostAnnouncement): void {
   const { client, version } = announcement;
   const cut = { ...announcement, client: client.slice(0, LONGEST_NAME), version: version.slice(0, LONGEST_NAME) };
-  // Only the holder of the session's lock writes here, so that one name is enough, and no other is ever left over.
+  // Only the holder of the session's lock writes here, so one name is enough, and no other temporary file is left.
   const temporary = `${folder}/${name}.new`;
   const whole = bytesOf(JSON.stringify(cut));
-  // A path may be too long to be told; then nobody knows whose this is, and only the next holder removes it.
+  // A path may be too long for it; without one the session is unknown, and only the next holder removes the file.
   const bytes = whole.length > LARGEST ? bytesOf(JSON.stringify({ ...cut, session: undefined })) : whole;
   removeQuietly(disk, temporary);
   try {
@@ -77,18 +77,18 @@ export function removeAnnouncement(disk: Disk, folder: string, name: string): vo
   removeQuietly(disk, `${folder}/${name}.json`);
 }
 
-/** Removes everything that holders of a session left in a folder. Only the next holder may. */
+/** Removes everything that holders of a session left in a folder. Only the next holder may do this. */
 export function clearAnnouncements(disk: Disk, folder: string, name: string): void {
   for (const found of disk.names(folder))
     if (found.startsWith(name) && ENDING.test(found.slice(name.length))) removeQuietly(disk, `${folder}/${found}`);
 }
 
-/** Numbers in announcements are below this. */
+/** Upper limit of numbers in announcements. */
 const MOST = 2 ** 52;
 
-/** Returns the number of the holder after those up to `last`: the time, as long as that is larger. */
+/** Returns the epoch of the next holder after those up to `last`: the time, as long as that is larger. */
 export function epochAfter(last: number, now: number): number {
-  // A number so large that none follows is made up, and no time or count comes near it.
+  // A number without a possible successor is invented; no time or count comes near it.
   return last + 1 < MOST ? Math.max(now, last + 1) : now;
 }
 
@@ -106,7 +106,7 @@ function isAnnouncement(value: unknown): value is HostAnnouncement {
   );
 }
 
-/** Returns the session of an announcement in a folder of the user's; undefined when it does not tell. */
+/** Returns the session of an announcement in a folder of the user's; undefined if it is missing or invalid. */
 export function sessionIn({ session }: HostAnnouncement): AnnouncedSession | undefined {
   const { path, inode } = (session ?? {}) as Record<keyof AnnouncedSession, unknown>;
   return typeof path === "string" && isAbsolute(path) && Number.isSafeInteger(inode) ? session : undefined;

@@ -1,4 +1,4 @@
-/** Announces who holds a session, and finds them: sockets with announcements in private folders. */
+/** Announces the holder of a session, and finds it: sockets with announcements in private folders. */
 
 import { hostname } from "node:os";
 import type { Duplex } from "node:stream";
@@ -37,18 +37,18 @@ import {
 import { connectTo, isUnbound, listenAt } from "./sockets.ts";
 
 export interface AttachOptions extends PlacesDeps {
-  /** Our name for those who find us, and the version of our program. */
+  /** Name of this server for processes that find it, and the version of its program. */
   readonly client: string;
   readonly version: string;
   /** Returns milliseconds since the epoch. */
   readonly now: () => number;
 }
 
-/** A socket that is listened on and announced. */
+/** An open and announced socket. */
 interface Announced {
   readonly place: PrivatePlace;
   readonly socket: FileInfo;
-  /** Stops listening. Who is connected stays connected. */
+  /** Stops listening. Existing connections stay open. */
   stop(): void;
 }
 
@@ -56,12 +56,12 @@ type Entered = (stream: Duplex) => void;
 
 /** Bytes of a token. */
 const TOKEN = 32;
-/** Attempts to use a folder that others remove as soon as nothing is in it. */
+/** Attempts to use a folder that others remove as soon as it is empty. */
 const TRIES = 5;
 /** Sessions whose last epoch is kept in memory. */
 const MOST_KEPT = 1000;
 
-/** Returns the ways in and out of this process. Where the system has no users nobody gets in, and nobody is found. */
+/** Returns the announcements and connections of this process. On a system without users, no process can connect. */
 export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
   const { client, version, now, ownDisk } = options;
   const epochs = new Epochs();
@@ -108,7 +108,7 @@ export function makeAttachments(options: AttachOptions): Attachments<Duplex> {
   return { open: (file, entered) => quietly(() => open(file, entered)), find: (file) => quietly(() => find(file)) };
 }
 
-/** The largest epochs that were seen: a holder that leaves takes its announcement away, and clocks are set back. */
+/** The largest epochs seen: a holder that leaves removes its announcement, and clocks may be set back. */
 class Epochs {
   private readonly seen = new Map<string, number>();
 
@@ -123,17 +123,17 @@ class Epochs {
   }
 }
 
-/** Returns the name of a session among those of all folders: the last place has one. */
+/** Returns the name of a session among those of all folders: the last folder has one. */
 function keyOf(places: readonly PrivatePlace[]): string {
   return places.at(-1)?.name ?? "";
 }
 
-/** Returns what names this run of the kernel: sockets do not answer others, though they may see the same files. */
+/** Returns an identifier of this run of the kernel: sockets do not answer others that see the same files. */
 function hostOf(disk: Disk): string {
   return process.platform === "linux" ? bootId(disk) : hostname();
 }
 
-/** Removes what dead holders left at a place and returns the epoch of the last, or 0. */
+/** Removes files of dead holders from a folder and returns the epoch of the last one, or 0. */
 function clear(place: PrivatePlace): number {
   let epoch = 0;
   quietly(() =>
@@ -158,14 +158,14 @@ function announceAtFirst(
   return null;
 }
 
-/** Listens at a place, making its folder if it is missing. Throws errno errors, and then leaves nothing. */
+/** Listens in a folder, making it if it is missing. Throws errno errors, and then leaves nothing. */
 function announceAt(place: PrivatePlace, announcement: HostAnnouncement, entered: Entered): Announced {
   for (let tries = 1; ; tries++)
     try {
       makePrivateFolder(place);
       return inPrivateFolder(place, (at, disk) => announceIn(at, disk, place, announcement, entered));
     } catch (error) {
-      // A folder that was removed since it was opened is missing for whoever binds a socket in it, too.
+      // Binding a socket in a folder that was removed since it was opened fails in the same way.
       if (!(isMissing(error) || isUnbound(error)) || tries === TRIES) throw error;
     }
 }
@@ -183,7 +183,7 @@ function announceIn(
     disk.setMode?.(path, 0o600);
     const socket = disk.info(path, true);
     requirePrivate(socket, "other");
-    // Last: whoever finds the announcement finds the socket.
+    // Written last: every process that finds the announcement finds the socket.
     writeAnnouncement(disk, at, place.name, { ...announcement, session: place.session });
     return { place, socket, stop };
   } catch (error) {
@@ -229,7 +229,7 @@ function entranceOf(
   };
 }
 
-/** Whether a holder can be found at its place. */
+/** Returns whether a holder can be found in its folder. */
 function isThere({ place, socket }: Announced, { token, epoch }: Announcement): boolean {
   const found = quietly(() =>
     inPrivateFolder(
@@ -242,7 +242,7 @@ function isThere({ place, socket }: Announced, { token, epoch }: Announcement): 
   return found === true;
 }
 
-/** Stops listening and removes the socket and, with the lock, the announcement, unless another holder's is there. */
+/** Stops listening and removes the socket and, with the lock, the announcement, unless it is another holder's. */
 function retract({ place, socket, stop }: Announced, { token, epoch }: Announcement, hasLock: boolean): void {
   stop();
   quietly(() =>
@@ -255,7 +255,7 @@ function retract({ place, socket, stop }: Announced, { token, epoch }: Announcem
   removeIfEmpty(place);
 }
 
-/** Returns the announcement at a place if this user wrote it; null otherwise. Throws errno errors. */
+/** Returns the announcement in a folder if this user wrote it; null otherwise. Throws errno errors. */
 function lookAt(place: PrivatePlace): { announcement: HostAnnouncement; hasSocket: boolean } | null {
   return inPrivateFolder(place, (at, disk) => {
     const announcement = readAnnouncement(disk, at, place.name);
@@ -273,7 +273,7 @@ function connectAt(place: PrivatePlace, { epoch }: Announcement): Promise<Duplex
   });
 }
 
-/** Returns what `run` returns, or null when it throws: nobody needs to be reached. */
+/** Returns the result of `run`, or null if it throws: reaching another process is optional. */
 function quietly<T>(run: () => T): T | null {
   try {
     return run();

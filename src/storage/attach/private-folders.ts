@@ -1,7 +1,7 @@
 /**
- * The folders in which holders are announced: beside the session, so that every process that can open the session finds
- * it, whatever its state folder, its temporary folder and its namespaces; where no socket can be there, one of the
- * user's. Only folders and files are used and believed that nobody but this user can have made or changed.
+ * The folders for announcements of holders: the one next to the session, so that every process that can open the
+ * session finds it, whatever its state folder, its temporary folder and its namespaces; where no socket can be there,
+ * one of the user's. Only folders and files are used that this user alone can have made or changed.
  */
 
 import { createHash } from "node:crypto";
@@ -10,24 +10,24 @@ import type { Disk, FileInfo } from "../fs/disk.ts";
 import { infoOrNull, isNameTaken } from "../fs/files.ts";
 import type { Variables } from "../fs/paths.ts";
 
-/** The folder beside sessions. No agent takes a name with a dot for a session, or a folder of them. */
+/** The folder next to sessions. No agent takes a name with a dot for a session, or a folder of them. */
 export const BESIDE = ".pi-session-server";
 /** The folder in that of the user's session on this machine. */
 const OWN = "pi-session-server";
-/** Hex digits of a hash that tell sessions of all folders apart. */
+/** Hex digits of a hash that distinguishes sessions of all folders. */
 const DIGITS = 24;
 
-/** A place where the holder of one session can be announced. */
+/** A folder, and names in it, for announcing the holder of one session. */
 export interface PrivatePlace {
   readonly disk: Disk;
   readonly folder: string;
   /** The beginning of the names of the session's files in the folder. */
   readonly name: string;
-  /** The session, where that cannot be told from the folder and the name. */
+  /** The session, if the folder and the name do not show it. */
   readonly session?: AnnouncedSession;
 }
 
-/** A session as an announcement tells of it that does not lie beside it. */
+/** A session in an announcement that is not next to it. */
 export interface AnnouncedSession {
   readonly path: string;
   readonly inode: number;
@@ -36,18 +36,18 @@ export interface AnnouncedSession {
 /** A folder of the user's for announcements. */
 export type UserFolder = Pick<PrivatePlace, "disk" | "folder">;
 
-/** Everything that tells which folders there are. */
+/** Dependencies for finding the folders. */
 export interface PlacesDeps {
-  /** The disk of the sessions, confined where they are. */
+  /** The disk of the sessions, which may be confined. */
   readonly disk: Disk;
-  /** The disk of folders that no host names. */
+  /** The disk of folders that no host can name. */
   readonly ownDisk: Disk;
   readonly variables: Variables;
   /** The folder for temporary files, the same for all processes whatever their environment: `/tmp`. */
   readonly temporary?: string;
 }
 
-/** Returns the places for the holder of a session, the best first. Throws errno errors when nothing has its path. */
+/** Returns the folders for the holder of a session, the best first. Throws errno errors if nothing has its path. */
 export function placesOf(deps: PlacesDeps, session: string): PrivatePlace[] {
   const { disk } = deps;
   const real = disk.realPath(session);
@@ -65,7 +65,7 @@ export function userName(device: number, inode: number): string {
   return createHash("sha256").update(`${device}:${inode}`).digest("hex").slice(0, DIGITS);
 }
 
-/** Returns the folders of the user's that are tried in the place of the one beside a session. */
+/** Returns the folders of the user's that are tried instead of the one next to a session. */
 export function userFolders({ ownDisk, variables, temporary = "/tmp" }: Omit<PlacesDeps, "disk">): UserFolder[] {
   const runtime = variables.XDG_RUNTIME_DIR ?? "";
   const info = isAbsolute(runtime) ? infoOrNull(ownDisk, runtime) : null;
@@ -74,7 +74,7 @@ export function userFolders({ ownDisk, variables, temporary = "/tmp" }: Omit<Pla
   return folders.map((folder) => ({ disk: ownDisk, folder }));
 }
 
-/** Whether this is what it should be, of this user, and closed to all others. Sockets are `other`. */
+/** Returns whether a file has the wanted kind, belongs to this user, and is closed to others. Sockets are `other`. */
 export function isPrivate({ kind, owner, mode }: FileInfo, wanted: FileInfo["kind"]): boolean {
   return kind === wanted && owner !== undefined && owner === process.getuid?.() && (mode & 0o077) === 0;
 }
@@ -84,7 +84,7 @@ export function requirePrivate(info: FileInfo, wanted: FileInfo["kind"]): void {
   if (!isPrivate(info, wanted)) throw Object.assign(new Error("others may have made it"), { code: "EPERM" });
 }
 
-/** Runs `use` with a path to the folder of a place, which is private and stays the same until `use` returns. */
+/** Runs `use` with a path to the folder, which is private and stays the same until `use` returns. */
 export function inPrivateFolder<T>({ disk, folder }: PrivatePlace, use: (path: string, disk: Disk) => T): T {
   if (!disk.inFolder) throw Object.assign(new Error("the disk has no sockets"), { code: "ENOTSUP" });
   return disk.inFolder(folder, (path, held) => {
@@ -93,7 +93,7 @@ export function inPrivateFolder<T>({ disk, folder }: PrivatePlace, use: (path: s
   });
 }
 
-/** Makes the folder of a place, but none above it, unless something has its name. */
+/** Makes the folder for an announcement, but none above it, unless something has its name. */
 export function makePrivateFolder({ disk, folder }: PrivatePlace): void {
   try {
     disk.inFolder?.(`${dirname(folder)}/.`, (above, held) => {
@@ -106,11 +106,11 @@ export function makePrivateFolder({ disk, folder }: PrivatePlace): void {
   }
 }
 
-/** Removes the folder of a place if it is ours and nothing is in it. */
+/** Removes the folder for an announcement if it is ours and empty. */
 export function removeIfEmpty({ disk, folder }: PrivatePlace): void {
   try {
     if (disk.info(folder, true).owner === process.getuid?.()) disk.removeFolder(folder);
   } catch {
-    // Other holders are announced in it, or nobody is.
+    // It contains other announcements, or is gone.
   }
 }

@@ -3,15 +3,15 @@
 import { connect, createServer } from "node:net";
 import type { Duplex } from "node:stream";
 
-/** Bytes of a socket's path, without the zero at its end. Node 20 cuts longer ones and says nothing. */
+/** Bytes of a socket's path, without the zero at its end. Node 20 cuts longer ones silently. */
 const LONGEST = process.platform === "linux" ? 107 : 103;
 /** Connections at a time; those beyond are closed. */
 const MOST = 64;
 
 /**
  * Listens at a path and gives each connection to `entered`, whose own end stays open when the other has ended. Binding
- * happens inside `listen`, so that the outcome is known when it returns. Returns a function that stops listening; who is
- * connected stays. Throws EADDRNOTAVAIL when nothing is bound.
+ * happens inside `listen`, so that the outcome is known when it returns. Returns a function that stops listening;
+ * existing connections stay. Throws EADDRNOTAVAIL when nothing is bound.
  */
 export function listenAt(path: string, entered: (stream: Duplex) => void): () => void {
   requireShort(path);
@@ -28,7 +28,7 @@ export function listenAt(path: string, entered: (stream: Duplex) => void): () =>
   return () => server.close();
 }
 
-/** Whether {@link listenAt} was refused. Node tells the reason only later. */
+/** Returns whether {@link listenAt} was refused. Node reports the reason only later. */
 export function isUnbound(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === "EADDRNOTAVAIL";
 }
@@ -52,5 +52,5 @@ function requireShort(path: string): void {
     throw Object.assign(new Error(`ENAMETOOLONG: ${path}`), { code: "ENAMETOOLONG" });
 }
 
-/** Whoever has the stream sees it close. */
+/** The owner of the stream sees it close. */
 function ignore(): void {}

@@ -4,20 +4,20 @@
  * medium would block everything else, so the sync blocks only if it was quick the last time. Under load the end of a
  * sync is noticed late, which counts as slow: the next sync then runs on another thread.
  *
- * Many that are asked for together go beside, too: the medium takes them at the same time, and one after the other they
- * add up. So does one while which something else is waited for: with a database, an append takes 0.8 ms then, and 1.4 ms
- * with the sync on this thread.
+ * Many syncs requested together also run on other threads: the medium takes them at the same time, and one after the
+ * other they add up. So does a sync that runs in parallel with other work: with a database, an append takes 0.8 ms
+ * then, and 1.4 ms with the sync on this thread.
  */
 
 /** Milliseconds below which a sync counts as quick. */
 const QUICK = 0.5;
-/** So many at once take as long one after the other on this thread as at the same time on others. */
+/** This many syncs take as long one after the other on this thread as at the same time on others. */
 const FEW = 2;
 
 interface SyncWays {
   /** Blocks until the file is on the medium. */
   readonly atOnce: (fd: number) => void;
-  /** Resolves when the file is on the medium, and blocks nothing meanwhile. */
+  /** Resolves when the file is on the medium, without blocking. */
   readonly inBackground: (fd: number) => Promise<void>;
   /** Returns the milliseconds of a monotonic clock. */
   readonly now: () => number;
@@ -25,8 +25,8 @@ interface SyncWays {
 
 interface Syncs {
   /**
-   * Picks the faster of the two ways each time. `beside`: the other thread in any case, where much was written, which no
-   * medium does at once, or where something else goes on meanwhile.
+   * Picks the faster of the two ways each time. `offThread`: always the other thread, because much was written, which
+   * no medium stores at once, or because other work goes on.
    */
   readonly sync: (fd: number, beside?: boolean) => Promise<void>;
   /** Blocks in any case. */
@@ -43,13 +43,13 @@ export function quickSync({ atOnce, inBackground, now }: SyncWays): Syncs {
     atOnce(fd);
     took = now() - began;
   };
-  /** How many were asked for since the event loop last went on. */
+  /** Number of syncs requested since the event loop last continued. */
   let together = { asked: 0 };
   const sync = async (fd: number, beside = false): Promise<void> => {
     if (beside) return inBackground(fd);
     const own = together;
     own.asked++;
-    // Whoever commits in the same turn asks before this goes on.
+    // Other commits in the same turn request theirs before this continues.
     await undefined;
     if (own === together) together = { asked: 0 };
     if (own.asked <= FEW && took < QUICK) return syncNow(fd);

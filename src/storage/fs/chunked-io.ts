@@ -14,7 +14,7 @@ export function pause(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Copies a file durably to a free name, with its mode or that of a new file. Returns what it made. Throws EEXIST. */
+/** Copies a file durably to a free name, with its mode or that of a new file. Returns the copy. Throws EEXIST. */
 export async function copyFile(
   disk: Disk,
   from: string,
@@ -31,14 +31,14 @@ export async function copyFile(
   });
 }
 
-/** Gives a temporary file a name that must be free. Returns what has the name then. Throws EEXIST. */
+/** Gives a temporary file a name that must be free. Returns the file with the name. Throws EEXIST. */
 export function nameExclusive(disk: Disk, temporary: string, path: string): FileInfo {
   const made = disk.info(temporary);
   renameExclusive(disk, temporary, path);
   return made;
 }
 
-/** Gives a file a free name by a link, else by a durable copy. Returns what has the name then. Throws EEXIST. */
+/** Gives a file a free name by a link, else by a durable copy. Returns the file with the name. Throws EEXIST. */
 export async function giveName(disk: Disk, file: string, name: string): Promise<FileInfo> {
   const linked = disk.info(file);
   try {
@@ -50,7 +50,7 @@ export async function giveName(disk: Disk, file: string, name: string): Promise<
   }
 }
 
-/** Gives a file that will not change a free name: a link or, where there are none, a durable copy with its mode. */
+/** Gives a file that will not change a free name: a link or, on a disk without links, a durable copy with its mode. */
 export function keepAs(disk: Disk, path: string, name: string): void {
   try {
     disk.link(path, name);
@@ -117,7 +117,7 @@ export function* wholeLinesOf(disk: Disk, fd: number, start: number, end: number
 }
 
 /**
- * Yields pieces as bytes, short ones together in blocks of at most `size`, for a write takes longer than it takes to copy
+ * Yields pieces as bytes, short ones together in blocks of at most `size`, because a write costs more than copying
  * them. Each block is valid until the next; an empty piece ends one, so that a pause may come there.
  */
 export function* blocksOf(pieces: Iterable<string | Uint8Array>, size: number): Generator<Uint8Array> {
@@ -144,7 +144,7 @@ export function* blocksOf(pieces: Iterable<string | Uint8Array>, size: number): 
   if (gathered && filled > 0) yield gathered.subarray(0, filled);
 }
 
-/** Whether two files have the same bytes. */
+/** Returns whether two files have the same bytes. */
 export async function sameContent(disk: Disk, a: string, b: string): Promise<boolean> {
   return withFile(disk, disk.openRead(a), (ofA) =>
     withFile(disk, disk.openRead(b), async (ofB) => {
@@ -155,7 +155,7 @@ export async function sameContent(disk: Disk, a: string, b: string): Promise<boo
   );
 }
 
-/** Whether `length` bytes are the same in two open files, each from its own offset. */
+/** Returns whether `length` bytes are the same in two open files, each from its own offset. */
 export async function sameStretch(
   disk: Disk,
   [a, startOfA]: readonly [number, number],
@@ -179,7 +179,7 @@ export async function sameStretch(
   return true;
 }
 
-/** Cuts an open file back to a size, if what follows there begins a stretch of another. Returns whether it did. */
+/** Cuts an open file back to a size, if the bytes after it begin a stretch of another. Returns whether it did. */
 export async function cutBack(
   disk: Disk,
   stretch: readonly [number, number],
@@ -194,7 +194,7 @@ export async function cutBack(
     disk.truncate(fd, size);
     return true;
   } catch {
-    // What cannot be read cannot be known to be ours.
+    // Unreadable bytes may not be ours.
     return false;
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Returns milliseconds of a clock that only goes forward; its zero means nothing. `performance`, which has the same, takes
- * a millisecond to load.
+ * Returns milliseconds of a clock that only goes forward; its zero means nothing. `performance`, which has the same,
+ * takes a millisecond to load.
  */
 export function readClock(): number {
   const [seconds, nanoseconds] = process.hrtime();

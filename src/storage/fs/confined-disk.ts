@@ -16,7 +16,7 @@ import { type Disk, makeFolders, type OpenFolders } from "./disk.ts";
 import { type End, linkError, type Way, walkedDisk } from "./walked-disk.ts";
 
 export interface Confines {
-  /** Folders in which a host may name paths. */
+  /** Folders whose paths a host may name. */
   readonly given: readonly string[];
   /** Folders of our own files. No link is followed from the given folders into these, nor out of either kind. */
   readonly own: readonly string[];
@@ -25,7 +25,7 @@ export interface Confines {
 export interface ConfinedDisk extends Disk {
   /** Throws path_outside_root unless the path, with every link followed, lies below one of the `given` folders. */
   requireInside(path: string): void;
-  /** Whether nothing can change a path between its check and its use. */
+  /** True if nothing can change a path between its check and its use. */
   readonly isWalked: boolean;
   /** Closes the folders that are held open. */
   release(): void;
@@ -60,7 +60,7 @@ export function confinedDisk(disk: Disk, confines: Confines): ConfinedDisk {
 /** A folder in which permitted paths begin. */
 interface Root {
   readonly kind: keyof Confines;
-  /** Its path as given, made absolute. */
+  /** Its given path, made absolute. */
   readonly name: string;
   /** Its path without links. */
   readonly real: string;
@@ -102,7 +102,7 @@ function below(folder: string, path: string): string | undefined {
   return path.startsWith(start) ? path.slice(start.length) : undefined;
 }
 
-/** Whether a path without links lies in a folder or is that folder. */
+/** Returns whether a path without links lies in a folder or is that folder. */
 export function isBelow(folder: string, path: string): boolean {
   const rest = relative(folder, path);
   return rest !== ".." && !rest.startsWith(`..${sep}`) && !isAbsolute(rest);
@@ -133,7 +133,7 @@ class Walker implements Way {
   private readonly roots: readonly Root[];
   /** Open folders by their real path, the most recently used one last. */
   private readonly open = new Map<string, number>();
-  /** Descriptors to close when no path needs them any more. */
+  /** Descriptors to close once no path needs them. */
   private stale: number[] = [];
   /** Number of nested operations: one with two paths needs both of their folders open. */
   private depth = 0;
@@ -196,10 +196,10 @@ class Walker implements Way {
     }
   }
 
-  /** Begins in the innermost root that the path names. */
+  /** Begins in the innermost root of the path. */
   private begin(path: string): Walk {
     const named = whole(path);
-    // A root may have other paths, through links outside. The system resolves one once; what is below is still walked.
+    // A root may have other paths, through links outside. The system resolves one once; deeper parts are walked.
     const place =
       this.rootIn(named) ?? this.rootIn(join(realPathOf(this.disk, dirname(named)), basename(named)), "given");
     if (!place) throw outsideFailure(path);
@@ -290,7 +290,7 @@ class Walker implements Way {
     return fd;
   }
 
-  /** Returns the open descriptor of a folder, if there is one. One that was moved or removed is given up. */
+  /** Returns the open descriptor of a folder, if there is one. Drops that of a moved or removed folder. */
   private openDescriptor(real: string): number | undefined {
     const fd = this.open.get(real);
     if (fd === undefined) return undefined;

@@ -7,7 +7,7 @@ import { partsOfContainer } from "./container-paths.ts";
 import type { Disk, OpenFolders } from "./disk.ts";
 import { type End, linkError, walkedDisk } from "./walked-disk.ts";
 
-/** Returns a disk on which no link leads out of a container; the same disk when that has no links. */
+/** Returns a disk on which no link leads out of a container; the same disk if that has no links. */
 export function containedDisk(disk: Disk): Disk {
   const { folders } = disk;
   if (!disk.list) return disk;

@@ -7,9 +7,9 @@ export const CONTAINER = ".v2";
 /** Suffix of the name of the pointer file next to a container. */
 export const POINTER = ".store.json";
 
-/** Whether a path names a container. */
+/** Returns whether a path names a container. */
 export function isContainerName(path: string): boolean {
-  // Lists ask this of thousands of files, and the name of each takes as long as looking at it.
+  // Lists check thousands of files, and extracting each name takes as long as looking at it.
   if (!path.includes(CONTAINER)) return false;
   const name = basename(path);
   return name.endsWith(CONTAINER) && name.length > CONTAINER.length && !name.startsWith(".");

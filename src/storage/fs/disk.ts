@@ -34,7 +34,7 @@ export interface Named {
 
 /** Folders that are held open, so that a path can begin in one and no link in its own path redirects it later. */
 export interface OpenFolders {
-  /** Opens a folder in which paths can begin. Throws ENOTDIR for anything else, including a link. */
+  /** Opens a folder as the beginning of paths. Throws ENOTDIR for anything else, including a link. */
   open(path: string): number;
   /** Returns the prefix of paths that begin in an open folder. */
   path(fd: number): string;
@@ -66,13 +66,13 @@ export interface Disk {
   /** Follows links. `plain`: describes the link itself. */
   info(path: string, plain?: boolean): FileInfo;
   truncate(fd: number, size: number): void;
-  /** Waits until the file's content is on the medium. `beside`: nothing else waits for it, as it may for a quick medium. */
+  /** Waits until the file's content is on the medium. `offThread`: on another thread, even if the medium is quick. */
   sync(fd: number, beside?: boolean): Promise<void>;
-  /** Does the same, and blocks everything else meanwhile: for a file that gets its name next. */
+  /** Does the same, blocking everything else: for a file that gets its name next. */
   syncNow(fd: number): void;
   /** Waits until a folder's names are on the medium. */
   syncFolder(path: string): Promise<void>;
-  /** Does the same, and blocks everything else meanwhile. */
+  /** Does the same, blocking everything else. */
   syncFolderNow(path: string): void;
   /** Gives a file a second name, which must not exist. */
   link(path: string, name: string): void;
@@ -87,13 +87,13 @@ export interface Disk {
   list?(folder: string): Named[];
   /**
    * Calls `changed` with the name of each change in a folder (null: any name), at the latest when the event loop has
-   * polled once after the change. Returns a function that stops it, or undefined where that cannot be promised.
+   * polled once after the change. Returns a function that stops it, or undefined if the disk cannot guarantee that.
    */
   watch?(folder: string, changed: (name: string | null) => void): (() => void) | undefined;
   realPath(path: string): string;
   /** Gives an open file the permission bits of another and, where permitted, its owner. */
   copyMode(from: string, to: number): void;
-  /** Sets when an open file was modified, in milliseconds; only its owner may. Missing on a disk that cannot. */
+  /** Sets the modification time of an open file, in milliseconds; only its owner may. Missing on a disk that cannot. */
   setModified?(fd: number, modified: number): void;
   /** Sets the permission bits of a folder, in {@link inFolder} of anything; missing on a disk that cannot. */
   setMode?(path: string, mode: number): void;
@@ -102,9 +102,9 @@ export interface Disk {
   /** Returns the time of the clock that stamps files, in milliseconds; the system's clock by default. */
   clock?: () => number;
   /**
-   * Runs `use` with a path to a folder that means the same folder until it returns, whatever happens to its names
-   * meanwhile, and with a disk for paths that begin there. The path is short where the system can have one: a socket's
-   * has 108 bytes at most. Throws ENOTDIR for a link; `<folder>/.` follows it. Missing on a disk without sockets.
+   * Runs `use` with a path to a folder that means the same folder until it returns, even if the folder is renamed, and
+   * with a disk for paths that begin there. The path is short where the system can have one: a socket's has 108 bytes
+   * at most. Throws ENOTDIR for a link; `<folder>/.` follows it. Missing on a disk without sockets.
    */
   inFolder?<T>(folder: string, use: (path: string, disk: Disk) => T): T;
   /** Undefined where the system has no paths that begin in an open folder. */
@@ -118,7 +118,7 @@ const O_PATH = 0o10000000;
 /** Folder of this process's open files on Linux; `<descriptor>/<name>` in it opens the file that openat(2) would. */
 const DESCRIPTORS = "/proc/self/fd";
 
-/** Null where the system has none; undefined before that is known. */
+/** Null if the system has none; undefined before the check. */
 let openFolders: OpenFolders | null | undefined;
 
 function findOpenFolders(): OpenFolders | null {
@@ -204,7 +204,7 @@ export const realDisk: Disk = {
   list: (folder) =>
     fs.readdirSync(folder, { withFileTypes: true }).map((entry) => ({ name: entry.name, kind: kindOf(entry) })),
   watch: watchFolder,
-  // Takes a third of the time of `fs.realpathSync`, which asks for each folder above.
+  // Takes a third of the time of `fs.realpathSync`, which resolves each folder above.
   realPath: (path) => fs.realpathSync.native(path),
   copyMode(from, to) {
     const { mode, uid, gid } = fs.statSync(from);
@@ -276,7 +276,7 @@ export function makeFolders(
   });
 }
 
-/** Asked once: `process` is a getter, which two looks at a file in each append would call. */
+/** Checked once: `process` is a getter, which two looks at a file in each append would call. */
 const HAS_OWNERS = process.getuid !== undefined;
 
 function fileInfo(stats: fs.Stats): FileInfo {
@@ -299,7 +299,7 @@ function kindOf(entry: fs.Dirent | fs.Stats): Named["kind"] {
   return entry.isSymbolicLink() ? "link" : "other";
 }
 
-/** File systems of Linux all whose changes pass this kernel: ext, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs. */
+/** File systems of Linux whose changes all pass this kernel: ext, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs. */
 const LOCAL_FILE_SYSTEMS = new Set([0xef53, 0x58465342, 0x9123683e, 0x01021994, 0xf2f52010, 0x2fc12fc1, 0xca451a4e]);
 
 /** Watches a folder on Linux only: inotify notifies before the writer continues, other systems notify later. */
@@ -334,7 +334,7 @@ export function readAll(disk: Disk, fd: number, into: Uint8Array, position: numb
   }
 }
 
-/** Whether {@link readAll} failed because the file ended too early. */
+/** Returns whether {@link readAll} failed because the file ended too early. */
 export function isCutOff(error: unknown): boolean {
   return (error as Error).message.includes("known end");
 }
@@ -420,14 +420,14 @@ export function publishNew(
 /** Error codes of file systems without hard links when one is requested. */
 const NO_LINKS = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK", "EACCES", "EXDEV"]);
 
-/** Whether a link failed because of the file system and not because of the names. */
+/** Returns whether a link failed because of the file system and not because of the names. */
 export function refusesLinks(error: unknown): boolean {
   return isErrno(error) && NO_LINKS.has(error.code);
 }
 
 /**
- * Gives a complete temporary file its final name. Throws EEXIST when the name is taken. Where there are no hard links,
- * an empty file with the name is replaced, which is weaker: it is visible for a short time, and stays if we die then.
+ * Gives a complete temporary file its final name. Throws EEXIST if the name is taken. Without hard links, an empty file
+ * with the name is replaced, which is weaker: it is visible for a short time, and stays if we die then.
  */
 export function renameExclusive(disk: Disk, temporary: string, path: string): void {
   try {
@@ -456,7 +456,7 @@ export function exists(disk: Disk, path: string): boolean {
   }
 }
 
-/** Returns what {@link Disk.info} does, or null where nothing has this path. */
+/** Returns the result of {@link Disk.info}, or null if nothing has this path. */
 export function infoIfPresent(disk: Disk, path: string): FileInfo | null {
   try {
     return disk.info(path);
@@ -466,7 +466,7 @@ export function infoIfPresent(disk: Disk, path: string): FileInfo | null {
   }
 }
 
-/** Whether nothing has this path. Throws when the disk cannot tell. */
+/** Returns whether nothing has this path. Throws if the disk refuses to look. */
 export function isAbsent(disk: Disk, path: string): boolean {
   return infoIfPresent(disk, path) === null;
 }
@@ -479,7 +479,7 @@ export function removeQuietly(disk: Disk, path: string): void {
   }
 }
 
-/** Removes a file if it is still the one that is meant: another program may have replaced it. Returns whether it did. */
+/** Removes a file if it is still `meant`: another program may have replaced it. Returns whether it did. */
 export function removeIfSame(disk: Disk, path: string, meant: FileInfo): boolean {
   try {
     const { device, inode, size } = disk.info(path);
@@ -501,8 +501,8 @@ export function closeQuietly(disk: Disk, fd: number): void {
 }
 
 /**
- * Returns whether a pipe or socket that we write to has another end. A socket without one refuses even nothing, and a pipe
- * cannot be opened once more. Where the system does not tell, it has one.
+ * Returns whether a pipe or socket that we write to has another end. A socket without one refuses even an empty write,
+ * and a pipe cannot be opened once more. If the system does not say, it has one.
  */
 export function hasReader(fd: number): boolean {
   try {

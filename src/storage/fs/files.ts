@@ -1,4 +1,4 @@
-/** Files for a while: opened and closed again, or written beside their place and put there in one step. */
+/** Opens files for one operation and closes them, or writes them under a temporary name and renames them. */
 
 import { isMissing, isNoFile, storageFailure } from "../../core/errno.ts";
 import {
@@ -15,7 +15,7 @@ import {
   writeAll,
 } from "./disk.ts";
 
-/** Runs `run`, also where it returns a promise, and throws the failure that a caller gets for an errno error of it. */
+/** Runs `run`, which may return a promise. Turns an errno error of it into the failure for callers. */
 export function guarded<T>(doing: string, run: () => T): T {
   const refuse = (error: unknown): never => {
     throw storageFailure(error, doing);
@@ -28,7 +28,7 @@ export function guarded<T>(doing: string, run: () => T): T {
   }
 }
 
-/** Runs `use` and closes `thing` then, also where `use` returns a promise. */
+/** Runs `use`, which may return a promise, and closes `thing` afterwards. */
 export function closing<C extends { close(): void }, T>(thing: C, use: (thing: C) => T): T {
   let result: T;
   try {
@@ -42,7 +42,7 @@ export function closing<C extends { close(): void }, T>(thing: C, use: (thing: C
   return result;
 }
 
-/** Does so with an open file. That was only read, or `use` syncs what it writes: closing it can lose nothing. */
+/** Does so with an open file, which is only read or which `use` syncs: closing it can lose nothing. */
 export function withFile<T>(disk: Disk, fd: number, use: (fd: number) => T): T {
   return closing({ close: () => closeQuietly(disk, fd) }, () => use(fd));
 }
@@ -74,7 +74,7 @@ export function beginningOf(disk: Disk, path: string, most: number): Uint8Array 
   });
 }
 
-/** Returns what is known of a path; null when nothing has it, or when the disk does not say. `plain`: of a link itself. */
+/** Returns the facts about a path; null if nothing has it, or the disk refuses. `plain`: about a link itself. */
 export function infoOrNull(disk: Disk, path: string, plain?: boolean): FileInfo | null {
   try {
     return disk.info(path, plain);
@@ -83,7 +83,7 @@ export function infoOrNull(disk: Disk, path: string, plain?: boolean): FileInfo 
   }
 }
 
-/** Whether an open file has no name any more, as far as the disk tells. */
+/** Returns whether an open file has lost its name, as far as the disk shows. */
 export function hasNoName(disk: Disk, fd: number): boolean {
   try {
     return disk.infoOf(fd).links === 0;
@@ -92,7 +92,7 @@ export function hasNoName(disk: Disk, fd: number): boolean {
   }
 }
 
-/** Returns what `read` returns; null when nothing has the path that it reads. */
+/** Returns the result of `read`; null if nothing has the path that it reads. */
 export function ifPresent<T>(read: () => T): T | null {
   try {
     return read();
@@ -102,7 +102,7 @@ export function ifPresent<T>(read: () => T): T | null {
   }
 }
 
-/** Does so, and returns null also where something else than a file has the path. */
+/** Does the same, and returns null also if the path is not a file's. */
 export function ifFile<T>(read: () => T): T | null {
   try {
     return ifPresent(read);
@@ -113,9 +113,9 @@ export function ifFile<T>(read: () => T): T | null {
 }
 
 interface Placing {
-  /** Whether the file takes the place of another that has the name; otherwise EEXIST is thrown. */
+  /** True if the file takes the place of another that has the name; otherwise EEXIST is thrown. */
   readonly replace: boolean;
-  /** Whether the content is on the medium before the file gets its name. */
+  /** True if the content is on the medium before the file gets its name. */
   readonly sync: boolean;
 }
 
@@ -149,8 +149,8 @@ export async function writeTemporary<T>(
 }
 
 /**
- * Puts a file with this content in its place in one step. A failure leaves what was there as it was. The caller syncs the
- * folder, where that matters: some have more to do first.
+ * Writes a file with this content in one step, under a temporary name first. A failure changes nothing. The caller
+ * syncs the folder, if needed: some have more to do first.
  */
 export function putInPlace(
   disk: Disk,
@@ -164,7 +164,7 @@ export function putInPlace(
   );
 }
 
-/** Does so blocking everything else. */
+/** Does the same, blocking everything else. */
 export function putInPlaceNow(
   disk: Disk,
   path: string,
@@ -199,7 +199,7 @@ export function lastName(disk: Disk, nameOf: (n: number) => string): string | un
   return n === 0 ? undefined : nameOf(n);
 }
 
-/** Whether an error says that a name is taken. */
+/** Returns whether an error says that a name is taken. */
 export function isNameTaken(error: unknown): boolean {
   return (error as NodeJS.ErrnoException).code === "EEXIST";
 }

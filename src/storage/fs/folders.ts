@@ -29,11 +29,11 @@ export function entriesIfListed(disk: Disk, folder: string): Named[] {
 }
 
 /**
- * Returns a test for the paths of a folder, whatever links lead to it and whatever is at their ends. One that is not there
- * is told by its path.
+ * Returns a test for the paths of a folder, through any links that lead to it. A missing folder is compared by its
+ * path.
  */
 export function sameFolderAs(disk: Disk, folder: string): (path: string | null) => boolean {
-  // A slash at the end, and a point, say nothing.
+  // A slash or a dot at the end changes nothing.
   const plain = (path: string): string => normalize(`${path}/.`).replace(/(?<=.)\/$/, "");
   const wanted = plain(folder);
   const found = infoOrNull(disk, folder);
@@ -89,8 +89,8 @@ function mayBeSynced(error: unknown): boolean {
 }
 
 /**
- * Makes a folder, and returns the one that has the name of the last that was there already: whoever made that may have
- * been killed before its name was on the medium.
+ * Makes a folder, and returns the lowest one that already existed: its maker may have been killed before its name was
+ * on the medium.
  */
 export function makeFolderIn(disk: Disk, folder: string): string {
   const [made] = disk.makeFolder(folder);
@@ -102,8 +102,8 @@ export class UnsyncedFolders {
   private readonly disk: Disk;
   readonly folders = new Set<string>();
   /**
-   * Folders of what was found, whose maker may have been killed before its name was on the medium. Where that cannot be
-   * made sure, the name counts as it always was.
+   * Folders of found files, whose maker may have been killed before the name was on the medium. If the sync fails, the
+   * name counts as it always was.
    */
   private readonly found = new Set<string>();
 
@@ -145,7 +145,7 @@ export class UnsyncedFolders {
     }
   }
 
-  /** Does the same, and blocks everything else meanwhile. */
+  /** Does the same, blocking everything else. */
   syncNow(): void {
     for (const folder of this.folders) this.disk.syncFolderNow(folder);
     for (const folder of this.found)

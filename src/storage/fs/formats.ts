@@ -1,4 +1,4 @@
-/** Names the format of a file that is no session of ours, so that it is not taken for a damaged one. */
+/** Names the format of a file that is not one of our sessions, so that it does not count as a damaged one. */
 
 import { parse } from "../../core/json/json.ts";
 import { KNOWN_TYPES } from "../../core/tree/nodes.ts";
@@ -23,7 +23,7 @@ const COMPRESSED: Readonly<Record<string, string>> = {
   "504b0304": "zip",
 };
 
-/** Bytes that are looked at. A document may be longer. */
+/** Bytes to examine. A document may be longer. */
 const SEEN = 1 << 16;
 
 /** Returns the format of a file by its first bytes; undefined for a damaged session and for bytes that are not text. */
@@ -59,7 +59,7 @@ export function strangeFormat(disk: Disk, file: string): StrangeFormat | undefin
   if (!isWhole) lines.pop();
   const values = lines.map(valueIn);
   const records = values.filter((one) => typeof one === "object" && one !== null);
-  // Damage in another agent's file makes it no session of ours.
+  // Damage in another agent's file does not make it our session.
   const areRecords = records.length * 2 > values.length;
   const [first] = records;
   const isOther = typeof (first as { type?: unknown })?.type === "string" && !isOfOurs(first);
@@ -71,7 +71,7 @@ function isHeader(record: unknown): boolean {
   return (record as { type?: unknown } | null)?.type === "session";
 }
 
-/** Whether a record may be one of a session of ours that lost something. */
+/** Returns whether a record may be one of a session of ours that lost something. */
 function isOfOurs(record: unknown): boolean {
   const { type } = (record ?? {}) as { type?: unknown };
   return isHeader(record) || KNOWN_TYPES.includes(type as never);

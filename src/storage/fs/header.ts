@@ -1,6 +1,6 @@
 /**
- * Finds the header of a session file: the first record that is one, whatever stands before it. All readers take it from
- * here, so that they agree.
+ * Finds the header of a session file: the first header record, whatever stands before it. All readers use this, so that
+ * they agree.
  */
 
 import { headerIn } from "../../core/format/entry.ts";
@@ -13,9 +13,9 @@ import { beginningOf } from "./files.ts";
 
 /** Bytes of a file that are read to find its header, which has a few hundred. */
 const USUAL_BYTES = 1 << 11;
-/** Bytes that are searched where it is not among these. */
+/** Bytes searched next. */
 const MORE_BYTES = 1 << 18;
-/** Bytes that are searched where it is not among those either, behind the lines of a log or of another program. */
+/** Bytes searched last, for a header behind the lines of a log or of another program. */
 export const SEARCHED_BYTES = 1 << 24;
 /** Bytes at the beginning of a file without a header that are searched for entries. */
 const ENTRIES_WITHIN = 1 << 18;
@@ -30,19 +30,19 @@ export function beginsDatabase(bytes: Uint8Array): boolean {
 /** The beginning of a session file of ours, as all of us write it. */
 const OUR_BEGINNING = bytesOf('{"type":"session",');
 
-/** Whether a path is in a folder of oh-my-pi's, which writes Pi's format with entries of its own. */
+/** Returns whether a path is in a folder of oh-my-pi's, which writes Pi's format with entries of its own. */
 export function isInOmp(file: string): boolean {
   return /[\\/](?:\.omp|omp[\\/]sessions)[\\/]/.test(file);
 }
 
-/** Whether a file begins as nearly all do that are opened. */
+/** Returns whether a file begins as nearly all opened files do. */
 export function beginsAsOurs(disk: Disk, file: string): boolean {
   if (isInOmp(file)) return false;
   try {
     const begun = beginningOf(disk, file, OUR_BEGINNING.length);
     return begun !== null && sameBytes(begun, OUR_BEGINNING);
   } catch {
-    // Those who open it say why it cannot be read.
+    // Opening it reports why it cannot be read.
     return false;
   }
 }
@@ -64,12 +64,12 @@ export function markLength(b: Uint8Array, at = 0): number {
 const TITLE = bytesOf('{"type":"title","v":');
 const LONGEST_TITLE = 1 << 10;
 
-/** Whether a line is the title that oh-my-pi writes before the header. */
+/** Returns whether a line is the title that oh-my-pi writes before the header. */
 export function isTitleSlot(line: Uint8Array): boolean {
   return line.length <= LONGEST_TITLE && holdsAt(line, 0, TITLE);
 }
 
-/** Returns where the line after a title begins; `start` where none is. */
+/** Returns the start of the line after a title; `start` if there is no title. */
 function afterTitle(b: Uint8Array, start: number): number {
   const feed = b.indexOf(LINE_FEED, start);
   return feed >= 0 && isTitleSlot(b.subarray(start, feed)) ? skipSpace(b, feed + 1, b.length) : start;
@@ -83,11 +83,11 @@ export interface HeaderPlace {
 }
 
 /**
- * Returns the first header in the first bytes of a file: a line, or a record within a damaged one. Undefined when no line
+ * Returns the first header in the first bytes of a file: a line, or a record within a damaged one. Undefined if no line
  * that ends among these bytes has one. `isWhole`: the bytes are the whole file, whose last line may have no line feed.
  */
 export function headerPlaceIn(b: Uint8Array, isWhole: boolean): HeaderPlace | undefined {
-  // Rows of a database may have texts that look like one.
+  // Rows of a database may contain texts that look like one.
   if (beginsDatabase(b)) return undefined;
   const bytes = Buffer.from(b.buffer, b.byteOffset, b.byteLength);
   for (let at = skipSpace(b, markLength(b), b.length); at < b.length; ) {
@@ -114,17 +114,17 @@ function headerPlaceInLine(line: Uint8Array, start: number): HeaderPlace | undef
   return undefined;
 }
 
-/** Whether bytes are text, or zeros that a power cut left, and not those of a database or another binary file. */
+/** Returns whether bytes are text, or zeros from a power cut, and not those of a database or another binary file. */
 function isTornText(bytes: Uint8Array): boolean {
   return bytes.every((c) => c >= 0x20 || c === 0x09 || c === 0);
 }
 
-/** Returns the header that a line is; undefined when it is none. */
+/** Parses a line as a header; undefined if it is another record. */
 export function headerOfLine(line: Uint8Array): StoredHeader | undefined {
   return (headerIn(line) as StoredHeader | null) ?? undefined;
 }
 
-/** Returns where the header of an open session file is; undefined when it has none. */
+/** Returns the position of the header of an open session file; undefined if it has none. */
 export function headerPlace(disk: Disk, fd: number): HeaderPlace | undefined {
   for (const searched of [MORE_BYTES, SEARCHED_BYTES]) {
     const bytes = Buffer.allocUnsafe(Math.min(searched, disk.infoOf(fd).size));
@@ -140,11 +140,11 @@ export function headerPlace(disk: Disk, fd: number): HeaderPlace | undefined {
 interface Begun {
   readonly bytes: Uint8Array;
   readonly header: StoredHeader | undefined;
-  /** Whether something else than a byte order mark, blank lines and a title stands before the header. */
+  /** True if anything but a byte order mark, blank lines and a title stands before the header. */
   readonly isLate: boolean;
 }
 
-/** Returns how a session file begins; null when no file is there. Throws errno errors. */
+/** Returns the beginning of a session file; null if the file is missing. Throws errno errors. */
 export function begunAt(disk: Disk, file: string): Begun | null {
   for (const searched of [USUAL_BYTES, MORE_BYTES, SEARCHED_BYTES]) {
     const bytes = beginningOf(disk, file, searched);
@@ -159,7 +159,7 @@ export function begunAt(disk: Disk, file: string): Begun | null {
   return null;
 }
 
-/** Returns the header of a session, or undefined when there is none, or when the disk refuses. */
+/** Returns the header of a session; undefined if it has none, or the disk refuses. */
 export function readHeader(disk: Disk, session: string): StoredHeader | undefined {
   try {
     return begunAt(disk, isContainerName(session) ? headerFile(session) : session)?.header;
@@ -169,8 +169,8 @@ export function readHeader(disk: Disk, session: string): StoredHeader | undefine
 }
 
 /**
- * Whether a file without a header is a session all the same: its beginning has an entry that only sessions have, and it
- * does not begin with a whole record of another kind, as the files of other agents do.
+ * Returns whether a file without a header is a session: its beginning has an entry that only sessions have, and it does
+ * not begin with a whole record of another kind, as the files of other agents do.
  */
 export function hasEntriesNearby(disk: Disk, fd: number): boolean {
   const bytes = Buffer.alloc(ENTRIES_WITHIN);
@@ -187,11 +187,11 @@ export function hasEntriesNearby(disk: Disk, fd: number): boolean {
   );
 }
 
-/** Whether a record is neither an entry of ours nor a damaged header. */
+/** Returns whether a record is neither an entry of ours nor a damaged header. */
 function isOfAnother({ type, version, id, timestamp, cwd }: StoredHeader): boolean {
   if (typeof type !== "string" || type === "session" || KNOWN_TYPES.includes(type as never)) return false;
   if (typeof timestamp !== "string" || typeof cwd !== "string") return true;
-  // A header whose type is damaged is no other record; those of version 1 have no version.
+  // A damaged type still counts as a header's; headers of version 1 have no version.
   return type.length !== "session".length && (typeof version !== "number" || typeof id !== "string");
 }
 

@@ -1,12 +1,12 @@
-/** The files that this process has open, and those that it may have open, as Linux says it. */
+/** The numbers of files that this process has open and may open, as Linux reports them. */
 
 import { type Disk, readUnsized } from "./disk.ts";
 
 /** Counts of the files of this process. */
 interface OpenFiles {
-  /** Returns how many it may have open; undefined where the system does not say it. */
+  /** Returns the number of files that it may open; undefined if the system does not report it. */
   most(): number | undefined;
-  /** Returns how many it has open; infinite where not even one more can be opened to count them. */
+  /** Returns the number of open files; infinite if none can be opened to count them. */
   count(): number;
 }
 

@@ -13,7 +13,7 @@ export interface StoragePaths {
   readonly flat?: string;
   /** The alternative: a folder with one folder for each working directory. */
   readonly root?: string;
-  /** The folder of everything of ours that is not a session: locks, leaf positions, catalog, trash. */
+  /** The folder of all our files except sessions: locks, leaf positions, catalog, trash. */
   readonly state: string;
 }
 
@@ -39,7 +39,7 @@ export function findPaths(
   return { root: resolve(expand(variables.PI_SESSIONS_DIR, home) ?? join(agent, "sessions")), state: resolve(state) };
 }
 
-/** Returns the folders in which agents look for sessions when nobody tells them another. */
+/** Returns the folders in which agents look for sessions by default. */
 export function agentRoots(variables: Variables): SessionRoot[] {
   const home = variables.HOME ?? homedir();
   const pi = resolve(join(agentFolder(variables, home), "sessions"));
@@ -76,7 +76,7 @@ export function containerFor(paths: StoragePaths, { id, cwd }: { id: string; cwd
   return join(folderFor(paths, cwd ?? ""), `${id}${CONTAINER}`);
 }
 
-/** Returns the folder in which new sessions of a working directory are created. */
+/** Returns the folder for new sessions of a working directory. */
 export function folderFor(paths: StoragePaths, cwd: string): string {
   return paths.flat ?? join(paths.root as string, folderName(cwd));
 }
@@ -127,14 +127,14 @@ export function* sessionFolders(paths: StoragePaths, disk: Disk): Generator<stri
   }
 }
 
-/** Whether a folder in the root may hold sessions: a container there is none of a directory, and its header no session. */
+/** Returns whether a folder in the root may hold sessions: a container has a header, but is no directory's folder. */
 export function isSessionFolder(disk: Disk, folder: string): boolean {
   return (
     !basename(folder).startsWith(".") && containerAbove(join(folder, "-"), (part) => exists(disk, part)) === undefined
   );
 }
 
-/** Whether a session may have this file name. Temporary and backup files do not match. */
+/** Returns whether a session may have this file name. Temporary and backup files do not match. */
 export function isSessionName(name: string): boolean {
   return name.endsWith(".jsonl") && !name.startsWith(".");
 }

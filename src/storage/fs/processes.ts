@@ -3,9 +3,9 @@
 import { readClock } from "./clock.ts";
 import { type Disk, readUnsized } from "./disk.ts";
 
-/** Milliseconds for which the output of `ps` about a process is reused. */
+/** Milliseconds of validity of the output of `ps` about a process. */
 const BELIEVED = 1000;
-/** Seconds by which two outputs of `ps` about one process may differ. */
+/** Greatest difference in seconds between two outputs of `ps` about one process. */
 const ROUNDING = 2;
 /** Start times that `ps` returned. */
 const answers = new Map<number, { at: number; start: string | null }>();
@@ -25,12 +25,12 @@ export function processStart(disk: Disk, pid: number, platform: string = process
   return start;
 }
 
-/** Returns the id of this run of the kernel, the same in all of its containers. Throws where Linux does not tell it. */
+/** Returns the id of this run of the kernel, the same in all of its containers. Throws if Linux does not report it. */
 export function bootId(disk: Disk): string {
   return Buffer.from(readUnsized(disk, "/proc/sys/kernel/random/boot_id")).toString("latin1").trim();
 }
 
-/** Whether the process that had `pid` and the start time `started` is still alive. */
+/** Returns whether the process that had `pid` and the start time `started` is still alive. */
 export function isSameProcess(disk: Disk, pid: unknown, started: unknown, platform?: string): boolean {
   if (typeof pid !== "number" || !Number.isInteger(pid) || pid <= 0) return false;
   try {

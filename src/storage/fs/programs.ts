@@ -5,7 +5,7 @@ import type { Disk } from "./disk.ts";
 import { infoOrNull } from "./files.ts";
 import type { Variables } from "./paths.ts";
 
-/** Returns the path of a program in the folders of PATH, or undefined. Empty parts of PATH count for nothing. */
+/** Returns the path of a program in the folders of PATH, or undefined. Empty parts of PATH are ignored. */
 export function programOnPath(disk: Disk, { PATH = "" }: Variables, name: string): string | undefined {
   const folders = PATH.split(delimiter).filter((folder) => folder !== "");
   return folders.map((folder) => resolve(folder, name)).find((path) => isProgram(disk, path));

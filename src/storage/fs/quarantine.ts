@@ -1,4 +1,4 @@
-/** Quarantine and backups. They keep the bytes that a repair removes from a session, so that nothing is lost. */
+/** Quarantine and backups: keep the bytes that a repair removes from a session, so that nothing is lost. */
 
 import { basename, dirname, join } from "node:path";
 import { unfinished } from "../../core/errno.ts";
@@ -12,8 +12,8 @@ export const QUARANTINE_FOLDER = "quarantine";
 const BACKUP = /^\.(?:damaged|repaired)\.bak(?:\.(\d{1,9}))?$/;
 
 /**
- * Writes bytes to `<name>.bin` in a folder, or `<name>-2.bin` and so on when that is taken. Returns the path. `sync`: they
- * are on the medium under that name before the caller takes them from where they were.
+ * Writes bytes to `<name>.bin` in a folder, or `<name>-2.bin` and so on if that is taken. Returns the path. `sync`:
+ * they are on the medium under that name before the caller removes the original.
  */
 export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint8Array, sync = true): string {
   disk.makeFolder(folder);
@@ -35,13 +35,13 @@ export function quarantine(disk: Disk, folder: string, name: string, bytes: Uint
   }
 }
 
-/** A backup of a session, as its name tells. */
+/** A backup of a session, by its name. */
 interface FoundBackup {
   readonly path: string;
   readonly n: number;
 }
 
-/** Returns what repairs and their undo keep of a session, the last that was made last. */
+/** Returns the backups of a session by repairs and their undo, the newest last. */
 export function backupsOf(disk: Disk, file: string): FoundBackup[] {
   const name = basename(file);
   return namesIn(disk, dirname(file))
@@ -53,8 +53,8 @@ export function backupsOf(disk: Disk, file: string): FoundBackup[] {
 }
 
 /**
- * Returns a name for the backup of a container whose number is above those of all its backups, so that the last one is
- * the container where a swap of folders was cut off: that takes two steps, between which nothing has its name.
+ * Returns a name for the backup of a container whose number is above those of all its backups. After a swap of folders
+ * that was interrupted between its two steps, when nothing has the container's name, the last backup is the container.
  */
 export function nextBackup(disk: Disk, container: string, kind: "damaged" | "repaired"): string {
   return nth(`${container}.${kind}.bak`, (backupsOf(disk, container).at(-1)?.n ?? 0) + 1);
@@ -71,8 +71,8 @@ export function lastBackup(disk: Disk, file: string, kind: string): string | und
 }
 
 /**
- * Puts a container in the place of another, which is kept at `backup`. A refusal leaves all as it was. Where the disk
- * refuses that, too, the failure says where the session is: whoever opens it finds it there ({@link nextBackup}).
+ * Replaces a container by another, and keeps the old one at `backup`. A refusal leaves all as it was. If the disk
+ * refuses that, too, the failure says where the session is: opening it finds it there ({@link nextBackup}).
  */
 export function swapFolders(disk: Disk, from: string, file: string, backup: string, doing: string): void {
   disk.rename(file, backup);

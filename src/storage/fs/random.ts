@@ -7,7 +7,7 @@ import { closeQuietly, realDisk } from "./disk.ts";
 const drawn = Buffer.alloc(4096);
 let used = drawn.length;
 
-/** Returns where so many bytes begin that were not used before. */
+/** Returns the start of this many unused bytes. */
 function drawAt(count: number): number {
   if (used + count > drawn.length) {
     if (!fillFromDevice()) randomFillSync(drawn);

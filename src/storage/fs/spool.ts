@@ -1,6 +1,6 @@
 /**
- * A file without a name in which replies wait that are too large for memory. A reply is written completely before its
- * first byte leaves, so that it needs nothing of the session afterwards, and a disk that fails meanwhile is an ordinary
+ * A file without a name for replies that are too large for memory. A reply is written completely before its first byte
+ * leaves, so that it needs nothing of the session afterwards, and a disk that fails during the write is an ordinary
  * error of one request. Later only reading this file can fail; then the stream ends, because half of a reply is out.
  */
 
@@ -20,9 +20,9 @@ const BLOCK = 1 << 18;
 interface SpoolFile {
   readonly fd: number;
   size: number;
-  /** Number of replies that wait in it. */
+  /** Number of waiting replies in it. */
   waiting: number;
-  /** Whether a write failed and its remains could not be cut off. */
+  /** True if a write failed and its remains could not be cut off. */
   isBroken: boolean;
 }
 
@@ -32,7 +32,7 @@ export class FileSpool implements Spool {
   private readonly now: () => number;
   private file: SpoolFile | undefined;
 
-  /** Uses the first of the `folders` in which a file can be created. */
+  /** Uses the first of the `folders` that permits creating a file. */
   constructor(disk: Disk, folders: readonly string[], now: () => number) {
     this.disk = disk;
     this.folders = folders;

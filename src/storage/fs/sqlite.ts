@@ -21,7 +21,7 @@ export interface Statement {
 /** Opens a database. With `readOnly` it must exist. */
 export type OpenDatabase = (path: string, readOnly?: boolean) => Database;
 
-/** Loads the available SQLite and returns it; undefined when there is none. */
+/** Loads the available SQLite; undefined without one. */
 export function findSqlite(): OpenDatabase | undefined {
   const builtIn = (): unknown => quietly(() => process.getBuiltinModule?.("node:sqlite"));
   for (const load of [builtIn, () => createRequire(import.meta.url)(PACKAGE)])

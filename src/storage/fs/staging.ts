@@ -1,4 +1,4 @@
-/** Temporary files and folders in which containers are built, and the removal of those that dead processes left. */
+/** Temporary files and folders for building containers, and the removal of those that dead processes left. */
 
 import { basename, dirname, join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
@@ -8,7 +8,7 @@ import { infoOrNull } from "./files.ts";
 import { removeAll } from "./folders.ts";
 import { isSameProcess } from "./processes.ts";
 
-/** Returns a name next to a container, under which it is built. No scanner recognizes it as a session. */
+/** Returns a temporary name next to a container. No scanner recognizes it as a session. */
 export function stagingName(container: string): string {
   return join(dirname(container), `.${basename(container)}.staging.${uniqueSuffix()}`);
 }
@@ -24,21 +24,21 @@ export function removeTree(disk: Disk, folder: string): void {
   });
 }
 
-/** Milliseconds without a change after which no process writes to something temporary any more. */
+/** Milliseconds without a change after which no process still writes to a temporary file or folder. */
 const OLD = 24 * 3600_000;
-/** The same when no process has the pid of a container's builder, which may still run in another pid namespace. */
+/** The same if no process has the pid of a container's builder, which may still run in another pid namespace. */
 const ORPHANED = 10 * 60_000;
 /** Patterns of the names that `temporaryName` and `stagingName` make. */
 const TEMPORARY_NAME = /^\.(?<for>.+)\.(?<pid>\d+)-\d+\.tmp$/s;
 const STAGING_NAME = /^\.(?<for>.+\.v2)\.staging\.(?<pid>\d+)-\d+$/s;
 const swept = new WeakMap<Disk, Set<string>>();
 
-/** Returns the name of that which something temporary was to become; undefined for any other name. */
+/** Returns the final name of a temporary file or folder; undefined for any other name. */
 export function temporaryFor(name: string): string | undefined {
   return (STAGING_NAME.exec(name) ?? TEMPORARY_NAME.exec(name))?.groups?.for;
 }
 
-/** Whether a path is that of something temporary whose writing was abandoned, because its process crashed. */
+/** Returns whether a temporary file or folder was abandoned, because its process crashed. */
 export function isAbandoned(disk: Disk, path: string, now: number, pattern?: RegExp): boolean {
   const name = basename(path);
   const pid = (pattern ? pattern.exec(name) : (STAGING_NAME.exec(name) ?? TEMPORARY_NAME.exec(name)))?.groups?.pid;
@@ -56,7 +56,7 @@ export function sweepTemporaryFiles(disk: Disk, folder: string, now: number): vo
   swept.set(disk, folders.add(folder));
   try {
     for (const name of disk.names(folder)) {
-      // All names of ours begin with it, and few others.
+      // All our temporary names begin with it, and few others.
       if (!name.startsWith(".")) continue;
       const path = join(folder, name);
       if (isAbandoned(disk, path, now, STAGING_NAME)) removeTree(disk, path);
@@ -64,7 +64,7 @@ export function sweepTemporaryFiles(disk: Disk, folder: string, now: number): vo
       if (info?.kind === "file" && now - info.modified >= OLD) removeQuietly(disk, path);
     }
   } catch (error) {
-    // Harmless; another process tries again.
+    // Harmless: another process tries again.
     if (!isErrno(error)) throw error;
   }
 }

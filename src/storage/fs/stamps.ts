@@ -9,27 +9,27 @@ import type { Disk, FileInfo } from "./disk.ts";
 /** Milliseconds in which two changes may have one time: the ticks of kernels before Linux 6.13 take 1 to 10. */
 const TICK = 20;
 
-/** The part of what is known of a file that changes with its content. */
+/** The facts about a file that change with its content. */
 export type Stamp = Pick<FileInfo, "device" | "inode" | "size" | "modified" | "changed">;
 /** A stamp with a change time, 0 where the disk has none. */
 export type FoundStamp = Required<Stamp>;
 
-/** Whether two checks saw the same file with the same stamp. */
+/** Returns whether two checks saw the same file with the same stamp. */
 export function isSameStamp(a: Stamp, b: Stamp): boolean {
   return isSameFile(a, b) && a.size === b.size && a.modified === b.modified && a.changed === b.changed;
 }
 
-/** Whether two checks saw the same file, whatever happened to its content in between. */
+/** Returns whether two checks saw the same file, whatever happened to its content in between. */
 export function isSameFile(a: Pick<FileInfo, "device" | "inode">, b: Pick<FileInfo, "device" | "inode">): boolean {
   return a.device === b.device && a.inode === b.inode;
 }
 
-/** Whether two paths name one file. Throws errno errors. */
+/** Returns whether two paths name one file. Throws errno errors. */
 export function isOneFile(disk: Disk, a: string, b: string): boolean {
   return isSameFile(disk.info(a), disk.info(b));
 }
 
-/** Whether a file is still the one that was seen, with the same content. Its names and permissions may have changed. */
+/** Returns whether a file is still the one seen, with the same content. Its names and permissions may differ. */
 export function isUnchanged(now: FileStamp, seen: FileStamp): boolean {
   return isSameFile(now, seen) && now.size === seen.size && now.modified === seen.modified;
 }
@@ -39,7 +39,7 @@ export function clockOf(disk: Disk): number {
   return disk.clock ? disk.clock() : Date.now();
 }
 
-/** Whether a file that had this stamp at `at` may have changed afterwards without a change of its stamp. */
+/** Returns whether a file that had this stamp at `at` may have changed afterwards without a change of its stamp. */
 export function isYoung(info: FileInfo, at: number): boolean {
   return at - Math.max(info.modified, info.changed ?? info.modified) < TICK;
 }
@@ -64,16 +64,16 @@ export class Watched {
     this.reliable = info !== undefined && !isYoung(info, clockOf(this.disk));
   }
 
-  /** Records the stamp that a write of ours has just given: nobody needs a clock to know that it is young. */
+  /** Records the stamp of our own last write, which is known to be young without a clock. */
   wrote(info: FileInfo): void {
     this.info = info;
     this.reliable = false;
   }
 
   /**
-   * Compares bytes that were read after `since` with those that were known before. Returns "same" when nothing can have
-   * changed them, "renewed" when that is certain only from now on, "unsure" otherwise. Earlier checks of the bytes
-   * remain valid only with "same".
+   * Compares bytes read after `since` with bytes known before. Returns "same" if nothing can have changed them,
+   * "renewed" if that is certain only from now on, "unsure" otherwise. Earlier checks of the bytes remain valid only
+   * with "same".
    */
   since(fd: number, since: number): "same" | "renewed" | "unsure" {
     const now = this.disk.infoOf(fd);

@@ -43,7 +43,7 @@ export function walkedDisk(disk: Disk, way: Way): Disk {
       info(path);
       return true;
     } catch (error) {
-      // A folder that is not permitted is not a missing one.
+      // A forbidden folder is not a missing one.
       if (error instanceof Failure || !isErrno(error)) throw error;
       return false;
     }

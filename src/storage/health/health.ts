@@ -1,4 +1,4 @@
-/** Puts together what is known of this machine and its sessions, and mends what is safe to mend. */
+/** Collects findings about this machine and its sessions, and makes safe repairs. */
 
 import { join } from "node:path";
 import { isErrno } from "../../core/errno.ts";
@@ -35,13 +35,13 @@ import { clearLock, findHolders, findLocks, type LockTrace } from "../locks/foun
 import { findExposed } from "./permissions.ts";
 import { type SessionsDeps, sessionKeys, survey, unlistedContainers, visitAll } from "./sessions.ts";
 
-/** Milliseconds after the last write to a session in which what its dead writer left is needed by the next. */
+/** Milliseconds after the last write during which traces of a dead writer are left for the next one. */
 const TORN_JUST_NOW = 60_000;
 
 interface HealthDeps extends SessionsDeps, Pick<CatalogOptions, "sqlite"> {
   readonly lifecycle: LifecycleDeps;
   readonly locks: Locks;
-  /** Folders in which other agents keep theirs. */
+  /** Folders of other agents' sessions. */
   readonly agentPlaces: readonly AgentPlace[];
   /** Folders in which agents look for sessions. */
   readonly roots: readonly SessionRoot[];
@@ -61,7 +61,7 @@ export function makeHealth(deps: HealthDeps): HealthCheck {
 
 async function examine(deps: HealthDeps, progress?: Progress): Promise<Health> {
   const { disk, paths, lifecycle } = deps;
-  // First, because a list would throw a damaged one away.
+  // Checked first, because a list would throw a damaged one away.
   const catalog = checkCatalog({ ...deps, env: lifecycle.env });
   const { hidden, damaged, ...counted } = await survey(deps, progress);
   const traces = tracesOf(deps);
@@ -135,7 +135,7 @@ function groupsOf(files: readonly LeftoverFile[]): LeftoverGroup[] {
   return [...groups.values()];
 }
 
-/** Returns the room on the file system of the first folder that exists. */
+/** Returns the space on the file system of the first folder that exists. */
 function spaceOf(disk: Disk, ...folders: readonly string[]): Health["space"] {
   const path = folders.find((folder) => infoOrNull(disk, folder)?.kind === "folder");
   if (path === undefined) return undefined;
@@ -143,14 +143,14 @@ function spaceOf(disk: Disk, ...folders: readonly string[]): Health["space"] {
     const found = disk.space?.(path);
     return found && { path, freeBytes: found.free, totalBytes: found.total };
   } catch {
-    // This file system does not tell.
+    // This file system does not report it.
     return undefined;
   }
 }
 
-// --- mending -----------------------------------------------------------------------------------------------------------
+// --- repairs ---------------------------------------------------------------------------------------------------------
 
-/** Something to mend, and the way. `run` throws a failure when it is not so any more. */
+/** A possible repair. `run` throws a failure if it is not needed any more. */
 interface Mending {
   readonly fix: Fix;
   run(): void;
@@ -171,7 +171,7 @@ function fix(deps: HealthDeps, kinds: readonly FixKind[]): Fixed {
   return { fixed, failed };
 }
 
-/** Returns what there is to mend of one kind. */
+/** Returns the repairs of one kind. */
 function fixesOf(deps: HealthDeps, kind: FixKind): Mending[] {
   if (kind === "state_permissions") return permissionFixes(deps);
   if (kind === "temporary_files") return temporaryFixes(deps);
@@ -205,7 +205,7 @@ function temporaryFixes({ disk, lifecycle }: HealthDeps): Mending[] {
 
 function lockFixes(deps: HealthDeps): Mending[] {
   const { disk, locks, paths, lifecycle } = deps;
-  // The note tells the next writer that a line which was torn just now will not be continued.
+  // The note shows the next writer that a line torn just now will not be continued.
   const isStill = ({ session }: LockTrace): boolean =>
     session === null || lifecycle.env.now() - (infoOrNull(disk, session)?.modified ?? 0) > TORN_JUST_NOW;
   return tracesOf(deps)

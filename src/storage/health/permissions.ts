@@ -10,7 +10,7 @@ import { entriesIfListed } from "../fs/folders.ts";
 const [GROUP, OTHERS] = [0o070, 0o007];
 const [READ, ENTER] = [0o044, 0o011];
 
-/** Returns what others can read of folders of sessions, and of our state folder, which nobody else needs. */
+/** Returns what other users can read in folders of sessions, and in our state folder, which only this user needs. */
 export function findExposed(disk: Disk, folders: Iterable<string>, stateFolder: string): Exposed[] {
   if (process.platform === "win32") return [];
   const found: Exposed[] = [];
@@ -21,7 +21,7 @@ export function findExposed(disk: Disk, folders: Iterable<string>, stateFolder: 
     const info = infoOrNull(disk, path);
     const reach = info === null ? 0 : info.mode & reachOf(disk, path);
     if (info === null || (reach & (READ | ENTER)) === 0) continue;
-    // Who may enter a folder can read the files in it by their names.
+    // A user who may enter a folder can read the files in it by their names.
     const within = enteredBy(reach);
     const modes = entriesIfListed(disk, path)
       .filter(({ kind }) => kind === "file")
@@ -33,7 +33,7 @@ export function findExposed(disk: Disk, folders: Iterable<string>, stateFolder: 
   return found;
 }
 
-/** Returns the bits of those who may enter all folders above a path. What cannot be looked at counts as open. */
+/** Returns the bits of users who may enter all folders above a path. An unreadable folder counts as open. */
 function reachOf(disk: Disk, path: string): number {
   let reach = GROUP | OTHERS;
   for (let at = dirname(path); ; at = dirname(at)) {
@@ -43,7 +43,7 @@ function reachOf(disk: Disk, path: string): number {
   }
 }
 
-/** Returns the bits of those who may enter a folder with this mode. */
+/** Returns the bits of users who may enter a folder with this mode. */
 function enteredBy(mode: number): number {
   return ((mode & 0o010) === 0 ? 0 : GROUP) | ((mode & 0o001) === 0 ? 0 : OTHERS);
 }

@@ -1,4 +1,4 @@
-/** Goes through all session files, each opened for reading, and tells what is wrong with them. */
+/** Opens all session files for reading, one after the other, and reports problems with them. */
 
 import { basename, dirname, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
@@ -24,10 +24,10 @@ import { isActive, pointerOf, sourcesOf, status, unlistedContainer } from "../v2
 import { isDatabase } from "../v2/sqlite-v1.ts";
 import { hiddenBecause } from "./visibility.ts";
 
-/** Reasons that are told of one session. */
+/** Maximum reasons reported for one session. */
 const MOST_REASONS = 3;
 
-/** Everything that looking at sessions needs. */
+/** Dependencies for examining sessions. */
 export interface SessionsDeps {
   readonly disk: Disk;
   readonly paths: StoragePaths;
@@ -35,7 +35,7 @@ export interface SessionsDeps {
   readonly openLog: (file: string) => Log;
 }
 
-/** Everything that is learned of the sessions. */
+/** All findings about the sessions. */
 interface Survey {
   sessions: number;
   archived: number;
@@ -46,14 +46,14 @@ interface Survey {
   readonly damaged: DamagedSession[];
 }
 
-/** Yields the paths of session files and containers, also of those that no list shows. */
+/** Yields the paths of session files and containers, also of unlisted ones. */
 function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Generator<string> {
   const archive = archiveFolder(paths);
-  /** Files with several names: archiving that was cut off leaves the former name, which counts. */
+  /** Files with several names: an interrupted archiving leaves the former name, which counts. */
   const named = new Set<string>();
   const isListed = (path: string): boolean => {
     const info = infoOrNull(disk, path);
-    // What is wrong with one that the disk refuses is said where it is opened.
+    // Opening it reports why the disk refuses it.
     if (info === null) return true;
     if (info.kind !== "file") return false;
     const isAgain = (info.links ?? 1) > 1 && isBelow(archive, path) && named.has(keyOf(info));
@@ -72,7 +72,7 @@ function* sessionFiles({ disk, paths }: SessionsDeps, archived: boolean): Genera
   }
 }
 
-/** Returns the containers that may be sessions and that no list shows. */
+/** Returns the unlisted containers that may be sessions. */
 export function unlistedContainers({ disk, paths }: SessionsDeps, archived: boolean): UnreadFile[] {
   const all = [...(archived ? allFolders(paths, disk) : sessionFolders(paths, disk))].flatMap((folder) => {
     const names = entriesIfListed(disk, folder).map(({ name }) => containerOfPointer(name) ?? name);
@@ -81,7 +81,7 @@ export function unlistedContainers({ disk, paths }: SessionsDeps, archived: bool
   return all.map((path) => ifAllowed(() => unlistedContainer(disk, path))).filter((file) => file !== undefined);
 }
 
-/** Whether a container is a session; true when that cannot be told, so that what is wrong with it is reported. */
+/** Returns whether a container is a session; true if that is unknown, so that its problem is reported. */
 function isSession(disk: Disk, container: string): boolean {
   try {
     return isActive(disk, container) && unlistedContainer(disk, container) === undefined;
@@ -118,7 +118,7 @@ export async function survey(deps: SessionsDeps, progress?: Progress): Promise<S
   return found;
 }
 
-/** Adds a folder that the disk refuses to list, so that the sessions in it are not taken for none. */
+/** Adds a folder that the disk refuses to list, so that its sessions do not count as missing. */
 function requireListed(disk: Disk, folder: string, { damaged }: Survey): void {
   try {
     guarded("listing the folder", () => entriesIn(disk, folder));
@@ -157,13 +157,13 @@ function countDatabases({ disk, paths }: SessionsDeps): number {
 /** Names of files that we or Pi gave, which end with the id. */
 const GIVEN_NAME = /^\d{4}-\d\d-\d\dT[^_]*_/;
 
-/** Returns the id by which a session is found: that of its header or name. One that is made up for it finds nothing. */
+/** Returns the id that finds a session: that of its header or name. An invented id finds nothing. */
 function storedId(disk: Disk, file: string): string | null {
   const id = readHeader(disk, file)?.id ?? (GIVEN_NAME.test(basename(file)) ? idInName(file) : undefined);
   return typeof id === "string" && SESSION_ID.test(id) ? id : null;
 }
 
-/** Adds to the survey what one session tells. */
+/** Adds the findings about one session to the survey. */
 function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Survey): void {
   const info = infoOrNull(deps.disk, lockedFileOf(file));
   const known: KnownSession = { sessionPath: file, sessionId: storedId(deps.disk, file), name: null, archived };
@@ -175,13 +175,13 @@ function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Surv
     guarded("opening the session", () => closing(deps.openLog(file), (log) => lookInto(deps, known, log, found)));
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
-    // It was removed meanwhile.
+    // It was removed in between.
     if (error.name === "session_not_found") return;
     const isNone = error.name === "not_a_session";
     const isStrange = isNone && "format" in error.details;
     if (!isStrange) found.damaged.push({ ...known, reasons: [error.message], damageCount: 1, remedy: "none" });
     else if (!archived) found.hidden.push({ ...known, reason: "unknown_format", text: error.message, agents: AGENTS });
-    // No list shows it among the sessions.
+    // No list shows it as a session.
     if (isNone) return;
   }
   if (archived) found.archived++;
@@ -189,7 +189,7 @@ function lookAt(deps: SessionsDeps, file: string, archived: boolean, found: Surv
   if (isContainerName(file)) found.containers++;
 }
 
-/** Adds to the survey what an open session tells. */
+/** Adds the findings about an open session to the survey. */
 function lookInto({ disk, paths }: SessionsDeps, known: KnownSession, log: Log, found: Survey): void {
   const { parentSession, branchedFrom } = log.header;
   if (parentSession !== undefined || branchedFrom !== undefined) found.forks++;
@@ -201,7 +201,7 @@ function lookInto({ disk, paths }: SessionsDeps, known: KnownSession, log: Log, 
   if (damaged) found.damaged.push({ ...session, ...damaged });
 }
 
-/** Returns what is wrong with an open session; null when nothing is. */
+/** Returns the damage of an open session; null if it has none. */
 function damageOf(
   disk: Disk,
   file: string,
@@ -209,7 +209,7 @@ function damageOf(
 ): Pick<DamagedSession, "reasons" | "damageCount" | "remedy"> | null {
   const unfinished = unfinishedIn(disk, file, log);
   if (unfinished !== null) return { reasons: [unfinished], damageCount: 1, remedy: "finish" };
-  // A version that nobody here knows is no damage, for one, and the last line of one that is being written may be on its way.
+  // An unknown version is no damage, and the last line of a session being written may still be incomplete.
   const damage = [...new Set([...log.damage, ...log.repairable])].filter(
     ({ kind }) => !NO_DAMAGE.has(kind) && !(kind === "torn_tail" && log.lockedBy !== null),
   );
@@ -221,20 +221,20 @@ function damageOf(
   return { reasons, damageCount: damage.length, remedy: isRepairable ? "repair" : "none" };
 }
 
-/** The phase of a pointer behind which nothing is left to do, and the reason that any other phase is. */
+/** The phase of a finished pointer, and the reason for any other phase. */
 const DONE = "completed";
 const CUT_OFF =
   "A migration or rollback of this session was interrupted, so it can be read but not written. rollback_migration " +
   "completes it.";
 
-/** Returns what was begun with a session and not finished. */
+/** Returns the unfinished operation on a session. */
 function unfinishedIn(disk: Disk, file: string, { readOnly, header }: Log): string | null {
   if (readOnly?.name === "migration_failed") return readOnly.message;
   if (isContainerName(file)) return (pointerOf(disk, file)?.phase ?? DONE) === DONE ? null : CUT_OFF;
   const container = join(dirname(file), `${header.id}${CONTAINER}`);
   if ([container, `${container}.staging`].every((path) => infoOrNull(disk, path) === null)) return null;
   const { interrupted, state } = status(disk, file);
-  // Migrating anew would put a container aside that may have entries which this file lacks.
+  // A new migration would replace a container that may have entries which this file lacks.
   if (!interrupted || unlistedContainer(disk, container) !== undefined) return null;
   return state === "ROLLED_BACK"
     ? "A rollback of this session was interrupted; its file is the session again. rollback_migration puts the rest in order."

@@ -1,4 +1,4 @@
-/** Tells which sessions agents do not show, or do not continue where they were (session-format reference, 6 and 8). */
+/** Finds sessions that agents do not show, or do not continue from their leaf (session-format reference, 6 and 8). */
 
 import { basename, dirname } from "node:path";
 import { isMissing } from "../../core/errno.ts";
@@ -13,7 +13,7 @@ type Hidden = Pick<HiddenSession, "reason" | "text" | "agents">;
 
 const BOTH: readonly Agent[] = ["pi", "pi_agent_rust"];
 
-/** Returns why agents do not show a session that can be opened; null when they do. Throws errno errors. */
+/** Returns why agents do not show a session that can be opened; null if they do. Throws errno errors. */
 export function hiddenBecause(disk: Disk, paths: StoragePaths, file: string): Hidden | null {
   if (isContainerName(file))
     return { reason: "container", text: "it is in a container, and agents look for session files", agents: BOTH };
@@ -48,7 +48,7 @@ function placeProblem(disk: Disk, { flat }: StoragePaths, file: string, cwd: unk
   return null;
 }
 
-/** Whether a directory does not exist; false where that may not be looked at. */
+/** Returns whether a directory does not exist; false where that may not be looked at. */
 function isGone(disk: Disk, path: string): boolean {
   try {
     return disk.info(path).kind !== "folder";

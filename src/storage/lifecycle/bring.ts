@@ -1,6 +1,6 @@
 /**
- * Brings the files of sessions to where the sessions are for other machines. That is no operation: nobody here did anything,
- * so that nothing here is to be taken back.
+ * Moves the files of sessions to their places on other machines. This is not recorded as an operation, because the user
+ * did nothing here that could be undone.
  */
 
 import { join, relative } from "node:path";
@@ -17,7 +17,7 @@ import { isCutOff, rehouseFor } from "./relocate.ts";
 import { moveTo } from "./take-back.ts";
 import { toOwnTrash } from "./trash.ts";
 
-/** Where a session is: in the archive or not, in the folder of the directory that its header names. */
+/** Place of a session: in the archive or not, in the folder of the directory in its header. */
 export interface SessionPlace {
   readonly archived: boolean;
   readonly headerLine: Uint8Array;
@@ -29,8 +29,8 @@ export function isInPlace(deps: LifecycleDeps, file: string, place: SessionPlace
 }
 
 /**
- * Brings the file of a session to its place, with the directory of that place in its header, if, under its lock, it is what
- * was to be brought. Returns its path. Throws session_locked, already_exists, storage failures.
+ * Moves the file of a session to its place, and writes the directory of that place into its header, if `isMeant`
+ * accepts it under its lock. Returns its path. Throws session_locked, already_exists, storage failures.
  */
 export function bringTo(
   deps: LifecycleDeps,
@@ -50,17 +50,17 @@ export function bringTo(
   });
 }
 
-/** The journey of a session to its place. */
+/** The move of a session to its place. */
 interface Journey {
   /** The session folders or the archive. */
   readonly to: string;
-  /** Where it is below the one of these in which it is. */
+  /** Path relative to the folder, of the two, that contains it. */
   readonly rest: string;
-  /** The directory that its header gets, if that is another one. */
+  /** The new directory in its header, if it changes. */
   readonly cwd: string | undefined;
 }
 
-/** Returns the journey of a file to its place; undefined where it is there, or in none of our folders. */
+/** Returns the move of a file to its place; undefined if it is there, or outside our folders. */
 function journeyOf(
   { disk, paths }: LifecycleDeps,
   file: string,
@@ -77,14 +77,14 @@ function journeyOf(
   const to = folders[goal];
   const rest = relative(knownPath(disk, folders[at]), path);
   if (cwd !== undefined || at !== goal) return { to, rest, cwd };
-  // The header of one that was on its way may be there already.
+  // After an interrupted move the header may already name the directory.
   const own = { ...paths, [paths.flat === undefined ? "root" : "flat"]: to };
   return typeof wanted === "string" && isCutOff(disk, own, file, wanted) ? { to, rest, cwd: wanted } : undefined;
 }
 
 /**
- * Moves the file of a session to our trash if, under its lock, it is what was to be moved. One of two names that an
- * interrupted move left goes for the other. Returns whether it did.
+ * Moves the file of a session to our trash if `isMeant` accepts it under its lock. Of two names from an interrupted
+ * move, removes one instead. Returns whether it did.
  */
 export function setAside(deps: LifecycleDeps, path: string, isMeant: (log: Log) => Promise<boolean>): Promise<boolean> {
   return exclusively(deps, path, "moving the session to the trash", async (locked) => {

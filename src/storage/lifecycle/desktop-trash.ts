@@ -9,7 +9,7 @@ import { programOnPath } from "../fs/programs.ts";
 /** Milliseconds after which a command that has not ended is stopped. */
 const PATIENCE = 30_000;
 
-/** Returns a function that moves paths to the trash and returns where the first is; undefined without `trash`. */
+/** Returns a function that moves paths to the trash and returns the first one's new path; undefined without `trash`. */
 export function desktopTrash(
   disk: Disk,
   variables: Variables,

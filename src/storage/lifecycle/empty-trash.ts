@@ -1,4 +1,4 @@
-/** Removes what is in our trash, for good. */
+/** Removes the content of our trash for good. */
 
 import { basename, join } from "node:path";
 import { Failure } from "../../core/failure.ts";
@@ -13,10 +13,10 @@ import { FOR_GOOD, operationOn } from "./prune.ts";
 import { recorded } from "./recorded.ts";
 import { trashed } from "./trash.ts";
 
-/** Ending of the name under which an item is removed for good. */
+/** Ending of an item's name during its removal. */
 const EMPTIED = ".emptied";
 
-/** Removes items for good. Each loses its name first, so that none is ever there by halves. */
+/** Removes items for good. Each loses its name first, so that no item is ever incomplete. */
 export async function emptyTrash(
   deps: LifecycleDeps,
   before: number | undefined,
@@ -60,13 +60,13 @@ async function emptyOne({ disk }: LifecycleDeps, trash: string, { itemPath }: Tr
   await disk.syncFolder(trash);
 }
 
-/** Removes what has lost its name. What the disk refuses is left to the next time. */
+/** Removes the items without their names. Refusals of the disk are left to the next time. */
 function sweepEmptied({ disk }: LifecycleDeps, trash: string): void {
   for (const name of namesIn(disk, trash))
     if (name.startsWith(".") && name.endsWith(EMPTIED))
       try {
         if (kindOf(disk, join(trash, name)) === "folder") removeAll(disk, join(trash, name));
       } catch {
-        // It is no item any more, and takes only room.
+        // It is no item any more, and only takes space.
       }
 }

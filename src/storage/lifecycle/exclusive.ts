@@ -22,24 +22,24 @@ export interface LifecycleDeps {
   readonly paths: StoragePaths;
   readonly leaves: LeafMemory;
   readonly operations: OperationLog;
-  /** The locks that `open` has. */
+  /** The locks used by `open`. */
   readonly locks: Locks;
-  /** Moves paths to the desktop's trash. Returns where the first is, if that is found. What cannot be moved stays. */
+  /** Moves paths to the desktop's trash. Returns the first one's new path, if it is found. Refused paths stay. */
   readonly desktopTrash?: (paths: readonly string[]) => Promise<string | undefined>;
   readonly readOnly: boolean;
-  /** Folders of the user's in which holders are announced, if they may be used. */
+  /** Folders of the user's for announcements of holders, if they may be used. */
   readonly userFolders?: readonly UserFolder[];
   open(file: string): Log;
-  /** Returns the facts that a list has of a session; undefined when it cannot be read. */
+  /** Returns the facts about a session for a list; undefined if it cannot be read. */
   factsAt(file: string): SeenFacts | undefined;
-  /** Opens a file of ours that is not among the sessions yet. */
+  /** Opens one of our files that is not among the sessions yet. */
   openStaged(file: string): Log;
   /** Opens a file that is another agent's session; returns undefined for any other. */
   openForeign(file: string): Log | undefined;
   absolute(path: string): string;
   /** Returns the absolute path, if it may be used. Throws path_outside_root. */
   allowed(path: string): string;
-  /** Returns the same of a path that names a session. Throws also not_a_session, for a part of a container. */
+  /** Does the same for a session's path. Throws also not_a_session, for a part of a container. */
   pathOf(path: string): string;
   /** Returns the file of an id, or of a unique beginning of one. Throws session_not_found, ambiguous_id, invalid_id. */
   find(id: string): string;
@@ -50,7 +50,7 @@ export interface LifecycleDeps {
   readonly cwd: string;
 }
 
-/** An exclusive session: no other process can write to it meanwhile. */
+/** An exclusive session: no other process can write to it during the operation. */
 export interface LockedSession {
   readonly file: string;
   readonly sessionId: string;
@@ -65,7 +65,7 @@ export function requireWritable({ readOnly }: LifecycleDeps): void {
   throw new Failure("read_only", "This server was started with --read-only. Start one without it to change sessions.");
 }
 
-/** Runs `run` while this process has the session's lock. Throws what opening it throws, and session_locked. */
+/** Runs `run` while this process has the session's lock. Throws session_locked, and errors of opening the session. */
 export async function exclusively<T>(
   deps: LifecycleDeps,
   path: string,
@@ -97,7 +97,7 @@ export async function exclusively<T>(
   );
 }
 
-/** Returns the path that a link leads to, which is that of the session; any other path as it is. */
+/** Returns the path that a link leads to, which is that of the session; any other path unchanged. */
 export function behindLink(disk: Disk, path: string): string {
   return kindOf(disk, path) === "link" ? disk.realPath(path) : path;
 }

@@ -1,4 +1,4 @@
-/** The header lines of sessions, as bytes and as the text that is kept of one. */
+/** The header lines of sessions, as bytes and as stored text. */
 
 import { Failure } from "../../core/failure.ts";
 import { concat } from "../../core/json/json.ts";
@@ -27,7 +27,7 @@ export function headerIn(disk: Disk, fd: number, size: number, file: string): He
   throw new Failure("corrupt", "The session's header is damaged. repair_session repairs it.", { sessionPath: file });
 }
 
-/** Returns the header line of a session, a character for a byte; an empty one when it cannot be read. */
+/** Returns the header line of a session, a character for a byte; an empty one if it cannot be read. */
 export function headerText({ disk }: LifecycleDeps, session: string): string {
   try {
     return textOfHeader(disk, session);
@@ -40,13 +40,13 @@ export function textOfHeader(disk: Disk, session: string): string {
   return Buffer.from(headerAt(disk, session)).toString("latin1");
 }
 
-/** Returns the line of a session's header, as it is stored. Throws corrupt. */
+/** Returns the stored line of a session's header. Throws corrupt. */
 function headerAt(disk: Disk, session: string): Uint8Array {
   const file = isContainerName(session) ? headerFile(session) : session;
   return withFile(disk, disk.openRead(file), (fd) => headerIn(disk, fd, disk.infoOf(fd).size, file).line);
 }
 
-/** Returns the working directory in the header before a relocation; undefined when it named none. */
+/** Returns the working directory in the header before a relocation; undefined if there was none. */
 export function cwdBefore({ header }: { readonly header: string }): string | undefined {
   const cwd = headerOfLine(Buffer.from(header, "latin1"))?.cwd;
   return typeof cwd === "string" ? cwd : undefined;

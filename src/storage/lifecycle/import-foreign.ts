@@ -1,4 +1,4 @@
-/** Imports other agents' sessions: what is derived from their files is imported like a session file of ours. */
+/** Imports other agents' sessions: the session derived from their files is imported like one of our files. */
 
 import { join } from "node:path";
 import { draftOf, entryLine } from "../../core/format/entry.ts";
@@ -27,7 +27,7 @@ export function importAny(deps: LifecycleDeps, path: string, progress?: Progress
     const subagents: Imported[] = [];
     for (const within of source.inner()) {
       const inner = deps.openForeign(within);
-      // Its agent has written the file anew meanwhile.
+      // Its agent has replaced the file in between.
       if (!inner) continue;
       const parent = imported.sessionPath;
       subagents.push(
@@ -38,7 +38,7 @@ export function importAny(deps: LifecycleDeps, path: string, progress?: Progress
   });
 }
 
-/** `parent`: the file of the imported session that this one was made by. */
+/** `parent`: the file of the imported session that made this one. */
 async function importForeign(
   deps: LifecycleDeps,
   log: Log,
@@ -90,14 +90,14 @@ async function fill(
   writeAll(disk, fd, concat([entryLine({ type: "custom", id, parentId, timestamp, rest: members }), LF]));
 }
 
-/** Returns what a fork took over, where its original's file is still there. */
+/** Returns the entries that a fork copied, if its original's file still exists. */
 function takenOverBy(deps: LifecycleDeps, log: Log): TakenFromOriginal | undefined {
   const { parentSession } = log.header;
   const original = parentSession === undefined ? undefined : opened(deps, parentSession);
   return original && closing(original, () => takenOver(log, original));
 }
 
-/** Returns the session of another agent's file; undefined where that is gone, damaged or not for us. */
+/** Returns the session in another agent's file; undefined if it is gone, damaged or not permitted. */
 function opened(deps: LifecycleDeps, file: string): Log | undefined {
   try {
     return deps.openForeign(file);

@@ -29,14 +29,14 @@ const WHAT_CAME = "What had come of the file by then stays in the session.";
 /** Lines read without a pause. */
 const LINES = 500;
 const BACKUP = /\.jsonl\.(migrated|\w+\.bak(\.\d+)?)$/;
-/** Attempts of an import when another process imports the same session meanwhile. */
+/** Attempts of an import while another process imports the same session. */
 const TRIES = 3;
 
 /** A session file and the offset of its entries. */
 interface ImportSource extends HeaderPlace {
   readonly path: string;
   readonly fd: number;
-  /** As it was when it was opened. */
+  /** Its facts at opening. */
   readonly info: FileInfo;
   readonly size: number;
   /** Offset of the entries after the header. */
@@ -46,7 +46,7 @@ interface ImportSource extends HeaderPlace {
 /** Relation of an existing session to one that is imported. */
 type Relation = "has all" | "has its beginning" | "has some" | "other";
 
-/** Imports a session file of ours. `open`: how it is opened. */
+/** Imports one of our session files. `open` opens it. */
 export async function importSession(
   deps: LifecycleDeps,
   path: string,
@@ -74,7 +74,7 @@ export async function importSession(
   );
 }
 
-/** Reads every entry of a log, which finds the damage that only reading finds. */
+/** Reads every entry of a log, which finds damage that opening does not. */
 export async function readAllOf(log: Log, progress: Progress | undefined): Promise<void> {
   const { count } = log.nodes;
   for (let from = 0; from < count; from += LINES) {
@@ -116,7 +116,7 @@ async function importSource(
     related.push({ file, relation });
     if (relation === "has all") break;
   }
-  // No copy is continued with what is there already.
+  // No copy is continued with entries that exist already.
   const known = related.find(({ relation }) => relation === "has all");
   const found = known ?? related.find(({ relation }) => relation !== "other");
   if (found) {
@@ -157,7 +157,7 @@ async function importSource(
   return { ...conflict, sessionPath: target, outcome: "conflict" };
 }
 
-/** Runs an import that makes a session as an operation: what takes it back moves that session to the trash. */
+/** Runs an import that makes a session as an operation; its undo moves that session to the trash. */
 async function asOperation(
   deps: LifecycleDeps,
   log: Log,
@@ -184,7 +184,7 @@ function noteContinued({ operations }: LifecycleDeps, log: Log, sessionPath: str
   operations.flush();
 }
 
-/** Compares a session file of ours with the source. Headers may differ: other programs rewrite them. */
+/** Compares one of our session files with the source. Headers may differ: other programs rewrite them. */
 async function relate(
   deps: LifecycleDeps,
   log: Log,
@@ -205,7 +205,7 @@ async function relate(
   for (const path of [...files, ...backups])
     try {
       const relation = await withSource(disk, path, compare);
-      // A backup shows what the session was, not what it is.
+      // A backup is an older state of the session.
       if (relation === "has all" || (relation === "has its beginning" && path === file)) return relation;
     } catch (error) {
       // With a damaged header, the offset of its entries is unknown.
@@ -218,7 +218,7 @@ async function relate(
   });
 }
 
-/** Whether a log has every entry of another one, with the same bytes. */
+/** Returns whether a log has every entry of another one, with the same bytes. */
 export function holdsAll(log: Log, part: Log): boolean {
   for (let p = 0; p < part.nodes.count; p++) if (!holds(log, part, p)) return false;
   return true;
@@ -230,17 +230,17 @@ function holds(log: Log, part: Log, p: number): boolean {
   return isDerived(log) && isDerived(part) && isPassing(part, p);
 }
 
-/** Whether a session was made from another agent's. */
+/** Returns whether a session was made from another agent's. */
 function isDerived({ header }: Log): boolean {
   return header.importedFrom !== undefined;
 }
 
-/** Whether an entry only says how far the agent was: where its leaf was, or the beginning of an answer. */
+/** Returns whether an entry only records the agent's progress: its leaf, or the beginning of an answer. */
 function isPassing(log: Log, position: number): boolean {
   return log.nodes.isMarker(position) || (parse(log.read(position)) as { partial?: unknown }).partial === true;
 }
 
-/** Appends the entries that a session lacks. Throws content_modified unless all its entries are in the source. */
+/** Appends the missing entries to a session. Throws content_modified unless all its entries are in the source. */
 async function addMissing(deps: LifecycleDeps, source: Log, file: string): Promise<void> {
   await exclusively(deps, file, CONTINUING, async ({ log }) => {
     if (!holdsAll(source, log)) throw writtenMeanwhile();
@@ -248,7 +248,7 @@ async function addMissing(deps: LifecycleDeps, source: Log, file: string): Promi
   });
 }
 
-/** Appends the entries of the source that a log lacks. `hasCome`: some came by other means before. */
+/** Appends the missing entries of the source to a log. `hasCome`: some came by other means before. */
 async function appendMissing(source: Log, log: Log, hasCome = false): Promise<void> {
   const lines: Uint8Array[] = [];
   for (let p = 0; p < source.nodes.count; p++) if (!holds(log, source, p)) lines.push(source.read(p));
@@ -266,8 +266,8 @@ function writtenMeanwhile(): Failure {
 }
 
 /**
- * Appends the rest of the source to a session that has its beginning, all or nothing. Where a program that knows no lock
- * appends meanwhile, the log finds out what is there, and gets the entries that are missing.
+ * Appends the rest of the source to a session that has its beginning, all or nothing. If a program that ignores locks
+ * appends during this, the log reads those entries, and gets the missing ones.
  */
 async function continueWith(deps: LifecycleDeps, source: ImportSource, entries: Log, file: string): Promise<void> {
   const { disk } = deps;
@@ -287,9 +287,9 @@ async function continueWith(deps: LifecycleDeps, source: ImportSource, entries: 
 }
 
 /**
- * Appends the source from an offset on to an open session file that was found so, in whole lines. Returns whether that is
- * all that came to it, and it is still the session's; it stops where another program appended, too, or put another file in
- * its place. What it wrote goes again when it fails, unless more came.
+ * Appends the source from an offset on to an open session file that was found so, in whole lines. Returns false if
+ * another program appended, too, or replaced the file; it stops then. After a failure it removes its own lines, unless
+ * others follow.
  */
 async function appendRest(
   disk: Disk,

@@ -1,6 +1,6 @@
 /**
- * Finds what is left over of sessions, and judges whether it may go. Names show what something is; the session that it
- * belongs to shows whether it is still needed.
+ * Finds leftovers of sessions, and decides whether they may be removed. A leftover's name shows its kind; its session
+ * shows whether it is still needed.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -23,7 +23,7 @@ import { hasAllOf } from "./relocate.ts";
 import { announcementAt, heldText, holderOfNone, isAnnouncement, staleIn, staleOfUser } from "./stale-announcements.ts";
 import { sizeOfFolder } from "./trash-items.ts";
 
-/** Names that we give to what is left over: the name of a session or its pointer, and a suffix. */
+/** Our names for leftovers: the name of a session or its pointer, and a suffix. */
 const LEFTOVER =
   /^(?<base>.+\.(?:jsonl|v2|sqlite|store\.json))\.(?:(?<backup>v\d+|damaged|repaired|spoilt|relocated)\.bak(?:\.\d+)?|(?<migrated>migrated)|rolled-back(?:\.\d+)?)$/s;
 
@@ -36,7 +36,7 @@ interface Form {
   readonly backup?: string;
 }
 
-/** Returns the meaning of a name; undefined for anything that is not left over. */
+/** Returns the meaning of a name; undefined unless it is a leftover's. */
 function formOf(name: string): Form | undefined {
   const base = temporaryFor(name);
   if (base !== undefined) return { kind: "temporary", base };
@@ -46,14 +46,14 @@ function formOf(name: string): Form | undefined {
   return { kind, base: found.base, backup: found.backup };
 }
 
-/** Whether the name of a path is one that we give to what is left over; with a session, to a backup of that. */
+/** Returns whether the name of a path is that of a leftover; with a session, that of a backup of the session. */
 export function isLeftover(path: string, session?: string): boolean {
   const form = formOf(basename(path));
   if (form === undefined || session === undefined) return form !== undefined;
   return form.kind === "backup" && dirname(path) === dirname(session) && form.base === basename(session);
 }
 
-/** Yields what is left over in the session folders and the archive. Nothing is followed that is a link. */
+/** Yields the leftovers in the session folders and the archive. Follows no link. */
 export function* leftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
   for (const folder of allFolders(deps.paths, deps.disk)) {
     for (const { name, kind } of entriesIfListed(deps.disk, folder)) {
@@ -66,7 +66,7 @@ export function* leftoverFiles(deps: LifecycleDeps): Generator<LeftoverFile> {
   yield* staleOfUser(deps);
 }
 
-/** Returns the leftover at a path; undefined when nothing, or something else, is there. */
+/** Returns the leftover at a path; undefined if nothing, or something else, has the path. */
 function fileAt(deps: LifecycleDeps, path: string): LeftoverFile | undefined {
   const { disk } = deps;
   if (isAnnouncement(deps, path)) return announcementAt(deps, path);
@@ -78,7 +78,7 @@ function fileAt(deps: LifecycleDeps, path: string): LeftoverFile | undefined {
   return { path, kind: form.kind, sizeBytes, since: info.changed ?? info.modified, sessionPath: ownerOf(disk, path) };
 }
 
-/** Returns the path of the session that a leftover belongs to; null when it is not there. */
+/** Returns the path of the session that a leftover belongs to; null if it is missing. */
 function ownerOf(disk: Disk, path: string): string | null {
   const base = formOf(basename(path))?.base;
   if (base === undefined) return null;
@@ -87,19 +87,19 @@ function ownerOf(disk: Disk, path: string): string | null {
     const now = currentPathOf(disk, join(dirname(path), container));
     return exists(disk, now) ? now : fileOf(disk, path);
   } catch {
-    // Its pointer or its header cannot be read, so that nobody knows which of its files is the session.
+    // With an unreadable pointer or header, the session's own file is unknown.
     return null;
   }
 }
 
-/** Returns the session file that a container which is left over was made from or rolled back to, if it is there. */
+/** Returns the session file that a leftover container was made from or rolled back to, if it exists. */
 function fileOf(disk: Disk, leftover: string): string | null {
   const name = fileInLedger(disk, leftover);
   const file = name === undefined ? undefined : join(dirname(leftover), name);
   return file !== undefined && exists(disk, file) ? file : null;
 }
 
-/** Runs `run` while nobody else can write to the sessions that leftovers belong to. Throws session_locked. */
+/** Runs `run` with the locks of the sessions that leftovers belong to. Throws session_locked. */
 export async function holdingOwners<T>(
   deps: LifecycleDeps,
   leftovers: readonly string[],
@@ -119,25 +119,25 @@ export async function holdingOwners<T>(
   }
 }
 
-/** A session as its leftovers depend on it. */
+/** Facts about a session that decide about its leftovers. */
 interface Owner {
   readonly sessionId: string | null;
   readonly name: string | null;
-  /** The reason why leftovers of it may be the only copy of something; null when it is whole. */
+  /** The reason why its leftovers may contain the only copy of something; null if it is whole. */
   readonly fault: string | null;
-  /** Whether a migration or a rollback of it is under way or was interrupted, which needs what that left. */
+  /** True if a migration or a rollback of it is under way or was interrupted, which needs its leftovers. */
   readonly isUnderWay: boolean;
   /** Another process that writes to it. */
   readonly holder: Holder | null;
 }
 
-/** Returns the name of a session, or the beginning of what was said in it. */
+/** Returns the name of a session, or the beginning of its first message. */
 export function nameIn(log: Log): string | null {
   const { name, title } = factsOf(log);
   return name ?? (title === titleOf(null, log.header.id) ? null : title.slice(1, -1));
 }
 
-/** Opens a session for reading and returns what its leftovers depend on. Reads all of it, unless `isAnnounced` is all. */
+/** Opens a session for reading and returns the facts about it. Reads all of it, unless `isAnnounced`. */
 async function lookAt(deps: LifecycleDeps, path: string, isAnnounced: boolean): Promise<Owner> {
   try {
     return await closing(deps.open(path), async (log) => {
@@ -151,12 +151,12 @@ async function lookAt(deps: LifecycleDeps, path: string, isAnnounced: boolean): 
   }
 }
 
-/** Returns an open session, of which nobody else is the writer, as far as its announcements depend on it. */
+/** Returns the facts about an open session without another writer that decide about its announcements. */
 export function introduced(log: Log): Owner {
   return { sessionId: log.header.id, name: nameIn(log), fault: null, isUnderWay: false, holder: null };
 }
 
-/** Judges an open session, of which nobody else is the writer: whether what is left over of it may go. */
+/** Returns the facts about an open session without another writer that decide about its leftovers. */
 export async function judge(deps: LifecycleDeps, log: Log): Promise<Owner> {
   const owner = introduced(log);
   await readAllOf(log, undefined);
@@ -174,7 +174,7 @@ function isInterrupted({ disk }: LifecycleDeps, { file, readOnly }: Log): boolea
   }
 }
 
-/** The owner of a leftover whose session is not there. */
+/** The owner of a leftover whose session is missing. */
 const NOBODY: Owner = {
   sessionId: null,
   name: null,
@@ -183,7 +183,7 @@ const NOBODY: Owner = {
   holder: null,
 };
 
-/** Returns the leftovers that are wanted, each judged by its session. Throws not_a_session, path_outside_root. */
+/** Returns the requested leftovers, each checked by its session. Throws not_a_session, path_outside_root. */
 export async function listLeftovers(
   deps: LifecycleDeps,
   wanted: WantedLeftovers,
@@ -229,7 +229,7 @@ function filterOf(deps: LifecycleDeps, { sessionPath, kinds, before }: WantedLef
     (before === undefined || file.since < before);
 }
 
-/** Returns a leftover as its session shows it. */
+/** Returns a leftover with the facts from its session. */
 export async function leftoverOf(deps: LifecycleDeps, file: LeftoverFile, owner: Owner): Promise<Leftover> {
   const { sessionId, name } = owner;
   const needed = neededFor(deps, file, owner);
@@ -243,7 +243,7 @@ export async function leftoverOf(deps: LifecycleDeps, file: LeftoverFile, owner:
 
 const HAS_MORE = "it may have entries that its session lacks, of a program that wrote while it was relocated";
 
-/** Whether the original of a relocated session may have entries that the session lacks. */
+/** Returns whether the original of a relocated session may have entries that the session lacks. */
 async function mayHaveMore(deps: LifecycleDeps, { path, sessionPath }: LeftoverFile): Promise<boolean> {
   if (sessionPath === null || formOf(basename(path))?.backup !== "relocated") return false;
   try {
@@ -251,13 +251,13 @@ async function mayHaveMore(deps: LifecycleDeps, { path, sessionPath }: LeftoverF
     // Repaired, or in a container, they are other bytes.
     return closing(deps.openStaged(path), (old) => closing(deps.open(sessionPath), (log) => !holdsAll(log, old)));
   } catch (error) {
-    // What cannot be read may have anything.
+    // An unreadable original may contain anything.
     if (!(error instanceof Failure) && !isErrno(error)) throw error;
     return true;
   }
 }
 
-/** Returns the reason why a leftover stays whatever anybody wants; null when there is none. */
+/** Returns the reason why a leftover must stay; null if it may be removed. */
 function neededFor(deps: LifecycleDeps, { kind, path, sessionPath }: LeftoverFile, owner: Owner): string | null {
   const { disk, env } = deps;
   const { isUnderWay } = owner;
@@ -270,7 +270,7 @@ function neededFor(deps: LifecycleDeps, { kind, path, sessionPath }: LeftoverFil
   return "its migration or rollback was interrupted; finish that first, by migrate_session or rollback_migration";
 }
 
-/** Returns what is lost with a leftover, as a sentence. */
+/** Returns the loss that removing a leftover causes, as a sentence. */
 function consequenceOf(path: string, hasMore: boolean): string | null {
   const { kind, backup } = formOf(basename(path)) as Form;
   if (kind === "migrated")

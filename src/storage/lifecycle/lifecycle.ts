@@ -1,7 +1,7 @@
 /**
- * Puts the lifecycle operations of sessions together. Archiving is one of them: it moves sessions to our state folder,
- * where agents do not look, and back. The folders there are the same as the session folders, so that the path of an
- * archived session shows where it came from.
+ * Combines the lifecycle operations of sessions. Archiving is one of them: it moves sessions to our state folder, where
+ * agents do not look, and back. The folders there are the same as the session folders, so that the path of an archived
+ * session shows where it came from.
  */
 
 import { join, relative } from "node:path";
@@ -35,7 +35,7 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
     locate: (where, purpose) => guarded("looking for the session", () => locate(deps, where, purpose)),
     delete: (file, permanent, wishes = {}) =>
       exclusively(deps, file, "deleting the session", (locked) => deleteSession(deps, locked, permanent, wishes)),
-    // Emptying and restoring exclude each other, and the undo of a deletion, so that no item goes from under another.
+    // Emptying, restoring and the undo of a deletion exclude each other, so that no item disappears during another.
     restore: (where, requireFit = async () => {}) =>
       alone(deps, () => guarded("restoring the session", () => restoreSession(deps, where, requireFit))),
     archive: (file, wishes = {}) =>
@@ -61,13 +61,13 @@ export function makeLifeCycle(deps: LifecycleDeps): LifeCycle {
   };
 }
 
-/** Runs `run` while no other process restores, empties the trash, or takes back. Throws read_only, session_locked. */
+/** Runs `run` while no other process restores, empties the trash, or undoes. Throws read_only, session_locked. */
 function alone<T>(deps: LifecycleDeps, run: () => Promise<T>): Promise<T> {
   requireWritable(deps);
   return deps.operations.alone(run);
 }
 
-/** Moves a session to the same place below another folder. Throws path_outside_root when it is not in `from`. */
+/** Moves a session to the same place below another folder. Throws path_outside_root unless it is in `from`. */
 async function moveBetween(
   deps: LifecycleDeps,
   locked: LockedSession,

@@ -1,7 +1,7 @@
 /**
- * Moves session files with the files that belong to them. Nothing is overwritten, and an old name is removed only when
- * the new one is on the medium, so that every byte has a name whenever a move is interrupted; and only where it still
- * names what was moved: programs that know no lock may have put something else there.
+ * Moves session files with the files that belong to them. Overwrites nothing, and removes an old name only when the new
+ * one is on the medium, so that every byte has a name whenever a move is interrupted; and only if the old name still
+ * means the moved file: programs that ignore locks may have replaced it.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -22,13 +22,13 @@ import { fileInLedger, originOf, pointerOf, snapshotOf } from "../v2/pointer.ts"
 const BACKUP = /^\.(?:(?:v\d+|damaged|repaired|spoilt|relocated)\.bak(?:\.\d+)?|migrated)$/;
 /** Further suffixes of a container's name: of an abandoned migration, and of containers that were rolled back. */
 const CONTAINER_LEFTOVER = /^\.(?:staging|rolled-back(?:\.\d+)?)$/;
-/** The path that something has, and the one that it gets. */
+/** The old and the new path of a file. */
 export type PathChange = readonly [from: string, to: string];
 
 /**
  * Returns the paths in a session's folder that belong to it: backups, attachments, a container of Session Store V2 with
- * its pointer and the file that it came from, and the container that pi_agent_rust derives from the file. Which file and
- * which container are one session is what the pointer says, and never that both have the same id: one may be a copy.
+ * its pointer and the file that it came from, and the container that pi_agent_rust derives from the file. The pointer
+ * shows which file and which container are one session; the same id does not, because one may be a copy.
  */
 export function belongings(disk: Disk, session: string, sessionId: string): string[] {
   const belongs = isContainerName(session) ? ofContainer(disk, session, sessionId) : ofFile(disk, session, sessionId);
@@ -38,15 +38,15 @@ export function belongings(disk: Disk, session: string, sessionId: string): stri
     .map((other) => join(folder, other));
 }
 
-/** Whether a name is that of another file or folder of a session. */
+/** True if a name is that of another file or folder of a session. */
 type Belongs = (name: string) => boolean;
 
-/** Returns what follows one name in another that begins so; an empty text for any other. */
+/** Returns the rest of a name that begins with another; an empty text for any other. */
 function rest(name: string, base: string): string {
   return name.startsWith(base) ? name.slice(base.length) : "";
 }
 
-/** Whether a name is that of a backup of a file or container, or of the folder of its attachments. */
+/** Returns whether a name is that of a backup of a file or container, or of the folder of its attachments. */
 function isBeside(name: string, base: string): boolean {
   return name === `${base}.blobs` || BACKUP.test(rest(name, base));
 }
@@ -59,7 +59,7 @@ function ofContainer(disk: Disk, container: string, sessionId: string): Belongs 
   const origin = own === `${sessionId}${CONTAINER}` ? originIn(disk, container) : undefined;
   if (origin === undefined) return isOwn;
   const { source, isSettled } = origin;
-  // A rollback or migration that was cut off left the file. Later, another program put it there: it is another session.
+  // An interrupted rollback or migration left the file. Later, another program made it: it is another session.
   if (isSettled && exists(disk, join(dirname(container), source)))
     return (name) => isOwn(name) || name === snapshotOf(source);
   return (name) => isOwn(name) || name === source || isBeside(name, source);
@@ -83,7 +83,7 @@ function ofFile(disk: Disk, file: string, sessionId: string): Belongs {
   };
 }
 
-/** Whether a container was derived by pi_agent_rust: one of ours has a header, and its pointer lies beside it. */
+/** Returns whether a container was derived by pi_agent_rust: one of ours has a header, and a pointer next to it. */
 function isDerived(disk: Disk, container: string): boolean {
   return ![headerFile(container), pointerFile(container)].some((path) => exists(disk, path));
 }
@@ -103,8 +103,8 @@ function originIn(disk: Disk, container: string): { source: string; isSettled: b
 
 /**
  * Moves a file, or a folder with its content. A file that an interrupted move left at the new path is kept if it has
- * the same content. Throws EEXIST when something else has the path, content_modified where another program changed what
- * is moved meanwhile, and other errno errors.
+ * the same content. Throws EEXIST if something else has the path, content_modified if another program changed the moved
+ * file, and other errno errors.
  */
 export async function move(disk: Disk, from: string, to: string, kind = kindOf(disk, from)): Promise<void> {
   if (kind === undefined) throw Object.assign(new Error("nothing to move"), { code: "ENOENT" });
@@ -124,9 +124,9 @@ export async function move(disk: Disk, from: string, to: string, kind = kindOf(d
 
 /**
  * Moves a session, which comes first, with its belongings. They get their new names before the session moves, and lose
- * their old names after it, so that the session is never without them, wherever this is interrupted. Only links, which
- * have one name, are renamed before it. After a failure everything is as it was before, or, where the disk refuses that
- * too, at the new place.
+ * their old names after it, so that the session has them at any interruption. Only links, which have one name, are
+ * renamed before it. A failure restores everything or, if the disk refuses that too, leaves everything at the new
+ * place.
  */
 export async function moveWith(disk: Disk, [[from, to], ...others]: readonly PathChange[]): Promise<void> {
   const steps = noSteps();
@@ -136,26 +136,26 @@ export async function moveWith(disk: Disk, [[from, to], ...others]: readonly Pat
     await move(disk, from, to);
   } catch (error) {
     await moveBack(disk, from, to);
-    // What is left of a container without its header is none.
+    // The rest of a container without its header is no session.
     const isAt = (path: string) => infoOrNull(disk, isContainerName(path) ? headerFile(path) : path, true) !== null;
     if (!isAt(from) && isAt(to)) {
       runQuietly(steps.end);
       throw doneBut(error, "moving it", `It is at ${to} now.`);
     }
-    // What fails is only a second name: the original is still in its place.
+    // A failed removal leaves only a second name: the original is still in its place.
     runQuietly(steps.undo.reverse());
     throw error;
   }
-  // Everything is at the new place; the remains here belong to no session.
+  // Everything is at the new place; the files here belong to no session.
   runQuietly(steps.end);
   const folders = new Set(others.map(([source]) => dirname(source)));
   for (const folder of folders) await disk.syncFolder(folder).catch(() => {});
 }
 
-/** Steps that take a move back, the last one first, and those that end it, by which old names go. */
+/** Steps that undo a move, the last one first, and steps that end it by removing old names. */
 interface Steps {
   readonly undo: (() => void)[];
-  /** Throw content_modified where another program changed what was moved. */
+  /** Throw content_modified if another program changed the moved files. */
   readonly check: (() => void)[];
   readonly end: (() => void)[];
   /** Links that could be given no other name. */
@@ -171,13 +171,13 @@ function runQuietly(steps: readonly (() => void)[]): void {
     try {
       step();
     } catch {
-      // The caller knows why this may be left as it is.
+      // The caller knows why the failure is harmless.
     }
 }
 
 /**
- * Gives a file, or every file in a folder, a second name. Files that are there with the same content are kept. What is
- * neither, such as a link, is renamed, and stays here if it cannot be.
+ * Gives a file, or every file in a folder, a second name. Existing files with the same content are kept. Anything else,
+ * such as a link, is renamed, and stays if it cannot be.
  */
 async function moveOne(disk: Disk, from: string, to: string, steps: Steps, kind = kindOf(disk, from)): Promise<void> {
   const { undo, check, end, stays } = steps;
@@ -210,7 +210,7 @@ function headerLast(names: readonly Named[]): Named[] {
   return [...names].sort((a, b) => isHeader(a) - isHeader(b));
 }
 
-/** Renames something, unless its new path is on another file system. Returns whether it did. */
+/** Renames a file, unless its new path is on another file system. Returns whether it did. */
 function rename(disk: Disk, from: string, to: string): boolean {
   try {
     disk.rename(from, to);
@@ -221,15 +221,15 @@ function rename(disk: Disk, from: string, to: string): boolean {
   }
 }
 
-/** A file as its old name had it before its new one was given or compared, and as the new one has it since. */
+/** The facts about a file under its old name before the new one was given or compared, and under the new one since. */
 interface TwoNames {
   readonly old: FileInfo;
   readonly made: FileInfo;
-  /** Whether the new name was given here, and not found with the same content. */
+  /** True if the new name was given here, and not found with the same content. */
   readonly isNew: boolean;
 }
 
-/** Gives a file another name, unless that is there already, with the same content. Throws EEXIST. */
+/** Gives a file another name, unless that exists already with the same content. Throws EEXIST. */
 async function nameFile(disk: Disk, from: string, to: string): Promise<TwoNames> {
   const old = disk.info(from, true);
   const there = ifPresent(() => disk.info(to, true));
@@ -243,8 +243,8 @@ async function nameFile(disk: Disk, from: string, to: string): Promise<TwoNames>
 }
 
 /**
- * Throws content_modified unless both names have what they had: one file, or a file that has not changed since and its
- * copy. Without the old name, nothing would have what another program put there.
+ * Throws content_modified unless both names have their files: one file, or a file that has not changed since and its
+ * copy. Removing the old name would lose the bytes that another program wrote there.
  */
 function requireBoth(disk: Disk, from: string, to: string, { old, made }: TwoNames): void {
   const [now, there] = [disk.info(from, true), disk.info(to, true)];
@@ -253,7 +253,7 @@ function requireBoth(disk: Disk, from: string, to: string, { old, made }: TwoNam
   throw new Failure("content_modified", sentence, { path: from }, { retryable: true });
 }
 
-/** Removes the old name of a file; or the new one, if it was given here, where another program changed either. */
+/** Removes the old name of a file; or the new one, if it was given here and another program changed either. */
 function removeOldName(disk: Disk, from: string, to: string, named: TwoNames): void {
   try {
     requireBoth(disk, from, to, named);
@@ -277,32 +277,32 @@ async function moveBack(disk: Disk, from: string, to: string): Promise<void> {
 async function moveFolder(disk: Disk, from: string, to: string): Promise<void> {
   requireFolderOrNothing(disk, to);
   if (kindAt(disk, to) === undefined && rename(disk, from, to)) return;
-  // To another file system, all of it is there before anything here goes: half of a container is no session.
+  // On another file system, all files are there before any is removed here: half of a container is no session.
   const steps = noSteps();
   try {
     await moveOne(disk, from, to, steps, "folder");
     if (steps.stays.length > 0) throw Object.assign(new Error("a link cannot be moved there"), { code: "EXDEV" });
     await disk.syncFolder(dirname(to));
     for (const check of steps.check) check();
-    // A container's header is the first to go, after which the rest is no session.
+    // A container's header goes first; the rest is no session then.
     steps.end.shift()?.();
   } catch (error) {
     runQuietly(steps.undo.reverse());
     throw error;
   }
-  // What another program adds from now on stays here.
+  // Files that another program adds from now on stay here.
   runQuietly(steps.end);
 }
 
 /**
- * Whether a name is that of the lock in a container, or of the lock's note. Neither is moved: opening the lock file and
- * closing it again, to copy or compare it, would release the lock.
+ * Returns whether a name is that of the lock in a container, or of the lock's note. Neither is moved: opening the lock
+ * file and closing it again, to copy or compare it, would release the lock.
  */
 function staysHere(folder: string, name: string): boolean {
   return isContainerName(basename(folder)) && isLockInContainer(name);
 }
 
-/** Throws already_exists when something else has a new path; what an interrupted move left there does not count. */
+/** Throws already_exists if something else has a new path; files left by an interrupted move do not count. */
 export async function requireWayFree(disk: Disk, changes: readonly PathChange[], details: object = {}): Promise<void> {
   for (const [from, to] of changes) if (await isInTheWay(disk, from, to)) throw alreadyThere(to, details);
 }
@@ -313,7 +313,7 @@ async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean
   const kind = kindOf(disk, from);
   const isFolder = kind === "folder";
   if (isFolder !== (there === "folder")) return true;
-  // What is no file is never the second name of one, and opening a link that leads nowhere would fail.
+  // Only a file can be a second name, and opening a link that leads nowhere would fail.
   if (!isFolder) return kind !== "file" || there !== "file" || !(await sameContent(disk, from, to));
   for (const name of namesIn(disk, to)) {
     const isOther = staysHere(to, name) || kindAt(disk, join(from, name)) === undefined;
@@ -322,7 +322,7 @@ async function isInTheWay(disk: Disk, from: string, to: string): Promise<boolean
   return false;
 }
 
-/** Throws EEXIST when something has a path that is no folder, such as a link that leads nowhere. */
+/** Throws EEXIST unless a path is a folder or missing; a link that leads nowhere is neither. */
 function requireFolderOrNothing(disk: Disk, path: string): void {
   const there = kindAt(disk, path);
   if (there !== undefined && there !== "folder") throw taken();

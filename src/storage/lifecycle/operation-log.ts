@@ -1,6 +1,6 @@
 /**
- * The record of operations: numbered files of lines in the state folder, to which every process appends with one write
- * of a line. Each line begins with a line feed of its own, so that a torn one damages none after it.
+ * The record of operations: numbered files of lines in the state folder. Every process appends a line in one write.
+ * Each line begins with a line feed of its own, so that a torn one damages none after it.
  */
 
 import { join } from "node:path";
@@ -15,9 +15,9 @@ import { namesIn } from "../fs/folders.ts";
 import { drawBytes } from "../fs/random.ts";
 import { isLock, type Locks } from "../locks/locks.ts";
 
-/** Bytes of a file after which the next one is begun: about 2,500 operations, which are read in some 10 ms. */
+/** Bytes of a file before the next one begins: about 2,500 operations, which are read in some 10 ms. */
 const MAX_BYTES = 1 << 20;
-/** Files that are kept. People take back what happened lately, and session files and the trash are the lasting record. */
+/** Number of kept files. People undo recent operations, and session files and the trash are the lasting record. */
 const KEPT = 2;
 const READ_ONLY = "This server was started with --read-only. Start one without it to take operations back.";
 const NAME = /^(\d{1,9})\.jsonl$/;
@@ -27,9 +27,9 @@ interface OperationLogOptions {
   readonly env: Env;
   readonly locks: Locks;
   readonly stateFolder: string;
-  /** Whether what must be durable waits for the medium. */
+  /** True if durable lines wait for the medium. */
   readonly isDurable: boolean;
-  /** Whether nothing may be written: then nothing happens that would have to be. */
+  /** True if nothing may be written: then no operation happens that needs a record. */
   readonly readOnly?: boolean;
   readonly maxBytes?: number;
 }
@@ -38,7 +38,7 @@ export function operationLog(options: OperationLogOptions): OperationLog {
   const { disk, env, locks, isDurable } = options;
   const folder = join(options.stateFolder, "operations");
   const file = new NumberedFiles(disk, folder, options.maxBytes ?? MAX_BYTES);
-  /** Lines that are not written yet, by id. As texts they are a fifth of the work of the garbage collector. */
+  /** Unwritten lines by id. As texts they are a fifth of the work of the garbage collector. */
   let noted = new Map<string, string>();
   let queue: Promise<unknown> = Promise.resolve();
 
@@ -124,7 +124,7 @@ function newId(): string {
   return drawBytes(6).toString("hex");
 }
 
-/** Runs what records. The change happens in any case ({@link OperationLog}), so the disk's refusal is not thrown. */
+/** Runs a write of the record. The change happens in any case ({@link OperationLog}), so refusals are ignored. */
 function quietly(run: () => void): void {
   try {
     run();
@@ -141,7 +141,7 @@ async function quietlyLater(run: () => Promise<unknown>): Promise<void> {
   }
 }
 
-/** Throws an error that is not the disk's. */
+/** Throws an error unless it is the disk's. */
 function requireRefusal(error: unknown): void {
   if (!isErrno(error) && !(error instanceof Failure)) throw error;
 }
@@ -151,7 +151,7 @@ class NumberedFiles {
   private readonly disk: Disk;
   private readonly folder: string;
   private readonly maxBytes: number;
-  /** The number of the file that was appended to last. */
+  /** The number of the file used last. */
   private number = 0;
   private isNew = false;
 
@@ -226,7 +226,7 @@ class NumberedFiles {
     }
   }
 
-  /** Opens the file with the number, or the last one if another process removed that. Makes it when there is none. */
+  /** Opens the file with the number, or the last one if another process removed that. Makes a missing one. */
   private openNumber(): number {
     const { disk } = this;
     try {
@@ -250,7 +250,7 @@ class NumberedFiles {
   }
 }
 
-/** Yields the lines that are objects; what is damaged or torn is passed over. */
+/** Yields the lines that are objects; skips damaged and torn lines. */
 function* parsedLines(bytes: Uint8Array): Generator<object> {
   for (const text of linesIn(bytes)) {
     const line = lineOrNull(text);

@@ -14,7 +14,7 @@ import { bringAttachments } from "./import.ts";
 
 /** Milliseconds of writing without a pause. */
 const SLICE = 20;
-/** Bytes that are written at once: making 64 KB of a page takes about 10 ms, so that a block is no longer than a slice. */
+/** Bytes of one write: making 64 KB of a page takes about 10 ms, so that a block is no longer than a slice. */
 const BLOCK = 1 << 16;
 
 /** See Stores.writeOutput. */
@@ -51,7 +51,7 @@ export async function writeOutput(
   });
 }
 
-/** Gives the output its name, and returns that. */
+/** Gives the output its name, and returns the name. */
 function giveName(disk: Disk, temporary: string, path: string, onExisting: "refuse" | "rename" | "replace"): string {
   if (onExisting === "replace") {
     requireNoContainer(disk, path);
@@ -75,7 +75,7 @@ function giveName(disk: Disk, temporary: string, path: string, onExisting: "refu
   }
 }
 
-/** Whether pi_agent_rust would take the container of a session for one that it derived from a file with this name. */
+/** Returns whether pi_agent_rust would take a session's container for one derived from a file with this name. */
 function isOfContainer(disk: Disk, path: string): boolean {
   return isSessionName(basename(path)) && exists(disk, headerFile(path.replace(/\.jsonl$/, CONTAINER)));
 }

@@ -1,4 +1,4 @@
-/** Removes what is left over: to our trash, from where it can be brought back, or for good. */
+/** Removes leftovers: to our trash, from where they can be restored, or for good. */
 
 import { dirname } from "node:path";
 import { Failure } from "../../core/failure.ts";
@@ -30,7 +30,7 @@ export function makeLeftovers(deps: LifecycleDeps): Leftovers {
   };
 }
 
-/** Returns an operation on what belongs to no session in particular. */
+/** Returns an operation on files that belong to no single session. */
 export function operationOn(path: string, rest: Pick<NewOperation, "text" | "step" | "final">): NewOperation {
   return { kind: "prune", sessionId: "", sessionPath: path, name: null, ...rest };
 }
@@ -39,7 +39,7 @@ function filesText(count: number): string {
   return `${count} leftover ${count === 1 ? "file" : "files"}`;
 }
 
-/** Removes one leftover, whose session nobody else can write to meanwhile. */
+/** Removes one leftover under the lock of its session. */
 type Removal = (leftover: Leftover) => Promise<void>;
 
 async function pruneLeftovers(
@@ -53,7 +53,7 @@ async function pruneLeftovers(
   const all = await listLeftovers(deps, wanted);
   const kept = all.filter((one) => !mayGo(one, force));
   const going = all.filter((one) => mayGo(one, force));
-  // Nobody needs to bring those back: they go for good, and no record tells of them.
+  // Announcements need no restoring: they are removed for good, without a record.
   const announced = going.filter(isAnnounced);
   const gone = await removeEach(deps, announced, force, async (one) => removeStale(deps, one), kept, progress);
   const planned = going.filter((one) => !isAnnounced(one));
@@ -94,7 +94,7 @@ function mayGo({ keptBecause, isNeeded }: Leftover, force: boolean): boolean {
   return force ? !isNeeded : keptBecause === null;
 }
 
-/** Removes leftovers session by session, each with its session's lock. Those that stay are added to `kept`. */
+/** Removes leftovers session by session, each with its session's lock. Adds the remaining ones to `kept`. */
 async function removeEach(
   deps: LifecycleDeps,
   planned: readonly Leftover[],
@@ -121,7 +121,7 @@ async function removeEach(
         rest = rest.slice(1);
       }
     };
-    // What cannot be removed does not keep the others.
+    // A failed removal does not stop the others.
     while (rest.length > 0)
       try {
         if (sessionPath === null) await removeAllOf(rest);
@@ -144,7 +144,7 @@ function bySession(leftovers: readonly Leftover[]): Map<string | null, Leftover[
   return groups;
 }
 
-/** Judges leftovers again, now that nobody else can write to their session. */
+/** Checks leftovers again under the lock of their session. */
 async function judged(
   deps: LifecycleDeps,
   leftovers: readonly Leftover[],

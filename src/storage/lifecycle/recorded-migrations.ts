@@ -9,7 +9,7 @@ import { factsOf, recorded, titleOf } from "./recorded.ts";
 
 const WORDS = { migrate: "Migrated", rollback: "Rolled back the migration of" } as const;
 
-/** Returns migrations that are recorded. Those that find nothing to do are no operations. */
+/** Returns migrations that are recorded. A migration without work is no operation. */
 export function recordedMigrations(deps: LifecycleDeps, migrations: Migrations): Migrations {
   const run = (
     kind: "migrate" | "rollback",
@@ -37,8 +37,8 @@ export function recordedMigrations(deps: LifecycleDeps, migrations: Migrations):
 }
 
 /**
- * Returns the operation that is about to be done; undefined where the session cannot be found, which it reports itself,
- * and where it is in the wanted store: a refusal would then look like what happened, and undo would do the opposite.
+ * Returns the operation that begins; undefined if the session cannot be found, which the migration reports itself, or
+ * if it is in the wanted store: a refusal would then look like success, and undo would do the opposite.
  */
 function operationOf(deps: LifecycleDeps, kind: "migrate" | "rollback", path: string, { as }: Wishes) {
   const { disk } = deps;

@@ -1,4 +1,4 @@
-/** Changes of whole sessions as operations: recorded before they begin, and judged where nobody said how they ended. */
+/** Changes of whole sessions as operations: recorded before they begin, and checked if their end is not recorded. */
 
 import { Failure } from "../../core/failure.ts";
 import { contentText } from "../../core/format/message.ts";
@@ -28,7 +28,7 @@ import { findItemFrom, findOwnItem, isInTrash, itemAt } from "./trash-items.ts";
 const NAME = KNOWN_TYPES.indexOf("session_info");
 const MESSAGE = KNOWN_TYPES.indexOf("message");
 
-/** Facts by which a person knows a session. */
+/** Facts by which a person recognizes a session. */
 export interface TitleFacts {
   readonly name: string | null;
   /** Its name or first words, as a quotation, else its id. */
@@ -36,7 +36,7 @@ export interface TitleFacts {
   readonly messageCount: number;
 }
 
-/** Returns the facts by which a person knows a session. What cannot be read is left out. */
+/** Returns the facts by which a person recognizes a session. Unreadable facts are left out. */
 export function factsOf(log: Log): TitleFacts {
   const { nodes } = log;
   const { types } = nodes.columns();
@@ -69,14 +69,14 @@ export function titleOf(text: string | null, id: string): string {
   return text === null ? id.slice(0, 8) : quoted(text);
 }
 
-/** The members of an operation that its session gives. */
+/** Returns the members of an operation from its session. */
 export function about({ file, sessionId }: LockedSession, { name }: TitleFacts) {
   return { sessionId, sessionPath: file, name };
 }
 
 /**
- * Runs a change between the two lines of its record. One that failed is said to have failed only where its beginning is
- * still in place: what an interrupted change left is found, and taken back, like a finished one.
+ * Runs a change between the two lines of its record. A failed one is recorded as failed only if its beginning is still
+ * in place: an interrupted change is found, and undone, like a finished one.
  */
 export async function recorded<T>(
   deps: LifecycleDeps,
@@ -90,7 +90,7 @@ export async function recorded<T>(
   try {
     result = await run(begun);
   } catch (error) {
-    // Where the name was taken, another process has made the file, and where the ground has moved, nothing was done.
+    // If the name was taken, another process has made the file; if the ground moved, nothing was done.
     const isRefused = isNameTaken(error) || (error instanceof Failure && error.name === "ground_moved");
     if (isRefused || hasHappened(deps, { ...operation, ...begun, stage: "begun" }) === false)
       operations.failed([begun.id]);
@@ -102,14 +102,14 @@ export async function recorded<T>(
   return result;
 }
 
-/** Returns the step of an operation that was begun, if it happened; false if not; undefined where that cannot be told. */
+/** Returns the step of a begun operation, if it happened; false if not; undefined if that is unknown. */
 export function hasHappened(deps: LifecycleDeps, operation: Operation): OperationStep | false | undefined {
   const { step } = operation;
   if (step === undefined) return undefined;
   try {
     return judged(deps, operation, step);
   } catch {
-    // The disk does not tell, or a path may not be looked at.
+    // The disk refuses to look, or a path may not be looked at.
     return undefined;
   }
 }
@@ -141,8 +141,8 @@ function judged(deps: LifecycleDeps, operation: Operation, step: OperationStep):
 }
 
 /**
- * Returns whether a session is where it was before an operation; one that had come, whether it is in the trash. A session
- * that is gone otherwise is not back: undo refuses, and takes back nothing older.
+ * Returns whether a session is at its place before an operation; one that was added, whether it is in the trash. A
+ * session that is missing for another reason is not back: undo refuses, and undoes nothing older.
  */
 export function isBack(deps: LifecycleDeps, { step, sessionId }: Operation): boolean {
   const { disk } = deps;
@@ -160,7 +160,7 @@ export function isBack(deps: LifecycleDeps, { step, sessionId }: Operation): boo
   }
 }
 
-/** Whether a file has moved; undefined when it has neither path. One that has both is under way if they are names of it. */
+/** Returns whether a file has moved; undefined if it has neither path. With two names it is under way. */
 function hasMoved(deps: LifecycleDeps, from: string, to: string): boolean | undefined {
   const { disk } = deps;
   const [isHere, isThere] = [from, to].map((path) => exists(disk, deps.allowed(path)));
@@ -168,7 +168,7 @@ function hasMoved(deps: LifecycleDeps, from: string, to: string): boolean | unde
   return isHere || isThere ? isThere : undefined;
 }
 
-/** Whether a relocation has begun to change the world: the header is rewritten first, and then the file is moved. */
+/** Returns whether a relocation has changed anything: the header is rewritten first, and then the file is moved. */
 function hasRelocated(deps: LifecycleDeps, { from, to, cwd, header }: StepOf<"relocate">): boolean | undefined {
   const moved = hasMoved(deps, from, to);
   if (moved !== false) return moved;
@@ -184,12 +184,12 @@ function trashedAs(deps: LifecycleDeps, { id, sessionId }: Operation, step: Step
   return item === undefined ? undefined : { ...step, item };
 }
 
-/** Returns the folder of a container, also where it has another name since a swap was cut off; else the path itself. */
+/** Returns the folder of a container, even if an interrupted swap left it under another name; else the path itself. */
 export function folderAt({ disk }: LifecycleDeps, path: string): string {
   return isContainerName(path) ? folderOf(disk, path) : path;
 }
 
-/** Returns the inode of a session file, or of the header of a container; undefined when there is none. */
+/** Returns the inode of a session file, or of the header of a container; undefined if it is missing. */
 export function inodeAt(deps: LifecycleDeps, path: string): number | undefined {
   return inodeOf(deps, path, folderAt(deps, path));
 }
@@ -198,7 +198,7 @@ function inodeOf({ disk }: LifecycleDeps, session: string, path: string): number
   return infoOrNull(disk, isContainerName(session) ? headerFile(path) : path)?.inode;
 }
 
-/** Returns the backup of a session that a repair made of the file with an inode. */
+/** Returns the backup that a repair made of the session file with an inode. */
 function backupWith(deps: LifecycleDeps, path: string, inode: number): string | undefined {
   return backupsOf(deps.disk, path).find((backup) => inodeOf(deps, path, backup.path) === inode)?.path;
 }

@@ -25,8 +25,8 @@ import { about, factsOf, recorded } from "./recorded.ts";
 const RELOCATING = "relocating the session";
 
 /**
- * Gives a session another working directory. The end of a relocation that was cut off before the last lines came is no
- * operation. Throws BadParams without such a directory, and what `rehouse` throws.
+ * Gives a session another working directory. The end of a relocation that was interrupted before the last lines came is
+ * no operation. Throws BadParams without such a directory, and the errors of `relocate`.
  */
 export async function relocateSession(
   deps: LifecycleDeps,
@@ -70,8 +70,8 @@ export async function relocateAgain(deps: LifecycleDeps, locked: LockedSession, 
 }
 
 /**
- * Takes a relocation back: the header gets the bytes that it had, as far as nothing else in it changed since, and the
- * file its former path. Originals that are kept go where all their bytes are in the file again.
+ * Undoes a relocation: the header gets its old bytes back, unless they changed since, and the file its former path.
+ * Kept originals are removed once all their bytes are in the file again.
  */
 export async function returnSession(
   deps: LifecycleDeps,
@@ -92,8 +92,8 @@ export async function returnSession(
 }
 
 /**
- * Gives a session the directory that others gave it, below the folders that are named, and returns its path. The original
- * goes where all its bytes but those of the directory are in the file.
+ * Gives a session the directory that other machines gave it, below the given folders, and returns its path. The
+ * original is removed if all its bytes, except the directory's, are in the file.
  */
 export async function rehouseFor(
   deps: LifecycleDeps,
@@ -108,7 +108,7 @@ export async function rehouseFor(
   return movedTo;
 }
 
-/** Returns whether a relocation of a file to this directory was cut off before the file was moved. */
+/** Returns whether a relocation of a file to this directory was interrupted before the file was moved. */
 export function isCutOff(disk: Disk, paths: StoragePaths, file: string, cwd: string): boolean {
   const kept = lastBackup({ disk }, file);
   if (kept === undefined) return false;
@@ -122,7 +122,7 @@ export function isCutOff(disk: Disk, paths: StoragePaths, file: string, cwd: str
 }
 
 /**
- * Removes the originals of a relocation and of its return, from the first on: those with one of these headers whose
+ * Removes the originals of a relocation and of its undo, from the first on: those with one of these headers whose
  * entries are the beginning of the file's. Best effort.
  */
 async function dropRedundant(
@@ -143,22 +143,22 @@ async function dropRedundant(
     }
     await disk.syncFolder(dirname(file));
   } catch {
-    // They stay beside the session, as after a relocation.
+    // They stay next to the session, as after a relocation.
   }
 }
 
-/** An original beside the session that was made from it. */
+/** An original next to the session that was made from it. */
 interface Compared {
   /** The header's line of the original. */
   readonly header: Uint8Array;
-  /** Bytes that it has after all that the session has, negative where the session has more; undefined if they differ. */
+  /** Number of bytes after all those of the session, negative if the session has more; undefined if they differ. */
   readonly rest: number | undefined;
   /** The original, and the session's file. */
   readonly old: FileInfo;
   readonly now: FileInfo;
 }
 
-/** Compares what follows the headers of an original and of its session. Throws corrupt. */
+/** Compares the bytes after the headers of an original and of its session. Throws corrupt. */
 function comparedWith(disk: Disk, kept: string, file: string): Promise<Compared> {
   return withFile(disk, disk.openRead(kept), (ofOld) =>
     withFile(disk, disk.openRead(file), async (ofNow) => {
@@ -172,7 +172,7 @@ function comparedWith(disk: Disk, kept: string, file: string): Promise<Compared>
   );
 }
 
-/** Whether a session file has all that follows the header of an original. Throws corrupt. */
+/** Returns whether a session file has all bytes after the header of an original. Throws corrupt. */
 export async function hasAllOf(disk: Disk, file: string, kept: string): Promise<boolean> {
   return isWhole(await comparedWith(disk, kept, file));
 }
@@ -182,14 +182,14 @@ function isWhole({ rest }: Compared): boolean {
 }
 
 /**
- * Appends the lines that only the last original has, where a relocation was cut off before they came. Returns whether
+ * Appends the lines that only the last original has, if a relocation was interrupted before they came. Returns whether
  * there were any.
  */
 async function finishLate(deps: LifecycleDeps, session: string): Promise<boolean> {
   const { disk } = deps;
   const kept = lastBackup(deps, session);
   if (kept === undefined || isContainerName(session)) return false;
-  // One that cannot be read stays beside the session, as before.
+  // An unreadable original stays next to the session, as before.
   const found = await comparedWith(disk, kept, session).catch(() => undefined);
   if (found?.rest === undefined || found.rest <= 0) return false;
   await copyLateWrites(disk, kept, session, found.old.size - found.rest, (now) => isUnchanged(now, found.now));
@@ -201,9 +201,9 @@ function rewriterTo(cwd: string): (line: Uint8Array) => Uint8Array {
 }
 
 /**
- * Returns the header line that a session had before a relocation, a character for a byte. One to the same directory may
- * have been cut off: then the session is where the directory in its last original belongs. Elsewhere, as in the archive,
- * that relocation came to its end, and the session was moved since.
+ * Returns the header line of a session before a relocation, a character for a byte. A relocation to the same directory
+ * may have been interrupted: then the session is where the directory in its last original belongs. Elsewhere, as in the
+ * archive, that relocation ended, and the session was moved since.
  */
 function headerBefore(deps: LifecycleDeps, locked: LockedSession, cwd: string): string {
   const { disk } = deps;
@@ -215,13 +215,13 @@ function headerBefore(deps: LifecycleDeps, locked: LockedSession, cwd: string): 
   return wasCutOff ? (header as string) : textOfHeader(disk, file);
 }
 
-/** Returns where the original is of a session that got this directory here; null where it had it before. */
+/** Returns the path of the original of a session that got this directory here; null if it had it before. */
 function originalOf(deps: LifecycleDeps, file: string, cwd: string): string | null {
   const kept = lastBackup(deps, file);
   return kept === undefined || cwdBefore({ header: headerText(deps, kept) }) === cwd ? null : kept;
 }
 
-/** Returns where the last original of a session is that was relocated. */
+/** Returns the path of the last original of a relocated session. */
 function lastBackup({ disk }: Pick<LifecycleDeps, "disk">, file: string): string | undefined {
   return lastName(disk, (n) => backupOf(isContainerName(file) ? headerFile(file) : file, n));
 }
@@ -238,14 +238,14 @@ interface House {
   readonly rewrite: (line: Uint8Array) => Uint8Array;
 }
 
-/** The path that a session has, the one that it gets, and whether its header is the wanted one. */
+/** The old and new path of a session, and whether its header is the wanted one. */
 interface Rehousing {
   readonly file: string;
   readonly to: string;
   readonly isRewritten: boolean;
 }
 
-/** Returns what is to be done. Throws already_exists for a session with a name that an interrupted move left. */
+/** Returns the work of a relocation. Throws already_exists for a session with a name that an interrupted move left. */
 function endsOf(deps: LifecycleDeps, locked: LockedSession, { cwd, place }: House): Rehousing {
   const { header } = locked.log;
   const isRewritten = header.cwd === cwd;
@@ -269,7 +269,7 @@ function isHoused({ file, to, isRewritten }: Rehousing): boolean {
   return isRewritten && to === file;
 }
 
-/** Throws already_exists where there is nothing to do. */
+/** Throws already_exists if there is nothing to do. */
 function requireUnhoused(ends: Rehousing): void {
   if (isHoused(ends))
     throw new Failure("already_exists", "The session has this working directory already.", { path: ends.file });
@@ -277,8 +277,8 @@ function requireUnhoused(ends: Rehousing): void {
 
 /**
  * Gives a session another header and path: first rewrites its header in place, then moves it. So at any time there is
- * one session, or two names of one, and the same request continues after an interruption. Throws already_exists, corrupt
- * when the header is damaged, content_modified when another program keeps writing.
+ * one session, or two names of one, and the same request continues after an interruption. Throws already_exists,
+ * corrupt if the header is damaged, content_modified if another program keeps writing.
  */
 async function rehouse(
   deps: LifecycleDeps,
@@ -308,7 +308,7 @@ async function rehouse(
   const backup = earlier ?? freeBackup(disk, rewritten, isInUse);
   let lock: Lock | undefined;
   try {
-    // The lock that we have is that of the file that is replaced. The one in a container is that of the container.
+    // Our lock is that of the file being replaced. The one in a container belongs to the container.
     const claim = (written: FileInfo): void => {
       if (!isContainer) lock = claimed(deps, file, written);
     };
@@ -331,7 +331,7 @@ async function rehouse(
   return { sessionId, sessionPath: file, movedTo: to, keptAt };
 }
 
-/** Takes the lock of a file that is about to become a session's; undefined where it is refused, which is no reason to stop. */
+/** Takes the lock of a file that is about to become a session's; undefined if it is refused, which is harmless. */
 function claimed({ locks }: LifecycleDeps, file: string, { device, inode }: FileInfo): Lock | undefined {
   try {
     const lock = locks.acquire({ device, inode }, lockInFolder(dirname(file), inode));
@@ -363,7 +363,7 @@ function otherName({ disk, withId }: LifecycleDeps, { file, sessionId }: LockedS
   );
 }
 
-/** Whether two paths are one name in one folder. */
+/** Returns whether two paths are one name in one folder. */
 function isSameName(disk: Disk, a: string, b: string): boolean {
   if (basename(a) !== basename(b)) return false;
   if (dirname(a) === dirname(b)) return true;
@@ -376,8 +376,8 @@ function isSameName(disk: Disk, a: string, b: string): boolean {
 }
 
 /**
- * Restores a file from its backup, unless another program wrote to what we made of it, or that has its new name, too.
- * Returns whether nothing of what we made is left in its place.
+ * Restores a file from its backup, unless another program wrote to our new file or to its new name. Returns whether our
+ * file is gone from there.
  */
 function putBack(disk: Disk, backup: string, file: string, made: FileInfo, to: string): boolean {
   try {
@@ -387,7 +387,7 @@ function putBack(disk: Disk, backup: string, file: string, made: FileInfo, to: s
     disk.rename(backup, file);
     return true;
   } catch {
-    // Where the disk refuses that too, the same request again continues from there.
+    // If the disk refuses that too, the same request continues from there.
     return false;
   }
 }
@@ -398,8 +398,8 @@ interface Rewriting extends Pick<House, "rewrite"> {
 }
 
 /**
- * Replaces a file by a copy with another cwd. The old file gets another name. Returns the new one. A failure brings the
- * old file back, unless another program wrote to the copy. Throws content_modified where one put another in its place.
+ * Replaces a file by a copy with another cwd, and renames the old file. Returns the new one. A failure restores the old
+ * file, unless another program wrote to the copy. Throws content_modified if one replaced it.
  */
 async function replace(disk: Disk, file: string, keptAt: string, { rewrite, claim }: Rewriting): Promise<FileInfo> {
   let made: FileInfo | undefined;
@@ -440,7 +440,7 @@ async function replace(disk: Disk, file: string, keptAt: string, { rewrite, clai
       if (!isAsMade) throw unfinished(error, RELOCATING, writtenSince(file, keptAt), { keptAt });
       disk.rename(keptAt, file);
     } else {
-      // The file has its name still, or had it until another program put another in its place.
+      // The file has its name still, or had it until another program replaced it.
       const kept = infoOrNull(disk, keptAt);
       const others = [old, infoOrNull(disk, file)];
       if (kept && others.some((other) => other && isSameFile(kept, other))) disk.remove(keptAt);
@@ -449,7 +449,7 @@ async function replace(disk: Disk, file: string, keptAt: string, { rewrite, clai
   }
 }
 
-/** Throws content_modified where a file is not the one that was copied, or has changed by more than what was appended. */
+/** Throws content_modified unless a file is the copied one, and has changed only by appended bytes. */
 function requireOld(now: FileInfo, old: FileInfo | undefined): void {
   const isOld = old !== undefined && isSameFile(now, old) && (now.size > old.size || isUnchanged(now, old));
   if (!isOld) throw rewritten();
@@ -463,7 +463,7 @@ function writtenSince(file: string, keptAt: string): string {
   return `${file} stays as it is, because another program wrote to it after it got the new directory; as it was before, it is at ${keptAt}. Relocate the session once more.`;
 }
 
-/** Copies an open session file of this size to another, with another line in the place of its header. */
+/** Copies an open session file of this size to another, with another header line. */
 export async function copySession(
   disk: Disk,
   [source, copy]: readonly [number, number],
@@ -478,8 +478,8 @@ export async function copySession(
 }
 
 /**
- * Appends what programs that do not use our locks wrote to the old file, from this offset on, until it lost its name; none
- * of it when it fails. Throws content_modified where the file is not the one that is meant.
+ * Appends the bytes that programs without our locks wrote to the old file, from this offset on, until it lost its name;
+ * none of them after a failure. Throws content_modified if the file was replaced.
  */
 function copyLateWrites(
   disk: Disk,
@@ -509,7 +509,7 @@ function backupOf(file: string, n: number): string {
   return nth(`${file}.relocated.bak`, n);
 }
 
-/** Returns a free name for the backup of a file, or the one that an earlier attempt gave it. */
+/** Returns a free name for the backup of a file, or the one from an earlier attempt. */
 function freeBackup(disk: Disk, file: string, isInUse: (backup: string) => boolean): string {
   for (let n = 1; ; n++) {
     const backup = backupOf(file, n);

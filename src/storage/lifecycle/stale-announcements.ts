@@ -1,7 +1,6 @@
 /**
- * Announcements of holders beside sessions and in folders of the user's, where their servers were killed. Whether somebody holds a session is told by
- * its lock and by nothing else; the next holder removes what the dead one left, and so does whoever has the lock
- * meanwhile.
+ * Announcements of killed holders, next to sessions and in folders of the user's. Only its lock shows whether a session
+ * is held; the next holder removes the announcement of a dead one, and so does any process with the lock until then.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -30,12 +29,12 @@ import type { LifecycleDeps } from "./exclusive.ts";
 
 type Deps = Pick<LifecycleDeps, "disk" | "locks" | "paths" | "userFolders">;
 
-/** An announcement, with the lock of its session where that is not there. */
+/** An announcement, with the lock of its session if that is missing. */
 interface AnnouncedFile extends LeftoverFile {
   readonly lock?: { readonly key: FileKey; readonly place: LockLocation };
 }
 
-/** Whether a path is that of an announcement, or of the folder for them. */
+/** Returns whether a path is that of an announcement, or of the folder for them. */
 export function isAnnouncement({ userFolders }: Pick<Deps, "userFolders">, path: string): boolean {
   return isBeside(path) || userFolderOf({ userFolders }, path) !== undefined;
 }
@@ -44,24 +43,24 @@ function isBeside(path: string): boolean {
   return basename(path) === BESIDE || basename(dirname(path)) === BESIDE;
 }
 
-/** Returns the folder of the user's in which a path is. */
+/** Returns the folder of the user's that contains a path. */
 function userFolderOf({ userFolders = [] }: Pick<Deps, "userFolders">, path: string): UserFolder | undefined {
   return userFolders.find(({ folder }) => folder === dirname(path));
 }
 
-/** Returns the folder for announcements to which a path leads. */
+/** Returns the folder for announcements in a path. */
 function placeOf(deps: Deps, path: string): PrivatePlace {
   const found = userFolderOf(deps, path);
   if (found) return { ...found, name: "" };
   return { disk: deps.disk, folder: basename(path) === BESIDE ? path : dirname(path), name: "" };
 }
 
-/** Yields the announcements beside the sessions in a folder that nobody holds, as far as can be seen without the lock. */
+/** Yields the announcements next to unheld sessions in a folder, as far as visible without the lock. */
 export function staleIn(deps: Deps, folder: string): Generator<LeftoverFile> {
   return staleAmong(deps, announcementsIn(deps.disk, folder));
 }
 
-/** Yields those of the session folders' sessions that are in folders of the user's and that nobody holds. */
+/** Yields those in folders of the user's about unheld sessions of the session folders. */
 export function* staleOfUser(deps: Deps): Generator<LeftoverFile> {
   const { userFolders = [] } = deps;
   const found = userFolders.flatMap((place) => announcementsOfUser(deps, place));
@@ -78,7 +77,7 @@ function* staleAmong(deps: Deps, found: readonly AnnouncedFile[]): Generator<Lef
   }
 }
 
-/** Returns the announcement at a path, whoever holds its session; undefined when there is none of this user. */
+/** Returns the announcement at a path, whether or not its session is held; undefined if this user has none there. */
 export function announcementAt(deps: Deps, path: string): LeftoverFile | undefined {
   const { lock: _, ...found } = announcedAt(deps, path) ?? { path: undefined };
   return found.path === undefined ? undefined : found;
@@ -108,7 +107,7 @@ function announcementsOfUser(deps: Deps, { disk, folder }: UserFolder): Announce
   });
 }
 
-/** Returns the session of an announcement in a folder of the user's, or the lock that it has if it is gone. */
+/** Returns the session of an announcement in a folder of the user's, or the session's lock if it is gone. */
 function announcedSession(
   { disk }: Deps,
   folders: ReadonlySet<string>,
@@ -126,7 +125,7 @@ function announcedSession(
   return { sessionPath: null, lock: { key: { device, inode }, place: lockInFolder(folder, inode) } };
 }
 
-/** Returns the announcements beside the sessions in a folder, or the folder for them where that is empty. */
+/** Returns the announcements next to the sessions in a folder, or the folder for them if it is empty. */
 function announcementsIn(disk: Disk, folder: string): AnnouncedFile[] {
   const place = { disk, folder: join(folder, BESIDE), name: "" };
   const files = filesIn(place);
@@ -143,7 +142,7 @@ function announcementsIn(disk: Disk, folder: string): AnnouncedFile[] {
   });
 }
 
-/** Returns what is in the folder for announcements; null unless it is there and only this user can have made it. */
+/** Returns the files in the folder for announcements; null unless it exists and this user alone can have made it. */
 function filesIn(place: PrivatePlace): { name: string; info: FileInfo }[] | null {
   try {
     return inPrivateFolder(place, (at, held) =>
@@ -162,7 +161,7 @@ function toLeftover(path: string, { kind, size, changed, modified }: FileInfo, s
   return { path, kind: "announcement", sizeBytes, since: changed ?? modified, sessionPath } as const;
 }
 
-/** Returns the sessions in a folder by the inodes that they are announced by. */
+/** Returns the sessions in a folder by the inodes in their announcements. */
 function sessionsByInode(disk: Disk, folder: string): Map<number, string> {
   const found = new Map<number, string>();
   for (const { name, kind } of entriesIfListed(disk, folder)) {
@@ -173,13 +172,13 @@ function sessionsByInode(disk: Disk, folder: string): Map<number, string> {
   return found;
 }
 
-/** Returns who holds a session that was announced and is not there any more; null for nobody. */
+/** Returns the holder of an announced session that is missing; null if it is not held. */
 export function holderOfNone(deps: Deps, path: string): Holder | null {
   const lock = lockOfNone(deps, path);
   return lock && deps.locks.holder(lock.key, lock.place);
 }
 
-/** Returns the lock that a session file with the announced inode has, whatever its name. */
+/** Returns the lock of a session file with the announced inode, whatever its name. */
 function lockOfNone(deps: Deps, path: string) {
   if (userFolderOf(deps, path)) return announcedAt(deps, path)?.lock ?? null;
   const inode = announcedInode(basename(path));
@@ -190,8 +189,8 @@ function lockOfNone(deps: Deps, path: string) {
 }
 
 /**
- * Removes an announcement for good, and the folder when it was the last. The lock of its session is held. Where that is
- * not there, its lock is taken meanwhile: throws session_locked if somebody has it, or if the session is there again.
+ * Removes an announcement for good, and the folder after the last one. The lock of its session is held. If the session
+ * is missing, takes its lock: throws session_locked if another process has it, or if the session is back.
  */
 export function removeStale(deps: Deps, { path, sessionPath }: Pick<LeftoverFile, "path" | "sessionPath">): void {
   const { disk, locks } = deps;
@@ -203,7 +202,7 @@ export function removeStale(deps: Deps, { path, sessionPath }: Pick<LeftoverFile
     const folder = lock ? dirname(lock.place.path) : dirname(place.folder);
     if (sessionPath === null && sessionsByInode(disk, folder).has(lock?.key.inode ?? -1))
       throw new Failure("session_locked", "Its session came back meanwhile; look at it again.");
-    // Others may have removed it, and nobody can have made it anew.
+    // Others may have removed it, and no process can have made it again.
     if (path !== place.folder) inPrivateFolder(place, (at, held) => removeIfThere(held, join(at, basename(path))));
     removeIfEmpty(place);
   } finally {
@@ -222,7 +221,7 @@ function inUse({ client, pid }: Holder): Failure {
   );
 }
 
-/** Returns why an announcement stays, as a clause. */
+/** Returns the reason why an announcement stays, as a clause. */
 export function heldText({ client, pid }: Holder): string {
   return `${client} (process ${pid}) holds its session and is found by this`;
 }

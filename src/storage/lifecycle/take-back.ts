@@ -1,4 +1,4 @@
-/** Takes operations on whole sessions back: each step has the step that undoes it, which can be undone in the same way. */
+/** Undoes operations on whole sessions: each step has an inverse step, which can be undone in the same way. */
 
 import { basename, dirname, join } from "node:path";
 import { doneBut } from "../../core/errno.ts";
@@ -28,7 +28,7 @@ const TAKING_BACK = "taking the operation back";
 const IS_SWAPPED =
   "It is done all the same, but a loss of power may still undo that. Asked for again, another operation would be taken back.";
 
-/** The disk's refusal after a step was taken, which is recorded all the same. */
+/** The disk's refusal after a step was done, which is recorded nevertheless. */
 class RefusedAfter extends Error {
   readonly step: OperationStep;
   readonly failure: Failure;
@@ -72,7 +72,7 @@ export async function takeBack(
   }
 }
 
-/** Returns the step that is about to be taken, as far as it is known before; undefined for one that is taken elsewhere. */
+/** Returns the inverse of a step, as far as it is known before; undefined if it is done elsewhere. */
 function inverseOf(deps: LifecycleDeps, step: OperationStep): OperationStep | undefined {
   if (step.do === "move") return { do: "move", from: step.to, to: step.from };
   if (step.do === "trash") return { do: "appear", to: step.from, item: step.item };
@@ -87,7 +87,7 @@ function inverseOf(deps: LifecycleDeps, step: OperationStep): OperationStep | un
   return step.do === "unprune" ? { do: "prune", files: step.files } : undefined;
 }
 
-/** Failures that show that something else is where a step was taken. */
+/** Failures that show another session at the place of a step. */
 const MOVED: readonly string[] = ["session_not_found", "already_exists", "not_a_session"];
 
 function asMoved(error: unknown): unknown {
@@ -115,12 +115,12 @@ async function taken(
   });
 }
 
-/** Returns where the session of a step must be. Throws session_not_found when nothing is there. */
+/** Returns the path of a step's session. Throws session_not_found if it is missing. */
 function placeOf(deps: LifecycleDeps, step: OperationStep): string {
   const { disk } = deps;
   const path = deps.allowed(pathAfter(step) as string);
   if (exists(disk, path) || (step.do === "swap" && folderAt(deps, path) !== path)) return path;
-  // A relocation that was cut off has rewritten the header, and has not moved the file.
+  // An interrupted relocation has rewritten the header, and has not moved the file.
   if (step.do === "relocate" && exists(disk, deps.allowed(step.from))) return step.from;
   throw groundMoved(`There is nothing at ${path} any more.`, { path });
 }
@@ -148,7 +148,7 @@ async function onSession(
   }
   if (step.do === "relocate") {
     const { cwd } = locked.log.header;
-    // One that was cut off has rewritten the header back, and not moved the file yet.
+    // An interrupted undo has rewritten the header back, and not moved the file yet.
     if (cwd !== step.cwd && cwd !== cwdBefore(step))
       throw groundMoved(`Its working directory is ${cwd ?? "not named"} now.`, { cwd: cwd ?? null });
     return returnSession(deps, locked, step);
@@ -157,10 +157,10 @@ async function onSession(
   return swapBack(deps, locked, step as StepOf<"swap">);
 }
 
-/** Entries that name, label and mark places: what is left in the file of operations that were taken back. */
+/** Entries that name, label and mark places: those are left in the file after the undo of operations. */
 const NO_CONVERSATION: ReadonlySet<string> = new Set(["label", "session_info", "branch_summary"]);
 
-/** Throws ground_moved when a session, whose lock we have, was continued since it had `count` entries. */
+/** Throws ground_moved if a session, whose lock we have, was continued since it had `count` entries. */
 function requireNotContinued(log: Log, count: number | undefined): void {
   // It was read before we had the lock.
   const { kind } = log.refresh();
@@ -191,7 +191,7 @@ export async function moveTo(
   return { sessionId, sessionPath: file, movedTo };
 }
 
-/** Returns the item of a step, which must be one of our trash and have what it was made for. */
+/** Returns the item of a step, which must be in our trash and have the content that it was made for. */
 function itemOf(deps: LifecycleDeps, item: string | undefined): TrashItem {
   const { disk, paths } = deps;
   const found =
@@ -219,7 +219,7 @@ async function unprune(deps: LifecycleDeps, step: StepOf<"prune">): Promise<Oper
   return { do: "unprune", files: step.files };
 }
 
-/** Throws ground_moved for files that are nothing that is left over: no prune of ours has moved them. */
+/** Throws ground_moved unless all files are leftovers: no prune of ours has moved others. */
 function requireLeftovers(files: readonly string[]): void {
   const other = files.find((file) => !isLeftover(file));
   if (other !== undefined) throw groundMoved(`${other} is nothing that is left over.`, { path: other });
@@ -229,12 +229,12 @@ function writtenMeanwhile({ file }: Log): Failure {
   return groundMoved("Another program wrote to the session meanwhile. Nothing was changed; try again.", { path: file });
 }
 
-/** Puts what a repair, or its undo, replaced in the place of the session, and keeps what is there under another name. */
+/** Puts the file from a repair, or its undo, in the place of the session, and keeps the present one. */
 async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf<"swap">): Promise<OperationStep> {
   const { disk } = deps;
   const { file, log } = locked;
   const folder = folderAt(deps, file);
-  // Another swap was cut off between its two steps: the first is taken back.
+  // Another swap was interrupted between its two steps: the first is undone.
   if (folder !== file) disk.rename(folder, file);
   const other = step.other && deps.allowed(step.other);
   if (other === undefined || !isLeftover(other, file) || !exists(disk, other))
@@ -246,7 +246,7 @@ async function swapBack(deps: LifecycleDeps, locked: LockedSession, step: StepOf
   const kept = isFolder ? nextBackup(disk, file, "repaired") : backupName(disk, file, "repaired");
   if (isFolder) swapFolders(disk, other, file, kept, TAKING_BACK);
   else {
-    // A program that knows no lock may write to it now: what it adds would be in the kept file only.
+    // A program that ignores locks may write to it now: its lines would be in the kept file only.
     const requireUnchanged = (): void => {
       if (seen === null || !isUnchanged(disk.info(file), seen)) throw writtenMeanwhile(log);
     };

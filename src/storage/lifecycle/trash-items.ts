@@ -1,6 +1,6 @@
 /**
- * The items of our trash: folders with what was deleted, and a record of where it was. A folder without what its record
- * names was left by an interrupted deletion and is ignored.
+ * The items of our trash: folders with deleted files, and a record of their former paths. A folder without the files of
+ * its record was left by an interrupted deletion and is ignored.
  */
 
 import { basename, join } from "node:path";
@@ -23,7 +23,7 @@ export interface TrashRecord {
   readonly operationId?: string;
   readonly name?: string | null;
   readonly messageCount?: number;
-  /** Of leftovers, which belong to no session that was deleted: the paths that they had. */
+  /** For leftovers, which belong to no deleted session: their former paths. */
   readonly files?: readonly string[];
 }
 
@@ -34,17 +34,17 @@ export interface TrashItem {
   readonly record: TrashRecord;
 }
 
-/** The disk and folders that have a trash. */
+/** The disk and folders of a trash. */
 interface Trash {
   readonly disk: Disk;
   readonly paths: StoragePaths;
 }
 
-/** Yields the items with a record, whether or not they still have what it names. */
+/** Yields the items with a record, even without the files in it. */
 export function* itemsIn({ disk, paths }: Trash): Generator<TrashItem> {
   const trash = trashFolder(paths);
   for (const name of namesIn(disk, trash)) {
-    // What is being removed for good is no item any more.
+    // A file being removed for good is no item any more.
     const found = name.startsWith(".") ? undefined : itemAt(disk, join(trash, name));
     if (found) yield found;
   }
@@ -61,14 +61,14 @@ export function findOwnItem(trash: Trash, operationId: string): string | undefin
   return undefined;
 }
 
-/** Returns the last item with a session that was deleted at a path: an interrupted deletion goes on in the item it made. */
+/** Returns the last item with a session deleted at a path: an interrupted deletion continues in the item it made. */
 export function findItemFrom(trash: Trash, path: string, sessionId: string): string | undefined {
   const fits = ({ record, item }: TrashItem): boolean =>
     record.path === path && record.sessionId === sessionId && isInTrash(trash.disk, item);
   return [...itemsIn(trash)].filter(fits).at(-1)?.item;
 }
 
-/** Whether an item has what its record names: the session, or some of the leftovers. */
+/** Returns whether an item has the files of its record: the session, or some of the leftovers. */
 export function isInTrash(disk: Disk, item: string): boolean {
   const found = itemAt(disk, item);
   if (!found) return false;
@@ -115,7 +115,7 @@ export function discardEmpty(disk: Disk, item: string): void {
     removeQuietly(disk, join(item, RECORD));
     disk.removeFolder(item);
   } catch {
-    // The folder is ignored without what its record names.
+    // The folder is ignored without the files of its record.
   }
 }
 
@@ -124,7 +124,7 @@ export function contentOf(disk: Disk, item: string): string[] {
   return namesIn(disk, item).filter((name) => name !== RECORD);
 }
 
-/** Returns the bytes of all files in a folder. Folders that cannot be read count nothing. */
+/** Returns the bytes of all files in a folder. Unreadable folders count nothing. */
 export function sizeOfFolder(disk: Disk, folder: string): number {
   let size = 0;
   const folders = [folder];
@@ -143,7 +143,7 @@ function readRecord(disk: Disk, item: string): TrashRecord | undefined {
     const isWhole = texts.every((value) => typeof value === "string") && (name === null || typeof name === "string");
     return isWhole ? (record as TrashRecord) : undefined;
   } catch {
-    // Not a folder of ours, or one that a crash left without its record.
+    // The folder is not ours, or a crash left it without its record.
     return undefined;
   }
 }

@@ -1,4 +1,4 @@
-/** Deletes and restores sessions, and what is left over of them. */
+/** Deletes and restores sessions and their leftovers. */
 
 import { basename, dirname, join } from "node:path";
 import { doneBut } from "../../core/errno.ts";
@@ -32,10 +32,10 @@ import {
 
 const DELETING = "deleting the session";
 
-/** Sessions that a failure lists at most. */
+/** Maximum sessions that a failure lists. */
 const MOST_LISTED = 3;
 
-/** The operation by which something comes to the trash; without an id, where others deleted it. */
+/** The operation that moves files to the trash; without an id, if another program deleted them. */
 type Deletion = Pick<BegunOperation, "at"> & Partial<BegunOperation>;
 
 /** Deletes a session. Throws session_locked, storage_full, storage_failed. */
@@ -48,7 +48,7 @@ export async function deleteSession(
   requireAsSeen(deps, locked, wishes);
   const facts = factsOf(locked.log);
   const { stamp } = locked.log;
-  /** Throws content_modified unless the file is the one that was to be deleted. */
+  /** Throws content_modified unless the file is the one to be deleted. */
   const requireUnchanged = (): void => {
     const { file } = locked;
     if (stamp === null || isContainerName(file) || isUnchanged(deps.disk.info(file), stamp)) return;
@@ -96,7 +96,7 @@ async function remove(
     if (kindOf(disk, file) === undefined) {
       locked.forgetLeaf();
       try {
-        // Files that it left would appear next to the next session of that name.
+        // Remaining files would appear next to the next session of that name.
         const left = others.filter((path) => kindOf(disk, path) !== undefined);
         if (left.length > 0) await toItem(deps, locked, facts, begun, left);
         await disk.syncFolder(dirname(file));
@@ -125,7 +125,7 @@ export async function toOwnTrash(
 
 const REST_MAY_STAY = "Some of what belonged to it may still be where it was.";
 
-/** Removes a session for good: first its file, or the name by which scanners know a container, in one step. */
+/** Removes a session for good: first its file, or the name that marks a container for scanners, in one step. */
 async function unlink(disk: Disk, file: string, others: readonly string[], locked: LockedSession): Promise<void> {
   locked.forgetLeaf();
   let rest = others;
@@ -153,7 +153,7 @@ async function unlink(disk: Disk, file: string, others: readonly string[], locke
     throw new Failure("storage_failed", `The session is deleted${stays}.`, { left }, { retryable: false });
 }
 
-/** Moves files to a folder of the trash, and returns that folder. The first of them moves last. */
+/** Moves files to a folder of the trash, and returns the folder. The first of them moves last. */
 async function toItem(
   deps: LifecycleDeps,
   locked: LockedSession,
@@ -211,7 +211,7 @@ export async function restoreSession(
     name,
     text: `Restored ${titleOf(name, sessionId)}.`,
     step: { do: "appear" as const, to: path, item: found.item },
-    // To take that back would take away what was there before.
+    // Undoing that would remove a file that existed before.
     ...(isThereAlready(deps, found) ? { final: "The session was in its place already, with the same content." } : {}),
   };
   return recorded(
@@ -222,13 +222,13 @@ export async function restoreSession(
   );
 }
 
-/** Whether the former path of a session has another file, and not the second name that an interrupted move left. */
+/** Returns whether the former path of a session has another file, not a second name left by an interrupted move. */
 export function isThereAlready(deps: LifecycleDeps, { file, record }: TrashItem): boolean {
   const to = deps.allowed(record.path);
   return exists(deps.disk, to) && !isOneFile(deps.disk, file, to);
 }
 
-/** Brings the session of an item back to where it was. */
+/** Moves the session of an item back to its former path. */
 export async function restoreItem(deps: LifecycleDeps, { item, file, record }: TrashItem): Promise<MovedSession> {
   const { disk } = deps;
   const to = deps.allowed(record.path);
@@ -242,7 +242,7 @@ export async function restoreItem(deps: LifecycleDeps, { item, file, record }: T
   return { sessionId: record.sessionId, sessionPath: file, movedTo: to };
 }
 
-/** Returns how many entries a session has; undefined when it cannot be opened. */
+/** Returns the number of entries of a session; undefined if it cannot be opened. */
 export function entryCount(deps: LifecycleDeps, path: string): number | undefined {
   try {
     return closing(deps.open(path), ({ nodes }) => nodes.count);
@@ -251,7 +251,7 @@ export function entryCount(deps: LifecycleDeps, path: string): number | undefine
   }
 }
 
-/** Returns the most recently deleted session that fits. Throws ambiguous_id. */
+/** Returns the most recently deleted session that matches. Throws ambiguous_id. */
 function findItem(deps: LifecycleDeps, { sessionPath, sessionId }: Where): TrashItem | undefined {
   const path = sessionPath === undefined ? undefined : deps.absolute(sessionPath);
   const there = [...itemsIn(deps)].filter(({ file, record }) => record.files === undefined && exists(deps.disk, file));
@@ -295,9 +295,9 @@ export function isAllowed(deps: LifecycleDeps, path: string): boolean {
   }
 }
 
-// --- looking into the trash ------------------------------------------------------------------------------------------
+// --- listing the trash -----------------------------------------------------------------------------------------------
 
-/** Returns what is in our trash and may be restored here, the newest first. */
+/** Returns the restorable content of our trash, the newest first. */
 export function trashed(deps: LifecycleDeps): Trashed[] {
   const { disk } = deps;
   const found: Trashed[] = [];
@@ -341,7 +341,7 @@ export async function toPruned(
   return item;
 }
 
-/** Brings the leftovers of an item back to where they were, all or none. */
+/** Moves the leftovers of an item back to their former paths, all or none. */
 export async function restoreLeftovers(deps: LifecycleDeps, found: TrashItem): Promise<readonly string[]> {
   const { disk } = deps;
   const { item, record } = found;

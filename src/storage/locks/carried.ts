@@ -1,7 +1,6 @@
 /**
  * The lock that a session carries: an empty file in the session's own folder, locked by SQLite or by flock(1). It
- * excludes processes that share nothing but that folder. The kernel holds the lock, so that it is free when its holder
- * dies.
+ * excludes processes that share only that folder. The kernel holds the lock, so that it is free when its holder dies.
  *
  * SQLite holds POSIX locks of this process, which end as soon as the process closes any descriptor of that file. So
  * nothing else may ever open a lock file: code that copies or moves a container leaves it out. The socket is taken
@@ -9,7 +8,7 @@
  *
  * The file exists only while a process holds it, or died with it. Only its holder removes it, before unlocking. A
  * process that has locked a file checks whether the file still has its name, and if not begins again: a lock file
- * without a name excludes no one. The descriptor stays open meanwhile, so that its inode is not given to another file
+ * without a name excludes no one. The descriptor stays open until then, so that its inode is not given to another file
  * and the same inode under the name is the same file.
  */
 
@@ -65,7 +64,7 @@ export class CarriedLocks {
     return "held";
   }
 
-  /** Whether a process holds the lock at a path. Creates no file, and never makes a process that takes it fail. */
+  /** Returns whether a process holds the lock at a path. Creates no file, and never makes a taker of the lock fail. */
   isHeld(path: string): boolean {
     try {
       const info = this.disk.info(path);
@@ -77,7 +76,7 @@ export class CarriedLocks {
     }
   }
 
-  /** Whether there is a lock file at a path: a process holds it, or died with it. */
+  /** Returns whether there is a lock file at a path: a process holds it, or died with it. */
   isThere(path: string): boolean {
     const info = infoOrNull(this.disk, path);
     return info !== null && isLockFile(info);
@@ -177,7 +176,7 @@ function currentPathOf(disk: Disk, fd: number, info: FileInfo): string | undefin
   }
 }
 
-/** Whether a file is a lock file, which is empty. Any other file with such a name is left alone. */
+/** Returns whether a file is a lock file, which is empty. Any other file with such a name is left alone. */
 function isLockFile({ kind, size }: FileInfo): boolean {
   return kind === "file" && size === 0;
 }
@@ -192,7 +191,7 @@ function lend(disk: Disk, like: string, fd: number): void {
   }
 }
 
-/** Whether a file still has a name. */
+/** Returns whether a file still has a name. */
 function hasName(disk: Disk, path: string, info: FileInfo): boolean {
   const now = infoOrNull(disk, path);
   return now !== null && isSameFile(now, info);

@@ -17,7 +17,7 @@ import { noteNextTo } from "./lock-paths.ts";
 
 /** Ending of the names of notes in the lock folders. */
 const NOTE = "json";
-/** Bytes of a claim; ours have 200, and names of programs and machines in them. */
+/** Maximum bytes of a claim; ours have 200, and names of programs and machines. */
 const LARGEST = 65_536;
 
 /** A holder as its lock file or its note describes it. */
@@ -50,7 +50,7 @@ export class Claims {
     return { client, pid, since: now(), host, started, space, inode };
   }
 
-  /** Whether the process of a claim has ended; false when that cannot be known from here. */
+  /** Returns whether the process of a claim has ended; false when that cannot be known from here. */
   isStale(claim: Partial<Claim>): boolean {
     const { host, space } = this.facts();
     if (claim.host !== host || (claim.space ?? space) !== space) return false;
@@ -80,13 +80,13 @@ export function holderIn({ client, pid, since }: Partial<Claim>): Holder {
   };
 }
 
-/** Returns the content of a lock file or note; null where there is no file. The claim is null when it is neither. */
+/** Returns the content of a lock file or note; null if there is no file. The claim is null if it is invalid. */
 export function readClaim(disk: Disk, path: string): { bytes: Uint8Array; claim: Partial<Claim> | null } | null {
   let bytes: Uint8Array = new Uint8Array(0);
   try {
     bytes = withFile(disk, disk.openRead(path), (fd) => {
       const { size } = disk.infoOf(fd);
-      // Whoever may write to the session's folder may have made it.
+      // Any process that may write to the session's folder may have made it.
       return size > LARGEST ? bytes : readAt(disk, fd, 0, size);
     });
     const claim = parse(bytes);
@@ -118,7 +118,7 @@ export function commonFolder(): string {
   return join(tmpdir(), `pi-session-server-${user}`);
 }
 
-/** Whether a folder that any user could create is missing, or only we can write to it. */
+/** Returns whether a folder that any user could create is missing, or only we can write to it. */
 function isOurs(disk: Disk, folder: string): boolean {
   try {
     if (!exists(disk, folder)) return true;
@@ -137,7 +137,7 @@ function userId(): number {
 }
 
 interface WrittenNote {
-  /** Whether a note was found: it is from a holder that died, because releasing a lock removes the note. */
+  /** True if a note was found: it is from a holder that died, because releasing a lock removes the note. */
   readonly wasLeft: boolean;
   /** Removes the note. `lockPath`: the current path of the lock file. */
   remove(lockPath?: string): void;

@@ -14,12 +14,12 @@ export interface FileKey {
 export interface Lock {
   /** Missing when there can be no other writer. */
   readonly kind?: LockKind;
-  /** Whether the previous holder died with the lock, or could not remove its note: it was still there. */
+  /** True if the previous holder died with the lock, or could not remove its note: it was still there. */
   readonly previousHolderDied?: boolean;
   /**
-   * Takes the lock's file again where somebody removed it, without which it excludes no one beyond this network
-   * namespace. Returns false where another process took it meanwhile: whatever is there is that process's, and `release`
-   * removes nothing of it. `find` returns the file's place now, which may have been moved. Never throws.
+   * Takes the lock's file again if another program removed it: without the file the lock excludes no one beyond this
+   * network namespace. Returns false if another process took the lock: the file is that process's then, and `release`
+   * does not remove it. `find` returns the file's present location, which may have changed. Never throws.
    */
   renew?(find: () => LockLocation | undefined): boolean;
   release(): void;
@@ -39,27 +39,27 @@ export interface Locks {
    * and storage_failed when the system refuses one for now.
    */
   acquire(file: FileKey, place?: LockLocation): Lock | Holder;
-  /** Loads what taking a lock needs, so that the first one is not later for it (SQLite takes 10 ms). Never throws. */
+  /** Loads the dependencies of a lock, to save the first one the delay (SQLite takes 10 ms). Never throws. */
   prepare?(): void;
   /**
-   * Returns the other holder of a file's lock, if any. Creates nothing, and never makes a taker fail. Not every holder in
-   * another pid namespace is seen: `wasRefused` says that the lock was not granted just now, for which there is one if
-   * the lock file is there.
+   * Returns the other holder of a file's lock, if any. Creates nothing, and never makes a taker fail. A holder in
+   * another pid namespace may be invisible: `wasRefused` says that the lock was refused just now, which proves a holder
+   * if the lock file is there.
    */
   holder(file: FileKey, place?: LockLocation, wasRefused?: boolean): Holder | null;
 }
 
-/** A way to lock an open file. */
+/** A kernel lock on an open file. */
 export interface Means {
   readonly kind: "sqlite" | "flock";
-  /** Locks the file. Returns a function that unlocks it, "held" when another holds it, or null when this means fails. */
+  /** Locks the file. Returns a function that unlocks it, "held" if it is locked, or null if this kind of lock fails. */
   lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null;
 }
 
 export interface LockOptions {
   readonly disk: Disk;
   readonly stateFolder: string;
-  /** Our name for processes that find the file locked. */
+  /** Name of this server for processes that find the file locked. */
   readonly client: string;
   /** Returns the current time in ISO 8601. */
   readonly now: () => string;
@@ -72,8 +72,8 @@ export function isLock(acquired: Lock | Holder): acquired is Lock {
 }
 
 /**
- * Does something with the lock of the file that is found, unless another process has that lock, it cannot be taken, or the
- * deed fails: whoever must know looks what is there then.
+ * Runs `deed` with the lock of the file that `find` returns. Does nothing if another process has the lock, it cannot be
+ * taken, or `deed` fails: a caller that needs the outcome checks the file.
  */
 export function withFreeLock(locks: Locks, find: () => FileKey, place: LockLocation, deed: () => void): void {
   try {
@@ -85,7 +85,7 @@ export function withFreeLock(locks: Locks, find: () => FileKey, place: LockLocat
       lock.release();
     }
   } catch {
-    // It stays, or its lock does.
+    // The file stays, or its lock does.
   }
 }
 
@@ -111,7 +111,7 @@ export const UNKNOWN: Holder = { client: "another process", pid: 0, since: "" };
 /** Milliseconds within which the process that creates a lock file locks it and sets its permissions. */
 const JUST_MADE = 1000;
 
-/** Whether there is a lock file that was made just now, by the clock that stamped it. */
+/** Returns whether there is a lock file that was made just now, by the clock that stamped it. */
 export function isJustMade(disk: Disk, info: FileInfo | null): boolean {
   return info !== null && Math.abs(clockOf(disk) - (info.changed ?? 0)) < JUST_MADE;
 }
@@ -126,22 +126,22 @@ export function requireErrno(error: unknown, doing: string): NodeJS.ErrnoExcepti
 }
 
 /**
- * Notes that no lock of flock can be on a file: it was just made, by us, and has SQLite's lock. Whoever takes one of
- * flock takes the note away first ({@link noteFlock}), so that a file with it need not be looked for in the kernel's
- * list, which costs 8 to 16 ms: its reader waits until no processor is in the middle of a lock operation.
+ * Notes that no lock of flock can be on a file: this process just made it and has SQLite's lock. A process that takes
+ * flock's lock removes the note first ({@link noteFlock}), so a file with it needs no search in the kernel's list,
+ * which costs 8 to 16 ms: its reader waits until no processor is in the middle of a lock operation.
  */
 export function noteNoFlock(disk: Disk, fd: number, { modified }: FileInfo): void {
   try {
     if (disk.infoOf(fd).modified === modified) disk.setModified?.(fd, 0);
   } catch {
-    // Whoever takes the lock next looks into the list.
+    // The next taker of the lock searches the list.
   }
 }
 
 /** Notes on a file that a lock of flock is taken on it, for as long as the file exists. Returns whether that worked. */
 export function noteFlock(disk: Disk, fd: number): boolean {
   try {
-    // Everybody who may write to a file may do this, and it sets the time. Lock files are empty.
+    // Any process that may write to a file may do this, and it sets the time. Lock files are empty.
     if (!mayHaveFlock(disk, fd)) disk.truncate(fd, 0);
     return mayHaveFlock(disk, fd);
   } catch {
@@ -149,12 +149,12 @@ export function noteFlock(disk: Disk, fd: number): boolean {
   }
 }
 
-/** Whether a lock of flock can be on an open file. */
+/** Returns whether a lock of flock can be on an open file. */
 export function mayHaveFlock(disk: Disk, fd: number): boolean {
   return disk.infoOf(fd).modified !== 0;
 }
 
-/** Whether the kernel lists such a lock on a file, also of another network namespace but not pid namespace. */
+/** Returns whether the kernel lists such a lock on a file, also of another network namespace but not pid namespace. */
 export function isListed(
   disk: Disk,
   { device, inode }: FileInfo,

@@ -1,7 +1,7 @@
 /**
  * Locks as files, for systems without better ones. A lock file appears complete under its name or not at all, in every
- * lock folder that can be written, so that servers with one such folder in common exclude each other. It is stale when
- * its process has ended, or its pid was reused. A lock of another host is held: nothing is known of its process.
+ * lock folder that can be written, so that servers with one such folder in common exclude each other. It is stale if
+ * its process has ended, or its pid was reused. A lock of another host counts as held.
  */
 
 import { basename, dirname, join } from "node:path";
@@ -41,8 +41,8 @@ export function fileLocks(options: LockOptions): Locks {
   /**
    * Removes a stale lock. A process that wants to remove it first publishes a claim file with a unique name, then reads
    * the claims of its rivals. Of those that see each other only the first by name stays, and it continues when it is
-   * alone. So no process removes a new lock that has replaced the stale one meanwhile. Best effort: the next attempt to
-   * take the lock shows what came of it.
+   * alone. So no process removes a new lock that has replaced the stale one in between. Best effort: the next attempt
+   * to take the lock shows the result.
    */
   const clear = (path: string, stale: Uint8Array, inode: number): void => {
     const own = `${path}.${process.pid}-${Math.floor(performance.timeOrigin)}-${++claimNames}.claim`;

@@ -18,7 +18,7 @@ export class Flock implements Means {
     this.disk = disk;
   }
 
-  /** Whether the command is available. */
+  /** True if the command is available. */
   get isThere(): boolean {
     this.known ??= run(["--version"]) !== null;
     return this.known;
@@ -30,7 +30,7 @@ export class Flock implements Means {
     const status = run(["-n", "-x", "3"], fd);
     if (status === 1) return "held";
     if (status !== 0) return null;
-    // Who has taken SQLite's lock before this sees the note, and who has not is listed.
+    // A process that took SQLite's lock before this sees the note, and one that did not is listed.
     if (!noteFlock(this.disk, fd)) return null;
     if (isListed(this.disk, info, ["POSIX"]) || !mayHaveFlock(this.disk, fd)) return "held";
     // Closing the descriptor releases the lock.

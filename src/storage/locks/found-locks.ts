@@ -1,4 +1,4 @@
-/** Finds the locks that are held, and what dead holders left of theirs, among the sessions of some folders. */
+/** Finds held locks, and traces of dead holders, among the sessions of some folders. */
 
 import { basename, dirname, join } from "node:path";
 import type { Holder } from "../../core/ports/store.ts";
@@ -23,15 +23,15 @@ const IN_FOLDER = /^\.pi-session-(\d+)\.(?:lock|holder)$/;
 /** Names of locks and notes in the lock folders. */
 const IN_LOCK_FOLDER = /^(\d+)-(\d+)\.(?:json|lock)$/;
 
-/** A lock that somebody has, or that somebody left. */
+/** A held lock, or the trace of one. */
 export interface LockTrace {
   readonly key: FileKey;
   readonly place?: LockLocation;
-  /** Path of the session, if it is one of those that were given. */
+  /** Path of the session, if it is one of the given ones. */
   readonly session: string | null;
-  /** Null when nobody has it: its holder died with it. */
+  /** The holder; null if it died with the lock. */
   readonly holder: Holder | null;
-  /** The last holder, as its note says. */
+  /** The last holder, by its note. */
   readonly noted: Holder;
 }
 
@@ -43,7 +43,7 @@ interface LockSources {
 
 type Trace = Pick<LockTrace, "key" | "place"> & { note?: string };
 
-/** Returns the locks of the sessions at these paths, each by the inode that its lock belongs to, in these folders. */
+/** Returns the locks of the sessions at these paths, each by the inode of its lock, in these folders. */
 export function findLocks(
   looked: LockSources,
   sessions: ReadonlyMap<string, string>,
@@ -70,12 +70,12 @@ export function findLocks(
   });
 }
 
-/** Returns the place of the lock of a session, given the inode that it belongs to. */
+/** Returns the location of the lock of a session, given the inode of the lock. */
 function placeOf(session: string, { inode }: FileKey): LockLocation {
   return isContainerName(session) ? lockInContainer(session) : lockInFolder(dirname(session), inode);
 }
 
-/** Yields what lies in a folder of sessions, and in the containers in it. */
+/** Yields the lock files and notes in a folder of sessions, and in its containers. */
 function* tracesIn(disk: Disk, folder: string): Generator<Trace> {
   const device = infoOrNull(disk, folder)?.device;
   if (device === undefined) return;
@@ -97,7 +97,7 @@ function* traceInContainer(disk: Disk, container: string): Generator<Trace> {
 }
 
 function* tracesInLockFolders({ disk, stateFolder }: LockSources): Generator<Trace> {
-  // What may not be read holds locks of another user.
+  // Unreadable ones are locks of another user.
   for (const folder of [stateFolder, commonFolder()].map((folder) => join(folder, "locks")))
     for (const { name } of entriesIfListed(disk, folder)) {
       const [, device, inode] = IN_LOCK_FOLDER.exec(name) ?? [];
@@ -128,8 +128,8 @@ function boundSockets(disk: Disk): FileKey[] | undefined {
 }
 
 /**
- * Returns who else writes to some sessions, by their paths. Only a session with a bound socket or a lock file is asked
- * about: that costs two looks at each, 0.02 ms, where asking reads the lists of the kernel.
+ * Returns the other writers of some sessions, by their paths. Only a session with a bound socket or a lock file is
+ * checked: that costs two lookups each, 0.02 ms, while a check reads the lists of the kernel.
  */
 export function findHolders({ disk, locks }: LockSources, sessions: Iterable<string>): Map<string, Holder> {
   const sockets = boundSockets(disk);
@@ -150,7 +150,7 @@ export function findHolders({ disk, locks }: LockSources, sessions: Iterable<str
   return found;
 }
 
-/** Removes what a dead holder left, by taking the lock and releasing it. Returns its holder if somebody has it. */
+/** Removes traces of a dead holder, by taking the lock and releasing it. Returns the holder if the lock is held. */
 export function clearLock(locks: Locks, { key, place }: LockTrace): Holder | null {
   const acquired = locks.acquire(key, place);
   if (!isLock(acquired)) return acquired;

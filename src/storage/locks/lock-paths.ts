@@ -12,23 +12,23 @@ import type { LockLocation } from "./contract.ts";
 const IN_CONTAINER = "writer.lock";
 const HOLDER = ".holder";
 
-/** Returns the file whose inode the lock of a session belongs to. */
+/** Returns the file whose inode identifies the lock of a session. */
 export function lockedFileOf(session: string): string {
   return isContainerName(session) ? headerFile(session) : session;
 }
 
-/** Returns the place of the lock of a session file in `folder`. */
+/** Returns the location of the lock of a session file in `folder`. */
 export function lockInFolder(folder: string, inode: number): LockLocation {
   return { path: join(folder, `.pi-session-${inode}.lock`) };
 }
 
-/** Returns the place of the lock of a session file. `file` may be a link to it. */
+/** Returns the location of the lock of a session file. `file` may be a link to it. */
 export function lockNextTo(disk: Disk, file: string, inode: number): LockLocation {
   let real = file;
   try {
     real = disk.realPath(file);
   } catch {
-    // The file is missing. Whatever gets this path will lie in this folder.
+    // The file is missing. Any file that gets this path will lie in this folder.
   }
   return { ...lockInFolder(dirname(real), inode), like: real };
 }
@@ -57,7 +57,7 @@ export function dropLock(disk: Disk, container: string): void {
   for (const name of [IN_CONTAINER, noteNextTo(IN_CONTAINER)]) removeQuietly(disk, join(container, name));
 }
 
-/** Whether a name in a container is that of its lock or the lock's note, which are never copied with a container. */
+/** Returns whether a name in a container is that of its lock or the lock's note; these are never copied with it. */
 export function isLockInContainer(name: string): boolean {
   return name === IN_CONTAINER || name === noteNextTo(IN_CONTAINER);
 }

@@ -34,7 +34,7 @@ export function sharedLocks(locks: Locks): Locks {
       const shared = known ?? { lock, users: 0 };
       held.set(key, shared);
       shared.users++;
-      // Only the first user repairs what a dead holder left: the later ones come after a holder that is alive.
+      // Only the first user repairs after a dead holder: later users come after a holder that is alive.
       const previousHolderDied = !known && lock.previousHolderDied === true;
       const forget = (): void => {
         if (held.get(key) === shared) held.delete(key);
@@ -50,7 +50,7 @@ export function sharedLocks(locks: Locks): Locks {
           previousHolderDied,
           renew(find) {
             const isOurs = lock.renew?.(find) !== false;
-            // Nobody else in this process has it from here on.
+            // From here on, no log of this process has it.
             if (!isOurs) forget();
             return isOurs;
           },

@@ -62,7 +62,7 @@ export function socketLocks(options: LockOptions): Locks {
       try {
         next = known ? carried.acquire(file, known) : null;
       } catch {
-        // It is tried again.
+        // The next call tries again.
       }
       isLost = next === "held";
       if (next === null || next === "held") return !isLost;
@@ -73,7 +73,7 @@ export function socketLocks(options: LockOptions): Locks {
     };
     return lockWith(
       () => {
-        // What lies there may be that of another by now.
+        // The file may be another holder's by now.
         if (renew(() => known)) {
           const now = lock?.currentPath();
           note.remove(now);
@@ -89,7 +89,7 @@ export function socketLocks(options: LockOptions): Locks {
       for (let tries = 0; tries < TRIES; tries++) {
         const server = bind(file);
         if (server) return acquireFileLock(file, server, place);
-        // Otherwise the holder has just released it, or the system refused it for another reason.
+        // The holder has just released it, or the system refused it for another reason.
         if (isBound(disk, file) ?? true) return holderOf(file, place);
       }
       throw new Failure(
@@ -128,7 +128,7 @@ function bind(file: FileKey): Server | undefined {
   return server.listening ? server : undefined;
 }
 
-/** Whether a process has the socket of a file; undefined where the kernel's list cannot be read. */
+/** Returns whether a process has the socket of a file; undefined where the kernel's list cannot be read. */
 function isBound(disk: Disk, file: FileKey): boolean | undefined {
   let list: Buffer;
   try {

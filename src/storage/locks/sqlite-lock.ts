@@ -9,12 +9,12 @@ import { isListed, type Means, mayHaveFlock, noteNoFlock } from "./contract.ts";
 
 const IN_MEMORY = "PRAGMA journal_mode=MEMORY";
 const SQLITE_BUSY = 5;
-/** Milliseconds for which those who look at a lock are waited for: each has a shared one for 0.1 ms, or is stopped. */
+/** Milliseconds to wait for processes that look at a lock: each has a shared one for 0.1 ms, or is stopped. */
 const LOOKED_AT = 50;
 
 const WHOLE = `${IN_MEMORY};BEGIN EXCLUSIVE`;
 const RESERVED = `${IN_MEMORY};BEGIN IMMEDIATE`;
-/** Takes the whole lock in the place of the reserved one, whose holder nobody can keep from it but those who look. */
+/** Takes the whole lock after the reserved one: only processes that look at it can delay that. */
 const REST = `ROLLBACK;PRAGMA busy_timeout=${LOOKED_AT};BEGIN EXCLUSIVE`;
 
 export class SqliteLock implements Means {
@@ -30,9 +30,9 @@ export class SqliteLock implements Means {
   /**
    * Takes SQLite's exclusive lock, or else its reserved one. A process that calls `isHeld` holds a shared lock for a
    * short time, and so may another that tries to take the lock. That blocks the exclusive lock, but not the reserved
-   * one, which only takers request and only one of them gets; the rest follows when those who look are done. A taker that
-   * is left with the reserved lock, because one of them was stopped, excludes every other taker too, but `isHeld` does
-   * not see it.
+   * one, which only takers request and only one of them gets; the rest follows when those shared locks end. A taker
+   * that keeps the reserved lock, because one of those processes was stopped, excludes every other taker too, but
+   * `isHeld` does not see it.
    */
   lock(path: string, fd: number, info: FileInfo, isNew: boolean): (() => void) | "held" | null {
     let database: Database;
@@ -55,7 +55,9 @@ export class SqliteLock implements Means {
     return outcome === "held" ? "held" : null;
   }
 
-  /** Whether another process holds the lock of a file. The file must exist, and this process must not hold its lock. */
+  /**
+   * Returns whether another process holds the lock of a file. The file must exist, and this process must not hold it.
+   */
   isHeld(path: string): boolean {
     const database = this.open(path, true);
     const outcome = attempt(database, "BEGIN; SELECT 1 FROM sqlite_master");
@@ -64,7 +66,7 @@ export class SqliteLock implements Means {
   }
 }
 
-/** Takes as much of the lock as can be had. */
+/** Takes the whole lock, or the reserved one. */
 function take(database: Database): "ours" | "held" | "none" {
   const whole = attempt(database, WHOLE);
   if (whole !== "held") return whole;

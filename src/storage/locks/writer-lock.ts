@@ -1,30 +1,30 @@
-/** The lock of one log: whether this process may write to its file, and which other process does. */
+/** The lock of one log: records whether this process may write to its file, and which other process may. */
 
 import { Failure } from "../../core/failure.ts";
 import type { Holder, LockKind } from "../../core/ports/store.ts";
 import { readClock } from "../fs/clock.ts";
 import { type FileKey, isLock, type Lock, type LockLocation, type Locks } from "./locks.ts";
 
-/** Milliseconds for which a refusal shows that somebody has the lock: he may have been killed since. */
+/** Milliseconds for which a refusal proves a holder: it may have exited since. */
 const REFUSAL_COUNTS = 1000;
-/** Milliseconds for which a look at the lock's file counts: one takes 8 us on a busy machine. */
+/** Milliseconds for which a look at the lock's file is valid: one takes 8 us on a busy machine. */
 const LOOK_COUNTS = 20;
 
 export class WriterLock {
   private readonly locks: Locks;
   private readonly findLocation: (file: FileKey) => LockLocation | undefined;
-  /** The place for an inode, cached: resolving the links of a name costs 0.01 ms. */
+  /** The location for an inode, cached: resolving the links of a name costs 0.01 ms. */
   private location: { readonly inode: number; readonly found: LockLocation | undefined } | undefined;
   private lock: Lock | undefined;
-  /** The other writer that was found last; undefined before anybody asked. */
+  /** The other writer found last; undefined before the first search. */
   private holder: Holder | null | undefined;
-  /** When another process had it; undefined when none did. The clock is loaded with its first use, in a millisecond. */
+  /** Time of the last refusal; undefined before one. The clock is loaded with its first use, in a millisecond. */
   private refusedAt: number | undefined;
   private lookedAt = Number.NEGATIVE_INFINITY;
   /** Called before the lock is released. */
   releasing: (() => void) | undefined;
 
-  /** `findLocation` returns the place of the lock that a file of the log carries. */
+  /** `findLocation` returns the location of the lock that a file of the log carries. */
   constructor(locks: Locks, findLocation: (file: FileKey) => LockLocation | undefined = () => undefined) {
     this.locks = locks;
     this.findLocation = findLocation;
@@ -45,7 +45,7 @@ export class WriterLock {
     return this.lock?.kind ?? null;
   }
 
-  /** Whether the lock is held and came from a holder that died with it. */
+  /** True if the lock is held and came from a holder that died with it. */
   get previousHolderDied(): boolean {
     return this.lock?.previousHolderDied === true;
   }
@@ -58,7 +58,7 @@ export class WriterLock {
     return this.holder;
   }
 
-  /** Returns the other writer that the first call finds, or that refused a lock, unless it has released the lock since. */
+  /** Returns the other writer found by the first call or by a refused lock, unless it has released the lock since. */
   lockedBy(file: FileKey | undefined): Holder | null {
     return this.holder !== null && file ? this.findHolder(file) : (this.holder ?? null);
   }
@@ -73,7 +73,7 @@ export class WriterLock {
     this.adopt(this.claim(file));
   }
 
-  /** Takes the lock of a file to become the log's. Unnamed, that has no other writer. Throws session_locked. */
+  /** Takes the lock of a file to become the log's. A file without a name has no other writer. Throws session_locked. */
   claim(file: FileKey, place: LockLocation | undefined = this.locationOf(file)): Lock {
     const acquired = this.locks.acquire(file, place);
     if (isLock(acquired)) return acquired;
@@ -94,7 +94,7 @@ export class WriterLock {
     this.refusedAt = undefined;
   }
 
-  /** Makes sure that the held lock of a file excludes others, and lets go of it where another process has it by now. */
+  /** Makes sure that the held lock of a file excludes others, and releases it if another process has it by now. */
   keep(file: FileKey): void {
     const now = readClock();
     if (!this.lock || now - this.lookedAt < LOOK_COUNTS) return;
@@ -109,7 +109,7 @@ export class WriterLock {
   handTo(next: WriterLock): void {
     if (!this.lock) return;
     next.adopt(this.lock);
-    // Whoever wants to know when it is released need not know that the log is another.
+    // The function to call before the release moves along with the lock.
     next.releasing = this.releasing;
     this.releasing = undefined;
     this.lock = undefined;
